@@ -1,7 +1,7 @@
 //! The servers' wall clock.
 //!
-//! `LD_PRELOAD` loads a library that adds an offset into each server. etcd can't load it, because it
-//! is linked statically.
+//! `LD_PRELOAD` loads a library into each server, which adds an offset. etcd can't load it: it is
+//! linked statically.
 
 use std::fs;
 use std::os::unix::fs::FileExt;

@@ -1,5 +1,5 @@
-// A current etcd, which Debian's packages don't have: the server, and behind the word "utl" its
-// offline tool.
+// The current etcd, which Debian doesn't package. The argument "utl" selects its offline tool
+// instead of the server.
 package main
 
 import (

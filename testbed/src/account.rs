@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::Result;
 
-/// The account of servers that reject root.
+/// An account for servers that reject root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Account {
     pub(crate) uid: u32,
@@ -12,7 +12,8 @@ pub struct Account {
 }
 
 impl Account {
-    /// Returns the first existing user, or `nobody`; `None` unless this process is root.
+    /// Returns the first existing user of `names`, or `nobody`. Returns `None` unless this process
+    /// is root.
     pub fn instead_of_root(names: &[&str]) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             return None;

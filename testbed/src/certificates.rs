@@ -51,7 +51,7 @@ impl Certificates {
     }
 }
 
-/// Whether servers accept TLS, and with which certificates.
+/// The TLS settings of servers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tls {
     pub(crate) is_on: bool,

@@ -27,7 +27,7 @@ pub(crate) fn is_stopped(pid: u32) -> bool {
     state(pid) == Some('T')
 }
 
-/// Returns whether a process has ended. A zombie has.
+/// Returns whether a process has ended. A zombie has ended.
 pub(crate) fn has_ended(pid: u32) -> bool {
     state(pid).is_none_or(|state| matches!(state, 'Z' | 'X'))
 }
@@ -36,7 +36,7 @@ fn state(pid: u32) -> Option<char> {
     stat(pid).map(|(state, _)| state)
 }
 
-/// An ended child stays a zombie until the wait, so its id can't be reused.
+/// Sends a signal. An ended child stays a zombie until its parent waits, so its id can't be reused.
 pub(crate) fn signal(pids: &[u32], signal: Signal) {
     for pid in pids.iter().filter_map(|pid| Pid::from_raw(i32::try_from(*pid).ok()?)) {
         let _ = kill_process(pid, signal);
@@ -53,13 +53,14 @@ fn stat(pid: u32) -> Option<(char, u32)> {
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
-/// Kills frozen processes when this process ends.
+/// A shell that kills frozen processes when this process ends.
 #[derive(Debug)]
 pub(crate) struct KillOnExit(Child);
 
 impl KillOnExit {
     pub(crate) fn watch(pids: &[u32]) -> std::io::Result<Self> {
-        // The shell's input closes when this process ends. Its own process group protects it from Ctrl-C.
+        // The shell's input closes when this process ends. The shell's own process group protects
+        // it from Ctrl-C.
         Command::new("sh")
             .args(["-c", "read -r _; kill -KILL \"$@\"", "kill-on-exit"])
             .args(pids.iter().map(u32::to_string))

@@ -1,5 +1,3 @@
-//! Helpers for sets of servers.
-
 use crate::{Error, Result, wait};
 
 pub(crate) fn all_at_once<T: Send, R: Send>(

@@ -21,7 +21,8 @@ pub(crate) fn temporary(server: &str, account: Option<Account>) -> Result<TempDi
 
 /// Fills `target` with the files of `make`, from a cache if possible.
 ///
-/// It has one archive per user, server and `recipe`: a clean-up can't remove a file partially.
+/// The cache has one archive per user, server and `recipe`. A clean-up of the cache's folder can't
+/// remove a part of an archive.
 pub(crate) fn fill(
     target: &Path,
     server: &str,
@@ -62,7 +63,6 @@ pub(crate) fn empty_except(folder: &Path, kept: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Removes a folder, if it exists.
 pub(crate) fn remove(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
@@ -74,7 +74,7 @@ fn tar() -> Program {
     Program::new("tar", "tar")
 }
 
-/// Readable for the server's account, regardless of the umask.
+/// Writes a file that the server's account can read, regardless of the umask.
 pub(crate) fn write(file: &Path, text: &str, account: Option<Account>) -> Result<()> {
     fs::write(file, text)?;
     account.map_or(Ok(()), |account| account.own(file))
@@ -86,7 +86,8 @@ pub(crate) fn text(path: &Path) -> String {
 
 /// Returns the cache folder, and checks that it is private: other users may have created it first.
 ///
-/// `LOCKWRIGHT_TESTBED_CACHE` names another parent, for processes that must share port locks.
+/// `LOCKWRIGHT_TESTBED_CACHE` names another parent folder, for processes that must share port
+/// locks.
 pub(crate) fn cache() -> Result<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
     let parent =

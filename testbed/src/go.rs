@@ -28,7 +28,7 @@ pub fn build(source: &Path) -> Result<PathBuf> {
         // The program is built under another name, so that no process starts a partial file.
         let fresh = program.with_extension("new");
         go(&place)?
-            // A fifth faster without inlining and debug information.
+            // The build is a fifth faster without inlining and debug information.
             .args(["build", "-gcflags=all=-l", "-ldflags=-s"])
             .args(["-o", &folder::text(&fresh), "."])
             .run(source, "")
@@ -46,7 +46,6 @@ fn go(place: &Path) -> Result<Program> {
         .env("GOMODCACHE", folder::text(&place.join("modules")))
         .env("GOCACHE", folder::text(&place.join("cache")))
         .env("GOWORK", "off")
-        // Go must not download another toolchain.
         .env("GOTOOLCHAIN", "local")
         .env("CGO_ENABLED", "0"))
 }

@@ -1,10 +1,11 @@
 //! Starts real servers for Lockwright's tests, benches and examples.
 //!
-//! Each server is a child process in a temporary folder, on a free loopback port, and has answered.
-//! It ends when its value is dropped, which removes its data, and when the test process is killed.
+//! Each server is a child process in a temporary folder, on a free loopback port. Its start waits
+//! until it answers. The server ends when its value is dropped, which removes its data, and when
+//! the test process is killed.
 //!
 //! A missing binary is an error that names the Debian package. `LOCKWRIGHT_SERVER_ROOT` names a
-//! folder with another version of a server, as `cargo xtask test versions` creates in
+//! folder with another version of a server, such as those of `cargo xtask test versions` in
 //! `target/servers/`.
 #![forbid(unsafe_code)]
 
@@ -62,7 +63,7 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Errors of files have their path, from `fs_err`.
+/// `fs_err` adds the path to errors of files.
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
         Self(error.to_string())

@@ -11,7 +11,7 @@ use crate::{
     Account, Error, Process, Program, Result, certificates, folder, in_url, methods, packages, wait,
 };
 
-/// Unlike `mariadb-server`, it has no service and no database.
+/// This package has no service and no database, unlike `mariadb-server`.
 const SERVER: &str = "mariadb-server-core";
 const CLIENT: &str = "mariadb-client-core";
 
@@ -20,7 +20,7 @@ const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
 
 /// A user with all rights in its database and none elsewhere.
 const USER: &str = "lockwright";
-/// Unique, for searches in logs.
+/// Unique, so that tests can search logs for it.
 const PASSWORD: &str = "not-for-logs-7391";
 
 /// Options of a [`MariaDb`], without syncs to disk by default.
@@ -49,7 +49,7 @@ impl Options {
         }
     }
 
-    /// Accepts only TLS over TCP.
+    /// Rejects TCP connections without TLS.
     pub fn tls_only(self) -> Self {
         self.tls().set("require_secure_transport", "ON")
     }
@@ -70,11 +70,11 @@ impl Kind {
     }
 }
 
-/// MariaDB's packages may have the second path too.
+/// MariaDB's packages may also have [`MYSQLD`], so this path comes first.
 const MARIADBD: &str = "usr/sbin/mariadbd";
 const MYSQLD: &str = "usr/sbin/mysqld";
 
-/// A MariaDB server.
+/// A MariaDB or MySQL server.
 #[derive(Debug)]
 pub struct MariaDb {
     process: Process,
@@ -94,7 +94,8 @@ impl MariaDb {
             let escaped = password.replace('\\', "\\\\").replace('\'', "''");
             self.sql(&format!("ALTER USER {USER}@'%' IDENTIFIED BY '{escaped}'"))?;
         }
-        // These logins use the socket. Without them, MySQL rejects a user's first TCP login without TLS.
+        // These logins use the socket. Without them, MySQL rejects a user's first TCP login without
+        // TLS.
         if Kind::chosen() == Kind::MySql {
             self.sql("DO 0")?;
             self.sql_as_user("DO 0")?;
@@ -102,7 +103,7 @@ impl MariaDb {
         Ok(())
     }
 
-    /// Sets whether commits wait for a replica, which doesn't exist. Needs
+    /// Sets whether commits wait for a replica. None exists, so commits hang. Needs
     /// [`Options::semi_synchronous`].
     pub fn wait_for_replica(&self, wait: bool) -> Result<()> {
         let role = match Kind::chosen() {
@@ -198,7 +199,7 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
         install.extend(packages::find(&["usr"]).map(|usr| format!("--basedir={usr}")));
     }
     let installer = installer.unwrap_or_else(|| "mariadb-install-db".to_owned());
-    // The installer's users would take precedence, as their hosts are more specific.
+    // Delete the installer's users, whose hosts are more specific and would take precedence.
     let users = format!(
         "FLUSH PRIVILEGES;\n\
          DELETE FROM mysql.global_priv WHERE Host <> '%' AND User IN ('', '{ADMIN}');\n\
@@ -209,7 +210,7 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
     );
     let recipe = format!("{}\n{install:?}\n{users}", version()?);
     folder::fill(folder, "mariadb", &recipe, account(), |template| {
-        // The servers have a TMPDIR of their own, because a MariaDB that starts deletes all temporary tables there.
+        // A starting MariaDB deletes all temporary tables in TMPDIR, so each has its own.
         let data = format!("--datadir={}", folder::text(&template.join("data")));
         Program::new(installer, SERVER)
             .args(["--no-defaults", &data])
@@ -230,7 +231,7 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
 
 fn fill_mysql(folder: &Path) -> Result<()> {
     let users = format!(
-        // A single account, so that a socket login enables TCP logins.
+        // A single account for all hosts, so that a socket login enables TCP logins.
         "RENAME USER {ADMIN}@localhost TO {ADMIN}@'%';\n\
          ALTER USER {ADMIN}@'%' IDENTIFIED BY '{ADMIN_PASSWORD}';\n\
          {}",
@@ -265,7 +266,7 @@ fn version() -> Result<String> {
     server().args(["--no-defaults", "--version"]).run(Path::new("/"), "")
 }
 
-/// The options of a server in a folder of packages.
+/// Returns the options for the paths of a server in a folder of packages.
 fn messages() -> Vec<String> {
     let folders = ["usr/share/mariadb", "usr/share/mysql"];
     let (Some(usr), Some(messages), Some(_)) =
@@ -292,7 +293,6 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
         folder::text(&socket(folder)),
         folder::text(folder),
     );
-    // The character set is Debian's default.
     settings += "skip_name_resolve = 1\ncharacter_set_server = utf8mb4\n";
     settings += "innodb_buffer_pool_size = 16M\nkey_buffer_size = 1M\n";
     settings += match Kind::chosen() {
@@ -305,13 +305,13 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     };
     // Many servers exhaust the kernel's AIO contexts.
     settings += "innodb_use_native_aio = 0\n";
-    // Loses data only if the machine crashes.
+    // The server then loses data only if the machine crashes.
     settings += "innodb_flush_log_at_trx_commit = 2\ninnodb_doublewrite = 0\n";
     if options.tls {
         settings += &format!("ssl_cert = {}\n", certificates::certificate(folder).display());
         settings += &format!("ssl_key = {}\n", certificates::key(folder).display());
     } else {
-        // MySQL and MariaDB 11 generate keys, which takes seconds.
+        // Otherwise, MySQL and MariaDB 11 generate keys, which takes seconds.
         settings += match Kind::chosen() {
             Kind::MariaDb => "skip_ssl\n",
             Kind::MySql => "tls_version =\nauto_generate_certs = OFF\n",
@@ -333,7 +333,8 @@ fn server() -> Program {
     Program::new(binary.as_deref().unwrap_or("mariadbd"), SERVER).env("LC_ALL", "C")
 }
 
-/// Reads the greeting on the unix socket, which opens after the port and can't be another process's.
+/// Reads the greeting on the unix socket, which opens after the port and can't be another
+/// process's.
 fn greets(socket: &Path) -> Option<()> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;

@@ -1,5 +1,3 @@
-//! The methods and options that kinds of servers have in common.
-
 /// Methods of a server whose field `process` is its process.
 macro_rules! process_methods {
     ($Server:ident) => {
@@ -9,22 +7,22 @@ macro_rules! process_methods {
                 &self.process
             }
 
-            /// Shuts it down.
+            /// Shuts the process down.
             pub fn stop(&mut self) {
                 self.process.stop();
             }
 
-            /// Kills it.
+            /// Kills the process.
             pub fn kill(&mut self) {
                 self.process.kill();
             }
 
-            /// Freezes it.
+            /// Freezes the process.
             pub fn freeze(&self) {
                 self.process.freeze();
             }
 
-            /// Resumes it.
+            /// Resumes the process.
             pub fn thaw(&self) {
                 self.process.thaw();
             }
@@ -53,7 +51,7 @@ macro_rules! port_methods {
 macro_rules! options {
     ($Server:ident, $Options:ident, $what:literal) => {
         impl $Server {
-            /// Starts it with default options.
+            /// Starts with default options.
             pub fn start() -> crate::Result<Self> {
                 Self::options().start()
             }
@@ -78,8 +76,8 @@ macro_rules! options {
 macro_rules! tls {
     ($Server:ident, $Options:ident, $($path:tt)+) => {
         impl $Options {
-            /// Accepts TLS, with a certificate of the server's `authority`. The server then
-            /// accepts only TLS; ZooKeeper keeps its plain port and adds one.
+            /// Accepts only TLS, with a certificate of the server's `authority`. ZooKeeper also
+            /// keeps its plain port.
             pub fn tls(mut self) -> Self {
                 self.tls.is_on = true;
                 self
@@ -122,13 +120,13 @@ macro_rules! ensemble_methods {
                 self.url_through(self.members.iter().map(Member::port))
             }
 
-            /// Waits for another leader than `old`.
+            /// Waits for another leader than `old`, and returns it.
             pub fn wait_for_another_leader(&self, old: usize) -> crate::Result<usize> {
                 wait_until("the election", || self.leader().ok().filter(|leader| *leader != old))
             }
 
-            /// Cuts a member off from all others, but not from clients: it answers them until it
-            /// detects the loss. The connections become silent.
+            /// Cuts a member off from the other members: their connections become silent. The
+            /// member answers clients until it detects the loss.
             pub fn isolate(&self, member: usize) {
                 self.network.isolate(member);
             }
@@ -173,7 +171,7 @@ macro_rules! sql_methods {
                 Ok(this)
             }
 
-            /// Restarts the server, without `keep_data` with a new database.
+            /// Restarts the server. Without `keep_data`, the database is new.
             pub fn restart(&mut self, keep_data: bool) -> crate::Result<()> {
                 self.stop();
                 if !keep_data {

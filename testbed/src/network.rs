@@ -1,7 +1,7 @@
 //! A network between the members of an ensemble.
 //!
-//! Each connection passes a [`Door`] and belongs to the [`Link`] of two members. A cut link is
-//! silent. Data in flight arrives late, as TCP retransmits it.
+//! Members connect through proxies, called doors. Each connection belongs to the [`Link`] of two
+//! members. A cut link is silent. Its data arrives after the link is healed, as TCP retransmits it.
 
 use std::fs;
 use std::io;
@@ -22,9 +22,9 @@ pub(crate) type Greeting = fn(&mut TcpStream, usize) -> io::Result<Vec<u8>>;
 
 #[derive(Debug)]
 pub(crate) enum Dialler {
-    /// The only member with this address.
+    /// This member, because no other uses the door.
     Is(usize, Greeting),
-    /// The member whose process has the other end.
+    /// The member whose process has the connection's other end.
     HasTheOtherEnd,
 }
 
@@ -55,7 +55,7 @@ struct Link {
 }
 
 impl Network {
-    /// The caller stores the member's process id in the result.
+    /// Adds a member. The caller stores its process id in the result.
     pub(crate) fn add_member(&self) -> Arc<AtomicU32> {
         let process = Arc::new(AtomicU32::new(0));
         self.0.state().processes.push(Arc::clone(&process));
@@ -160,7 +160,8 @@ impl Shape {
         }
     }
 
-    /// The dialling member's process may not be stored yet.
+    /// Returns the member that opened the connection. Polls, because its process id may not be
+    /// stored yet.
     fn owner(&self, connection: &TcpStream) -> Option<usize> {
         wait::until(Duration::from_secs(1), || {
             let socket = format!("socket:[{}]", sockets::number_of_other_end(connection)?);

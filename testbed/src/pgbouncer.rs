@@ -14,7 +14,7 @@ const PACKAGE: &str = "pgbouncer";
 const USER: &str = "pooled";
 const PASSWORD: &str = "not-for-logs-5528";
 
-/// Unlike SCRAM, cheap for an unoptimized client.
+/// MD5 is cheap for an unoptimized client, unlike SCRAM.
 const CHECKED_BY: &str = "md5";
 
 /// Options of a [`PgBouncer`], which pools transactions by default.
@@ -97,7 +97,7 @@ impl PgBouncer {
         psql(self.port, "pgbouncer", command, self.folder.path())
     }
 
-    /// Restarts it. Its clients lose their connections.
+    /// Restarts PgBouncer. Its clients lose their connections.
     pub fn restart(&mut self) -> Result<()> {
         self.kill();
         self.process = launch(self.port, &self.options, self.folder.path())?;
@@ -146,7 +146,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
         .run_as(postgres::account())
         .start(folder)?;
     process.wait_until_ready(|| {
-        // A connection is cheaper than `psql`, which runs afterwards and proves that this PgBouncer answers.
+        // Connecting is cheaper than `psql`, which then proves that this PgBouncer answers.
         TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
         psql(port, "pgbouncer", "SHOW VERSION;", folder).ok()
     })?;

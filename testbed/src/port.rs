@@ -7,12 +7,13 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::{Result, folder};
 
-/// Below the kernel's range for outgoing connections, which could take a server's port during a
-/// restart.
+/// All ports are below the kernel's range for outgoing connections, which could take a server's
+/// port during a restart.
 const FIRST: u16 = 15_000;
 const COUNT: u16 = 15_000;
 
-/// Reserved until the process ends: others can't take a killed server's port before its restart.
+/// A process reserves this many ports at once, until it ends: others can't take a killed server's
+/// port before its restart.
 const BLOCK: u16 = 50;
 
 const TRIES: usize = 5;

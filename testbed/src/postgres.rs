@@ -15,14 +15,14 @@ const PACKAGE: &str = "postgresql";
 
 const ADMIN: &str = "postgres";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
-/// The password's hash, with one round instead of 4096 for unoptimized clients.
+/// The password's hash, with one round instead of 4096, which is fast for unoptimized clients.
 const ADMIN_SECRET: &str = "SCRAM-SHA-256$1:bG9ja3dyaWdodC10ZXN0IQ==$\
      pHUqSLfNgZ+06rp0UWw7h2WnL1y7FO+q/UlQ30cBlMY=:ifwj28B3RT0RUsXFOu6aY7oERkNWyJfj0tCAsGY01hQ=";
 
 /// A user that owns the database and isn't a superuser.
 pub(crate) const USER: &str = "lockwright";
 pub(crate) const DATABASE: &str = "lockwright";
-/// Unique, for searches in logs.
+/// Unique, so that tests can search logs for it.
 const PASSWORD: &str = "not-for-logs-7391";
 const SECRET: &str = "SCRAM-SHA-256$1:bG9ja3dyaWdodC10ZXN0IQ==$\
      J0qBPHxCAuWYjtWNlfFDdN3zOrtAjzKK1ZldAVNhEbE=:YyjJvneaAwoh+WHImC3KC1WJSVbJBQGNO7KVfqOXp/Q=";
@@ -49,13 +49,13 @@ impl Options {
         self.set("fsync", "on").set("full_page_writes", "on")
     }
 
-    /// Accepts only TLS over TCP.
+    /// Rejects TCP connections without TLS.
     pub fn tls_only(mut self) -> Self {
         self.tls_only = true;
         self.tls()
     }
 
-    /// Makes it a hot standby, with the server's settings and users.
+    /// Makes the server a hot standby of `primary`, with its settings and users.
     pub fn replica_of(mut self, primary: &Postgres) -> Self {
         self.primary =
             Some(Primary { folder: primary.folder.path().to_owned(), port: primary.port });
@@ -150,7 +150,7 @@ fn fill(options: &Options, folder: &Path) -> Result<()> {
 }
 
 fn fill_as_new(folder: &Path) -> Result<()> {
-    // The cached files can be created again.
+    // Nothing is synced, because the cached files can be created again.
     let arguments = [
         "--no-sync",
         "--no-instructions",
@@ -190,7 +190,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     // Shared memory in /dev/shm would remain after a crash.
     settings += "dynamic_shared_memory_type = mmap\n";
     settings += "shared_buffers = 16MB\nmax_wal_size = 32MB\nmin_wal_size = 2MB\n";
-    // Loses data only if the machine crashes.
+    // The server then loses data only if the machine crashes.
     settings += "fsync = off\nfull_page_writes = off\n";
     if options.tls {
         let path = |path: PathBuf| quoted(&folder::text(&path));
@@ -250,7 +250,8 @@ fn binary(name: &str) -> Result<Program> {
     Ok(Program::new(folder::text(&folder.join(name)), PACKAGE).env("LC_ALL", "C"))
 }
 
-/// The chosen packages', Debian's newest version, or PATH.
+/// Returns the folder of the programs: of the chosen packages, of Debian's newest version, or in
+/// PATH.
 fn binaries() -> Option<&'static Path> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     FOUND
@@ -281,7 +282,7 @@ fn versions(folder: &Path) -> Vec<PathBuf> {
     versions.into_iter().map(|(_, path)| path).collect()
 }
 
-/// A removed version's folder may still exist.
+/// Returns whether the program runs: a removed version's folder may still exist.
 fn says_its_version(program: &Path) -> bool {
     let mut command = Command::new(program);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -70,19 +70,20 @@ impl Program {
         self
     }
 
-    /// Sets the user; `None` is this process's.
+    /// Sets the user. `None` means this process's.
     pub fn run_as(mut self, account: Option<Account>) -> Self {
         self.account = account;
         self
     }
 
-    /// Sets the signal (without `SIG`) at this process's end, instead of `KILL`.
+    /// Sets the signal (without `SIG`) that the program gets when this process ends; `KILL` by
+    /// default.
     pub(crate) fn last_signal(mut self, signal: &'static str) -> Self {
         self.last_signal = signal;
         self
     }
 
-    /// Includes its children in kills and freezes, and sets the signal that stops it.
+    /// Includes the program's children in kills and freezes, and sets its stop signal.
     pub(crate) fn with_children(mut self, stop_signal: Signal) -> Self {
         self.has_children = true;
         self.stop_signal = stop_signal;
@@ -100,7 +101,8 @@ impl Program {
         locate(&self.binary, self.package)
     }
 
-    /// Starts the program in `folder`, which gets its log. It ends with this process.
+    /// Starts the program in `folder`, and writes its log there. The program ends with this
+    /// process.
     pub fn start(&self, folder: &Path) -> Result<Process> {
         let log = folder.join(format!("{}.log", self.short_name()));
         let out = fs_err::File::options().create(true).append(true).open(&log)?.into_parts().0;
@@ -127,7 +129,7 @@ impl Program {
     /// Runs the program in `folder` with `input`, and returns its output.
     ///
     /// # Errors
-    /// With its output, if the exit code isn't 0 or the limit is exceeded.
+    /// If the exit code isn't 0 or the limit is exceeded, with the output.
     pub fn run(&self, folder: &Path, input: &str) -> Result<String> {
         let failed = |error: io::Error| Error::new(format!("{}: {error}", self.binary));
         let files = || Ok([tempfile::tempfile()?, tempfile::tempfile()?, tempfile::tempfile()?]);
@@ -156,7 +158,8 @@ impl Program {
         Path::new(&self.binary).file_name().and_then(|name| name.to_str()).unwrap_or(&self.binary)
     }
 
-    /// Uses `setpriv`, because setting the kernel's flag would need unsafe code.
+    /// Returns a command that ends with this process. `setpriv` sets the kernel's flag for this,
+    /// which would otherwise need unsafe code.
     fn dying_with_us(&self) -> Result<Command> {
         let mut command = if cfg!(target_os = "linux") {
             let mut setpriv = Command::new(locate("setpriv", "util-linux")?);
@@ -196,8 +199,8 @@ fn locate(binary: &str, package: &str) -> Result<PathBuf> {
         })
 }
 
-/// Starts processes from one permanent thread, because the kernel's "parent death" is the death of the starting
-/// *thread*.
+/// Starts processes from one permanent thread, because the kernel's "parent death" is the death of
+/// the starting *thread*.
 fn spawn(command: Command) -> io::Result<Child> {
     type Job = (Command, Sender<io::Result<Child>>);
     static SPAWNER: OnceLock<Mutex<Sender<Job>>> = OnceLock::new();
@@ -220,7 +223,7 @@ fn spawn(command: Command) -> io::Result<Child> {
     child.recv().expect("the spawner answers")
 }
 
-/// A running child process. Dropping it kills it.
+/// A child process. Dropping the value kills the process.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -237,18 +240,18 @@ impl Process {
         self.child.id()
     }
 
-    /// Returns its output so far.
+    /// Returns the output so far.
     pub fn log(&self) -> String {
         let bytes = std::fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Returns the exit status, if it has ended.
+    /// Returns the exit status, if the process has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Polls until it answers. Fails with its log if it ends, or after [`wait::LIMIT`].
+    /// Polls until the process answers. Fails with the log if it ends, or after [`wait::LIMIT`].
     pub fn wait_until_ready<T>(&mut self, mut ask: impl FnMut() -> Option<T>) -> Result<T> {
         let answer = wait::until(wait::LIMIT, || match ask() {
             Some(answer) => Some(Some(answer)),
@@ -261,7 +264,7 @@ impl Process {
         }
     }
 
-    /// Resumes it, asks it to end, and waits. Kills it after [`wait::LIMIT`].
+    /// Resumes the process, asks it to end, and waits. Kills it after [`wait::LIMIT`].
     pub fn stop(&mut self) {
         self.stop_by(self.stop_signal);
     }
@@ -277,10 +280,10 @@ impl Process {
         }
     }
 
-    /// Kills it (SIGKILL), even if frozen, and waits.
+    /// Kills the process (SIGKILL), even if frozen, and waits.
     pub fn kill(&mut self) {
         if self.has_children && self.ended().is_none() {
-            // Frozen, it neither starts nor reaps children, so their ids can't be reused.
+            // A frozen process neither starts nor reaps children, so their ids can't be reused.
             self.freeze_one();
             let children = descendants::of(self.pid());
             descendants::signal(&children, Signal::KILL);
@@ -288,11 +291,10 @@ impl Process {
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // The watching process isn't needed any more.
         self.cancel_kill_on_exit();
     }
 
-    /// Freezes it (SIGSTOP): its sockets stay open.
+    /// Freezes the process (SIGSTOP). Its sockets stay open.
     pub fn freeze(&self) {
         self.freeze_one();
         if self.has_children {
@@ -312,7 +314,7 @@ impl Process {
         assert!(stopped, "{} can be stopped", self.name);
     }
 
-    /// Resumes it (SIGCONT).
+    /// Resumes the process (SIGCONT).
     pub fn thaw(&self) {
         if self.has_children {
             self.cancel_kill_on_exit();

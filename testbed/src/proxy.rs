@@ -1,4 +1,4 @@
-//! A TCP proxy that cuts, drops, delays.
+//! A TCP proxy that cuts connections, and drops or delays data.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use crate::{Error, Result, port, wait};
 
-/// The treatment of bytes.
+/// A proxy's treatment of data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Traffic {
-    /// Forwards them.
+    /// Forwards data.
     #[default]
     Forward,
-    /// Delays each piece in both directions.
+    /// Delays each piece of data in both directions.
     Delay(Duration),
     /// Limits each connection's bytes per second and direction.
     Throttle(u32),
-    /// Holds them until the mode changes.
+    /// Holds data until the mode changes.
     Hold,
     /// Drops requests and answers. New connections are accepted.
     SwallowAll,
@@ -52,7 +52,7 @@ struct State {
     swallowed_answers: usize,
     swallowed: usize,
     delayed: usize,
-    /// The connection whose requests are held, and the held pieces.
+    /// The connection whose requests are held.
     keeping: Option<usize>,
     kept_requests: usize,
     /// Connections with a lower number are silent.
@@ -85,8 +85,8 @@ impl Proxy {
         self.address
     }
 
-    /// Changes the treatment, also on open connections. After a loss, a connection loses
-    /// everything, as TCP never continues after a gap.
+    /// Changes the treatment, also on open connections. A connection that has lost data loses all
+    /// that follows, as TCP never continues after a gap.
     pub fn set(&self, traffic: Traffic) {
         self.shared.set(traffic);
     }
@@ -224,7 +224,8 @@ impl Shared {
                     }
                     self.serve(client, Vec::new(), Duration::ZERO);
                 }
-                // A process that another thread has just forked also has the socket, until its exec.
+                // Closing isn't enough: a process that another thread has just forked also has the
+                // socket, until its exec.
                 let _ = rustix::net::shutdown(&listening, rustix::net::Shutdown::Both);
             }
             self.state().listening = false;
@@ -245,7 +246,7 @@ impl Shared {
         }
     }
 
-    /// Waits until the server listens. `greeting` was read from `client`.
+    /// Waits up to `patience` until the server listens. `greeting` was read from `client`.
     pub(crate) fn serve(
         self: &Arc<Self>,
         client: TcpStream,
@@ -316,7 +317,8 @@ impl Shared {
                 break;
             }
         }
-        // No test needs a half-closed connection. After a loss, the peer's side stays open.
+        // Both directions end, as no test needs a half-closed connection. After a loss, the peer's
+        // side stays open.
         if !has_lost {
             let _ = to.shutdown(Shutdown::Both);
         }

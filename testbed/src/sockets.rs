@@ -1,14 +1,14 @@
 //! Finds the process at the other end of a local connection, by the socket's number in
 //! `/proc/PID/fd`.
 //!
-//! `sock_diag(7)` returns it. Reading `/proc/net/tcp`, the fallback, takes milliseconds: too long
-//! for an incomplete ensemble, whose members dial constantly.
+//! `sock_diag(7)` returns the number. Reading `/proc/net/tcp`, the fallback, takes milliseconds:
+//! too long for an incomplete ensemble, whose members dial constantly.
 
 use std::fs;
 use std::net::{SocketAddr, SocketAddrV4, TcpStream};
 use std::sync::OnceLock;
 
-/// Returns the socket at the other end, if it is local and open.
+/// Returns the number of the socket at the other end, if it is local and open.
 pub(crate) fn number_of_other_end(connection: &TcpStream) -> Option<u32> {
     let SocketAddr::V4(here) = connection.local_addr().ok()? else { return None };
     let SocketAddr::V4(there) = connection.peer_addr().ok()? else { return None };
@@ -69,7 +69,7 @@ fn question(own: SocketAddrV4, other: SocketAddrV4) -> Vec<u8> {
     message
 }
 
-/// The field `idiag_inode` of a `struct inet_diag_msg`. A closing socket has none.
+/// Returns the field `idiag_inode` of a `struct inet_diag_msg`. A closing socket has none.
 #[cfg(target_os = "linux")]
 fn number(answer: &[u8]) -> Option<u32> {
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
@@ -88,7 +88,7 @@ fn in_table(own: SocketAddrV4, other: SocketAddrV4) -> Option<u32> {
     line.split_whitespace().nth(9)?.parse().ok().filter(|number| *number != 0)
 }
 
-/// As in `/proc/net/tcp`: a native-endian IP, and the port.
+/// Formats an address as in `/proc/net/tcp`: a native-endian IP, and the port.
 fn as_in_proc(address: SocketAddrV4) -> String {
     let number = u32::from_ne_bytes(address.ip().octets());
     format!("{number:08X}:{:04X}", address.port())

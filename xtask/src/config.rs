@@ -30,8 +30,8 @@ const LIST: &[Package] = &[
 const EXCLUSIVE: &[(&str, &str)] =
     &[("lockwright-etcd", "server"), ("lockwright-zookeeper", "server")];
 
-/// Tests that mostly wait, so that more of them run at once. The suites aren't listed, because their cases share a
-/// server.
+/// Tests that mostly wait, so that more of them run at once. The suites aren't listed, because
+/// their cases share a server.
 const TEST_THREADS: &[(&str, &str, &str)] = &[
     ("lockwright-sql", "held", "6"),
     ("lockwright-sql", "lease_faults", "6"),

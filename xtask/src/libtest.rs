@@ -12,7 +12,8 @@ pub(crate) const PANICKED: &str = " panicked at ";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Suite {
-    /// `lockwright-core src/lib.rs`, `lockwright-core tests/loss.rs`, `doc tests of lockwright_core`.
+    /// `lockwright-core src/lib.rs`, `lockwright-core tests/loss.rs`, `doc tests of
+    /// lockwright_core`.
     pub(crate) title: String,
     pub(crate) counts: Counts,
     pub(crate) took: Duration,

@@ -13,7 +13,7 @@ use arbtest::arbtest;
 /// The default number of inputs per property.
 pub const CASES: u32 = 3_000;
 
-/// Special in URLs, JSON, keys and headers.
+/// Characters that are special in URLs, JSON, keys and headers.
 const SPECIAL: [char; 40] = [
     ':', '/', '?', '#', '@', '&', '=', '%', ',', ';', '.', '-', '_', '+', '[', ']', '{', '}', '"',
     '\'', '\\', '<', '>', '|', '!', '*', ' ', '\t', '\n', '\0', '\u{1f}', '\u{7f}', '0', '1', '9',
@@ -26,35 +26,23 @@ fn seconds() -> Option<Duration> {
 }
 
 /// Checks a property of texts, most of them mutations of `valid`.
-///
-/// # Panics
-/// If the property panics.
 pub fn texts(valid: &[&str], mut property: impl FnMut(&str)) {
     check(|input| text(input, valid), |text| property(text));
 }
 
 /// Checks a property of byte strings, most of them mutations of `valid`.
-///
-/// # Panics
-/// If the property panics.
 pub fn bytes(valid: &[&[u8]], mut property: impl FnMut(&[u8])) {
     check(|input| some_bytes(input, valid), |bytes| property(bytes));
 }
 
 /// Checks a property of pairs of texts.
-///
-/// # Panics
-/// If the property panics.
 pub fn pairs(valid: &[&str], mut property: impl FnMut(&str, &str)) {
     let pair = |input: &mut Unstructured<'_>| Ok((text(input, valid)?, text(input, valid)?));
     check(pair, |(one, other)| property(one, other));
 }
 
-/// Checks a property of URLs: one of `before`, a password with [`SECRET`] at both ends, `@`, and a
-/// mutation of one of `after`.
-///
-/// # Panics
-/// If the property panics.
+/// Checks a property of URLs. Each is one of `before`, a password with [`SECRET`] at both ends,
+/// `@`, and a mutation of one of `after`.
 pub fn urls_with_secrets(before: &[&str], after: &[&str], mut property: impl FnMut(&str)) {
     let url = |input: &mut Unstructured<'_>| {
         let (before, middle) = (*input.choose(before)?, text(input, &["", "x"])?);
@@ -69,7 +57,7 @@ pub const SECRET: &str = "hush";
 /// Asserts that a message isn't empty and has no [`SECRET`].
 ///
 /// # Panics
-/// If it isn't so.
+/// If the assertion fails.
 pub fn assert_clear(message: impl ToString) {
     let message = message.to_string();
     assert!(!message.trim().is_empty(), "an empty message");
@@ -77,9 +65,6 @@ pub fn assert_clear(message: impl ToString) {
 }
 
 /// Checks a property of the values that `make` creates.
-///
-/// # Panics
-/// If the property panics.
 pub fn check<T: Debug>(
     make: impl Fn(&mut Unstructured<'_>) -> Result<T>,
     mut property: impl FnMut(&T),

@@ -1,5 +1,3 @@
-//! A member of an etcd cluster.
-
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +11,7 @@ use super::options::Options;
 use crate::port::local;
 use crate::{Process, Program, Result, folder, http, methods, port};
 
-/// The member may be frozen.
+/// The limit for an answer, because the member may be frozen.
 const SOON: Duration = Duration::from_millis(500);
 
 const AGREED: Duration = Duration::from_secs(5);
@@ -29,8 +27,9 @@ pub(super) struct Cluster {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ports {
     pub(super) clients: u16,
-    /// Its own peer port, and the proxy's for other members.
+    /// The member's own peer port.
     pub(super) peers: u16,
+    /// The proxy's port, to which other members connect.
     pub(super) door: u16,
     pub(super) metrics: u16,
 }
@@ -48,7 +47,7 @@ pub(super) enum Comes {
     Later,
 }
 
-/// A member.
+/// A member of an etcd cluster.
 #[derive(Debug)]
 pub struct Member {
     pub(super) process: Process,
@@ -84,17 +83,17 @@ impl Member {
         &self.name
     }
 
-    /// Returns whether it is a learner.
+    /// Returns whether the member is a learner.
     pub fn is_learner(&self) -> bool {
         self.is_learner
     }
 
-    /// Runs `etcdctl` with this member.
+    /// Runs `etcdctl` on this member.
     pub fn ctl(&self, arguments: &[&str]) -> Result<String> {
         self.cluster.control.run(&[self.endpoint()], arguments)
     }
 
-    /// Restarts it on the same ports and waits for it, but not for the cluster.
+    /// Restarts the member on the same ports, and waits for it but not for the cluster.
     ///
     /// Without `keep_data`, a new member replaces it, which needs a majority of the others.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
@@ -123,23 +122,23 @@ impl Member {
         self.launch(Comes::Later)
     }
 
-    /// Returns whether it regards itself as the leader.
+    /// Returns whether the member regards itself as the leader.
     pub fn is_leader(&self) -> bool {
         self.metric("etcd_server_is_leader") == Some(1.0)
     }
 
-    /// Returns whether it has a leader.
+    /// Returns whether the member has a leader.
     pub fn has_leader(&self) -> bool {
         self.metric("etcd_server_has_leader") == Some(1.0)
     }
 
-    /// Returns whether a majority accepts its proposals.
+    /// Returns whether a majority accepts the member's proposals.
     pub fn is_healthy(&self) -> bool {
         let answer = http::get(local(self.ports.metrics), "/health", AGREED);
         answer.is_some_and(|answer| answer.contains(r#""health":"true""#))
     }
 
-    /// Returns a metric, or `None` if it doesn't answer.
+    /// Returns a metric, or `None` if the member doesn't answer.
     pub fn metric(&self, name: &str) -> Option<f64> {
         let answer = http::get(local(self.ports.metrics), "/metrics", SOON)?;
         let mut lines = answer.lines().filter_map(|line| line.rsplit_once(' '));

@@ -41,7 +41,7 @@ impl Etcd {
         let program = options.version.program()?;
         let folders: Vec<_> =
             (0..options.members).map(|_| folder::temporary("etcd", None)).collect::<Result<_>>()?;
-        // Unique: another cluster may have used the same ports.
+        // The token is unique, because another cluster may have used the same ports.
         let token = folders[0].path().file_name().unwrap_or_default().to_string_lossy();
         let cluster = Arc::new(Cluster {
             token: token.into_owned(),
@@ -90,7 +90,8 @@ impl Etcd {
         Ok(())
     }
 
-    /// Adds a learner at the end of [`Etcd::members`], at most one, and returns its index.
+    /// Adds a learner at the end of [`Etcd::members`], and returns its index. etcd accepts only
+    /// one.
     pub fn add_learner(&mut self) -> Result<usize> {
         let (name, ports) = (format!("member-{}", self.members.len()), Ports::find());
         let mut initial = self.members[0].initial.clone();
@@ -137,7 +138,7 @@ impl Etcd {
         Ok(())
     }
 
-    /// Returns the URL with other `ports`.
+    /// Returns the URL with these `ports`.
     pub fn url_through(&self, ports: impl IntoIterator<Item = u16>) -> String {
         let options = &self.cluster.options;
         let user = options.user.as_ref().map_or_else(String::new, |user| {
@@ -158,7 +159,7 @@ impl Etcd {
         self.cluster.control.run(&self.endpoints(), arguments)
     }
 
-    /// Returns the leader that has a majority.
+    /// Returns the index of the leader that has a majority.
     pub fn leader(&self) -> Result<usize> {
         let leads = |member: &Member| member.is_leader() && member.is_healthy();
         self.members.iter().position(leads).ok_or_else(|| Error::new("there is no leader"))
@@ -179,7 +180,7 @@ impl Etcd {
     /// Restarts all members. Without `keep_data`, they form a new cluster.
     ///
     /// # Errors
-    /// If they don't form a cluster, or there is a learner and `keep_data` is false.
+    /// If the members don't form a cluster, or one is a learner and `keep_data` is false.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         if !keep_data {
             self.has_no_learner()?;

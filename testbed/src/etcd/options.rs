@@ -1,12 +1,10 @@
-//! Options of an etcd cluster.
-
 use super::version::Version;
 use crate::certificates::Tls;
 use crate::folder::text;
 
 const ADMIN: (&str, &str) = ("root", "testbed-of-lockwright");
 
-/// Options of an [`Etcd`]. A current version doesn't sync to disk by default.
+/// Options of an [`Etcd`]. [`Version::Current`] doesn't sync to disk by default.
 ///
 /// [`Etcd`]: super::Etcd
 #[derive(Debug, Clone)]
@@ -58,7 +56,7 @@ impl Options {
     }
 
     /// Sets the milliseconds until a silent leader is replaced; 1000 by default. The shortest lease
-    /// is 1.5 times as long. Short times cause needless elections.
+    /// is 1.5 times as long. A short time causes needless elections.
     pub fn election(self, milliseconds: u32) -> Self {
         self.set("election-timeout", milliseconds.to_string())
     }
@@ -86,7 +84,7 @@ impl Options {
             flags.push("--unsafe-no-fsync".to_owned());
         }
         if self.user.is_some() {
-            // The lowest cost that etcd accepts, for fast logins.
+            // The lowest cost that etcd accepts makes logins fast.
             flags.push("--bcrypt-cost=4".to_owned());
         }
         if let Some(certificates) = &self.tls.certificates {

@@ -1,5 +1,3 @@
-//! Snapshots of an etcd cluster.
-
 use std::path::Path;
 
 use tempfile::TempDir;
@@ -21,7 +19,7 @@ impl Snapshot {
 }
 
 impl Etcd {
-    /// Saves the leader's state, or the first member's without a leader.
+    /// Saves the leader's state, or the first member's if there is no leader.
     pub fn snapshot(&self) -> Result<Snapshot> {
         let snapshot = Snapshot(folder::temporary("etcd-snapshot", None)?);
         let member = &self.members[self.leader().unwrap_or(0)];
@@ -32,7 +30,7 @@ impl Etcd {
     /// Restores a snapshot. Revisions go back too.
     ///
     /// # Errors
-    /// If it can't be read, the members don't form a cluster, or there is a learner.
+    /// If the snapshot can't be read, the members don't form a cluster, or one is a learner.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         self.has_no_learner()?;
         let file = snapshot.file();

@@ -1,5 +1,3 @@
-//! The versions of etcd.
-
 use std::path::Path;
 
 use crate::{Program, Result, folder, go};
@@ -13,7 +11,7 @@ pub(super) const CURRENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/etcd-go")
 pub enum Version {
     /// The installed version. Debian 12 has 3.4.23.
     Debian,
-    /// 3.6.16. The first use builds it with Go, which takes minutes.
+    /// Version 3.6.16. The first use builds it with Go, which takes minutes.
     Current,
 }
 

@@ -11,7 +11,7 @@ use redis::{
 
 use crate::{Error, Result};
 
-/// The server may be frozen.
+/// The limit for an answer, because the server may be frozen.
 const SOON: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone)]
@@ -43,7 +43,7 @@ impl AdminConn {
     pub(crate) fn answers(&self) -> bool {
         match self.try_ask::<String>(&["PING"]) {
             Ok(answer) => answer == "PONG",
-            // The server's password may have been set in another way.
+            // The server answers, but its password was set in another way.
             Err(error) => error.code() == Some("NOAUTH"),
         }
     }

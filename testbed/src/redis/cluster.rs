@@ -1,5 +1,3 @@
-//! A Redis Cluster.
-
 use std::time::Duration;
 
 use super::topology::Topology;
@@ -45,7 +43,7 @@ impl ClusterOptions {
     }
 }
 
-/// Three masters and a replica of each.
+/// A Redis Cluster: three masters and a replica of each.
 ///
 /// A restarted node keeps its identity and view, even without its data: see [`Redis::restart`].
 #[derive(Debug)]
@@ -93,7 +91,7 @@ impl Cluster {
         answers.find(Result::is_ok).unwrap_or_else(|| Err(Error::new("no node answers")))
     }
 
-    /// Returns a key's master in the newest view. It may be dead until its replica takes over.
+    /// Returns a key's master in the newest view. A dead master stays until its replica takes over.
     pub fn master_of(&self, key: &str) -> Result<usize> {
         let slot = self.slot_of(key)?;
         self.views()
@@ -144,7 +142,7 @@ impl Cluster {
         })
     }
 
-    /// Moves the key's slot to another master, and returns it.
+    /// Moves the key's slot to another master, and returns that master.
     pub fn move_slot(&self, key: &str) -> Result<usize> {
         let from = self.master_of(key)?;
         let views = self.views();
@@ -215,10 +213,10 @@ impl Cluster {
         self.nodes[node].command(&command)
     }
 
-    /// `redis-cli --cluster create` would be slower.
+    /// Forms the Cluster, faster than `redis-cli --cluster create`.
     fn join(&self) -> Result<()> {
         for (index, node) in self.nodes.iter().enumerate() {
-            // Equal epochs take time to resolve.
+            // Nodes need time to resolve equal epochs.
             let epoch = (index + 1).to_string();
             node.command::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch])?;
             if index < MASTERS {

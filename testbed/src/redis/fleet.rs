@@ -1,10 +1,8 @@
-//! Independent Redis servers behind proxies.
-
 use super::{Options, Redis};
 use crate::ensemble::all_at_once;
 use crate::{Proxy, Result};
 
-/// Independent servers.
+/// Independent Redis servers behind proxies.
 #[derive(Debug)]
 pub struct Fleet {
     /// The servers.

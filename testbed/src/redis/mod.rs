@@ -50,7 +50,7 @@ impl Redis {
         Ok(Self { process, port, bus_port, options: options.clone(), admin, folder })
     }
 
-    /// Returns the URL, with its first user or password.
+    /// Returns the URL, with the first user or the password.
     pub fn url(&self) -> String {
         self.url_through(self.port)
     }
@@ -62,7 +62,7 @@ impl Redis {
 
     /// Restarts the server on the same port.
     ///
-    /// With `keep_data`, it has the data that its persistence kept. In [`Sentinels`] or a
+    /// With `keep_data`, the server loads the data that it persisted. In [`Sentinels`] or a
     /// [`Cluster`], a master that missed a failover restarts as a master, until the others change
     /// its role.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {

@@ -1,5 +1,3 @@
-//! Options of a Redis server.
-
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -22,7 +20,7 @@ pub struct Options {
     without_default_user: bool,
     pub(super) tls: Tls,
     pub(super) cluster: Option<Duration>,
-    /// True if other processes set its role.
+    /// True if other processes set the server's role.
     pub(super) is_told_its_role: bool,
 }
 
@@ -40,14 +38,14 @@ impl Options {
         self.set("requirepass", quoted(password))
     }
 
-    /// Adds a user with rules as in `ACL SETUSER`. [`Redis::url`] logs in as the user that was added first.
+    /// Adds a user with rules as in `ACL SETUSER`. [`Redis::url`] logs in as the first one.
     pub fn user(mut self, name: &str, password: &str, rules: &str) -> Self {
         let (name, password, rules) = (name.to_owned(), password.to_owned(), rules.to_owned());
         self.users.push(User { name, password, rules });
         self
     }
 
-    /// Requires a user for each login.
+    /// Disables the default user.
     pub fn without_default_user(mut self) -> Self {
         self.without_default_user = true;
         self
@@ -58,12 +56,12 @@ impl Options {
         self.set("maxmemory-policy", policy)
     }
 
-    /// Logs each write, synced `always`, `everysec` or `no`.
+    /// Logs each write. `fsync` is `always`, `everysec` or `no`.
     pub fn append_only(self, fsync: &str) -> Self {
         self.set("appendonly", "yes").set("appendfsync", fsync)
     }
 
-    /// Makes it a replica, with the master's TLS and CA, but its own password and users.
+    /// Makes the server a replica, with the master's TLS and CA, but its own password and users.
     pub fn replica_of(mut self, master: &Redis) -> Self {
         self.tls.use_ca_of(&master.options.tls);
         self.logs_in_as(master.options.login())

@@ -1,5 +1,3 @@
-//! A master, replicas, and Sentinels.
-
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::Path;
@@ -19,8 +17,8 @@ const SENTINELS: usize = 3;
 const QUORUM: usize = 2;
 const CONFIGURATION: &str = "sentinel.conf";
 
-/// In milliseconds: sharing state, asking about a master that seems down, querying servers, and the
-/// TILT mode.
+/// Periods in milliseconds: of sharing state, asking about a master that seems down, querying
+/// servers, and the TILT mode.
 const PERIODS: [&str; 8] =
     ["PUBLISH-PERIOD", "100", "ASK-PERIOD", "100", "INFO-PERIOD", "200", "TILT-PERIOD", "1000"];
 
@@ -46,8 +44,8 @@ impl SentinelsOptions {
         self
     }
 
-    /// Sets when a silent server is down; 1 s by default. Less causes needless failovers on a busy
-    /// machine.
+    /// Sets the time after which a silent server is down; 1 s by default. Less causes needless
+    /// failovers on a busy machine.
     pub fn down_after(mut self, limit: Duration) -> Self {
         self.down_after = limit;
         self
@@ -85,7 +83,7 @@ impl SentinelsOptions {
 /// about a second.
 #[derive(Debug)]
 pub struct Sentinels {
-    /// The servers, at first with the master first.
+    /// The servers. The first one starts as the master.
     pub servers: Vec<Redis>,
     /// The Sentinels.
     pub sentinels: Vec<Sentinel>,
@@ -125,7 +123,7 @@ impl Sentinels {
         format!("{scheme}+sentinel://{user}{}/{MASTER}", hosts.join(","))
     }
 
-    /// Returns the master, by at least two Sentinels' answers.
+    /// Returns the master on which at least two Sentinels agree.
     pub fn master(&self) -> Result<usize> {
         let named: Vec<usize> = self.opinions().into_iter().flatten().collect();
         named
@@ -196,7 +194,7 @@ impl Sentinel {
         Ok(Self { process: launch_sentinel(folder.path(), &admin)?, port, admin, folder })
     }
 
-    /// Restarts it with its state.
+    /// Restarts the Sentinel with its state.
     pub fn restart(&mut self) -> Result<()> {
         self.process.stop();
         self.process = launch_sentinel(self.folder.path(), &self.admin)?;

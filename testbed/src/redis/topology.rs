@@ -7,10 +7,10 @@ pub(super) struct Topology(Vec<Node>);
 pub(super) struct Node {
     pub(super) id: String,
     pub(super) master: Option<String>,
-    /// A higher epoch has the newer slots.
+    /// If two nodes claim a slot, the higher epoch is newer.
     pub(super) epoch: u64,
     slots: Vec<(u16, u16)>,
-    /// Connected, without a failure or handshake flag.
+    /// The node is connected, without a failure or handshake flag.
     pub(super) is_well: bool,
 }
 
@@ -33,7 +33,8 @@ impl Topology {
 }
 
 impl Node {
-    /// Parses id, address, flags, master, ping, pong, epoch, link, slots.
+    /// Parses a line of `CLUSTER NODES`: id, address, flags, master, ping, pong, epoch, link,
+    /// slots.
     fn read(line: &str) -> Option<Self> {
         let mut fields = line.split(' ');
         let id = fields.next()?.to_owned();
@@ -43,7 +44,7 @@ impl Node {
         let is_connected = fields.next()? == "connected";
         let slots = fields.filter_map(|range| {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
-            // The ranges also contain a moving slot, `[7->-…]`.
+            // The ranges also contain moving slots, such as `[7->-…]`, which are skipped.
             Some((first.parse().ok()?, last.parse().ok()?))
         });
         let slots = slots.collect();

@@ -26,13 +26,13 @@ fn provide() -> Result<PathBuf> {
         let fresh = tempfile::Builder::new().tempdir_in(&cache)?;
         let fresh = fresh.path().join("classes");
         write(place.path(), &fresh)?;
-        // Replaces another process's equal file.
+        // This replaces another process's equal file.
         fs::rename(&fresh, &archive)?;
     }
     Ok(archive)
 }
 
-/// The JVM ignores an archive of others.
+/// Returns a hash of the versions. The JVM ignores an archive of other versions.
 fn versions() -> Result<u64> {
     let mut hasher = DefaultHasher::new();
     let java = Program::new("java", server::JAVA_PACKAGE).locate()?;
@@ -44,7 +44,7 @@ fn versions() -> Result<u64> {
     Ok(hasher.finish())
 }
 
-/// An ensemble of one member also loads the classes of an election.
+/// Writes the archive from an ensemble of one member, which also loads the classes of an election.
 fn write(place: &Path, archive: &Path) -> Result<()> {
     let ports = Ports::find();
     let (quorum, election) = (ports.quorum, ports.election);

@@ -1,7 +1,7 @@
 //! The first message of election connections.
 //!
-//! A member that dials a larger one sends its address, which the latter dials, bypassing their
-//! link. So a host name replaces it, which each member maps to its own proxy.
+//! A member sends its address to a member with a larger number, which then dials that address and
+//! bypasses the proxy. So a host name replaces the address: each member maps it to its own proxy.
 
 use std::io::{self, Read};
 use std::net::TcpStream;
@@ -17,6 +17,7 @@ pub(super) fn nothing(_: &mut TcpStream, _: usize) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a version, the member's number, and its address with a length, in network byte order.
+/// Replaces the address.
 pub(super) fn name_instead_of_address(
     connection: &mut TcpStream,
     from: usize,

@@ -1,5 +1,3 @@
-//! A member of a ZooKeeper ensemble.
-
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +12,7 @@ use super::server::{self, CONFIGURATION, SMALL, SOON, ask, class_path, data, jav
 use crate::port::local;
 use crate::{Error, Process, Result, folder};
 
-/// A member.
+/// A member of a ZooKeeper ensemble.
 #[derive(Debug)]
 pub struct Member {
     pub(super) process: Process,
@@ -27,7 +25,7 @@ pub struct Member {
 crate::methods::process_methods!(Member);
 
 impl Member {
-    /// Returns the client port, the TLS port if it has one.
+    /// Returns the TLS port if the member has one, otherwise the client port.
     pub fn port(&self) -> u16 {
         if self.options.tls.is_on { self.ports.secure } else { self.ports.clients }
     }
@@ -37,7 +35,7 @@ impl Member {
         local(self.port())
     }
 
-    /// Returns whether it is an observer.
+    /// Returns whether the member is an observer.
     pub fn is_observer(&self) -> bool {
         self.is_observer
     }
@@ -47,7 +45,7 @@ impl Member {
         self.folder.path().join(CONFIGURATION)
     }
 
-    /// Restarts it on the same ports and waits for it, but not for the ensemble.
+    /// Restarts the member on the same ports, and waits for it but not for the ensemble.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.stop();
         if !keep_data {
@@ -56,7 +54,7 @@ impl Member {
         self.launch()
     }
 
-    /// Returns its answer to a four-letter command.
+    /// Returns the answer to a four-letter command.
     pub fn four_letter(&self, command: &str) -> Result<String> {
         ask(self.ports.clients, command, Duration::from_secs(5)).map_err(|error| {
             Error::new(format!("{command}: {error}; the log says:\n{}", self.process.log()))
@@ -76,7 +74,7 @@ impl Member {
             .run(self.folder.path(), &script)
     }
 
-    /// Returns whether it regards itself as the leader.
+    /// Returns whether the member regards itself as the leader.
     pub fn is_leader(&self) -> bool {
         matches!(self.mode().as_deref(), Some("leader" | "standalone"))
     }
@@ -92,7 +90,7 @@ impl Member {
         u64::from_str_radix(&zxid, 16).ok()
     }
 
-    /// Returns a value of `mntr`, or `None` if it doesn't answer.
+    /// Returns a value of `mntr`, or `None` if the member doesn't answer.
     pub fn monitor(&self, name: &str) -> Option<String> {
         self.line("mntr", &format!("{name}\t"))
     }

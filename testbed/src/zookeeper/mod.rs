@@ -64,7 +64,7 @@ impl ZooKeeper {
         Ok(this)
     }
 
-    /// Returns the URL with other `ports`.
+    /// Returns the URL with these `ports`.
     pub fn url_through(&self, ports: impl IntoIterator<Item = u16>) -> String {
         let hosts = ports.into_iter().map(|port| format!("127.0.0.1:{port}"));
         format!("zookeeper:{}", hosts.collect::<Vec<_>>().join(","))
@@ -75,7 +75,7 @@ impl ZooKeeper {
         self.members[member].four_letter(command)
     }
 
-    /// Returns the leader, the newer one if an isolated member still leads.
+    /// Returns the leader. If an isolated member still leads, returns the newer one.
     pub fn leader(&self) -> Result<usize> {
         let leaders = self.members.iter().enumerate().filter(|(_, member)| member.is_leader());
         // The zxid's upper half is the epoch.
@@ -123,7 +123,7 @@ impl Options {
     }
 }
 
-/// A standalone server has no list.
+/// Returns the list of members. A standalone server has none.
 fn listed(all: &[Ports], voters: usize) -> String {
     let mut lines = String::new();
     for (index, ports) in all.iter().enumerate().filter(|_| all.len() > 1) {
@@ -134,7 +134,7 @@ fn listed(all: &[Ports], voters: usize) -> String {
     lines
 }
 
-/// Its own address, and a separate proxy for each other member.
+/// Returns a hosts file with the member's own address, and a separate proxy for each other member.
 fn hosts(network: &Network, from: usize, all: &[Ports]) -> Result<String> {
     let mut lines = format!("127.0.0.1 localhost {}\n", name(from));
     for (to, ports) in all.iter().enumerate().filter(|(to, _)| *to != from) {

@@ -1,5 +1,3 @@
-//! Options of a ZooKeeper ensemble.
-
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -122,7 +120,7 @@ impl Options {
         }
         let own = self.settings.iter().map(|(name, value)| (name.as_str(), value.clone()));
         lines.extend(own);
-        // A duplicate name is an error.
+        // Only the last of equal names is written, because ZooKeeper rejects duplicates.
         let mut text = String::new();
         for (index, (name, value)) in lines.iter().enumerate() {
             if lines[index + 1..].iter().all(|(later, _)| later != name) {

@@ -1,5 +1,3 @@
-//! The ports of a member.
-
 use crate::port;
 
 #[derive(Debug, Clone, Copy)]

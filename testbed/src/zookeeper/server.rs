@@ -1,5 +1,3 @@
-//! The server program of a member.
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -17,7 +15,7 @@ const PACKAGE: &str = "libzookeeper-java";
 
 const JARS: &str = "/usr/share/java";
 
-/// The first manifest refers to most dependencies.
+/// The manifest of the first one refers to most dependencies.
 const CLASS_PATH: [&str; 5] = [
     "zookeeper.jar",
     "netty-codec.jar",
@@ -42,7 +40,7 @@ const SMALL_SETTINGS: [&str; 4] = [
     "-Dzookeeper.nio.numSelectorThreads=1",
     "-Dzookeeper.nio.numWorkerThreads=2",
     "-Dzookeeper.commitProcessor.numWorkerThreads=1",
-    // Instead of 64 MB: each restart creates a log.
+    // In KiB. The default is 64 MB, and each restart creates a log.
     "-Dzookeeper.preAllocSize=1024",
 ];
 
@@ -53,14 +51,14 @@ const ASKS_SOON: &str = "-Dzookeeper.fastleader.maxNotificationInterval=1000";
 pub(super) const CONFIGURATION: &str = "zoo.cfg";
 const HOSTS: &str = "hosts";
 
-/// The member may be frozen.
+/// The limit for an answer, because the member may be frozen.
 pub(super) const SOON: Duration = Duration::from_millis(500);
 
 pub(super) fn data(folder: &Path) -> PathBuf {
     folder.join("data")
 }
 
-/// `hosts` maps the other members' names to addresses.
+/// Writes a member's files. `hosts` maps the other members' names to addresses.
 pub(super) fn prepare(
     folder: &Path,
     number: usize,

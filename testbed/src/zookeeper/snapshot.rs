@@ -1,5 +1,3 @@
-//! Snapshots of a ZooKeeper ensemble.
-
 use std::path::Path;
 
 use fs_err as fs;
@@ -14,7 +12,7 @@ use crate::{Result, folder};
 pub struct Snapshot(TempDir);
 
 impl ZooKeeper {
-    /// Copies the frozen leader's data folder.
+    /// Freezes the leader, and copies its data folder.
     pub fn snapshot(&self) -> Result<Snapshot> {
         let snapshot = Snapshot(folder::temporary("zookeeper-snapshot", None)?);
         let leader = &self.members[self.leader()?];

@@ -1,5 +1,3 @@
-//! The proxy loses and delays what it should.
-
 use std::io::{ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! One test for each kind of server: it starts, answers, and is gone when it is dropped. The backends' tests cover
-//! faults, failover, TLS and users.
+//! One test for each kind of server, which starts, answers, and is gone when it is dropped. The
+//! backends' tests cover faults, failover, TLS and users.
 
 use lockwright_testbed::etcd::Version;
 use lockwright_testbed::{
@@ -100,7 +100,7 @@ fn zookeeper() {
 #[test]
 fn go_programs() {
     let above = tempfile::tempdir().unwrap();
-    // Fixed names, so that each build replaces the last run's.
+    // The names are fixed, so that each build replaces the last run's.
     let build = |name: &str, go: &str| {
         let folder = above.path().join(name);
         std::fs::create_dir_all(&folder).unwrap();

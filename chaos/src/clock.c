@@ -1,8 +1,7 @@
-/* Moves the wall clock of a process: adds an offset in nanoseconds, from a mapped file, to CLOCK_REALTIME. Other
- * clocks are unchanged.
+/* Adds an offset, in nanoseconds from a mapped file, to a process's CLOCK_REALTIME.
  *
- * libfaketime doesn't work for Redis: its allocator reads the clock before libfaketime is ready, and both recurse
- * until the process ends. This file calls nothing that allocates. */
+ * libfaketime doesn't work for Redis: its allocator reads the clock before libfaketime is ready, and
+ * both recurse until the process ends. This file calls nothing that allocates. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

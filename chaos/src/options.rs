@@ -22,7 +22,6 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Parses the arguments. Errors list the valid values.
     pub(crate) fn read(args: &[String]) -> Result<Self, String> {
         let mut this = Self {
             configurations: Vec::new(),

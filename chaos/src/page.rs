@@ -1,5 +1,3 @@
-//! The generated part of the guarantees page.
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;

@@ -1,5 +1,3 @@
-//! Execution of a schedule.
-
 use std::path::{Path, PathBuf};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};

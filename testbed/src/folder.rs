@@ -41,7 +41,7 @@ pub(crate) fn fill(
         make(fresh.path())?;
         let packed = tempfile::NamedTempFile::new_in(&cache)?;
         tar().args(["-cSf", &text(packed.path()), "."]).run(fresh.path(), "")?;
-        // If another process has created the archive too, this replaces an identical file.
+        // This may replace another process's identical file.
         packed.persist(&archive).map_err(|error| error.error)?;
     }
     drop(turn);

@@ -21,11 +21,11 @@ pub fn build(source: &Path) -> Result<PathBuf> {
     let place = place()?;
     fs::create_dir_all(&place)?;
     let program = place.join(name_of(source)?);
-    // Other test processes may build the same program, so this one takes a lock.
+    // Other processes may build the same program.
     let turn = File::create(program.with_extension("lock"))?;
     turn.lock()?;
     if !program.exists() {
-        // The program is built under another name, so that no process starts a partial file.
+        // Under the final name, other processes could start a partial file.
         let fresh = program.with_extension("new");
         go(&place)?
             // The build is a fifth faster without inlining and debug information.

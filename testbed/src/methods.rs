@@ -1,4 +1,3 @@
-/// Methods of a server whose field `process` is its process.
 macro_rules! process_methods {
     ($Server:ident) => {
         impl $Server {
@@ -30,7 +29,6 @@ macro_rules! process_methods {
     };
 }
 
-/// Methods of a server with one `port`.
 macro_rules! port_methods {
     ($Server:ident) => {
         impl $Server {
@@ -47,7 +45,6 @@ macro_rules! port_methods {
     };
 }
 
-/// Constructors of a server, and its options' settings.
 macro_rules! options {
     ($Server:ident, $Options:ident, $what:literal) => {
         impl $Server {
@@ -72,7 +69,6 @@ macro_rules! options {
     };
 }
 
-/// TLS with the field `tls` of the options.
 macro_rules! tls {
     ($Server:ident, $Options:ident, $($path:tt)+) => {
         impl $Options {
@@ -111,7 +107,6 @@ macro_rules! tls {
     };
 }
 
-/// Methods of a set of `members` in a `network`.
 macro_rules! ensemble_methods {
     ($Set:ident) => {
         impl $Set {

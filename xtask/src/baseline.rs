@@ -1,20 +1,17 @@
-//! The record of the hot paths' cost.
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-/// See `benches/README.md`.
 const TOLERANCE: f64 = 0.03;
 
-/// System calls are nearly whole numbers.
+/// Counts of system calls are nearly whole numbers.
 const TOLERANCE_OF_CALLS: f64 = 0.1;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Costs {
-    /// Besides the source, they determine a path's instructions: the C library has functions that
-    /// allocate, copy and compare, and selects code by the processor's vectors.
+    /// The compiler, target, C library and processor's vectors, which also determine a path's
+    /// instructions.
     pub(crate) built: BTreeMap<String, String>,
     pub(crate) paths: Vec<Path>,
 }
@@ -23,7 +20,7 @@ pub(crate) struct Costs {
 pub(crate) struct Path {
     name: String,
     instructions: f64,
-    /// Under valgrind, reading the clock is one.
+    /// System calls. Under valgrind, reading the clock is one.
     calls: f64,
 }
 
@@ -39,7 +36,7 @@ impl Costs {
 
 impl Path {
     pub(crate) fn new(name: &str, (instructions, calls): (u64, u64), times: u64) -> Self {
-        // Few digits, for short differences of the record.
+        // Few digits keep the record's differences short.
         let each = |sum: u64, digits: f64| (digits * sum as f64 / times as f64).round() / digits;
         let (instructions, calls) = (each(instructions, 10.0), each(calls, 100.0));
         Self { name: name.to_owned(), instructions, calls }

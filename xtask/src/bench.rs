@@ -1,5 +1,3 @@
-//! `cargo xtask bench`.
-
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

@@ -1,5 +1,3 @@
-//! Builds and runs test binaries.
-
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -18,7 +16,7 @@ const LISTING: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Binary {
     pub(crate) package: String,
-    /// That of an integration test, or `lib` for the crate itself.
+    /// An integration test's name, or `lib` for the crate itself.
     pub(crate) name: String,
     pub(crate) title: String,
     path: PathBuf,
@@ -68,7 +66,7 @@ fn artifact(line: &str) -> Option<Binary> {
         serde_json::from_str(line).ok()?;
     let path = executable.filter(|_| profile.test)?;
     let folder = manifest_path.parent()?.to_path_buf();
-    // `path+file:///a/folder#name@0.1.0`, without the name if it is the folder's.
+    // The id is `path+file:///a/folder#name@0.1.0`, without the name if it is the folder's.
     let (place, version) = package_id.rsplit_once('#')?;
     let package = match version.split_once('@') {
         Some((name, _)) => name.to_owned(),
@@ -337,7 +335,8 @@ mod tests {
         const RUNS_NOTHING: &str = "echo 'test result: ok. 0 passed; 0 failed'";
         const TIMED_OUT: &str = "x did not answer within 1s";
         let folder = tempfile::tempdir().unwrap();
-        // One of two tests fails. The script ends with `ends`, and alone it does `alone`.
+        // One of the script's two tests fails. The script ends with `ends`, and for a single test
+        // it runs `alone`.
         let outcome = |says: &str, ends: &str, alone: &str| {
             let text = format!(
                 "case \"$*\" in *--exact*) {alone}; exit;; esac; echo '---- a::b ----'; \

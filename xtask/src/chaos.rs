@@ -9,8 +9,8 @@ use crate::{folders, process, servers, tmp};
 
 pub(crate) const USAGE: &str = include_str!("../../chaos/usage.txt");
 
-/// So that nothing is built twice. Without an example, cargo leaves out the features that
-/// dev-dependencies enable.
+/// Builds with the features of the tests, so that nothing is built twice. With an example, cargo
+/// includes the features of dev-dependencies.
 const BUILD: [&str; 7] = [
     "build",
     "--workspace",

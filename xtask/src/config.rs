@@ -12,8 +12,8 @@ struct Package {
     without: &'static [&'static str],
 }
 
-/// The longest first, and those that mostly wait next to others.
-#[rustfmt::skip] // one line each
+/// The longest tests are first, and those that mostly wait are next to others.
+#[rustfmt::skip]
 const LIST: &[Package] = &[
     Package { package: "lockwright-sql", servers: &["postgres", "mysql", "pgbouncer"], without: &["lib", "it", "conformance"] },
     Package { package: "lockwright-redis", servers: &["redis"], without: &[] },
@@ -50,7 +50,7 @@ pub(crate) fn start_order(package: &str, name: &str) -> (usize, bool) {
     (line, threads(package, name).is_none())
 }
 
-/// Returns whether it starts a server before it selects tests, or all its tests need one.
+/// Returns whether the binary starts a server before it selects tests, or all its tests need one.
 pub(crate) fn starts_servers(package: &str, name: &str) -> bool {
     let line = LIST.iter().find(|line| line.package == package);
     line.is_some_and(|line| !line.without.contains(&name))

@@ -1,5 +1,3 @@
-//! `cargo xtask cost`: see `benches/README.md`.
-
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -28,7 +26,6 @@ pub(crate) fn step(options: &Options) -> Report {
 }
 
 fn compare(costs: &Costs) -> Result<Report, String> {
-    // Prints the table, which shows that the paths work.
     print!("{}", baseline::table(&costs.paths));
     let recorded = fs::read_to_string(folders::root().join(RECORDED)).map_err(text)?;
     let recorded: Costs = serde_json::from_str(&recorded).map_err(|problem| {
@@ -67,13 +64,13 @@ fn count() -> Result<Costs, String> {
     Ok(Costs { built, paths })
 }
 
-/// Fixed flags: all machines build the same code.
+/// Builds with fixed flags, so that all machines build the same code.
 fn build(host: &str) -> Result<PathBuf, String> {
     let folder = folders::target();
     let mut command = cargo_in_background(&["build", "--package", CRATE, "--profile", PROFILE]);
     // With an explicit target, the flags don't apply to build scripts.
     command.args(["--target", host, "--target-dir"]).arg(&folder);
-    // Otherwise rustix reads the clock through the vDSO, which doesn't exist under valgrind.
+    // By default, rustix reads the clock through the vDSO, which doesn't exist under valgrind.
     command.env("CARGO_ENCODED_RUSTFLAGS", "--cfg\u{1f}rustix_use_libc");
     if !quietly("cost-build", command).ok() {
         return Err(format!("{CRATE} doesn't build"));
@@ -93,7 +90,7 @@ fn run(binary: &Path) -> Result<(Vec<Counted>, String), String> {
     let valgrind = { valgrind }.find(|file| file.is_file());
     let valgrind = valgrind.ok_or("valgrind is not installed: apt-get install valgrind")?;
     let mut command = Command::new(valgrind);
-    // The environment and the program's path affect the stack's alignment, and so copies.
+    // The environment and the program's path affect the stack's alignment, and so the cost.
     command.env_clear().env("TMPDIR", "/tmp").current_dir(binary.parent().unwrap_or(binary));
     command.args(["--tool=callgrind", "--collect-systime=yes", "--vgdb=no"]);
     command.arg(format!("--zero-before={COUNTED}")).arg(format!("--dump-after={COUNTED}"));

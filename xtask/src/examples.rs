@@ -1,5 +1,3 @@
-//! The examples to run, and their required output.
-
 use std::process::Command;
 
 use crate::folders;
@@ -10,14 +8,14 @@ pub(crate) struct Example {
     pub(crate) args: &'static [&'static str],
     pub(crate) ends_well: bool,
     pub(crate) closing: &'static str,
-    /// True if `--quick` skips it. Built with the tests' features to save a build.
+    /// If true, `--quick` skips the example. Using the tests' features saves a build.
     pub(crate) needs_server: bool,
 }
 
 pub(crate) const ALL: &[Example] = &[
     flash_sale(&[]),
     flash_sale(&["--kill"]),
-    // With `--kill`, it only leaves out the sale without the lock.
+    // With `--kill`, the example only leaves out the sale without the lock.
     flash_sale_on(&["--on", "redis", "--kill"]),
     flash_sale_on(&["--on", "sentinel"]),
     flash_sale_on(&["--on", "cluster"]),

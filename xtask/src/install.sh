@@ -1,16 +1,16 @@
 #!/bin/sh
-# Installs Debian packages, without starting or enabling what they bring: install.sh PACKAGE...
+# Installs Debian packages, without starting or enabling their services: install.sh PACKAGE...
 #
-# Debian starts a service when its package is installed, and at each boot from then on. The tests
-# bring their own servers, so a developer's machine shall not have one more running.
-# A shell script, because its traps also put things back after Ctrl-C.
+# Debian starts a service when its package is installed, and at each boot. The tests start their own
+# servers, so a developer's machine must not run the services.
+# This is a shell script because its traps also restore files after Ctrl-C.
 set -eu
 export LC_ALL=C DEBIAN_FRONTEND=noninteractive
 
 policy=/usr/sbin/policy-rc.d
 saved=$policy.before-lockwright
 mark='Written by cargo xtask test of Lockwright, which takes it away again.'
-# PostgreSQL's packages make a database with a server as well, unless this says otherwise.
+# PostgreSQL's packages also create a database with a server, unless this file prevents it.
 clusters=/etc/postgresql-common/createcluster.d/zz-lockwright.conf
 lists=$(mktemp -d)
 
@@ -29,7 +29,7 @@ trap 'put_back; rm -rf "$lists"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-put_back # what a run that was killed left
+put_back # what a killed run left
 if [ -e "$policy" ] || [ -L "$policy" ]; then mv "$policy" "$saved"; fi
 printf '#!/bin/sh\n# %s\nexit 101\n' "$mark" >"$policy"
 chmod 755 "$policy"
@@ -64,7 +64,7 @@ for package in $(comm -13 "$lists/before" "$lists/after"); do
     done
 done
 
-# Whatever a package does behind our back is said, not ignored.
+# Report what the packages started, enabled or created in spite of this.
 started=0
 touch "$lists/all"
 for process in /proc/[0-9]*; do

@@ -1,5 +1,3 @@
-//! Parses the output of tests.
-
 use std::time::Duration;
 
 use crate::report::Counts;
@@ -12,8 +10,7 @@ pub(crate) const PANICKED: &str = " panicked at ";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Suite {
-    /// `lockwright-core src/lib.rs`, `lockwright-core tests/loss.rs`, `doc tests of
-    /// lockwright_core`.
+    /// For example, `lockwright-core src/lib.rs` or `doc tests of lockwright_core`.
     pub(crate) title: String,
     pub(crate) counts: Counts,
     pub(crate) took: Duration,
@@ -31,7 +28,7 @@ impl Suite {
         self.finished && self.counts.failed == 0
     }
 
-    /// A binary without a result has at least one failure.
+    /// Returns the counts. A binary without a result has at least one failure.
     pub(crate) fn counts(&self) -> Counts {
         let least = u64::from(!self.finished);
         Counts { failed: self.counts.failed.max(least), ..self.counts }
@@ -58,7 +55,7 @@ impl Suite {
         })
     }
 
-    /// Its column's name then ends with `title`.
+    /// Adds the newer server, whose `title` is the end of the column's name.
     pub(crate) fn note_server(&mut self, title: &str, server: &str) {
         if let Some(at) = self.lines.iter().position(|line| line.starts_with(MARK)) {
             self.lines[at] += &format!(" on {title}");
@@ -100,7 +97,7 @@ impl Suite {
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     current: Option<Suite>,
-    /// A crate's doc tests may be several suites.
+    /// The last title: a crate's doc tests may be several suites.
     last: String,
 }
 
@@ -130,25 +127,25 @@ impl Reader {
     }
 }
 
-/// `test a::b ... ok`, `test a::b - should panic ... ok`. An aborted test has no result.
+/// Parses `test a::b ... ok`, `test a::b - should panic ... ok`. An aborted test has no result.
 fn is_result_of(line: &str, test: &str) -> bool {
     let result = line.strip_prefix("test ").and_then(|rest| rest.strip_prefix(test));
     let result = result.map(|rest| rest.strip_prefix(" - should panic").unwrap_or(rest));
     result.is_some_and(|rest| rest.trim_start().starts_with("... ") && !rest.ends_with("... "))
 }
 
-/// `test a::b has been running for over 60 seconds`.
+/// Parses `test a::b has been running for over 60 seconds`.
 fn slow_test(line: &str) -> Option<&str> {
     Some(line.strip_prefix("test ")?.split_once(" has been running for over ")?.0)
 }
 
-/// `---- a::b stdout ----`, or without `stdout`.
+/// Parses `---- a::b stdout ----`, or without `stdout`.
 fn failed_test(line: &str) -> Option<&str> {
     let test = line.strip_prefix("---- ")?.strip_suffix(" ----")?;
     Some(test.strip_suffix(" stdout").unwrap_or(test))
 }
 
-/// `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.10s`.
+/// Parses `test result: ok. 3 passed; 0 failed; 1 ignored; …; finished in 0.10s`.
 fn result(line: &str) -> Option<(Counts, Duration)> {
     let words: Vec<&str> = line.strip_prefix("test result: ")?.split([' ', ';']).collect();
     let before = |word: &str| {

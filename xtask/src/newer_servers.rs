@@ -1,5 +1,3 @@
-//! Newer servers, and the test suites to run on them.
-
 use std::path::{Path, PathBuf};
 
 use crate::process;
@@ -10,7 +8,7 @@ pub(crate) struct Server {
     pub(crate) folder: &'static str,
     pub(crate) title: &'static str,
     pub(crate) packages: &'static [&'static str],
-    /// A `*` matches a number.
+    /// The path in the packages. A `*` matches a number.
     binary: &'static str,
     probe: &'static [&'static str],
     says: &'static str,
@@ -48,8 +46,8 @@ const POSTGRES: &[Suite] = &[
 ];
 const REDIS: &[Suite] = &[Suite::of("lockwright-redis", "conformance")];
 
-/// The slowest first. Of two binaries that start many servers each, the second begins later.
-#[rustfmt::skip] // few lines each
+/// The slowest first. Two binaries that start many servers don't begin together.
+#[rustfmt::skip]
 pub(crate) const SERVERS: &[Server] = &[
     Server { folder: "mysql", title: "MySQL 8.4+", packages: &["mysql-server-core"], suites: MYSQL,
         binary: "usr/sbin/mysqld", probe: &["--no-defaults", "--version"], says: "Ver", least: (8, 4) },

@@ -1,5 +1,3 @@
-//! The options of all steps.
-
 use std::sync::{Mutex, OnceLock};
 
 use crate::binaries::Binary;

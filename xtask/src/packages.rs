@@ -1,4 +1,4 @@
-//! Packages of later suites, unpacked without installation.
+//! Packages of later Debian or Ubuntu suites, unpacked without installation.
 //!
 //! They come from the machine's own mirror, verified with its keyring.
 
@@ -14,7 +14,7 @@ use crate::process::{self, Finished, output};
 use crate::text;
 
 struct Distribution {
-    /// In `/etc/os-release`.
+    /// The `ID` in `/etc/os-release`.
     id: &'static str,
     keyrings: &'static [&'static str],
     components: &'static str,
@@ -22,7 +22,7 @@ struct Distribution {
     attempts: &'static [Attempt],
 }
 
-/// The suites to search, and the suite for all other packages.
+/// The suites to search for a server, and the suite for all other packages.
 type Attempt = (&'static [&'static str], Option<&'static str>);
 
 const DISTRIBUTIONS: &[Distribution] = &[
@@ -52,7 +52,7 @@ const DISTRIBUTIONS: &[Distribution] = &[
     },
 ];
 
-/// Derivatives of Debian don't have these suites.
+/// Returns `false` on derivatives of Debian, which don't have these suites.
 pub(crate) fn has_later_suites() -> bool {
     distribution(&release()).is_some()
 }
@@ -99,7 +99,7 @@ impl Archive {
         Ok(Self { distribution, keyring, architecture, mirrors, folder, fetched })
     }
 
-    /// Unpacks the packages and their dependencies. If `check` rejects them, tries the next
+    /// Unpacks the packages and their dependencies. If `check` rejects them, makes the next
     /// attempt.
     pub(crate) fn unpack(
         &mut self,
@@ -139,7 +139,7 @@ impl Archive {
         let suite = base.map(|_| format!("/{}", suites[0])).unwrap_or_default();
         args.extend(packages.iter().map(|package| format!("{package}{suite}")));
         let log = format!("versions-apt-{}", packages[0]);
-        // Otherwise it lacks earlier downloads.
+        // The empty cache makes apt list earlier downloads too.
         let mut list = apt(&folder, &args);
         list.args(["--print-uris", "-o", "Dir::Cache::archives=none/"]);
         let files = apt_ran(process::run(&log, list, process::RUNNING, |_| {}))?;
@@ -152,7 +152,7 @@ impl Archive {
         Ok(files.iter().filter_map(|line| Some(archives.join(file_name(line)?))).collect())
     }
 
-    /// From the first mirror that has them, signed.
+    /// Downloads the signed lists from the first mirror that has them.
     fn fetch_lists(&self, suites: &[&str], folder: &Path) -> Result<(), String> {
         for place in ["lists/partial", "cache/none/partial", "../archives/partial"] {
             fs::create_dir_all(folder.join(place)).map_err(text)?;
@@ -180,7 +180,7 @@ impl Archive {
     }
 }
 
-/// The machine's other settings, such as proxies, apply.
+/// The machine's other settings, such as proxies, also apply.
 fn settings(folder: &Path) -> String {
     let folder = folder.display();
     format!(
@@ -212,7 +212,7 @@ fn apt(folder: &Path, args: &[String]) -> Command {
     command
 }
 
-/// apt reports success with old lists if a mirror doesn't answer.
+/// Looks for complaints: apt reports success with old lists if a mirror doesn't answer.
 fn apt_ran(finished: Finished) -> Result<Vec<String>, String> {
     let lines = finished.lines.iter().map(String::as_str);
     let is_complaint =
@@ -253,7 +253,7 @@ fn unpack(files: &[PathBuf], root: &Path) -> Result<(), String> {
         fs::remove_dir_all(root).map_err(text)?;
     }
     fs::create_dir_all(root).map_err(text)?;
-    // Servers run as other users.
+    // Servers run as other users, which must enter the folder.
     fs::set_permissions(root, Permissions::from_mode(0o755)).map_err(text)?;
     for file in files {
         output("dpkg-deb", &["-x", &file.display().to_string(), &root.display().to_string()])?;
@@ -283,7 +283,7 @@ fn loader(root: &Path) -> Option<PathBuf> {
     Some(loader.path().strip_prefix(root).ok()?.to_path_buf())
 }
 
-/// With the packages' loader and libraries: the system's may be too old.
+/// Makes programs use the packages' loader and libraries, as the system's may be too old.
 fn wrap(root: &Path, folder: &Path, loader: &Path) -> std::io::Result<()> {
     let real = folder.with_extension("real");
     fs::rename(root.join(folder), root.join(&real))?;

@@ -1,5 +1,3 @@
-//! Checks of the documentation.
-
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -19,7 +17,7 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<String>> {
                 problems.push(format!("{name}:{line}: {target}: {problem}"));
             }
         }
-        // Relative to the root or to the page's folder.
+        // Paths are relative to the root or to the page's folder.
         let folders = [Some(root), page.parent()];
         let exists =
             |source: &String| folders.iter().flatten().any(|folder| folder.join(source).exists());
@@ -60,7 +58,7 @@ fn untold(root: &Path) -> io::Result<Vec<String>> {
         check(page, &read(page), &schemes, "URLs of ", "`N:");
     }
     for page in ["docs/src/cli.md", "docs/src/guarantees.md", "docs/src/operations.md"] {
-        // PostgreSQL also contains its scheme.
+        // The name PostgreSQL also contains the scheme.
         check(page, &read(page).to_lowercase(), &schemes, "", "N");
     }
     Ok(problems)
@@ -76,7 +74,7 @@ fn features(manifest: &Path) -> io::Result<Vec<String>> {
     Ok(feature_table(manifest)?.into_iter().map(|(name, _)| name).collect())
 }
 
-/// The others have no code of their own.
+/// Leaves out features that only enable others.
 pub(crate) fn features_with_code(manifest: &Path) -> io::Result<Vec<String>> {
     let table = feature_table(manifest)?.into_iter();
     let with_code = table.filter(|(_, enables)| enables.contains("dep:") || enables.contains('/'));
@@ -121,7 +119,6 @@ fn without_reason(manifest: &str, contributing: &str) -> Vec<String> {
         .collect()
 }
 
-/// Except in build folders and hidden folders.
 fn collect(folder: &Path, ending: &str, files: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -173,7 +170,7 @@ fn normal(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
-/// `[text](target)` and `[name]: target` outside code.
+/// Finds `[text](target)` and `[name]: target` outside code.
 fn links(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
@@ -208,7 +205,7 @@ fn sources(text: &str) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// Outside fenced code, counted from 1.
+/// Returns the lines outside fenced code, counted from 1.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut in_code = false;
     (1..).zip(text.lines()).filter(move |(_, line)| {
@@ -224,7 +221,7 @@ fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("`")
 }
 
-/// As mdBook generates them.
+/// Returns anchors as mdBook generates them.
 fn anchors(text: &str) -> BTreeSet<String> {
     prose(text)
         .filter(|(_, line)| line.starts_with('#'))

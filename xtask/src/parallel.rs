@@ -1,10 +1,7 @@
-//! Bounded parallelism.
-
 use std::collections::VecDeque;
 use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
 use std::thread;
 
-/// In order, at most `limit` in parallel.
 pub(crate) fn run<T: Send, R: Send>(
     limit: usize,
     items: Vec<T>,

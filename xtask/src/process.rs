@@ -1,5 +1,3 @@
-//! Runs a command and logs its output.
-
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, PipeReader, Write};
@@ -12,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use crate::{folders, timeout, tmp};
 
-/// Only failures reach it.
 pub(crate) const WITH_BUILDING: Duration = Duration::from_secs(30 * 60);
 
 /// The slowest tests take four minutes on two fast cores, eight on slow ones, plus the first build
@@ -23,7 +20,7 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     cargo_by(Command::new(program()), args)
 }
 
-/// With the lowest priority, so that tests come first.
+/// Uses the lowest priority, so that tests come first.
 pub(crate) fn cargo_in_background(args: &[&str]) -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", "19"]).arg(program());
@@ -51,7 +48,6 @@ pub(crate) fn our_program(path: PathBuf, args: &[String]) -> Command {
     command
 }
 
-/// Runs it with this process's output.
 pub(crate) fn exit_code(mut command: Command) -> Result<ExitCode, String> {
     let status = command.status().map_err(|error| format!("{command:?}: {error}"))?;
     Ok(status.code().map_or(ExitCode::FAILURE, |code| ExitCode::from(code as u8)))
@@ -73,7 +69,7 @@ pub(crate) fn output(program: &str, args: &[&str]) -> Result<String, String> {
     Err(format!("`{program} {}`: {}: {}", args.join(" "), output.status, complaint.trim()))
 }
 
-/// Otherwise cargo rebuilds crates because of the variables that `cargo run` set.
+/// Removes the variables that `cargo run` set: cargo would rebuild crates because of them.
 pub(crate) fn without_our_own(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_"))
@@ -91,14 +87,12 @@ pub(crate) fn colours() -> bool {
 
 #[derive(Default)]
 pub(crate) struct Finished {
-    /// `None` if it could not be started.
     status: Option<ExitStatus>,
-    /// Without colours.
     pub(crate) lines: Vec<String>,
     coloured: Vec<String>,
-    /// The processes that had its output open after its end.
+    /// The processes that had the output open after the command's end.
     left_behind: Option<String>,
-    /// Its processes' states at the limit.
+    /// The limit, and the processes' states then.
     hung: Option<(Duration, String)>,
     log: PathBuf,
 }
@@ -124,7 +118,7 @@ pub(crate) fn run(
             return finished;
         }
     };
-    // A process left behind can hold the pipe open.
+    // A thread reads, because a process left behind can hold the pipe open.
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let lines = BufReader::new(reader).split(b'\n').map_while(Result::ok);
@@ -156,7 +150,7 @@ pub(crate) fn run(
         }
     }
     clear_progress();
-    // It may have closed its output and still run.
+    // The command may have closed its output and still run.
     while !running.is_over(&mut finished, limit) {
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -273,7 +267,7 @@ pub(crate) fn quietly(name: &str, command: Command) -> Finished {
 fn plain(line: &str) -> String {
     let mut parts = line.split('\u{1b}');
     let first = parts.next().unwrap_or_default().to_owned();
-    // ESC [ parameters letter: there are no other sequences.
+    // All sequences are ESC, `[`, parameters and a letter.
     parts.fold(first, |text, part| {
         text + part.split_once(|c: char| c.is_ascii_alphabetic()).map_or("", |(_, rest)| rest)
     })

@@ -8,7 +8,7 @@ use crate::options::Options;
 use crate::process::output;
 use crate::report::Report;
 
-/// Its table has the phrases, and how many of 1,000 words they may be.
+/// The table of this page has the phrases, and how many of 1,000 words they may be.
 const STYLE: &str = include_str!("../../docs/src/style.md");
 
 /// Shorter texts in code aren't messages.

@@ -1,4 +1,4 @@
-//! The builds of peers, only if they changed.
+//! Builds peers whose sources changed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -114,7 +114,7 @@ pub(crate) fn java(place: &Place, name: &str) -> Result<Vec<String>, String> {
     Ok(["java", "-cp", &format!("{classes}:{libraries}"), name].map(str::to_owned).to_vec())
 }
 
-/// Node.js looks for them next to the programs.
+/// Installs the libraries next to the programs, where Node.js looks for them.
 pub(crate) fn node_libraries(place: &Place) -> Result<(), String> {
     let sources = fs::read_dir(&place.source).map_err(text)?.flatten();
     let sources = sources.map(|file| shown(&file.path()));

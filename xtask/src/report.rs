@@ -1,5 +1,3 @@
-//! A step's result.
-
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Outcome {
     #[default]
@@ -52,7 +50,6 @@ impl Report {
         self.retried.extend(other.retried);
     }
 
-    /// A failure without a command.
     pub(crate) fn failed(reason: &str) -> Self {
         reason.lines().for_each(|line| println!("     {line}"));
         Self::of(false)

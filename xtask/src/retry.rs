@@ -9,7 +9,7 @@ use crate::libtest::{PANICKED, Suite};
 const CASE_TIMED_OUT: &str = "late: ";
 const CASE_WAITED: &str = "it was not done after ";
 
-/// Texts of time-outs in errors without an answer, the testbed and the standard library.
+/// The texts of time-outs: in errors without an answer, the testbed and the standard library.
 const TIMEOUT_WORDS: &[&str] = &[
     "Unavailable",
     "Indeterminate",
@@ -24,7 +24,6 @@ const TIMEOUT_WORDS: &[&str] = &[
     "did not end within",
 ];
 
-/// More aren't a brief delay.
 const MAX_RETRIES: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,7 +108,6 @@ mod tests {
         ))
     }
 
-    /// The last line is the backtrace's.
     fn panic(said: &str) -> String {
         format!(
             "\nthread 'a' (7) panicked at tests/a.rs:1:1:\n{said}\nstack backtrace:\n   \

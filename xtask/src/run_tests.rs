@@ -1,11 +1,9 @@
-//! Builds and runs the tests of a step.
-
 use crate::binaries::{self, Binary};
 use crate::options::Options;
 use crate::report::Report;
 use crate::{config, process};
 
-/// With `--quick`, only tests without servers.
+/// Builds and runs tests; with `--quick`, only those without servers.
 pub(crate) fn run_tests(step: &str, args: &[&str], options: &Options) -> Report {
     run_tests_of(step, args, options, |_| true)
 }

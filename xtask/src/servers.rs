@@ -1,5 +1,3 @@
-//! The required programs, and their installation.
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,11 +8,12 @@ use crate::process;
 struct Need {
     what: &'static str,
     binary: &'static str,
-    /// Searched before PATH; a `*` matches a number, the largest first.
+    /// Folders searched before PATH. A `*` matches a number, the largest first.
     places: &'static [&'static str],
-    /// A complete program exits with 0. With `least`, it prints its version.
+    /// With these arguments, a complete program exits with 0. If `least` is set, it prints its
+    /// version.
     probe: &'static [&'static str],
-    /// Outside PATH, such as Java libraries.
+    /// Required files outside PATH, such as Java libraries.
     files: &'static [&'static str],
     least: Option<Version>,
     packages: &'static [&'static str],
@@ -35,13 +34,13 @@ const VERSION: Need = Need {
     why: "",
 };
 
-#[rustfmt::skip] // few lines each
+#[rustfmt::skip]
 const NEEDS: &[Need] = &[
     Need { what: "Redis", binary: "redis-server", least: Some((6, 0)), packages: &["redis-server"],
         why: "the redis backend is tested against a real server", ..VERSION },
     Need { what: "PostgreSQL", binary: "postgres", least: Some((15, 0)), packages: &["postgresql"],
         places: &["/usr/lib/postgresql/*/bin"], why: "the sql backend is tested against a real server", ..VERSION },
-    // `mariadb-server` adds a service and a database.
+    // The package `mariadb-server` would add a service and a database.
     Need { what: "MariaDB", binary: "mariadbd", least: Some((10, 6)), packages: &["mariadb-server-core"],
         probe: &["--no-defaults", "--version"], why: "the sql backend is tested against a real server", ..VERSION },
     Need { what: "MariaDB's command line client", binary: "mariadb", least: None, packages: &["mariadb-client-core"],
@@ -53,7 +52,7 @@ const NEEDS: &[Need] = &[
     Need { what: "Python with venv and pip", binary: "python3", least: Some((3, 10)), packages: &["python3", "python3-venv"],
         probe: &["-c", "import venv, ensurepip, sys; print(sys.version)"],
         why: "interoperation is tested with redis-py and kazoo, which pip fetches", ..VERSION },
-    // For the current etcd. Debian's may be older.
+    // The current etcd needs it. Debian's Go may be older.
     Need { what: "Go", binary: "go", least: Some((1, 26)), packages: &["golang-go"],
         probe: &["version"],
         why: "it builds today's etcd, and redsync and etcd's own client for interoperation", ..VERSION },
@@ -69,7 +68,7 @@ const NEEDS: &[Need] = &[
     Need { what: "Java with its compiler", binary: "javac", least: Some((11, 0)), packages: &["default-jdk-headless"],
         probe: &["-version"],
         why: "ZooKeeper runs on it, and interoperation is tested with programs in its language", ..VERSION },
-    // `zookeeper` adds a service and a desktop Java.
+    // The package `zookeeper` would add a service and a desktop Java.
     Need { what: "ZooKeeper", binary: "java", least: Some((3, 5)), packages: &["libzookeeper-java"],
         probe: &["-cp", "/usr/share/java/zookeeper.jar", "org.apache.zookeeper.Version", "--full"],
         files: &["/usr/share/java/zookeeper.jar"],
@@ -193,7 +192,7 @@ fn searched(need: &Need) -> String {
     need.places.iter().map(|place| format!("in {place} or ")).collect::<String>() + "in PATH"
 }
 
-/// Parses `v=7.0.15`, `3.11.2 (main, ...)`.
+/// Parses a text such as `v=7.0.15` or `3.11.2 (main, ...)`.
 pub(crate) fn version(text: &str) -> Option<Version> {
     text.split(|c: char| !c.is_ascii_digit() && c != '.').find_map(|word| {
         let mut parts = word.split('.');
@@ -219,7 +218,7 @@ fn instructions(missing: &[(&Need, String)]) -> String {
     text
 }
 
-/// As root on Debian or a derivative.
+/// Returns whether this process is root on Debian or a derivative.
 pub(crate) fn may_install() -> bool {
     let files = ["/etc/debian_version", "/usr/bin/apt-get"];
     files.iter().all(|file| Path::new(file).exists())

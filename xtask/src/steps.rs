@@ -1,5 +1,3 @@
-//! The steps of the test command.
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::sync::PoisonError;
@@ -27,9 +25,9 @@ pub(crate) struct Step {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
     InTurn,
-    /// Next to the steps that follow, because it waits for the network.
+    /// In parallel with the steps that follow, because the step waits for the network.
     AtOnce,
-    /// Next to the tests, at low priority.
+    /// In parallel with the tests, at low priority.
     WithTests,
 }
 
@@ -47,7 +45,7 @@ impl Step {
     }
 }
 
-/// The fastest failures first.
+/// The steps that fail fastest are first.
 pub(crate) const ALL: &[Step] = &[
     Step {
         stops: true,
@@ -74,7 +72,7 @@ pub(crate) const ALL: &[Step] = &[
     Step::of("interop", "mutual exclusion with other programs", interop::step),
 ];
 
-/// Crates of the facade with the memory backend.
+/// The most crates of the facade with the memory backend.
 const LEANEST: usize = 30;
 
 const CLIENT_LIBRARIES: &[&str] = &["redis", "sqlx", "sqlx-core", "libsqlite3-sys"];
@@ -82,7 +80,7 @@ const CLIENT_LIBRARIES: &[&str] = &["redis", "sqlx", "sqlx-core", "libsqlite3-sy
 /// The command's non-Rust dependencies.
 const BOUND: &[&str] = &["libsqlite3-sys", "linux-raw-sys"];
 
-/// They need more than a C compiler.
+/// Crates that need more than a C compiler.
 const BUILD_TOOLS: &[&str] =
     &["bindgen", "cmake", "cxx-build", "prost-build", "protobuf-src", "tonic-prost-build"];
 
@@ -119,7 +117,7 @@ fn doc(_: &Options) -> Report {
     let mut command = cargo_in_background(&words("doc --no-deps --workspace --all-features"));
     command.env("RUSTDOCFLAGS", "-D warnings");
     let finished = quietly("doc", command);
-    // Cargo's own warnings aren't rustdoc's.
+    // `-D warnings` doesn't apply to cargo's own warnings.
     let warned = finished.lines.iter().any(|line| line.starts_with("warning:"));
     if finished.ok() && warned {
         finished.show();
@@ -145,7 +143,7 @@ fn features(options: &Options) -> Report {
     }
     let mut build = cargo_in_background(&["test", "--no-run"]);
     build.args(missing_args(options));
-    // The later steps find these builds.
+    // Later steps use these builds.
     let examples = examples::build_embedded();
     Report::of(quietly("features-test", build).ok() && quietly("features-examples", examples).ok())
 }
@@ -224,7 +222,7 @@ fn run_examples(options: &Options) -> Report {
     if examples::ALL.is_empty() {
         return Report::left_out("there are none");
     }
-    // Their limits suit a machine that doesn't compile at the same time.
+    // Wait until nothing compiles, as the examples' time limits assume.
     drop(options.background.lock().unwrap_or_else(PoisonError::into_inner));
     let mut report = Report::of(true);
     let (on_servers, embedded): (Vec<_>, Vec<_>) =
@@ -269,7 +267,7 @@ fn judged(example: &Example, finished: &Finished) -> Report {
 }
 
 fn crates(log: &str, args: &str) -> Option<BTreeSet<String>> {
-    // Quietly: a download's message would count as a crate.
+    // Without `--quiet`, a download's message would count as a crate.
     let command = cargo(&words(&format!("tree --quiet --prefix none {args}")));
     let finished = process::run(log, command, process::WITH_BUILDING, |_| {});
     if !finished.ok() {

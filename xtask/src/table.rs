@@ -1,5 +1,3 @@
-//! The table of cases by backend.
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io;
@@ -42,7 +40,7 @@ impl Table {
         true
     }
 
-    /// Not every machine can run them.
+    /// Keeps the page's columns of newer servers, which not every machine can run.
     fn keep_newer(&mut self, page: &str) {
         let kept = Self::of_page(page);
         if self.newer.is_empty() {
@@ -91,7 +89,7 @@ impl Table {
         self.columns.values().flat_map(BTreeMap::keys).map(String::as_str).collect()
     }
 
-    /// The column, and the cases that passed, failed, and aren't promised.
+    /// Returns each column, and how many cases passed, failed, and aren't promised.
     fn counts(&self) -> impl Iterator<Item = (usize, &str, [usize; 3])> {
         (1..).zip(&self.columns).map(|(number, (backend, cases))| {
             let count = |wanted| cases.values().filter(|verdict| **verdict == wanted).count();
@@ -178,7 +176,6 @@ fn numbers(ranges: &str) -> BTreeSet<usize> {
     parsed.flatten().collect()
 }
 
-/// Returns whether a column belongs to a newer server.
 fn is_on_newer(label: &str) -> bool {
     let (_, server) = label.split_once(" on ").unwrap_or_default();
     newer_servers::SERVERS.iter().any(|known| known.title == server)
@@ -211,7 +208,7 @@ pub(crate) fn begin() -> io::Result<()> {
     }
 }
 
-/// Not an example's. Later results replace earlier ones.
+/// Stores the suite's results, but not an example's. Later results replace earlier ones.
 pub(crate) fn note(suite: &Suite) {
     if !suite.title.contains(" tests/") {
         return;
@@ -219,7 +216,7 @@ pub(crate) fn note(suite: &Suite) {
     let mut table = Table::default();
     if table.add(suite) {
         for label in table.columns.keys() {
-            // On failure, the table differs from the page.
+            // If this fails, the table differs from the page.
             let _ = fs::create_dir_all(folder());
             let file = fs::OpenOptions::new().create(true).append(true).open(folder().join(label));
             let _ = file.and_then(|mut file| writeln!(file, "{}", suite.lines.join("\n")));
@@ -258,7 +255,7 @@ pub(crate) fn check() -> Result<(), String> {
 }
 
 fn compare(page: &Path, wanted: &str) -> Result<(), String> {
-    // The distribution updates newer servers.
+    // Their versions aren't compared, because the distribution updates newer servers.
     let without_newer = |text: &str| {
         text.lines().filter(|line| !line.starts_with(NEWER)).collect::<Vec<_>>().join("\n")
     };

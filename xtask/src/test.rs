@@ -1,5 +1,3 @@
-//! The test command: order of the steps, summary.
-
 use std::process::ExitCode;
 use std::sync::PoisonError;
 use std::thread;
@@ -45,7 +43,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     summary(&done, begun.elapsed(), &options)
 }
 
-/// Runs the steps in their order, except those that run next to others.
+/// Runs the steps in their order, except those that run in parallel with others.
 fn run(chosen: &[&'static Step], options: &Options) -> Vec<Done> {
     let first = chosen.iter().position(|step| step.when != When::InTurn).unwrap_or(chosen.len());
     let mut done = run_in_turn(&chosen[..first], options);
@@ -93,7 +91,6 @@ struct Done {
     step: &'static str,
     took: Duration,
     report: Report,
-    /// True if it failed and ends the run.
     stops: bool,
 }
 

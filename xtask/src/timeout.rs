@@ -1,6 +1,6 @@
 //! Kills a command that exceeds its time, and its descendants, and reports their state.
 //!
-//! By process id: a foreground command shares this process's group.
+//! It kills by process id, because a foreground command shares this process's group.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +23,7 @@ pub(crate) fn kill(pids: &[u32]) {
     signal("KILL", pids);
 }
 
-/// The standard library can only signal children.
+/// Runs `kill`, because the standard library can only signal children.
 fn signal(signal: &str, pids: &[u32]) {
     if !pids.is_empty() {
         let mut kill = Command::new("kill");
@@ -50,7 +50,7 @@ pub(crate) fn processes() -> impl Iterator<Item = (u32, PathBuf)> {
 }
 
 fn parent(folder: &Path) -> Option<u32> {
-    // The name may contain any character.
+    // The process's name, in parentheses, may contain any character.
     let stat = fs::read_to_string(folder.join("stat")).ok()?;
     stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()
 }
@@ -61,7 +61,7 @@ pub(crate) fn name(pid: u32) -> String {
     format!("process {pid} ({})", shortened(command.trim()))
 }
 
-/// With each thread's wait in the kernel. A test's thread has its name.
+/// Returns where each thread waits in the kernel. A test's thread has the test's name.
 fn describe(pid: u32) -> String {
     let mut threads: BTreeMap<String, usize> = BTreeMap::new();
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();

@@ -20,7 +20,7 @@ static FOLDER: OnceLock<PathBuf> = OnceLock::new();
 pub(crate) struct TmpFolder;
 
 impl TmpFolder {
-    /// If there is enough and `TMPDIR` isn't set.
+    /// Uses memory if there is enough and `TMPDIR` isn't set.
     pub(crate) fn begin() -> Self {
         if std::env::var_os("TMPDIR").is_none()
             && let Some(folder) = in_memory()
@@ -53,7 +53,7 @@ pub(crate) fn folder() -> PathBuf {
 fn in_memory() -> Option<PathBuf> {
     let all = Path::new(IN_MEMORY);
     remove_leftovers(all);
-    // It fails if the folder isn't in memory.
+    // `df` fails if the folder isn't in memory.
     let free = output("df", &["-Pk", "--type=tmpfs", IN_MEMORY]).ok()?;
     let memory = fs::read_to_string("/proc/meminfo").ok()?;
     if field(&free, IN_MEMORY, 3)?.min(field(&memory, "MemAvailable:", 1)?) < ENOUGH_KIB {
@@ -73,7 +73,7 @@ fn field(text: &str, word: &str, index: usize) -> Option<u64> {
 
 const PREFIX: &str = "lockwright-tests-";
 
-/// They use memory until a reboot.
+/// Removes folders of ended runs, which use memory until a reboot.
 fn remove_leftovers(all: &Path) {
     for entry in fs::read_dir(all).into_iter().flatten().filter_map(Result::ok) {
         let name = entry.file_name();

@@ -1,5 +1,3 @@
-//! The command line.
-
 use std::process::ExitCode;
 
 use crate::steps;

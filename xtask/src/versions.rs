@@ -1,5 +1,3 @@
-//! The conformance suite on newer servers.
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -54,7 +52,7 @@ fn build() -> Result<Vec<Binary>, Report> {
     binaries::build("versions", &args)
 }
 
-/// The reason why no newer server runs here.
+/// Returns why no newer server runs here.
 fn obstacle(options: &Options) -> Option<&'static str> {
     if options.quick {
         return Some("--quick runs no servers");
@@ -107,7 +105,6 @@ impl Place {
         Ok(Self { kept, roots, is_temporary })
     }
 
-    /// In a temporary folder if servers, which don't run as root, can't enter the target folder.
     fn provide(&self) -> Result<Vec<Root>, String> {
         // The step `download` may still run.
         static PROVIDING: Mutex<()> = Mutex::new(());

@@ -37,7 +37,7 @@ fn server_is_gone_when_the_test_process_is_killed() {
     process.kill().unwrap();
     process.wait().unwrap();
     assert_gone(pid);
-    // The killed process leaves only its temporary folder, which can be large.
+    // A killed process can't remove its folder.
     std::fs::remove_dir_all(folder).unwrap();
 }
 

@@ -1,5 +1,4 @@
-//! One test for each kind of server, which starts, answers, and is gone when it is dropped. The
-//! backends' tests cover faults, failover, TLS and users.
+//! One test for each kind of server. The backends' tests cover faults, failover, TLS and users.
 
 use lockwright_testbed::etcd::Version;
 use lockwright_testbed::{

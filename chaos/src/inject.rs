@@ -285,7 +285,7 @@ impl Scene<'_> {
         self.servers.proxies().into_iter().for_each(Proxy::drop_connections);
         let effect = self.refusal(lasts);
         let _ = limit_descriptors(pid, &usual);
-        // Empty the server's log: its refusals of a few schedules would fill the lane's disk.
+        // Empty the server's log: the refusals of a few schedules would fill the lane's disk.
         let log = fs::File::options().write(true).open(format!("/proc/{pid}/fd/1"));
         let _ = log.and_then(|log| log.set_len(0));
         self.servers.recover()?;

@@ -51,7 +51,6 @@ impl Certificates {
     }
 }
 
-/// The TLS settings of servers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tls {
     pub(crate) is_on: bool,

@@ -21,8 +21,8 @@ pub(crate) fn temporary(server: &str, account: Option<Account>) -> Result<TempDi
 
 /// Fills `target` with the files of `make`, from a cache if possible.
 ///
-/// The cache has one archive per user, server and `recipe`. A clean-up of the cache's folder can't
-/// remove a part of an archive.
+/// The cache has one archive per user, server and `recipe`, which a clean-up can't remove
+/// partially.
 pub(crate) fn fill(
     target: &Path,
     server: &str,

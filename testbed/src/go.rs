@@ -59,7 +59,7 @@ fn explain(error: &Error, source: &Path, place: &Path) -> Error {
     Error::new(format!("{source} needs Go {wanted} or newer; `{found}` can't build it: {error}"))
 }
 
-/// Returns a file name that depends on the sources, so that an outdated program isn't used.
+/// Returns a file name with a hash of the sources.
 fn name_of(source: &Path) -> Result<String> {
     let files = fs::read_dir(source)?.map(|entry| Ok(entry?.path()));
     let mut files = files.collect::<io::Result<Vec<PathBuf>>>()?;

@@ -137,8 +137,7 @@ impl MariaDb {
         Ok(client.run(self.folder(), "")?.trim_end_matches('\n').to_owned())
     }
 
-    /// Ends all of the user's sessions, and returns their number. New sessions may have begun
-    /// since.
+    /// Ends all of the user's sessions, and returns their number.
     pub fn terminate_sessions(&self) -> Result<usize> {
         let theirs = format!("SELECT id FROM information_schema.processlist WHERE user = '{USER}'");
         let ended = match Kind::chosen() {

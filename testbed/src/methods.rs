@@ -134,7 +134,6 @@ macro_rules! ensemble_methods {
     };
 }
 
-/// Methods of an SQL server, whose module has the parts that differ.
 macro_rules! sql_methods {
     ($Server:ident, $Options:ident) => {
         impl $Options {

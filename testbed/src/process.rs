@@ -158,8 +158,8 @@ impl Program {
         Path::new(&self.binary).file_name().and_then(|name| name.to_str()).unwrap_or(&self.binary)
     }
 
-    /// Returns a command that ends with this process. `setpriv` sets the kernel's flag for this,
-    /// which would otherwise need unsafe code.
+    /// Returns a command that ends with this process. Without `setpriv`, this would need unsafe
+    /// code.
     fn dying_with_us(&self) -> Result<Command> {
         let mut command = if cfg!(target_os = "linux") {
             let mut setpriv = Command::new(locate("setpriv", "util-linux")?);

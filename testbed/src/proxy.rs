@@ -129,17 +129,17 @@ impl Proxy {
         self.shared.state().accepted
     }
 
-    /// Counts dropped pieces.
+    /// Counts dropped pieces of data.
     pub fn swallowed(&self) -> usize {
         self.shared.state().swallowed
     }
 
-    /// Counts delayed pieces.
+    /// Counts delayed pieces of data.
     pub fn delayed(&self) -> usize {
         self.shared.state().delayed
     }
 
-    /// Holds the requests of one connection, counted from 0, until the next call.
+    /// Holds the requests of the connection with this number, from 0, until the next call.
     pub fn keep_requests_of(&self, connection: Option<usize>) {
         self.shared.state().keeping = connection;
         self.shared.changed.notify_all();
@@ -224,8 +224,8 @@ impl Shared {
                     }
                     self.serve(client, Vec::new(), Duration::ZERO);
                 }
-                // Closing isn't enough: a process that another thread has just forked also has the
-                // socket, until its exec.
+                // A process that another thread has just forked keeps the socket open until its
+                // exec.
                 let _ = rustix::net::shutdown(&listening, rustix::net::Shutdown::Both);
             }
             self.state().listening = false;
@@ -317,8 +317,7 @@ impl Shared {
                 break;
             }
         }
-        // Both directions end, as no test needs a half-closed connection. After a loss, the peer's
-        // side stays open.
+        // No test needs a half-closed connection. After a loss, the peer's side stays open.
         if !has_lost {
             let _ = to.shutdown(Shutdown::Both);
         }

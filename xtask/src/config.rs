@@ -6,7 +6,7 @@ pub(crate) const INTEROP: &str = "lockwright-interop";
 
 struct Package {
     package: &'static str,
-    /// The names of servers in other crates' tests.
+    /// The servers' names in the paths of other crates' tests.
     servers: &'static [&'static str],
     /// Test binaries that start no server before they select tests. `--quick` runs them.
     without: &'static [&'static str],

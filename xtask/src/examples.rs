@@ -15,7 +15,6 @@ pub(crate) struct Example {
 pub(crate) const ALL: &[Example] = &[
     flash_sale(&[]),
     flash_sale(&["--kill"]),
-    // With `--kill`, the example only leaves out the sale without the lock.
     flash_sale_on(&["--on", "redis", "--kill"]),
     flash_sale_on(&["--on", "sentinel"]),
     flash_sale_on(&["--on", "cluster"]),

@@ -17,7 +17,6 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<String>> {
                 problems.push(format!("{name}:{line}: {target}: {problem}"));
             }
         }
-        // Paths are relative to the root or to the page's folder.
         let folders = [Some(root), page.parent()];
         let exists =
             |source: &String| folders.iter().flatten().any(|folder| folder.join(source).exists());

@@ -58,7 +58,7 @@ pub(crate) fn succeeds(command: Command) -> Result<(), String> {
     done.then_some(()).ok_or_else(|| "it can't be built: see above".to_owned())
 }
 
-/// Returns the output of a short command, run in the repository's folder.
+/// Runs a short command in the repository's folder.
 pub(crate) fn output(program: &str, args: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(args).current_dir(folders::root()).output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;
@@ -332,7 +332,6 @@ mod tests {
     #[test]
     fn hanging_binary_fails_and_is_ended_with_its_processes() {
         let limit = Duration::from_millis(500);
-        // A child, an orphaned grandchild, and a process that prints nothing more.
         for (what, script) in [
             ("child", "sleep 1000 & echo $!; wait"),
             ("orphan", "(sleep 1000 & echo $!); sleep 1000; true"),

@@ -31,7 +31,6 @@ pub(crate) fn step(_: &Options) -> Report {
     }
 }
 
-/// Tests, generated pages and the list of changes don't count.
 fn is_read(name: &str) -> bool {
     let of_tests = name.split('/').any(|part| matches!(part, "tests" | "test" | "tests.rs"));
     let generated = ["/benchmarks/", "/hand-over/", "CHANGELOG", "LICENSE", "xtask/src/prose.rs"];

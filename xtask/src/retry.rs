@@ -126,7 +126,6 @@ mod tests {
             assert!(of_test(said).is_some(), "{said:?}");
         }
         for said in [
-            // Backtraces, expected values and earlier output don't count.
             &[&*panic("assertion failed: held == 1")][..],
             &[&answers("Renewed", "Indeterminate")],
             &[&panic("assertion failed: matches!(error.kind(), ErrorKind::Unavailable)")],

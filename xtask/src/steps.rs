@@ -137,7 +137,6 @@ fn features(options: &Options) -> Report {
         command.args([&name, "--", "-D", "warnings"]);
         let log = if name.is_empty() { "features-none" } else { &format!("features-{name}") };
         if !quietly(log, command).ok() {
-            // The others would fail in the same way.
             return Report::failed(&format!("the facade with --features '{name}' alone FAILED"));
         }
     }

@@ -97,8 +97,8 @@ impl Table {
         })
     }
 
-    /// Formats the results in Markdown: totals, passed cases by group, and the backends that don't
-    /// promise a case. Backends have numbers, because there are too many for names.
+    /// Formats the results in Markdown. Backends have numbers, because there are too many for
+    /// names.
     fn markdown(&self) -> String {
         let mut text = String::from("| | backend | passed | not promised |\n|--:|---|--:|--:|\n");
         for (number, backend, [passed, _, not_promised]) in self.counts() {

@@ -117,8 +117,7 @@ fn summary(done: &[Done], took: Duration, options: &Options) -> ExitCode {
         let verdict = done.verdict();
         println!("  {step:10} {verdict:10} {:>9}   {tests}", seconds(*took));
         counts.add(report.tests);
-        // A step can fail without a failed test. It counts as one failure, so that the last line
-        // shows it.
+        // A step that fails without a failed test counts as one failure.
         if report.outcome == Outcome::Failed && report.tests.failed == 0 {
             counts.failed += 1;
         }
@@ -145,8 +144,7 @@ fn summary(done: &[Done], took: Duration, options: &Options) -> ExitCode {
     if counts.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Returns the summary line. Without tests it counts the steps, because "0 passed" alone would be
-/// misleading.
+/// Returns the summary line. Without tests, the line counts the steps.
 fn last_line(done: &[Done], counts: Counts) -> String {
     let mut line = format!("{} passed, {} failed", counts.passed, counts.failed);
     if done.iter().all(|done| done.report.tests == Counts::default()) {

@@ -107,7 +107,7 @@ impl Etcd {
         Ok(index)
     }
 
-    /// Returns an error if a member is a learner, which can't restart without its data.
+    /// Fails if a member is a learner, which can't restart without its data.
     fn has_no_learner(&self) -> Result<()> {
         match self.members.iter().find(|member| member.is_learner) {
             None => Ok(()),

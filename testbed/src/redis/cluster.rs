@@ -45,7 +45,8 @@ impl ClusterOptions {
 
 /// A Redis Cluster: three masters and a replica of each.
 ///
-/// A restarted node keeps its identity and view, even without its data: see [`Redis::restart`].
+/// A restarted node keeps its identity and its view of the Cluster, even without its data: see
+/// [`Redis::restart`].
 #[derive(Debug)]
 pub struct Cluster {
     /// Three masters, then their replicas in the same order.

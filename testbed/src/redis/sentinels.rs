@@ -57,8 +57,7 @@ impl SentinelsOptions {
         self
     }
 
-    /// Starts all processes, and waits until each Sentinel sees all others: then any two can start
-    /// a failover.
+    /// Starts all processes, and waits until any two Sentinels can start a failover.
     pub fn start(mut self) -> Result<Sentinels> {
         self.server = self.server.in_a_set()?;
         let master = self.server.clone().start()?;
@@ -115,7 +114,7 @@ impl Sentinels {
         self.url_through(self.sentinels.iter().map(Sentinel::port))
     }
 
-    /// Returns the URL with other `ports`.
+    /// Returns the URL with these `ports`.
     pub fn url_through(&self, ports: impl IntoIterator<Item = u16>) -> String {
         let hosts: Vec<_> = ports.into_iter().map(|port| format!("127.0.0.1:{port}")).collect();
         let options = &self.servers[0].options;
@@ -232,7 +231,6 @@ fn launch_sentinel(folder: &Path, admin: &AdminConn) -> Result<Process> {
 }
 
 impl SentinelsOptions {
-    /// Returns the lines of the configuration file, which the Sentinel rewrites.
     fn lines(&self, port: u16, master: u16, socket: &Path) -> String {
         let mut lines = String::from("bind 127.0.0.1\ndaemonize no\nprotected-mode no\n");
         lines += &self.server.listening(port, socket);

@@ -98,7 +98,8 @@ impl<'a> Clients<'a> {
         self.all().iter().map(|one| one.job.journal.clone()).collect()
     }
 
-    /// Counts the pending requests from before `since`. Returns 0 if one of `names` was granted since.
+    /// Counts the pending requests from before `since`. Returns 0 if one of `names` was granted
+    /// since.
     pub(crate) fn held_up(&self, names: &[String], since: BootInstant) -> usize {
         let mut entries = self.entries();
         entries.sort_by_key(|entry| entry.at);

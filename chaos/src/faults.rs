@@ -188,7 +188,7 @@ impl Fault {
                 Etcd => survives(Promised::MinorityLoss),
                 _ => survives(Promised::Failover),
             },
-            // The limit also refuses the Sentinels, which then start a failover.
+            // The limit also refuses the Sentinels, which may then start a failover.
             ConnectionLimit if configuration == RedisSentinel => survives(Promised::Failover),
             ConnectionsCut | ConnectionsHalfOpen | ConnectionsDelayed | Throttled
             | ConnectionsSilent | ConnectionLimit => survives(Promised::Partition),

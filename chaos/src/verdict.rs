@@ -133,7 +133,8 @@ fn wrong_fences(entries: &[Entry]) -> Vec<Violation> {
     violations
 }
 
-/// Adds the release of a killed process's holds, which end with its connections.
+/// Adds the release of a killed process's holds, which end with its connections. Drops the
+/// process's later entries.
 fn end_with_their_process(entries: &[Entry]) -> Vec<Entry> {
     let mut held: BTreeMap<&str, Vec<Token>> = BTreeMap::new();
     let mut killed: BTreeSet<&str> = BTreeSet::new();

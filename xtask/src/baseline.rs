@@ -36,7 +36,6 @@ impl Costs {
 
 impl Path {
     pub(crate) fn new(name: &str, (instructions, calls): (u64, u64), times: u64) -> Self {
-        // Few digits keep the record's differences short.
         let each = |sum: u64, digits: f64| (digits * sum as f64 / times as f64).round() / digits;
         let (instructions, calls) = (each(instructions, 10.0), each(calls, 100.0));
         Self { name: name.to_owned(), instructions, calls }

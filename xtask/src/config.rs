@@ -12,7 +12,7 @@ struct Package {
     without: &'static [&'static str],
 }
 
-/// The longest tests are first, and those that mostly wait are next to others.
+/// Packages whose tests start servers, those with the longest tests first.
 #[rustfmt::skip]
 const LIST: &[Package] = &[
     Package { package: "lockwright-sql", servers: &["postgres", "mysql", "pgbouncer"], without: &["lib", "it", "conformance"] },

@@ -57,7 +57,6 @@ fn untold(root: &Path) -> io::Result<Vec<String>> {
         check(page, &read(page), &schemes, "URLs of ", "`N:");
     }
     for page in ["docs/src/cli.md", "docs/src/guarantees.md", "docs/src/operations.md"] {
-        // The name PostgreSQL also contains the scheme.
         check(page, &read(page).to_lowercase(), &schemes, "", "N");
     }
     Ok(problems)

@@ -8,7 +8,7 @@ use redis::Connection;
 
 use super::{Result, Server, Servers, restart_the_dead};
 
-/// The address of proxies with their server's port.
+/// The IP address of proxies, which have the same port as their server.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
 
 const PROXIED: &str = "through-proxy";
@@ -246,7 +246,7 @@ impl Quorum {
         Ok(this)
     }
 
-    /// This is safe because no lock is held.
+    /// Admits all nodes, which is safe because no lock is held.
     fn admit(&self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(lockwright::operator::admit(&self.direct_url()))?;
@@ -312,7 +312,7 @@ fn limit_connections(server: &testbed::Redis, admin: &mut Admin, on: bool) -> Re
     let limit = if on { "1" } else { "10000" };
     redis::cmd("CONFIG").arg(&["SET", "maxclients", limit]).query::<()>(&mut connection)?;
     if on {
-        // The limit doesn't close present connections.
+        // Close the present connections, which the limit doesn't.
         for kind in ["normal", "pubsub"] {
             redis::cmd("CLIENT").arg(&["KILL", "TYPE", kind]).query::<i64>(&mut connection)?;
         }

@@ -33,7 +33,7 @@ impl BootInstant {
     }
 }
 
-/// The result saturates at 584 years.
+/// Returns the nanoseconds of `duration`, at most 584 years.
 #[inline]
 pub(crate) fn nanos(duration: Duration) -> u64 {
     duration
@@ -59,8 +59,8 @@ impl Sub<Duration> for BootInstant {
     }
 }
 
-/// A clock that runs while the machine sleeps: `CLOCK_BOOTTIME` on Linux and Android. On other systems it may stop, so
-/// a loss is detected later.
+/// A clock that runs while the machine sleeps: `CLOCK_BOOTTIME` on Linux and Android. On other
+/// systems the clock may stop during sleep, so the client detects a loss later.
 #[derive(Clone, Default)]
 pub struct Clock(Kind);
 
@@ -76,7 +76,7 @@ struct TokioClock {
     jumped: AtomicU64,
 }
 
-/// The longest sleep, because tokio's timers stop while the machine sleeps.
+/// The longest time between two checks of the clock. Tokio's timers stop while the machine sleeps.
 const SLICE: Duration = Duration::from_secs(1);
 
 impl Clock {
@@ -99,7 +99,7 @@ impl Clock {
         match &self.0 {
             Kind::Boot => boot_now(),
             Kind::Tokio(clock) => {
-                // The clock starts at one hour, so that earlier instants are valid.
+                // The clock starts at one hour, so that a test can use earlier instants.
                 BootInstant::from_nanos(3_600_000_000_000)
                     + clock.base.elapsed()
                     + Duration::from_nanos(clock.jumped.load(Ordering::SeqCst))
@@ -107,7 +107,7 @@ impl Clock {
         }
     }
 
-    /// Moves a [`Clock::tokio`] ahead, but not its timers, like a suspend.
+    /// Simulates a suspend: moves a [`Clock::tokio`] ahead without its timers.
     pub fn jump(&self, by: Duration) {
         if let Kind::Tokio(clock) = &self.0 {
             clock.jumped.fetch_add(nanos(by), Ordering::SeqCst);

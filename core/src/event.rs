@@ -6,8 +6,8 @@ use crate::loss_reason::Reason;
 use crate::name::LockName;
 use crate::token::Token;
 
-/// An event from a backend to its client. Any event may get lost. Only [`Event::Handed`] and [`Event::Lost`] are
-/// certain; the others are hints.
+/// An event from a backend to its client. Any event may get lost. Only [`Event::Handed`] and
+/// [`Event::Lost`] state facts; the others are hints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -15,16 +15,16 @@ pub enum Event {
     Wake(LockName),
     /// A queued claim was granted. [`Granted::start`] must be set.
     Handed(Token, Granted),
-    /// The hold is in danger. The client renews it at once.
+    /// The hold may be lost soon. The client renews it at once.
     AtRisk(Token),
     /// The hold has ended on the server.
     Lost(Token, Reason),
-    /// Another client requests a hold that this client keeps unused.
+    /// Another client requests a lock that this client keeps without using it.
     Recall(Token),
 }
 
-/// The channel to one client. Sending never blocks. Don't send while holding a lock that the backend's methods
-/// take.
+/// The channel to one client. Sending never blocks. The sender must not hold a mutex that the
+/// backend's methods lock.
 #[derive(Clone)]
 pub struct Events(Arc<dyn Fn(Event) -> bool + Send + Sync>);
 
@@ -34,7 +34,7 @@ impl Events {
         Self(Arc::new(sink))
     }
 
-    /// Sends an event. Returns false if the client is gone.
+    /// Sends an event. Returns false if the client no longer exists.
     pub fn send(&self, event: Event) -> bool {
         (self.0)(event)
     }

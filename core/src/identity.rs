@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// The client's identity for operators. It never affects locking.
+/// A client's identity for operators. It never affects locking.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
     /// The machine's name.
@@ -15,7 +15,7 @@ pub struct Identity {
     /// The user's label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<Arc<str>>,
-    /// A leader's public value.
+    /// The public value of a client that campaigns in an election.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Arc<str>>,
 }

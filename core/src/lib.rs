@@ -1,4 +1,5 @@
-//! The core of [Lockwright](https://docs.rs/lockwright). Backend authors depend on it alone.
+//! The core of [Lockwright](https://docs.rs/lockwright): the client and the backend trait. A
+//! backend depends only on this crate.
 #![forbid(unsafe_code)]
 
 mod backend;

@@ -2,7 +2,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The reason of a loss.
+/// The reason for the loss of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -13,7 +13,7 @@ pub enum Reason {
     Broken,
     /// The server couldn't be reached.
     Unreachable,
-    /// The server doesn't have the hold.
+    /// The server no longer has the hold.
     Gone,
     /// The hold's session or connection ended.
     SessionEnded,

@@ -21,7 +21,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Returns whether one name can have both modes.
+    /// Returns whether claims of both modes can use one name.
     pub const fn is_of_the_kind_of(self, other: Self) -> bool {
         match (self, other) {
             (Self::Permits { of, .. }, Self::Permits { of: other, .. }) => of == other,

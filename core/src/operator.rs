@@ -8,13 +8,13 @@ use crate::mode::Mode;
 use crate::name::LockName;
 use crate::token::{Fence, Token};
 
-/// A hold.
+/// A hold, as operators see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The token; `None` for another library's value.
+    /// The token; `None` if another library holds the lock.
     pub token: Option<Token>,
-    /// The identity, if known.
+    /// The holder's identity, if known.
     pub identity: Option<Identity>,
     /// The mode.
     pub mode: Mode,
@@ -52,7 +52,7 @@ pub struct Inspection {
     pub name: LockName,
     /// The holders.
     pub holders: Vec<Holder>,
-    /// The queued claims, if known.
+    /// The number of queued claims, if known.
     pub waiters: Option<u64>,
     /// The highest granted fence, if known.
     pub fence: Option<Fence>,
@@ -65,33 +65,33 @@ impl Inspection {
     }
 }
 
-/// The start of a next page, for the backend that created it.
+/// The start of the next page of a list. Only the backend that created the cursor can use it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cursor(pub String);
 
-/// A page.
+/// A page of a list.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Page {
     /// The held names.
     pub names: Vec<Inspection>,
-    /// The next page; `None` after the last. An empty page isn't necessarily the last.
+    /// The start of the next page; `None` after the last. An empty page may have a next one.
     pub next: Option<Cursor>,
 }
 
 /// The hold to break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakTarget {
-    /// This hold only.
+    /// The hold with this token.
     Token(Token),
-    /// The present holder.
+    /// All present holds.
     Any,
 }
 
 /// How a hold is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakMode {
-    /// The hold can't be renewed, and frees the name when it expires. Keeps exclusion.
+    /// The hold can't be renewed. The name is free when the hold expires, so exclusion is kept.
     RunOut,
     /// The name is free at once. The old holder and the next may overlap until the old one is notified.
     Now,
@@ -105,12 +105,12 @@ pub enum Broken {
     NotHeld,
     /// The hold expires in this time.
     RunsOut(Duration),
-    /// The old holder may continue for this time.
+    /// The name is free. The old holder may rely on its hold for this time.
     Freed(Duration),
 }
 
 impl Broken {
-    /// Combines two outcomes; the longer time counts.
+    /// Combines the outcomes of two holds; the longer time counts.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -122,7 +122,7 @@ impl Broken {
     }
 }
 
-/// A severity.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -144,7 +144,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// A problem.
+/// A problem that the doctor found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The severity.
@@ -159,11 +159,11 @@ pub struct Finding {
     pub fix: String,
 }
 
-/// The result of a sweep step.
+/// The result of one call of [`sweep`](crate::DistributedLock::sweep).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct SweepReport {
-    /// Removed records.
+    /// The number of removed records.
     pub rows: u64,
-    /// True if more remains.
+    /// True if more records can be removed.
     pub more: bool,
 }

@@ -5,7 +5,8 @@ use serde::Serialize;
 
 use crate::mode::Mode;
 
-/// A backend's properties, confirmed by fault tests. Code queries these properties, never a backend's name.
+/// A backend's properties, confirmed by fault tests. Code must query these properties, not the
+/// backend's name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Profile {
@@ -13,34 +14,36 @@ pub struct Profile {
     pub backend: &'static str,
     /// The supported modes.
     pub modes: Modes,
-    /// The scope.
+    /// The clients that a lock can coordinate.
     pub scope: Scope,
-    /// The guarantee of the backend's fences.
+    /// How reliably the backend's fences grow.
     pub fencing: Fencing,
-    /// The order of different clients' waiters.
+    /// The order in which waiters of different clients get the lock.
     pub order: Order,
-    /// How a waiter is woken.
+    /// How a waiter notices that a lock is free.
     pub wake_up: WakeUp,
-    /// The faults that exclusion survives.
+    /// The faults that never lead to two holders.
     pub survives: Faults,
-    /// True if the release of an unanswered claim prevents its late grant.
+    /// True if the release of an unanswered claim prevents a later grant of it.
     pub tombstones: bool,
-    /// True if a hold can be broken.
+    /// True if an operator can break a hold.
     pub breakable: bool,
-    /// True if a hold can be transferred.
+    /// True if a hold can be transferred by a [`Ticket`](crate::Ticket).
     pub tickets: bool,
-    /// True if an acquire with a limit blocks in the server, and the client waits as long.
+    /// True if the server answers an acquire with [`Wait::Until`](crate::Wait::Until) only after
+    /// the grant or the limit.
     pub blocks: bool,
     /// The supported TTLs.
     #[serde(skip)]
     pub ttl: RangeInclusive<Duration>,
-    /// The longest time until a waiting request continues or fails by itself, even if the server is silent. Until then
-    /// the client needs no timer. With `None`, the client limits each request from its start.
+    /// The longest time until a pending request wakes its task, even if the server is silent. If a
+    /// request's limit is later, the client saves the timer for the first wait. With `None`, the
+    /// client always sets a timer.
     #[serde(skip)]
     pub answer_limit: Option<Duration>,
-    /// The largest batch of renewals.
+    /// The largest number of holds in one renewal request.
     pub renew_batch: usize,
-    /// The polling interval without a wake-up.
+    /// The interval at which a waiter retries without a wake-up.
     pub slow_poll: Duration,
 }
 
@@ -96,7 +99,7 @@ impl Modes {
     }
 }
 
-/// The scope of a lock.
+/// The clients that a lock can coordinate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
@@ -108,19 +111,19 @@ pub enum Scope {
     Network,
 }
 
-/// The guarantee of fences.
+/// How reliably fences grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fencing {
     /// No fences, or fences without a guarantee.
     None,
-    /// Fences grow, unless data is lost **and** the server's clock steps back past them.
+    /// Fences grow, unless the server loses its data **and** its clock steps back.
     Clocked,
-    /// Fences grow while the data survives.
+    /// Fences grow as long as the server keeps its data.
     Strict,
 }
 
-/// The order of different clients' waiters.
+/// The order in which waiters of different clients get the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
@@ -130,7 +133,7 @@ pub enum Order {
     Fifo,
 }
 
-/// How a waiter is woken.
+/// How a waiter notices that a lock is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WakeUp {

@@ -29,11 +29,12 @@ pub enum ErrorKind {
     TimedOut(Step),
     /// The request certainly had no effect.
     Unavailable,
-    /// The request may have an effect, also later. The client reconciles it in the background.
+    /// The request may have had an effect, or may have one later. The client releases its claim in
+    /// the background.
     Indeterminate,
     /// The hold ended before its release.
     Lost(Reason),
-    /// The name is in use as another lock type, or isn't Lockwright's.
+    /// The name is in use as another lock type, or by another program.
     Conflict,
     /// The backend or this build lacks the operation.
     Unsupported,
@@ -47,15 +48,15 @@ pub enum ErrorKind {
     Closed,
 }
 
-/// The step at which the time limit passed.
+/// The party that a timed-out request was waiting for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Step {
-    /// Another task of this client had the name or waited for it.
+    /// Another task of this client, which held the lock or was ahead in the queue.
     LocalTurn,
-    /// Another client held the lock.
+    /// Another client, which held the lock.
     Holder,
-    /// The server hadn't answered.
+    /// The server, which hadn't answered.
     Answer,
 }
 
@@ -70,7 +71,8 @@ impl fmt::Display for Step {
 }
 
 impl Error {
-    /// Creates an error. The message is one sentence, without a full stop and without the lock and the backend.
+    /// Creates an error. The message is one sentence without a full stop. It doesn't name the lock
+    /// or the backend.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
@@ -91,7 +93,7 @@ impl Error {
         Self::new(ErrorKind::InvalidConfig, message)
     }
 
-    /// Creates an error for an invalid URL. `shown` has no secrets.
+    /// Creates an error for an invalid URL. `shown` is the URL without secrets.
     pub fn invalid_url(shown: &str, what: &str, form: &str) -> Self {
         let message = format!("the URL {shown:?} can't be used: {what}; write it as {form}");
         Self::invalid_config(message)
@@ -113,7 +115,7 @@ impl Error {
             .with_backend(profile.backend)
     }
 
-    /// Creates a conflict of lock types.
+    /// Creates an error for a name that is in use as another lock type.
     pub fn other_kind(present: Mode, wanted: Mode) -> Self {
         let (present, wanted) = (present.kind(), wanted.kind());
         let message = format!(
@@ -186,7 +188,7 @@ impl Error {
         )
     }
 
-    /// Returns the reason of a loss.
+    /// Returns the reason, if the kind is `Lost`.
     pub fn lost_reason(&self) -> Option<Reason> {
         match self.kind() {
             ErrorKind::Lost(reason) => Some(reason),
@@ -215,7 +217,7 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // `fn main() -> Result` prints this: the message and the causes.
+        // `fn main() -> Result` prints this format, which therefore shows the causes.
         write!(f, "{self} ({:?})", self.kind())?;
         let mut cause = self.source();
         while let Some(error) = cause {

@@ -1,11 +1,12 @@
 //! Rejection of late writes at the protected resource.
 //!
-//! Each write carries the holder's fence ([`Fenced`], over HTTP in [`HEADER`]), because a paused holder may write
-//! after its TTL. A [`Gate`] rejects a fence below the highest accepted one (Kleppmann, *How to do distributed
-//! locking*, 2016; Burrows, *The Chubby lock service*, 2006).
+//! A paused holder may write after its TTL. Each write therefore carries the holder's fence
+//! ([`Fenced`], over HTTP in [`HEADER`]). A [`Gate`] rejects a fence below the highest accepted one
+//! (Kleppmann, *How to do distributed locking*, 2016; Burrows, *The Chubby lock service*, 2006).
 //!
-//! In a database, store the highest fence in the transaction of the write: see `check_fence` of the SQL backends, and
-//! the modules `fencing` of etcd, ZooKeeper and Redis. Each of them accepts fences of any backend.
+//! A database must store the highest fence in the transaction of the write: see `check_fence` of
+//! the SQL backends, and the modules `fencing` of etcd, ZooKeeper and Redis. Each of them accepts
+//! fences of any backend.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,13 +19,14 @@ use crate::loss_reason::Reason;
 use crate::name::{LockName, NameMap};
 use crate::token::Fence;
 
-/// The HTTP header with a [`Fenced`]. Lower case for HTTP/2.
+/// The HTTP header that carries a [`Fenced`], in lower case for HTTP/2.
 pub const HEADER: &str = "lockwright-fence";
 
-/// The lock and the fence of a request.
+/// A lock's name and its holder's fence, sent with a request to the protected resource.
 ///
-/// The text form is an item of [RFC 9651](https://www.rfc-editor.org/rfc/rfc9651). The fence is a string: integers
-/// have at most 15 digits. The name is percent-encoded where it isn't plain ASCII.
+/// The text form is an item of [RFC 9651](https://www.rfc-editor.org/rfc/rfc9651). The fence is a
+/// string, because integers have at most 15 digits there. The name is percent-encoded where it
+/// isn't plain ASCII.
 ///
 /// ```
 /// use lockwright_core::fencing::Fenced;
@@ -37,14 +39,15 @@ pub const HEADER: &str = "lockwright-fence";
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Fenced {
-    /// The full name.
+    /// The full name, with the namespace.
     pub name: LockName,
     /// The fence.
     pub fence: Fence,
 }
 
 impl Fenced {
-    /// Returns the error [`Lost`](ErrorKind::Lost) with [`Superseded`](Reason::Superseded).
+    /// Returns the error for a fence below `highest`: [`Lost`](ErrorKind::Lost) with
+    /// [`Superseded`](Reason::Superseded).
     pub fn superseded(&self, highest: Fence) -> Error {
         let message = format!(
             "the fence {} is out of date: one with {highest} was here; it was sent by a holder that \
@@ -111,8 +114,8 @@ fn decoded(text: &str) -> Option<String> {
 
 /// A check that rejects fences below the highest accepted one. Clones share one gate.
 ///
-/// The state is in memory. Store the fences with the data, and [restore](Self::remember) them after a restart,
-/// before the first [`enter`](Self::enter).
+/// A gate keeps the highest fences only in memory. Store them with the data, and
+/// [restore](Self::remember) them after a restart, before the first [`enter`](Self::enter).
 ///
 /// ```
 /// # use lockwright_core::LockName;
@@ -120,7 +123,7 @@ fn decoded(text: &str) -> Option<String> {
 /// # async fn handle(gate: &Gate, order: u64, header: &str) -> lockwright_core::Result<()> {
 /// let lock = LockName::new(format!("shop/orders/{order}"))?; // the full name, with the namespace
 /// let fenced: Fenced = header.parse()?;
-/// let inside = gate.enter(&lock, &fenced).await?; // Lost, for one that comes too late: answer 412 or 409
+/// let inside = gate.enter(&lock, &fenced).await?; // `Lost` for a late write: answer 412 or 409
 /// // … write, with the fence …
 /// drop(inside);
 /// # Ok(())
@@ -129,7 +132,8 @@ fn decoded(text: &str) -> Option<String> {
 #[derive(Debug, Clone, Default)]
 pub struct Gate(Arc<Mutex<NameMap<Arc<tokio::sync::Mutex<u64>>>>>);
 
-/// Exclusive access, so that an accepted write can't follow a later holder's.
+/// Exclusive access for one accepted write. A later holder's write waits until this value is
+/// dropped.
 #[derive(Debug)]
 #[must_use = "the next write can start once this is dropped; keep it until the write is done"]
 pub struct Inside(OwnedMutexGuard<u64>);
@@ -156,8 +160,10 @@ impl Gate {
         *highest = fence.get().max(*highest);
     }
 
-    /// Accepts a write, one at a time per name. Equal fences may enter repeatedly. The service, not the sender, must
-    /// choose `lock`, a full name: otherwise a late write could pass. The gate keeps its highest fence permanently.
+    /// Accepts one write at a time per lock. Several writes may have the same fence.
+    ///
+    /// `lock` is a full name, which the service must choose. If the sender chose it, a late write
+    /// could enter under an unused name. The gate never forgets a lock's highest fence.
     ///
     /// # Errors
     /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](Reason::Superseded) if the fence is below the highest.
@@ -302,7 +308,7 @@ mod tests {
         drop(gate.enter(&x, &fenced(5)).await.unwrap());
     }
 
-    /// Otherwise a late writer could enter under an unused name.
+    /// If the gate accepted it, a late writer could enter under an unused name.
     #[tokio::test]
     async fn fence_of_another_lock_is_refused() {
         let gate = Gate::new();

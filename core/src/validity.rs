@@ -1,8 +1,8 @@
-//! Deadlines. Only the client computes them, never a backend.
+//! The computation of deadlines, in the client only.
 //!
-//! A deadline is `start + min(requested TTL, TTL in effect) − drift`. The start is just before the send, not the reply,
-//! so the deadline is before the server's expiry. The drift covers different clock rates (Redlock: "Distributed Locks
-//! with Redis").
+//! A deadline is `start + min(requested TTL, TTL in effect) − drift`. The client takes `start` just
+//! before it sends the request, so the deadline is before the server's expiry. The drift covers
+//! different clock rates (Redlock: "Distributed Locks with Redis").
 //!
 //! ```text
 //! start      renew at    at risk          lost      deadline   the server's expiry
@@ -15,14 +15,14 @@ use std::time::Duration;
 use crate::clock::{BootInstant, nanos};
 use crate::error::{Error, Result};
 
-/// The parameters of validity.
+/// The settings of the computation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rules {
-    /// The drift as a part of the TTL: 0.01 is 1 %.
+    /// The drift as a fraction of the TTL: 0.01 is 1 %.
     pub drift_rate: f64,
-    /// An addition to the drift, for timers.
+    /// A constant that is added to the drift, for inexact timers.
     pub drift_floor: Duration,
-    /// The margin as a part of the TTL.
+    /// The margin as a fraction of the TTL.
     pub margin_rate: f64,
     /// The largest margin.
     pub margin_limit: Duration,
@@ -46,12 +46,12 @@ impl Rules {
         ttl.saturating_sub(part(ttl, self.drift_rate) + self.drift_floor)
     }
 
-    /// Returns the time between loss and deadline.
+    /// Returns the time between the reported loss and the deadline.
     pub fn margin(&self, ttl: Duration) -> Duration {
         part(ttl, self.margin_rate).min(self.margin_limit)
     }
 
-    /// Checks that one retry of a renewal fits before the loss.
+    /// Checks that a renewal and one retry fit before the loss.
     pub(crate) fn check(&self, ttl: Duration) -> Result<()> {
         let lengths = self.lengths(ttl);
         if lengths.lost >= lengths.renew + nanos(ttl) / 20 {
@@ -66,7 +66,8 @@ impl Rules {
         )))
     }
 
-    /// Returns the term of a request sent at `start`. `in_effect` is the server's TTL, if it isn't `asked`.
+    /// Returns the term of a request sent at `start`. `in_effect` is the server's TTL, if it
+    /// differs from `asked`.
     pub fn term(&self, start: BootInstant, asked: Duration, in_effect: Option<Duration>) -> Term {
         let ttl = in_effect.map_or(asked, |in_effect| in_effect.min(asked));
         self.lengths(ttl).from(start)
@@ -107,12 +108,12 @@ fn part(time: Duration, rate: f64) -> Duration {
     Duration::from_nanos((nanos(time) as f64 * rate) as u64)
 }
 
-/// The instants of a confirmed period.
+/// The instants of a confirmed hold: renewal, risk, loss and deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Term {
     /// When the client renews the hold.
     pub renew_at: BootInstant,
-    /// When a renewal is overdue.
+    /// When the hold is at risk, because its renewal is overdue.
     pub at_risk_at: BootInstant,
     /// When the hold counts as lost, before the deadline.
     pub lost_at: BootInstant,
@@ -159,7 +160,8 @@ mod tests {
         assert!(rules(0.45, 0.45, 60_000).check(ms(3_000)).is_err());
         assert!(rules(0.0, 0.499, 60_000).check(ms(3_000)).is_ok());
         assert!(rules(0.499, 0.0, 60_000).check(ms(3_000)).is_ok());
-        // The renewal takes 1/3 and the pause 1/20 of the TTL, which leaves 0.6166 for drift and margin.
+        // The renewal is due after 1/3 of the TTL, and its retry 1/20 later. This leaves 0.6166 for
+        // drift and margin.
         assert!(rules(0.3, 0.316, 60_000).check(ms(6_000)).is_ok());
         assert!(rules(0.3, 0.317, 60_000).check(ms(6_000)).is_err());
         assert!(rules(0.45, 0.45, 1_000).check(ms(5_900)).is_err());

@@ -16,26 +16,25 @@ use crate::operator::{
 use crate::profile::Profile;
 use crate::token::Token;
 
-/// A lock server.
-///
-/// The [client](crate::Locks) does everything that needs no server.
+/// A backend: an implementation of locks on one kind of server. The [client](crate::Locks) does
+/// everything that needs no server.
 ///
 /// # Contract of every method
 ///
-/// - The future may be dropped at any await point. The request may still take effect.
+/// - The future may be dropped at any await point. Its request may still take effect.
 /// - [`Unavailable`](crate::ErrorKind::Unavailable) means that the request had no effect and never will. If it may have
 ///   an effect, the error is [`Indeterminate`](crate::ErrorKind::Indeterminate).
-/// - The backend has its own time limit, so that a silent server becomes an error.
+/// - The backend limits its wait for the server, so that a silent server becomes an error.
 /// - The backend never sends an [`Event`](crate::Event) while it holds an internal lock.
 #[async_trait]
 pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// Returns the backend's constant properties.
     fn profile(&self) -> &Profile;
 
-    /// Passes the client's channel for events.
+    /// Registers a client's channel for events.
     ///
     /// - Each client calls this method once.
-    /// - An event about a hold names its token. Every attached client receives the wake-ups.
+    /// - An event about a hold contains its token. A wake-up goes to every attached client.
     /// - The default drops the channel. The client then polls.
     fn attach(&self, events: Events) {
         drop(events);
@@ -43,19 +42,22 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
 
     /// Requests a hold.
     ///
-    /// - Atomic: the server creates the hold and its expiry together, or neither.
-    /// - With [`Wait::No`], one attempt; a claim that isn't granted leaves no trace.
+    /// - The server creates the hold and its expiry in one atomic step.
+    /// - With [`Wait::No`], the server tries once. A claim that isn't granted leaves no trace.
     /// - With [`Wait::Until`], the server may block until the grant. A server that can't block queues the claim if it
     ///   can, and answers [`AcquireOutcome::Busy`].
-    /// - A repeated acquire of a token returns the same hold with its original first fence. It re-arms the full TTL or
-    ///   returns the remaining time in [`Granted::valid`](crate::Granted::valid).
+    /// - A repeated acquire of a token returns the same hold with its original first fence. It
+    ///   restarts the TTL or returns the remaining time in
+    ///   [`Granted::valid`](crate::Granted::valid).
     /// - A token with a tombstone is rejected as [`Lost`](crate::ErrorKind::Lost) and never granted again.
     /// - The server's TTL is the claim's, rounded up to the server's unit.
-    /// - With fences in the profile, every grant's fence is above those of all earlier grants of the name.
+    /// - With fences in the profile, every grant's fence is above those of all earlier grants of
+    ///   the name. Concurrent readers share a fence.
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome>;
 
-    /// Like [`acquire`](Self::acquire) with [`Wait::No`], but without a future, for a backend in this process. Returns
-    /// `None` if the client must call `acquire`. `now` is an instant before the call, by the client's clock.
+    /// Acquires like [`acquire`](Self::acquire) with [`Wait::No`], but without a future, for a
+    /// backend in this process. Returns `None` if the client must call `acquire`. `now` is an
+    /// instant before the call, by the client's clock.
     fn acquire_at_once(&self, claim: &Claim, now: BootInstant) -> Option<Result<AcquireOutcome>> {
         let _ = (claim, now);
         None
@@ -66,10 +68,10 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
         self.acquire(claim, Wait::No).await
     }
 
-    /// Re-arms at most [`Profile::renew_batch`] holds to their full TTL.
+    /// Restarts the TTL of at most [`Profile::renew_batch`] holds.
     ///
     /// - Returns one [`Renewal`] per hold, in order. The client treats holds without a result as indeterminate.
-    /// - Compares token and expiry and re-arms in one atomic step.
+    /// - Checks a hold's token and expiry, and extends the hold, in one atomic step.
     /// - Never revives an expired or broken hold.
     /// - Returns the known results within the smallest [`Renew::patience`], even if a server is silent.
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>>;
@@ -77,13 +79,15 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// Releases a hold, or a claim that was never answered.
     ///
     /// - The argument is the claim, because an unanswered acquire has no grant.
-    /// - Compares the token and deletes in one atomic step; never touches another client's hold.
+    /// - Compares the token and deletes the hold in one atomic step, so that no other hold is
+    ///   deleted.
     /// - Ends held, queued and offered claims, and claims in an unknown state.
     /// - With [`ReleaseMode::Reconcile`], leaves a tombstone if the profile has [`tombstones`](Profile::tombstones).
     /// - Wakes the waiters if the profile has [`Push`](crate::WakeUp::Push).
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome>;
 
-    /// Like [`acquire_at_once`](Self::acquire_at_once), for [`release`](Self::release).
+    /// Releases like [`release`](Self::release), but without a future: see
+    /// [`acquire_at_once`](Self::acquire_at_once).
     fn release_at_once(
         &self,
         claim: &Claim,
@@ -94,21 +98,19 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Transfers the hold of `from` to a new token with a new fence. A reader keeps the shared fence.
+    /// Transfers the hold with the token `from` to the claim `to`, with a new fence. A reader keeps
+    /// the shared fence.
     async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         let _ = from;
         Err(Error::unsupported("moving a hold to another process", self.profile())
             .with_name(&to.name))
     }
 
-    /// Returns the holders of `name`.
-    ///
-    /// - A name that was never locked is free, not an error.
+    /// Returns the holders of `name`. A name that was never locked is free, not an error.
     async fn inspect(&self, name: &LockName) -> Result<Inspection>;
 
-    /// Lists the held names that begin with `prefix`.
-    ///
-    /// - A name that is held during the whole listing is in it exactly once.
+    /// Lists the held names that begin with `prefix`. A name that is held during the whole listing
+    /// is in it exactly once.
     async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page>;
 
     /// Breaks a hold.
@@ -131,19 +133,17 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
         Err(Error::unsupported("breaking a lock", self.profile()).with_name(name))
     }
 
-    /// Removes a batch of data of holds that ended at least `idle` ago.
+    /// Removes a batch of records of holds that ended at least `idle` ago.
     ///
     /// - A sweep never delays an acquire by longer than one short statement takes.
     /// - A name that is locked again gets a fence above its old one.
-    /// - [`SweepReport::more`] asks the caller for another call. Several sweeps may run in parallel.
+    /// - [`SweepReport::more`] asks for another call. Several sweeps may run in parallel.
     async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         let _ = idle;
         Err(Error::unsupported("sweeping: it leaves nothing behind", self.profile()))
     }
 
-    /// Checks the server for conditions that weaken its locks.
-    ///
-    /// - An empty result means that every check found nothing. A check that can't run is a finding.
+    /// Checks the server for conditions that weaken its locks. A check that can't run is a finding.
     async fn doctor(&self) -> Result<Vec<Finding>>;
 }
 

@@ -9,31 +9,31 @@ use crate::name::LockName;
 use crate::operator::Holder;
 use crate::token::{Fence, Token};
 
-/// The renewal of a hold.
+/// Determines whether the client renews a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RenewalMode {
-    /// Renewed until it is released or lost.
+    /// The client renews the hold until it is released or lost.
     Auto,
-    /// Not renewed: the hold ends one TTL after its grant.
+    /// The hold isn't renewed, so it ends one TTL after its grant.
     Off,
 }
 
-/// A request for a hold.
+/// A request for a hold, as a backend receives it.
 #[derive(Debug, Clone)]
 pub struct Claim {
     /// The lock's name.
     pub name: LockName,
     /// The lock's mode.
     pub mode: Mode,
-    /// The hold's identity.
+    /// The token, which identifies the hold.
     pub token: Token,
-    /// The requester.
+    /// The client's identity, for operators.
     pub identity: Arc<Identity>,
     /// The TTL, in the profile's range.
     pub ttl: Duration,
-    /// The number of fences to reserve: the claim's own, and those for local hand-overs.
+    /// The number of fences to reserve: one for the claim, more for hand-overs inside the client.
     pub fences: u32,
-    /// The hold's renewal, for backends that keep several holds in one lease.
+    /// The renewal mode. Backends that keep several holds in one lease use it.
     pub renewal_mode: RenewalMode,
 }
 
@@ -44,7 +44,7 @@ impl Claim {
     }
 }
 
-/// How long a backend may keep a claim.
+/// How long an acquire may wait in the backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// One atomic attempt. A claim that isn't granted leaves no trace.
@@ -57,70 +57,72 @@ pub enum Wait {
 /// The answer to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AcquireOutcome {
-    /// Granted.
+    /// The claim is granted.
     Granted(Granted),
     /// The lock is held.
     Busy(Busy),
 }
 
-/// A grant. Only the client computes deadlines.
+/// A grant. It has no deadline, because only the client computes deadlines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Granted {
-    /// The first fence. A repeat returns the same one.
+    /// The first reserved fence. A repeated acquire returns the same fence.
     pub fence: Fence,
     /// The number of reserved fences, at least 1.
     pub fences: u32,
-    /// The start of the hold, not later than the server's grant. The default is the send.
+    /// The start of the hold, not later than the server's grant. The default is the instant of the
+    /// send.
     pub start: Option<BootInstant>,
-    /// The hold's duration, if it isn't the requested TTL.
+    /// The hold's duration, if it differs from the requested TTL.
     pub valid: Option<Duration>,
     /// True if other clients' claims are queued.
     pub waiters: bool,
 }
 
 impl Granted {
-    /// Creates a grant of one fence for the TTL, from the send.
+    /// Creates a grant with one fence and the defaults.
     pub const fn new(fence: Fence) -> Self {
         Self { fence, fences: 1, start: None, valid: None, waiters: false }
     }
 }
 
-/// The answer for a held lock.
+/// The answer to a claim that isn't granted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Busy {
     /// The time until the present hold expires.
     pub retry_after: Option<Duration>,
     /// The holder, if known without another request.
     pub holder: Option<Box<Holder>>,
-    /// True if the server has queued the claim, until it is granted, released, or not repeated for long.
+    /// True if the server has queued the claim. The claim leaves the queue by a grant or a release,
+    /// or if the client stops repeating it.
     pub queued: bool,
 }
 
-/// One hold to renew.
+/// A request to renew one hold.
 #[derive(Debug, Clone, Copy)]
 pub struct Renew<'a> {
-    /// The claim.
+    /// The hold's claim.
     pub claim: &'a Claim,
-    /// Additional fences to reserve.
+    /// The number of additional fences to reserve.
     pub fences: u32,
-    /// The client's time limit. By then a backend with several servers returns its results.
+    /// The client's time limit. By then, a backend with several servers returns the known results.
     pub patience: Duration,
 }
 
 impl<'a> Renew<'a> {
-    /// Creates a renewal without fences. The patience is a quarter of the TTL.
+    /// Creates a request without additional fences. The patience is a quarter of the TTL.
     pub fn of(claim: &'a Claim) -> Self {
         Self { claim, fences: 0, patience: claim.ttl / 4 }
     }
 
-    /// Returns the time limit for a batch.
+    /// Returns a backend's time limit for a batch: 4/5 of the smallest patience.
     pub fn time_to_answer(batch: &[Self]) -> Duration {
         batch.iter().map(|one| one.patience).min().unwrap_or_default() * 4 / 5
     }
 }
 
-/// One hold's result.
+/// The result of renewing one hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Renewal {
     /// The outcome.
@@ -135,35 +137,35 @@ pub struct Renewal {
 pub enum RenewalOutcome {
     /// The hold lasts for another TTL, or for `valid`.
     Renewed {
-        /// The time from the send, if not the TTL.
+        /// The duration from the send, if it isn't the TTL.
         valid: Option<Duration>,
     },
-    /// The hold has ended, for this reason if the server has a record.
+    /// The hold has ended, for this reason: [`Reason::Gone`] without a record.
     NotHeld(Reason),
     /// The outcome is unknown. The client retries until the deadline.
     Indeterminate,
 }
 
 impl Renewal {
-    /// Re-armed for the TTL.
+    /// The hold lasts for another TTL.
     pub const RENEWED: Self =
         Self { outcome: RenewalOutcome::Renewed { valid: None }, waiters: false };
 
-    /// Indeterminate.
+    /// The outcome is unknown.
     pub const INDETERMINATE: Self = Self { outcome: RenewalOutcome::Indeterminate, waiters: false };
 
-    /// Returns the result of an ended hold.
+    /// Returns the result for a hold that has ended.
     pub const fn not_held(reason: Reason) -> Self {
         Self { outcome: RenewalOutcome::NotHeld(reason), waiters: false }
     }
 }
 
-/// The mode of a release.
+/// Determines whether a release leaves a tombstone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseMode {
-    /// Every acquire of this token was answered.
+    /// No tombstone: every acquire of this token was answered.
     Plain,
-    /// An acquire may still arrive. A tombstone keeps it from recreating the hold.
+    /// An acquire of this token may still arrive. A tombstone prevents its grant.
     Reconcile,
 }
 

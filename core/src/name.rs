@@ -37,7 +37,7 @@ impl LockName {
     }
 
     pub(crate) fn prefixed(prefix: &str, name: &str) -> Result<Self> {
-        // An empty name would lock the namespace itself.
+        // The prefix would hide an empty name, which would lock the namespace itself.
         check(name)?;
         Self::new(format!("{prefix}{name}"))
     }
@@ -50,7 +50,8 @@ impl LockName {
     }
 }
 
-/// A map by name, seeded per process. The standard library's map would take a fifth of the time of an uncontended lock.
+/// A hash map by name, seeded per process. It replaces the standard library's map, which would take
+/// a fifth of the time of an uncontended lock.
 pub type NameMap<V> = hashbrown::HashMap<LockName, V>;
 
 fn check(name: &str) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Removal of secrets.
+//! Removal of secrets from URLs.
 
 use std::borrow::Cow;
 
@@ -24,8 +24,8 @@ pub fn url(text: &str) -> String {
     out
 }
 
-/// Returns the remedy for a URL with an `@` after a `?`. An unescaped `?` in a password makes its rest look like
-/// parameters, so an error must not quote any.
+/// Returns advice if a URL has an `@` after a `?`. Its password may contain an unescaped `?`, and
+/// the rest of the password then looks like parameters. An error must not quote them.
 pub fn hidden_password(url: &str) -> Option<&'static str> {
     let (_, query) = url.split_once('?')?;
     query.contains('@').then_some(
@@ -42,8 +42,9 @@ pub fn without_hidden_password(url: &str) -> Cow<'_, str> {
     }
 }
 
-/// A password may contain a comma and `://`, so a whole URL must precede the comma: with an `@`, or without a password
-/// in a port's place.
+/// Returns the index of the comma before the next URL. A password may contain a comma and `://`, so
+/// the text before the comma must be a whole URL: one with an `@`, or without a password in place
+/// of a port.
 fn next_url(text: &str) -> Option<usize> {
     text.match_indices(',').map(|(at, _)| at).find(|at| {
         let (before, after) = (&text[..*at], &text[at + 1..]);
@@ -57,7 +58,8 @@ fn of_scheme(c: char) -> bool {
     c.is_ascii_alphanumeric() || "+-.".contains(c)
 }
 
-/// Returns the index after `scheme://`, `redlock:scheme://` or `etcd:scheme://`. Any other `//` may be in a password.
+/// Returns the index after `scheme://`, `redlock:scheme://` or `etcd:scheme://`. Any other `//` may
+/// be part of a password.
 fn after_scheme(url: &str) -> usize {
     let is_outer =
         |scheme: &&str| url.get(..scheme.len()).is_some_and(|it| it.eq_ignore_ascii_case(scheme));

@@ -29,7 +29,7 @@ impl Token {
         &self.0
     }
 
-    /// Returns a token from the operating system.
+    /// Returns a token of random bits from the operating system.
     ///
     /// # Panics
     /// If the operating system has no random source.
@@ -91,14 +91,15 @@ impl From<Token> for String {
 
 /// A client's source of tokens: random, or chosen by a test.
 ///
-/// The bits come from a generator in the process (ChaCha, by the `rand` crate), with a random salt of the client,
-/// because forked processes share the generator's state. A client and its connections must not be used on both sides of
-/// a fork.
+/// Random tokens come from a generator in the process (ChaCha, in the `rand` crate). Forked
+/// processes share its state, so each client adds a random salt. A client and its connections must
+/// not be used on both sides of a fork.
 ///
-/// A virtual machine that is resumed twice from a snapshot repeats all these bits. So tokens also contain the boot
-/// clock's nanosecond, system random bits at most 100 ms old, and the counters of `/dev/vmclock0`. The system's bits
-/// differ after a resume with a VMGenID device, on Linux 5.18 and later. Without either device, and within those 100
-/// ms, only the nanosecond distinguishes the copies.
+/// A virtual machine that is resumed twice from a snapshot repeats generator and salt. Tokens
+/// therefore also mix in the boot clock's nanosecond, system random bits at most 100 ms old, and
+/// the counters of `/dev/vmclock0`. With a VMGenID device, Linux 5.18 and later reseeds the
+/// system's bits on resume. Without either device, or within those 100 ms, only the nanosecond
+/// differs.
 #[derive(Clone)]
 pub struct TokenSource(Source);
 
@@ -115,7 +116,8 @@ impl Default for TokenSource {
 }
 
 impl TokenSource {
-    /// Uses the given function, for tests. Two holds with one token are one hold to a server.
+    /// Creates a source that calls a function, for tests. Each token must be unique, because a
+    /// server treats two holds with one token as the same hold.
     pub fn from_fn(source: impl Fn() -> Token + Send + Sync + 'static) -> Self {
         Self(Source::Chosen(Arc::new(source)))
     }
@@ -134,7 +136,8 @@ impl TokenSource {
 
 const PRESENT: Duration = Duration::from_millis(100);
 
-/// If the random source fails, the previous bits (initially zero) are reused.
+/// Returns bits that are at most [`PRESENT`] old. If the random source fails, the previous bits
+/// (initially zero) are reused.
 #[inline]
 fn present_bits(now: BootInstant) -> u128 {
     thread_local! {
@@ -144,7 +147,8 @@ fn present_bits(now: BootInstant) -> u128 {
 
     BITS.with(|kept| {
         let (random, generation, until) = kept.get();
-        // If more than `PRESENT` is left, the caller uses another clock, or the clock went back.
+        // More than `PRESENT` is left only if the clock went back, or the caller uses another
+        // clock.
         let left = until.saturating_since(now);
         if !left.is_zero() && left <= PRESENT {
             return random ^ generation;
@@ -161,7 +165,7 @@ fn spread(number: u64) -> u128 {
 }
 
 mod vmclock {
-    /// Returns zero without the device.
+    /// Returns the counters of the device, or zero without it.
     #[cfg(target_os = "linux")]
     pub(super) fn generation() -> u128 {
         use std::fs::File;
@@ -206,7 +210,7 @@ impl fmt::Debug for TokenSource {
 pub struct Fence(u64);
 
 impl Fence {
-    /// The largest fence. Some servers' scripts compare fences as doubles.
+    /// The largest fence: 2⁵³ − 1, because some servers' scripts compare fences as doubles.
     pub const MAX: Self = Self((1 << 53) - 1);
 
     /// Creates a fence from its number.
@@ -219,7 +223,8 @@ impl Fence {
         self.0
     }
 
-    /// Returns the fence if it is at most [`MAX`](Self::MAX). A larger one would reject every later holder.
+    /// Returns the fence if it is at most [`MAX`](Self::MAX). After a larger one, a resource would
+    /// reject every later holder.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) above `MAX`.

@@ -1,25 +1,27 @@
 //! Admission rules for servers that keep one queue per lock (etcd, ZooKeeper).
 //!
-//! The server numbers the claims, so those ahead of a claim can only become fewer. An admitted claim stays admitted,
-//! and an outdated view can only delay an admission. A claim of another lock type blocks the claims behind it until it
-//! leaves.
+//! The server numbers the claims of a queue in order of arrival, so none is inserted ahead of
+//! another. An admitted claim therefore stays admitted, and a client with an outdated view is only
+//! admitted later. A claim of another lock type blocks the claims behind it until it leaves.
 //!
 //! # The shared fence of concurrent readers
 //!
-//! A writer's fence is its number. A reader takes the lowest fence of all concurrent readers, also of readers behind it
-//! ([`fence_source`]). To take a fence, the reader writes it to its own entry. The same atomic step checks that the
-//! other reader is present and unchanged. Until this write, the reader isn't admitted.
+//! A writer's fence is its number. A reader takes the lowest fence of all concurrent readers, also
+//! of readers behind it. It writes this fence to its own entry, in an atomic step that also checks
+//! that the fence's source ([`fence_source`]) is present and unchanged. Before this write, the
+//! reader isn't admitted.
 //!
-//! - *The fence is above those of all earlier writers.* Their numbers are lower, and while the source was present,
-//!   no writer held.
-//! - *The fence is below those of all later writers.* Their numbers are above every fence that a reader could take.
-//! - *All admitted readers have the same fence.* It is the lowest one: a later reader has a larger number, or takes an
+//! - *The fence is above those of all earlier writers.* Their numbers are lower, and no writer held
+//!   the lock while the source was present.
+//! - *The fence is below those of all later writers.* Their numbers are above every fence that a
+//!   reader could take.
+//! - *All admitted readers have the lowest fence.* A later reader has a larger number, or takes an
 //!   existing fence.
 
 use crate::mode::Mode;
 use crate::token::Token;
 
-/// Returns the text for a mode in the name of a claim's key or node.
+/// Returns a mode's mark in the name of a claim's key or node. An exclusive claim has none.
 ///
 /// ```
 /// use lockwright_core::{Mode, Token, backend_util::admission};
@@ -49,7 +51,7 @@ pub fn marked(text: &str) -> Option<Mode> {
     (mark(mode).as_deref() == Some(text)).then_some(mode)
 }
 
-/// Parses a mark, a dot and a token.
+/// Parses a mark, a dot and a token, such as `r.` and 32 digits.
 pub fn signed(text: &str) -> Option<(Mode, Token)> {
     let (text, token) = text.split_once('.')?;
     Some((marked(text)?, token.parse().ok()?))
@@ -68,7 +70,7 @@ pub fn admits(before: &[Mode], own: Mode) -> bool {
     }
 }
 
-/// Returns how many claims at the head of the queue hold.
+/// Returns how many claims at the head of the queue are admitted.
 pub fn holders(line: &[Mode]) -> usize {
     let mut taken = 0;
     let holds = |mode: &&Mode| {
@@ -87,7 +89,7 @@ pub fn holders(line: &[Mode]) -> usize {
     }
 }
 
-/// Returns the predecessors whose release may admit this claim.
+/// Returns the indices in `before` of the claims whose release may admit this claim.
 pub fn blockers(before: &[Mode], own: Mode) -> std::ops::Range<usize> {
     let last = before.len().saturating_sub(1);
     match own {
@@ -107,7 +109,7 @@ fn permits(mode: Mode) -> u64 {
     }
 }
 
-/// A reader that is admitted, or will be.
+/// A reader without a claim of another kind ahead of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reader {
     /// The claim's number.
@@ -117,14 +119,14 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Returns the reader's fence, if it is admitted.
+    /// Returns the fence that the reader has once it is admitted.
     pub fn fence(self) -> u64 {
         self.taken.unwrap_or(self.created)
     }
 }
 
-/// Returns the reader whose fence the reader at `own` takes, if any. `readers` are all readers ahead of the first claim
-/// of another kind, also those behind `own`.
+/// Returns the index of the reader whose fence the reader at `own` takes, if any. `readers` are all
+/// readers ahead of the first claim of another kind, also those behind `own`.
 pub fn fence_source(readers: &[Reader], own: usize) -> Option<usize> {
     let lowest = (0..readers.len()).min_by_key(|at| readers[*at].fence())?;
     (readers[lowest].fence() < readers[own].fence()).then_some(lowest)

@@ -9,13 +9,15 @@ use crate::clock::{BootInstant, Clock};
 use crate::name::LockName;
 use crate::token::Token;
 
-/// The key has the name, because the same token under another name is a different hold.
+/// The name is part of the key, because one token under two names is two holds.
 type Key = (LockName, Token);
 
-/// The claims in sessions, for servers that end only whole sessions (etcd, ZooKeeper).
+/// The claims of sessions, for servers that expire only whole sessions (etcd, ZooKeeper). Each
+/// claim has a place `P`: the backend's data about it.
 ///
-/// The backend removes [overdue](Self::mark_overdue) claims while other claims keep the session alive. A claim's end in
-/// the registry must never be earlier than the end that its holder computes.
+/// The backend removes [overdue](Self::mark_overdue) claims while other claims keep the session
+/// alive. A claim's end in the registry must never be earlier than the end that its holder
+/// computes.
 #[derive(Debug)]
 pub struct ClaimRegistry<P> {
     clock: Clock,
@@ -26,7 +28,7 @@ pub struct ClaimRegistry<P> {
 #[derive(Debug)]
 struct State<P> {
     places: HashMap<Key, Place<P>>,
-    /// A lower bound of the ends: a renewal doesn't raise it.
+    /// A lower bound of all ends. A renewal doesn't raise it.
     earliest: BootInstant,
 }
 
@@ -47,14 +49,15 @@ impl<P: Clone> ClaimRegistry<P> {
         Self { clock, state: Mutex::new(state), changed: Notify::new() }
     }
 
-    /// Records or replaces the place of a claim.
+    /// Adds a claim, or replaces its place and end.
     pub fn enter(&self, claim: &Claim, place: P, ends: BootInstant) {
         let mut state = self.state();
         state.places.insert(key(claim), Place { place, ends });
         self.ends_at(state, ends);
     }
 
-    /// Records a place that must be removed. Returns false if the claim has a place already.
+    /// Adds a claim that the caller will remove, so [`mark_overdue`](Self::mark_overdue) never
+    /// returns it. Returns false if the claim has a place already.
     pub fn enter_overdue(&self, name: &LockName, token: Token, place: P) -> bool {
         match self.state().places.entry((name.clone(), token)) {
             Entry::Occupied(_) => false,
@@ -70,7 +73,7 @@ impl<P: Clone> ClaimRegistry<P> {
         self.state().places.get(&key(claim)).map(|found| found.place.clone())
     }
 
-    /// Extends a claim's end to at least `ends`. Returns false if its place doesn't match.
+    /// Extends a claim to at least `ends`. Returns false if its place doesn't match.
     pub fn extend_if(&self, claim: &Claim, ends: BootInstant, is: impl Fn(&P) -> bool) -> bool {
         match self.state().places.get_mut(&key(claim)) {
             Some(found) if is(&found.place) => {
@@ -93,9 +96,9 @@ impl<P: Clone> ClaimRegistry<P> {
         gone.map(|((name, token), found)| (name, token, found.place)).collect()
     }
 
-    /// Returns the claims that weren't renewed in time. `mark` changes their places in the same step. A claim keeps its
-    /// place for repeats until [removed](Self::leave_if), and is overdue again only after another
-    /// [`enter`](Self::enter).
+    /// Returns the claims that weren't renewed in time, and changes their places by `mark` in the
+    /// same step. Each claim is returned once per [`enter`](Self::enter), and stays in the registry
+    /// until it is [removed](Self::leave_if).
     pub fn mark_overdue(&self, mark: impl Fn(&mut P)) -> Vec<(LockName, Token, P)> {
         let now = self.clock.now();
         let mut state = self.state();

@@ -12,8 +12,8 @@ const REMEMBERED: Duration = Duration::from_secs(60 * 60);
 
 const MANY: usize = 1_000;
 
-/// Tombstones, so that a late repeat isn't handled as a new claim. Each is kept for an hour, or the claim's TTL if
-/// longer.
+/// The tombstones of ended claims, so that a late repeat isn't handled as a new claim. Each is kept
+/// for an hour, or the claim's TTL if longer.
 #[derive(Debug)]
 pub struct EndedClaims {
     clock: Clock,
@@ -44,7 +44,7 @@ impl EndedClaims {
         state.claims.entry((claim.name.clone(), claim.token)).or_insert((reason, until));
     }
 
-    /// Returns a tombstone's reason.
+    /// Returns why a claim ended, if it has a tombstone.
     pub fn reason(&self, claim: &Claim) -> Option<Reason> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.claims.get(&(claim.name.clone(), claim.token)).map(|(reason, _)| *reason)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Random numbers: from the process's generator, or from a seed. Clones share the sequence of a seed.
+/// A source of random numbers: the process's generator, or a seeded sequence that clones share.
 #[derive(Debug, Clone, Default)]
 pub struct Jitter(Option<Arc<AtomicU64>>);
 

@@ -1,4 +1,4 @@
-//! Common parts of several backends.
+//! Code that several backends share.
 
 pub mod admission;
 mod claim_registry;

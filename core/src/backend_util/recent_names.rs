@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::clock::BootInstant;
 use crate::name::{LockName, NameMap};
 
-/// A full map is cleared when another name is noted.
+/// The most names in a map. Noting one more clears the map first.
 const CAPACITY: usize = 1024;
 
 /// A bounded map from names to the instants at which they were last noted. It may lose entries, so use it only for

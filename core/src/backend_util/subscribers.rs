@@ -43,7 +43,7 @@ impl Subscribers {
         Arc::make_mut(&mut self.attached()).push(events);
     }
 
-    /// Records a waiter, when a claim finds `name` taken.
+    /// Records that a client waits for `name`.
     pub fn waits(&self, name: &LockName) {
         let now = Instant::now();
         let mut waiting = self.waiting();
@@ -69,7 +69,7 @@ impl Subscribers {
         }
     }
 
-    /// Wakes all waiters, because notifications may have been lost.
+    /// Wakes all waiters, for use after notifications may have been lost.
     pub fn wake_all(&self) {
         let names: Vec<LockName> = {
             let mut waiting = self.waiting();
@@ -93,7 +93,8 @@ impl Subscribers {
             return;
         }
         let mut present = self.attached();
-        // If the list has changed, it is a new allocation, and the indices don't match.
+        // A changed list is a new allocation, because this method shared the old one. The indices
+        // then don't match.
         if Arc::ptr_eq(&present, &attached) {
             let mut at = 0;
             let staying = |_: &Events| {

@@ -1,4 +1,4 @@
-//! TLS for all backends.
+//! Common parts of the backends' TLS.
 
 use std::net::IpAddr;
 
@@ -36,10 +36,10 @@ pub fn is_local(endpoint: &str) -> bool {
     }
 }
 
-/// The files that a URL's parameters name.
+/// The TLS files that a URL's parameters name.
 #[derive(Debug, Clone, Default)]
 pub struct Files {
-    /// The trusted CAs' certificates; the system's if not set.
+    /// The trusted CAs' certificates. If not set, the system's CAs are trusted.
     pub authority: Option<String>,
     /// The client's certificate and key.
     pub client: Option<(String, String)>,
@@ -49,8 +49,8 @@ impl Files {
     /// Takes the files from a URL's parameters.
     ///
     /// # Errors
-    /// A sentence about a missing file or key, or about any TLS parameter if not `secured`. `unsecured` is its text
-    /// after "but".
+    /// A sentence about an empty or missing parameter. If not `secured`, any TLS parameter is an
+    /// error, and its sentence ends with "but" and the text `unsecured`.
     pub fn take(
         parameter: impl FnMut(&str) -> Option<String>,
         secured: bool,
@@ -76,7 +76,7 @@ impl Files {
     }
 }
 
-/// Reads a PEM file.
+/// Reads a PEM file that must contain a `kind`.
 ///
 /// # Errors
 /// A sentence that names the parameter and the cause.
@@ -88,7 +88,7 @@ pub fn pem(parameter: &str, file: &str, kind: &str) -> Result<Vec<u8>, String> {
     if has { Ok(text) } else { Err(format!("{parameter}={file} has no {kind} in PEM")) }
 }
 
-/// A part of rustls's error text, the kind of error, and the remedy.
+/// A part of rustls's error text, the kind of error, and the reason to report.
 pub type Refusal = (&'static str, ErrorKind, &'static str);
 
 const BY_THE_CLIENT: &[Refusal] = &[
@@ -112,14 +112,15 @@ const BY_THE_CLIENT: &[Refusal] = &[
     ),
 ];
 
-/// Ordered from specific to general, because the first match counts.
+/// The order is from specific to general, because the first match counts.
 const BY_THE_SERVER: &[Refusal] = &[
     ("UnknownCA", ErrorKind::Denied, "it does not trust the issuer of the client's certificate"),
     ("ertificate", ErrorKind::Denied, "it refuses the client's certificate"),
     ("fatal alert", ErrorKind::Denied, "it ended the TLS handshake"),
 ];
 
-/// Returns the kind and reason of a failed handshake. The backend's `own` reasons precede more general ones.
+/// Returns the kind and reason of a failed handshake. The backend's `own` reasons precede the
+/// server's general ones.
 pub fn refusal(cause: &str, own: &[Refusal]) -> Option<(ErrorKind, &'static str)> {
     let reasons = BY_THE_CLIENT.iter().chain(own).chain(BY_THE_SERVER);
     reasons.filter(|(part, ..)| cause.contains(part)).map(|(_, kind, what)| (*kind, *what)).next()

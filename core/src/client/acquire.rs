@@ -75,7 +75,7 @@ pub(crate) async fn by_tries(
     Err(shared.with_context(Error::timed_out(Step::Holder, &name), &name))
 }
 
-/// The result is `None` only if a single attempt found the lock held.
+/// An acquire. Its result is `None` only if a single attempt found the lock held.
 pub(crate) enum Acquiring<'a> {
     Done(Option<Acquired>),
     Waiting(Pin<Box<dyn Future<Output = Acquired> + Send + 'a>>),
@@ -108,7 +108,7 @@ pub(crate) fn acquire(
     }
 }
 
-/// Releases the hold if the client no longer grants locks.
+/// Returns the hold, or releases it if the client no longer grants locks.
 pub(crate) fn admitted(hold: Arc<Hold>) -> Result<Arc<Hold>> {
     match hold.shared.ready() {
         Ok(()) => Ok(hold),
@@ -143,7 +143,7 @@ fn begin(
     limit: Limit,
     begun: BootInstant,
 ) -> Begun {
-    // `enter` isn't called in the `match`, which would keep the table locked.
+    // A call of `enter` inside the `match` would keep the table locked in the arms.
     let entry = shared.table().turns.enter(&name, options, limit != Limit::Once, begun);
     let mut turn = match entry {
         Ok(Entry::Turn) => Turn::taken(shared, name),
@@ -230,7 +230,7 @@ fn take_answer(
     match answer {
         Ok(AcquireOutcome::Granted(granted)) => {
             pending.release_mode = before.release_mode;
-            // The registry of holds counts this attempt.
+            // The hold registry counts granted attempts.
             match valid_grant(shared, &pending.claim, granted, sent) {
                 Some(valid) => Answer::Granted(granted, valid),
                 None => Answer::TooLate,
@@ -266,7 +266,7 @@ async fn go_on(
             (Arc::clone(turn.shared()), turn.name().clone())
         }
     };
-    // The future is pinned here: `unless_closed` would move it, and each move adds a copy to this future.
+    // The future is pinned here, because each move of it would add a copy to this future's size.
     let waiting = pin!(waiting(state, options, limit, begun));
     match shared.unless_closed(waiting).await {
         Ok(hold) => hold.map(admitted).transpose(),
@@ -302,7 +302,7 @@ async fn waiting(
         options,
         limit,
         sent,
-        // A locally queued request is already counted.
+        // `in_queue` has already counted a locally queued request.
         counted: was_queued,
         spot: None,
         troubled_since: trouble.as_ref().map(|trouble| trouble.since.max(begun)),
@@ -409,7 +409,7 @@ impl Attempts<'_> {
         self.spot.is_some() && self.shared.backend.profile().blocks
     }
 
-    /// Without a limit, this is one TTL after the first unanswered request.
+    /// Returns the limit, or without a limit one TTL after the first unanswered request.
     fn give_up_at(&self) -> BootInstant {
         match (self.limit, self.troubled_since) {
             (Limit::None, Some(since)) => since + self.options.ttl,
@@ -444,7 +444,7 @@ impl Attempts<'_> {
         if self.spot.is_some() {
             return Next::In(poll_after(self.shared, busy));
         }
-        // No wake-up is missed after the registration. An immediate retry covers earlier wake-ups.
+        // The immediate retry covers wake-ups before the registration.
         let Some(pending) = &turn.pending else { unreachable!("a claim was busy") };
         self.spot = Some(self.shared.waiters.register(&pending.claim.name, pending.claim.token));
         Next::Now
@@ -465,7 +465,7 @@ impl Attempts<'_> {
         if self.limit == Limit::Once {
             return Err(error);
         }
-        // If the queue position is lost or the limit has passed, the earlier error is the cause.
+        // The earlier error is the cause of a lost queue position or a passed limit.
         let is_cut_short = now >= self.give_up_at();
         let trouble = match self.trouble.take() {
             Some(earlier) if ended || is_cut_short => earlier,
@@ -479,7 +479,7 @@ impl Attempts<'_> {
         if !ended {
             return Ok(Next::In(shared.spread(self.pause)));
         }
-        // The server never grants this token again.
+        // The server never grants this token again, so the next attempt has a new one.
         drop(GivenBack { shared, pending: turn.take_pending() });
         Ok(Next::Fresh)
     }
@@ -491,7 +491,7 @@ impl Attempts<'_> {
         match next {
             Next::Now => {}
             Next::Fresh => {
-                // The waiter is registered for the old token.
+                // The waiter is registered for the old token, which isn't sent again.
                 self.spot = None;
                 clock.sleep_until(at_most(self.shared.spread(TRY_AGAIN.0))).await;
             }
@@ -502,7 +502,7 @@ impl Attempts<'_> {
         }
     }
 
-    /// If the handed hold isn't valid any more, the next request confirms it.
+    /// Returns a grant from an event. If it is no longer valid, the next request renews it.
     fn take_handed(&self, turn: &mut Turn) -> Option<(Granted, ValidGrant)> {
         let granted = self.spot.as_ref()?.take_handed()?;
         let started = granted.start?;
@@ -512,7 +512,7 @@ impl Attempts<'_> {
     }
 }
 
-/// The ticket's hold isn't renewed, so the attempts end after one TTL.
+/// Resumes a ticket. Its hold isn't renewed, so the attempts end after one TTL.
 pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Arc<Hold>> {
     let options = Options::of_ticket(ticket);
     // Invalid options must not consume the ticket.
@@ -521,7 +521,8 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
     let begun = shared.clock.now();
     let give_up_at = begun + options.ttl;
     let mut pause = TRY_AGAIN.0;
-    // A late acquire may have given an open ticket's token a newer hold, which a swap would take.
+    // A late acquire may have created a newer hold with an open ticket's token. A swap must not
+    // take this hold.
     let mut is_the_same = !ticket.is_open();
     loop {
         let sent = shared.clock.now();
@@ -563,7 +564,8 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
     }
 }
 
-/// Returns whether the ticket's hold is on the server, also if an earlier swap has given it the token `swapped`.
+/// Returns whether the server has the ticket's hold, also under the token `swapped` of an earlier
+/// swap.
 async fn is_there(
     shared: &Shared,
     ticket: &Ticket,
@@ -610,13 +612,14 @@ fn valid_grant(
     sent: BootInstant,
 ) -> Option<ValidGrant> {
     let now = shared.clock.now();
-    // The server's start may be after the send, but not in the future.
+    // A server's start may be after the send, but not in the future.
     let start = granted.start.unwrap_or(sent).min(now);
     let term = shared.term(start, claim.ttl, granted.valid);
     (now < term.lost_at).then_some(ValidGrant { now, start, term })
 }
 
-/// The old token is never requested again: a late release would end its new hold.
+/// Releases a grant that came too late. The next attempt needs a new token, because a delayed
+/// release ends any hold of the old one.
 async fn too_late(shared: &Arc<Shared>, turn: &mut Turn) {
     shared.metrics.grants_too_late.add(1);
     shared.metrics.attempts.add(1);

@@ -1,4 +1,4 @@
-//! Waits for a backend. A panic becomes an error, so that the client still reports losses.
+//! Calls of a backend. Its panic becomes an error, so that the client still reports losses.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -17,7 +17,8 @@ pub(crate) fn at_once<T>(ask: impl FnOnce() -> Option<Result<T>>) -> Option<Resu
     caught(ask).unwrap_or_else(|panicked| Some(Err(panicked)))
 }
 
-/// A panic or a timeout is [`Indeterminate`](crate::ErrorKind::Indeterminate).
+/// Sends a request and waits for its answer. A panic or a timeout is
+/// [`Indeterminate`](crate::ErrorKind::Indeterminate).
 pub(crate) async fn answer<'a, T>(
     shared: &Shared,
     send: impl FnOnce() -> Request<'a, T>,
@@ -61,12 +62,12 @@ pub(crate) async fn until<F: Future>(
     }
 }
 
-/// Ignores a panic of the application's log subscriber or waker, which must not end renewals and releases.
+/// Calls the application's log subscriber or waker. Its panic must not end renewals and releases.
 pub(crate) fn ignore_panic(call: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(call));
 }
 
-/// After a panic, the caller must only drop the closure's state.
+/// Turns a panic into an error. The caller must then only drop the closure's state.
 fn caught<T>(ask: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(ask)).map_err(|panic| panicked(&*panic))
 }

@@ -90,7 +90,8 @@ impl Builder {
         self
     }
 
-    /// Sweeps about once a minute: see [`Locks::sweep`]. One client of a fleet is enough.
+    /// Makes the client sweep about once a minute: see [`Locks::sweep`]. One sweeping client is
+    /// enough.
     pub fn sweep(mut self, idle: Duration) -> Self {
         self.settings.sweep = Some(idle);
         self
@@ -102,15 +103,16 @@ impl Builder {
         self
     }
 
-    /// Sets drift and margin.
+    /// Sets the rules for drift and margin.
     pub fn rules(mut self, rules: Rules) -> Self {
         self.settings.rules = rules;
         self
     }
 
-    /// Sets the client's runtime; by default the one in which `build` is called. It needs a timer, and must not end
-    /// before the client. After its end, no hold is renewed until the next request inside another runtime. A
-    /// current-thread runtime renews nothing between two `block_on` calls.
+    /// Sets the client's runtime; by default the one in which `build` is called. It needs a timer,
+    /// and must not end before the client. After its end, no hold is renewed until the next request
+    /// inside another runtime. On a current-thread runtime, no hold is renewed between two
+    /// `block_on` calls.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self

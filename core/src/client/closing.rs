@@ -42,12 +42,12 @@ impl Shared {
         Ok(())
     }
 
-    /// Closing the client drops the request, which releases its claim.
+    /// Polls a request. Closing the client drops the request, which releases its claim.
     pub(crate) async fn unless_closed<T>(
         &self,
         request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        // This guard is dropped after the request. By then the request's release is counted.
+        // `_waiting` is dropped after the request, whose release is counted by then.
         let _waiting = Waiting::begin(self);
         self.inside(async {
             tokio::select! {
@@ -126,11 +126,11 @@ impl Shared {
         let here = Handle::try_current().map_err(|error| no_runtime().with_source(error))?;
         if self.renewer_ended.swap(false, Ordering::AcqRel) {
             *self.runtime.lock().unwrap_or_else(PoisonError::into_inner) = here.clone();
-            // The answers to the old runtime's renewals are lost.
+            // The renewals in progress ended with the old runtime.
             reschedule_all(self, self.clock.now());
             self.start_tasks(&here);
         }
-        // A runtime that is shutting down drops the task at once.
+        // A runtime that is shutting down drops the new renewal task at once.
         match self.renewer_ended.load(Ordering::Acquire) {
             true => Err(no_runtime()),
             false => Ok(()),

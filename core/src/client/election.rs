@@ -59,7 +59,8 @@ impl Election {
         }
     }
 
-    /// Returns the leader. On Redis, it may be a candidate that hasn't accepted yet, for at most 2 s or one TTL.
+    /// Returns the leader. On Redis, this may be a candidate that hasn't accepted yet, for at most
+    /// 2 s or one TTL.
     ///
     /// # Errors
     /// Errors of the server or the connection, and of an invalid name.
@@ -100,7 +101,7 @@ pub struct Leader {
     pub identity: Option<Identity>,
     /// The leader's fence, if known.
     pub fence: Option<Fence>,
-    /// The leader's token; `None` if it isn't Lockwright's.
+    /// The leader's token; `None` if another library holds the lock.
     pub token: Option<Token>,
 }
 
@@ -111,7 +112,8 @@ pub struct Observer {
     each: Duration,
     reported: Option<Option<Leader>>,
     next_look: BootInstant,
-    /// The request in progress. Without it, a caller that drops every call would get no result.
+    /// The query in progress. Because it survives a dropped call, a caller that drops every call
+    /// still gets results.
     looking: JoinSet<Result<Option<Leader>>>,
 }
 
@@ -122,8 +124,8 @@ impl Observer {
         self
     }
 
-    /// Waits until the leader differs from the last reported one. The first call returns at once. Polling misses
-    /// short terms.
+    /// Waits until the leader differs from the last reported one. The first call returns at once.
+    /// Polling may miss a short leadership.
     ///
     /// # Cancel safety
     /// May be dropped and called again: no change is missed or delayed.

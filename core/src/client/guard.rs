@@ -26,12 +26,12 @@ use super::ticket::Ticket;
 #[derive(Debug)]
 pub struct Guard(Inner);
 
-/// Permits of a semaphore. Like [`Guard`], with an id instead of a fence.
+/// Permits of a semaphore. They behave like a [`Guard`], with an id instead of a fence.
 #[must_use = "dropping the permit gives it back; keep it for as long as it is needed"]
 #[derive(Debug)]
 pub struct Permit(Inner);
 
-/// The leadership of an election. Like [`Guard`].
+/// The leadership of an election. It behaves like a [`Guard`].
 #[must_use = "dropping the leadership resigns; keep it for as long as you lead"]
 #[derive(Debug)]
 pub struct Leadership(Inner);
@@ -83,8 +83,8 @@ macro_rules! common {
                 self.0.hold().deadline()
             }
 
-            /// Checks by the clock that the lock is held. Call it before each step. The check takes tens of
-            /// nanoseconds, and is exact even after a pause of the process.
+            /// Checks by the clock that the lock is held. Call it before each step of the work. The
+            /// check takes tens of nanoseconds, and is exact even after a pause of the process.
             ///
             /// # Errors
             /// [`Lost`](crate::ErrorKind::Lost), on this and every later call.
@@ -100,8 +100,8 @@ macro_rules! common {
             /// Polls `future`, and drops it when the hold is lost, before the deadline. Each poll checks the clock
             /// first.
             ///
-            /// A future that doesn't yield can't be stopped. Only the fence protects against requests that were already
-            /// sent. Outside a runtime, `future` is polled inside the client's runtime.
+            /// A future that doesn't yield can't be stopped. Only the fence stops requests that it
+            /// has already sent. Outside a runtime, `future` is polled inside the client's runtime.
             ///
             /// # Errors
             /// - [`Lost`](crate::ErrorKind::Lost) if the hold was lost before the future completed, or during its
@@ -117,8 +117,10 @@ macro_rules! common {
             /// Renews the hold, even a fixed one.
             ///
             /// # Errors
-            /// [`Lost`](crate::ErrorKind::Lost) after a loss. [`Indeterminate`](crate::ErrorKind::Indeterminate) or
-            /// [`Unavailable`](crate::ErrorKind::Unavailable) without an answer; the deadline then stays as it was.
+            /// [`Lost`](crate::ErrorKind::Lost) after a loss.
+            /// [`Indeterminate`](crate::ErrorKind::Indeterminate) or
+            /// [`Unavailable`](crate::ErrorKind::Unavailable) without an answer; the deadline is
+            /// then unchanged.
             ///
             /// # Cancel safety
             /// May be dropped; the renewal may then take effect only on the server.
@@ -182,9 +184,10 @@ impl Guard {
         self.0.fenced()
     }
 
-    /// Ends the hold in this client, and returns a ticket for [`Locks::resume`](crate::Locks::resume). The ticket has
-    /// no [`Owner`](crate::Owner) and no [`max_hold`](crate::Request::max_hold). In transfer, the hold keeps its
-    /// [remaining time](Self::remaining) and isn't renewed. For a whole TTL, [renew](Self::renew) first.
+    /// Ends the hold in this client, and returns a ticket for
+    /// [`Locks::resume`](crate::Locks::resume). The ticket has no [`Owner`](crate::Owner) and no
+    /// [`max_hold`](crate::Request::max_hold). Until it is resumed, the hold keeps its [remaining
+    /// time](Self::remaining) and isn't renewed. For a whole TTL, [renew](Self::renew) first.
     ///
     /// # Errors
     /// Each error returns the guard:
@@ -288,7 +291,7 @@ impl Inner {
         hold.claim.name.as_str().strip_prefix(&*hold.shared.settings.namespace).unwrap_or_default()
     }
 
-    /// Uses the full name, because a name without the namespace is ambiguous.
+    /// Returns the full name, because a name without the namespace is ambiguous.
     fn fenced(&self) -> Fenced {
         let hold = self.hold();
         Fenced { name: hold.claim.name.clone(), fence: hold.fence }

@@ -153,8 +153,8 @@ impl Locks {
             .map_err(|error| shared.with_context(error, &name))
     }
 
-    /// Removes a batch of data of holds that ended at least `idle` ago. Repeat it while there is
-    /// [`more`](SweepReport::more).
+    /// Removes a batch of records of holds that ended at least `idle` ago. Repeat the call while
+    /// there is [`more`](SweepReport::more).
     ///
     /// # Errors
     /// [`Unsupported`](crate::ErrorKind::Unsupported), and errors of the server or the connection.

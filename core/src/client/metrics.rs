@@ -22,7 +22,7 @@ pub(crate) struct Metrics {
     pub(crate) reentered: Counter,
     pub(crate) waited: Counter,
     pub(crate) timed_out: Counter,
-    /// Attempts without a grant. The registry counts the others.
+    /// Attempts without a grant. [`Totals::acquired`] has the others.
     pub(crate) attempts: Counter,
     pub(crate) attempts_failed: Counter,
     pub(crate) grants_too_late: Counter,
@@ -35,7 +35,8 @@ pub(crate) struct Metrics {
     pub(crate) hold_nanos: Counter,
 }
 
-/// Counters under the table's lock, which is held anyway: four atomics would cost more.
+/// Counters that the table's mutex protects. The mutex is locked anyway, and four atomics would
+/// cost more.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Totals {
     pub(crate) acquired: u64,
@@ -44,13 +45,13 @@ pub(crate) struct Totals {
     pub(crate) hold_nanos: u64,
 }
 
-/// A client's counters, and its present numbers.
+/// A snapshot of a client's counters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct MetricsSnapshot {
     /// Granted holds.
     pub acquired: u64,
-    /// Guards from re-entry.
+    /// Guards of holds that their owner already had.
     pub reentered: u64,
     /// Requests that waited.
     pub waited: u64,

@@ -65,7 +65,7 @@ struct Options {
     ttl: Option<Duration>,
     is_fixed: bool,
     max_hold: Option<Duration>,
-    /// `Some(None)` for no limit.
+    /// `None` for the client's default, `Some(None)` for no limit.
     wait: Option<Option<Duration>>,
     owner: Option<Owner>,
 }
@@ -75,7 +75,8 @@ impl MultiRequest {
         Self { parts: Vec::new(), options: Options::default() }.and(locks, names)
     }
 
-    /// Adds names of this client. All programs must add the clients of one kind of backend in the same order.
+    /// Adds names of this client. If clients have the same kind of backend, all programs must add
+    /// them in the same order. Otherwise two requests may deadlock.
     pub fn and(mut self, locks: &Locks, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         for name in names {
             let (place, name) = (self.parts.len(), name.as_ref().to_owned());
@@ -96,7 +97,8 @@ impl MultiRequest {
         self
     }
 
-    /// Limits the duration of each hold. A request that is still waiting then fails with [`Lost`](ErrorKind::Lost).
+    /// Limits the duration of each hold. If the request still waits for another lock then, it fails
+    /// with [`Lost`](ErrorKind::Lost).
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.options.max_hold = Some(time);
         self
@@ -176,7 +178,7 @@ impl MultiRequest {
         let mut seen = HashSet::new();
         let mut parts: Vec<&Part> =
             self.parts.iter().filter(|part| seen.insert(part.id())).collect();
-        // The sort is stable, so equal names keep the given order.
+        // The sort is stable: equal names of one kind of backend keep the given order.
         parts.sort_by(|one, other| one.order(other));
         if parts.is_empty() {
             return Err(Error::invalid_input("a multi-lock has no name; add at least one"));
@@ -199,7 +201,7 @@ impl MultiRequest {
         let mut as_given: Vec<usize> = (0..held.len()).collect();
         as_given.sort_unstable_by_key(|at| parts[*at].place);
         let guard = MultiGuard { guards: held, as_given };
-        // Fixed holds aren't renewed later, so the first would end before the last.
+        // Fixed holds are renewed here once, because the first would end before the last.
         let renewed = match self.options.is_fixed && has_waited {
             true => guard.renew().await,
             false => guard.check(),
@@ -256,7 +258,7 @@ impl Part {
         limit: Option<BootInstant>,
         has_waited: &mut bool,
     ) -> Result<Guard> {
-        // The first name can't be an alias of a held lock.
+        // No lock is held yet, so this name isn't an alias of one.
         if held.is_empty() {
             return self.wait(options, limit).await;
         }
@@ -296,7 +298,7 @@ impl Part {
         }
     }
 
-    /// Fails as soon as a held lock is lost.
+    /// Polls `taking`, and fails as soon as a held lock is lost.
     async fn while_held<F>(&self, held: &[Guard], is_fixed: bool, taking: F) -> Result<Guard>
     where
         F: Future<Output = Result<Guard>>,
@@ -320,7 +322,8 @@ impl Part {
         }
     }
 
-    /// Returns only if the name is certainly an alias of a held lock, or the server returns an error.
+    /// Polls the server. Returns only if the name is certainly an alias of a held lock, or after an
+    /// error.
     async fn one_of(&self, held: &[Guard]) -> Error {
         let shared = self.locks.shared();
         let each = shared.backend.profile().slow_poll.min(LONGEST_PAUSE);
@@ -334,7 +337,8 @@ impl Part {
         }
     }
 
-    /// Returns an error if this request holds the lock under another name, or false if that isn't certain.
+    /// Returns true if this request certainly doesn't hold the lock under another name, and false
+    /// if that is uncertain. If it does, returns a conflict.
     async fn is_apart_from(&self, held: &[Guard]) -> Result<bool> {
         if held.is_empty() {
             return Ok(true);

@@ -35,11 +35,12 @@ impl MultiGuard {
         self.guards
     }
 
-    /// Returns the fence of the hold of `name`. If several clients hold the name, the first given client counts.
+    /// Returns the fence of the hold of `name`. If several clients hold the name, the client that
+    /// was given first counts.
     ///
-    /// Fences of two backends can't be compared: a resource needs a register for each. In a migration, both
-    /// registers check a holder of both locks. Such a holder must write between the last hold of only the old lock
-    /// and the first of only the new lock.
+    /// Fences of two backends can't be compared, so a resource needs a register for each. During a
+    /// migration, a holder of both locks writes with both fences. At least one such write must come
+    /// after the last hold of only the old lock, and before the first of only the new lock.
     pub fn fence(&self, name: &str) -> Option<Fence> {
         self.fences(name).next()
     }

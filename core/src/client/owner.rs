@@ -1,7 +1,8 @@
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The reentrancy key of a logical activity, which isn't a thread or a task. Requests with the same owner share a hold.
+/// A key for reentrancy: requests with the same owner share a hold. An owner is independent of
+/// threads and tasks.
 ///
 /// ```
 /// # use lockwright_core::Owner;

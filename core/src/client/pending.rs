@@ -1,4 +1,4 @@
-//! A claim without a final answer.
+//! A claim that isn't granted yet.
 
 use crate::claim::{Claim, ReleaseMode};
 use crate::clock::BootInstant;
@@ -6,7 +6,7 @@ use crate::clock::BootInstant;
 pub(crate) struct Pending {
     pub(crate) claim: Claim,
     pub(crate) release_mode: ReleaseMode,
-    /// The server may have a record of the claim.
+    /// True if the server may have a record of the claim.
     pub(crate) on_server: bool,
     pub(crate) last_sent: BootInstant,
 }
@@ -18,7 +18,7 @@ pub(crate) struct Before {
 }
 
 impl Pending {
-    /// Until the answer, the claim's state is unknown.
+    /// Marks the claim as unanswered, and returns the earlier state.
     pub(crate) fn send(&mut self, now: BootInstant) -> Before {
         self.last_sent = now;
         Before {
@@ -27,7 +27,8 @@ impl Pending {
         }
     }
 
-    /// Restores the state before a request that had no effect. Earlier uncertainty remains.
+    /// Restores the state before a request that had no effect. After an earlier unanswered request,
+    /// the server may still have the claim.
     pub(crate) fn undo_send(&mut self, before: Before) {
         self.release_mode = before.release_mode;
         self.on_server = before.on_server || before.release_mode == ReleaseMode::Reconcile;

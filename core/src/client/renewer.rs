@@ -20,7 +20,7 @@ const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::fro
 
 const AFTER_PANIC: Duration = Duration::from_millis(20);
 
-/// Reports the end of the renewal task or its runtime when dropped.
+/// A value whose drop reports the end of the renewal task.
 struct EndOfRenewer(Weak<Shared>);
 
 impl Drop for EndOfRenewer {
@@ -31,7 +31,7 @@ impl Drop for EndOfRenewer {
     }
 }
 
-/// Runs until no handle, request, hold or job keeps the client alive.
+/// Returns the renewal task. It runs until no handle, request, hold or job keeps the client alive.
 pub(crate) fn renewer(shared: &Arc<Shared>) -> impl Future<Output = ()> + Send + 'static {
     let going = EndOfRenewer(Arc::downgrade(shared));
     let (roused, clock) = (Arc::clone(&shared.renewer), shared.clock.clone());
@@ -97,7 +97,7 @@ fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
     for hold in due.drain(..) {
         let due = hold.due(now);
         if due.over {
-            // The holder has had time to stop its work.
+            // The deadline has passed, so the holder has had time to stop.
             shared.table().holds.remove(&hold);
             Shared::in_background(Job::release(hold));
             continue;
@@ -108,7 +108,7 @@ fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
         look_again.push((hold, due.next));
     }
     shared.table().holds.reschedule(look_again.iter().map(|(hold, next)| (hold, *next)));
-    // The least patient hold sets the time limit of a batch.
+    // The least patient hold limits its batch, so a batch has only holds of similar patience.
     renew.sort_by_key(|(patience, _)| *patience);
     let size = shared.backend.profile().renew_batch.max(1);
     let mut renew = renew.as_slice();
@@ -136,7 +136,7 @@ async fn renew_batch(shared: Arc<Shared>, batch: Vec<Arc<Hold>>) {
     }
 }
 
-/// Half of the remaining time is left for a retry.
+/// Returns a renewal's time limit, which leaves half of the remaining time for a retry.
 fn patience(hold: &Hold, now: BootInstant) -> Duration {
     (hold.lost_at().saturating_since(now) / 2).max(LEAST_PATIENCE).min(hold.claim.ttl / 4)
 }
@@ -174,7 +174,8 @@ pub(crate) fn note_renewal(
             let left = hold.lost_at().saturating_since(now);
             let pause = (hold.claim.ttl / 20).min(left / 4).clamp(TRY_AGAIN.0, TRY_AGAIN.1);
             hold.renew_again_at(now + pause);
-            // The task checks the hold now, to report a risk or a loss during the pause.
+            // The task must check the hold now, because a risk or a loss may be due before the
+            // retry.
             now
         }
     }

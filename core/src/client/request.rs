@@ -81,8 +81,8 @@ impl<H: Held> Request<H> {
         self
     }
 
-    /// Makes [`acquire`](Request::acquire) try this often without a queue, with this pause (± 25 %).
-    /// [`wait_for`](Request::wait_for) is fairer.
+    /// Makes [`acquire`](Request::acquire) try at most `tries` times, with a `pause` (± 25 %) and
+    /// without a queue. [`wait_for`](Request::wait_for) is fairer.
     pub fn retry(mut self, tries: u32, pause: Duration) -> Self {
         self.options.retry = Some((tries, pause));
         self
@@ -97,13 +97,14 @@ impl<H: Held> Request<H> {
         self
     }
 
-    /// Waits for the hold. Without an answer, the client retries until the limit. If there is none, it retries for one
-    /// TTL.
+    /// Waits for the hold. Without an answer, the client retries until the limit, or without a
+    /// limit for one TTL.
     ///
     /// Outside a tokio runtime, the request runs in the client's runtime.
     ///
     /// # Errors
-    /// - [`TimedOut`](crate::ErrorKind::TimedOut) with the present step. Nothing is held.
+    /// - [`TimedOut`](crate::ErrorKind::TimedOut) with the present [`Step`](crate::Step). Nothing
+    ///   is held.
     /// - [`Unavailable`](crate::ErrorKind::Unavailable) or [`Indeterminate`](crate::ErrorKind::Indeterminate)
     ///   without an answer. A claim that may be on the server is reconciled in the background.
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for an invalid name or TTL,
@@ -116,9 +117,9 @@ impl<H: Held> Request<H> {
     /// May be dropped at any await point. A claim that may be on the server passes to the next local request, or
     /// is reconciled in the background.
     pub async fn acquire(self) -> Result<H> {
-        // The options stay in `self`: they would be a third of the moved bytes.
+        // The options are borrowed: they would be a third of the moved bytes.
         let (shared, options) = (self.shared, &self.options);
-        // Without this, requests that never wait would starve the thread's other tasks.
+        // This call yields at times. Otherwise, requests that never wait would starve other tasks.
         tokio::task::consume_budget().await;
         let name = checked(&shared, self.name, options)?;
         let tries = options.retry.or((options.wait == Some(Duration::ZERO)).then_some(ONE_TRY));
@@ -141,7 +142,7 @@ impl<H: Held> Request<H> {
     /// Tries once. Returns `None` if the lock is held, or in use by another task of this client.
     ///
     /// # Errors
-    /// As [`acquire`](Request::acquire). Fails also if the other task's request has no answer.
+    /// As [`acquire`](Request::acquire). Also an error if the other task's request is unanswered.
     ///
     /// # Cancel safety
     /// May be dropped; a claim that may be on the server is reconciled in the background.

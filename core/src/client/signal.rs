@@ -35,19 +35,19 @@ impl Signal {
         std::iter::once(&self.first).chain(&self.others)
     }
 
-    /// Returns the state, exact even before a loss is reported. With several holds, returns the worst state: lost,
-    /// released, at risk, held.
+    /// Returns the state by the clock, even before a loss is reported. Of several holds, returns
+    /// the worst state: lost, then released, at risk, held.
     pub fn state(&self) -> HoldState {
         let states = self.all().map(|one| one.hold.state());
         states.max_by_key(|state| state.severity()).unwrap_or(HoldState::Held)
     }
 
-    /// Returns when the hold counts as lost.
+    /// Returns when the hold, or the first of several, counts as lost.
     pub fn lost_at(&self) -> BootInstant {
         self.others.iter().map(|one| one.hold.lost_at()).fold(self.first.hold.lost_at(), Ord::min)
     }
 
-    /// Returns when the holder must stop relying on the hold.
+    /// Returns the deadline of the hold, or the first deadline of several.
     pub fn deadline(&self) -> BootInstant {
         self.others.iter().map(|one| one.hold.deadline()).fold(self.first.hold.deadline(), Ord::min)
     }
@@ -81,7 +81,7 @@ impl Signal {
 
 impl One {
     fn new(hold: &Arc<Hold>) -> Self {
-        // From this call on, the hold notifies of every change.
+        // This call enables the hold's notifications.
         let _ = hold.changed();
         Self { seen: hold.version(), hold: Arc::clone(hold) }
     }
@@ -94,7 +94,7 @@ impl One {
             if !state.is_live() {
                 return state;
             }
-            // Detects the loss on time even if the renewal task is late.
+            // This timer detects the loss on time even if the renewal task is late.
             let lost_at = self.hold.lost_at();
             tokio::select! {
                 () = changed => {}
@@ -122,7 +122,7 @@ impl One {
     }
 }
 
-/// Drops the other futures, which must be cancel safe.
+/// Returns the first output. The other futures are dropped, so they must be cancel safe.
 async fn first_of(futures: Vec<impl Future<Output = HoldState>>) -> HoldState {
     let mut futures: Vec<Pin<Box<_>>> = futures.into_iter().map(Box::pin).collect();
     std::future::poll_fn(|cx| {

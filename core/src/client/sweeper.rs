@@ -33,7 +33,7 @@ pub(crate) fn sweeper(
     }
 }
 
-/// Returns whether more remains. `None` ends the task.
+/// Sweeps once. Returns whether more remains; `None` ends the task.
 async fn step(shared: &Weak<Shared>, idle: Duration) -> Option<bool> {
     let shared = shared.upgrade().filter(|shared| !shared.is_closed())?;
     let send = || shared.backend.sweep(idle);

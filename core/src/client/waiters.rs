@@ -11,7 +11,7 @@ use crate::token::Token;
 #[derive(Default)]
 pub(crate) struct Waiters {
     registered: Mutex<Registered>,
-    /// The names that were busy, with the last such answer's instant.
+    /// When the server last answered that a name is busy.
     recently_busy: RecentNames,
 }
 
@@ -28,7 +28,8 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// An earlier wake-up counts. If the future is dropped, a received wake-up may be lost.
+    /// Waits for a wake-up, or returns at once after an earlier one. A dropped call may lose a
+    /// wake-up.
     pub(crate) async fn woken(&self) {
         self.wake.notified().await;
     }
@@ -43,7 +44,7 @@ impl Waiters {
         self.registered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a waiter until the result is dropped.
+    /// Registers a waiter until the returned slot is dropped.
     pub(crate) fn register<'a>(&'a self, name: &LockName, token: Token) -> WaiterSlot<'a> {
         let waiter = Arc::new(Waiter::default());
         let mut registered = self.registered();
@@ -62,7 +63,8 @@ impl Waiters {
         }
     }
 
-    /// A claim that no longer waits has a release in progress, which also ends the grant.
+    /// Passes a grant to its waiter. If none is registered, the claim's release is in progress, and
+    /// ends the grant.
     pub(crate) fn hand(&self, token: Token, granted: Granted) {
         if let Some(waiter) = self.registered().by_token.get(&token) {
             *waiter.handed.lock().unwrap_or_else(PoisonError::into_inner) = Some(granted);

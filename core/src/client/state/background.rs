@@ -44,9 +44,9 @@ impl Job {
         }
     }
 
-    /// If the job's future is dropped unfinished, the turn passes on.
+    /// Runs the job. If the future is dropped unfinished, the turn passes on.
     pub(crate) fn run(self) -> impl Future<Output = ()> + Send + 'static {
-        // This value must exist before the first poll, which may never happen.
+        // `Running` must exist before the first poll, because the future may be dropped unpolled.
         let mut running = Running(self);
         async move {
             running.0.work().await;
@@ -76,7 +76,8 @@ impl Job {
             }
             match answer {
                 Ok(ended) if self.is_reconciled(ended, now) => break,
-                // Without a tombstone, the acquire may still arrive and hold for a TTL.
+                // Without a tombstone, the acquire may still arrive, so the release is repeated for
+                // a TTL.
                 Ok(_) => {}
                 Err(error) => {
                     ignore_panic(
@@ -113,7 +114,8 @@ impl Job {
             || (ended == ReleaseOutcome::NotHeld && long_ago())
     }
 
-    /// A job retries an unanswered claim without end, because the server may still grant it.
+    /// Returns whether the retries may end. For an unanswered claim they don't, because the server
+    /// may still grant it.
     fn may_give_up(&self, begun: BootInstant, now: BootInstant) -> bool {
         self.release_mode == ReleaseMode::Plain && now > begun + self.claim().ttl * 2
     }

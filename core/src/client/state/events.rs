@@ -8,7 +8,7 @@ use crate::token::Token;
 use super::{HoldEvent, Shared};
 
 impl Shared {
-    /// The backend may call this on any thread, so it only records and notifies.
+    /// Handles a backend's event. This may run on any thread, so it only records and notifies.
     pub(crate) fn on_event(&self, event: Event) {
         match event {
             Event::Wake(name) => self.waiters.wake(&name),
@@ -37,7 +37,7 @@ impl Shared {
         }
         let mut facts: HashMap<Token, HoldEvent> = HashMap::new();
         for (token, fact) in events {
-            // Later facts don't replace a loss.
+            // A later event doesn't replace a loss.
             if !matches!(facts.get(&token), Some(HoldEvent::Lost(_))) {
                 facts.insert(token, fact);
             }

@@ -64,7 +64,7 @@ fn decode(phase: u32) -> HoldState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Due {
     pub(crate) renew: bool,
-    /// The holder has had time to stop its work.
+    /// True once the deadline of a lost hold has passed.
     pub(crate) over: bool,
     pub(crate) next: BootInstant,
 }
@@ -173,12 +173,13 @@ impl Hold {
         if state.is_live() { self.state_at(self.clock().now()) } else { state }
     }
 
-    /// Unlike [`state_at`](Self::state_at), reports no loss, for callers that hold the table's lock.
+    /// Returns whether the hold is valid. Unlike [`state_at`](Self::state_at), this never reports a
+    /// loss, so the caller may hold the table's lock.
     pub(crate) fn looks_live(&self, now: BootInstant) -> bool {
         decode(self.phase.load(Ordering::SeqCst)).is_live() && now < self.lost_at()
     }
 
-    /// Marks an expired hold as lost.
+    /// Returns the state, and marks an expired hold as lost.
     pub(crate) fn state_at(&self, now: BootInstant) -> HoldState {
         if now >= self.lost_at() && decode(self.phase.load(Ordering::SeqCst)).is_live() {
             let _changes = self.term_changes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -222,7 +223,8 @@ impl Hold {
         lost
     }
 
-    /// Never shortens the hold. A hold that had expired by `now`, or whose loss was reported, stays lost.
+    /// Extends the hold, but never shortens it. A hold that had expired by `now`, or whose loss was
+    /// reported, stays lost.
     pub(crate) fn confirm(&self, term: Term, now: BootInstant) {
         let _changes = self.term_changes.lock().unwrap_or_else(PoisonError::into_inner);
         if !decode(self.phase.load(Ordering::SeqCst)).is_live() {
@@ -264,7 +266,7 @@ impl Hold {
         }
     }
 
-    /// Returns the hold's duration in nanoseconds, or the reason of an earlier loss.
+    /// Ends the hold. Returns its duration in nanoseconds, or the reason of an earlier loss.
     pub(crate) fn end(&self, now: BootInstant) -> Result<u64, Reason> {
         if let HoldState::Lost(reason) = self.state_at(now) {
             return Err(reason);
@@ -288,21 +290,23 @@ impl Hold {
         now.as_nanos().saturating_sub(self.granted_at.as_nanos())
     }
 
-    /// The caller holds the table's lock, which makes the two steps atomic.
+    /// Takes the turn from the hold, if it has one. The caller must hold the table's lock, which
+    /// makes the two steps atomic.
     pub(crate) fn take_turn(&self) -> bool {
         let has_turn = self.turn.load(Ordering::Relaxed);
         self.turn.store(false, Ordering::Relaxed);
         has_turn
     }
 
-    /// The slack must be less than the pause after a failed renewal, and than the first term after a hand-over.
+    /// Returns how much earlier than due a renewal may join a batch. This must be less than the
+    /// pause after a failed renewal, and less than a short first term.
     pub(crate) fn renew_slack(&self) -> Duration {
         let renew_at = BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire));
         let left = self.lost_at().saturating_since(renew_at);
         (self.claim.ttl / 30).min(left / 8).min(LONGEST_SLACK)
     }
 
-    /// The report of a loss has no slack.
+    /// Returns the slack of the first check. A check that reports a loss has none.
     pub(crate) fn first_slack(&self) -> Duration {
         let renews = self.claim.renewal_mode == RenewalMode::Auto
             && self.renew_at.load(Ordering::Acquire) < self.lost_at.load(Ordering::Acquire);

@@ -61,7 +61,7 @@ impl Turn {
         Self { shared: Some(shared), taken: true, name: Some(name), pending: None }
     }
 
-    /// A placeholder is for claims that may hold concurrently.
+    /// Returns a placeholder, for claims that need no turn.
     pub(crate) fn placeholder(shared: Arc<Shared>, name: LockName) -> Self {
         Self { shared: Some(shared), taken: false, name: Some(name), pending: None }
     }
@@ -204,7 +204,8 @@ impl Turns {
         }
     }
 
-    /// Returns the owner's queued requests, which now enter the hold or are refused.
+    /// Records a granted hold. Returns its owner's queued requests, which now enter the hold or are
+    /// refused.
     pub(crate) fn granted(&mut self, hold: &Arc<Hold>) -> Option<Joined> {
         let owner = hold.owner.as_ref()?;
         if hold.claim.mode != Mode::Exclusive {
@@ -250,7 +251,8 @@ impl Turns {
         last
     }
 
-    /// A `pending` claim keeps the turn if no request waits, or if the next can't take it over.
+    /// Returns the next queued request, which gets the turn. A `pending` claim keeps the turn if no
+    /// request waits, or if the next can't take the claim over.
     pub(crate) fn next(&mut self, name: &LockName, pending: Option<&Pending>) -> Option<Queued> {
         let hashbrown::hash_map::EntryRef::Occupied(mut entry) = self.taken.entry_ref(name) else {
             return None;
@@ -326,7 +328,7 @@ impl Shared {
             match queued.sender.send(Passed::Turn(turn)) {
                 Ok(()) => return,
                 Err(Passed::Turn(mut turn)) => {
-                    // Dropping the turn would recurse, maybe thousands of calls deep.
+                    // Without this, dropping the turn would recurse, maybe thousands of calls deep.
                     turn.shared = None;
                     pending = turn.pending.take();
                 }
@@ -374,7 +376,8 @@ impl Options {
             && self.renewal_mode == claim.renewal_mode
     }
 
-    /// Returns a conflict at once, because an owner that waited would wait for itself.
+    /// Checks that the request can share the owner's hold. If not, it can't wait either, because
+    /// the owner would wait for itself.
     fn fits(&self, hold: &Hold, now: BootInstant) -> Result<()> {
         let renewed =
             self.renewal_mode == RenewalMode::Off && hold.claim.renewal_mode != RenewalMode::Off;

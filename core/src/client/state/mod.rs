@@ -60,9 +60,9 @@ pub(crate) struct Shared {
     pub(crate) renewer: Arc<Notify>,
     pub(crate) jobs: Mutex<VecDeque<Job>>,
     pub(crate) hold_events: Mutex<Vec<(Token, HoldEvent)>>,
-    /// Holds that ended live; the table counts them when they are removed.
+    /// Counts holds whose release began before a loss. The table counts them once they are removed.
     ended: AtomicU64,
-    /// Counts releases in the background, and releases of lost holds.
+    /// The number of releases in progress in the background or of lost holds.
     others: AtomicU64,
     pub(crate) waiting: AtomicU64,
     /// Notified after a release or a rejected request of a closed client, and when the renewal task ends.
@@ -94,7 +94,7 @@ pub(crate) struct Registry {
     due: BinaryHeap<Reverse<DueEntry>>,
     stale: usize,
     totals: Totals,
-    /// `None` while the renewal task sleeps until a notification.
+    /// When the renewal task wakes up; `None` while it waits for a notification.
     renewer_wakes_at: Option<BootInstant>,
 }
 
@@ -148,10 +148,11 @@ pub(crate) enum Passed {
     Refused(Error),
 }
 
-/// If this is the hold's last share, dropping it unused ends the hold.
+/// A share of an owner's hold. Dropping the last share unused ends the hold.
 pub(crate) struct Entered(Option<Arc<Hold>>);
 
-/// A turn, or a placeholder. When it is dropped, the next local request inherits its claim, or the claim is reconciled.
+/// The turn of a local request, or a placeholder. When a turn is dropped, the next local request
+/// inherits its claim, or the claim is reconciled.
 pub(crate) struct Turn {
     shared: Option<Arc<Shared>>,
     taken: bool,
@@ -162,7 +163,7 @@ pub(crate) struct Turn {
 #[derive(Default)]
 pub(crate) struct SharedHolders(NameMap<Vec<Arc<Hold>>>);
 
-/// An ended hold never becomes live again.
+/// A granted claim. Once ended, it never becomes live again.
 pub(crate) struct Hold {
     pub(crate) shared: Arc<Shared>,
     pub(crate) claim: Claim,
@@ -173,7 +174,8 @@ pub(crate) struct Hold {
     granted_at: BootInstant,
     keep_until: BootInstant,
 
-    /// Locked during changes, so that a reported loss is never revoked.
+    /// Locked during a change of the term and during a loss, so that a reported loss is never
+    /// revoked.
     term_changes: Mutex<()>,
     renew_at: AtomicU64,
     at_risk_at: AtomicU64,
@@ -196,7 +198,7 @@ pub(crate) struct Job {
     shared: Arc<Shared>,
     what: What,
     release_mode: ReleaseMode,
-    /// The turn passes on when the release is done, or has failed once.
+    /// True if the job has the turn. It passes on when the release is done, or has failed once.
     has_turn: bool,
     last_sent: Option<BootInstant>,
 }

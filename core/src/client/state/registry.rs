@@ -15,7 +15,7 @@ use super::{DueEntry, Hold, Registry, Slot};
 const SWEEP_FROM: usize = 64;
 
 impl Registry {
-    /// Returns true if the renewal task must wake up.
+    /// Adds a hold. Returns true if the renewal task must wake up.
     pub(crate) fn insert(&mut self, hold: &Arc<Hold>, at: BootInstant, wait_nanos: u64) -> bool {
         self.totals.acquired += 1;
         self.totals.wait_nanos += wait_nanos;
@@ -77,7 +77,8 @@ impl Registry {
         wakes
     }
 
-    /// Includes holds due so soon that they join the batch. The caller must reschedule or remove each.
+    /// Moves the due holds to `into`, also those due so soon that they join the batch. The caller
+    /// must reschedule or remove each.
     pub(crate) fn take_due(&mut self, now: BootInstant, into: &mut Vec<Arc<Hold>>) {
         let mut until = now;
         while let Some(Reverse(entry)) = self.due.peek().copied() {
@@ -87,7 +88,8 @@ impl Registry {
             }
             self.due.pop();
             match hold {
-                // Rescheduling will count this popped entry as stale, so subtract it in advance.
+                // The popped entry is subtracted in advance, because rescheduling will count it as
+                // stale.
                 Some(hold) => {
                     self.stale = self.stale.saturating_sub(1);
                     until = until.max(now + hold.renew_slack());
@@ -98,7 +100,8 @@ impl Registry {
         }
     }
 
-    /// Without holds the plan stays, so that short-lived holds don't wake the renewal task.
+    /// Returns when the renewal task wakes up next. Without holds, the earlier plan stays, so that
+    /// short-lived holds don't wake the task.
     pub(crate) fn next_due(&mut self, now: BootInstant) -> Option<BootInstant> {
         while let Some(Reverse(entry)) = self.due.peek().copied() {
             if self.live(entry).is_some() {

@@ -48,7 +48,7 @@ impl Shared {
         }
     }
 
-    /// May be called on any thread, also outside a runtime.
+    /// Queues a job for the renewal task. May be called on any thread, also outside a runtime.
     pub(crate) fn in_background(job: Job) {
         let shared = Arc::clone(job.shared());
         shared.others.fetch_add(1, Ordering::SeqCst);
@@ -96,7 +96,8 @@ impl Shared {
 
     pub(crate) fn releasing(&self) -> u64 {
         let totals = self.table().holds.totals();
-        // `totals` must be read first: a background release is counted in `others` before its hold is removed.
+        // A background release is counted in `others` before its hold is removed, so `totals` must
+        // be read first.
         self.ended_and_registered(totals) + self.others.load(Ordering::SeqCst)
     }
 

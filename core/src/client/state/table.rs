@@ -9,12 +9,13 @@ use crate::token::Token;
 
 use super::{Hold, HoldEvent, Shared, Table};
 
-/// A limit, because losses of holds that the client had already ended are also kept.
+/// The most kept losses. Some are never used, because they belong to holds that the client has
+/// ended.
 const MOST_EARLY_LOSSES: usize = 1024;
 
 impl Table {
-    /// Returns the holds that the facts are about. A loss without a hold is kept, because the acquire's answer may come
-    /// later.
+    /// Returns the holds with these events. A loss without a hold is kept, because the acquire's
+    /// answer may come later.
     pub(crate) fn concerned(&mut self, facts: &HashMap<Token, HoldEvent>) -> Vec<Arc<Hold>> {
         let holds = self.holds.find(|hold| facts.contains_key(&hold.claim.token));
         if holds.len() < facts.len() {
@@ -39,7 +40,8 @@ impl Table {
 }
 
 impl Shared {
-    /// While the table is locked, never drop, notify or send: each may call back.
+    /// Locks the table. Until it is unlocked, never drop a hold, notify or send: each may call
+    /// back.
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -47,7 +47,7 @@ impl Store {
             let mut granted = hold.granted();
             granted.waiters = row.is_waited_for();
             row.add(hold);
-            // The next waiter may be admitted too, and may have polled already.
+            // The next waiter may be admitted too, so it is woken.
             let wake = has_waited && row.lets_next_in();
             return Ok(Done { answer: AcquireOutcome::Granted(granted), wake });
         }
@@ -55,7 +55,8 @@ impl Store {
         if let Some(patience) = queue_for {
             row.queue_up(claim.token, claim.mode, now + patience);
         }
-        // If a waiter ahead takes the lock, nothing wakes this one when that hold expires, so it must poll by then.
+        // No wake-up follows an expiry, so the waiter must poll by then. Without a holder, a waiter
+        // ahead may acquire now.
         let free_in = row.free_at(claim.mode).map_or(claim.ttl, |at| at.saturating_since(now));
         let busy = Busy {
             retry_after: Some(free_in),

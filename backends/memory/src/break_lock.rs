@@ -4,7 +4,7 @@ use crate::row::Held;
 use crate::store::{Done, Store};
 
 impl Store {
-    /// Breaks the lock. Also returns the tokens, to notify their holders.
+    /// Breaks the lock. Also returns the broken holds' tokens, to notify the holders.
     pub(crate) fn break_lock(
         &mut self,
         name: &LockName,

@@ -10,7 +10,7 @@ use lockwright_core::{
 
 use crate::store::Store;
 
-/// A silent waiter leaves the queue after this many slow polls.
+/// The number of slow polls after which a silent waiter leaves the queue.
 const PATIENCE: u32 = 5;
 
 /// A store of locks. Clones share it.
@@ -56,7 +56,8 @@ impl Memory {
         self.0.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the store for a step at `now`, or at the last step's instant: no step is earlier than the last one.
+    /// Locks the store for a step, and returns its instant: `now`, or the last step's if that is
+    /// later.
     pub(crate) fn step(&self, now: BootInstant) -> (MutexGuard<'_, Store>, BootInstant) {
         let mut store = self.store();
         store.last_step = store.last_step.max(now);
@@ -100,7 +101,8 @@ impl Memory {
         done.answer
     }
 
-    /// The caller must not hold the store's lock, because clients may call back.
+    /// Sends events to all clients. The caller must not hold the store's lock, because clients may
+    /// call back.
     pub(crate) fn send(&self, events: &[Event]) {
         let clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut gone = Vec::new();

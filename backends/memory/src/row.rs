@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Fence, Granted, Holder, Identity, Mode, Token};
 
-/// A name in use. An idle name may become another kind of lock.
+/// A name in use. Once idle, it may be used as another lock type.
 #[derive(Default)]
 pub(crate) struct Row {
     first: Option<Held>,
-    /// Empty if there is no first holder.
+    /// The other concurrent holders; none if `first` is `None`.
     #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
     others: Option<Box<Vec<Held>>>,
     #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
@@ -30,7 +30,7 @@ pub(crate) struct Held {
 struct Waiter {
     token: Token,
     mode: Mode,
-    /// A waiter that doesn't poll again is removed at this time.
+    /// When the waiter is removed, unless it polls again.
     live_until: BootInstant,
 }
 
@@ -49,7 +49,7 @@ impl Row {
         }
     }
 
-    /// Includes holds that expired since the last [`expire`](Self::expire).
+    /// Returns all holds, also those that expired since the last [`expire`](Self::expire).
     pub(crate) fn holds(&self) -> impl Iterator<Item = &Held> {
         self.first.iter().chain(self.others.iter().flat_map(|others| others.iter()))
     }
@@ -105,7 +105,8 @@ impl Row {
         (!present.is_of_the_kind_of(mode)).then_some(present)
     }
 
-    /// A claim overtakes no waiter, but readers may overtake waiting readers.
+    /// Returns whether a claim can be granted. It overtakes no waiter, but a reader may overtake
+    /// readers.
     pub(crate) fn admits(&self, token: Token, mode: Mode) -> bool {
         let fits = match mode {
             Mode::Exclusive => self.first.is_none(),
@@ -140,7 +141,7 @@ impl Row {
         }
     }
 
-    /// Permits have no fence.
+    /// Returns the highest fence of the holds. Permits have no fence.
     pub(crate) fn fence(&self) -> Option<Fence> {
         let last = |hold: &Held| hold.fence + u64::from(hold.fences) - 1;
         self.holds().filter(|hold| hold.has_fence()).map(last).max().map(Fence::new)
@@ -182,7 +183,7 @@ impl Held {
         granted
     }
 
-    /// Re-arms the hold unless it was broken.
+    /// Returns the grant again, and restarts its TTL unless the hold was broken.
     pub(crate) fn repeated(&mut self, ttl: Duration, now: BootInstant) -> Granted {
         let mut granted = self.granted();
         if self.broken.is_some() {

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Error, ErrorKind, Reason, Result, Token};
 
-/// Long enough: a late request comes only from a future that still exists, and clients repeat within a second.
+/// How long a tombstone is kept: much longer than a client repeats a request.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
 /// The most tombstones in a generation.
 const LIMIT: usize = 1 << 16;
 
-/// Two generations, so that no tombstone needs a timestamp.
+/// Tombstones in two generations, so that none needs a timestamp.
 #[derive(Default)]
 pub(crate) struct Tombstones {
     young: HashSet<Token>,

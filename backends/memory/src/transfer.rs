@@ -15,7 +15,7 @@ impl Store {
         let not_held = Ok(AcquireOutcome::Busy(Busy::default()));
         let Some(row) = self.names.get_mut(&to.name) else { return not_held };
         row.expire(now);
-        // The hold has the new token already, because the first answer was lost.
+        // If the first answer was lost, the hold has the new token already.
         if let Some(hold) = row.held_by(to.token) {
             return Ok(AcquireOutcome::Granted(hold.repeated(to.ttl, now)));
         }
@@ -32,7 +32,7 @@ impl Store {
         hold.identity = Arc::clone(&to.identity);
         hold.expires = now + to.ttl;
         let granted = hold.granted();
-        // A late duplicate of the first acquire must not find the name free.
+        // The tombstone keeps a late duplicate of the first acquire from being granted.
         self.tombstones.insert(from, now);
         Ok(AcquireOutcome::Granted(granted))
     }

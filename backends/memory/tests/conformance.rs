@@ -35,7 +35,7 @@ struct Value(Service, LockName);
 impl Protected for Value {
     async fn write(&self, fenced: &Fenced, value: u64) -> Result<()> {
         let inside = self.0.gate.enter(&self.1, fenced).await?;
-        // As with a remote write, other tasks run during the write, whose duration varies.
+        // Other tasks run during the write, and its duration varies, as with a remote service.
         Clock::tokio().sleep(Duration::from_millis(fenced.fence.get() % 3)).await;
         self.0.values().insert(self.1.clone(), value);
         drop(inside);

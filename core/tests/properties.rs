@@ -62,7 +62,6 @@ fn durations() {
         Ok(time) => {
             let printed = format!("{:?}s", time.as_secs_f64());
             let again = duration::parse(&printed);
-            // The parser rejects exponents.
             assert!(
                 printed.contains('e')
                     || again.is_ok_and(|again| {

@@ -31,7 +31,7 @@ async fn close_refuses_new_requests_turns_waiting_ones_away_and_leaves_guards_go
     assert!(memory.is_empty());
 }
 
-/// Closes the client once all tasks are idle, and expects that the request is turned away without a trace.
+/// Closes the client, and expects that the waiting request fails and leaves no trace.
 async fn expect_turned_away<T, F>(scene: (Locks, Stage, Locks, Memory, Clock), request: F)
 where
     T: Send + 'static,
@@ -42,7 +42,6 @@ where
     settle_down().await;
     assert!(!request.is_finished());
     let closed = clock.now();
-    // Later answers of the backend have no effect.
     locks.close().await;
     let ended = tokio::time::timeout(TTL * 20, request).await;
     let error = ended.expect("it is turned away").unwrap().err().expect("it gets nothing");
@@ -338,7 +337,7 @@ fn a_client_whose_runtime_has_gone_keeps_nothing() {
             (locks, guard)
         });
         if end_guard_first {
-            // The release is queued for a renewal task that never runs again.
+            // The renewal task that the release is queued for never runs again.
             drop(guard);
             drop(runtime);
         } else {
@@ -357,7 +356,6 @@ fn a_job_that_was_never_polled_passes_its_turn_on() {
         builder.event_interval(interval).enable_time().build().unwrap()
     };
     let (theirs, ours) = (runtime(1), runtime(61));
-    // The unreleased hold must expire soon.
     let builder = Locks::builder(Memory::new()).ttl(millis(200));
     let locks = builder.runtime(theirs.handle().clone()).build().unwrap();
     let guard = ours.block_on(locks.mutex("x").acquire()).unwrap();
@@ -368,7 +366,7 @@ fn a_job_that_was_never_polled_passes_its_turn_on() {
     });
     ours.block_on(settle_down());
     drop(guard);
-    // In this tick the renewal task starts the release, which isn't polled any more.
+    // The renewal task starts the release in this tick. The release is never polled.
     theirs.block_on(tokio::task::yield_now());
     drop(theirs);
     assert_eq!(locks.metrics().releasing, 0);

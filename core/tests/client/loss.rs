@@ -228,7 +228,7 @@ async fn a_lost_hold_that_is_being_released_counts_for_no_other() {
     assert_eq!((locks.metrics().held, locks.metrics().releasing), (0, 0));
 }
 
-/// A break by another client can overtake the answer of the acquire.
+/// The event of a break may arrive before the answer of the acquire.
 #[tokio::test(start_paused = true)]
 async fn loss_before_the_answer_of_the_acquire_is_reported() {
     for fixed in [false, true] {

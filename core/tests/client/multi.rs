@@ -72,7 +72,7 @@ async fn two_names_that_are_one_lock_are_noticed_though_a_look_fails() {
         let waited = one.multi(["x"]).and(&two, ["x"]).wait_for(TTL * 100).acquire().await;
         assert_eq!(waited.unwrap_err().kind(), ErrorKind::Conflict);
         assert!(clock.now() < begun + TTL, "as soon as a look shows it");
-        // The client also notices if the server can't be reached at first.
+        // The conflict is also found if the first acquire fails.
         stage.on("acquire", [Act::Refuse(ErrorKind::Unavailable)]);
         let waited = one.multi(["x"]).and(&two, ["x"]).wait_for(TTL * 100).acquire().await;
         assert_eq!(waited.unwrap_err().kind(), ErrorKind::Conflict);
@@ -124,7 +124,7 @@ async fn of_two_backends_the_fence_is_that_of_the_one_that_was_given_first() {
     let (old, ..) = client();
     let (_, memory, clock) = client();
     let stage = Stage::new(&memory, &clock);
-    // This backend comes first in the order, and its fences are far above the other's.
+    // This backend's name sorts first, and its fences are far above the other's.
     stage.promise(|profile| profile.backend = "another");
     let new = Locks::builder(stage).ttl(TTL).clock(clock).build().unwrap();
     for _ in 0..5 {
@@ -154,7 +154,7 @@ async fn name_that_is_given_twice_around_another_client_is_acquired_once() {
     assert_eq!(all.guards().len(), 2);
 }
 
-/// Checks the loss of any kind of guard.
+/// Checks that a loss ends `run` and all signals of a guard before the deadline.
 async fn stops_at_the_loss(held: &impl Held, clock: &Clock) -> BootInstant {
     held.check().unwrap();
     assert!(held.deadline() > held.lost_at());
@@ -180,7 +180,6 @@ async fn any_guard_reports_the_first_loss() {
     stops_at_the_loss(&fixed("guard").acquire().await.unwrap(), &clock).await;
     let permit = locks.semaphore("permits", 3).fixed().acquire().await.unwrap();
     stops_at_the_loss(&permit, &clock).await;
-    // The name that comes second is lost first.
     let both = locks.multi(["b"]).and(&later, ["a"]).max_hold(TTL * 3).acquire().await.unwrap();
     assert_eq!(both.signal().state(), HoldState::Held);
     let first = both.guards()[0].lost_at().min(both.guards()[1].lost_at());

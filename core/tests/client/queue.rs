@@ -1,5 +1,3 @@
-//! Tasks of one client take turns and share one remote claim.
-
 use crate::support::{
     Act, TTL, another_client, client, fails, millis, polled, secs, settle_down, troubled,
 };
@@ -118,7 +116,6 @@ async fn the_limit_counts_from_the_request_and_names_the_step() {
     let waiting = polled(locks.mutex("x").wait_for(secs(5)).acquire());
     clock.sleep(secs(3)).await;
     held.release().await.unwrap();
-    // Another client acquires first.
     let _taken = other.mutex("x").acquire().await.unwrap();
     fails(waiting, ErrorKind::TimedOut(Step::Holder)).await;
     let waited = clock.now().saturating_since(start);

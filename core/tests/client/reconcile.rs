@@ -1,4 +1,4 @@
-//! Errors are accurate, and unknown outcomes are reconciled by token.
+//! Errors are accurate, and the client reconciles unanswered claims.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ async fn reconciliation_continues_until_it_is_answered() {
     stage.on("release", vec![Act::Refuse(ErrorKind::Unavailable); 8]);
     locks.mutex("x").try_acquire().await.unwrap_err();
     settle_down().await;
-    // The old claim holds the lock on the server until its release succeeds.
+    // The old claim has the lock until its release succeeds.
     assert!(locks.mutex("x").try_acquire().await.unwrap().is_none());
     assert_eq!(stage.calls("acquire").len(), 2);
     let guard = locks.mutex("x").wait_for(TTL * 3).acquire().await.unwrap();

@@ -1,5 +1,3 @@
-//! Reentrancy, explicit by owner.
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Wake, Waker};

@@ -14,7 +14,8 @@ async fn renews_at_a_third_of_the_ttl() {
     let guard = locks.mutex("x").acquire().await.unwrap();
     clock.sleep(TTL * 3).await;
     let renewals = stage.calls("renew");
-    // A renewal may be up to a sixteenth of the TTL early, because of its own spread and its batch's slack.
+    // A renewal may be early by a sixteenth of the TTL, because of its spread and its batch's
+    // slack.
     let first = renewals[0].at.saturating_since(start);
     assert!(first <= TTL / 3 + millis(5) && first >= TTL / 4, "{first:?}");
     assert!((8..=12).contains(&renewals.len()), "{} renewals in three TTLs", renewals.len());
@@ -78,11 +79,11 @@ async fn after_a_failed_renewal_there_is_a_pause_whatever_the_ttl() {
     }
 }
 
-/// A hold that was handed over has such a short first term.
+/// After a hand-over, a hold has such a short first term.
 #[tokio::test(start_paused = true)]
 async fn a_short_first_term_of_a_long_ttl_is_renewed_in_time() {
     let (locks, stage, _, _, clock) = troubled();
-    // The check of this hold is due soon after the first term of `x` is over.
+    // The renewal of `x` must not wait for this hold's check, which is due later.
     let _other = locks.mutex("other").ttl(millis(7_500)).acquire().await.unwrap();
     for ttl in [secs(30), secs(60), secs(3_600)] {
         stage.on("acquire", [Act::Valid(secs(2))]);
@@ -94,7 +95,7 @@ async fn a_short_first_term_of_a_long_ttl_is_renewed_in_time() {
     }
 }
 
-/// The least patient hold sets the time limit of a batch.
+/// A batch has the time limit of its least patient hold.
 #[tokio::test(start_paused = true)]
 async fn one_with_little_time_left_does_not_make_others_impatient() {
     let (locks, stage, _, _, clock) = troubled();
@@ -115,7 +116,6 @@ async fn one_with_little_time_left_does_not_make_others_impatient() {
 async fn one_not_held_is_a_loss() {
     let (locks, _, other, memory, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    // Delete the hold on the server, bypassing the clients.
     let claim = lockwright_core::Claim {
         name: lockwright_core::LockName::new("x").unwrap(),
         mode: lockwright_core::Mode::Exclusive,
@@ -156,7 +156,6 @@ async fn a_panicking_backend_does_not_keep_the_loss_from_being_told() {
     let mut signal = guard.signal();
     while signal.changed().await != HoldState::Lost(Reason::Unreachable) {}
     assert!(clock.now() <= lost_at + millis(2));
-    // The renewal task still runs.
     stage.on_every("renew", None);
     let guard = locks.mutex("y").acquire().await.unwrap();
     clock.sleep(TTL * 3).await;
@@ -178,7 +177,7 @@ async fn one_stuck_hold_does_not_delay_the_others() {
     let (locks, stage, _, _, clock) = troubled();
     stage.promise(|profile| profile.renew_batch = 1);
     let guards = hold(&locks, 3).await;
-    // The first renewal of the round hangs; the two others succeed.
+    // The first renewal hangs, and the two others succeed.
     stage.on("renew", [Act::Vanish]);
     clock.sleep(TTL * 3).await;
     guards.iter().for_each(|guard| guard.check().unwrap());
@@ -214,7 +213,7 @@ async fn the_longest_hold_is_as_asked() {
 #[tokio::test(start_paused = true)]
 async fn a_loss_has_no_slack() {
     let (locks, _, other, _, clock) = troubled();
-    // Without the capped hold, the next check would be much later.
+    // The check of `long` alone would be much later.
     let long = locks.mutex("long").ttl(secs(300)).acquire().await.unwrap();
     let capped = locks.mutex("x").ttl(secs(3_600)).max_hold(secs(1)).acquire().await.unwrap();
     clock.sleep_until(capped.lost_at() + millis(5)).await;
@@ -256,7 +255,6 @@ async fn renewals_continue_when_the_log_panics() {
     stage.events().send(lockwright_core::Event::Lost(lost.token(), Reason::Gone));
     settle_down().await;
     assert!(lost.check().is_err());
-    // The next hold causes logs of a failed renewal and of a risk.
     let guard = locks.mutex("x").acquire().await.unwrap();
     stage.on("renew", vec![Act::Refuse(ErrorKind::Unavailable); 4]);
     clock.sleep(TTL * 5).await;
@@ -298,7 +296,7 @@ async fn other_losses_are_reported_when_a_waker_panics() {
     let (first, second) = (locks.mutex("x"), locks.mutex("y"));
     let (first, second) = (first.acquire().await.unwrap(), second.acquire().await.unwrap());
     let signals = [first.signal(), second.signal()];
-    // The renewal task may report either hold first. That report panics.
+    // Whichever hold is reported first, its report panics.
     let waker = std::task::Waker::from(std::sync::Arc::<PanickingWaker>::default());
     let mut ended = signals.each_ref().map(|signal| Box::pin(signal.ended()));
     for ended in &mut ended {

@@ -25,7 +25,7 @@ pub(crate) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Returns a client on a new store, with tokio's clock.
+/// Returns a client on a new store.
 pub(crate) fn client() -> (Locks, Memory, Clock) {
     let clock = Clock::tokio();
     let memory = Memory::with_clock(clock.clone());
@@ -54,7 +54,6 @@ pub(crate) async fn hold(locks: &Locks, many: u32) -> Vec<Guard> {
     guards
 }
 
-/// Expects an error of this kind.
 pub(crate) async fn fails<T>(answer: impl Future<Output = Result<T>>, kind: ErrorKind) -> Error {
     let error = answer.await.err().expect("it fails");
     assert_eq!(error.kind(), kind, "{error:?}");
@@ -69,7 +68,6 @@ pub(crate) fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> 
     }
 }
 
-/// Polls a future once, and expects that it isn't ready.
 pub(crate) fn polled<F: Future>(future: F) -> Pin<Box<F>> {
     let mut future = Box::pin(future);
     assert!(poll_once(&mut future).is_none());
@@ -96,23 +94,22 @@ pub(crate) enum Act {
     ArriveLate(Duration),
     /// The request never arrives, and isn't answered.
     Vanish,
-    /// The request never arrives. Its future wakes up after this time, but has no answer.
+    /// The request never arrives. Its future wakes up once after this time, without an answer.
     SilentAfter(Duration),
     /// The request is executed, but not answered.
     DoneAndSilent,
     Refuse(ErrorKind),
     Panic,
-    /// The grant reports a start this much before the present.
+    /// The grant has a start this long before the present.
     StartBefore(Duration),
-    /// The grant reports a start this much after the present.
+    /// The grant has a start this long after the present.
     StartAfter(Duration),
     /// The grant is valid for this time only.
     Valid(Duration),
-    /// Only this many holds of the batch are answered.
     Short(usize),
 }
 
-/// A call and the token of its (first) hold.
+/// A call, with the token of its first hold.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Call {
     pub(crate) what: &'static str,
@@ -122,7 +119,6 @@ pub(crate) struct Call {
     pub(crate) release_mode: Option<ReleaseMode>,
 }
 
-/// A backend with scripted failures.
 #[derive(Debug, Clone)]
 pub(crate) struct Stage(Arc<Inner>);
 
@@ -167,7 +163,7 @@ impl Stage {
         self.0.script.lock().unwrap().acts.entry(what).or_default().extend(acts);
     }
 
-    /// Keeps a value as long as the backend.
+    /// Drops a value together with the backend.
     pub(crate) fn keep(&self, what: impl Any + Send) {
         *self.0.kept.lock().unwrap() = Some(Box::new(what));
     }
@@ -188,7 +184,7 @@ impl Stage {
         };
     }
 
-    /// Sets whether acquires and releases are unanswered.
+    /// Leaves acquires and releases unanswered, or ends this.
     pub(crate) fn is_silent(&self, is_silent: bool) {
         for what in ["acquire", "release"] {
             self.on_every(what, is_silent.then_some(Act::Vanish));

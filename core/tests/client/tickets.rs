@@ -51,7 +51,7 @@ async fn failed_ticket_returns_the_guard() {
     assert!(memory.is_empty(), "nothing is left");
 }
 
-/// The server would swap any hold with the ticket's token, also the duplicate's.
+/// A late duplicate creates a new hold with the ticket's token, which the server would swap.
 #[tokio::test(start_paused = true)]
 async fn a_late_duplicate_of_the_acquire_does_not_revive_a_ticket() {
     let (locks, stage, other, _, clock) = troubled();
@@ -70,7 +70,7 @@ async fn a_late_duplicate_of_the_acquire_does_not_revive_a_ticket() {
     assert!(other.inspect("x").await.unwrap().holders.is_empty(), "it runs out by itself");
 }
 
-/// In this test, the duplicate arrives between two requests of one resumption.
+/// The duplicate arrives between two requests of one resumption.
 #[tokio::test(start_paused = true)]
 async fn late_duplicate_of_the_acquire_does_not_revive_a_ticket_that_is_being_resumed() {
     let (locks, stage, other, _, clock) = troubled();

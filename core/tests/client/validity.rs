@@ -1,5 +1,4 @@
-//! Deadlines are anchored at the send and follow the smaller TTL. A grant after its own deadline doesn't
-//! count.
+//! Deadlines count from the send, by the smaller TTL. A grant after its own deadline is released.
 
 use std::time::Duration;
 
@@ -75,7 +74,7 @@ async fn drift_and_margin_are_as_set() {
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_comes_after_its_own_deadline_is_released_and_tried_again() {
     let (locks, stage, other, _, _) = troubled();
-    // The client doesn't wait for such a late answer, so the server reports an early start instead.
+    // The client never waits for such a late answer, so the grant has an early start instead.
     stage.on("acquire", [Act::StartBefore(secs(9))]);
     let guard = locks.mutex("x").acquire().await.unwrap();
     let calls = stage.calls("acquire");
@@ -119,7 +118,7 @@ async fn an_answer_that_could_be_of_no_use_is_not_waited_for() {
     let guard = locks.mutex("x").acquire().await.unwrap();
     let waited = clock.now().saturating_since(start);
     assert!(waited < TTL, "{waited:?}");
-    // The retry has the same token, so the server re-arms its hold.
+    // The retry has the same token, so the server restarts the TTL of its hold.
     let calls = stage.calls("acquire");
     assert_eq!(calls[0].token, calls[1].token);
     assert_eq!(guard.deadline(), calls[1].at + Rules::default().validity(TTL));
@@ -174,7 +173,6 @@ async fn a_renewal_answered_after_the_term_does_not_revive_the_hold() {
     while stage.calls("renew").is_empty() {
         clock.sleep(millis(10)).await;
     }
-    // The old term is over, but not the term of the renewal in progress, and no timer has fired.
     clock.jump(guard.remaining() + millis(10));
     clock.sleep(millis(200)).await;
     assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost(Reason::Expired));
@@ -191,7 +189,7 @@ async fn a_backend_limits_only_the_first_wait_of_a_request() {
         fails(acquire(name, limit), ErrorKind::TimedOut(lockwright_core::Step::Answer)).await;
         assert_eq!(clock.now(), begun + limit);
     }
-    // The client sets no timer, so a backend that breaks its promise lets a request wait longer.
+    // The client sets no timer, so a request waits longer if the backend ignores its own limit.
     let waiting = tokio::spawn(acquire("z", secs(4)));
     clock.sleep(secs(60)).await;
     assert!(!waiting.is_finished());

@@ -7,7 +7,6 @@ use lockwright_core::{Token, TokenSource};
 
 use crate::support::millis;
 
-/// A generator that the tasks of one schedule share.
 #[derive(Debug)]
 pub(super) struct Chance(Mutex<fastrand::Rng>);
 

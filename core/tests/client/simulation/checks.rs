@@ -34,7 +34,7 @@ impl World {
         assert!(self.server.memory.is_empty(), "the server has something left");
     }
 
-    /// Once no client has a hold or a release in progress, the server is empty, without waiting for a TTL.
+    /// Checks that the server is empty as soon as no client has a hold or a release in progress.
     pub(super) async fn check_between_rounds(&self) {
         if !self.plan.leaves_nothing() {
             return;

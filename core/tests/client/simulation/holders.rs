@@ -50,7 +50,8 @@ impl Holders {
         Self { server: Arc::clone(server), names: Mutex::default() }
     }
 
-    /// Adds a new hold. Holds never become valid again, so the new one can overlap only with those that are valid now.
+    /// Adds a hold. Ended holds never become valid again, so it can overlap only with those valid
+    /// now.
     pub(super) fn join(&self, grant: Grant) {
         let mut names = self.names.lock().unwrap();
         let name = names.entry(grant.name).or_default();
@@ -86,7 +87,6 @@ impl Holders {
 impl Name {
     fn check_fence(&mut self, grant: &Grant) {
         let Some(fence) = grant.fence else { return };
-        // Concurrent readers share a fence.
         let least = self.highest_fence + u64::from(grant.mode == Mode::Exclusive);
         assert!(fence.get() >= least, "the fence {fence} is below {least}");
         self.highest_fence = fence.get();

@@ -48,7 +48,6 @@ pub(super) struct Link {
     server: Arc<Server>,
     chance: Arc<Chance>,
     profile: Profile,
-    /// The percentage of requests that fail.
     trouble: u64,
     answers_at_once: bool,
     is_cut: Arc<AtomicBool>,
@@ -206,7 +205,7 @@ impl DistributedLock for Link {
     ) -> Result<Broken> {
         let call = self.server().break_lock(name.clone(), seen, how);
         match self.fate() {
-            // The client doesn't contain panics in operators' calls.
+            // The client doesn't catch a backend's panic in `break_lock`.
             Fate::Panic | Fate::DoneAndPanic => call.await,
             fate => self.meet_with(fate, call).await,
         }

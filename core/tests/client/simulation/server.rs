@@ -1,8 +1,6 @@
-//! The memory backend with hand-overs. After a release, the first waiting claims are granted the lock for a short
-//! time (an *offer*), and their client is sent an event. A renewal or a repeated acquire extends an offer to the
-//! full TTL.
-//!
-//! Events may be delayed, lost and repeated.
+//! The memory backend with hand-overs. After a release, the server grants the lock to the first
+//! waiting claims for a short time (an *offer*), and sends their clients an event. A renewal or a
+//! repeated acquire extends an offer to the full TTL. Events may be delayed, lost and repeated.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,7 +51,7 @@ struct State {
     received: HashMap<Token, Claim>,
     /// Tokens that were granted by an event, but not yet by an answer.
     handed: HashSet<Token>,
-    /// Tokens that were ended while their holder may not have been notified.
+    /// Tokens of holds that ended before their holder was notified. They are exempt from exclusion.
     excused: HashSet<Token>,
     is_breaking_now: bool,
 }
@@ -115,7 +113,7 @@ impl Server {
         self.send(&event);
     }
 
-    /// Sends an event to all clients, with a possible failure for each.
+    /// Sends an event to all clients. For each client, it may be delayed, lost or repeated.
     pub(super) fn send(&self, event: &Event) {
         let clients = self.state.lock().unwrap().clients.clone();
         for client in clients {
@@ -143,7 +141,7 @@ impl Server {
         }
     }
 
-    /// Offers a free lock to its waiting claims. Returns whether there was one.
+    /// Offers a free lock to its waiting claims. Returns whether one was offered it.
     fn hand_over(&self, name: &LockName) -> bool {
         let waiting = self.state.lock().unwrap().waiting.clone();
         let mut was_offered = false;
@@ -194,7 +192,8 @@ impl Server {
         claim: &Claim,
         now: BootInstant,
     ) -> Option<Result<AcquireOutcome>> {
-        // The claim leaves the queue first, so that a hand-over during the acquire can't offer it the lock.
+        // The claim leaves the queue first. Otherwise, a hand-over during the acquire could offer
+        // it the lock.
         self.leave(claim.token);
         let answer = self.memory.acquire_at_once(claim, now)?;
         self.note_answer(claim, &answer);

@@ -103,7 +103,6 @@ impl World {
         }
     }
 
-    /// Works under a lock, then releases or transfers it.
     async fn keep(&self, name: &'static str, guard: Guard) {
         self.work().await;
         if self.chance.one_in(6) {

@@ -20,7 +20,6 @@ pub(super) const PERMITS: u32 = 3;
 pub(super) struct Plan {
     pub(super) seed: u64,
     pub(super) manner: Manner,
-    /// The percentage of requests that fail.
     pub(super) trouble: u64,
     pub(super) readers: bool,
     pub(super) permits: bool,
@@ -56,9 +55,10 @@ impl Plan {
         }
     }
 
-    /// Returns whether a client that has released everything leaves the server empty.
+    /// Returns whether the server is empty once the clients have released everything.
     pub(super) fn leaves_nothing(&self) -> bool {
-        // An unresumed ticket's hold stays until it expires. Without tombstones, so does a late request's hold.
+        // An unresumed ticket's hold stays until it expires. Without tombstones, so does the hold
+        // of a request that arrives after its release.
         !self.tickets && ((self.trouble == 0 && !self.cuts) || self.manner.tombstones)
     }
 }
@@ -110,12 +110,12 @@ pub(super) struct World {
     clients: Mutex<Vec<Client>>,
     /// Closed clients, which may have holds.
     retired: Mutex<Vec<Client>>,
-    /// Closes in progress. Joining them reveals failed checks.
+    /// Closes in progress. Joining their tasks reveals failed checks.
     pub(super) closing: Mutex<JoinSet<()>>,
     made: AtomicU64,
 }
 
-/// The coverage of a schedule.
+/// Counters of the cases that a schedule covered.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) grants: AtomicU64,
@@ -182,7 +182,6 @@ impl World {
         self.clients.lock().unwrap()[which].clone()
     }
 
-    /// Replaces one of the two clients, and returns the old one.
     pub(super) fn replace_client(&self) -> Client {
         let new = self.make_client();
         let which = self.chance.below(2) as usize;

@@ -1,7 +1,8 @@
 //! Locks inside one process: the executable specification of every Lockwright backend.
 //!
-//! Clones of a [`Memory`] share one store. With a test's [`Clock`](lockwright_core::Clock), the store is deterministic.
-//! A waiting writer blocks new readers, and a waiting claim for many permits blocks new claims for few.
+//! Clones of a [`Memory`] share one store, which is deterministic with a test's
+//! [`Clock`](lockwright_core::Clock). A waiting writer blocks new readers, and a waiting claim for
+//! many permits blocks new claims for few.
 #![forbid(unsafe_code)]
 
 mod acquire;

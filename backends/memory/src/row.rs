@@ -132,7 +132,7 @@ impl Row {
         (mode == Mode::Shared).then_some(reader.fence)
     }
 
-    /// Returns when a claim may be admitted: permits when the first hold expires, others when the last one does.
+    /// Returns when expiries may admit a claim: the first one for permits, the last one for others.
     pub(crate) fn free_at(&self, mode: Mode) -> Option<BootInstant> {
         let ends = self.holds().map(|hold| hold.expires);
         match mode {

@@ -13,7 +13,6 @@ use lockwright_core::fencing::{Fenced, Gate};
 use lockwright_core::{Clock, LockName, Result, async_trait};
 use lockwright_memory::Memory;
 
-/// The locks, and a protected service in the same process.
 #[derive(Default)]
 struct InProcess(Service);
 

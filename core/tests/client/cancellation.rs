@@ -26,7 +26,6 @@ async fn the_next_local_waiter_inherits_the_claim_and_its_place() {
     let held = other.mutex("x").acquire().await.unwrap();
     let first = polled(locks.mutex("x").acquire());
     let second = polled(locks.mutex("x").acquire());
-    // A third client queues behind the first claim.
     let third = crate::support::another_client(&memory, &clock);
     let behind = polled(third.mutex("x").acquire());
     drop(first);

@@ -74,7 +74,6 @@ async fn close_turns_away_requests_that_block_in_the_backend() {
     let scene = troubled();
     scene.1.promise(|profile| profile.blocks = true);
     let held = scene.2.mutex("x").fixed().acquire().await.unwrap();
-    // The first acquire is busy. The second blocks until after the close.
     scene.1.on("acquire", [Act::Pass, Act::Slow(TTL * 2)]);
     let request = scene.0.mutex("x").acquire();
     expect_turned_away(scene, request).await;
@@ -121,7 +120,6 @@ async fn close_turns_away_multi_locks() {
         let request = scene.0.multi(["a", "b"]).acquire();
         expect_turned_away(scene, request).await;
     }
-    // The last request holds a lock of the closing client, and waits for a lock of another client.
     let scene = troubled();
     let there = Memory::with_clock(scene.4.clone());
     let (waits, holds) = (another_client(&there, &scene.4), another_client(&there, &scene.4));

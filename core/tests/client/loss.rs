@@ -1,4 +1,4 @@
-//! Losses: the two stages, the margin, `run` and `signal`.
+//! Losses: risk and loss, the margin, `run` and `signal`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -187,7 +187,6 @@ async fn a_renewal_overtaken_by_the_release_is_not_a_loss() {
         clock.sleep(millis(10)).await;
     }
     guard.release().await.unwrap();
-    // The renewal arrives now. The server answers that the hold doesn't exist.
     clock.sleep(secs(2)).await;
     assert_eq!(signal.state(), HoldState::Released);
     assert_eq!(locks.metrics().lost, 0);

@@ -1,4 +1,4 @@
-//! A test for each rule of the book's page on guarantees, on the memory backend and a clock that the tests move.
+//! Tests of the client's guarantees, on the memory backend and a clock that the tests move.
 #![forbid(unsafe_code)]
 
 mod basics;

@@ -28,13 +28,11 @@ async fn fixed_ones_are_kept_while_the_next_is_waited_for() {
         clock.sleep(TTL).await;
         assert!(other.mutex("a").try_acquire().await.unwrap().is_none());
     }
-    // A renewal that fails during the wait is retried.
     stage.on("renew", [Act::Refuse(ErrorKind::Unavailable), Act::AnswerLost]);
     clock.sleep(TTL).await;
     holder.release().await.unwrap();
     let all = waiting.await.unwrap().unwrap();
     assert!(all.remaining() > TTL * 8 / 10, "{:?}", all.remaining());
-    // These holds have a fixed TTL: the request renewed them only while it waited for the last lock.
     clock.sleep(TTL).await;
     assert!(matches!(all.check().unwrap_err().kind(), ErrorKind::Lost(_)));
 }
@@ -57,7 +55,6 @@ async fn one_that_is_lost_while_another_is_waited_for_fails_the_request() {
     assert!(memory.is_empty(), "nothing is left of what waited");
 }
 
-/// Returns a plain client, and a client of the same store whose inspections have scripted failures.
 fn two_of_one_store() -> (Locks, Stage, Locks, Memory, Clock) {
     let (staged, stage, plain, memory, clock) = troubled();
     (plain, stage, staged, memory, clock)
@@ -72,7 +69,6 @@ async fn two_names_that_are_one_lock_are_noticed_though_a_look_fails() {
         let waited = one.multi(["x"]).and(&two, ["x"]).wait_for(TTL * 100).acquire().await;
         assert_eq!(waited.unwrap_err().kind(), ErrorKind::Conflict);
         assert!(clock.now() < begun + TTL, "as soon as a look shows it");
-        // The conflict is also found if the first acquire fails.
         stage.on("acquire", [Act::Refuse(ErrorKind::Unavailable)]);
         let waited = one.multi(["x"]).and(&two, ["x"]).wait_for(TTL * 100).acquire().await;
         assert_eq!(waited.unwrap_err().kind(), ErrorKind::Conflict);
@@ -185,7 +181,6 @@ async fn any_guard_reports_the_first_loss() {
     let first = both.guards()[0].lost_at().min(both.guards()[1].lost_at());
     assert_eq!(both.lost_at(), first);
     stops_at_the_loss(&both, &clock).await;
-    // A signal of several holds ends with the release of any of them.
     let both = locks.multi(["a", "b"]).acquire().await.unwrap();
     let signal = both.signal();
     let [_kept, released] = <[_; 2]>::try_from(both.into_guards()).unwrap();

@@ -57,7 +57,6 @@ async fn reconciliation_continues_until_it_is_answered() {
     stage.on("release", vec![Act::Refuse(ErrorKind::Unavailable); 8]);
     locks.mutex("x").try_acquire().await.unwrap_err();
     settle_down().await;
-    // The old claim has the lock until its release succeeds.
     assert!(locks.mutex("x").try_acquire().await.unwrap().is_none());
     assert_eq!(stage.calls("acquire").len(), 2);
     let guard = locks.mutex("x").wait_for(TTL * 3).acquire().await.unwrap();
@@ -248,7 +247,6 @@ async fn request_does_not_wait_for_the_reconciliation_of_an_old_claim() {
     let (locks, stage, _, memory, clock) = troubled();
     stage.is_silent(true);
     locks.mutex("x").wait_for(secs(1)).acquire().await.unwrap_err();
-    // The first release has failed, and the second is in flight.
     clock.sleep(secs(6)).await;
     stage.on_every("acquire", None);
     let begun = clock.now();

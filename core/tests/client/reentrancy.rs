@@ -132,7 +132,6 @@ async fn a_hold_being_released_is_not_entered_again() {
     next.release().await.unwrap();
 }
 
-/// A waker that calls the client.
 struct Inline(Locks, AtomicU64);
 
 impl Wake for Inline {
@@ -144,7 +143,7 @@ impl Wake for Inline {
 #[test]
 fn a_loss_is_not_told_under_a_lock() {
     let (done, told) = std::sync::mpsc::channel();
-    // The test runs in another thread, because a deadlock doesn't end.
+    // The test runs in another thread, because a deadlock never ends.
     std::thread::spawn(move || {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_time().start_paused(true).build().unwrap();
@@ -185,7 +184,6 @@ async fn re_entry_with_a_tighter_limit_is_a_conflict() {
         assert!(error.to_string().contains("max_hold"), "{error}");
         first.release().await.unwrap();
 
-        // Equal or looser limits are no conflict.
         let first = request(&owner).fixed().max_hold(TTL).acquire().await.unwrap();
         let same = request(&owner).fixed().max_hold(TTL).acquire().await.unwrap();
         let longer = request(&owner).max_hold(TTL * 2).acquire().await.unwrap();
@@ -198,7 +196,6 @@ async fn re_entry_with_a_tighter_limit_is_a_conflict() {
         drop((first, same, longer, plain));
         settle_down().await;
     }
-    // A request that is queued with the first gets the conflict once the first is granted.
     let held = other.mutex("x").acquire().await.unwrap();
     let owner = Owner::new();
     let first = tokio::spawn(locks.mutex("x").reentrant(&owner).acquire());

@@ -14,8 +14,7 @@ async fn renews_at_a_third_of_the_ttl() {
     let guard = locks.mutex("x").acquire().await.unwrap();
     clock.sleep(TTL * 3).await;
     let renewals = stage.calls("renew");
-    // A renewal may be early by a sixteenth of the TTL, because of its spread and its batch's
-    // slack.
+    // A renewal may be early by a sixteenth of the TTL.
     let first = renewals[0].at.saturating_since(start);
     assert!(first <= TTL / 3 + millis(5) && first >= TTL / 4, "{first:?}");
     assert!((8..=12).contains(&renewals.len()), "{} renewals in three TTLs", renewals.len());
@@ -63,7 +62,6 @@ async fn one_failed_renewal_is_not_a_loss() {
     assert!(locks.metrics().renewals_failed >= 4);
 }
 
-/// The renewals fail at once, as with a refused connection.
 #[tokio::test(start_paused = true)]
 async fn after_a_failed_renewal_there_is_a_pause_whatever_the_ttl() {
     for ttl in [millis(500), secs(10), secs(30), secs(60), secs(3_600)] {
@@ -177,7 +175,6 @@ async fn one_stuck_hold_does_not_delay_the_others() {
     let (locks, stage, _, _, clock) = troubled();
     stage.promise(|profile| profile.renew_batch = 1);
     let guards = hold(&locks, 3).await;
-    // The first renewal hangs, and the two others succeed.
     stage.on("renew", [Act::Vanish]);
     clock.sleep(TTL * 3).await;
     guards.iter().for_each(|guard| guard.check().unwrap());
@@ -204,7 +201,6 @@ async fn the_longest_hold_is_as_asked() {
     assert_eq!(guard.signal().ended().await, HoldState::Lost(Reason::HeldTooLong));
     assert_eq!(clock.now().saturating_since(start).as_secs(), 35);
     let other = another_client(&memory, &clock);
-    // The lock is free only after the holder has had time to stop.
     let next = other.mutex("x").wait_for(secs(3)).acquire().await.unwrap();
     assert!(clock.now() >= guard.deadline());
     next.release().await.unwrap();
@@ -283,7 +279,6 @@ async fn renewals_continue_when_a_waker_panics() {
     assert!(ended.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
     clock.jump(TTL);
     clock.sleep(secs(2)).await;
-    // Both holds expired in the jump. A later hold is renewed.
     assert!(first.check().is_err() && second.check().is_err());
     let third = locks.mutex("z").acquire().await.unwrap();
     clock.sleep(TTL * 5).await;

@@ -25,7 +25,6 @@ pub(crate) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Returns a client on a new store.
 pub(crate) fn client() -> (Locks, Memory, Clock) {
     let clock = Clock::tokio();
     let memory = Memory::with_clock(clock.clone());
@@ -88,15 +87,12 @@ pub(crate) enum Act {
     AnswerLate(Duration),
     /// The request is executed and answered after this time.
     Slow(Duration),
-    /// The request is executed, and its answer is lost.
     AnswerLost,
     /// The request arrives after this time. The caller gets an indeterminate error at once.
     ArriveLate(Duration),
-    /// The request never arrives, and isn't answered.
     Vanish,
     /// The request never arrives. Its future wakes up once after this time, without an answer.
     SilentAfter(Duration),
-    /// The request is executed, but not answered.
     DoneAndSilent,
     Refuse(ErrorKind),
     Panic,
@@ -104,12 +100,10 @@ pub(crate) enum Act {
     StartBefore(Duration),
     /// The grant has a start this long after the present.
     StartAfter(Duration),
-    /// The grant is valid for this time only.
     Valid(Duration),
     Short(usize),
 }
 
-/// A call, with the token of its first hold.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Call {
     pub(crate) what: &'static str,
@@ -163,7 +157,6 @@ impl Stage {
         self.0.script.lock().unwrap().acts.entry(what).or_default().extend(acts);
     }
 
-    /// Drops a value together with the backend.
     pub(crate) fn keep(&self, what: impl Any + Send) {
         *self.0.kept.lock().unwrap() = Some(Box::new(what));
     }
@@ -184,7 +177,6 @@ impl Stage {
         };
     }
 
-    /// Leaves acquires and releases unanswered, or ends this.
     pub(crate) fn is_silent(&self, is_silent: bool) {
         for what in ["acquire", "release"] {
             self.on_every(what, is_silent.then_some(Act::Vanish));

@@ -27,7 +27,6 @@ async fn nothing_overlaps_and_nothing_is_left() {
             for turn in 0..TURNS {
                 let choice = (task * 31 + turn * 17) % 8;
                 if choice == 0 {
-                    // The acquire is dropped almost at once, at an arbitrary point.
                     let acquire = locks.mutex("x").acquire();
                     let _ = tokio::time::timeout(Duration::from_micros(turn % 200), acquire).await;
                     continue;

@@ -36,7 +36,6 @@ async fn failed_ticket_returns_the_guard() {
     let (first, second) = (request().acquire().await.unwrap(), request().acquire().await.unwrap());
     let failed = second.into_ticket().unwrap_err();
     assert_eq!(failed.error().kind(), ErrorKind::Conflict);
-    // After the failure both guards still count, so either may be released.
     failed.into_guard().release().await.unwrap();
     first.check().unwrap();
     clock.sleep(TTL * 2).await;
@@ -70,7 +69,6 @@ async fn a_late_duplicate_of_the_acquire_does_not_revive_a_ticket() {
     assert!(other.inspect("x").await.unwrap().holders.is_empty(), "it runs out by itself");
 }
 
-/// The duplicate arrives between two requests of one resumption.
 #[tokio::test(start_paused = true)]
 async fn late_duplicate_of_the_acquire_does_not_revive_a_ticket_that_is_being_resumed() {
     let (locks, stage, other, _, clock) = troubled();
@@ -97,7 +95,6 @@ async fn a_ticket_is_good_though_an_acquire_was_left_unanswered() {
     stage.on("acquire", [Act::AnswerLost]);
     let ticket = locks.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
     clock.sleep(TTL / 2).await;
-    // The client retries a failed inspection, but doesn't repeat a successful one.
     stage.on("inspect", [Act::Refuse(ErrorKind::Unavailable), Act::AnswerLost]);
     stage.on("swap", [Act::AnswerLost]);
     let resumed = locks.resume(&ticket).await.unwrap();

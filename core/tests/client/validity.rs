@@ -118,7 +118,6 @@ async fn an_answer_that_could_be_of_no_use_is_not_waited_for() {
     let guard = locks.mutex("x").acquire().await.unwrap();
     let waited = clock.now().saturating_since(start);
     assert!(waited < TTL, "{waited:?}");
-    // The retry has the same token, so the server restarts the TTL of its hold.
     let calls = stage.calls("acquire");
     assert_eq!(calls[0].token, calls[1].token);
     assert_eq!(guard.deadline(), calls[1].at + Rules::default().validity(TTL));

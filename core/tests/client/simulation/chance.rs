@@ -31,7 +31,6 @@ impl Chance {
         choices[self.below(choices.len() as u64) as usize]
     }
 
-    /// Returns a source of tokens, so that a schedule has the same tokens in each run.
     pub(super) fn tokens(seed: u64) -> TokenSource {
         let chance = Self::from(seed ^ 0x746f_6b65_6e73);
         TokenSource::from_fn(move || {

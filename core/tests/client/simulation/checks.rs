@@ -52,7 +52,6 @@ impl World {
         }
     }
 
-    /// Checks that a lock can be acquired, is renewed, and that its events take effect.
     async fn check_lock(&self, client: &Client, name: &str) {
         let acquire = timeout(secs(30), client.locks.mutex(name).acquire());
         let guard = acquire.await.expect("the turn wasn't lost").unwrap();

@@ -50,8 +50,7 @@ impl Holders {
         Self { server: Arc::clone(server), names: Mutex::default() }
     }
 
-    /// Adds a hold. Ended holds never become valid again, so it can overlap only with those valid
-    /// now.
+    /// Adds a hold. It can overlap only with the present valid holds.
     pub(super) fn join(&self, grant: Grant) {
         let mut names = self.names.lock().unwrap();
         let name = names.entry(grant.name).or_default();

@@ -64,7 +64,6 @@ impl World {
         self.server.send(&event);
     }
 
-    /// Partitions a client: its requests don't arrive for some time.
     fn cut_off_one(&self) {
         let (is_cut, time) = (self.client().is_cut, self.chance.millis_below(4_000));
         is_cut.store(true, Ordering::SeqCst);

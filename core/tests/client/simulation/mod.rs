@@ -1,8 +1,8 @@
-//! Clients on random schedules, on a clock that the test moves. Each seed is one schedule, with failing requests
-//! and events, suspends, breaks, ended holds and closed clients.
+//! Clients on random schedules, on a clock that the test moves. Each seed is one schedule. Requests
+//! and events fail, machines are suspended, holds are broken or ended, and clients are closed.
 //!
-//! Each schedule checks exclusion among the holders with a valid guard, growing fences, and no grant after
-//! `close()`. Each request must end, and the server must be empty at the end.
+//! Each schedule checks exclusion among valid holds, growing fences, and no grant after `close()`.
+//! Each request must end, and the server must be empty at the end.
 //!
 //! `LOCKWRIGHT_SEED=7` runs one schedule, `LOCKWRIGHT_SEEDS=10000` that many.
 
@@ -64,7 +64,6 @@ async fn round(world: &Arc<World>) {
     }
 }
 
-/// Returns `LOCKWRIGHT_SEEDS` seeds from `LOCKWRIGHT_SEED` on.
 fn seeds() -> Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match (number("LOCKWRIGHT_SEED"), number("LOCKWRIGHT_SEEDS")) {

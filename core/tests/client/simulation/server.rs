@@ -28,7 +28,6 @@ pub(super) struct Manner {
     pub(super) hands_over: bool,
     /// The percentage of events that are delayed, lost or repeated.
     pub(super) late_events: u64,
-    /// True if the release of an unanswered claim prevents a later grant.
     pub(super) tombstones: bool,
 }
 
@@ -141,7 +140,7 @@ impl Server {
         }
     }
 
-    /// Offers a free lock to its waiting claims. Returns whether one was offered it.
+    /// Offers a free lock to its waiting claims. Returns false if there are none.
     fn hand_over(&self, name: &LockName) -> bool {
         let waiting = self.state.lock().unwrap().waiting.clone();
         let mut was_offered = false;

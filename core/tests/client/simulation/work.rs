@@ -120,7 +120,6 @@ impl World {
         }
     }
 
-    /// Resumes a ticket, even if another task resumes it at the same time.
     async fn one_resumption(&self) {
         let (name, ticket) = {
             let mut tickets = self.tickets.lock().unwrap();

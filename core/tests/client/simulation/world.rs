@@ -110,7 +110,6 @@ pub(super) struct World {
     clients: Mutex<Vec<Client>>,
     /// Closed clients, which may have holds.
     retired: Mutex<Vec<Client>>,
-    /// Closes in progress. Joining their tasks reveals failed checks.
     pub(super) closing: Mutex<JoinSet<()>>,
     made: AtomicU64,
 }

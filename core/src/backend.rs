@@ -43,9 +43,6 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// Requests a hold.
     ///
     /// - The server creates the hold and its expiry in one atomic step.
-    /// - With [`Wait::No`], the server tries once. A claim that isn't granted leaves no trace.
-    /// - With [`Wait::Until`], the server may block until the grant. A server that can't block queues the claim if it
-    ///   can, and answers [`AcquireOutcome::Busy`].
     /// - A repeated acquire of a token returns the same hold with its original first fence. It
     ///   restarts the TTL or returns the remaining time in
     ///   [`Granted::valid`](crate::Granted::valid).
@@ -78,9 +75,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
 
     /// Releases a hold, or a claim that was never answered.
     ///
-    /// - The argument is the claim, because an unanswered acquire has no grant.
-    /// - Compares the token and deletes the hold in one atomic step, so that no other hold is
-    ///   deleted.
+    /// - Compares the token and deletes the hold in one atomic step.
     /// - Ends held, queued and offered claims, and claims in an unknown state.
     /// - With [`ReleaseMode::Reconcile`], leaves a tombstone if the profile has [`tombstones`](Profile::tombstones).
     /// - Wakes the waiters if the profile has [`Push`](crate::WakeUp::Push).
@@ -116,8 +111,6 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// Breaks a hold.
     ///
     /// - Breaks only the hold that the caller has `seen`, never a later one.
-    /// - With [`BreakMode::RunOut`], the hold can't be renewed, and the name is free when it expires. With
-    ///   [`BreakMode::Now`], the name is free at once.
     /// - The holder's next renewal returns [`Reason::Broken`](crate::Reason::Broken) as long as the server has a
     ///   record.
     /// - The server stores `by` and `reason` as long as the broken hold.
@@ -137,7 +130,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     ///
     /// - A sweep never delays an acquire by longer than one short statement takes.
     /// - A name that is locked again gets a fence above its old one.
-    /// - [`SweepReport::more`] asks for another call. Several sweeps may run in parallel.
+    /// - Several sweeps may run in parallel.
     async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         let _ = idle;
         Err(Error::unsupported("sweeping: it leaves nothing behind", self.profile()))

@@ -49,8 +49,8 @@ impl Claim {
 pub enum Wait {
     /// One atomic attempt. A claim that isn't granted leaves no trace.
     No,
-    /// The server may block until this instant. A server that can't block queues the claim and answers
-    /// [`AcquireOutcome::Busy`].
+    /// The server may block until this instant. A server that can't block queues the claim if it
+    /// can, and answers [`AcquireOutcome::Busy`].
     Until(BootInstant),
 }
 
@@ -106,7 +106,7 @@ pub struct Renew<'a> {
     pub claim: &'a Claim,
     /// The number of additional fences to reserve.
     pub fences: u32,
-    /// The client's time limit. By then, a backend with several servers returns the known results.
+    /// The client's time limit for the answer.
     pub patience: Duration,
 }
 

@@ -154,7 +154,7 @@ impl Gate {
     /// Restores the highest fence after a restart.
     ///
     /// # Cancel safety
-    /// May be dropped; the fence may or may not be stored then.
+    /// May be dropped; the fence may then be stored.
     pub async fn remember(&self, name: &LockName, fence: Fence) {
         let mut highest = self.highest_of(name).lock_owned().await;
         *highest = fence.get().max(*highest);

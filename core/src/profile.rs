@@ -37,8 +37,7 @@ pub struct Profile {
     #[serde(skip)]
     pub ttl: RangeInclusive<Duration>,
     /// The longest time until a pending request wakes its task, even if the server is silent. If a
-    /// request's limit is later, the client saves the timer for the first wait. With `None`, the
-    /// client always sets a timer.
+    /// request's limit is later, the client saves the timer for the first wait.
     #[serde(skip)]
     pub answer_limit: Option<Duration>,
     /// The largest number of holds in one renewal request.

@@ -160,8 +160,7 @@ mod tests {
         assert!(rules(0.45, 0.45, 60_000).check(ms(3_000)).is_err());
         assert!(rules(0.0, 0.499, 60_000).check(ms(3_000)).is_ok());
         assert!(rules(0.499, 0.0, 60_000).check(ms(3_000)).is_ok());
-        // The renewal is due after 1/3 of the TTL, and its retry 1/20 later. This leaves 0.6166 for
-        // drift and margin.
+        // A renewal after 1/3 and a retry after 1/20 leave 0.6166 for drift and margin.
         assert!(rules(0.3, 0.316, 60_000).check(ms(6_000)).is_ok());
         assert!(rules(0.3, 0.317, 60_000).check(ms(6_000)).is_err());
         assert!(rules(0.45, 0.45, 1_000).check(ms(5_900)).is_err());

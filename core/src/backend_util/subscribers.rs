@@ -22,7 +22,6 @@ struct Waiting {
 }
 
 impl Default for Subscribers {
-    /// Creates a set for waiters that poll at least once a second.
     fn default() -> Self {
         Self::new(Duration::from_secs(1))
     }

@@ -302,7 +302,6 @@ async fn waiting(
         options,
         limit,
         sent,
-        // `in_queue` has already counted a locally queued request.
         counted: was_queued,
         spot: None,
         troubled_since: trouble.as_ref().map(|trouble| trouble.since.max(begun)),
@@ -491,7 +490,7 @@ impl Attempts<'_> {
         match next {
             Next::Now => {}
             Next::Fresh => {
-                // The waiter is registered for the old token, which isn't sent again.
+                // The waiter is registered for the old token.
                 self.spot = None;
                 clock.sleep_until(at_most(self.shared.spread(TRY_AGAIN.0))).await;
             }
@@ -612,7 +611,6 @@ fn valid_grant(
     sent: BootInstant,
 ) -> Option<ValidGrant> {
     let now = shared.clock.now();
-    // A server's start may be after the send, but not in the future.
     let start = granted.start.unwrap_or(sent).min(now);
     let term = shared.term(start, claim.ttl, granted.valid);
     (now < term.lost_at).then_some(ValidGrant { now, start, term })

@@ -124,7 +124,7 @@ impl Builder {
         self
     }
 
-    /// Sets the seed of the jitter.
+    /// Sets the seed for the random variation of pauses.
     pub fn jitter_seed(mut self, seed: u64) -> Self {
         self.settings.jitter = Jitter::from_seed(seed);
         self

@@ -17,13 +17,13 @@ use super::locks::Locks;
 use super::request::Request;
 
 impl Locks {
-    /// Returns an election.
+    /// Returns the election of this name.
     pub fn election(&self, name: impl AsRef<str>) -> Election {
         Election::new(self, name.as_ref())
     }
 }
 
-/// An election, created by [`Locks::election`](crate::Locks::election).
+/// An election of one leader, created by [`Locks::election`](crate::Locks::election).
 ///
 /// ```no_run
 /// # async fn example(locks: lockwright_core::Locks) -> lockwright_core::Result<()> {
@@ -59,8 +59,8 @@ impl Election {
         }
     }
 
-    /// Returns the leader. On Redis, this may be a candidate that hasn't accepted yet, for at most
-    /// 2 s or one TTL.
+    /// Returns the leader. On Redis, this may be a candidate with an unconfirmed offer, for
+    /// at most 2 s or one TTL.
     ///
     /// # Errors
     /// Errors of the server or the connection, and of an invalid name.
@@ -91,7 +91,7 @@ impl fmt::Debug for Election {
     }
 }
 
-/// A leader.
+/// The leader of an election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leader {

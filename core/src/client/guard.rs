@@ -92,7 +92,7 @@ macro_rules! common {
                 self.0.check()
             }
 
-            /// Returns a view for other tasks.
+            /// Returns a view of the hold for other tasks.
             pub fn signal(&self) -> Signal {
                 Signal::new(self.0.hold())
             }
@@ -262,13 +262,7 @@ impl Leadership {
         self.0.hold().claim.identity.value.as_deref().unwrap_or_default()
     }
 
-    /// Same as [`release`](Self::release).
-    ///
-    /// # Errors
-    /// As [`release`](Self::release).
-    ///
-    /// # Cancel safety
-    /// As [`release`](Self::release).
+    /// Same as [`release`](Self::release), also for errors and cancel safety.
     pub async fn resign(self) -> Result<()> {
         self.0.release().await
     }

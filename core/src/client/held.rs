@@ -23,10 +23,7 @@ use super::state::Hold;
 /// }
 /// ```
 pub trait Held: sealed::FromHold + Send + Sync + Sized {
-    /// See [`Guard::check`].
-    ///
-    /// # Errors
-    /// As [`Guard::check`].
+    /// See [`Guard::check`], also for errors.
     fn check(&self) -> Result<()>;
 
     /// See [`Guard::remaining`].

@@ -151,11 +151,7 @@ impl MultiRequest {
 
     /// Tries each name once. If a lock is held, releases the others and returns `None`.
     ///
-    /// # Errors
-    /// As [`acquire`](Self::acquire), without the limit.
-    ///
-    /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
+    /// Errors (without the limit) and cancel safety are those of [`acquire`](Self::acquire).
     pub async fn try_acquire(self) -> Result<Option<MultiGuard>> {
         let parts = self.in_order()?;
         let mut held = Vec::with_capacity(parts.len());

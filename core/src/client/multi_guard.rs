@@ -70,26 +70,19 @@ impl MultiGuard {
         self.guards.iter().map(instant).min().expect("a request for several names has a name")
     }
 
-    /// Returns a view for other tasks.
+    /// Returns a view of all holds for other tasks.
     pub fn signal(&self) -> Signal {
         signal(&self.guards).expect("a request for several names has a name")
     }
 
-    /// Checks that all locks are held: see [`Guard::check`].
-    ///
-    /// # Errors
-    /// [`Lost`](crate::ErrorKind::Lost) of the first lost hold.
+    /// Checks that all locks are held: see [`Guard::check`]. The error is that of the first lost
+    /// hold.
     pub fn check(&self) -> Result<()> {
         check(&self.guards)
     }
 
-    /// Polls `future` while all holds are live: see [`Guard::run`].
-    ///
-    /// # Errors
-    /// [`Lost`](crate::ErrorKind::Lost) if a hold was lost before the future completed, or during its last poll.
-    ///
-    /// # Cancel safety
-    /// Dropping the returned future drops `future`, not the guard.
+    /// Polls `future` while all holds are live: see [`Guard::run`], also for errors and cancel
+    /// safety.
     pub async fn run<F: Future>(&self, future: F) -> Result<F::Output> {
         run(&self.guards, future).await
     }
@@ -100,7 +93,7 @@ impl MultiGuard {
     /// As [`Guard::renew`], of the first hold that fails; the others are renewed.
     ///
     /// # Cancel safety
-    /// May be dropped; some holds are renewed then.
+    /// May be dropped; only some holds may then be renewed.
     pub async fn renew(&self) -> Result<()> {
         renew(&self.guards).await
     }

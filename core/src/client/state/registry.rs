@@ -40,7 +40,6 @@ impl Registry {
     }
 
     pub(crate) fn remove(&mut self, hold: &Hold) {
-        // No atomic swap is needed under the table's lock.
         let slot = hold.slot.load(Ordering::Relaxed);
         if slot == u64::MAX {
             return;

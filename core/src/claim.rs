@@ -140,7 +140,7 @@ pub enum RenewalOutcome {
         /// The duration from the send, if it isn't the TTL.
         valid: Option<Duration>,
     },
-    /// The hold has ended, for this reason: [`Reason::Gone`] without a record.
+    /// The hold has ended for this reason. Without a record, the reason is [`Reason::Gone`].
     NotHeld(Reason),
     /// The outcome is unknown. The client retries until the deadline.
     Indeterminate,

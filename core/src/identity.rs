@@ -24,7 +24,7 @@ impl Identity {
     /// The longest label, in bytes.
     pub const LONGEST_LABEL: usize = 128;
 
-    /// The longest leader's value, in bytes.
+    /// The longest value of a leader, in bytes.
     pub const LONGEST_VALUE: usize = 512;
 
     /// Returns the identity of this process.

@@ -20,7 +20,7 @@ pub struct Holder {
     pub mode: Mode,
     /// The fence, if known.
     pub fence: Option<Fence>,
-    /// The time until expiry; `None` if unknown or endless.
+    /// The time until expiry; `None` if unknown, or if the hold never expires.
     pub remaining: Option<Duration>,
     /// True for another library's hold that never expires.
     #[serde(default)]

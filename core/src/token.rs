@@ -180,7 +180,7 @@ mod vmclock {
         0
     }
 
-    /// Combines the disruption counter (byte 16) and the newer generation counter (byte 104).
+    /// Combines the device's disruption counter (byte 16) and newer generation counter (byte 104).
     #[cfg(target_os = "linux")]
     pub(super) fn read(device: &std::fs::File) -> u128 {
         use std::os::unix::fs::FileExt;

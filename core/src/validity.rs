@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::clock::{BootInstant, nanos};
 use crate::error::{Error, Result};
 
-/// The settings of the computation.
+/// The settings for the computation of deadlines.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rules {
     /// The drift as a fraction of the TTL: 0.01 is 1 %.
@@ -160,7 +160,7 @@ mod tests {
         assert!(rules(0.45, 0.45, 60_000).check(ms(3_000)).is_err());
         assert!(rules(0.0, 0.499, 60_000).check(ms(3_000)).is_ok());
         assert!(rules(0.499, 0.0, 60_000).check(ms(3_000)).is_ok());
-        // A renewal after 1/3 and a retry after 1/20 leave 0.6166 for drift and margin.
+        // A renewal after 1/3 of the TTL and a retry 1/20 later leave 0.6166 for drift and margin.
         assert!(rules(0.3, 0.316, 60_000).check(ms(6_000)).is_ok());
         assert!(rules(0.3, 0.317, 60_000).check(ms(6_000)).is_err());
         assert!(rules(0.45, 0.45, 1_000).check(ms(5_900)).is_err());

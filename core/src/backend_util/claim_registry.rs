@@ -28,7 +28,7 @@ pub struct ClaimRegistry<P> {
 #[derive(Debug)]
 struct State<P> {
     places: HashMap<Key, Place<P>>,
-    /// A lower bound of all ends. A renewal doesn't raise it.
+    /// A lower bound of all claims' ends. A renewal doesn't raise it.
     earliest: BootInstant,
 }
 

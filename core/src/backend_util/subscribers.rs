@@ -92,8 +92,7 @@ impl Subscribers {
             return;
         }
         let mut present = self.attached();
-        // A changed list is a new allocation, because this method shared the old one. The indices
-        // then don't match.
+        // A changed list is a new allocation, for which the indices don't match.
         if Arc::ptr_eq(&present, &attached) {
             let mut at = 0;
             let staying = |_: &Events| {

@@ -390,8 +390,8 @@ impl Attempts<'_> {
         take_answer(shared, pending, before, answer, self.sent)
     }
 
-    /// Registers a waiter before the first request if the name was busy within the last TTL, so that the request
-    /// queues. An attempt without a waiter would only find the name busy.
+    /// Registers a waiter before the first request if the name was busy within the last TTL, so
+    /// that the request queues at once.
     fn queue_if_recently_busy(&mut self, turn: &mut Turn) {
         let since = self.sent - self.options.ttl;
         if self.limit != Limit::Once
@@ -617,7 +617,7 @@ fn valid_grant(
 }
 
 /// Releases a grant that came too late. The next attempt needs a new token, because a delayed
-/// release ends any hold of the old one.
+/// release ends any hold of the old token.
 async fn too_late(shared: &Arc<Shared>, turn: &mut Turn) {
     shared.metrics.grants_too_late.add(1);
     shared.metrics.attempts.add(1);

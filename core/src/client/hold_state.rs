@@ -10,7 +10,7 @@ pub enum HoldState {
     AtRisk,
     /// Released by its holder.
     Released,
-    /// Lost.
+    /// Lost, for this reason.
     Lost(Reason),
 }
 

@@ -13,7 +13,7 @@ const BATCH_PAUSE: Duration = Duration::from_millis(200);
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Runs until the client ends, or the backend rejects a sweep as unsupported.
+/// Returns the sweep task. It runs until the client ends, or the backend doesn't support sweeps.
 pub(crate) fn sweeper(
     shared: &Arc<Shared>,
     idle: Duration,

@@ -209,7 +209,7 @@ async fn the_longest_hold_is_as_asked() {
 #[tokio::test(start_paused = true)]
 async fn a_loss_has_no_slack() {
     let (locks, _, other, _, clock) = troubled();
-    // The check of `long` alone would be much later.
+    // Without `capped`, the renewal task's next check would be much later.
     let long = locks.mutex("long").ttl(secs(300)).acquire().await.unwrap();
     let capped = locks.mutex("x").ttl(secs(3_600)).max_hold(secs(1)).acquire().await.unwrap();
     clock.sleep_until(capped.lost_at() + millis(5)).await;

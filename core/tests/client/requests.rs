@@ -98,7 +98,6 @@ async fn limit_of_zero_is_one_try() {
     assert!(clock.now() <= begun + millis(3));
 }
 
-/// The error is the unreachable server, not the queue position that was lost later.
 #[tokio::test(start_paused = true)]
 async fn timed_out_request_reports_the_first_obstacle() {
     for limit in [None, Some(TTL * 2)] {

@@ -49,7 +49,7 @@ impl Drop for Entered {
 
 pub(crate) enum Entry {
     Turn,
-    /// The mode needs no turn.
+    /// The mode allows concurrent holders, so the request needs no turn.
     NoTurn,
     Entered(Entered),
     Queued(oneshot::Receiver<Passed>),

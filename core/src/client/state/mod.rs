@@ -60,7 +60,7 @@ pub(crate) struct Shared {
     pub(crate) renewer: Arc<Notify>,
     pub(crate) jobs: Mutex<VecDeque<Job>>,
     pub(crate) hold_events: Mutex<Vec<(Token, HoldEvent)>>,
-    /// Counts holds whose release began before a loss. The table counts them once they are removed.
+    /// The number of live holds whose release has begun. The table counts them when it is done.
     ended: AtomicU64,
     /// The number of releases in progress in the background or of lost holds.
     others: AtomicU64,
@@ -198,7 +198,8 @@ pub(crate) struct Job {
     shared: Arc<Shared>,
     what: What,
     release_mode: ReleaseMode,
-    /// True if the job has the turn. It passes on when the release is done, or has failed once.
+    /// True if the job has the name's turn, which passes on when the release is done or has failed
+    /// once.
     has_turn: bool,
     last_sent: Option<BootInstant>,
 }

@@ -50,7 +50,7 @@ impl Holders {
         Self { server: Arc::clone(server), names: Mutex::default() }
     }
 
-    /// Adds a hold. It can overlap only with the present valid holds.
+    /// Adds a hold, and checks it against those valid now. Ended holds never become valid again.
     pub(super) fn join(&self, grant: Grant) {
         let mut names = self.names.lock().unwrap();
         let name = names.entry(grant.name).or_default();

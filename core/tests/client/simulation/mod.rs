@@ -25,7 +25,7 @@ use tokio::time::timeout;
 use self::world::{Plan, Seen, World};
 use crate::support::{secs, settle_down};
 
-/// The default number of schedules, which takes some seconds.
+/// The default number of schedules.
 const SEEDS: u64 = 300;
 
 const TASKS: usize = 8;

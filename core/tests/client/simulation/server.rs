@@ -180,7 +180,7 @@ impl Server {
                 _ => drop(state.handed.remove(&claim.token)),
             }
         }
-        // A request may also detect an expired offer, and offer the lock again.
+        // During a request, the server may find an expired offer, and offer the lock again.
         if self.manner.hands_over && self.chance.one_in(2) {
             self.hand_over(&claim.name);
         }

@@ -108,13 +108,12 @@ pub(super) struct World {
     pub(super) tickets: Mutex<Vec<(&'static str, Ticket)>>,
     pub(super) seen: Arc<Seen>,
     clients: Mutex<Vec<Client>>,
-    /// Closed clients, which may have holds.
+    /// Closed clients, which may still have holds.
     retired: Mutex<Vec<Client>>,
     pub(super) closing: Mutex<JoinSet<()>>,
     made: AtomicU64,
 }
 
-/// Counters of the cases that a schedule covered.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) grants: AtomicU64,

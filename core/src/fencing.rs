@@ -308,7 +308,7 @@ mod tests {
         drop(gate.enter(&x, &fenced(5)).await.unwrap());
     }
 
-    /// If the gate accepted it, a late writer could enter under an unused name.
+    /// If a gate accepted another lock's fence, a late writer could enter under an unused name.
     #[tokio::test]
     async fn fence_of_another_lock_is_refused() {
         let gate = Gate::new();

@@ -101,9 +101,9 @@ pub enum BreakMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Broken {
-    /// Nothing was changed.
+    /// There was no hold to break.
     NotHeld,
-    /// The hold expires in this time.
+    /// The hold expires after this time.
     RunsOut(Duration),
     /// The name is free. The old holder may rely on its hold for this time.
     Freed(Duration),

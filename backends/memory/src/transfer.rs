@@ -32,7 +32,7 @@ impl Store {
         hold.identity = Arc::clone(&to.identity);
         hold.expires = now + to.ttl;
         let granted = hold.granted();
-        // The tombstone keeps a late duplicate of the first acquire from being granted.
+        // The tombstone keeps a late duplicate of the old token's acquire from being granted.
         self.tombstones.insert(from, now);
         Ok(AcquireOutcome::Granted(granted))
     }

@@ -84,12 +84,12 @@ impl<P: Clone> ClaimRegistry<P> {
         }
     }
 
-    /// Removes a claim.
+    /// Removes a claim, and returns its place.
     pub fn leave(&self, claim: &Claim) -> Option<P> {
         self.state().places.remove(&key(claim)).map(|found| found.place)
     }
 
-    /// Removes all claims whose place `is_gone`.
+    /// Removes and returns all claims whose place `is_gone`.
     pub fn leave_all(&self, is_gone: impl Fn(&P) -> bool) -> Vec<(LockName, Token, P)> {
         let mut state = self.state();
         let gone = state.places.extract_if(|_, found| is_gone(&found.place));

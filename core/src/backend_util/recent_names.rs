@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::clock::BootInstant;
 use crate::name::{LockName, NameMap};
 
-/// The most names in a map. Noting one more clears the map first.
+/// The largest number of names. Noting one more clears the map first.
 const CAPACITY: usize = 1024;
 
 /// A bounded map from names to the instants at which they were last noted. It may lose entries, so use it only for

@@ -53,7 +53,7 @@ impl Subscribers {
         }
     }
 
-    /// Returns whether there is a waiter.
+    /// Returns whether any client waits for a name.
     pub fn anybody(&self) -> bool {
         let mut waiting = self.waiting();
         waiting.forget(Instant::now(), self.forgotten_after);

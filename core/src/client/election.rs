@@ -105,7 +105,7 @@ pub struct Leader {
     pub token: Option<Token>,
 }
 
-/// A stream of leaders, from [`Election::observe`].
+/// A source of each new leader: see [`Election::observe`].
 #[derive(Debug)]
 pub struct Observer {
     election: Election,

@@ -139,9 +139,9 @@ macro_rules! common {
             #[doc = concat!("Gives the ", $what, " back and waits for the server's answer. With reentrancy, only the last guard does.")]
             ///
             /// # Errors
-            /// [`Lost`](crate::ErrorKind::Lost) if the hold was lost before: the last work may not have been protected.
-            /// After any other error, the hold has ended without an answer, and the release continues in the
-            /// background.
+            /// [`Lost`](crate::ErrorKind::Lost) if the hold was lost before: the last work may not
+            /// have been protected. After any other error, the hold has ended in this client, and
+            /// its release continues in the background.
             ///
             /// # Cancel safety
             /// The release continues in the background.

@@ -1,5 +1,3 @@
-//! Losses: risk and loss, the margin, `run` and `signal`.
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 

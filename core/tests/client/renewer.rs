@@ -1,5 +1,3 @@
-//! Renewals: their times, batches and failures.
-
 use lockwright_core::{Clock, ErrorKind, Guard, HoldState, Locks, Reason};
 use lockwright_memory::Memory;
 

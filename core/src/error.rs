@@ -29,8 +29,8 @@ pub enum ErrorKind {
     TimedOut(Step),
     /// The request certainly had no effect.
     Unavailable,
-    /// The request may have had an effect, or may have one later. The client releases its claim in
-    /// the background.
+    /// The request may have had an effect, or may have one later. The client releases an unanswered
+    /// claim in the background.
     Indeterminate,
     /// The hold ended before its release.
     Lost(Reason),

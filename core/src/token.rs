@@ -165,7 +165,7 @@ fn spread(number: u64) -> u128 {
 }
 
 mod vmclock {
-    /// Returns the counters of the device, or zero without it.
+    /// Returns the counters of `/dev/vmclock0`, or zero without it.
     #[cfg(target_os = "linux")]
     pub(super) fn generation() -> u128 {
         use std::fs::File;

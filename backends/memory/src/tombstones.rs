@@ -8,7 +8,7 @@ use lockwright_core::{BootInstant, Error, ErrorKind, Reason, Result, Token};
 /// How long a tombstone is kept: much longer than a client repeats a request.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
-/// The most tombstones in a generation.
+/// The largest number of tombstones in a generation.
 const LIMIT: usize = 1 << 16;
 
 /// Tombstones in two generations, so that none needs a timestamp.

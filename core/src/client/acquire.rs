@@ -490,7 +490,7 @@ impl Attempts<'_> {
         match next {
             Next::Now => {}
             Next::Fresh => {
-                // The waiter is registered for the old token.
+                // The waiter belongs to the old token, which isn't sent again.
                 self.spot = None;
                 clock.sleep_until(at_most(self.shared.spread(TRY_AGAIN.0))).await;
             }

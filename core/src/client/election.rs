@@ -105,7 +105,7 @@ pub struct Leader {
     pub token: Option<Token>,
 }
 
-/// A source of each new leader: see [`Election::observe`].
+/// An observer of the leader, created by [`Election::observe`].
 #[derive(Debug)]
 pub struct Observer {
     election: Election,

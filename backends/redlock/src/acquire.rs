@@ -1,14 +1,15 @@
-//! One round of an acquire: all nodes are asked in parallel, and a quorum decides.
+//! Acquires a lock in one round: the client asks all nodes in parallel, and a quorum decides.
 //!
-//! An acquire has only one round, because its deadline counts from the round's start. A failed round leaves tombstones
-//! on nodes without a reply, because the request may still take effect.
+//! A failed round isn't repeated, because a hold's deadline counts from the start of its round. The
+//! round leaves tombstones on nodes without a reply, because its requests may still take effect.
 //!
 //! # The fence
 //!
-//! A node replies with `max(its counter + 1, candidate)`. If a quorum has the same number, the next quorum shares a
-//! node with it and gets a larger one. Otherwise nodes with smaller numbers record the highest one, if the token still
-//! holds there; the fence is valid only when a quorum has it. If a quorum replies that the token held already, its
-//! number counts.
+//! A node replies with `max(its counter + 1, candidate)`. If a quorum replies with the same number,
+//! that is the fence. The next quorum shares a node with this one, so its number is larger. If the
+//! numbers differ, nodes with smaller ones record the highest, if the token still holds there. The
+//! fence is valid only once a quorum has it. If a quorum replies that the token held already, only
+//! their numbers count.
 
 mod refusal;
 mod tally;
@@ -82,7 +83,7 @@ enum Answer {
     Failed(Error),
 }
 
-/// If a round is dropped, its node votes continue in a task.
+/// A round, whose requests to the nodes continue in tasks if the round is dropped.
 struct Round {
     request: Arc<VoteRequest>,
     node_votes: Requests<Report>,
@@ -147,7 +148,7 @@ impl Round {
         self.decided().unwrap_or(Votes::TooFew)
     }
 
-    /// Returns `false` after the last reply.
+    /// Processes the next reply. Returns `false` after the last.
     async fn on_reply(&mut self) -> bool {
         let report = self.node_votes.next().await;
         report.map(|(at, report)| self.note(at, report)).is_some()
@@ -205,7 +206,7 @@ impl Round {
         }
     }
 
-    /// Returns the highest fence once a quorum has it.
+    /// Makes the nodes with smaller fences record the highest. Returns it once a quorum has it.
     async fn write_back(&mut self) -> Option<Fence> {
         let quorum = self.request.fleet.quorum;
         let repeats = self.yes().filter(|(_, yes, _)| yes.repeated).count();
@@ -260,7 +261,7 @@ impl Round {
         }
     }
 
-    /// Nodes at which the claim may hold now or later.
+    /// Returns the nodes at which the claim may hold now or later.
     fn left_behind(&self) -> Nodes {
         let mut nodes = self.request.token_state.in_doubt();
         self.yes().for_each(|(at, ..)| nodes.add(at));

@@ -21,8 +21,8 @@ use crate::{SHORTEST_TTL, acquire, doctor, operator, profile, release, renew};
 
 /// Locks on a quorum of independent nodes.
 ///
-/// Its tasks run on the runtime on which it was created. They outlive this value, until each node has answered the
-/// pending releases.
+/// Its tasks run on the runtime on which it was created. They outlive this value until each node
+/// has answered the pending releases.
 #[derive(Debug)]
 pub struct Redlock {
     pub(crate) fleet: Arc<Fleet>,
@@ -34,8 +34,9 @@ impl Redlock {
     /// Creates locks on these nodes, without sending requests.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there are fewer than three nodes, an even number,
-    /// or two with one address; the options are invalid; or there is no tokio runtime.
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there are fewer than three
+    /// nodes, an even number, or two with the same address; the options are invalid; or there is no
+    /// tokio runtime.
     pub fn new(nodes: Vec<Arc<dyn Node>>, options: Options) -> Result<Self> {
         options.check()?;
         check_nodes(&nodes)?;
@@ -71,7 +72,8 @@ impl Redlock {
         if claim.mode != Mode::Exclusive {
             return Err(Error::unsupported(&format!("the mode {}", claim.mode), &self.profile));
         }
-        // A longer TTL would outlive the wait of a node that lost its data.
+        // A node that lost its data votes again after the largest TTL. Longer holds would outlive
+        // that wait.
         if !self.profile.ttl.contains(&claim.ttl) {
             return Err(invalid(format!(
                 "a TTL of {:?} is not within {:?} and the fleet's largest TTL, {:?}",

@@ -14,9 +14,10 @@ const FORM: &str = "redlock:redis://HOST:PORT,redis://HOST:PORT,redis://HOST:POR
 
 /// Connection settings of a quorum of Redis servers.
 ///
-/// A URL is `redlock:` and an odd number of nodes' URLs, separated by commas. Parameters after the last one's `?` apply
-/// to all nodes: [`largest_ttl`](Options::largest_ttl), [`node_timeout`](Options::node_timeout), and those of
-/// [`lockwright_redis::Config`]. User, password and database are set per node.
+/// A URL is `redlock:` and an odd number of nodes' URLs, separated by commas. Parameters after the
+/// `?` of the last URL apply to all nodes: [`largest_ttl`](Options::largest_ttl),
+/// [`node_timeout`](Options::node_timeout), and those of [`lockwright_redis::Config`]. User,
+/// password and database are set per node.
 ///
 /// A comma in a password is percent-encoded: `%2C`.
 ///
@@ -104,7 +105,8 @@ impl Config {
         self
     }
 
-    /// Allows connecting without a possible quorum, for [`doctor`](lockwright_core::DistributedLock::doctor).
+    /// Allows connecting even if no quorum is possible, for
+    /// [`doctor`](lockwright_core::DistributedLock::doctor).
     #[must_use]
     pub fn for_diagnosis(mut self) -> Self {
         self.for_diagnosis = true;
@@ -114,10 +116,10 @@ impl Config {
     /// Connects, and checks the nodes.
     ///
     /// # Errors
-    /// As [`Redlock::connect`].
+    /// The same as those of [`Redlock::connect`].
     ///
     /// # Cancel safety
-    /// Dropping the future leaves nothing but incarnations.
+    /// A dropped future leaves only [incarnations](crate::node::Incarnation) on the nodes.
     pub async fn connect(self) -> Result<Redlock> {
         let (for_diagnosis, largest_ttl) = (self.for_diagnosis, self.options.largest_ttl);
         let node = |config: lockwright_redis::Config| {

@@ -1,4 +1,4 @@
-//! Errors of a quorum, which contain those of its nodes.
+//! Errors of a quorum, which contain the errors of its nodes.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -16,7 +16,7 @@ pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
 pub struct NodeError {
     /// The node's address.
     pub address: String,
-    /// Its error.
+    /// The node's error.
     pub error: Error,
 }
 
@@ -26,7 +26,7 @@ pub struct NodeError {
 pub struct NodeErrors(pub(crate) Vec<NodeError>);
 
 impl NodeErrors {
-    /// Iterates in the order of the nodes.
+    /// Iterates over the errors.
     pub fn iter(&self) -> impl Iterator<Item = &NodeError> {
         self.0.iter()
     }
@@ -40,7 +40,7 @@ impl NodeErrors {
         texts.collect::<Vec<_>>().join("; ")
     }
 
-    /// A permanent error's kind that at least `too_many` nodes reported.
+    /// Returns the kind of a permanent error that at least `too_many` nodes reported.
     pub(crate) fn hopeless(&self, too_many: usize) -> Option<ErrorKind> {
         let kinds = self.0.iter().map(|node| node.error.kind());
         kinds.clone().find(|kind| {
@@ -64,7 +64,7 @@ impl NodeErrors {
 }
 
 impl fmt::Display for NodeErrors {
-    // The quorum's own error lists them.
+    // Only the number: the quorum's error already lists the errors.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.len() {
             1 => f.write_str("the error of one node"),

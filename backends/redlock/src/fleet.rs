@@ -1,4 +1,4 @@
-//! The nodes of a quorum, and their clients' shared state.
+//! The nodes of a quorum, and the state that all operations share.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,7 +17,8 @@ use crate::pending_releases::PendingReleases;
 use crate::requests::Requests;
 use crate::token_states::TokenStates;
 
-/// The timeout is longer than a round, because a late incarnation serves the next round.
+/// Timeout of a request for an incarnation. It is longer than a round, because a late incarnation
+/// serves the next round.
 const LOOK_PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -47,7 +48,8 @@ impl Fleet {
         self.options.clock.now()
     }
 
-    /// Sends nothing after `until`. After an error, no request that counts was sent.
+    /// Returns the incarnation for a request to the node. First checks or admits the node, if that
+    /// is due. After an error, no request that counts was sent.
     pub(crate) async fn incarnation(&self, at: usize, until: Instant) -> Result<Arc<Incarnation>> {
         let membership = &self.memberships[at];
         match membership.next(self.now()) {
@@ -90,7 +92,7 @@ impl Fleet {
         match shown {
             Ok(incarnation) => {
                 membership.mark_alive();
-                // Nodes join one at a time, because a server with two addresses has only one vote.
+                // Nodes join one at a time, so that a server with two addresses gets only one vote.
                 let _joining = self.joining.lock().unwrap_or_else(PoisonError::into_inner);
                 match self.why_refused(at, &incarnation) {
                     Some(why) => membership.refuse(why),
@@ -105,13 +107,15 @@ impl Fleet {
         }
     }
 
-    /// Returns the time until all lost holds are over, even with a slightly slow clock.
+    /// Returns how long a new incarnation doesn't vote: until lost holds are over, even if its
+    /// clock is slightly slow.
     fn wait(&self) -> Duration {
         let ttl = self.options.largest_ttl;
         ttl + ttl / 100 + Duration::from_millis(2)
     }
 
-    /// The error isn't permanent, because the operator may correct the setting.
+    /// Returns an error if the node has another largest TTL. The error isn't permanent, because the
+    /// operator may correct the setting.
     fn why_of_wrong_fleet(&self, incarnation: &Incarnation) -> Option<Error> {
         (incarnation.largest_ttl != self.options.largest_ttl).then(|| {
             error(
@@ -133,7 +137,7 @@ impl Fleet {
         if let Some((origin, _)) =
             others().find(|(_, seen)| seen.run != incarnation.run && seen.data == incarnation.data)
         {
-            // Either node may have lost data.
+            // Refuse both nodes, because either may have lost data.
             let why = |other: usize| {
                 format!(
                     "its data and those of {} are copies of each other, so one of the two has \
@@ -186,7 +190,7 @@ pub(crate) async fn within<T>(
     timeout(limit, request).await.unwrap_or_else(|_| Err(silent(limit)))
 }
 
-/// A missing reply is an error.
+/// Sends a request to each node. A missing reply becomes an error.
 pub(crate) async fn ask_all<T, F>(
     fleet: &Fleet,
     limit: Duration,

@@ -10,24 +10,27 @@
 //! # }
 //! ```
 //!
-//! The backend uses an odd number of independent Redis servers without replicas. A client holds a lock if more than
-//! half of them store it, with the keys of [`lockwright_redis`].
+//! The backend uses an odd number of independent Redis servers without replicas. A client holds a
+//! lock if more than half of the servers store it. They use the keys of [`lockwright_redis`].
 //!
 //! # Guarantees
 //!
-//! - Mutual exclusion holds while the nodes' clocks run evenly and at most a minority loses data at a time. It survives
-//!   client crashes, partitions, the permanent loss of a minority, and restarts with or without data. A node that may
-//!   have lost holds doesn't vote for one [largest TTL](Options::largest_ttl), until they are over; see [`node`].
-//! - Fences grow, unless a majority loses its counters **and** the clients' clocks step back. Only the fence stops a
-//!   holder that was paused for longer than its TTL.
+//! - Mutual exclusion holds while the nodes' clocks run evenly and at most a minority loses data at
+//!   a time. It survives client crashes, partitions, the permanent loss of a minority, and restarts
+//!   with or without data. A node that may have lost holds doesn't vote for one [largest
+//!   TTL](Options::largest_ttl). By then, the lost holds are over; see [`node`].
+//! - Fences grow, unless a majority loses its counters **and** the clients' clocks step back. If a
+//!   holder was paused for longer than its TTL, only its old fence stops its writes.
 //! - Waiters are unordered. A release wakes them, and they poll.
 //!
 //! Not guaranteed:
 //!
-//! - **A clock that jumps.** If a node's clock jumps ahead, a hold with a bare quorum loses it.
-//! - **Failover.** A replica lacks the last writes. Replicas are rejected, and a promoted replica is a new node.
-//! - Read locks, semaphores, hand-over: a majority semaphore admits too many holders, and no single node can hand over
-//!   a quorum's hold.
+//! - **A clock that jumps.** If a node's clock jumps ahead, it ends holds early. A hold without
+//!   spare nodes then loses its quorum.
+//! - **Failover.** A replica may lack the last writes. Replicas are rejected, and a promoted
+//!   replica is a new node.
+//! - Read locks, semaphores, hand-over: a majority semaphore admits too many holders, and no single
+//!   node can hand over a quorum's hold.
 //!
 //! A new fleet grants nothing for one largest TTL, because it looks like a fleet that lost its data. [`Redlock::admit`]
 //! is for operators who are sure that it is new.
@@ -82,7 +85,7 @@ const SHORTEST_TTL: Duration = Duration::from_millis(100);
 
 const SLOW_POLL: Duration = Duration::from_millis(500);
 
-/// Returns the guarantees with these options.
+/// Returns the profile of a quorum with these options.
 pub fn profile(options: &Options) -> Profile {
     let mut profile = Profile::new(PROFILE_NAME);
     profile.scope = Scope::Network;

@@ -5,7 +5,7 @@
 //!         --look--> waiting             a new incarnation: it votes one largest TTL after this
 //!                                       client first saw this incarnation
 //!         --look--> refused             permanently: a duplicate, or part of another fleet
-//! voting  --it has another incarnation--> unknown
+//! voting  --a request finds another incarnation--> unknown
 //! waiting --admitted by any client--> voting
 //! ```
 
@@ -31,8 +31,8 @@ pub(crate) struct Membership {
 #[derive(Debug, Default)]
 struct Inner {
     state: State,
-    /// When the latest non-voting incarnation was first seen. Kept while the node is unreachable: an equal text is the
-    /// same incarnation.
+    /// The latest non-voting incarnation, and when it was first seen. An outage of the node doesn't
+    /// restart its wait.
     first_seen: Option<(String, BootInstant)>,
 }
 
@@ -92,7 +92,7 @@ impl Membership {
         }
     }
 
-    /// `wait` is the time for which a new incarnation doesn't vote.
+    /// Records the incarnation of the node. `wait` is how long a new incarnation doesn't vote.
     pub(crate) fn seen(&self, incarnation: Incarnation, now: BootInstant, wait: Duration) {
         let mut inner = self.inner();
         if matches!(inner.state, State::Refused(_)) {
@@ -146,7 +146,7 @@ impl Membership {
         }
     }
 
-    /// Returns why the node doesn't vote, if the operator must change that.
+    /// Returns why the node doesn't vote, if an operator must fix the cause.
     pub(crate) fn refused(&self) -> Option<String> {
         match &self.inner().state {
             State::Refused(why) => Some(why.clone()),

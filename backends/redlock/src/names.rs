@@ -1,11 +1,12 @@
-//! State per name.
+//! The highest fence and the number of split votes per lock name.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lockwright_core::{Fence, LockName};
 
-/// Losing this state is safe: a low candidate only costs a write-back.
+/// Beyond this number, all names are forgotten. That is safe: a low candidate only costs a
+/// write-back.
 const REMEMBERED: usize = 10_000;
 
 #[derive(Debug, Default)]
@@ -18,7 +19,8 @@ struct Memory {
 }
 
 impl Names {
-    /// Returns a fence above all seen, and at least the clock's, so that unrelated nodes reply with the same number.
+    /// Returns a fence above all seen, and at least the wall clock's time. Nodes whose counters
+    /// differ then reply with the same number.
     pub(crate) fn candidate(&self, name: &LockName, micros: u64) -> Fence {
         let highest = self.lock().get(name).map_or(0, |memory| memory.highest);
         Fence::new(micros.max(highest.saturating_add(1)))

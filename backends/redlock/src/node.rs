@@ -2,12 +2,13 @@
 //!
 //! # Incarnations
 //!
-//! A node that lost its data must not vote for one largest TTL, until all lost holds have ended. So each node's data
-//! have an [`Incarnation`], which is lost with them: the server's run id, a random number, the fleet's largest TTL,
-//! whether every write was persisted, and [`votes`](Incarnation::votes).
+//! A node that lost its data must not vote for one largest TTL: then all lost holds have ended.
+//! Each node therefore stores an [`Incarnation`], which is lost with its data. It has the server's
+//! run id, a random number, the fleet's largest TTL, whether every write was persisted, and
+//! [`votes`](Incarnation::votes).
 //!
-//! A request that counts carries the incarnation that the client read, and the node compares it in the same atomic
-//! step. After a loss or a restart it replies [`Vote::WrongIncarnation`].
+//! Votes and renewals carry the incarnation that the client read. The node compares it with its own
+//! in the same atomic step. After a loss or a restart, the node replies [`Vote::WrongIncarnation`].
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -22,24 +23,25 @@ pub use lockwright_redis::node::Incarnation;
 /// A node's reply to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Vote {
-    /// The token holds, for the full TTL.
+    /// The claim's token holds the lock, for the full TTL.
     Yes(Yes),
-    /// Another token holds.
+    /// Another token holds the lock.
     No(No),
-    /// The token was released or broken before.
+    /// The claim's token was released or broken before.
     Ended,
-    /// The incarnation differs. Nothing was done.
+    /// The node has another incarnation, and did nothing.
     WrongIncarnation,
 }
 
 /// A vote for a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Yes {
-    /// `max(counter + 1, candidate)`, the new counter; for a repeat, the hold's recorded fence.
+    /// The node's new counter: `max(counter + 1, candidate)`. A repeated claim gets the fence of
+    /// its hold.
     pub fence: Fence,
     /// Set if the token held already.
     pub repeated: bool,
-    /// Time left of a broken hold.
+    /// The time left, if the hold was broken and can't be extended.
     pub valid: Option<Duration>,
 }
 
@@ -54,8 +56,8 @@ pub struct No {
 
 /// One of the independent nodes.
 ///
-/// If a future is dropped, the request may still take effect. After an `Indeterminate` error it may have an effect, now
-/// or later; after any other error it has none.
+/// If a future is dropped, the request may still take effect. After an `Indeterminate` error, the
+/// request may have an effect, now or later. After any other error it has none.
 #[async_trait]
 pub trait Node: Debug + Send + Sync + 'static {
     /// Returns the address for display, without secrets.
@@ -64,15 +66,18 @@ pub trait Node: Debug + Send + Sync + 'static {
     /// Attaches a channel for wake-ups and breaks.
     fn attach(&self, events: Events);
 
-    /// Returns the incarnation. If it is missing or can't be carried over, the node gets a new one, which doesn't vote.
+    /// Returns the node's incarnation. If it is missing or isn't kept after a restart, the node
+    /// gets a new one, which doesn't vote.
     ///
-    /// A restart keeps it only if every write is persisted, before and now, and the node wasn't a replica in between.
+    /// A restart keeps the incarnation only if the server persists every write, before and after
+    /// it, and wasn't a replica in between.
     async fn look(&self) -> Result<Incarnation>;
 
     /// Lets the node vote if its incarnation is `seen`. Returns the resulting incarnation.
     async fn admit(&self, seen: &Incarnation) -> Result<Incarnation>;
 
-    /// Requests a vote, atomically and idempotent per token. `waits` makes the present hold's release send a wake-up.
+    /// Requests a vote, atomically and idempotent per token. If `waits` is set, the present hold's
+    /// release sends a wake-up.
     async fn attempt(
         &self,
         incarnation: &Incarnation,
@@ -84,14 +89,15 @@ pub trait Node: Debug + Send + Sync + 'static {
     /// Records `fence` for the hold and raises the counter to it, if the token still holds. Returns whether it did.
     async fn raise(&self, incarnation: &Incarnation, claim: &Claim, fence: Fence) -> Result<bool>;
 
-    /// Renews holds for their full TTL. Returns an outcome each, or `None` if the incarnation differs.
+    /// Renews holds for their full TTL. Returns one outcome per hold, or `None` if the incarnation
+    /// differs.
     async fn renew(
         &self,
         incarnation: &Incarnation,
         holds: &[Renew<'_>],
     ) -> Result<Option<Vec<RenewalOutcome>>>;
 
-    /// Ends a hold, or an attempt without a reply, with any incarnation.
+    /// Ends a hold, or a claim without a reply. The incarnation may be any.
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome>;
 
     /// Returns the holder of `name` on this node.

@@ -1,4 +1,4 @@
-//! Checks of all nodes.
+//! Checks and admission of nodes, for operators.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,44 +20,47 @@ const SHORT_WAIT: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum NodeStatus {
-    /// It votes.
+    /// The node votes.
     Votes,
-    /// It votes after this time, or once [admitted](Redlock::admit).
+    /// The node votes after this time, or once [admitted](Redlock::admit).
     New(Duration),
-    /// It never votes, for this reason.
+    /// The node doesn't vote until an operator fixes this problem.
     Refused(String),
-    /// It doesn't answer.
+    /// The node doesn't answer.
     Down(Error),
 }
 
 impl Redlock {
-    /// Connects to the nodes of a URL (see [`Config`](crate::Config)), and checks them. A quorum suffices.
+    /// Connects to the nodes of a URL (see [`Config`](crate::Config)), and checks them. A quorum
+    /// suffices.
     ///
     /// # Errors
-    /// - [`InvalidConfig`](ErrorKind::InvalidConfig): the URL is malformed; there are too few nodes or an even number;
-    ///   two are one server; one is a replica, or has another largest TTL; or there is no tokio runtime.
+    /// - [`InvalidConfig`](ErrorKind::InvalidConfig): the URL is malformed; there are too few nodes
+    ///   or an even number; two nodes are the same server; a node is a replica, or has another
+    ///   largest TTL; or there is no tokio runtime.
     /// - [`Denied`](ErrorKind::Denied): a password is missing or wrong.
     /// - [`Unavailable`](ErrorKind::Unavailable): less than a quorum answers.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves nothing but incarnations.
+    /// A dropped future leaves only [incarnations](crate::node::Incarnation) on the nodes.
     pub async fn connect(url: &str) -> Result<Self> {
         crate::Config::new(url)?.connect().await
     }
 
-    /// Checks each node. Returns its address and status.
+    /// Checks all nodes. Returns the address and status of each.
     ///
     /// # Cancel safety
-    /// May be dropped.
+    /// The future may be dropped.
     pub async fn node_statuses(&self) -> Vec<(String, NodeStatus)> {
         let looked = look(&self.fleet, usize::MAX).await;
         self.statuses_after(looked)
     }
 
-    /// Lets new nodes vote at once. Only for a new fleet: after a loss of data this admits a second holder.
+    /// Lets new nodes vote at once. Use it only for a new fleet: after a loss of data, it may admit
+    /// a second holder.
     ///
     /// # Cancel safety
-    /// Some nodes may vote then.
+    /// After a drop, some of the nodes may vote.
     pub async fn admit(&self) -> Vec<(String, NodeStatus)> {
         let mut looked = look(&self.fleet, usize::MAX).await;
         for (at, looked) in looked.iter_mut().enumerate() {
@@ -71,10 +74,11 @@ impl Redlock {
         self.statuses_after(looked)
     }
 
-    /// Waits until every reachable node votes. The client must run for a new node's whole wait, one largest TTL.
+    /// Waits until every reachable node votes. A new node votes one largest TTL after this client
+    /// first saw it, so the client must run for that long.
     ///
     /// # Cancel safety
-    /// This value keeps the elapsed wait.
+    /// A further call continues the wait.
     pub async fn wait_for_nodes(&self) -> Vec<(String, NodeStatus)> {
         let fleet = &self.fleet;
         loop {
@@ -112,7 +116,7 @@ impl Redlock {
         for (at, looked) in looked.iter().enumerate() {
             let wrong = match looked {
                 Ok(()) => fleet.memberships[at].refused(),
-                // A replica, or a node of a Cluster.
+                // The node is a replica, part of a Redis Cluster, or in another fleet.
                 Err(cause) => {
                     matches!(cause.kind(), ErrorKind::Unsupported | ErrorKind::InvalidConfig)
                         .then(|| cause.to_string())

@@ -1,4 +1,5 @@
-//! One node's part in a round. It carries out the verdict, even if the round was dropped.
+//! One node's part in a round: it votes, and carries out the round's verdict, even if the round was
+//! dropped.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +20,7 @@ pub(crate) enum Verdict {
     Note(Fence),
     Granted(Fence),
     Failed,
-    /// The caller has gone. A release or a further acquire decides.
+    /// The round ended undecided. A later release or acquire of the token decides.
     Abandoned,
 }
 
@@ -27,11 +28,11 @@ pub(crate) enum Verdict {
 pub(crate) enum Report {
     Answered(Vote),
     Unasked,
-    /// After an indeterminate error there may be a vote.
+    /// The request failed. After an indeterminate error, the node may have voted.
     Failed(Error),
-    /// `false`: the token no longer holds there.
+    /// `Ok(false)`: the token no longer holds on the node.
     Noted(Result<bool, Error>),
-    /// `false`: the release is pending.
+    /// `true`: the vote was released. `false`: its release is pending.
     GivenBack(bool),
 }
 
@@ -44,7 +45,6 @@ pub(crate) struct VoteRequest {
     pub(crate) candidate: Fence,
     pub(crate) waits: bool,
     pub(crate) until: Instant,
-    /// The verdict changes only between two polls of the nodes' tasks.
     pub(crate) verdict: Mutex<Verdict>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct NodeVote {
 enum Asked {
     Answered(Arc<Incarnation>, Vote),
     Unasked,
-    /// The request may have an effect, now or later.
+    /// The node didn't reply. The request may have an effect, now or later.
     Silent(Error),
     GivenBack,
 }
@@ -89,7 +89,8 @@ impl NodeVote {
         }
     }
 
-    /// Returns whether the node has no further part in the token.
+    /// Requests the vote and carries out the verdict. Returns whether the token may get no further
+    /// vote on this node.
     async fn cast(&mut self) -> bool {
         let asked = self.ask().await.unwrap_or_else(|error| {
             self.report(Report::Failed(error));
@@ -116,8 +117,8 @@ impl NodeVote {
                         true
                     }
                     Verdict::Abandoned => {
-                        // The request may take effect after the token's next one, so this node has no part in the next
-                        // one.
+                        // The request may take effect after the token's next one, so the node isn't
+                        // asked again for this token.
                         self.remember();
                         if !self.is_held() {
                             self.request.token_state.leave_at(self.at);
@@ -145,17 +146,18 @@ impl NodeVote {
         fleet.token_states.keep(claim.token, token_state, None, fleet.now(), claim.ttl);
     }
 
-    /// Requests the vote. After an error there certainly was no effect.
+    /// Requests the vote. After an error, the request certainly had no effect.
     async fn ask(&self) -> Result<Asked, Error> {
         let VoteRequest { fleet, token_state, until, .. } = &*self.request;
-        // Retry once: a new incarnation may vote nevertheless.
+        // Retry once, because the node's new incarnation may vote too.
         for _ in 0..2 {
             let incarnation = fleet.incarnation(self.at, *until).await?;
             if Instant::now() >= *until {
                 let late = "the time for this round ended before the request was sent";
                 return Err(Error::unavailable(late));
             }
-            // The round decides on releases by the requests sent before its verdict.
+            // Send nothing after the verdict: the round releases only on nodes that were asked
+            // before.
             let is_open = *self.request.verdict() == Verdict::Open;
             let Some(before) = is_open.then(|| token_state.send(self.at)).flatten() else {
                 self.report(Report::Unasked);
@@ -180,7 +182,7 @@ impl NodeVote {
             biased;
             answer = &mut attempt => answer,
             () = self.failed_and_overdue() => {
-                // The request continues: the node's own time-out needs its end.
+                // Don't drop the request: its time-out detects a silent connection.
                 let (answer, _) = tokio::join!(attempt, self.give_back());
                 if answer.is_ok() {
                     fleet.memberships[self.at].mark_alive();
@@ -198,7 +200,8 @@ impl NodeVote {
         }
     }
 
-    /// Waits for the round's limit even if it has failed, because many replies arrive shortly afterwards.
+    /// Waits until the round has failed and its time limit is over. Many replies arrive shortly
+    /// after the failure.
     async fn failed_and_overdue(&self) {
         if self.decided().await != Verdict::Failed {
             return std::future::pending().await;
@@ -206,7 +209,7 @@ impl NodeVote {
         sleep_until(self.request.until).await;
     }
 
-    /// Returns whether a release is pending.
+    /// Carries out verdicts about a vote. Returns whether its release is pending.
     async fn after_yes(&mut self, incarnation: &Incarnation, yes: Yes) -> bool {
         let mut noted = yes.fence;
         let mut verdict = Verdict::Open;
@@ -238,14 +241,15 @@ impl NodeVote {
         let VoteRequest { fleet, claim, .. } = &*self.request;
         let raised = fleet.nodes[self.at].raise(incarnation, claim, fence);
         let noted = within(Fleet::longest_wait(claim.ttl), raised).await;
-        // Otherwise a later round of the token could use an old fence.
+        // An unanswered note may take effect late. A later round of the token could then use this
+        // old fence.
         self.note_is_on_its_way |= noted.as_ref().is_err_and(|error| !had_no_effect(error));
         noted
     }
 
     async fn give_back(&self) -> bool {
         let VoteRequest { fleet, claim, token_state, .. } = &*self.request;
-        // This or an earlier request may still take effect.
+        // A request of this or an earlier round may still take effect, and needs a tombstone.
         let in_doubt = self.note_is_on_its_way || token_state.in_doubt().contains(self.at);
         let release_mode = if in_doubt { ReleaseMode::Reconcile } else { ReleaseMode::Plain };
         let ended = fleet.release_at(self.at, claim, release_mode, Some(token_state)).await;
@@ -261,7 +265,8 @@ impl NodeVote {
         last
     }
 
-    /// This needs no waker, because those tasks are polled after each change.
+    /// Waits for a verdict other than `last`. It needs no waker, because the round polls the votes
+    /// after each change.
     async fn verdict_after(&self, last: Verdict) -> Verdict {
         poll_fn(|_| {
             let verdict = *self.request.verdict();

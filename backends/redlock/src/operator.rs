@@ -1,4 +1,5 @@
-//! Inspection and breaks by operators. A hold is shown if it has a quorum, or may have one with silent nodes.
+//! Inspection and breaks by operators. A hold is shown if it has a quorum, or could have one
+//! together with the silent nodes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::fleet::{Fleet, ask_all};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A page walks all keys of a node.
+/// A node walks all its keys for one page.
 const LISTING_PATIENCE: Duration = Duration::from_secs(30);
 
 const BREAK_TRIES: usize = 10;
@@ -30,7 +31,7 @@ pub(crate) async fn inspect(fleet: &Arc<Fleet>, name: &LockName) -> Result<Inspe
         let shown: Vec<&Inspection> =
             answers.iter().flatten().filter_map(|answer| answer.as_ref().ok()).collect();
         let free = shown.iter().filter(|shown| shown.holders.is_empty()).count();
-        // No other token can have a quorum.
+        // If one token has a quorum, no other can have one.
         let has_quorum = |votes: &Votes| votes.nodes >= fleet.quorum;
         free >= fleet.quorum || votes(&shown).values().any(has_quorum)
     };
@@ -77,8 +78,8 @@ fn votes(shown: &[&Inspection]) -> HashMap<Option<Token>, Votes> {
     all
 }
 
-/// Of several tokens that may have a quorum, the highest fence counts: nodes that missed a release still show an ended
-/// hold.
+/// Returns the token that has, or may have, a quorum. If several may, the highest fence counts,
+/// because nodes that missed a release still show an ended hold.
 fn holder(fleet: &Fleet, shown: &[&Inspection]) -> Option<Option<Token>> {
     let silent = fleet.nodes.len() - shown.len();
     let may_hold = votes(shown).into_iter().filter(|(_, it)| it.nodes + silent >= fleet.quorum);
@@ -94,7 +95,7 @@ fn merge(fleet: &Fleet, name: LockName, shown: &[&Inspection]) -> Inspection {
         .flat_map(|shown| &shown.holders)
         .filter(|holder| holder.token == token)
         .collect();
-    // The quorum exists until too few nodes have it.
+    // The hold lasts until fewer than a quorum of nodes have it.
     holders.sort_by_key(|holder| std::cmp::Reverse(holder.remaining.unwrap_or(Duration::MAX)));
     let last = holders[fleet.quorum.min(holders.len()) - 1];
     let mut holder = last.clone();
@@ -123,7 +124,7 @@ pub(crate) async fn list(fleet: &Arc<Fleet>, prefix: &str, from: Option<Cursor>)
     }
     let answered = pages.len();
     let merged = names.into_values().map(|shown| {
-        // A node that doesn't list a name has it free.
+        // On a node that doesn't list the name, the lock is free.
         let free = Inspection::free(shown[0].name.clone());
         let mut all = shown.clone();
         all.resize(answered, &free);
@@ -144,7 +145,7 @@ pub(crate) async fn break_lock(
     for _ in 0..BREAK_TRIES {
         let target = match seen {
             BreakTarget::Token(_) => seen,
-            // All nodes must break the same hold.
+            // Look up the holder first, because all nodes must break the same hold.
             BreakTarget::Any => match inspect(fleet, name).await?.holders.first() {
                 None => return Ok(Broken::NotHeld),
                 Some(holder) => holder.token.map_or(BreakTarget::Any, BreakTarget::Token),
@@ -175,7 +176,8 @@ async fn break_one(
     };
     let answers = ask_all(fleet, limit, ask, |_| false).await;
     let mut broken = Broken::NotHeld;
-    // Few silent nodes can't keep the hold; too many can, and may still break it.
+    // If a quorum answers, silent nodes can't keep the hold. Otherwise the hold may survive or
+    // still be broken.
     let done = answers.iter().flatten().filter(|answer| **answer != Broken::NotHeld).count();
     let answers = enough(fleet, answers, "answered the break").map_err(|cause| {
         let kind = if cause.is_transient() { ErrorKind::Indeterminate } else { cause.kind() };
@@ -183,7 +185,7 @@ async fn break_one(
     })?;
     let silent = fleet.nodes.len() - answers.len();
     if done + silent < fleet.quorum {
-        // These are votes of a failed claim, or of a release in progress.
+        // The votes belong to a failed claim, or to a release in progress.
         return Ok(Broken::NotHeld);
     }
     for answer in answers {

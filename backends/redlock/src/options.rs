@@ -34,23 +34,23 @@ impl Options {
         Self::default()
     }
 
-    /// Sets how long a round waits for a node. Default: TTL / 200, within 5 ms and 50 ms. TTLs must be at least twice
-    /// this value.
+    /// Sets how long a round waits for a node. TTLs must be at least twice this value. Default: TTL
+    /// / 200, but from 5 ms to 50 ms.
     #[must_use]
     pub fn node_timeout(mut self, limit: Duration) -> Self {
         self.node_timeout = Some(limit);
         self
     }
 
-    /// Sets the largest TTL; 60 s by default. It must be equal for all clients. A node that lost its data doesn't vote
-    /// for so long.
+    /// Sets the largest TTL, which must be equal for all clients; 60 s by default. A node that lost
+    /// its data doesn't vote for this time.
     #[must_use]
     pub fn largest_ttl(mut self, ttl: Duration) -> Self {
         self.largest_ttl = ttl;
         self
     }
 
-    /// Sets the clock for the wait of new nodes. For tests.
+    /// Sets the clock that times the wait of new nodes. For tests.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
@@ -64,7 +64,7 @@ impl Options {
         self
     }
 
-    /// Sets the clock, in µs, for candidate fences. For simulations.
+    /// Sets the clock, in µs, that candidate fences are taken from. For simulations.
     #[doc(hidden)]
     #[must_use]
     pub fn wall_clock(mut self, micros: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
@@ -89,7 +89,7 @@ impl Options {
         Ok(())
     }
 
-    /// The round and its write-back must not outlast the TTL.
+    /// Returns the shortest TTL that a round and its write-back can't outlast.
     pub(crate) fn shortest_ttl(&self) -> Duration {
         self.node_timeout.map_or(SHORTEST_TTL, |limit| SHORTEST_TTL.max(limit.saturating_mul(2)))
     }

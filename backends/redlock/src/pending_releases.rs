@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use crate::fleet::{Fleet, within};
 use crate::token_states::TokenState;
 
-/// Releases per node. The oldest holds expire by themselves.
+/// Maximum number of releases per node. The ones that are dropped expire by themselves.
 const MOST: usize = 10_000;
 
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
@@ -29,7 +29,7 @@ struct PendingRelease {
     claim: Claim,
     release_mode: ReleaseMode,
     until: BootInstant,
-    /// Keeps the token's lock of the node closed: the release would revoke a new vote.
+    /// Keeps the node closed for the token, because the release would revoke a new vote.
     token_state: Option<Arc<TokenState>>,
 }
 
@@ -67,8 +67,9 @@ impl NodeReleases {
 }
 
 impl Fleet {
-    /// Without a reply, the release becomes pending. A claim with a `token_state` may be requested again. A late
-    /// release could end its newer hold, so a pending one leaves a tombstone.
+    /// Releases a claim on one node. Without a reply, the release becomes pending. A claim with a
+    /// `token_state` may be requested again, and a late release could end its newer hold. Its
+    /// pending release therefore leaves a tombstone.
     pub(crate) async fn release_at(
         self: &Arc<Self>,
         at: usize,
@@ -93,7 +94,7 @@ impl Fleet {
     ) {
         let longest = match release_mode {
             ReleaseMode::Plain => claim.ttl,
-            // The hold may not have begun yet.
+            // The claim may be granted late, so its hold may not have begun yet.
             ReleaseMode::Reconcile => self.options.largest_ttl,
         };
         let until = self.now() + longest;
@@ -109,7 +110,8 @@ impl Fleet {
         }
     }
 
-    /// An earlier request of the token may take effect at any time.
+    /// Keeps retrying for another largest TTL, because an earlier request of the token may take
+    /// effect at any time.
     pub(crate) fn extend_pending_release(&self, at: usize, token: Token) {
         let until = self.now() + self.options.largest_ttl;
         if let Some(pending) = self.pending_releases.of(at).releases.get_mut(&token) {

@@ -28,7 +28,7 @@ impl RedisNode {
     }
 }
 
-/// Host and port: a server has one vote, whatever the database.
+/// Returns the host and port. The database is omitted, because a server has only one vote.
 fn short(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     if scheme.contains("unix") {

@@ -1,4 +1,4 @@
-//! Releases: to all nodes in parallel, retried until answered.
+//! Releases a claim on all nodes in parallel, and retries until they answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,8 @@ pub(crate) async fn release(
         }
     });
     let mut count = Count::default();
-    // A process that exits after this leaves nothing on nodes whose replies are about to arrive.
+    // Wait briefly for all nodes. A process that exits after its release then leaves no hold on
+    // slower nodes.
     let all = async {
         while let Some((at, answer)) = requests.next().await {
             count.add(fleet.address(at), answer);
@@ -78,7 +79,7 @@ impl Count {
     }
 
     fn decided(&self, quorum: usize) -> Option<ReleaseOutcome> {
-        // A hold on a minority was lost before.
+        // If a quorum has no hold, it was lost before this release.
         if self.not_held >= quorum {
             Some(ReleaseOutcome::NotHeld)
         } else if self.released + self.not_held >= quorum {

@@ -1,5 +1,5 @@
-//! Renewals: one request per node for the whole batch. Other nodes are repaired only after a quorum's renewal:
-//! otherwise a repair could revive a lost hold.
+//! Renews holds with one request per node for the whole batch. A node without the hold is repaired
+//! only after a quorum has renewed it: otherwise a repair could revive a lost hold.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +57,7 @@ struct Count {
 }
 
 impl Count {
-    /// A late reply may show that a node lacks a hold.
+    /// Repairs nodes that lack a renewed hold. Late replies may show more of them.
     async fn repair_all(mut self, token_states: Vec<Option<Arc<TokenState>>>) {
         for at in 0..self.fleet.nodes.len() {
             self.repair(at, &token_states);
@@ -86,7 +86,7 @@ impl Count {
         }
     }
 
-    /// Returns the node, or `None` after the last.
+    /// Counts the next reply. Returns its node, or `None` after the last.
     async fn on_reply(&mut self) -> Option<usize> {
         let (at, outcomes) = self.requests.next().await?;
         match outcomes {
@@ -95,7 +95,7 @@ impl Count {
                 for ((claim, tally), outcome) in holds.zip(outcomes) {
                     let token_state = self.fleet.token_states.known(claim.token);
                     if token_state.is_some_and(|token_state| token_state.is_leaving(at)) {
-                        // This is a late vote of a failed round, before its release.
+                        // The node renewed a failed round's late vote, which is being released.
                         tally.add(at, RenewalOutcome::NotHeld(Reason::Gone));
                     } else {
                         tally.add(at, outcome);
@@ -194,7 +194,7 @@ struct Repair {
     claim: Claim,
     token_state: Arc<TokenState>,
     fence: Fence,
-    /// After this time, the repair would create a new hold.
+    /// The end of the old hold. A later repair would create a new hold.
     until: BootInstant,
 }
 
@@ -226,7 +226,7 @@ impl Repair {
         if self.fleet.now() >= self.until {
             return Ok(Vote::Ended);
         }
-        // A release doesn't cover later requests.
+        // A released token isn't repaired, because the release doesn't cover later requests.
         let Some(before) = token_state.send(self.at) else { return Ok(Vote::Ended) };
         let node = &self.fleet.nodes[self.at];
         let limit = Fleet::longest_wait(self.claim.ttl);

@@ -1,4 +1,4 @@
-//! Requests to all nodes, polled together by the caller: without tasks or channels.
+//! Requests to all nodes, polled together by the caller instead of in tasks.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -41,7 +41,7 @@ impl<T: Send + 'static> Requests<T> {
         })
     }
 
-    /// For requests with several replies.
+    /// Creates requests that send several replies each.
     pub(crate) fn reporting<F>(fleet: &Fleet, request: impl Fn(usize, Arc<Replies<T>>) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -69,7 +69,7 @@ impl<T> Requests<T> {
     }
 
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) {
-        // The requests' timers need this runtime, as the caller's may end first.
+        // Timers must belong to the client's runtime, because the caller's may end first.
         let _runtime = self.runtime.enter();
         self.unfinished.retain_mut(|request| request.as_mut().poll(cx).is_pending());
     }

@@ -1,9 +1,10 @@
 //! State of each token's requests in flight.
 //!
-//! A late release of one round could revoke the next round's vote. So a round holds a lock per token and node
-//! ([`NodeLock`]) until it is done with that node.
+//! A late release of one round could revoke the next round's vote. So a round locks each node for
+//! its token ([`NodeLock`]) until its work there is done.
 //!
-//! A request without a reply leaves its node *in doubt*: it may still take effect, so the release has a tombstone.
+//! A request without a reply leaves its node *in doubt*: the request may still take effect. A
+//! release there leaves a tombstone.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -56,7 +57,7 @@ struct Requests {
 
 #[derive(Debug, Default)]
 pub(crate) struct NodeLock {
-    /// A tombstone was sent or is pending.
+    /// Set if a tombstone was sent or is pending. The token gets no further vote on the node.
     pub(crate) is_closed: bool,
 }
 
@@ -78,7 +79,8 @@ impl TokenState {
         &self.node_locks[at]
     }
 
-    /// Returns `None` for a released token: its release has decided where to leave tombstones.
+    /// Notes a request to the node. Returns `None` for a released token, because its release has
+    /// decided where to leave tombstones.
     pub(crate) fn send(&self, at: usize) -> Option<EarlierRequest> {
         let mut requests = self.requests();
         if requests.ended {
@@ -89,7 +91,7 @@ impl TokenState {
         Some(if in_doubt { EarlierRequest::InDoubt } else { EarlierRequest::Clear })
     }
 
-    /// Call this after a reply, or if there certainly was no effect.
+    /// Notes that a request was answered, or certainly had no effect.
     pub(crate) fn answered(&self, at: usize, before: EarlierRequest) {
         if before == EarlierRequest::Clear {
             self.requests().in_doubt.remove(at);
@@ -112,12 +114,13 @@ impl TokenState {
         self.requests().leaving.remove(at);
     }
 
-    /// Returns whether votes of that node don't count, even in a later round that is granted.
+    /// Returns whether a failed round's vote on the node is being released. It doesn't count, even
+    /// if a later round is granted.
     pub(crate) fn is_leaving(&self, at: usize) -> bool {
         self.requests().leaving.contains(at)
     }
 
-    /// Returns the nodes that need tombstones.
+    /// Notes the token's release. Returns the nodes that need tombstones.
     pub(crate) fn end(&self) -> Nodes {
         let mut requests = self.requests();
         requests.ended = true;
@@ -187,7 +190,7 @@ impl TokenStates {
         }
     }
 
-    /// Keeps the state until the token's release, or long after its end.
+    /// Keeps the state until the token's release, or for at least two TTLs.
     pub(crate) fn keep(
         &self,
         token: Token,

@@ -1,7 +1,8 @@
 //! Notifications by the nodes, forwarded to the quorum's clients.
 //!
-//! A wake-up needs a quorum. A minority's is forwarded later, because messages can be lost; with jitter, because it may
-//! come from a split vote. A loss is forwarded when no quorum is left.
+//! A wake-up is forwarded when a quorum has sent it. A minority's wake-up is forwarded later,
+//! because messages can be lost. That pause is random, because the wake-up may come from a split
+//! vote. A loss is forwarded when no quorum is left.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use crate::node::Node;
 use crate::token_states::Nodes;
 
-/// Beyond this number, polls and renewals must suffice.
+/// Beyond this number, notifications are dropped. Polls and renewals must suffice then.
 const MOST: usize = 10_000;
 
 const TOGETHER: Duration = Duration::from_secs(60);
@@ -97,7 +98,8 @@ impl Wakeups {
                     self.send(&Event::Lost(token, reason));
                 }
             }
-            // A single node grants nothing, and doesn't report unused holds.
+            // Other events don't occur: a single node grants nothing, and doesn't report unused
+            // holds.
             _ => {}
         }
     }
@@ -172,7 +174,7 @@ impl Wakeups {
         }
     }
 
-    /// Returns true only once per hold.
+    /// Returns whether no quorum is left. Returns `true` only once per hold.
     fn is_lost(&self, token: Token) -> bool {
         let spare = self.nodes - self.quorum;
         let mut seen = self.seen();
@@ -180,7 +182,7 @@ impl Wakeups {
         loss.by.count() > spare && !std::mem::replace(&mut loss.is_told, true)
     }
 
-    /// Sends without a lock, because the clients' sinks may call back.
+    /// Sends the event to all clients. No lock is held, because their sinks may call back.
     fn send(&self, event: &Event) {
         let clients = Arc::clone(&self.clients());
         let is_gone = |client: &Events| !client.send(event.clone());
@@ -189,7 +191,7 @@ impl Wakeups {
             return;
         }
         let mut present = self.clients();
-        // The indices are valid, unless another task removed clients.
+        // If another task has changed the list, the indices are wrong.
         if Arc::ptr_eq(&present, &clients) {
             drop(clients);
             let mut gone = gone.into_iter();

@@ -13,10 +13,10 @@ use crate::node::No;
 
 const MOST_SPREAD: u32 = 32;
 
-/// Clients that started together within this time collide again.
+/// Minimum assumed duration of a round. Clients that start within it split the votes again.
 const SHORTEST_ROUND: Duration = Duration::from_millis(1);
 
-/// A foreign holder sends no wake-up.
+/// Poll interval while another library holds the lock, because its release sends no wake-up.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
 impl Round {
@@ -27,7 +27,7 @@ impl Round {
         let indeterminate = self.is_a_repeat() || self.left_behind().count() >= quorum;
         let errors = (0..self.answers.len()).filter(|at| self.is_in_vain(*at)).count();
         if !indeterminate && errors <= spare && self.afterwards.iter().next().is_none() {
-            // A new token could get a quorum.
+            // The token was ended on some nodes, but a new token could get a quorum.
             if ended > 0 && no + errors <= spare {
                 return Err(error(
                     ErrorKind::Lost(Reason::Gone),
@@ -35,7 +35,8 @@ impl Round {
                      again; use a new request",
                 ));
             }
-            // If no node has another holder, the votes came too late: the name may be free.
+            // Without a refusal, the votes only came too late. The name may be free, so it isn't
+            // busy.
             if no > 0 {
                 return Ok(AcquireOutcome::Busy(self.busy(yes)));
             }
@@ -100,7 +101,7 @@ impl Round {
                 queued: false,
             };
         }
-        // Random pauses prevent another collision.
+        // Random pauses prevent that clients with split votes collide again.
         let spread = names.split(&self.request.claim.name).min(MOST_SPREAD);
         let round = self.begun.elapsed().max(SHORTEST_ROUND);
         Busy {
@@ -116,7 +117,7 @@ impl Round {
             let token = no.holder.as_deref().and_then(|holder: &Holder| holder.token);
             holders.entry(token).or_insert((no, 0)).1 += 1;
         }
-        // Prefer Lockwright's holders to foreign ones.
+        // On a tie, prefer a Lockwright holder, which has a token, to a foreign one.
         let most = |(token, (_, nodes)): &(Option<Token>, (&No, usize))| {
             (*nodes, token.is_some(), Reverse(*token))
         };

@@ -1,4 +1,4 @@
-//! Counting the votes of a round: a quorum must have the same fence.
+//! Counts the votes of a round. A quorum must have the same fence.
 
 use lockwright_core::Fence;
 
@@ -49,7 +49,7 @@ impl Round {
         match self.most_noted() {
             (most, Some(fence)) if most >= quorum => Some(Votes::Agree(fence)),
             _ if yes + to_come < quorum => Some(Votes::TooFew),
-            // Without a write-back, no number can get a quorum.
+            // A quorum voted, but the awaited replies can't complete a quorum for one fence.
             (most, _) if yes >= quorum && most + to_come < quorum => Some(Votes::Differ),
             _ => None,
         }

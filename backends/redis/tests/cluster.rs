@@ -12,7 +12,7 @@ use lockwright_core::Result;
 use lockwright_redis::Redis;
 use lockwright_testbed::{self as testbed, Proxy};
 
-/// The proxies' address.
+/// The proxies' IP address.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 async fn connect(url: String) -> Result<Redis> {
@@ -20,8 +20,8 @@ async fn connect(url: String) -> Result<Redis> {
 }
 
 async fn fragile() -> Result<Fragile> {
-    // A node without an announced host is sought at the address that the client used, here the
-    // proxy's.
+    // If a node announces no host, the client uses the host that it connected to, here the
+    // proxies'.
     let servers =
         testbed::Redis::options().set("cluster-preferred-endpoint-type", "unknown-endpoint");
     let mut cluster = testbed::Cluster::options().servers(servers).start().map_err(problem)?;

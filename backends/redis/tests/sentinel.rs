@@ -15,7 +15,7 @@ use lockwright_core::Result;
 use lockwright_redis::Redis;
 use lockwright_testbed::{self as testbed, Proxy, Sentinels};
 
-/// The proxy's address, and the master's name there.
+/// The proxy's IP address, and the master's name for Sentinels that lead there.
 const ELSEWHERE: (Ipv4Addr, &str) = (Ipv4Addr::new(127, 0, 0, 2), "elsewhere");
 
 fn start() -> testbed::Result<Sentinels> {
@@ -44,7 +44,7 @@ async fn fragile() -> Result<Fragile> {
     let (proxy, cut_off) = through_a_proxy(&set).map_err(problem)?;
     let (direct, cut_off) = (connector_to(set.url(), connect), connector_to(cut_off, connect));
     Ok(Fragile::new(direct, cut_off, move |step| {
-        // The whole set is captured: a drop ends its Sentinels.
+        // Capture the whole set, because dropping it ends its Sentinels.
         let set = &mut set;
         match step {
             Step::Begin(Harm::Freeze) => set.servers[0].freeze(),
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     harness::serve(connect, || {
         let set = start()?;
         let server = LiveServer::at(set.url(), connect)
-            // Each connection begins with three queries.
+            // The TTL is long, because each connection begins with three queries.
             .ttl(Duration::from_secs(2))
             .protected(fenced_value::fenced_value(vec![set.servers[0].url()]))
             .fragile(&[Harm::Freeze, Harm::Forget, Harm::Cut], fragile);

@@ -12,7 +12,7 @@ const NODES: usize = 5;
 
 const MINORITY: usize = 2;
 
-/// Sets a longer time-out, for busy test machines.
+/// Returns a fleet's URL, with a time-out for busy test machines.
 fn url(nodes: &[String]) -> String {
     format!("redlock:{}?node_timeout=240ms", nodes.join(","))
 }
@@ -30,7 +30,7 @@ async fn admit(url: &str) -> Result<()> {
     Ok(())
 }
 
-/// Loses data of a minority; other faults affect all nodes at once.
+/// Starts a fleet to be harmed. Only a minority loses its data; other faults affect all nodes.
 async fn fragile() -> Result<Fragile> {
     let options = testbed::Redis::options().append_only("always");
     let mut fleet = options.start_fleet(NODES).map_err(problem)?;

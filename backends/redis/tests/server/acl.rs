@@ -30,7 +30,6 @@ fn rules_without(missing: &str) -> String {
     rules
 }
 
-/// The documented permissions.
 pub(crate) fn rules() -> String {
     rules_without("")
 }
@@ -56,7 +55,7 @@ async fn everything(url: &str) -> Result<()> {
     let how = BreakMode::RunOut;
     redis.break_lock(&ours.name, BreakTarget::Token(ours.token), how, "ops", "test").await?;
     redis.release(&ours, ReleaseMode::Reconcile).await?;
-    // A missing permission may only be a finding.
+    // The doctor may report a missing permission as a finding.
     let findings = redis.doctor().await?;
     match findings.iter().find(|finding| finding.code.ends_with("denied")) {
         Some(finding) => Err(Error::new(ErrorKind::Denied, finding.fix.clone())),
@@ -74,7 +73,7 @@ async fn documented_permissions_are_necessary_and_sufficient() {
         server.command::<()>(&command).unwrap();
         server.command::<()>(&["FLUSHALL"]).unwrap();
         server.command::<()>(&["HSET", "orders/alien", "what", "no lock"]).unwrap();
-        // The next caller loads the script.
+        // The next caller needs the permission to load the script.
         server.command::<()>(&["SCRIPT", "FLUSH"]).unwrap();
     };
     let url = format!("redis://locks:{SECRET}@127.0.0.1:{}/", server.port());

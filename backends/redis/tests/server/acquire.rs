@@ -95,7 +95,8 @@ async fn a_batch_is_renewed_hold_by_hold() {
 #[tokio::test]
 async fn a_counter_of_a_held_lock_is_kept_once_a_day() {
     let (server, redis) = server_and_client().await;
-    // The time depends on the token's first byte. The TTL is longer than the distance between two of these times.
+    // A renewal keeps the counter at a time of day that the token's first byte determines. The TTL
+    // exceeds the distance between two of these times.
     let ttl = Duration::from_secs(24 * 60 * 60 / 256 + 10);
     let claims: Vec<_> = (0..=255)
         .map(|byte| {
@@ -155,7 +156,7 @@ async fn fences_grow_through_release_expiry_and_reserved_blocks() {
             match redis.try_acquire(&claim).await {
                 Ok(AcquireOutcome::Granted(granted)) => break granted,
                 Ok(AcquireOutcome::Busy(_)) => tokio::time::sleep(Duration::from_millis(5)).await,
-                // The TTL sets the limit, and a busy machine may take longer.
+                // A busy machine may take longer than the limit, which depends on the TTL.
                 Err(error) => assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}"),
             }
         };
@@ -224,7 +225,7 @@ async fn fences_grow_after_a_reconnect_to_older_data() {
         released(&redis, &claim, ReleaseMode::Plain).await;
         granted.fence
     };
-    // Several rounds, because a counter of an earlier second is set to the clock anyway.
+    // Repeat this, because the clock may hide an error: it raises a counter from an earlier second.
     for _ in 0..5 {
         for _ in 0..3 {
             let fence = pair().await;

@@ -16,7 +16,7 @@ use crate::common::{
     token_in,
 };
 
-/// Short for a test, long for a busy machine.
+/// A time-out that is short for a test, but long for a busy machine.
 const QUICK: Duration = Duration::from_secs(1);
 
 pub(crate) async fn impatient(url: &str) -> Redis {
@@ -108,7 +108,7 @@ async fn non_cluster_and_incomplete_cluster_are_refused() {
         fails_with(Redis::connect(&url).await, ErrorKind::InvalidConfig, "connect to it by redis:");
     assert_eq!(error.backend(), Some("redis-cluster"));
 
-    // A node in Cluster mode without a Cluster.
+    // This node is in Cluster mode, but serves no slots.
     let lonely = testbed::Redis::options().set("cluster-enabled", "yes").start().unwrap();
     let url = lonely.url().replace("redis://", "redis+cluster://");
     fails_with(Redis::connect(&url).await, ErrorKind::Unavailable, "no slots");
@@ -150,7 +150,7 @@ async fn one_node_is_enough_to_find_the_others_and_dead_ones_cost_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_with_a_view_of_its_own_is_not_trusted() {
     let cluster = block_in_place(Cluster::start).unwrap();
-    // This node was removed long ago, and serves all slots alone.
+    // This node serves all slots alone, as if it had been removed from the Cluster long ago.
     let stray = testbed::Redis::options().set("cluster-enabled", "yes").start().unwrap();
     stray.command::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).unwrap();
     let names = names_of_all_masters(&cluster);
@@ -172,7 +172,7 @@ async fn a_node_with_a_view_of_its_own_is_not_trusted() {
 async fn all_nodes_are_reached_as_the_first_ones_are() {
     let servers = testbed::Redis::options().tls().user("locks", "a/b", "~* &* +@all");
     let cluster = block_in_place(|| Cluster::options().servers(servers).start()).unwrap();
-    // The other nodes have the same login and authority.
+    // The client uses the login and authority of the URL for all nodes.
     let (node, authority) = (&cluster.nodes[0], cluster.nodes[0].authority());
     let url = node.url().replace("rediss://", "rediss+cluster://");
     let redis = connect(&format!("{url}?ca={}", authority.display())).await;
@@ -208,7 +208,7 @@ async fn a_master_that_dies_takes_no_others_with_it_and_its_replica_goes_on() {
     assert!(grant(&redis, &claim(&names[1])).await.fence > fences[1]);
 
     block_in_place(|| cluster.wait_for_failover(&names[0], 0)).unwrap();
-    // Replicated holds survive, with the same client.
+    // The same client keeps its replicated hold.
     let renewals = eventually(|| async { redis.renew(&batch[..1]).await.ok() }).await;
     assert_eq!(renewals, [Renewal::RENEWED]);
     busy(&redis, &claim(&names[0]), Wait::No).await;
@@ -219,7 +219,7 @@ async fn a_master_that_dies_takes_no_others_with_it_and_its_replica_goes_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_master_holds_up_no_renewals_of_others() {
     let cluster = block_in_place(Cluster::start).unwrap();
-    // Default time-outs are too long for these holds.
+    // Use the default time-outs, which are too long for these holds.
     let redis = connect(&cluster.url()).await;
     let ttl = Duration::from_secs(10);
     let claims = names_of_all_masters(&cluster).map(|name| claim_for(&name, ttl));
@@ -245,7 +245,7 @@ async fn a_frozen_master_holds_up_no_renewals_of_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_share_the_search_for_nodes_that_are_all_silent() {
     let cluster = block_in_place(Cluster::start).unwrap();
-    // Callers without a connection have time left for a search.
+    // The response time-out is longer, so that callers without a connection can wait for a search.
     let config = Config::new(&cluster.url()).unwrap();
     let config = config.response_timeout(5 * QUICK).connect_timeout(QUICK);
     let redis = Arc::new(config.connect().await.unwrap());
@@ -276,7 +276,7 @@ async fn a_client_keeps_its_holds_through_a_failover() {
     replicated(&cluster, 0, &name, &guard.token().to_string()).await;
     cluster.nodes[0].kill();
     let first = guard.deadline();
-    // The renewal task finds the new master, without a request.
+    // The renewal task finds the new master without a call by the user.
     eventually(|| async { (guard.deadline() > first).then_some(()) }).await;
     guard.check().unwrap();
     other.check().unwrap();
@@ -299,7 +299,8 @@ async fn a_loss_is_reported_in_time_when_nobody_takes_over() {
     let signal = guard.signal();
     cluster.nodes[replica].kill();
     cluster.nodes[0].freeze();
-    // By default, unserved slots stop all others after a while.
+    // Renew the other hold at once: by default, a Cluster with unserved slots soon stops serving
+    // the others.
     other.renew().await.unwrap();
     let ended = tokio::time::timeout(2 * ttl, signal.ended()).await.unwrap();
     assert!(matches!(ended, HoldState::Lost(_)), "{ended:?}");
@@ -335,7 +336,7 @@ async fn a_frozen_master_is_noticed_and_not_trusted_when_it_thaws() {
     let after = grant(&redis, &next).await;
     assert!(after.fence > granted.fence);
 
-    // The old master acts as a master for a moment.
+    // After the thaw, the old master still acts as a master for a moment.
     cluster.nodes[0].thaw();
     let mut asked = 0;
     eventually(|| async {
@@ -371,7 +372,7 @@ async fn a_master_that_comes_back_empty_has_lost_its_locks_and_no_fences() {
     let guard = locks.mutex(&name).ttl(ttl).acquire().await.unwrap();
     let other = locks.mutex(&elsewhere).ttl(ttl).acquire().await.unwrap();
     let (signal, deadline) = (guard.signal(), guard.deadline());
-    // Otherwise the master's replica might take over with the data.
+    // Kill the replica, because it might take over with the data.
     let replica = cluster.replica_of(0).unwrap();
     cluster.nodes[replica].kill();
     block_in_place(|| cluster.nodes[0].restart(false)).unwrap();
@@ -394,7 +395,7 @@ async fn a_failover_can_lose_a_lock_and_the_fence_tells() {
     let first = Locks::new(impatient(&cluster.url()).await).unwrap();
     let second = Locks::new(impatient(&cluster.url()).await).unwrap();
     cluster.nodes[replica].freeze();
-    // Discard data that are buffered in its socket.
+    // Discard the data that are buffered in the replica's socket.
     cluster.nodes[0].command::<i64>(&["CLIENT", "KILL", "TYPE", "replica"]).unwrap();
     let ttl = Duration::from_secs(120);
     let guard = first.mutex(&name).ttl(ttl).acquire().await.unwrap();

@@ -183,7 +183,7 @@ async fn databases_and_prefixes_come_from_the_url() {
     let value: String = redis::cmd("GET").arg("shop:a").query(&mut connection).unwrap();
     assert_eq!(token_in(&value), claim.token.to_string());
     wrong(&format!("{}99", server.url()), ErrorKind::InvalidConfig, "no database").await;
-    // In another database it is another lock.
+    // The same name in another database is another lock.
     grant(&crate::common::connect(&server.url()).await, &self::claim("a")).await;
 }
 

@@ -1,4 +1,4 @@
-//! The doctor's findings on servers with these problems.
+//! The doctor's findings on servers with problems.
 
 use lockwright_core::{DistributedLock, Finding, Severity};
 use lockwright_redis::Config;
@@ -52,7 +52,7 @@ async fn a_replica_is_an_error_and_replicas_are_a_note() {
     let master = sound().start().unwrap();
     let replica = sound().replica_of(&master).start().unwrap();
     assert_eq!(found(&replica).await, [("replica", Severity::Error)]);
-    // A former master is reported too.
+    // A master that became a replica is reported too.
     let redis = crate::common::connect(&master.url()).await;
     crate::common::eventually(|| async {
         let findings = redis.doctor().await.unwrap();
@@ -83,7 +83,7 @@ async fn memory_that_is_nearly_full_is_a_warning() {
 #[tokio::test]
 async fn a_snapshot_that_fails_is_an_error() {
     let server = sound().set("enable-protected-configs", "yes").start().unwrap();
-    // A folder can't be written as a file.
+    // Redis can't replace a folder by a snapshot.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     server.command::<()>(&["CONFIG", "SET", "dir", path]).unwrap();

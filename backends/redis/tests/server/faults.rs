@@ -16,7 +16,7 @@ use crate::common::{
     token_in,
 };
 
-/// Short for a test, long for a busy machine.
+/// A time-out that is short for a test, but long for a busy machine.
 const QUICK: Duration = Duration::from_secs(1);
 
 async fn impatient(url: &str) -> Redis {
@@ -35,7 +35,7 @@ async fn behind_proxy() -> (testbed::Redis, Proxy, Redis) {
 async fn a_lost_answer_is_indeterminate_and_the_same_token_finds_its_hold() {
     let (server, proxy, redis) = behind_proxy().await;
     let claim = claim("a");
-    // The scripts are cached, so the lost reply is the attempt's own.
+    // Cache the scripts, so that the lost reply is the attempt's.
     let before = self::claim("before");
     grant(&redis, &before).await;
     redis.release(&before, ReleaseMode::Plain).await.unwrap();
@@ -137,7 +137,7 @@ fn scripts_run(server: &testbed::Redis) -> u32 {
 async fn an_acquire_that_arrives_after_its_release_is_defeated_by_the_tombstone() {
     let (server, proxy, redis) = behind_proxy().await;
     let settling = crate::common::connect(&server.url()).await;
-    // The script is cached, so the late request is complete.
+    // Cache the script, so that the late request needs no further message.
     let before = claim("before");
     grant(&redis, &before).await;
 
@@ -195,7 +195,7 @@ async fn a_master_that_became_a_replica_is_unavailable_and_is_looked_for_anew() 
     })
     .await;
     assert_eq!(refused.kind(), ErrorKind::Unavailable);
-    // The server's name may lead to the new master by now.
+    // The client reconnects, because the server's name may lead to the new master by now.
     eventually(|| async { (proxy.accepted() >= 2).then_some(()) }).await;
     server.command::<()>(&["REPLICAOF", "NO", "ONE"]).unwrap();
     grant(&redis, &claim("a")).await;
@@ -213,7 +213,7 @@ async fn a_full_server_refuses_and_grants_nothing() {
     released(&redis, &held, ReleaseMode::Plain).await;
 }
 
-/// A full server rejects a write to a set, if it is the script's first.
+/// A full server rejects a script whose first write is to a set.
 #[tokio::test]
 async fn readers_and_permits_go_on_on_a_full_server() {
     let (server, redis) = server_and_client().await;

@@ -15,7 +15,7 @@ fn node(server: &testbed::Redis) -> Node {
     Node::new(patient(Config::new(&server.url()).unwrap()), LARGEST).unwrap()
 }
 
-/// Returns the incarnation, after a lost connection.
+/// Returns the incarnation. Retries after a lost connection.
 async fn looked(node: &Node) -> Incarnation {
     eventually(async || node.look().await.ok()).await
 }
@@ -147,7 +147,7 @@ async fn a_node_that_may_have_lost_writes_is_new() {
     }
 }
 
-/// Redis drops the holds from its log, but not the incarnation.
+/// Without these rights, Redis loads the incarnation from its log, but not the holds.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_loads_its_log_without_rights_is_new() {
     let options = testbed::Redis::options().append_only("always");
@@ -161,7 +161,7 @@ async fn a_node_that_loads_its_log_without_rights_is_new() {
     assert!(!new.votes && new.run != former.run, "{new:?}");
 }
 
-/// The node persisted every write only for a while, and no client saw the change.
+/// The node stops persisting every write, and then restarts.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_stopped_keeping_every_write_is_known_for_it() {
     let mut server = testbed::Redis::options().append_only("always").start().unwrap();

@@ -79,7 +79,7 @@ async fn first_break_is_the_recorded_one() {
     }
 }
 
-/// A transfer is repeated after a lost reply, when the hold may have been broken.
+/// Before a client repeats a transfer whose reply was lost, the hold may have been broken.
 #[tokio::test]
 async fn a_share_that_moved_and_was_broken_is_not_armed_again_by_a_repeat() {
     let (_server, redis) = server_and_client().await;
@@ -120,7 +120,7 @@ async fn a_hold_that_was_freed_at_once_is_gone_and_does_not_come_back() {
     let successor = claim("a");
     let after = grant(&redis, &successor).await;
     assert!(after.fence.get() > granted.fence.get() + 2, "past the reserved block");
-    // The holder is notified although another token holds by now.
+    // The renewal reports the break, although another token holds by now.
     let renewal = Renew::of(&holder);
     assert_eq!(redis.renew(&[renewal]).await.unwrap(), NOT_HELD_BROKEN);
     assert_eq!(redis.release(&holder, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
@@ -164,7 +164,7 @@ async fn present_holder_can_be_broken_without_a_token() {
     let broken = redis.break_lock(&name, BreakTarget::Any, BreakMode::Now, "anna", "stuck").await;
     assert!(matches!(broken.unwrap(), Broken::Freed(_)));
 
-    // A foreign holder renews its hold, so the operator can only free it.
+    // A foreign holder renews its hold, and only freeing it has an effect.
     server.command::<()>(&["SET", "a", "theirs", "PX", "20000"]).unwrap();
     let seen = BreakTarget::Token(Token::random());
     let broken = redis.break_lock(&name, seen, BreakMode::Now, "anna", "stuck").await;

@@ -1,4 +1,5 @@
-//! Each script without one of its commands: if it fails midway, there is no second holder, and its error is accurate.
+//! Runs each script without one of its commands. If a script fails midway, no second holder is let
+//! in, and its error is accurate.
 
 use std::time::Duration;
 
@@ -185,7 +186,7 @@ impl Setting {
                 }
             }
         }
-        // Messages arrive in order.
+        // Messages arrive in order, so the marker is the last.
         let marker = claim("marker").token;
         let broken = format!("now {marker}");
         let arrived = self.server.command::<i64>(&["PUBLISH", "lockwright:broken:0:", &broken]);
@@ -230,7 +231,7 @@ async fn unwritten_offer_is_not_published() {
     }
 }
 
-/// The scripts of redlock's nodes.
+/// Tests the scripts of Redlock's nodes.
 #[tokio::test(flavor = "multi_thread")]
 async fn node_reports_a_script_that_fails_halfway() {
     let server = testbed::Redis::start().unwrap();

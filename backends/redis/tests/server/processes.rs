@@ -92,7 +92,7 @@ impl Drop for Process {
     }
 }
 
-/// Returns the number of clients' requests.
+/// Returns how many requests clients have sent to the server.
 fn requests(server: &testbed::Redis) -> u64 {
     let stats: String = server.command(&["INFO", "commandstats"]).unwrap();
     let asked =
@@ -171,13 +171,14 @@ async fn contenders(url: &str, waiters: u64, ttl: Duration) -> (Process, Vec<Pro
         .await;
     }
     if ttl == TTL {
-        // Waiters ask again when the holder's TTL seems over.
+        // Waiters ask again when the holder's TTL seems over. Wait until they have.
         tokio::time::sleep(TTL * 3).await;
     }
     (holder, queue)
 }
 
-/// Allows the dead holder's TTL, one offer for each dead waiter ahead, and one second.
+/// Returns the permitted time: the dead holder's TTL, one offer for each dead waiter ahead, and one
+/// second.
 fn bound(dead_waiters: u32) -> Duration {
     TTL + TTL * dead_waiters + Duration::from_secs(1)
 }
@@ -238,7 +239,7 @@ async fn waiters_that_die_in_a_row_cost_one_offer_each() {
     assert!(died.elapsed() <= bound(7), "{:?}", died.elapsed());
 }
 
-/// The waiters saw only the old hold, with most of its long TTL left.
+/// The waiters still expect the released hold, with most of its long TTL left.
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_releaser_of_a_long_hold_costs_one_offer() {
     const OFFER: Duration = Duration::from_secs(2);

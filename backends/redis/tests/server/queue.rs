@@ -37,7 +37,7 @@ async fn a_hold_that_is_handed_over_ends_no_later_than_the_server_says() {
     let (start, life) = (granted.start.unwrap(), granted.valid.unwrap());
     assert_eq!(life, OFFER);
     assert!(start >= queued, "it was told to have begun before it was asked for");
-    // The hold doesn't begin when the claim was queued: nothing would be left of the offer.
+    // If the hold began when the claim was queued, nothing would be left of the offer.
     assert!(start + Duration::from_millis(100) >= released);
     let value: String = server.command(&["GET", "a"]).unwrap();
     assert_eq!(token_in(&value), token.to_string());
@@ -89,7 +89,7 @@ async fn an_offer_that_nobody_takes_goes_on_to_the_next() {
     let begun = Instant::now();
     let mut fence = None;
     for claim in &waiting {
-        // The releasing client checks the offers.
+        // The releasing client watches its offer, and passes it on.
         let (token, granted) = handed(&mut told).await;
         assert_eq!(token, claim.token);
         assert!(Some(granted.fence) > fence);
@@ -101,7 +101,7 @@ async fn an_offer_that_nobody_takes_goes_on_to_the_next() {
     assert_eq!(waiter.inspect(&name("a")).await.unwrap().waiters, Some(1));
 }
 
-/// The releasing call's runtime ends right afterwards.
+/// The runtime of the releasing call ends right after it.
 #[tokio::test]
 async fn an_offer_is_looked_after_beyond_the_runtime_of_the_release() {
     let (server, holder) = server_and_client().await;
@@ -144,7 +144,7 @@ async fn a_waiter_that_has_gone_is_passed_over_at_once() {
     drop(gone);
     eventually(|| async { (subscribed(&server) == 2).then_some(()) }).await;
     holder.release(&held, ReleaseMode::Plain).await.unwrap();
-    // The release offers the lock to the live waiter, without a lapsed offer before.
+    // The first offer is to the live waiter, not to the one that has gone.
     let value: String = server.command(&["GET", "a"]).unwrap();
     assert_eq!(token_in(&value), waits.token.to_string());
     assert_eq!(handed(&mut told).await.0, waits.token);
@@ -221,7 +221,8 @@ async fn a_limit_ends_a_waiters_place_too() {
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "offered to nobody");
 }
 
-/// Another waiter of the process may inherit the place of a waiter with a short limit.
+/// The server keeps a waiter's position beyond its limit, so that another waiter of the process may
+/// inherit it.
 #[tokio::test]
 async fn a_place_outlives_the_limit_a_little() {
     let (server, redis) = server_and_client().await;
@@ -293,7 +294,8 @@ async fn strangers_stay_out_while_readers_hold() {
     }
 }
 
-/// A moved slot keeps its readers' expiry by the old server's clock, and the key's TTL.
+/// When a slot moves to another server, readers keep their expiry by the old server's clock. The
+/// key keeps its TTL.
 #[tokio::test]
 async fn readers_keep_their_time_where_the_clock_is_another() {
     let (server, redis) = server_and_client().await;
@@ -346,7 +348,7 @@ async fn readers_whose_marker_was_deleted_do_not_hold() {
     assert_eq!(redis.inspect(&name("a")).await.unwrap().holders.len(), 1);
 }
 
-/// A waiter keeps alive the key that also describes the holders.
+/// The key that describes the holders stays while a waiter needs it.
 #[tokio::test]
 async fn nothing_is_left_of_readers_that_died() {
     let (server, redis) = server_and_client().await;

@@ -29,7 +29,7 @@ async fn pair() -> (testbed::Redis, testbed::Redis) {
 async fn acknowledges(master: &testbed::Redis) {
     let mut connection = master.connection().unwrap();
     eventually(|| {
-        // A write that leaves no data.
+        // `PUBLISH` is replicated, but leaves no data.
         redis::cmd("PUBLISH").arg("somewhere").arg("something").exec(&mut connection).unwrap();
         let count: u32 = redis::cmd("WAIT").arg(1).arg(100).query(&mut connection).unwrap();
         std::future::ready((count == 1).then_some(()))
@@ -43,7 +43,7 @@ fn calls_of_wait(server: &testbed::Redis) -> u64 {
     line.and_then(|line| line.split(',').next()).map_or(0, |count| count.parse().unwrap())
 }
 
-/// An address that can lead to another server.
+/// A socket path that can be switched to another server.
 struct Address {
     folder: tempfile::TempDir,
 }
@@ -70,7 +70,7 @@ impl Address {
     }
 }
 
-/// Closes the connection without a subscription, which waits for replicas.
+/// Kills the client's connection for commands, which waits for replicas.
 pub(crate) fn kill_what_waits(server: &testbed::Redis, has: &str) {
     let clients: String = server.command(&["CLIENT", "LIST", "TYPE", "normal"]).unwrap();
     let mut killed = 0;
@@ -171,7 +171,7 @@ async fn missing_vote_may_still_be_held() {
     address.lead_to("old");
     let redis = address.waiting(SHORT).await;
     address.lead_to("new");
-    // The two connections lead to different servers from now on.
+    // When the waiting connection is replaced, the new one leads to another server.
     let listed = || old.command::<String>(&["CLIENT", "LIST", "TYPE", "normal"]).unwrap();
     eventually(|| async { listed().contains("cmd=wait").then_some(()) }).await;
     kill_what_waits(&old, "cmd=wait");
@@ -193,12 +193,12 @@ struct Late {
     replica: testbed::Redis,
     proxy: Proxy,
     redis: Arc<Redis>,
-    /// The releases' connection, as the server names it.
+    /// The server's id of the connection that sends the releases.
     id: String,
 }
 
 impl Late {
-    /// Releases use the client's first connection.
+    /// The index of the client's first connection, which sends the releases.
     const FIRST: usize = 0;
 
     async fn start() -> (Self, Claim) {
@@ -207,7 +207,7 @@ impl Late {
         let config = Config::new(&master.url_through(proxy.port())).unwrap();
         let config = config.connect_timeout(LIMIT).response_timeout(Duration::from_secs(2));
         let redis = Arc::new(config.replicas(1, SHORT).connect().await.unwrap());
-        // The scripts are cached, so each late request is complete.
+        // Cache the scripts, so that late requests need no further message.
         let held = eventually(|| async {
             let (held, released) = (claim("held"), claim("released"));
             redis.try_acquire(&released).await.ok()?;

@@ -133,7 +133,7 @@ async fn readers_and_permits_are_renewed_before_their_keys_leave_and_after_it() 
     assert_eq!(redis.renew(&all).await.unwrap(), known);
     block_in_place(|| cluster.finish_move(moving)).unwrap();
     assert_eq!(redis.renew(&all).await.unwrap(), known);
-    // The renewal doesn't name the tombstone.
+    // A renewal doesn't declare the tombstone's key, but must find it.
     for holder in [&reader, &permits] {
         let seen = BreakTarget::Token(holder.token);
         redis.break_lock(&holder.name, seen, BreakMode::Now, "anna", "stuck").await.unwrap();
@@ -142,7 +142,7 @@ async fn readers_and_permits_are_renewed_before_their_keys_leave_and_after_it() 
     assert_eq!(redis.renew(&all).await.unwrap(), [broken.clone(), broken, gone]);
 }
 
-/// The lock's node is healthy, and the other one silent.
+/// The node with the lock is healthy. The node with its fence counter is silent.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_does_not_wait_for_a_silent_node_that_has_its_fence() {
     const PATIENCE: Duration = Duration::from_secs(6);
@@ -233,7 +233,7 @@ async fn waiter_is_served_after_its_slot_has_moved() {
     move_some(&cluster, &moving, &["s"]);
     guard.renew().await.unwrap();
     guard.release().await.unwrap();
-    // The fence counter hasn't moved yet.
+    // The waiter needs the fence counter, which hasn't moved yet.
     assert!(!waiting.is_finished());
     block_in_place(|| cluster.finish_move(moving)).unwrap();
     let granted = waiting.await.unwrap().unwrap();
@@ -276,7 +276,7 @@ async fn a_release_wakes_once_also_on_another_node() {
     assert_eq!(handed(&mut woken).await.0, first.token);
     waiter.release(&first, ReleaseMode::Plain).await.unwrap();
     assert_eq!(handed(&mut woken).await.0, second.token);
-    // Time for duplicates by other connections.
+    // Duplicates may arrive by other connections.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(woken.try_recv().ok(), None, "woken once by each release");
 }
@@ -318,7 +318,7 @@ async fn a_name_that_moves_behind_a_listing_is_in_it() {
 async fn a_name_is_listed_that_moved_before_most_nodes_heard_of_it() {
     const PONG: &str = "1";
     listed_while_it_moves_behind(Duration::from_millis(150), |cluster, moving| {
-        // Without these packets, only a later ping informs the other nodes.
+        // Without these packets, the other nodes detect the move only at a later ping.
         for (node, server) in cluster.nodes.iter().enumerate() {
             if ![moving.from, moving.to].contains(&node) {
                 let deaf = ["DEBUG", "DROP-CLUSTER-PACKET-FILTER", PONG];

@@ -18,7 +18,7 @@ use crate::common::{
 use crate::connect::{SECRET, wrong};
 use crate::replicas::kill_what_waits;
 
-/// Short for a test, long for a busy machine.
+/// A time-out that is short for a test, but long for a busy machine.
 const QUICK: Duration = Duration::from_secs(1);
 
 async fn impatient(set: &Sentinels) -> Redis {
@@ -34,7 +34,7 @@ async fn wait_for(server: &testbed::Redis, key: &str, token: &str) {
     .await;
 }
 
-/// Returns whether a client is subscribed to each Sentinel (they use RESP2).
+/// Returns whether a client is subscribed to each Sentinel. Sentinels themselves use RESP2.
 fn all_are_listened_to(set: &Sentinels) -> bool {
     set.sentinels.iter().all(|sentinel| {
         let clients: String = sentinel.command(&["CLIENT", "LIST"]).unwrap();
@@ -83,7 +83,7 @@ async fn the_master_is_found_and_the_next_one_too() {
     wait_for(&set.servers[1], "a", &ours.token.to_string()).await;
 
     let set = fail_over(set).await;
-    // Replicated holds survive, with the same client.
+    // The same client keeps its replicated hold.
     let renewals = eventually(|| async { redis.renew(&[Renew::of(&ours)]).await.ok() }).await;
     assert_eq!(renewals, [Renewal::RENEWED]);
     busy(&redis, &claim("a"), Wait::No).await;
@@ -93,7 +93,7 @@ async fn the_master_is_found_and_the_next_one_too() {
     assert_eq!(set.servers[1].command::<i64>(&["EXISTS", "a"]).unwrap(), 1);
 }
 
-/// The offer may come from another server and clock.
+/// A waiter must confirm an offer, which may come from another server with another clock.
 #[tokio::test]
 async fn handed_over_hold_is_requested_again() {
     let set = Sentinels::start().unwrap();
@@ -114,7 +114,7 @@ async fn sentinels_that_are_frozen_or_dead_cost_little() {
     set.sentinels[0].freeze();
     let started = Instant::now();
     connect(&set.url()).await;
-    // The frozen Sentinel has half of 20 s, and two answers suffice.
+    // Two answers suffice, so the client doesn't wait 10 s for the frozen Sentinel.
     assert!(started.elapsed() < 5 * QUICK, "{:?}", started.elapsed());
 
     set.sentinels[1].kill();
@@ -234,7 +234,7 @@ async fn a_master_is_not_trusted_because_nobody_can_say_otherwise() {
         assert!(proxy.wait_for_swallowed_answer(), "the news of it");
         proxy.set(Traffic::Forward);
     }
-    // After this reset, the old master isn't demoted.
+    // After this reset, the Sentinels don't demote the old master.
     for sentinel in &set.sentinels {
         sentinel.command::<i64>(&["SENTINEL", "RESET", set.master_name()]).unwrap();
     }
@@ -266,7 +266,7 @@ async fn nothing_is_granted_while_two_connections_lead_to_two_masters() {
         std::future::ready((quiet > 20).then_some(()))
     })
     .await;
-    // Without an announcement, the client must reconnect to see it.
+    // The Sentinels don't announce this change, so the client must reconnect to detect it.
     let port = other.port().to_string();
     for sentinel in &set.sentinels {
         let name = set.master_name();
@@ -336,7 +336,7 @@ async fn a_failover_can_lose_a_lock_and_its_holder_is_reported() {
     let AcquireOutcome::Granted(granted) = granted else { panic!("it was lost: {granted:?}") };
     let deadline = signal.deadline();
     assert!(deadline > lockwright_core::Clock::boot().now(), "two held at the same time");
-    // The fence protects the data.
+    // The later grant has the larger fence, which protects the data.
     assert!(granted.fence > guard.fence(), "{granted:?} after {:?}", guard.fence());
     assert!(guard.fence() > earliest.fence);
 
@@ -347,7 +347,7 @@ async fn a_failover_can_lose_a_lock_and_its_holder_is_reported() {
     drop(set);
 }
 
-/// The same failover with `replicas=1`.
+/// With `replicas=1`, a grant needs a replica's acknowledgement, and survives a failover.
 #[tokio::test]
 async fn a_grant_that_a_replica_acknowledged_survives_its_taking_over() {
     let set = Sentinels::start().unwrap();

@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use crate::common::eventually;
 
 const TTLS: [u64; 5] = [1, 2, 3, 5, 30];
-/// The required limit for acquiring a free lock.
+/// The longest permitted time for acquiring a free lock.
 const SOON: Duration = Duration::from_secs(2);
 
 /// Acquires a free lock for each TTL, after the client's connections went silent.
@@ -94,7 +94,7 @@ async fn silent_connection_to_a_master_of_sentinels_is_replaced() {
     for sentinel in &set.sentinels {
         let monitor = ["SENTINEL", "MONITOR", "through-proxy", "127.0.0.1", &port, "2"];
         sentinel.command::<()>(&monitor).unwrap();
-        // The Sentinels' connections to the proxy go silent as well.
+        // The Sentinels' connections to the proxy go silent too. They must not start a failover.
         let patient = ["SENTINEL", "SET", "through-proxy", "down-after-milliseconds", "60000"];
         sentinel.command::<()>(&patient).unwrap();
     }

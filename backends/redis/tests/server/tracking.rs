@@ -15,7 +15,7 @@ use crate::common::{
     renewed, server_and_client,
 };
 
-/// Each event must come from the server, not from a timer.
+/// A TTL so long that each event comes from the server, not from a timer.
 const LONG: Duration = Duration::from_secs(60 * 60);
 
 /// A token in redis-py's format.
@@ -54,7 +54,7 @@ async fn waiter_is_woken_when_a_foreign_holder_releases() {
         (&["UNLINK", "a"], LONG),
         (&["SET", "a", "another's", "PX", "60000"], LONG),
         (&["FLUSHALL"], LONG),
-        // The server detects its expiry by itself.
+        // The server reports by itself that the lock expired.
         (&["PING"], Duration::from_millis(500)),
     ] {
         let left = left.as_millis().to_string();
@@ -188,7 +188,8 @@ async fn harmless_setting_is_no_risk() {
         renewed(&redis, &claim).await;
         until_tracked(&server, 1).await;
     };
-    // Own renewals, another TTL, the same value, and a full table.
+    // These changes cause no event: own renewals, another TTL, the same value, a full tracking
+    // table.
     renew().await;
     let value: String = server.command(&["GET", "a"]).unwrap();
     for harmless in [
@@ -202,7 +203,7 @@ async fn harmless_setting_is_no_risk() {
     server.command::<()>(&["CONFIG", "SET", "tracking-table-max-keys", "1000000"]).unwrap();
     renew().await;
     is_quiet(&mut told);
-    // Nor does the client's own release cause one: the next event is of the next hold.
+    // The client's own release causes no event either: the next event is about the next hold.
     redis.release(&claim, ReleaseMode::Plain).await.unwrap();
     let next_one = held(&server, &redis, "b").await;
     server.command::<()>(&["DEL", "b"]).unwrap();
@@ -261,7 +262,7 @@ async fn it_works_in_a_cluster_and_when_slots_are_moved() {
     cluster.nodes[2].command::<()>(&["FLUSHALL"]).unwrap();
     assert_eq!(next(&mut told).await, Event::AtRisk(claims[2].token));
 
-    // The old node reports the move, and the hold continues. It isn't tracked during the move.
+    // The old node reports the move, but the hold continues. Its key isn't tracked during the move.
     let to = 1;
     let before = tracked(&cluster.nodes[to]);
     let moving = cluster.begin_move(&names[0], to).unwrap();

@@ -1,4 +1,4 @@
-//! Which clients are woken, and which aren't.
+//! Which clients a release wakes.
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use lockwright_redis::fencing::FencedScript;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, AsyncConnectionConfig, Client, RedisError};
 
-/// Longer than a busy machine takes.
+/// Longer than a request takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// A value and its fence, under keys of one slot.

@@ -11,8 +11,8 @@ use lockwright_redis::Redis;
 use lockwright_testbed::redis::Options;
 use lockwright_testbed::{self as testbed, Proxy};
 
-/// Runs all cases in parallel on one server. Each case that harms the server gets its own. The
-/// label is for tables.
+/// Runs all cases in parallel on one server. Each case that harms the server gets its own. Tables
+/// show the label.
 pub(crate) fn main(options: Options, label: Option<&'static str>) -> ExitCode {
     harness::serve(connect, || {
         let running = options.clone().start()?;
@@ -26,7 +26,7 @@ pub(crate) fn main(options: Options, label: Option<&'static str>) -> ExitCode {
         if let Some(label) = label {
             server = server.label(label);
         }
-        // The application's connection has no TLS settings.
+        // The protected value's connection has no TLS settings.
         if is_plain {
             server = server.protected(fenced_value::fenced_value(vec![running.url()]));
         }

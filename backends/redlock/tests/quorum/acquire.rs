@@ -1,4 +1,4 @@
-//! Results of rounds for the nodes' replies.
+//! Acquire rounds with slow, silent and failed nodes.
 
 use std::pin::Pin;
 use std::task::Poll;
@@ -85,7 +85,8 @@ async fn a_node_that_hangs_is_waited_for_once() {
     five.nodes[3].fate(Fate::Down);
     let error = five.redlock.try_acquire(&claim("x")).await.unwrap_err().to_string();
     assert!(error.contains("node:0: it did not answer recent requests"), "{error}");
-    // If too many nodes are silent, the client waits for them: else it would never ask them.
+    // If silent nodes are needed for a quorum, the client waits for them, so that it notices their
+    // return.
     five.nodes[2].fate(Fate::Unanswered);
     five.nodes[3].fate(Fate::Answered);
     five.redlock.try_acquire(&claim("x")).await.unwrap_err();
@@ -121,7 +122,7 @@ async fn a_node_that_speaks_again_is_waited_for_again() {
     }
     grant(&five.redlock, &claim("y")).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    // Now the silent nodes' votes are needed, and late.
+    // The nodes that were silent now reply late, and their votes are needed.
     for (node, fate) in five.nodes.iter().zip([
         Fate::Late(NODE_TIMEOUT / 2),
         Fate::Late(NODE_TIMEOUT / 2),
@@ -168,7 +169,7 @@ async fn without_a_quorum_for_its_fence_nothing_is_granted() {
     for (node, counter) in five.nodes.iter().zip([5_000, 6_000, 7_000, 8_000, 9_000]) {
         node.state().counters.insert(held.name.clone(), counter);
     }
-    // These nodes answer only the attempt.
+    // These nodes vote, but don't answer the write-back of the fence.
     for node in &five.nodes[..3] {
         node.state().raises = Fate::Unanswered;
     }
@@ -208,7 +209,7 @@ async fn a_vote_that_was_not_answered_is_given_back_when_the_node_comes_back() {
     assert!(five.nodes[3].state().tombstones.contains_key(&lost.token));
 }
 
-/// The caller's timers fail after its runtime's end.
+/// The release can't use the timers of the caller's runtime, which has ended.
 #[tokio::test]
 async fn late_vote_is_given_back_after_the_callers_runtime_ended() {
     let five = five();
@@ -240,10 +241,10 @@ async fn a_vote_whose_answer_was_lost_is_given_back() {
         node.state().attempts = Fate::Broken;
     }
     let error = five.redlock.try_acquire(&lost).await.unwrap_err();
-    // The nodes confirmed the releases, so they can't be a quorum any more.
+    // The nodes confirmed the releases, so the error isn't `Indeterminate`.
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert_eq!(five.holders(&lost), 0);
-    // The token has a tombstone.
+    // The released token has a tombstone, and gets no vote again.
     for node in &five.nodes[..3] {
         node.state().attempts = Fate::Answered;
     }
@@ -302,7 +303,7 @@ async fn unanswered_request_stays_blocked_after_a_later_vote_is_returned() {
     for node in &five.nodes[1..] {
         node.hold(&claim("x"));
     }
-    // The outcome of the dropped request is unknown.
+    // The reply to the request is lost, and its caller drops it.
     five.nodes[0].state().attempts = Fate::Broken;
     poll_once(&mut five.redlock.acquire(&waiting, Wait::No)).await;
     wait_until("it was asked", || five.nodes[0].asked("attempt") == 2).await;
@@ -350,7 +351,7 @@ async fn a_repeat_never_counts_a_vote_that_is_being_given_back() {
     }
     let (client, waiting) = (five.another(), claim("x"));
     busy(&client, &waiting, Wait::No).await;
-    // The lock is free now, for the same token.
+    // Now the lock is free, and the same token is requested again.
     for node in &five.nodes[2..] {
         node.state().holds.clear();
     }
@@ -404,7 +405,8 @@ async fn a_ttl_beyond_the_largest_is_refused() {
     assert_eq!(five.redlock.try_acquire(&long).await.unwrap_err().kind(), ErrorKind::InvalidInput);
 }
 
-/// A request may remain in a socket for longer than any TTL.
+/// A node isn't asked for a token before it has answered the token's release. That may take longer
+/// than any TTL.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_owed_a_tombstone_has_no_part_however_long_that_takes() {
     let five = five();
@@ -418,7 +420,7 @@ async fn a_node_that_is_owed_a_tombstone_has_no_part_however_long_that_takes() {
         busy(&five.redlock, &waiting, Wait::No).await;
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
-    // Now its vote would make a quorum, and the release would revoke it.
+    // Now node 4's vote would complete a quorum, but the late release would revoke it.
     five.nodes[4].state().attempts = Fate::Answered;
     five.nodes[..2].iter().for_each(|node| node.fate(Fate::Down));
     five.nodes[2..].iter().for_each(|node| node.state().holds.clear());
@@ -427,7 +429,7 @@ async fn a_node_that_is_owed_a_tombstone_has_no_part_however_long_that_takes() {
     grant(&five.redlock, &claim("x")).await;
 }
 
-/// A late note would give the next round an old fence.
+/// An unconfirmed note may take effect late, and give the next round an old fence.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_owes_the_answer_to_a_note_is_not_asked_again() {
     let five = five();

@@ -123,7 +123,8 @@ async fn possible_holds_of_a_quorum_are_shown_while_nodes_are_away() {
 
 #[tokio::test(start_paused = true)]
 async fn remains_of_an_earlier_hold_are_not_taken_for_the_present_one() {
-    // Equally many nodes show each claim, and chance must not decide.
+    // Equally many nodes show each claim. Repeat this, because the result must not depend on
+    // chance.
     for _ in 0..10 {
         let five = five();
         let (left, held) = (claim("x"), claim("x"));
@@ -198,7 +199,7 @@ async fn a_listing_is_merged_page_by_page() {
             None => break,
         }
     }
-    // One node's hold has a quorum only if three nodes are silent.
+    // The name on one node isn't listed: one silent node can't complete its quorum.
     assert_eq!(names, expected);
     assert!(pages > 5, "{pages}");
 }

@@ -14,7 +14,7 @@ async fn a_node_that_forgot_lets_no_second_holder_in() {
     let five = five();
     let mut held = claim("x");
     held.ttl = LARGEST_TTL;
-    // One node of a bare quorum loses its data.
+    // The hold has a bare quorum, and one of its nodes loses its data.
     five.nodes[3].fate(Fate::Down);
     five.nodes[4].fate(Fate::Down);
     grant(&five.redlock, &held).await;
@@ -66,7 +66,7 @@ async fn a_fresh_fleet_can_be_admitted() {
     let after = five.redlock.admit().await;
     assert!(after[..4].iter().all(|(_, seat)| matches!(seat, NodeStatus::Votes)), "{after:?}");
     grant(&five.redlock, &claim("x")).await;
-    // Clients check the nodes again soon, but not before each round.
+    // The other client checks the nodes again after a second, but not in each round.
     let looks = five.nodes[0].asked("look");
     other.try_acquire(&claim("y")).await.unwrap_err();
     other.try_acquire(&claim("y")).await.unwrap_err();
@@ -95,7 +95,7 @@ async fn one_server_has_one_vote() {
     let run = five.nodes[0].run();
     five.nodes[1].be_run(run);
     five.nodes[2].be_run(run);
-    // Three servers under five addresses; one is down.
+    // The five addresses lead to three servers, one of which is down.
     five.nodes[4].fate(Fate::Down);
     let error = five.redlock.try_acquire(&claim("x")).await.unwrap_err();
     let text = error.to_string();

@@ -31,7 +31,7 @@ async fn a_quorum_renews() {
         assert_eq!(renew(&five.redlock, &[&held]).await.unwrap(), [RENEWED]);
         assert!(begun.elapsed() < NODE_TIMEOUT, "{:?}", begun.elapsed());
     }
-    // The silent node renews, and the other lost the hold long ago.
+    // The silent node executes the renewals. On the node that is down, the hold has expired.
     assert_eq!(five.holders(&held), 4);
 }
 
@@ -64,7 +64,7 @@ async fn repair_copies_the_fence_of_the_quorum() {
     for node in &five.nodes[..2] {
         node.state().holds.clear();
     }
-    // One counter has increased.
+    // One node's counter is ahead of the hold's fence.
     five.nodes[0].state().counters.insert(held.name.clone(), 90_000);
     assert_eq!(renew(&five.redlock, &[&held]).await.unwrap(), [RENEWED]);
     wait_until("it is repaired", || five.holders(&held) == 5).await;
@@ -85,7 +85,7 @@ async fn less_than_a_quorum_is_not_topped_up() {
     assert_eq!(outcomes, [RenewalOutcome::NotHeld(Reason::Gone)]);
     sleep(Duration::from_secs(1)).await;
     assert_eq!(five.holders(&held), 2);
-    // Nor is it repaired if it is unknown whether a quorum has it.
+    // The hold isn't repaired either while it may lack a quorum.
     five.nodes[4].fate(Fate::Down);
     five.nodes[3].fate(Fate::Down);
     let _ = renew(&five.redlock, &[&held]).await;
@@ -150,7 +150,7 @@ async fn a_broken_hold_is_reported_as_broken() {
     five.nodes[0].fate(Fate::Answered);
     let outcomes = renew(&five.redlock, &[&held]).await.unwrap();
     assert_eq!(outcomes, [RenewalOutcome::NotHeld(Reason::Broken)]);
-    // The node without the break must not revive it.
+    // The node that missed the break must not revive the hold.
     sleep(Duration::from_secs(1)).await;
     let shown = another.inspect(&held.name).await.unwrap();
     assert_eq!(shown.holders[0].broken.as_deref(), Some("ada: stuck"));
@@ -174,7 +174,7 @@ async fn a_repeat_that_fails_takes_nothing_away() {
 async fn a_late_vote_for_a_round_that_failed_does_not_count() {
     let five = five();
     let (held, other) = (claim("x"), claim("x"));
-    // The node answers the first round late, and its release even later.
+    // Node 0 votes late in the first round, and answers that vote's release even later.
     five.nodes[0].state().attempts = Fate::Late(Duration::from_millis(500));
     five.nodes[0].state().releases = Fate::Late(Duration::from_secs(2));
     five.nodes[1..].iter().for_each(|node| node.hold(&other));

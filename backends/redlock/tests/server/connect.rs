@@ -1,4 +1,4 @@
-//! Errors on connecting, and their absence.
+//! Fleets that are rejected or accepted on connecting.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn one_server_under_two_addresses_is_refused() {
     let error = refused(&urls).await;
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
     assert!(error.to_string().contains("the same server"), "{error}");
-    // Without a proxy it is detected at once, even for another database.
+    // Without a proxy, the second URL is detected before connecting, even with another database.
     urls[2] = format!("{}3", urls[0]);
     let error = refused(&urls).await;
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
@@ -81,7 +81,7 @@ async fn a_duplicate_that_appears_later_has_no_vote() {
     let proxy = Proxy::start(address).unwrap();
     five.server(1).kill();
     five.server(2).kill();
-    // Three servers, one of them under two addresses.
+    // Three servers are running. Server 0 has two of the addresses.
     let mut urls = five.fleet.urls();
     urls[1] = five.fleet.servers[0].url_through(proxy.port());
     proxy.cut();
@@ -89,7 +89,7 @@ async fn a_duplicate_that_appears_later_has_no_vote() {
     let redlock = Redlock::connect(&url).await.unwrap();
     proxy.mend();
     five.server(4).kill();
-    // The repeated server's second vote would be the third.
+    // A second vote of server 0 would complete a quorum.
     let error = eventually(async || {
         let error = redlock.try_acquire(&claim("x")).await.unwrap_err();
         error.to_string().contains("the same server").then_some(error)

@@ -8,7 +8,7 @@ use lockwright_core::Locks;
 
 use crate::common::{Five, LIMIT, eventually, options};
 
-/// The contenders' exclusive activity, which checks exclusion.
+/// The contenders' activity, which checks that only one of them is active.
 #[derive(Default)]
 struct Room {
     inside: AtomicUsize,
@@ -45,7 +45,7 @@ async fn split_votes_end() {
     let room = Arc::new(Room::default());
     let mut contenders = Vec::new();
     for _ in 0..CONTENDERS {
-        // Separate connections, like those of separate processes.
+        // Each contender has its own connections, like a separate process.
         let locks = Locks::builder(five.connect().await).build().unwrap();
         let room = Arc::clone(&room);
         contenders.push(tokio::spawn(async move {
@@ -122,7 +122,7 @@ async fn a_release_wakes_who_waits() {
                 granted
             }
         });
-        // The release doesn't coincide with a poll.
+        // Release between two polls, so that only a wake-up is fast.
         tokio::time::sleep(Duration::from_millis(110)).await;
         let released = std::time::Instant::now();
         guard.release().await.unwrap();

@@ -43,7 +43,7 @@ async fn exclusive_hold_excludes_all_others(five: &Five, since: Instant) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_restarted_empty_lets_no_second_holder_in() {
-    // With the empty node, the other two would be a quorum.
+    // Nodes 3 and 4 would be a quorum together with the emptied node 2.
     let (mut five, _redlock, _held, since) = bare_quorum().await;
     for at in [3, 4] {
         five.server(at).restart(true).unwrap();
@@ -59,7 +59,7 @@ async fn a_flushed_node_lets_no_second_holder_in() {
     for at in [3, 4] {
         five.server(at).restart(true).unwrap();
     }
-    // Nor is another claim granted to a client with the old incarnation.
+    // This client still has the old incarnation, and must get no grant either.
     let other = five.connect().await;
     busy(&other, &claim_for("x", LARGEST_TTL), Wait::No).await;
     five.server(1).command::<()>(&["FLUSHALL"]).unwrap();
@@ -108,13 +108,13 @@ async fn a_fresh_fleet_says_what_it_waits_for_and_then_votes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fences_never_go_back_though_every_node_forgets_in_its_turn() {
-    // Without wall clocks, only the nodes' counters matter.
+    // With a constant wall clock, only the nodes' counters raise the fence.
     let options = options().largest_ttl(LARGEST_TTL).wall_clock(|| 1_000);
     let mut five = Five::start_as(testbed::Redis::options(), options).await;
     let mut highest = 0;
     for at in 0..5 {
         for _ in 0..3 {
-            // A client without state.
+            // A new client remembers no fences.
             let redlock = five.connect().await;
             let held = claim_for("x", LARGEST_TTL);
             let fence = grant(&redlock, &held).await.fence.get();
@@ -123,7 +123,7 @@ async fn fences_never_go_back_though_every_node_forgets_in_its_turn() {
             redlock.release(&held, ReleaseMode::Plain).await.unwrap();
         }
         five.server(at).restart(false).unwrap();
-        // The node needn't wait, because nothing is held.
+        // Nothing is held, so the node is admitted without a wait.
         let statuses = eventually(async || {
             let statuses = five.connect().await.admit().await;
             statuses.iter().all(|(_, is)| matches!(is, NodeStatus::Votes)).then_some(statuses)

@@ -40,7 +40,7 @@ async fn with_three_of_five_killed_it_refuses_in_time_with_every_nodes_error() {
     for at in 0..3 {
         five.server(at).kill();
     }
-    // The first requests may use broken connections.
+    // The first requests may fail differently, on broken connections.
     let begun = Instant::now();
     let error = eventually(async || {
         let error = redlock.try_acquire(&claim("x")).await.unwrap_err();
@@ -81,7 +81,7 @@ async fn a_node_that_hangs_costs_no_more_than_its_time_out() {
     for round in 0..10 {
         let held = claim(&format!("x{round}"));
         let begun = Instant::now();
-        // If the test machine stalls for that long, no node answers.
+        // If the test machine stalls for the whole time-out, the acquire fails.
         if let Ok(AcquireOutcome::Granted(_)) = redlock.acquire(&held, Wait::No).await {
             let _ = redlock.release(&held, ReleaseMode::Plain).await;
             took.push(begun.elapsed());

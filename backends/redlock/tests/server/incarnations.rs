@@ -1,4 +1,4 @@
-//! Incarnations must be lost with their data.
+//! Tests that a node's incarnation is lost with its data.
 
 use std::time::{Duration, Instant};
 
@@ -74,7 +74,7 @@ async fn a_copy_of_another_nodes_data() {
         is_at_rest.iter().all(|is| *is).then_some(())
     })
     .await;
-    // After the restart, no sign is left that it was a replica.
+    // After the restart, no sign is left that the node was a replica.
     copy.kill();
     copy.restart(true).unwrap();
     no_client_is_admitted(&five, since).await;
@@ -86,7 +86,7 @@ async fn its_own_data_as_its_replica_had_them() {
     let redlock = five.connect().await;
     let replica = testbed::Redis::options().replica_of(five.server(2)).start().unwrap();
     is_linked(&replica).await;
-    // The replica is promoted; later the node follows it and is promoted.
+    // The replica becomes a master. Later the node follows it, and becomes a master again.
     replica.command::<()>(&["REPLICAOF", "NO", "ONE"]).unwrap();
     let (mut five, since) = hold_by_a_bare_quorum(five, &redlock).await;
     let node = five.server(2);
@@ -144,7 +144,7 @@ async fn a_client_of_another_largest_ttl_does_no_lasting_harm() {
     let nodes = five.fleet.urls().into_iter().map(node).collect();
     let wrong = Config::of(nodes, options().largest_ttl(LARGEST_TTL / 2)).connect().await;
     assert!(wrong.unwrap_err().to_string().contains("largest TTL"));
-    // That client recorded its own largest TTL.
+    // The wrong client recorded its own largest TTL on the emptied node.
     let _ = right.try_acquire(&claim_for("y", LARGEST_TTL)).await;
     five.server(2).command::<()>(&["FLUSHALL"]).unwrap();
     eventually(async || {

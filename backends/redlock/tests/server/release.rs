@@ -101,7 +101,7 @@ async fn an_acquire_that_is_dropped_anywhere_leaves_nothing() {
     assert!(finished > 0, "it was never carried to its end");
     assert!(finished < 40, "it was never dropped");
     five.nothing_is_left(0..5).await;
-    // Without the core client, the caller must release.
+    // Without the core client, the caller must release a dropped claim.
     for polls in 0..10 {
         let lost = claim("y");
         {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{Protocol, Step, explore, mix};
 
-/// Two numbers that count from 0 to `top`, in any order with `swaps`.
+/// Two numbers that count from 0 to `top`. With `swaps`, exchanging them makes no difference.
 struct Grid {
     top: u64,
     swaps: bool,
@@ -88,7 +88,8 @@ struct Flag {
     takes: bool,
 }
 
-/// The programs and the flag. A program is 0 outside, 1 after the check, 2 inside, 3 gone.
+/// The state is the programs and the flag. A program is 0 outside, 1 after the check, 2 inside, 3
+/// gone.
 impl Protocol for Flag {
     type State = [u8; 3];
     type Action = (usize, &'static str);
@@ -148,7 +149,6 @@ fn a_known_bug_is_found_by_the_shortest_way() {
 fn correct_pages_pass() {
     let explored = explore(&Flag { takes: true }, usize::MAX, |_| true);
     assert!(explored.broken.is_none());
-    // The states were counted by hand.
     assert_eq!(explored.states, 12);
 }
 

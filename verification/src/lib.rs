@@ -38,13 +38,13 @@ pub trait Protocol {
     fn tell(&self, before: &Self::State, step: &Step<Self>, text: &mut String);
 }
 
-/// A step.
+/// A step to another state.
 pub struct Step<P: Protocol + ?Sized> {
     /// Its action.
     pub action: P::Action,
     /// The next state.
     pub next: P::State,
-    /// The broken promise.
+    /// The promise that the step breaks.
     pub broken: Option<P::Promise>,
 }
 
@@ -135,8 +135,8 @@ fn trace<P: Protocol>(protocol: &P, states: &[P::State], last: Option<P::State>)
 
 const NOBODY: usize = u32::MAX as usize;
 
-/// States in the order of discovery with their predecessors, and an open-addressing table. Without optimisation, it
-/// is several times as fast as `HashMap`.
+/// States in the order of discovery with their predecessors, and an open-addressing table. In a
+/// debug build, the table is several times as fast as `HashMap`.
 struct Visited<'p, P: Protocol> {
     protocol: &'p P,
     states: Vec<P::State>,

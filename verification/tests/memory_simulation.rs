@@ -1,5 +1,6 @@
-//! The client with the memory backend on a simulated clock, with faults of the network, killed processes and
-//! suspends. The checker must find no violation, no task may be stuck, and nothing may be left.
+//! Runs the client with the memory backend on a simulated clock, with network faults, killed
+//! processes and suspends. The checker must find no violation, no task may be stuck, and no hold
+//! may be left.
 //!
 //! The seed determines all choices. The order in which tokio wakes tasks may differ, so a failed seed may need
 //! more than one run.
@@ -58,7 +59,7 @@ fn trouble(seed: u64) -> Trouble {
 /// polls.
 fn longest_wait(trouble: Trouble) -> Duration {
     if trouble == Trouble::default() {
-        // Seed 4972: a waiter polled a second after the hold of the waiter ahead of it had expired.
+        // A waiter may poll a second after the hold of the waiter ahead has expired (seed 4972).
         return TTL * 3 / 2;
     }
     let poll = Duration::from_secs(1);
@@ -66,8 +67,9 @@ fn longest_wait(trouble: Trouble) -> Duration {
     TTL * 4 + kept + poll * 5 / 4
 }
 
-/// Returns how late a loss may be reported. Timers don't run during a suspend, so a sleep until the loss ends late, by
-/// a hold's length at most. Without suspends, tokio's timers are a millisecond late.
+/// Returns how late a loss may be reported. Timers don't run during a suspend, so a sleep until the
+/// loss ends late, by a hold's length at most. Without suspends, timers are at most a millisecond
+/// late.
 fn loss_allowance(trouble: Trouble) -> Duration {
     if trouble.suspends { TTL } else { Duration::from_millis(1) }
 }
@@ -143,10 +145,9 @@ fn no_schedule_breaks_a_promise() {
     assert!(all.hand_overs > 0 && all.losses > 0 && all.late_writes_refused > 0, "{all}");
 }
 
-/// Seeds that once found a bug.
 #[test]
 fn seeds_that_found_a_bug_find_none() {
-    // A lock was free for a second while a client waited.
+    // In these runs, a lock was free for a second while a client waited.
     for seed in [4972, 5512, 6304, 9944] {
         assert_eq!(run(seed, false).violations, [], "seed {seed}");
     }

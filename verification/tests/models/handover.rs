@@ -1,6 +1,6 @@
-//! A model of the hand-over on Redis. The client that frees the lock *offers* it to the first waiter for a short
-//! time, and notifies it. That waiter then considers the lock held. Anna holds. Ben and Cleo wait, and may stop
-//! for good.
+//! A model of the hand-over on Redis. A release *offers* the lock to the first waiter for a short
+//! time, and notifies that waiter, which then considers the lock held. Anna holds the lock. Ben and
+//! Cleo wait, and may stop for good.
 //!
 //! Each process has its own clock: during one tick of the server's clock, a client's clock ticks zero, one or two
 //! times.
@@ -17,7 +17,7 @@ const TTL: i8 = 3;
 /// The TTL of an unconfirmed offer.
 const OFFER: i8 = 2;
 
-/// The allowance for drift.
+/// The part of a hold that clients deduct for clock drift.
 const ALLOWANCE: i8 = 1;
 
 const NAMES: [&str; 3] = ["Anna", "Ben", "Cleo"];
@@ -28,14 +28,15 @@ const NOBODY: u8 = 9;
 /// The rules. Without any one of them, a promise is broken.
 #[derive(Clone, Copy)]
 struct Rules {
-    /// An offered hold begins when its claim was sent, plus the server's time from queueing to offer, and no later than
-    /// the offer's receipt. Without this rule, it begins at the receipt.
+    /// An offered hold begins when its claim was sent, plus the server's time from queueing to
+    /// offer, but no later than the offer's receipt. Without this rule, it begins at the receipt.
     begins_by_the_servers_clock: bool,
     /// The server's time of queueing and the time of sending belong to the same request.
     one_request_for_both: bool,
-    /// An unconfirmed offer is valid for `OFFER`, otherwise for a TTL.
+    /// An unconfirmed offer is valid for `OFFER`. Without this rule, it is valid for a TTL.
     uses_an_offer_briefly: bool,
-    /// An offer that may be over is requested again, which returns the fence. Otherwise it is renewed.
+    /// A client requests an offer again that may have expired, and gets its fence. Without this
+    /// rule, the client renews it.
     asks_again: bool,
     offers_briefly: bool,
     /// No client is granted the lock while others wait.
@@ -50,14 +51,14 @@ struct Rules {
 struct Clocks {
     /// The most ticks that a clock may be behind the server's.
     drift: i8,
-    /// The ticks of the server clock's only step ahead.
+    /// The ticks by which the server's clock steps ahead, once.
     step: i8,
     end: i8,
 }
 
 const DRIFTING: Clocks = Clocks { drift: ALLOWANCE, step: 0, end: 4 };
 
-/// Clocks without drift, for everything that doesn't depend on it. The model has fewer states with them.
+/// Clocks without drift. Models that don't depend on drift have fewer states with them.
 const ONE_CLOCK: Clocks = Clocks { drift: 0, step: 0, end: 5 };
 
 const RULES: Rules = Rules {
@@ -87,11 +88,11 @@ enum Promise {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    /// A request. A waiter repeats it as a poll.
+    /// A request for the lock. A waiter repeats it as a poll.
     Ask,
     Renew,
     Release,
-    /// The claim is queued. `time` is the server's clock.
+    /// The claim is queued, at this time of the server's clock.
     Queued {
         time: i8,
     },
@@ -123,7 +124,7 @@ enum Phase {
         asked: bool,
         queued: Option<i8>,
     },
-    /// The client renews an offer with this fence, which is too old to be valid.
+    /// The client renews an offer that was too old to use, and has this fence.
     Confirming {
         fence: u8,
     },
@@ -218,7 +219,7 @@ impl HandOver {
         Self { clocks: DRIFTING, ..Self::with(rules) }
     }
 
-    /// Returns how long a client considers a hold of this life valid.
+    /// Returns how long a client considers a hold valid that lasts `life` on the server.
     fn validity(&self, life: i8) -> i8 {
         if self.rules.allows_for_drift { life - ALLOWANCE } else { life }
     }
@@ -236,7 +237,7 @@ impl HandOver {
         state.expires = state.now + if self.rules.offers_briefly { OFFER } else { TTL };
         state.fence += u8::from(self.rules.a_fence_of_its_own);
         let kind = Kind::Offer { fence: state.fence, time: state.now };
-        // The notification arrives or is lost. It doesn't wait for room.
+        // Without room, the notification is lost.
         if state.wire.has_room() {
             state.wire.send(Message { who: first, kind, sent: state.now });
         }
@@ -283,7 +284,6 @@ impl HandOver {
             }
             _ if !state.is_held() && !self.rules.no_newcomer_overtakes => self.grant(state, who),
             _ => {
-                // The lock is free and the client is first, or the queue is empty.
                 if !state.is_held() && [NOBODY, who].contains(&state.queue[0]) {
                     self.grant(state, who)
                 } else {
@@ -355,7 +355,6 @@ impl HandOver {
         let clock = state.clock(who);
         let began = if self.rules.begins_by_the_servers_clock { began } else { Some(clock) };
         let life = if self.rules.uses_an_offer_briefly { OFFER } else { TTL };
-        // An old offer that arrives late may precede the request.
         let until = began.map(|began| began.min(clock) + self.validity(life));
         if let Some(until) = until.filter(|until| clock < *until) {
             let broken = self.begin_hold(state, who, until, fence);
@@ -405,7 +404,7 @@ impl HandOver {
         first.into_iter().chain(ends.then_some((Kind::Release, Phase::Done)))
     }
 
-    /// Steps the server's clock, with every possible tick of the other clocks.
+    /// Advances the server's clock by one tick, with every possible change of the clients' clocks.
     fn ticks(&self, state: &State, mut step: impl FnMut(State)) {
         let choices = self.clocks.drift + 1;
         for choice in 0..choices.pow(3) {
@@ -465,7 +464,7 @@ impl Protocol for HandOver {
     }
 
     fn steps(&self, state: &State, steps: &mut Vec<Step<Self>>) {
-        // A trace starts from states that may contain messages without effect.
+        // A trace starts its steps from states that aren't canonical.
         let state = &self.canonical(state);
         let mut step = |action, next, broken| steps.push(Step { action, next, broken });
         if state.now < self.clocks.end {
@@ -722,7 +721,7 @@ fn a_deadline_without_the_allowance_for_drift() {
     refuted(title, &HandOver::drifting(rules), Promise::OneClientHolds);
 }
 
-/// On one clock for all, a missing allowance breaks nothing.
+/// If all processes share one clock, a missing allowance breaks no promise.
 #[test]
 fn only_clocks_that_drift_show_a_missing_allowance() {
     let rules = Rules { allows_for_drift: false, ..RULES };

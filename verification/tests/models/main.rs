@@ -1,5 +1,5 @@
-//! Models of protocols with several steps: every interleaving within bounds, and the result without each rule.
-//! `docs/src/models.md` describes them.
+//! Models of protocols. They explore every interleaving of steps within bounds, and the result
+//! without each rule. `docs/src/models.md` describes them.
 #![forbid(unsafe_code)]
 
 mod handover;

@@ -27,7 +27,8 @@ struct Rules {
     compares_the_token: bool,
     /// A transfer changes the token.
     a_token_of_its_own: bool,
-    /// A deadline counts from the sending of the request, otherwise from the answer.
+    /// A deadline counts from the sending of the request. Without this rule, it counts from the
+    /// answer.
     anchored_at_the_send: bool,
     /// The ticket's token is never granted again.
     leaves_a_tombstone: bool,
@@ -83,15 +84,15 @@ enum Phase {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct State {
     now: u8,
-    /// The client of the server's token, whose hold ends at `expires`.
+    /// The client whose token is on the server. Its hold ends at `expires`.
     holder: u8,
     expires: u8,
     fence: u8,
-    /// Tokens that are never granted again. The tokens in `ended` must not be granted again.
+    /// The tokens with a tombstone. Tokens in `ended` must not be granted again.
     tombstones: u8,
     ended: u8,
     ticket: bool,
-    /// The clients that took over.
+    /// The clients that took over the hold.
     took_over: u8,
     /// The largest fence of a hold that a client considered valid.
     highest: u8,

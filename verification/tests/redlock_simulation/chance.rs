@@ -1,4 +1,4 @@
-//! The source of all randomness: one seed.
+//! Random choices, all from one seed.
 
 use std::time::Duration;
 

@@ -55,7 +55,7 @@ pub(crate) fn violations(history: &History) -> Vec<String> {
         // As no two clients held at once, fences must have the order of the holds.
         found.extend(out_of_order(&history.holds()));
     }
-    // The checker's order of names is unspecified.
+    // Sort, because the checker's order of names is unspecified.
     found.sort();
     found
 }
@@ -117,7 +117,7 @@ mod tests {
         assert!(register.write(Fence::new(6), at(20), token(2)));
         assert!(!register.write(Fence::new(5), at(10), token(1)));
         assert_eq!(register.outcome(), (1, Vec::new()));
-        // An earlier hold with the larger fence.
+        // An earlier hold has a larger fence, which is a violation.
         assert!(register.write(Fence::new(9), at(15), token(3)));
         assert_eq!(register.outcome().1.len(), 1);
     }

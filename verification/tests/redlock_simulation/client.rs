@@ -1,4 +1,4 @@
-//! A client: the real Redlock and core client, used correctly and incorrectly.
+//! A simulated process with the real Redlock and core client, used correctly and incorrectly.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +16,7 @@ use crate::network::{Net, tag};
 use crate::node::SimulatedNode;
 use crate::plan::{ClientPlan, Plan};
 
-/// The wall clocks' start, in 2026.
+/// The wall clocks' time at the start, in microseconds (in 2026).
 const EPOCH: u64 = 1_790_000_000_000_000;
 
 #[derive(Debug)]
@@ -200,7 +200,7 @@ impl Hold {
         !lost
     }
 
-    /// Waits, and records a loss.
+    /// Waits, and records a loss during that time.
     async fn pass(&mut self, time: Duration) {
         if timeout(time, self.signal.ended()).await.is_ok() {
             self.told_lost.get_or_insert(self.stage.clock.now());

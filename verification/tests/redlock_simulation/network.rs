@@ -93,10 +93,10 @@ struct Link {
     connection: u64,
     /// The run of the server at the connection's other end.
     run: Option<u64>,
-    /// Messages of a link don't overtake each other.
+    /// When the latest message arrives. Later messages don't overtake it.
     last_arrival: Micros,
     cut_until: Micros,
-    /// The client can't reconnect.
+    /// The client has reset its connection, and can't reconnect while the link is cut.
     given_up: bool,
     /// The connection of the last check, and the run it found.
     looked: Option<(u64, String)>,
@@ -112,7 +112,7 @@ struct Process {
 
 #[derive(Debug, Clone)]
 struct Letter {
-    /// None for a second delivery.
+    /// The number of the call; `None` for a second delivery.
     call: Option<u64>,
     client: usize,
     node: usize,
@@ -263,7 +263,7 @@ impl Net {
         }
     }
 
-    /// Returns whether a request reaches the incarnation that the client saw.
+    /// Returns whether the client has seen this run of the server on its present connection.
     pub(crate) fn is_known(&self, client: usize, node: usize, run: &str) -> bool {
         let world = self.world();
         let link = &world.links[client][node];
@@ -300,7 +300,7 @@ impl Net {
                 let (mut wake_ups, mut ended) = (Vec::new(), Vec::new());
                 world.post();
                 while let Some(due) = world.pop(now) {
-                    // Timers may be up to 1 ms late.
+                    // Use the due time, because timers may be up to 1 ms late.
                     world.happen(due.at, due.what, &mut wake_ups, &mut ended);
                 }
                 (wake_ups, ended, world.queue.peek().map(|Reverse(due)| due.at))
@@ -332,7 +332,7 @@ impl Net {
         world.trace.note(now, || "trouble is over".to_owned());
         world.weather = Weather::CALM;
         let queue = std::mem::take(&mut world.queue).into_sorted_vec();
-        // The latest comes first.
+        // The sorted vector begins with the latest message.
         for Reverse(due) in queue.into_iter().rev() {
             if !matches!(due.what, What::Fault(_)) {
                 world.push(now, due.what);

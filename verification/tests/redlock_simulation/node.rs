@@ -29,7 +29,8 @@ impl SimulatedNode {
         self.net.call(self.client, self.node, request).await
     }
 
-    /// Requires a verified run, as the real node does.
+    /// Returns whether a request counts. Like the real node, this requires a verified run of the
+    /// server.
     fn counts(&self, incarnation: &Incarnation) -> bool {
         incarnation.votes && self.net.is_known(self.client, self.node, &incarnation.run)
     }

@@ -10,7 +10,7 @@ use crate::server::{Flaws, Micros, Restart};
 pub(crate) enum World {
     /// Only faults that the profile claims to survive.
     Claimed,
-    /// As `Claimed`, on nodes that break a rule.
+    /// Like `Claimed`, but the nodes break a rule.
     Flawed(Flaws),
     /// The nodes' clocks step ahead, one at a time.
     ClocksStep,
@@ -33,7 +33,7 @@ pub(crate) struct Plan {
     pub(crate) node_timeout: Duration,
     pub(crate) weather: Weather,
     pub(crate) faults: Vec<(Micros, Fault)>,
-    /// A new fleet doesn't vote yet.
+    /// Set for a new fleet, which doesn't vote yet.
     pub(crate) fresh: bool,
     pub(crate) flaws: Flaws,
     pub(crate) doubles_releases: bool,
@@ -66,7 +66,7 @@ pub(crate) struct Weather {
     /// Messages that are delayed beyond the node time-out.
     pub(crate) slow: u64,
     pub(crate) very_slow: u64,
-    /// Maximum delay otherwise.
+    /// The maximum delay of other messages.
     pub(crate) usual: Duration,
 }
 
@@ -109,7 +109,7 @@ pub(crate) enum Fault {
         node: usize,
         lasts: Duration,
     },
-    /// No message passes between the two.
+    /// No message passes between the client and the node.
     Cut {
         client: usize,
         node: usize,
@@ -171,7 +171,7 @@ impl Plan {
             keeps_every_write: !chance.one_in(3),
             rate: match world {
                 World::ClocksRace => 1_000_000 + chance.below(200_000),
-                // The deadlines allow for 1 %.
+                // Deadlines allow for rates that differ by 1 %.
                 _ => 995_000 + chance.below(10_001),
             },
         }));
@@ -293,8 +293,8 @@ impl Plan {
         }
     }
 
-    /// Makes the counters differ by more than clocks compensate. One client's clock is ahead of all others, and it
-    /// mostly reaches one node, which the others often miss.
+    /// Makes the nodes' counters differ by more than clocks compensate. One client's clock is ahead
+    /// of all others. That client mostly reaches one node, which the other clients often miss.
     fn tilt(&mut self, chance: &mut Chance) {
         let end = self.horizon.as_micros() as u64;
         let largest = self.largest_ttl;

@@ -111,7 +111,7 @@ async fn aftermath(
 ) -> Vec<String> {
     let mut problems = Vec::new();
     let net = &stage.net;
-    // A client may be the first to see a new incarnation, and then the nodes wait.
+    // A client may be the first to see a new incarnation. Its node then waits before it votes.
     let bound = BOUND + plan.largest_ttl * 101 / 100;
     for (number, locks) in clients.iter().enumerate().filter(|(number, _)| net.is_alive(*number)) {
         if timeout(plan.largest_ttl * 3, locks.close()).await.is_err() {
@@ -163,7 +163,7 @@ async fn aftermath(
             problems.push("a fresh client doesn't come to its end".to_owned());
         }
     }
-    // No lock expires within this time.
+    // Wait for late releases. No lock expires within this time.
     sleep(plan.largest_ttl / 10).await;
     for (node, name, token) in net.locked() {
         problems.push(format!("{name} is left on node {node}, by {}", tag(token)));

@@ -30,7 +30,7 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// Orders simultaneous requests.
+    /// Returns the order of simultaneous requests.
     pub(crate) fn rank(&self) -> (u8, Option<Token>) {
         match self {
             Self::Look { .. } => (0, None),

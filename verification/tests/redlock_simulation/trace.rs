@@ -24,7 +24,7 @@ impl Trace {
         }
     }
 
-    /// Sorts by time: sent messages are recorded late.
+    /// Returns the lines, sorted by time, because sent messages are recorded late.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines: Vec<&(Micros, String)> = self.lines.iter().collect();
         lines.sort_by_key(|(at, _)| *at);

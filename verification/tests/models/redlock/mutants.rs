@@ -1,4 +1,5 @@
-//! Mutants: without a rule the protocol breaks a promise. The shortest trace must be on the page.
+//! Mutants: protocols without one of the rules, which break a promise. The page must have the
+//! shortest trace.
 
 use lockwright_verification::{Protocol, explore};
 
@@ -148,7 +149,7 @@ fn a_clock_that_jumps_and_the_fence() {
     refuted_as("A node's clock jumps forward, and the fence", RULES(), bounds, differ);
 }
 
-/// A late request and a late write-back, in four rounds.
+/// The title of a trace with a late request and a late write-back, in four rounds.
 const LATE_NOTE: &str = "Requested again while a request is unanswered";
 
 fn late_note() -> Redlock<3> {
@@ -157,7 +158,7 @@ fn late_note() -> Redlock<3> {
     Redlock { rules, bounds }
 }
 
-/// The search takes too long for every run, so the page's trace is walked.
+/// The search takes too long for every test run, so this test walks the trace on the page.
 #[test]
 fn asked_again_while_a_request_is_unanswered() {
     let trace = page::trace_of(LATE_NOTE);

@@ -12,7 +12,7 @@ pub(crate) enum Action {
     Renew(usize),
     Vote(usize, usize),
     Refuse(usize, usize),
-    /// As `Vote`, but the request arrives a second time.
+    /// Like `Vote`, but the request arrives a second time later.
     Duplicate(usize, usize),
     Choose(usize),
     Raise(usize, usize),
@@ -328,7 +328,7 @@ impl<const N: usize> Redlock<N> {
             }
         }
         push(steps, Action::GiveUp(round), next);
-        // The deadline may pass without effect on the client.
+        // In some mutants, the client ignores its deadline.
         let is_ignored =
             if held { !self.rules.anchored_at_start } else { !self.rules.abandons_late };
         if is_ignored && !state.rounds.is_overdue(round) {

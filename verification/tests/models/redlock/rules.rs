@@ -17,17 +17,17 @@ pub(crate) enum Promise {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Renewal {
-    /// Only a quorum's hold is repaired.
+    /// A hold is repaired only if a quorum has it.
     KeptByQuorum,
     /// Nodes that lost the token acquire it again, and count for the quorum.
     TopsUpToQuorum,
 }
 
-/// The effect of a quorum's fence on a hold's recorded fence.
+/// The effect of a write-back on the fence that a node has recorded for a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Note {
     Replaces,
-    /// Replaces it if it is smaller.
+    /// Replaces the recorded fence if that is smaller.
     Raises,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Rules {
     pub(crate) compares_incarnation: bool,
     /// Candidates are chosen after reading the incarnations.
     pub(crate) looks_before_candidate: bool,
-    /// Candidates are above all fences that are one hold old.
+    /// Candidates are above all fences that are a largest TTL old.
     pub(crate) clocks_are_near: bool,
     pub(crate) release_checks_token: bool,
     /// A token isn't requested at a node to which a release of it is in flight.

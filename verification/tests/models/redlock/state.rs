@@ -25,16 +25,16 @@ pub(crate) struct State<const N: usize> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Node(pub(crate) u64);
 
-/// A bit of a round at a node.
+/// A flag of a node for one round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mail {
     Asked = 0,
     Raising = 5,
-    /// The node is known to have the round's fence.
+    /// The node has confirmed the round's fence.
     Has = 6,
-    /// Only with the token's first round.
+    /// Only the token's first round has this flag.
     Releasing = 7,
-    /// Only with the token's first round.
+    /// Only the token's first round has this flag.
     Tombstone = 8,
 }
 
@@ -81,7 +81,7 @@ impl Node {
         bits(self.0, 8, 3) == 0
     }
 
-    /// Arms or extends the hold of `token`; never shortens it.
+    /// Starts or extends the hold of `token`; never shortens it.
     pub(crate) fn arm(&mut self, token: usize, round: usize) {
         let round = if self.is_free() { round } else { round.max(self.armed_by()) };
         self.0 = with(with(self.0, 8, 3, token as u64 + 1), 11, 2, round as u64);
@@ -158,7 +158,7 @@ pub(crate) enum Phase {
 ///  4 ..  6  token: the first round that had it
 ///  6 .. 10  candidate
 /// 10 .. 14  fence, once one is chosen
-/// 14        its deadline has passed (only for mutants that don't look at it)
+/// 14        its deadline has passed (only for mutants that ignore it)
 /// ```
 ///
 /// and then the remaining faults: 2 bits for losses of data, 1 for a clock jump, 1 for a duplicate.

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use super::protocol::Action;
 use super::state::{Phase, State};
 
-/// Column of the nodes' picture.
+/// The column at which the nodes' states begin.
 const MARGIN: usize = 54;
 
 pub(crate) fn tell<const N: usize>(

@@ -1,5 +1,3 @@
-//! Tests of the explorer with protocols counted by hand.
-
 use std::fmt::Write;
 
 use super::{Protocol, Step, explore, mix};

@@ -57,9 +57,9 @@ impl<P: Protocol + ?Sized> fmt::Debug for Step<P> {
 /// The result of an exploration.
 #[derive(Debug)]
 pub struct Explored<Promise> {
-    /// States, without those that differ only in names.
+    /// The number of states, without those that differ only in names.
     pub states: usize,
-    /// Steps between these states.
+    /// The number of steps between these states.
     pub steps: usize,
     /// The number of steps to the farthest state.
     pub depth: usize,

@@ -1,5 +1,3 @@
-//! The page with a model's results.
-
 use std::fmt::{Debug, Write};
 use std::fs;
 use std::path::PathBuf;

@@ -42,7 +42,6 @@ fn simulation(seed: u64) -> Simulation {
     }
 }
 
-/// Returns the faults of a seed, one of four kinds.
 fn trouble(seed: u64) -> Trouble {
     match seed % 4 {
         0 => Trouble::default(),
@@ -67,9 +66,8 @@ fn longest_wait(trouble: Trouble) -> Duration {
     TTL * 4 + kept + poll * 5 / 4
 }
 
-/// Returns how late a loss may be reported. Timers don't run during a suspend, so a sleep until the
-/// loss ends late, by a hold's length at most. Without suspends, timers are at most a millisecond
-/// late.
+/// Returns how late a loss may be reported. Timers don't run during a suspend, which delays a
+/// report by a hold's length at most. Otherwise timers are a millisecond late at most.
 fn loss_allowance(trouble: Trouble) -> Duration {
     if trouble.suspends { TTL } else { Duration::from_millis(1) }
 }

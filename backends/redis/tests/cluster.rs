@@ -52,7 +52,7 @@ async fn fragile() -> Result<Fragile> {
     }))
 }
 
-/// Runs all cases in parallel on one Cluster. Each case that harms the Cluster gets its own.
+/// Each case that harms the Cluster gets its own.
 fn main() -> ExitCode {
     harness::serve(connect, || {
         let cluster = testbed::Cluster::start()?;

@@ -1,6 +1,6 @@
 //! The conformance suite on a master that Sentinels name.
 //!
-//! The Sentinels wait a minute, so that no failover occurs. Failovers have separate tests.
+//! The Sentinels wait a minute, so that no failover occurs.
 #![forbid(unsafe_code)]
 
 #[path = "suite/fenced_value.rs"]
@@ -26,7 +26,6 @@ async fn connect(url: String) -> Result<Redis> {
     Redis::connect(&url).await
 }
 
-/// Creates a proxy for the master, and a URL that leads to it.
 fn through_a_proxy(set: &Sentinels) -> testbed::Result<(Proxy, String)> {
     let (host, name) = ELSEWHERE;
     let master = &set.servers[0];
@@ -58,7 +57,7 @@ async fn fragile() -> Result<Fragile> {
     }))
 }
 
-/// Runs all cases in parallel on one set. Each case that harms the set gets its own.
+/// Each case that harms the set gets its own.
 fn main() -> ExitCode {
     harness::serve(connect, || {
         let set = start()?;

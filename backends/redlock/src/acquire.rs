@@ -1,15 +1,14 @@
 //! Acquires a lock in one round: the client asks all nodes in parallel, and a quorum decides.
 //!
-//! A failed round isn't repeated, because a hold's deadline counts from the start of its round. The
-//! round leaves tombstones on nodes without a reply, because its requests may still take effect.
+//! A failed round isn't repeated, because a hold's deadline counts from the start of its round. On
+//! nodes without a reply it leaves tombstones, because the requests may still take effect.
 //!
 //! # The fence
 //!
-//! A node replies with `max(its counter + 1, candidate)`. If a quorum replies with the same number,
-//! that is the fence. The next quorum shares a node with this one, so its number is larger. If the
-//! numbers differ, nodes with smaller ones record the highest, if the token still holds there. The
-//! fence is valid only once a quorum has it. If a quorum replies that the token held already, only
-//! their numbers count.
+//! A node replies with `max(its counter + 1, candidate)`. The same number from a quorum is the
+//! fence. The next quorum shares a node with this one, so its number is larger. If the numbers
+//! differ, nodes whose token still holds record the highest, which is valid once a quorum has it.
+//! If a quorum replies that the token held already, only their numbers count.
 
 mod refusal;
 mod tally;

@@ -1,5 +1,3 @@
-//! Errors of a quorum, which contain the errors of its nodes.
-
 use std::error::Error as StdError;
 use std::fmt;
 

@@ -1,5 +1,3 @@
-//! The nodes of a quorum, and the state that all operations share.
-
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,8 +15,7 @@ use crate::pending_releases::PendingReleases;
 use crate::requests::Requests;
 use crate::token_states::TokenStates;
 
-/// Timeout of a request for an incarnation. It is longer than a round, because a late incarnation
-/// serves the next round.
+/// This timeout is longer than a round, because a late incarnation serves the next round.
 const LOOK_PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -107,15 +104,15 @@ impl Fleet {
         }
     }
 
-    /// Returns how long a new incarnation doesn't vote: until lost holds are over, even if its
-    /// clock is slightly slow.
+    /// Returns how long a new incarnation doesn't vote: until lost holds are over, even by a
+    /// slightly slow clock.
     fn wait(&self) -> Duration {
         let ttl = self.options.largest_ttl;
         ttl + ttl / 100 + Duration::from_millis(2)
     }
 
-    /// Returns an error if the node has another largest TTL. The error isn't permanent, because the
-    /// operator may correct the setting.
+    /// Returns an error if the node has another largest TTL. The operator may correct the setting,
+    /// so the error isn't permanent.
     fn why_of_wrong_fleet(&self, incarnation: &Incarnation) -> Option<Error> {
         (incarnation.largest_ttl != self.options.largest_ttl).then(|| {
             error(

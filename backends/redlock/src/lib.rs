@@ -19,8 +19,8 @@
 //!   a time. It survives client crashes, partitions, the permanent loss of a minority, and restarts
 //!   with or without data. A node that may have lost holds doesn't vote for one [largest
 //!   TTL](Options::largest_ttl). By then, the lost holds are over; see [`node`].
-//! - Fences grow, unless a majority loses its counters **and** the clients' clocks step back. If a
-//!   holder was paused for longer than its TTL, only its old fence stops its writes.
+//! - Fences grow, unless a majority loses its counters **and** the clients' clocks step back. Only
+//!   the fence stops a holder that was paused for longer than its TTL.
 //! - Waiters are unordered. A release wakes them, and they poll.
 //!
 //! Not guaranteed:
@@ -41,8 +41,7 @@
 //! Redis"](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). Martin Kleppmann
 //! [objected](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html) that it has no fence against
 //! paused clients, and depends on clocks. The author [replied](http://antirez.com/news/101). This implementation adds
-//! model-checked fences (`verification/tests/models`) and enforces the delayed restart. It still depends on clocks, as
-//! listed above.
+//! model-checked fences (`verification/tests/models`) and enforces the delayed restart. It still depends on clocks.
 #![forbid(unsafe_code)]
 
 mod acquire;

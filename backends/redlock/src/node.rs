@@ -7,8 +7,8 @@
 //! run id, a random number, the fleet's largest TTL, whether every write was persisted, and
 //! [`votes`](Incarnation::votes).
 //!
-//! Votes and renewals carry the incarnation that the client read. The node compares it with its own
-//! in the same atomic step. After a loss or a restart, the node replies [`Vote::WrongIncarnation`].
+//! Votes and renewals carry the incarnation that the client read. The node compares it in the same
+//! atomic step. After a loss or a restart, it replies [`Vote::WrongIncarnation`].
 
 use std::fmt::Debug;
 use std::time::Duration;

@@ -1,5 +1,3 @@
-//! Checks and admission of nodes, for operators.
-
 use std::sync::Arc;
 use std::time::Duration;
 

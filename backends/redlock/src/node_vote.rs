@@ -28,7 +28,7 @@ pub(crate) enum Verdict {
 pub(crate) enum Report {
     Answered(Vote),
     Unasked,
-    /// The request failed. After an indeterminate error, the node may have voted.
+    /// After an indeterminate error, the node may have voted.
     Failed(Error),
     /// `Ok(false)`: the token no longer holds on the node.
     Noted(Result<bool, Error>),
@@ -89,8 +89,8 @@ impl NodeVote {
         }
     }
 
-    /// Requests the vote and carries out the verdict. Returns whether the token may get no further
-    /// vote on this node.
+    /// Requests the vote and carries out the verdict. Returns whether the node is closed for the
+    /// token.
     async fn cast(&mut self) -> bool {
         let asked = self.ask().await.unwrap_or_else(|error| {
             self.report(Report::Failed(error));
@@ -156,8 +156,7 @@ impl NodeVote {
                 let late = "the time for this round ended before the request was sent";
                 return Err(Error::unavailable(late));
             }
-            // Send nothing after the verdict: the round releases only on nodes that were asked
-            // before.
+            // Send nothing after the verdict: the round releases only on nodes asked before.
             let is_open = *self.request.verdict() == Verdict::Open;
             let Some(before) = is_open.then(|| token_state.send(self.at)).flatten() else {
                 self.report(Report::Unasked);
@@ -200,8 +199,8 @@ impl NodeVote {
         }
     }
 
-    /// Waits until the round has failed and its time limit is over. Many replies arrive shortly
-    /// after the failure.
+    /// Waits for the time limit after the round's failure, because many replies arrive shortly
+    /// afterwards.
     async fn failed_and_overdue(&self) {
         if self.decided().await != Verdict::Failed {
             return std::future::pending().await;
@@ -265,7 +264,7 @@ impl NodeVote {
         last
     }
 
-    /// Waits for a verdict other than `last`. It needs no waker, because the round polls the votes
+    /// Waits for a verdict other than `last`, without a waker, because the round polls the votes
     /// after each change.
     async fn verdict_after(&self, last: Verdict) -> Verdict {
         poll_fn(|_| {

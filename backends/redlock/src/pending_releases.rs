@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use crate::fleet::{Fleet, within};
 use crate::token_states::TokenState;
 
-/// Maximum number of releases per node. The ones that are dropped expire by themselves.
+/// Maximum number of releases per node. Beyond it, the oldest holds expire by themselves.
 const MOST: usize = 10_000;
 
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
@@ -110,8 +110,7 @@ impl Fleet {
         }
     }
 
-    /// Keeps retrying for another largest TTL, because an earlier request of the token may take
-    /// effect at any time.
+    /// Retries for another largest TTL, because an earlier request may take effect at any time.
     pub(crate) fn extend_pending_release(&self, at: usize, token: Token) {
         let until = self.now() + self.options.largest_ttl;
         if let Some(pending) = self.pending_releases.of(at).releases.get_mut(&token) {

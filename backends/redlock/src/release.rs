@@ -32,8 +32,7 @@ pub(crate) async fn release(
         }
     });
     let mut count = Count::default();
-    // Wait briefly for all nodes. A process that exits after its release then leaves no hold on
-    // slower nodes.
+    // Wait briefly for all nodes, so that a process that exits afterwards leaves no hold.
     let all = async {
         while let Some((at, answer)) = requests.next().await {
             count.add(fleet.address(at), answer);

@@ -1,5 +1,5 @@
 //! Renews holds with one request per node for the whole batch. A node without the hold is repaired
-//! only after a quorum has renewed it: otherwise a repair could revive a lost hold.
+//! only after a quorum's renewal: otherwise a repair could revive a lost hold.
 
 use std::sync::Arc;
 use std::time::Duration;

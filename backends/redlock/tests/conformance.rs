@@ -60,7 +60,7 @@ async fn fragile() -> Result<Fragile> {
     }))
 }
 
-/// Runs all cases in parallel on one fleet. Each case that harms the fleet gets its own.
+/// Each case that harms the fleet gets its own.
 fn main() -> ExitCode {
     harness::serve(connect, || {
         let fleet = Fleet::start(NODES).map_err(problem)?;

@@ -58,7 +58,7 @@ struct Clocks {
 
 const DRIFTING: Clocks = Clocks { drift: ALLOWANCE, step: 0, end: 4 };
 
-/// Clocks without drift. Models that don't depend on drift have fewer states with them.
+/// Clocks without drift, with which a model has fewer states.
 const ONE_CLOCK: Clocks = Clocks { drift: 0, step: 0, end: 5 };
 
 const RULES: Rules = Rules {
@@ -80,7 +80,7 @@ enum Promise {
     FirstComeFirstServed,
     AStoppedClientDelaysOthersBriefly,
     NoClientWaitsAndHolds,
-    // Events that must be possible. They aren't promises.
+    // These aren't promises, but events that must be possible.
     WasHandedOver,
     WasTooOldToUse,
     CameAfterAStoppedClient,

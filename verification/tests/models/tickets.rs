@@ -50,7 +50,7 @@ enum Promise {
     ATicketIsTakenOverOnce,
     ALaterHoldHasALargerFence,
     AnEndedTokenIsNotGranted,
-    // Events that must be possible. They aren't promises.
+    // These aren't promises, but events that must be possible.
     TheHoldMoved,
     DoraHadItAfterwards,
 }
@@ -92,7 +92,6 @@ struct State {
     tombstones: u8,
     ended: u8,
     ticket: bool,
-    /// The clients that took over the hold.
     took_over: u8,
     /// The largest fence of a hold that a client considered valid.
     highest: u8,

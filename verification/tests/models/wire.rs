@@ -27,7 +27,6 @@ impl<M: Copy + Ord> Wire<M> {
         self.0.sort_unstable();
     }
 
-    /// Removes the messages that aren't wanted.
     pub(crate) fn retain(&mut self, wanted: impl Fn(M) -> bool) {
         for place in &mut self.0 {
             place.take_if(|message| !wanted(*message));

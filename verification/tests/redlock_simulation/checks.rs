@@ -1,5 +1,3 @@
-//! Checks of a history, in addition to the conformance crate's checker.
-
 use std::sync::{Mutex, PoisonError};
 
 use lockwright_conformance::history::{History, Hold};
@@ -22,7 +20,6 @@ struct Writes {
 }
 
 impl Register {
-    /// Returns whether the write was accepted.
     pub(crate) fn write(&self, fence: Fence, granted: BootInstant, token: Token) -> bool {
         let mut writes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if writes.highest.is_some_and(|highest| fence < highest) {
@@ -117,7 +114,7 @@ mod tests {
         assert!(register.write(Fence::new(6), at(20), token(2)));
         assert!(!register.write(Fence::new(5), at(10), token(1)));
         assert_eq!(register.outcome(), (1, Vec::new()));
-        // An earlier hold has a larger fence, which is a violation.
+        // An earlier hold has a larger fence.
         assert!(register.write(Fence::new(9), at(15), token(3)));
         assert_eq!(register.outcome().1.len(), 1);
     }

@@ -1,4 +1,4 @@
-//! A simulated process with the real Redlock and core client, used correctly and incorrectly.
+//! A process with the real Redlock and core client, used correctly and incorrectly.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -161,7 +161,8 @@ impl Task {
     }
 }
 
-/// A hold until it is ended, reported lost, or past its deadline. Its drop adds it to the history.
+/// A hold from its grant until it is ended, reported lost, or past its deadline. Its drop adds it
+/// to the history.
 struct Hold {
     stage: Arc<Stage>,
     client: usize,

@@ -35,7 +35,6 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Returns whether any fault had an effect.
     pub(crate) fn trouble(&self) -> bool {
         let effects = self.lost + self.late + self.broken + self.frozen + self.down;
         effects + self.strangers + self.crashes + self.pauses > 0
@@ -229,7 +228,6 @@ impl Net {
         world.clients.len() - 1
     }
 
-    /// Registers a task that ends with the client's process.
     pub(crate) fn add_task(&self, client: usize, task: AbortHandle) {
         self.world().clients[client].tasks.push(task);
     }
@@ -251,7 +249,6 @@ impl Net {
         self.world().trace.note(now, text);
     }
 
-    /// Waits until the client isn't paused.
     pub(crate) async fn resumed(&self, client: usize) {
         loop {
             let until = self.world().clients[client].paused_until;
@@ -590,7 +587,6 @@ impl World {
         }
     }
 
-    /// Fails a message of an old connection.
     fn refuse(&mut self, now: Micros, letter: &Letter) {
         let Letter { client, node, connection, .. } = *letter;
         self.push(now, What::Reset { client, node, connection });

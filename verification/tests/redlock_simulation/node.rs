@@ -1,5 +1,3 @@
-//! Redlock's node trait over the simulated network.
-
 use std::sync::Arc;
 
 use lockwright_core::{

@@ -1,11 +1,8 @@
-//! The plan that a seed determines.
-
 use std::time::Duration;
 
 use crate::chance::Chance;
 use crate::server::{Flaws, Micros, Restart};
 
-/// The conditions of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum World {
     /// Only faults that the profile claims to survive.
@@ -27,7 +24,6 @@ pub(crate) struct Plan {
     pub(crate) nodes: Vec<NodePlan>,
     pub(crate) clients: Vec<ClientPlan>,
     pub(crate) names: u64,
-    /// The fleet's largest TTL, and the requested TTLs.
     pub(crate) largest_ttl: Duration,
     pub(crate) ttls: Vec<Duration>,
     pub(crate) node_timeout: Duration,
@@ -123,7 +119,6 @@ pub(crate) enum Fault {
         how: Restart,
         down: Duration,
     },
-    /// FLUSHALL deletes all data.
     Flush {
         node: usize,
     },
@@ -260,7 +255,8 @@ impl Plan {
         }
     }
 
-    /// Adds losses of data: of a minority within one largest TTL and a node's time to vote again.
+    /// Adds losses of data. They affect only a minority within one largest TTL and a node's time to
+    /// vote again.
     fn add_losses(&mut self, chance: &mut Chance) {
         let largest = self.largest_ttl.as_micros() as u64;
         let end = self.horizon.as_micros() as u64;

@@ -1,5 +1,3 @@
-//! One schedule, from its seed to its result.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,7 +100,6 @@ async fn schedule(world: World, seed: u64, trace: Trace) -> Outcome {
     }
 }
 
-/// Checks the final state.
 async fn aftermath(
     stage: &Stage,
     plan: &Plan,

@@ -1,5 +1,3 @@
-//! The schedules that run as tests.
-
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -58,7 +56,6 @@ fn run_all<T: Send>(
     done.into_iter().map(|(_, kept)| kept).collect()
 }
 
-/// Repeats a failing seed with its trace.
 fn show(world: World, seed: u64) -> ! {
     let outcome = run(world, seed, Trace::wanted());
     for line in outcome.trace.lines() {
@@ -132,8 +129,7 @@ fn a_seed_repeats_itself_to_the_last_message() {
     assert_ne!(other(1), other(2));
 }
 
-/// Returns the first seed with this problem in a world that the profile excludes. Without one, the checks would detect
-/// nothing.
+/// Returns the first seed with this problem, which shows that the checks detect it.
 fn first_of(world: World, problem: &str) -> u64 {
     let begun = Instant::now();
     for chunk in (0..BEYOND).step_by(CHUNK) {

@@ -1,4 +1,4 @@
-//! A node's data and scripts: the same steps as in the Redis backend's Lua files, on its own clock.
+//! A node's data and scripts, which take the same steps as the Redis backend's Lua files.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -69,7 +69,6 @@ pub(crate) struct Flaws {
     pub(crate) renews_strangers: bool,
     /// A release accepts any token.
     pub(crate) releases_strangers: bool,
-    /// A node never writes tombstones.
     pub(crate) no_tombstones: bool,
 }
 
@@ -92,11 +91,9 @@ struct Lock {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Restart {
-    /// Nothing is lost.
     Kept,
     /// Older data are restored.
     Stale,
-    /// All data are lost.
     Empty,
 }
 
@@ -344,7 +341,6 @@ impl Server {
     }
 }
 
-/// Rounds up to whole milliseconds.
 fn rounded_up(ttl: Duration) -> Micros {
     (ttl.as_micros() as u64).div_ceil(1_000) * 1_000
 }

@@ -1,5 +1,3 @@
-//! A trace of events of a seed.
-
 use crate::server::Micros;
 
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

@@ -16,7 +16,6 @@ pub(crate) const SCRIPTED: &str = "time get mget set del exists type pttl pexpir
 const OTHERS: &str = "hello subscribe publish eval evalsha client|tracking client|caching info \
                       config|get scan";
 
-/// The documented commands.
 fn needed() -> impl Iterator<Item = &'static str> {
     OTHERS.split_whitespace().chain(SCRIPTED.split_whitespace())
 }

@@ -66,7 +66,7 @@ async fn a_refusal_names_the_holder() {
 #[tokio::test]
 async fn a_batch_is_renewed_hold_by_hold() {
     let (server, redis) = server_and_client().await;
-    // Names in many hash slots, with a foreign key among them.
+    // The names are in many hash slots. Some keys become foreign.
     let claims: Vec<_> = (0..100).map(|i| claim(&format!("lock {i}"))).collect();
     for claim in &claims {
         grant(&redis, claim).await;
@@ -95,8 +95,8 @@ async fn a_batch_is_renewed_hold_by_hold() {
 #[tokio::test]
 async fn a_counter_of_a_held_lock_is_kept_once_a_day() {
     let (server, redis) = server_and_client().await;
-    // A renewal keeps the counter at a time of day that the token's first byte determines. The TTL
-    // exceeds the distance between two of these times.
+    // The token's first byte determines when a renewal keeps the counter. The TTL exceeds the
+    // distance between two such times.
     let ttl = Duration::from_secs(24 * 60 * 60 / 256 + 10);
     let claims: Vec<_> = (0..=255)
         .map(|byte| {
@@ -225,7 +225,7 @@ async fn fences_grow_after_a_reconnect_to_older_data() {
         released(&redis, &claim, ReleaseMode::Plain).await;
         granted.fence
     };
-    // Repeat this, because the clock may hide an error: it raises a counter from an earlier second.
+    // Repeat this, because the clock raises a counter from an earlier second anyway.
     for _ in 0..5 {
         for _ in 0..3 {
             let fence = pair().await;
@@ -388,7 +388,6 @@ async fn remains_of_a_hold_do_not_describe_the_next_holder() {
     let (server, redis) = server_and_client().await;
     let ours = claim("a");
     grant(&redis, &ours).await;
-    // A foreign client acquires a deleted lock.
     server.command::<()>(&["DEL", "a"]).unwrap();
     server.command::<()>(&["SET", "a", "theirs", "NX", "PX", "20000"]).unwrap();
     let busy = busy(&redis, &claim("a"), FOR_EVER).await;
@@ -397,7 +396,6 @@ async fn remains_of_a_hold_do_not_describe_the_next_holder() {
     assert_eq!(found.holders[0].token, None);
     assert_eq!(found.holders[0].identity, None);
 
-    // After a broken hold's deletion, the next hold isn't broken.
     let (broken, next) = (claim("b"), claim("b"));
     grant(&redis, &broken).await;
     redis

@@ -1,5 +1,3 @@
-//! A Redis Cluster: names in all slots, masters that die, freeze or lose data, and failovers.
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +14,7 @@ use crate::common::{
     token_in,
 };
 
-/// A time-out that is short for a test, but long for a busy machine.
+/// Short for a test, but enough for a busy machine.
 const QUICK: Duration = Duration::from_secs(1);
 
 pub(crate) async fn impatient(url: &str) -> Redis {
@@ -32,7 +30,6 @@ pub(crate) fn names_of_all_masters(cluster: &Cluster) -> [String; 3] {
     })
 }
 
-/// Waits until the master's replica has the lock.
 async fn replicated(cluster: &Cluster, master: usize, key: &str, token: &str) {
     let replica = &cluster.nodes[cluster.replica_of(master).unwrap()];
     eventually(|| async {
@@ -150,7 +147,7 @@ async fn one_node_is_enough_to_find_the_others_and_dead_ones_cost_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_with_a_view_of_its_own_is_not_trusted() {
     let cluster = block_in_place(Cluster::start).unwrap();
-    // This node serves all slots alone, as if it had been removed from the Cluster long ago.
+    // This node serves all slots alone, as if removed long ago.
     let stray = testbed::Redis::options().set("cluster-enabled", "yes").start().unwrap();
     stray.command::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).unwrap();
     let names = names_of_all_masters(&cluster);
@@ -208,7 +205,6 @@ async fn a_master_that_dies_takes_no_others_with_it_and_its_replica_goes_on() {
     assert!(grant(&redis, &claim(&names[1])).await.fence > fences[1]);
 
     block_in_place(|| cluster.wait_for_failover(&names[0], 0)).unwrap();
-    // The same client keeps its replicated hold.
     let renewals = eventually(|| async { redis.renew(&batch[..1]).await.ok() }).await;
     assert_eq!(renewals, [Renewal::RENEWED]);
     busy(&redis, &claim(&names[0]), Wait::No).await;
@@ -219,7 +215,7 @@ async fn a_master_that_dies_takes_no_others_with_it_and_its_replica_goes_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_master_holds_up_no_renewals_of_others() {
     let cluster = block_in_place(Cluster::start).unwrap();
-    // Use the default time-outs, which are too long for these holds.
+    // The default time-outs are too long for these holds.
     let redis = connect(&cluster.url()).await;
     let ttl = Duration::from_secs(10);
     let claims = names_of_all_masters(&cluster).map(|name| claim_for(&name, ttl));
@@ -245,7 +241,7 @@ async fn a_frozen_master_holds_up_no_renewals_of_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_share_the_search_for_nodes_that_are_all_silent() {
     let cluster = block_in_place(Cluster::start).unwrap();
-    // The response time-out is longer, so that callers without a connection can wait for a search.
+    // The response time-out leaves callers without a connection time for a search.
     let config = Config::new(&cluster.url()).unwrap();
     let config = config.response_timeout(5 * QUICK).connect_timeout(QUICK);
     let redis = Arc::new(config.connect().await.unwrap());
@@ -299,8 +295,7 @@ async fn a_loss_is_reported_in_time_when_nobody_takes_over() {
     let signal = guard.signal();
     cluster.nodes[replica].kill();
     cluster.nodes[0].freeze();
-    // Renew the other hold at once: by default, a Cluster with unserved slots soon stops serving
-    // the others.
+    // Renew at once: by default, a Cluster with unserved slots soon stops serving others.
     other.renew().await.unwrap();
     let ended = tokio::time::timeout(2 * ttl, signal.ended()).await.unwrap();
     assert!(matches!(ended, HoldState::Lost(_)), "{ended:?}");

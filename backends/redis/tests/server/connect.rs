@@ -1,5 +1,3 @@
-//! Bad URLs, wrong passwords, wrong servers: each has a clear error without secrets.
-
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;

@@ -1,5 +1,3 @@
-//! The doctor's findings on servers with problems.
-
 use lockwright_core::{DistributedLock, Finding, Severity};
 use lockwright_redis::Config;
 use lockwright_testbed as testbed;

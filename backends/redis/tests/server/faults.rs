@@ -1,5 +1,3 @@
-//! Lost replies, frozen servers, broken connections, restarts.
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +14,7 @@ use crate::common::{
     token_in,
 };
 
-/// A time-out that is short for a test, but long for a busy machine.
+/// Short for a test, but enough for a busy machine.
 const QUICK: Duration = Duration::from_secs(1);
 
 async fn impatient(url: &str) -> Redis {
@@ -79,7 +77,6 @@ async fn the_connection_is_replaced_after_a_time_out() {
     assert_eq!(proxy.accepted(), 1);
     proxy.set(Traffic::SwallowAll);
     redis.try_acquire(&claim).await.unwrap_err();
-    // The old connection is silent but open.
     proxy.set(Traffic::Forward);
     // The client reconnects without a request.
     eventually(|| async { (proxy.accepted() >= 2).then_some(()) }).await;
@@ -137,7 +134,7 @@ fn scripts_run(server: &testbed::Redis) -> u32 {
 async fn an_acquire_that_arrives_after_its_release_is_defeated_by_the_tombstone() {
     let (server, proxy, redis) = behind_proxy().await;
     let settling = crate::common::connect(&server.url()).await;
-    // Cache the script, so that the late request needs no further message.
+    // Cache the script, so that the late request is complete.
     let before = claim("before");
     grant(&redis, &before).await;
 
@@ -195,7 +192,7 @@ async fn a_master_that_became_a_replica_is_unavailable_and_is_looked_for_anew() 
     })
     .await;
     assert_eq!(refused.kind(), ErrorKind::Unavailable);
-    // The client reconnects, because the server's name may lead to the new master by now.
+    // The client reconnects, because the name may lead to a new master.
     eventually(|| async { (proxy.accepted() >= 2).then_some(()) }).await;
     server.command::<()>(&["REPLICAOF", "NO", "ONE"]).unwrap();
     grant(&redis, &claim("a")).await;
@@ -235,7 +232,6 @@ async fn readers_and_permits_go_on_on_a_full_server() {
         let seen = redis.inspect(&holder.name).await.unwrap().holders.remove(0);
         assert!(seen.remaining > Some(holders[0].ttl), "{}: {seen:?}", holder.mode);
     }
-    // Renewals work in any order, and so does a repeated acquire.
     let batch: Vec<_> = holders.iter().rev().map(Renew::of).collect();
     assert_eq!(redis.renew(&batch).await.unwrap(), [Renewal::RENEWED; 3]);
     for holder in &longer {

@@ -1,5 +1,3 @@
-//! Incarnations of a quorum's node.
-
 use std::time::Duration;
 
 use lockwright_core::{ErrorKind, Fence, ReleaseMode, Renew, RenewalOutcome};
@@ -195,7 +193,7 @@ async fn a_replica_is_refused_and_one_that_was_promoted_is_new() {
     assert!(!looked(&node).await.votes, "it follows late, so it may lack what its master had");
 }
 
-/// A node keeps the largest TTL that its first client recorded, so that a client with another setting is rejected.
+/// A node keeps the largest TTL that its first client recorded.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_longest_ttl_of_the_fleet_stays_the_one_that_was_noted() {
     let mut server = testbed::Redis::options().append_only("everysec").start().unwrap();

@@ -1,5 +1,5 @@
-//! Runs each script without one of its commands. If a script fails midway, no second holder is let
-//! in, and its error is accurate.
+//! Each script without one of its commands: a failure midway lets in no second holder, and its
+//! error is accurate.
 
 use std::time::Duration;
 
@@ -231,7 +231,6 @@ async fn unwritten_offer_is_not_published() {
     }
 }
 
-/// Tests the scripts of Redlock's nodes.
 #[tokio::test(flavor = "multi_thread")]
 async fn node_reports_a_script_that_fails_halfway() {
     let server = testbed::Redis::start().unwrap();

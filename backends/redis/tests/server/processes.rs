@@ -1,5 +1,3 @@
-//! Many waiters in several processes.
-
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
@@ -43,7 +41,6 @@ async fn part() {
     println!("> {} were served", served.load(Ordering::SeqCst));
 }
 
-/// A child process, killed when dropped.
 struct Process {
     child: Child,
     input: ChildStdin,
@@ -177,13 +174,12 @@ async fn contenders(url: &str, waiters: u64, ttl: Duration) -> (Process, Vec<Pro
     (holder, queue)
 }
 
-/// Returns the permitted time: the dead holder's TTL, one offer for each dead waiter ahead, and one
-/// second.
+/// Returns the dead holder's TTL, plus one offer for each dead waiter ahead, plus one second.
 fn bound(dead_waiters: u32) -> Duration {
     TTL + TTL * dead_waiters + Duration::from_secs(1)
 }
 
-/// Kills the first of four waiters, stops the next two, and kills the holder. The last waiter gets the lock.
+/// Kills a waiter, stops two, and kills the holder. The last waiter gets the lock.
 async fn dead_holder_and_dead_waiters_are_passed_over(url: &str) {
     let (mut holder, mut queue) = contenders(url, 4, TTL).await;
     queue[0].kill();

@@ -164,7 +164,6 @@ async fn a_writer_that_has_gone_keeps_no_readers_out() {
         grant(&redis, &of(mode)).await;
         let waits = Claim { mode: waits_as, ..of(mode) };
         assert!(busy(&writer, &waits, FOR_EVER).await.queued);
-        // While the writer is connected, no reader overtakes it.
         for _ in 0..3 {
             busy(&redis, &of(mode), Wait::No).await;
         }
@@ -190,7 +189,6 @@ async fn waiters_are_not_overtaken() {
     busy(&redis, &second, FOR_EVER).await;
     eventually(|| async { (server.command::<i64>(&["EXISTS", "a"]).unwrap() == 0).then_some(()) })
         .await;
-    // The lock is offered to the first waiter.
     assert!(!busy(&newcomer, &claim("a"), Wait::No).await.queued);
     assert_eq!(handed(&mut told).await.0, first.token);
     redis.release(&first, ReleaseMode::Plain).await.unwrap();
@@ -221,8 +219,7 @@ async fn a_limit_ends_a_waiters_place_too() {
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "offered to nobody");
 }
 
-/// The server keeps a waiter's position beyond its limit, so that another waiter of the process may
-/// inherit it.
+/// A waiter's position outlives its limit, so that another waiter of the process may inherit it.
 #[tokio::test]
 async fn a_place_outlives_the_limit_a_little() {
     let (server, redis) = server_and_client().await;
@@ -277,7 +274,7 @@ async fn strangers_stay_out_while_readers_hold() {
         grant(&redis, &one).await;
         grant(&redis, &two).await;
         assert_eq!(set(), None);
-        // The marker lasts as long as the remaining holder.
+        // The lock's key lasts as long as the remaining holder.
         redis.release(&two, ReleaseMode::Plain).await.unwrap();
         assert!(server.command::<i64>(&["PTTL", "a"]).unwrap() <= 30_002);
         redis.release(&one, ReleaseMode::Plain).await.unwrap();
@@ -413,7 +410,7 @@ async fn holders_without_a_record_are_described() {
         let busy = busy(&redis, &Claim { mode: all, ..claim("a") }, Wait::No).await;
         let holder = busy.holder.unwrap();
         assert_eq!((holder.token, holder.mode), (Some(held.token), mode));
-        // Without its record, the holder may have all permits.
+        // A holder without a record may have all permits.
         let one_more = Claim { mode, ..claim("a") };
         let attempt = redis.try_acquire(&one_more).await.unwrap();
         assert_eq!(

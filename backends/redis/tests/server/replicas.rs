@@ -15,7 +15,7 @@ use crate::connect::{SECRET, wrong};
 
 /// Longer than a busy machine takes to replicate.
 const LONG: Duration = Duration::from_secs(5);
-/// Short enough for a wait that times out.
+/// A wait for replicas that is meant to time out.
 const SHORT: Duration = Duration::from_millis(200);
 
 async fn pair() -> (testbed::Redis, testbed::Redis) {
@@ -198,7 +198,7 @@ struct Late {
 }
 
 impl Late {
-    /// The index of the client's first connection, which sends the releases.
+    /// The client's first connection sends the releases.
     const FIRST: usize = 0;
 
     async fn start() -> (Self, Claim) {
@@ -207,7 +207,7 @@ impl Late {
         let config = Config::new(&master.url_through(proxy.port())).unwrap();
         let config = config.connect_timeout(LIMIT).response_timeout(Duration::from_secs(2));
         let redis = Arc::new(config.replicas(1, SHORT).connect().await.unwrap());
-        // Cache the scripts, so that late requests need no further message.
+        // Cache the scripts, so that late requests are complete.
         let held = eventually(|| async {
             let (held, released) = (claim("held"), claim("released"));
             redis.try_acquire(&released).await.ok()?;
@@ -228,7 +228,6 @@ impl Late {
         eventually(|| async { (self.proxy.kept_requests() > 0).then_some(()) }).await;
     }
 
-    /// Delivers the late requests, and waits for the connection's end.
     async fn deliver(&self) {
         self.proxy.keep_requests_of(None);
         eventually(|| async {

@@ -1,5 +1,3 @@
-//! Moves of slots whose locks are held or waited for.
-
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -91,7 +89,6 @@ async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
             let ended = redis.release(&stranger, ReleaseMode::Reconcile).await.unwrap();
             assert_eq!(ended, ReleaseOutcome::NotHeld, "step {step}");
         }
-        // All in one batch, as the renewal task does.
         let batch: Vec<_> = live.iter().map(Renew::of).collect();
         let renewals = redis.renew(&batch).await.unwrap();
         assert_eq!(renewals, vec![Renewal::RENEWED; live.len()], "step {step}");
@@ -201,7 +198,6 @@ async fn nothing_is_granted_or_broken_by_halves() {
             redis.break_lock(&held.name, BreakTarget::Any, BreakMode::Now, "anna", "x").await;
         fails(broken, ErrorKind::Unavailable);
     }
-    // A late duplicate finds the tombstone.
     let settled = claim("s");
     assert_eq!(
         redis.release(&settled, ReleaseMode::Reconcile).await.unwrap(),
@@ -332,7 +328,6 @@ async fn a_name_is_listed_that_moved_before_most_nodes_heard_of_it() {
 
 /// Moves a name from the slow last master to the first, after a listing has visited the first.
 async fn listed_while_it_moves_behind(slow: Duration, finish: impl FnOnce(&Cluster, SlotMove)) {
-    // Clients use proxies, as in the conformance suite.
     let servers = testbed::Redis::options()
         .set("cluster-preferred-endpoint-type", "unknown-endpoint")
         .set("enable-debug-command", "local");

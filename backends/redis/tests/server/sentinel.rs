@@ -1,5 +1,3 @@
-//! Discovery of the master by Sentinels, and holds over a failover.
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,7 +16,7 @@ use crate::common::{
 use crate::connect::{SECRET, wrong};
 use crate::replicas::kill_what_waits;
 
-/// A time-out that is short for a test, but long for a busy machine.
+/// Short for a test, but enough for a busy machine.
 const QUICK: Duration = Duration::from_secs(1);
 
 async fn impatient(set: &Sentinels) -> Redis {
@@ -34,7 +32,7 @@ async fn wait_for(server: &testbed::Redis, key: &str, token: &str) {
     .await;
 }
 
-/// Returns whether a client is subscribed to each Sentinel. Sentinels themselves use RESP2.
+/// Returns whether a client, which uses RESP3, is subscribed to each Sentinel.
 fn all_are_listened_to(set: &Sentinels) -> bool {
     set.sentinels.iter().all(|sentinel| {
         let clients: String = sentinel.command(&["CLIENT", "LIST"]).unwrap();
@@ -83,7 +81,6 @@ async fn the_master_is_found_and_the_next_one_too() {
     wait_for(&set.servers[1], "a", &ours.token.to_string()).await;
 
     let set = fail_over(set).await;
-    // The same client keeps its replicated hold.
     let renewals = eventually(|| async { redis.renew(&[Renew::of(&ours)]).await.ok() }).await;
     assert_eq!(renewals, [Renewal::RENEWED]);
     busy(&redis, &claim("a"), Wait::No).await;
@@ -165,7 +162,6 @@ async fn logins_of_servers_and_sentinels_are_distinct() {
 async fn a_master_that_was_frozen_over_a_failover_is_not_trusted() {
     let set = Sentinels::start().unwrap();
     let (asking, idle) = (impatient(&set).await, impatient(&set).await);
-    // The hold expires while the master is frozen.
     let ttl = Duration::from_secs(8);
     let ours = claim_for("a", ttl);
     grant(&asking, &ours).await;
@@ -174,7 +170,6 @@ async fn a_master_that_was_frozen_over_a_failover_is_not_trusted() {
 
     set.servers[0].freeze();
     let renewing = async {
-        // Renew repeatedly, despite errors, as the client does.
         let mut renewed = 0;
         loop {
             match asking.renew(&[Renew::of(&ours)]).await {

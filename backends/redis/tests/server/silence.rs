@@ -1,5 +1,3 @@
-//! Connections that go silent while new ones work.
-
 use std::time::{Duration, Instant};
 
 use lockwright_core::Locks;
@@ -94,7 +92,7 @@ async fn silent_connection_to_a_master_of_sentinels_is_replaced() {
     for sentinel in &set.sentinels {
         let monitor = ["SENTINEL", "MONITOR", "through-proxy", "127.0.0.1", &port, "2"];
         sentinel.command::<()>(&monitor).unwrap();
-        // The Sentinels' connections to the proxy go silent too. They must not start a failover.
+        // The Sentinels' connections to the proxy go silent too, and must not start a failover.
         let patient = ["SENTINEL", "SET", "through-proxy", "down-after-milliseconds", "60000"];
         sentinel.command::<()>(&patient).unwrap();
     }

@@ -1,5 +1,3 @@
-//! TLS: trusted certificates, client certificates, and the errors.
-
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;

@@ -1,5 +1,3 @@
-//! Notification of changes by other clients.
-
 use std::time::Duration;
 
 use lockwright_core::{
@@ -31,7 +29,6 @@ async fn until_tracked(server: &testbed::Redis, keys: u64) {
     eventually(|| async { (tracked(server) == keys).then_some(()) }).await;
 }
 
-/// Creates a renewed, tracked hold.
 async fn held(server: &testbed::Redis, redis: &Redis, locked: &str) -> lockwright_core::Claim {
     let before = tracked(server);
     let claim = claim_for(locked, LONG);

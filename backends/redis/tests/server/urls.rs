@@ -1,5 +1,3 @@
-//! URLs of several servers, and the errors for invalid ones.
-
 use lockwright_core::ErrorKind;
 use lockwright_redis::Config;
 

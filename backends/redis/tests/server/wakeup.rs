@@ -1,5 +1,3 @@
-//! Which clients a release wakes.
-
 use std::time::Duration;
 
 use lockwright_core::{DistributedLock, Event, ReleaseMode, Wait};
@@ -20,7 +18,6 @@ async fn a_release_wakes_those_who_wait_and_nobody_else() {
 
     let quiet = claim("nobody waits");
     grant(&holder, &quiet).await;
-    // A single try doesn't wait.
     busy(&waiter, &claim("nobody waits"), Wait::No).await;
     let (wanted, waits) = (claim("orders/42"), claim("orders/42"));
     grant(&holder, &wanted).await;
@@ -84,7 +81,6 @@ async fn the_subscription_comes_back_and_everybody_who_waited_is_woken() {
     let held = claim("c");
     grant(&holder, &held).await;
     server.restart(true).unwrap();
-    // The client reconnects by itself.
     let mut names = [next(&mut woken).await, next(&mut woken).await];
     names.sort_by_key(|event| format!("{event:?}"));
     assert_eq!(names, [Event::Wake(name("a")), Event::Wake(name("b"))]);

@@ -1,5 +1,3 @@
-//! Lock-protected data in a Redis.
-
 use std::time::Duration;
 
 use lockwright_conformance::{Protect, Protected, protect};
@@ -20,7 +18,6 @@ struct FencedValue {
     fence: String,
 }
 
-/// Stores the value on the server, or the Cluster node, of the name.
 pub(crate) fn fenced_value(urls: Vec<String>) -> Protect {
     protect(move |name| FencedValue::open(urls.clone(), name))
 }

@@ -1,5 +1,3 @@
-//! The suite on one server with any settings.
-
 mod fenced_value;
 
 use std::process::ExitCode;
@@ -11,8 +9,7 @@ use lockwright_redis::Redis;
 use lockwright_testbed::redis::Options;
 use lockwright_testbed::{self as testbed, Proxy};
 
-/// Runs all cases in parallel on one server. Each case that harms the server gets its own. Tables
-/// show the label.
+/// Each case that harms the server gets its own. Tables show the label.
 pub(crate) fn main(options: Options, label: Option<&'static str>) -> ExitCode {
     harness::serve(connect, || {
         let running = options.clone().start()?;

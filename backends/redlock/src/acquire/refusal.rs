@@ -35,8 +35,7 @@ impl Round {
                      again; use a new request",
                 ));
             }
-            // Without a refusal, the votes only came too late. The name may be free, so it isn't
-            // busy.
+            // Without a refusal, the votes only came too late, and the name may be free.
             if no > 0 {
                 return Ok(AcquireOutcome::Busy(self.busy(yes)));
             }

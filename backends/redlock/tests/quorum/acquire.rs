@@ -1,5 +1,3 @@
-//! Acquire rounds with slow, silent and failed nodes.
-
 use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
@@ -85,8 +83,7 @@ async fn a_node_that_hangs_is_waited_for_once() {
     five.nodes[3].fate(Fate::Down);
     let error = five.redlock.try_acquire(&claim("x")).await.unwrap_err().to_string();
     assert!(error.contains("node:0: it did not answer recent requests"), "{error}");
-    // If silent nodes are needed for a quorum, the client waits for them, so that it notices their
-    // return.
+    // The client waits for silent nodes that a quorum needs, and so notices their return.
     five.nodes[2].fate(Fate::Unanswered);
     five.nodes[3].fate(Fate::Answered);
     five.redlock.try_acquire(&claim("x")).await.unwrap_err();
@@ -244,7 +241,7 @@ async fn a_vote_whose_answer_was_lost_is_given_back() {
     // The nodes confirmed the releases, so the error isn't `Indeterminate`.
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert_eq!(five.holders(&lost), 0);
-    // The released token has a tombstone, and gets no vote again.
+    // The released token has a tombstone.
     for node in &five.nodes[..3] {
         node.state().attempts = Fate::Answered;
     }
@@ -405,8 +402,7 @@ async fn a_ttl_beyond_the_largest_is_refused() {
     assert_eq!(five.redlock.try_acquire(&long).await.unwrap_err().kind(), ErrorKind::InvalidInput);
 }
 
-/// A node isn't asked for a token before it has answered the token's release. That may take longer
-/// than any TTL.
+/// Until a node answers a token's release, however late, it isn't asked for that token.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_owed_a_tombstone_has_no_part_however_long_that_takes() {
     let five = five();

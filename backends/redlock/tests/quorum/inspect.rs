@@ -1,5 +1,3 @@
-//! Notifications of clients, and inspection by operators.
-
 use std::time::Duration;
 
 use lockwright_core::{
@@ -123,8 +121,7 @@ async fn possible_holds_of_a_quorum_are_shown_while_nodes_are_away() {
 
 #[tokio::test(start_paused = true)]
 async fn remains_of_an_earlier_hold_are_not_taken_for_the_present_one() {
-    // Equally many nodes show each claim. Repeat this, because the result must not depend on
-    // chance.
+    // Equally many nodes show each claim, so repeat this: chance must not decide.
     for _ in 0..10 {
         let five = five();
         let (left, held) = (claim("x"), claim("x"));
@@ -210,7 +207,6 @@ async fn present_holder_is_broken_on_all_nodes() {
     let held = claim("x");
     grant(&five.redlock, &held).await;
     wait_until("all hold it", || five.holders(&held) == 5).await;
-    // A vote on one node isn't a hold.
     five.nodes[0].hold(&claim("x"));
     let how = BreakMode::Now;
     let broken = five.redlock.break_lock(&held.name, BreakTarget::Any, how, "ada", "stuck").await;

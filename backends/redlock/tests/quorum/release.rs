@@ -90,7 +90,7 @@ async fn an_attempt_that_is_still_on_its_way_meets_a_tombstone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_that_is_owed_a_tombstone_gets_no_vote_there() {
-    // The token's unanswered release may arrive after a new vote, and would revoke it.
+    // The token's unanswered release may arrive later, and would revoke a new vote.
     let five = five();
     grant(&five.redlock, &claim("seen before")).await;
     let waiting = claim("x");
@@ -113,7 +113,6 @@ async fn a_token_that_is_owed_a_tombstone_gets_no_vote_there() {
     assert!(five.nodes[0].state().tombstones.contains_key(&waiting.token));
 }
 
-/// If a quorum lacks the hold, it was lost, in any order of replies.
 #[tokio::test(start_paused = true)]
 async fn hold_of_a_minority_was_already_lost() {
     for lost in [[0, 1, 2], [2, 3, 4], [0, 2, 4]] {
@@ -127,7 +126,7 @@ async fn hold_of_a_minority_was_already_lost() {
         let ended = five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
         assert_eq!(ended, ReleaseOutcome::NotHeld, "{lost:?}");
     }
-    // A minority that lacks the hold doesn't count, even if it replies first.
+    // A minority without the hold doesn't count, even if it replies first.
     let five = five();
     let held = claim("x");
     grant(&five.redlock, &held).await;

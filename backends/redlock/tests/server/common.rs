@@ -58,7 +58,7 @@ impl Five {
         nodes.into_iter().filter(holds).count()
     }
 
-    /// Waits until a claim holds on all nodes. Renewals repair nodes that missed it.
+    /// Waits until a claim holds on all nodes. Renewals repair slow ones.
     pub(crate) async fn all_hold(&self, redlock: &Redlock, claim: &Claim) {
         let hold = Renew::of(claim);
         eventually(async || {
@@ -72,7 +72,6 @@ impl Five {
         .await;
     }
 
-    /// Returns a node's keys of holds.
     pub(crate) fn held_keys(&self, at: usize) -> Vec<String> {
         let keys: Vec<String> = self.fleet.servers[at].command(&["KEYS", "*"]).unwrap();
         let stays = [":fence", ":ended:", ":certificate"];

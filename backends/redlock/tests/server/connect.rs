@@ -1,5 +1,3 @@
-//! Fleets that are rejected or accepted on connecting.
-
 use std::time::Duration;
 
 use lockwright_core::{DistributedLock, Error, ErrorKind};
@@ -115,7 +113,6 @@ async fn a_wrong_password_is_reported_and_not_shown() {
 async fn nodes_may_speak_tls_and_have_users() {
     let servers = testbed::Redis::options().tls().user("locks", "right", "~* &* +@all");
     let fleet = servers.start_fleet(3).unwrap();
-    // Each server has its own certificate authority.
     let node = |server: &testbed::Redis| {
         lockwright_redis::Config::new(&format!(
             "{}?ca={}",

@@ -1,5 +1,3 @@
-//! Several clients contend for a lock.
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -82,7 +80,6 @@ async fn it_goes_on_while_minorities_come_and_go() {
     for pair in [[0, 1], [2, 3]] {
         pair.into_iter().for_each(|at| five.server(at).kill());
         room.goes_on(20).await;
-        // The restarted nodes vote at once.
         pair.into_iter().for_each(|at| five.server(at).restart(true).unwrap());
         room.goes_on(20).await;
     }

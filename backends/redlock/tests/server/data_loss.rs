@@ -1,5 +1,3 @@
-//! Nodes that return with or without their data.
-
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
@@ -26,7 +24,6 @@ async fn bare_quorum() -> (Five, Redlock, Claim, Instant) {
     (five, redlock, held, since)
 }
 
-/// Asserts that another claim is granted only after the hold's end.
 async fn exclusive_hold_excludes_all_others(five: &Five, since: Instant) {
     let other = five.connect().await;
     let granted = loop {
@@ -74,7 +71,6 @@ async fn a_node_that_kept_every_write_votes_at_once() {
     let (mut five, redlock, held, _) = bare_quorum().await;
     five.server(2).kill();
     five.server(2).restart(true).unwrap();
-    // The restarted node's vote is needed.
     let hold = Renew::of(&held);
     eventually(async || {
         let renewed = redlock.renew(&[hold]).await.ok()?;
@@ -114,7 +110,6 @@ async fn fences_never_go_back_though_every_node_forgets_in_its_turn() {
     let mut highest = 0;
     for at in 0..5 {
         for _ in 0..3 {
-            // A new client remembers no fences.
             let redlock = five.connect().await;
             let held = claim_for("x", LARGEST_TTL);
             let fence = grant(&redlock, &held).await.fence.get();

@@ -1,5 +1,3 @@
-//! Nodes that are killed or frozen.
-
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
@@ -22,7 +20,6 @@ async fn with_two_of_five_killed_it_goes_on() {
     let renewed = redlock.renew(&[hold]).await.unwrap();
     assert_eq!(renewed[0].outcome, RenewalOutcome::Renewed { valid: None });
     redlock.release(&before, ReleaseMode::Plain).await.unwrap();
-    // A new client gets grants too.
     for redlock in [redlock, five.connect().await] {
         let held = claim("x");
         grant(&redlock, &held).await;
@@ -54,7 +51,6 @@ async fn with_three_of_five_killed_it_refuses_in_time_with_every_nodes_error() {
     assert!(begun.elapsed() < NODE_TIMEOUT * 6, "{:?}", begun.elapsed());
     five.nothing_is_left(3..5).await;
 
-    // With a limit, the request fails by then, and reports the cause.
     let locks = Locks::builder(redlock).build().unwrap();
     let (begun, limit) = (Instant::now(), Duration::from_secs(2));
     let error = locks.mutex("x").wait_for(limit).acquire().await.unwrap_err();

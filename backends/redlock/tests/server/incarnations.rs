@@ -1,5 +1,3 @@
-//! Tests that a node's incarnation is lost with its data.
-
 use std::time::{Duration, Instant};
 
 use lockwright_core::{AcquireOutcome, DistributedLock};
@@ -40,7 +38,6 @@ async fn hold_by_a_bare_quorum(mut five: Five, redlock: &Redlock) -> (Five, Inst
     (five, since)
 }
 
-/// Asserts that `x` isn't granted a second time.
 async fn no_client_is_admitted(five: &Five, since: Instant) {
     if let Ok(other) = five.config().connect().await {
         for _ in 0..3 {

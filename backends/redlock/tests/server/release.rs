@@ -1,5 +1,3 @@
-//! Failed and cancelled rounds leave nothing on the nodes.
-
 use std::task::Poll;
 use std::time::Duration;
 
@@ -66,7 +64,6 @@ async fn a_node_that_comes_back_with_a_hold_is_owed_its_release() {
     let servers = lockwright_testbed::Redis::options().append_only("always");
     let mut five = Five::start_as(servers, crate::common::options()).await;
     let redlock = five.connect().await;
-    // The hold must not expire during the wait.
     let held = claim_for("x", LIMIT * 2);
     grant(&redlock, &held).await;
     five.all_hold(&redlock, &held).await;

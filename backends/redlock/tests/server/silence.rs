@@ -1,5 +1,3 @@
-//! Connections that go silent while new ones work.
-
 use std::time::{Duration, Instant};
 
 use lockwright_core::Locks;

@@ -1,5 +1,3 @@
-//! With all rules, the protocol keeps every promise.
-
 use std::time::Instant;
 
 use super::page;
@@ -10,7 +8,6 @@ use lockwright_verification::explore;
 /// Guards against an unintended growth of the model.
 const LIMIT: usize = 200_000_000;
 
-/// Compares the explored figures with the page's.
 fn holds<const N: usize>(title: &str, bounds: Bounds) {
     page::has(&explored::<N>(title, Rules::default(), bounds));
 }

@@ -1,7 +1,5 @@
-//! A model of the Redlock protocol with its fence. It explores every interleaving within bounds, and the consequences
-//! of omitting each rule.
-//!
-//! See `docs/src/redlock-model.md`, whose figures and traces are compared with the results.
+//! A model of the Redlock protocol with its fence. Its figures and traces are compared with
+//! `docs/src/redlock-model.md`.
 
 mod holds;
 mod mutants;

@@ -149,7 +149,7 @@ fn a_clock_that_jumps_and_the_fence() {
     refuted_as("A node's clock jumps forward, and the fence", RULES(), bounds, differ);
 }
 
-/// The title of a trace with a late request and a late write-back, in four rounds.
+/// Title of a trace with a late request and a late write-back.
 const LATE_NOTE: &str = "Requested again while a request is unanswered";
 
 fn late_note() -> Redlock<3> {
@@ -158,7 +158,7 @@ fn late_note() -> Redlock<3> {
     Redlock { rules, bounds }
 }
 
-/// The search takes too long for every test run, so this test walks the trace on the page.
+/// The search takes too long for every run, so this test walks the page's trace.
 #[test]
 fn asked_again_while_a_request_is_unanswered() {
     let trace = page::trace_of(LATE_NOTE);

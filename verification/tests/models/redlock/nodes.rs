@@ -1,5 +1,3 @@
-//! The nodes' steps.
-
 use super::protocol::{Action, Redlock, Steps, push};
 use super::rules::{Note, Renewal};
 use super::state::{Mail, Phase, Rounds, State};

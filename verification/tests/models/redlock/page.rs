@@ -1,5 +1,3 @@
-//! The page with the results.
-
 use std::path::Path;
 
 use lockwright_verification::{Explored, Page};

@@ -1,5 +1,3 @@
-//! The protocol and the clients' steps.
-
 use lockwright_verification::{Protocol, Step, mix};
 
 use super::rules::{Bounds, Promise, Rules};
@@ -308,7 +306,6 @@ impl<const N: usize> Redlock<N> {
         steps.push(Step { action: Action::Hold(round), next, broken });
     }
 
-    /// Ends a round or a hold, for any reason.
     fn end(&self, state: &State<N>, round: usize, steps: &mut Steps<N>) {
         let held = state.rounds.phase(round) == Phase::Holding;
         let mut next = *state;

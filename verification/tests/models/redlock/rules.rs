@@ -1,14 +1,9 @@
-//! The promises, the rules, and the bounds.
-
 use super::state::MOST_ROUNDS;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Promise {
-    /// No two tokens hold at the same time.
     OneHolder,
-    /// No two grants have the same fence.
     FencesDiffer,
-    /// A later grant has a larger fence.
     FencesGrow,
     NothingIsLeft,
     /// In the end, the next claim is granted.
@@ -60,7 +55,7 @@ pub(crate) struct Rules {
     pub(crate) answer_before_repeat: bool,
     pub(crate) tombstones: bool,
     pub(crate) renewal: Renewal,
-    /// A renewal ends with its hold.
+    /// A renewal fails if its hold ends.
     pub(crate) renewal_ends_with_validity: bool,
 }
 

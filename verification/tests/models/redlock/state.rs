@@ -1,6 +1,6 @@
 //! A state, packed into one word per node and one for the rounds: small, and cheap to compare in a debug build.
 
-/// Maximum number of rounds: of claims, repeats and renewals.
+/// Maximum number of rounds.
 pub(crate) const MOST_ROUNDS: usize = 4;
 
 pub(crate) const HIGHEST: u64 = 15;
@@ -15,8 +15,8 @@ pub(crate) struct State<const N: usize> {
 ///
 /// ```text
 ///  0 ..  4  its fence counter
-///  4 ..  8  the fence that is noted as the hold's
-///  8 .. 11  whose token holds: 0, or the token and 1
+///  4 ..  8  the fence recorded for the hold
+///  8 .. 11  the token that holds, plus 1; or 0
 /// 11 .. 13  the last round that armed the hold
 /// 13        doesn't vote yet
 /// 14 .. 18  the rounds that it may have forgotten

@@ -1,5 +1,3 @@
-//! Describes a step of the model as text, with the state of each node after it.
-
 use std::fmt::{self, Write};
 
 use super::protocol::Action;

@@ -67,7 +67,7 @@ pub struct Explored<Promise> {
     pub broken: Option<(Promise, String)>,
 }
 
-/// Explores all states, or until a promise that `wanted` selects is broken.
+/// Explores all states, but stops at the first broken promise that `wanted` selects.
 ///
 /// # Panics
 /// If there are more than `limit` states.

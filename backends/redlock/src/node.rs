@@ -3,9 +3,9 @@
 //! # Incarnations
 //!
 //! A node that lost its data must not vote for one largest TTL: then all lost holds have ended.
-//! Each node therefore stores an [`Incarnation`], which is lost with its data. It has the server's
-//! run id, a random number, the fleet's largest TTL, whether every write was persisted, and
-//! [`votes`](Incarnation::votes).
+//! Each node therefore stores an [`Incarnation`], which is lost with its data. An incarnation has
+//! the server's run id, a random number, the fleet's largest TTL, whether every write was
+//! persisted, and [`votes`](Incarnation::votes).
 //!
 //! Votes and renewals carry the incarnation that the client read. The node compares it in the same
 //! atomic step. After a loss or a restart, it replies [`Vote::WrongIncarnation`].
@@ -69,8 +69,8 @@ pub trait Node: Debug + Send + Sync + 'static {
     /// Returns the node's incarnation. If it is missing or isn't kept after a restart, the node
     /// gets a new one, which doesn't vote.
     ///
-    /// A restart keeps the incarnation only if the server persists every write, before and after
-    /// it, and wasn't a replica in between.
+    /// A restart keeps the incarnation only if every write is persisted, before and after the
+    /// restart, and the server wasn't a replica in between.
     async fn look(&self) -> Result<Incarnation>;
 
     /// Lets the node vote if its incarnation is `seen`. Returns the resulting incarnation.
@@ -86,7 +86,8 @@ pub trait Node: Debug + Send + Sync + 'static {
         waits: bool,
     ) -> Result<Vote>;
 
-    /// Records `fence` for the hold and raises the counter to it, if the token still holds. Returns whether it did.
+    /// Records `fence` for the hold and raises the counter to it, if the token still holds. Returns
+    /// whether it does.
     async fn raise(&self, incarnation: &Incarnation, claim: &Claim, fence: Fence) -> Result<bool>;
 
     /// Renews holds for their full TTL. Returns one outcome per hold, or `None` if the incarnation

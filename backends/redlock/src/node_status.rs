@@ -76,7 +76,7 @@ impl Redlock {
     /// first saw it, so the client must run for that long.
     ///
     /// # Cancel safety
-    /// A further call continues the wait.
+    /// After a drop, a further call continues the wait.
     pub async fn wait_for_nodes(&self) -> Vec<(String, NodeStatus)> {
         let fleet = &self.fleet;
         loop {

@@ -1,5 +1,5 @@
-//! One node's part in a round: it votes, and carries out the round's verdict, even if the round was
-//! dropped.
+//! A node's part in a round: the client requests its vote, and carries out the round's verdict,
+//! even if the round was dropped.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
 //! Inspection and breaks by operators. A hold is shown if it has a quorum, or could have one with
-//! the silent nodes.
+//! nodes that didn't reply.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

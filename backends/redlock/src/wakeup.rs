@@ -1,8 +1,8 @@
 //! Notifications by the nodes, forwarded to the quorum's clients.
 //!
 //! A wake-up is forwarded when a quorum has sent it. A minority's wake-up is forwarded later,
-//! because messages can be lost. The pause is random, because votes may be split. A loss is
-//! forwarded when no quorum is left.
+//! because messages can be lost. That pause is random, so that clients with split votes don't retry
+//! together. A loss is forwarded when no quorum is left.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -138,7 +138,7 @@ enum Phase {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct State {
     now: i8,
-    /// The ticks by which each client's clock is behind.
+    /// The ticks by which each client's clock is behind the server's.
     behind: [i8; 3],
     has_stepped: bool,
     holder: u8,
@@ -464,7 +464,7 @@ impl Protocol for HandOver {
     }
 
     fn steps(&self, state: &State, steps: &mut Vec<Step<Self>>) {
-        // A trace starts its steps from states that aren't canonical.
+        // When a trace is written, `state` isn't canonical.
         let state = &self.canonical(state);
         let mut step = |action, next, broken| steps.push(Step { action, next, broken });
         if state.now < self.clocks.end {
@@ -477,7 +477,7 @@ impl Protocol for HandOver {
             step(Action::Step, next, None);
         }
         for who in ALL {
-            // One stopped client shows as much as several.
+            // At most one client stops, because several show nothing more.
             let nobody_stopped = !state.phases.contains(&Phase::Stopped);
             if nobody_stopped && matches!(state.phase(who), Phase::Waiting { .. }) {
                 let mut next = *state;

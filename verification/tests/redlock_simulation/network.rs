@@ -267,8 +267,8 @@ impl Net {
         link.looked.as_ref().is_some_and(|(at, seen)| *at == link.connection && seen == run)
     }
 
-    /// Sends a request and waits for the reply, which may never arrive. A dropped request continues after its first
-    /// poll.
+    /// Sends a request and waits for the reply, which may never arrive. If the caller drops the
+    /// future after its first poll, the request continues.
     pub(crate) async fn call(
         &self,
         client: usize,
@@ -287,8 +287,8 @@ impl Net {
 
     /// Delivers messages forever.
     ///
-    /// It does so only after a sleep: then all tasks are idle, and the wake-up order of a client's tasks doesn't
-    /// matter.
+    /// Each delivery follows a sleep, so that all tasks are idle. Then the wake-up order of a
+    /// client's tasks doesn't matter.
     pub(crate) async fn deliver(self: Arc<Self>) {
         loop {
             let now = self.now();

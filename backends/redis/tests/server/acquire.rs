@@ -364,7 +364,7 @@ async fn a_key_of_another_type_is_a_conflict_and_stays_as_it_is() {
 #[tokio::test]
 async fn a_foreign_holder_keeps_us_out_and_counts_no_fence() {
     let (server, redis) = server_and_client().await;
-    // redis-py's tokens have the same format.
+    // redis-py's tokens have the same format as Lockwright's.
     let theirs = "0123456789abcdef0123456789abcdef";
     server.command::<()>(&["SET", "a", theirs, "NX", "PX", "20000"]).unwrap();
     let claim = claim("a");

@@ -14,7 +14,7 @@ use crate::common::{
     token_in,
 };
 
-/// Short for a test, but enough for a busy machine.
+/// A time-out that is enough for a busy machine.
 const QUICK: Duration = Duration::from_secs(1);
 
 pub(crate) async fn impatient(url: &str) -> Redis {
@@ -230,7 +230,7 @@ async fn a_frozen_master_holds_up_no_renewals_of_others() {
     assert!(begun.elapsed() < ttl / 4, "{:?}", begun.elapsed());
     assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate);
     assert_eq!(renewals[1..], [Renewal::RENEWED, Renewal::RENEWED]);
-    // The limit shrinks with the remaining time.
+    // Near the deadline, the limit is shorter.
     let patience = ttl / 10;
     let batch: Vec<_> = batch.into_iter().map(|one| Renew { patience, ..one }).collect();
     let begun = Instant::now();

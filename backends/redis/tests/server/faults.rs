@@ -14,7 +14,7 @@ use crate::common::{
     token_in,
 };
 
-/// Short for a test, but enough for a busy machine.
+/// A time-out that is enough for a busy machine.
 const QUICK: Duration = Duration::from_secs(1);
 
 async fn impatient(url: &str) -> Redis {

@@ -1,4 +1,4 @@
-//! Tests of the Redis backend on real servers, in addition to the conformance suite.
+//! Tests of the Redis backend on real servers.
 
 mod acl;
 mod acquire;

@@ -132,7 +132,6 @@ async fn a_hundred_waiters_in_four_processes_ask_next_to_nothing() {
 
 const TTL: Duration = Duration::from_secs(1);
 
-/// Acquires the lock and holds it until a signal.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a part of other tests, played in a process of its own"]
 async fn contender() {

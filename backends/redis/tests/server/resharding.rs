@@ -106,7 +106,6 @@ async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
     }
 }
 
-/// A lock's keys share a node, except while they move.
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_and_permits_are_renewed_before_their_keys_leave_and_after_it() {
     let cluster = block_in_place(Cluster::start).unwrap();
@@ -190,7 +189,7 @@ async fn nothing_is_granted_or_broken_by_halves() {
         let new = redis.try_acquire(&claim("{s}new")).await;
         fails_with(new, ErrorKind::Unavailable, "moving");
         match redis.try_acquire(&claim("s")).await {
-            // A fast request needs only the lock's key and its counter.
+            // The fast path needs only the lock's key and its fence counter.
             Ok(AcquireOutcome::Busy(_)) => assert!(half.is_empty(), "{half:?}"),
             refused => drop(fails_with(refused, ErrorKind::Unavailable, "moving")),
         }

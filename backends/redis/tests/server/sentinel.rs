@@ -16,7 +16,7 @@ use crate::common::{
 use crate::connect::{SECRET, wrong};
 use crate::replicas::kill_what_waits;
 
-/// Short for a test, but enough for a busy machine.
+/// A time-out that is enough for a busy machine.
 const QUICK: Duration = Duration::from_secs(1);
 
 async fn impatient(set: &Sentinels) -> Redis {
@@ -208,7 +208,7 @@ async fn a_master_that_was_frozen_over_a_failover_is_not_trusted() {
     }
 }
 
-/// The Sentinels' connections break silently during an election.
+/// The client's connections to the Sentinels go silent while these elect a new master.
 #[tokio::test]
 async fn a_master_is_not_trusted_because_nobody_can_say_otherwise() {
     let set = Sentinels::start().unwrap();

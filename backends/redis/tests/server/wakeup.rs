@@ -103,7 +103,7 @@ async fn a_client_that_has_gone_is_forgotten() {
         assert_eq!(receivers, 1);
         assert_eq!(next(&mut stays).await, Event::Wake(name("a")));
     }
-    // Foreign messages are ignored.
+    // Messages in other formats are ignored.
     for (channel, text) in [
         ("lockwright:released:0:", ""),
         ("lockwright:broken:0:", "doctor"),

@@ -13,7 +13,8 @@ use crate::node::No;
 
 const MOST_SPREAD: u32 = 32;
 
-/// Minimum assumed duration of a round. Clients that start within it split the votes again.
+/// Minimum assumed duration of a round. Clients that start within a round's duration split the
+/// votes again.
 const SHORTEST_ROUND: Duration = Duration::from_millis(1);
 
 /// Poll interval while another library holds the lock, because its release sends no wake-up.

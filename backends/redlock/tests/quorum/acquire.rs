@@ -338,7 +338,7 @@ async fn a_dropped_acquire_is_ended_by_its_release() {
 
 #[tokio::test(start_paused = true)]
 async fn a_repeat_never_counts_a_vote_that_is_being_given_back() {
-    // The first round fails, and two voters are slow to release.
+    // The first round fails, and two nodes that voted are slow to release.
     let five = five();
     let other = claim("x");
     grant(&five.redlock, &other).await;

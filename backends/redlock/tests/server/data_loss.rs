@@ -56,7 +56,7 @@ async fn a_flushed_node_lets_no_second_holder_in() {
     for at in [3, 4] {
         five.server(at).restart(true).unwrap();
     }
-    // This client still has the old incarnation, and must get no grant either.
+    // After the flush, this client still has the old incarnation, and must get no grant.
     let other = five.connect().await;
     busy(&other, &claim_for("x", LARGEST_TTL), Wait::No).await;
     five.server(1).command::<()>(&["FLUSHALL"]).unwrap();

@@ -1,4 +1,4 @@
-//! Tests of Redlock on five real servers, in addition to the conformance suite.
+//! Tests of Redlock on five real servers.
 #![forbid(unsafe_code)]
 
 mod common;

@@ -219,7 +219,7 @@ impl<const N: usize> Redlock<N> {
         })
     }
 
-    /// Chooses the highest fence in any quorum of the present replies.
+    /// For each quorum among the present replies, adds a step that chooses its highest fence.
     fn choose(&self, state: &State<N>, round: usize, steps: &mut Steps<N>) {
         let mut at = 0;
         while at < N {
@@ -258,7 +258,7 @@ impl<const N: usize> Redlock<N> {
         }
     }
 
-    /// Counts a quorum's renewal, and repairs the other nodes.
+    /// Grants a renewal that a quorum has answered, and repairs the other nodes.
     fn renewed(&self, state: &State<N>, round: usize, steps: &mut Steps<N>) {
         if state.nodes.iter().filter(|node| node.answer(round) != 0).count() < self.quorum() {
             return;
@@ -362,7 +362,7 @@ impl<const N: usize> Redlock<N> {
         }
     }
 
-    /// Returns whether a node has an ended claim's token after its release, with no message in flight.
+    /// Returns whether the node keeps a token that has ended, with none of its messages in flight.
     fn is_left(&self, state: &State<N>, node: Node) -> bool {
         let Some(token) = node.holder() else { return false };
         let mut of_token =

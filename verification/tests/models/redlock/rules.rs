@@ -6,7 +6,6 @@ pub(crate) enum Promise {
     FencesDiffer,
     FencesGrow,
     NothingIsLeft,
-    /// In the end, the next claim is granted.
     TheNextIsGranted,
 }
 
@@ -29,16 +28,16 @@ pub(crate) enum Note {
 /// Rules that can be broken; [`Rules::default`] is correct.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rules {
-    /// A quorum is more than half of the nodes; else half.
+    /// A quorum is more than half of the nodes; without this rule, half.
     pub(crate) majority: bool,
     pub(crate) write_back: bool,
-    /// The write-back goes only to nodes that said yes; else to all.
+    /// The write-back goes only to nodes that said yes; without this rule, to all.
     pub(crate) writes_to_voters: bool,
     pub(crate) raise_checks_token: bool,
     pub(crate) note: Note,
     /// A round past its deadline is given up.
     pub(crate) abandons_late: bool,
-    /// A deadline counts from the round's start; else from its last reply.
+    /// A deadline counts from the round's start; without this rule, from its last reply.
     pub(crate) anchored_at_start: bool,
     /// A node that lost its data doesn't vote until the lost holds are over.
     pub(crate) quarantine: bool,
@@ -85,7 +84,7 @@ impl Default for Rules {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// Rounds of claims, repeats and renewals.
+    /// The number of rounds: of claims, repeats and renewals.
     pub(crate) rounds: usize,
     pub(crate) claims: usize,
     /// The largest candidate; the smallest is 1.
@@ -95,7 +94,7 @@ pub(crate) struct Bounds {
     /// Tokens may be requested again after a failed round.
     pub(crate) repeats: bool,
     pub(crate) renewals: bool,
-    /// Requests that are executed twice.
+    /// The number of requests that are executed twice.
     pub(crate) duplicates: u64,
     /// Releases are separate messages. Otherwise a token may vanish from any node after its rounds, which has the same
     /// effects.

@@ -134,7 +134,7 @@ fn scripts_run(server: &testbed::Redis) -> u32 {
 async fn an_acquire_that_arrives_after_its_release_is_defeated_by_the_tombstone() {
     let (server, proxy, redis) = behind_proxy().await;
     let settling = crate::common::connect(&server.url()).await;
-    // Cache the script, so that the late request is complete.
+    // Cache the script, so that the late request needs no second message.
     let before = claim("before");
     grant(&redis, &before).await;
 

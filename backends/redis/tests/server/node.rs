@@ -145,7 +145,7 @@ async fn a_node_that_may_have_lost_writes_is_new() {
     }
 }
 
-/// Without these rights, Redis loads the incarnation from its log, but not the holds.
+/// Without the default user's rights, Redis loads the incarnation from its log, but not the holds.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_loads_its_log_without_rights_is_new() {
     let options = testbed::Redis::options().append_only("always");

@@ -129,7 +129,7 @@ async fn readers_and_permits_are_renewed_before_their_keys_leave_and_after_it() 
     assert_eq!(redis.renew(&all).await.unwrap(), known);
     block_in_place(|| cluster.finish_move(moving)).unwrap();
     assert_eq!(redis.renew(&all).await.unwrap(), known);
-    // A renewal doesn't declare the tombstone's key, but must find it.
+    // A renewal's script reads no tombstone. A further request does.
     for holder in [&reader, &permits] {
         let seen = BreakTarget::Token(holder.token);
         redis.break_lock(&holder.name, seen, BreakMode::Now, "anna", "stuck").await.unwrap();

@@ -41,7 +41,8 @@
 //! Redis"](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). Martin Kleppmann
 //! [objected](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html) that it has no fence against
 //! paused clients, and depends on clocks. The author [replied](http://antirez.com/news/101). This implementation adds
-//! model-checked fences (`verification/tests/models`) and enforces the delayed restart. It still depends on clocks.
+//! model-checked fences (`verification/tests/models`) and enforces the delayed restart. It still
+//! depends on clocks.
 #![forbid(unsafe_code)]
 
 mod acquire;

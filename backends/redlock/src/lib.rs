@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The backend uses an odd number of independent Redis servers without replicas. A client holds a
-//! lock if more than half of the servers store it. They use the keys of [`lockwright_redis`].
+//! lock if more than half of the servers store it. The keys are those of [`lockwright_redis`].
 //!
 //! # Guarantees
 //!

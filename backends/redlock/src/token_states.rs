@@ -114,8 +114,8 @@ impl TokenState {
         self.requests().leaving.remove(at);
     }
 
-    /// Returns whether a failed round's vote on the node is being released. It doesn't count, even
-    /// if a later round is granted.
+    /// Returns whether a failed round's vote on the node is being released. The vote doesn't count,
+    /// even if a later round is granted.
     pub(crate) fn is_leaving(&self, at: usize) -> bool {
         self.requests().leaving.contains(at)
     }

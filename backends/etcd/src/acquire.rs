@@ -1,6 +1,4 @@
-//! Acquiring a lock.
-//!
-//! The oldest key in a name's queue holds.
+//! Acquiring a lock. The client adds a key to the lock's queue. The oldest key holds the lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,13 +30,15 @@ pub(crate) struct AcquireSteps<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) claim: &'a Claim,
     pub(crate) waits: bool,
-    /// The claim must queue, because keys of nested names hide whether the queue is empty.
+    /// Add the key even if other keys have the queue's prefix: with raw names, they may be keys of
+    /// `a/b` in the range of `a`.
     pub(crate) must_queue: bool,
     recorder: Option<DeletionRecorder<'a>>,
     begun: BootInstant,
 }
 
-/// If the future is dropped, a release removes its key, or the key is removed as overdue.
+/// Acquires the lock or joins its queue. A dropped future may leave its key, which a release or the
+/// removal of overdue claims deletes.
 pub(crate) async fn acquire(
     shared: &Arc<Shared>,
     claim: &Claim,
@@ -104,7 +104,8 @@ async fn run(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<AcquireO
 }
 
 impl AcquireSteps<'_> {
-    /// An unsure claim counts as queued, so that its client releases it.
+    /// Reports that `owner` holds the lock. If `is_unsure`, an earlier request may still add the
+    /// claim's key. The claim then counts as queued, so that the caller releases it.
     pub(crate) fn reject_busy(&self, is_unsure: bool, owner: &Entry) -> Step {
         if !is_unsure {
             self.shared.forget(self.claim);
@@ -112,7 +113,7 @@ impl AcquireSteps<'_> {
         Step::Done(AcquireOutcome::Busy(busy(owner, is_unsure)))
     }
 
-    /// Ends the claim so that a late request puts no key.
+    /// Removes the claim. If `is_unsure`, a tombstone makes the server reject a request in flight.
     pub(crate) async fn give_up(&self, is_unsure: bool) -> Result<()> {
         let (shared, claim) = (self.shared, self.claim);
         if let Some(place) = shared.registry.place(claim).filter(|_| is_unsure) {
@@ -152,7 +153,8 @@ impl AcquireSteps<'_> {
         self.place(lease, key, created, owner, previous.keys.first().map(QueueKey::of)).await
     }
 
-    /// Renews the lease of a waiting fixed claim. No task does that, and the TTL starts with the grant.
+    /// Renews the lease of a fixed claim while it waits, because its TTL starts with the grant. No
+    /// background task renews such a lease.
     pub(crate) async fn keep_fixed(
         &self,
         lease: &Arc<Lease>,
@@ -180,7 +182,7 @@ impl AcquireSteps<'_> {
             self.give_up(self.is_unsure() && tombstone.is_none()).await?;
             return Err(ended(tombstone.and_then(|tombstone| tombstone.broken).as_deref()));
         }
-        // An earlier request may still arrive.
+        // An earlier request may still add the key.
         if self.is_unsure() {
             self.enter(lease, key, None, true);
         } else {
@@ -225,7 +227,8 @@ impl AcquireSteps<'_> {
         let (owner, previous, waiters) = if is_ours(of_owner) && is_ours(of_previous) {
             (first, previous, waiters)
         } else {
-            // Keys of nested names are among the first keys, so read the whole queue.
+            // The range of `a` also contains raw keys of `a/b`. If one of them was returned, read
+            // the whole queue.
             let all = shared.queue(&claim.name).await?;
             let previous = all.places.iter().rfind(|place| place.created < created).cloned();
             (all.holders.into_iter().next(), previous, all.places.len() > 1)
@@ -235,7 +238,8 @@ impl AcquireSteps<'_> {
             return self.granted(lease, key, created, value::fence(created), waiters).await;
         }
         if owner.token() == Some(claim.token) {
-            // The token already holds the lock through another connection, and would wait for itself.
+            // Another connection acquired the lock with this token. Use its key, because the claim
+            // would wait for itself.
             release::delete(shared, key, created).await?;
             shared.forget(claim);
             return self.take_over(&owner).await;
@@ -269,7 +273,8 @@ impl AcquireSteps<'_> {
         Ok(Step::Done(AcquireOutcome::Busy(busy)))
     }
 
-    /// The lease may have expired: etcd deletes its keys slightly later.
+    /// Reports the grant if the lease is valid for long enough. Otherwise renews the lease, because
+    /// etcd deletes the keys of an expired lease with a delay.
     pub(crate) async fn granted(
         &self,
         lease: &Arc<Lease>,
@@ -282,7 +287,8 @@ impl AcquireSteps<'_> {
         let left = || lease.valid_until().saturating_since(self.begun);
         if left() < claim.ttl * 2 / 3 {
             return match shared.confirm(lease).await {
-                // Some versions of etcd confirm a lease that is just ending, so the key is read again.
+                // Some etcd versions accept a keep-alive for a lease that is expiring, so read the
+                // key again.
                 Ok(()) | Err(RequestError::NoLease) => Ok(Step::Again),
                 Err(RequestError::Failed(failure)) => Err(Effect::Changes
                     .unanswered("confirming that the lease is alive failed")
@@ -337,7 +343,7 @@ impl AcquireSteps<'_> {
     }
 }
 
-/// Moves an unchanged key to a lease of this backend.
+/// Moves the key to a lease of this client, unless the key has changed since it was read.
 pub(crate) async fn take_over(shared: &Arc<Shared>, claim: &Claim, entry: &Entry) -> Result<()> {
     if let Some(note) = entry.broken() {
         return Err(ended(Some(note)));

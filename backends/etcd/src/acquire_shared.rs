@@ -1,7 +1,8 @@
 //! Acquiring a lock as a reader or for permits.
 //!
-//! An admitted claim puts its key only if no other claim has come since the read, so that a claim that doesn't wait
-//! blocks no others. After repeated interference it queues.
+//! The client reads the queue. If the queue admits the claim, the client adds its key on the
+//! condition that no newer key exists. A claim that doesn't wait thus doesn't block others. After
+//! `JOINS` failed attempts, the client adds its key unconditionally.
 
 use std::sync::Arc;
 
@@ -32,7 +33,8 @@ impl AcquireSteps<'_> {
     pub(crate) async fn enqueue_shared(&mut self, lease: Arc<Lease>) -> Result<Step> {
         let (shared, claim) = (self.shared, self.claim);
         let key = shared.keys().own(claim, lease.id);
-        // Register the claim first. Otherwise renewals of the lease would keep the key of a forgotten claim.
+        // Register the claim before its key exists. The key of an unregistered claim would stay for
+        // as long as the lease is renewed.
         self.enter(&lease, &key, None, self.is_unsure());
         for _ in 0..JOINS {
             let snapshot = match shared.queue_snapshot(&claim.name).await {
@@ -80,7 +82,8 @@ impl AcquireSteps<'_> {
         }
     }
 
-    /// Puts the key. With `snapshot`, only if no key was created since, and the reader is unchanged.
+    /// Puts the key. With a `snapshot`, the server does so only if the queue has no newer key and
+    /// the given reader's key is unchanged.
     async fn put(
         &mut self,
         lease: &Arc<Lease>,
@@ -168,7 +171,7 @@ impl AcquireSteps<'_> {
         if let Some(own) =
             snapshot.entries[..at].iter().find(|one| one.token() == Some(claim.token))
         {
-            // The token queued earlier, through another connection.
+            // Another connection queued earlier with this token. Use its key.
             release::delete(shared, key, created).await?;
             shared.forget(claim);
             return self.take_over(own).await;
@@ -194,7 +197,8 @@ impl AcquireSteps<'_> {
         let put = TxnOp::put(own.key.clone(), value.bytes(), Some(on_its_lease));
         let txn = Txn::new().when([is_unchanged(own), is_unchanged(from)]).and_then([put]);
         let noting = self.shared.transact(txn, Effect::Changes, Some(lease)).await;
-        // If an earlier copy of the request stored the value, the next read shows it.
+        // If an unanswered copy of the request stored the value, this one fails, and the next read
+        // shows the value.
         Ok(noting.map_err(RequestError::error)?.succeeded)
     }
 

@@ -35,7 +35,7 @@ pub(crate) async fn break_lock(
     Ok(broken)
 }
 
-/// Breaks one hold. An unanswered attempt may have deleted its key already.
+/// Breaks one hold. Returns `NotHeld` if its key no longer exists.
 async fn break_one(
     shared: &Arc<Shared>,
     name: &LockName,
@@ -64,7 +64,8 @@ async fn break_one(
     ))
 }
 
-/// Returns how long the hold may last. A client may renew an auto-renewed lease until the last moment.
+/// Returns how long the client may rely on the hold: the lease's remaining time `left`. A hold that
+/// isn't fixed may just have been renewed, for the TTL `granted`.
 fn valid_for(entry: &Entry, left: Duration, granted: Duration) -> Duration {
     let is_fixed = entry.value.as_ref().is_some_and(|value| value.fixed);
     if is_fixed { left } else { granted }
@@ -112,8 +113,9 @@ fn did_first_request(answered: &TxnReply, entry: &Entry, request: Token) -> Resu
     }
 }
 
-/// Marks the hold first: the remaining time covers earlier renewals, and later ones are rejected. If only the mark
-/// succeeds, the operator must break the hold again.
+/// Lets the hold expire. The first step marks it, so that later renewals are rejected. The second
+/// step moves it to a lease that isn't renewed. If only the first succeeds, the operator must break
+/// the hold again.
 async fn let_run_out(shared: &Arc<Shared>, entry: &Entry, note: &str) -> Result<Option<Broken>> {
     let Some(value) = &entry.value else {
         return Err(error(

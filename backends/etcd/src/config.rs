@@ -9,7 +9,7 @@ use crate::url::{self, Problem};
 
 /// Settings of a connection to etcd.
 ///
-/// For the URL see [the crate's page](crate#connecting).
+/// [The crate's page](crate#connecting) describes the URL.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {
@@ -62,16 +62,16 @@ impl Config {
         .checked()
     }
 
-    /// Sets the prefix of all keys; `lockwright/` by default. A Go program locks the same lock with this prefix and the
-    /// lock's name.
+    /// Sets the prefix of all keys; `lockwright/` by default. A Go program uses the same lock under
+    /// this prefix followed by the lock's name.
     #[must_use]
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.keys.prefix = prefix.into();
         self
     }
 
-    /// Uses names in keys unchanged. By default their slashes are percent-encoded, because otherwise Go's lock of `a`
-    /// waits for Lockwright's lock of `a/b`.
+    /// Sets whether keys contain names unchanged. By default, slashes in names are percent-encoded.
+    /// Otherwise a Go program that locks `a` would wait for Lockwright's lock of `a/b`.
     #[must_use]
     pub fn raw_names(mut self, raw: bool) -> Self {
         self.keys.raw = raw;
@@ -95,8 +95,9 @@ impl Config {
         self
     }
 
-    /// Sets after how much silence the client pings a member, and the ping's timeout: 5.5 s and 1 s by default. etcd
-    /// closes a connection with pings more frequent than `--grpc-keepalive-min-time`, by default 5 s.
+    /// Sets the interval of pings on a silent connection, and a ping's timeout: 5.5 s and 1 s by
+    /// default. etcd closes a connection that pings more often than `--grpc-keepalive-min-time`, by
+    /// default every 5 s.
     #[must_use]
     pub fn keep_alive(mut self, interval: Duration, limit: Duration) -> Self {
         self.keep_alive = (interval, limit);

@@ -58,8 +58,8 @@ const NEARLY_FULL_PERCENT: i64 = 90;
 
 const WRITES: usize = 5;
 
-/// A write is slow if it takes this part of the shortest lease, which is 1.5 election timeouts, rounded up to seconds.
-/// By default that is a third of a second.
+/// A write is slow if it takes longer than the shortest lease that etcd grants, divided by this
+/// number. By default that lease is 2 s.
 const SLOW_PART: u32 = 6;
 
 pub(crate) async fn examine(shared: &Shared) -> Result<Vec<Finding>> {
@@ -169,7 +169,7 @@ fn of_member(member: &Member, findings: &mut Vec<Finding>) {
                 .to_owned(),
         });
     }
-    // Only 3.6 and newer report their quota.
+    // etcd before 3.6 reports no quota.
     let (used, quota) = (status.db_size(), status.db_size_quota());
     if quota > 0 && used.saturating_mul(100) >= quota.saturating_mul(NEARLY_FULL_PERCENT) {
         findings.push(Finding {
@@ -268,7 +268,8 @@ async fn writes(shared: &Shared) -> Result<Option<Finding>> {
     let mut took = Vec::with_capacity(WRITES);
     for _ in 0..WRITES {
         let probe_key = shared.keys().probe_key();
-        // This is never true. But the members must agree on it, and each first checks the permissions.
+        // The comparison is never true, so nothing is put. Yet etcd checks the user's permissions,
+        // and a majority must agree.
         let never = Compare::create_revision(probe_key.clone(), CompareOp::Greater, i64::MAX - 1);
         let txn = Txn::new().when([never]).and_then([TxnOp::put(probe_key, "", None)]);
         let sent = shared.clock.now();

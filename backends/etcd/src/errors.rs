@@ -26,9 +26,9 @@ pub(crate) fn unexpected_response(effect: Effect, what: &str) -> Error {
 
 #[derive(Debug)]
 pub(crate) enum ErrorClass {
-    /// Nothing was done.
+    /// The lease doesn't exist. Nothing was done.
     NoLease,
-    /// The error's kind shows whether nothing was done.
+    /// The server rejected the request. Unless the error is indeterminate, nothing was done.
     Refused(Error),
     /// Nothing was done. Another member may do it.
     Elsewhere(Error),
@@ -38,7 +38,8 @@ pub(crate) enum ErrorClass {
     Unsure(Error),
 }
 
-/// etcd sends most of these errors before it proposes the request, or if all members reject it: then nothing was done.
+/// etcd's error messages and their meaning. For most of them, nothing was done. `MaybeDone` and
+/// `Unsure` mark the exceptions.
 const REFUSALS: [(&str, Meaning, &str); 19] = [
     ("requested lease not found", Meaning::NoLease, ""),
     ("permission denied", Meaning::Refused(ErrorKind::Denied), NO_PERMISSION),
@@ -127,7 +128,8 @@ const REFUSALS: [(&str, Meaning, &str); 19] = [
     ),
 ];
 
-/// etcd also sends this error after it carried out a request, if the space ran out in between.
+/// etcd also sends this error if the space runs out after it accepted the request. It carries out
+/// that request nevertheless.
 const NO_SPACE: &str = "database space exceeded";
 
 const TOO_LARGE: &str = "message length too large";
@@ -184,7 +186,7 @@ pub(crate) fn is_granted_already(cause: &etcd_client::Error) -> bool {
     words(cause).contains("lease already exists")
 }
 
-/// On a full server, requests that only delete still succeed.
+/// Returns whether the database is full. Requests that only delete still succeed then.
 pub(crate) fn is_out_of_space(failure: &Error) -> bool {
     says(failure, NO_SPACE)
 }
@@ -206,7 +208,8 @@ pub(crate) fn is_refusal(words: &str) -> bool {
     known.any(|(_, meaning, _)| matches!(meaning, Meaning::Refused(_)))
 }
 
-/// Returns the text with the causes that the library hides. It never contains a login.
+/// Returns the error's text with its causes, which `etcd_client` leaves out. The text never
+/// contains a login.
 pub(crate) fn words(cause: &etcd_client::Error) -> String {
     let (mut words, source): (String, Option<&dyn std::error::Error>) = match cause {
         etcd_client::Error::GRpcStatus(status) => {

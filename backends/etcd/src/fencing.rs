@@ -10,14 +10,15 @@
 //! let guard = locks.mutex("orders/42").acquire().await?;
 //! let client = Client::connect(["http://a:2379"], None).await?;
 //! let write = Txn::new().and_then([TxnOp::put("order/42", "paid", None)]);
-//! // Lost: a later holder has written, and nothing was done.
+//! // Returns `Lost` if a later holder has written. Then nothing is done.
 //! fencing::transact(&client, "order/42/fence", &guard.fenced(), write).await?;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! The highest fence is kept under a key of the caller's choice, in decimal with leading zeros. All writers of the same
-//! data must use that key. Fences of every backend work, and the data may be in any etcd.
+//! [`transact`] stores the highest fence under a key of the caller's choice, in decimal with
+//! leading zeros. All writers of the same data must use that key. The fences may come from any
+//! backend, and the data may be in any etcd.
 
 use etcd_client::{
     Client, Compare, CompareOp, Error as ClientError, Txn, TxnOp, TxnOpResponse, TxnResponse,
@@ -27,28 +28,30 @@ use lockwright_core::{Error, ErrorKind, Fence, Result};
 
 use crate::errors::{Effect, ErrorClass, classify, error, unexpected_response, words};
 
-/// A fixed number of digits makes fences sort as text.
+/// The number of digits of a stored fence. It is fixed, so that fences sort as text.
 const DIGITS: usize = 20;
 
-/// Carries out the caller's transaction if no later holder has written before, and stores the fence under `key`.
-/// Returns the response to the caller's own transaction.
+/// Carries out the transaction `write` if no later holder has written, and stores the fence under
+/// `key`. Returns the response to `write`.
 ///
-/// Concurrent readers share a fence, so each may write. The fence is stored even if the caller's own conditions don't
-/// hold. `write` must not change the key itself.
+/// Concurrent readers share a fence, so each of them may write. The fence is stored even if the
+/// conditions of `write` don't hold. `write` must not change `key`.
 ///
 /// # Errors
 /// Nothing was done, unless the error is `Indeterminate`.
 ///
 /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder has written.
 /// - [`Conflict`](ErrorKind::Conflict): the value under `key` is no fence.
-/// - [`InvalidInput`](ErrorKind::InvalidInput): the fence is above [`Fence::MAX`], the server rejects the transaction
-///   (two operations on one key, for example), or its lease doesn't exist.
-/// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the server refuses, or can't serve now.
+/// - [`InvalidInput`](ErrorKind::InvalidInput): the fence is above [`Fence::MAX`], the server
+///   rejects the transaction (two operations on one key, for example), or `write` uses a lease that
+///   doesn't exist.
+/// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the server denies
+///   access, or can't serve the request now.
 /// - [`Indeterminate`](ErrorKind::Indeterminate): the outcome is unknown. Retry with the same fence, if the transaction
 ///   may happen twice.
 ///
 /// # Cancel safety
-/// The transaction of a dropped future may have been carried out, or may be later.
+/// If the future is dropped, the transaction may have been carried out, or may still be.
 pub async fn transact(
     client: &Client,
     key: impl Into<Vec<u8>>,
@@ -72,7 +75,9 @@ pub async fn transact(
     }
 }
 
-/// etcd has no "at most", and no comparison matches a missing value: the first fence needs a branch of its own.
+/// Returns a transaction that checks and stores the fence and carries out `write`. etcd has no
+/// comparison "at most", so the stored fence must be less than the next number. No comparison
+/// matches a missing value, so the first fence has its own branch.
 fn guarded(key: Vec<u8>, fence: Fence, write: Txn) -> Result<Txn> {
     let fence = fence.checked().map_err(|error| error.with_backend("etcd"))?;
     let text = |number: u64| format!("{number:0DIGITS$}");

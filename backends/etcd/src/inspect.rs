@@ -15,8 +15,8 @@ pub(crate) async fn inspect(shared: &Shared, name: &LockName) -> Result<Inspecti
     inspection(shared, name.clone(), holders, places.len(), &mut HashMap::new()).await
 }
 
-/// A position in a listing. Names that are already listed may have keys beyond the page. They are stored as lengths of
-/// prefixes of `start`.
+/// A position in a listing. `start` is the first key of the next page. `listed` has the names that
+/// were listed and may have more keys, each as the length of its prefix in `start`.
 #[derive(Debug, PartialEq, Eq)]
 struct Position {
     start: Vec<u8>,
@@ -42,8 +42,9 @@ impl Position {
     }
 }
 
-/// With raw names, the keys of `a/b` lie among those of `a`. So a name is listed at its first key, and a longer queue
-/// is read separately.
+/// Returns a page of names. A name is on the page with its first key, and a queue that goes beyond
+/// the page is read separately. With raw names, queues overlap: keys of `a/b` lie among those of
+/// `a`.
 pub(crate) async fn page(shared: &Shared, prefix: &str, from: Option<Cursor>) -> Result<Page> {
     let keys = shared.keys();
     let beginning = keys.beginning(prefix);
@@ -113,7 +114,8 @@ fn next<'n>(
         .collect();
     for queue in listed.map(|name| keys.queue(name)).filter(|queue| start.starts_with(queue)) {
         if !keys.raw {
-            // No other name's keys are among this name's keys.
+            // Names are percent-encoded, so only this name's keys are in its range. Skip the rest
+            // of the range.
             return Position { start: after(&queue), listed: Vec::new() };
         }
         ends.push(queue.len());

@@ -1,14 +1,17 @@
 //! The keys of a lock.
 //!
-//! A key is `PREFIX NAME / LEASE`, as in Go's `concurrency.NewMutex(session, PREFIX + NAME)`, with the lease in hex.
-//! Unless names are raw, their slashes are percent-encoded, so that the keys of `a/b` are not among those of `a`.
+//! A key is `PREFIX NAME / LEASE`, as in Go's `concurrency.NewMutex(session, PREFIX + NAME)`, with
+//! the lease's id in hex. Unless names are raw, their slashes are percent-encoded, so that the keys
+//! of `a/b` are not among those of `a`.
 //!
-//! Keys of readers and permit holders end in ` . MARK . TOKEN`: `r` for a reader, `p2of3` for two of three permits.
-//! Keys without a mark are exclusive, even foreign ones.
+//! Keys of readers and permit holders end in ` . MARK . TOKEN`. The mark is `r` for a reader, and
+//! `p2of3` for two of three permits. A key without a mark is exclusive, even if another program
+//! wrote it.
 //!
-//! `PREFIX ended: TOKEN /` is the tombstone of a token. Nothing follows its last slash, so it is in no queue of
-//! Lockwright. Its only other slashes are the prefix's. So if a Go program's queue contains a tombstone, it also
-//! contains keys of locks. The only exception is a lock with the name `ended:TOKEN`.
+//! `PREFIX ended: TOKEN /` is the tombstone of a token. Nothing follows its last slash, so
+//! Lockwright ignores it in queues. Go counts each key that begins with the lock's name and a
+//! slash. So a tombstone is only in the queue of a Go lock whose name is `PREFIX ended:TOKEN` or a
+//! part of the prefix.
 
 use lockwright_core::backend_util::{admission, percent};
 use lockwright_core::{Claim, LockName, Mode, Token};
@@ -47,7 +50,8 @@ impl Keys {
         format!("{}ended:{token}/", self.prefix).into_bytes()
     }
 
-    /// Returns a key that never exists, and that every client that may lock may read.
+    /// Returns a key that never exists and that every client with the permissions for locking may
+    /// read.
     pub(crate) fn probe_key(&self) -> Vec<u8> {
         format!("{}/", self.prefix).into_bytes()
     }
@@ -67,7 +71,7 @@ impl Keys {
             return None;
         }
         let name = if self.raw { encoded.to_owned() } else { percent::decode(encoded)? };
-        // A foreign key that only looks encoded is in no queue.
+        // Another program's key may decode to a name that is encoded otherwise. It is in no queue.
         (self.encoded(&name) == encoded).then_some(())?;
         LockName::new(name).ok()
     }
@@ -83,7 +87,7 @@ pub(crate) fn mode(key: &[u8]) -> Mode {
     signed().map_or(Mode::Exclusive, |(mode, _)| mode)
 }
 
-/// Excludes keys of nested names.
+/// Returns whether `key` belongs to `queue`, and not to a nested name.
 pub(crate) fn is_in_queue(queue: &[u8], key: &[u8]) -> bool {
     key.strip_prefix(queue).is_some_and(|rest| !rest.is_empty() && !rest.contains(&b'/'))
 }

@@ -1,7 +1,8 @@
 //! Leases: their claims and their validity.
 //!
-//! One lease carries all renewed claims of one TTL, and each fixed claim has its own. A lease carries only one
-//! exclusive claim of a name, because a second one would have the same key.
+//! One lease carries all auto-renewed claims of one TTL. Each fixed claim has its own lease. A
+//! lease carries only one exclusive claim of a name, because a key consists of the name and the
+//! lease.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,7 +35,7 @@ struct State {
     /// The server keeps the lease for at least one TTL from this time.
     proven: BootInstant,
     answered: Option<KeptAlive>,
-    /// Exclusive claims, including those whose request may arrive late.
+    /// Exclusive claims, including those whose request may still arrive.
     claims: HashMap<LockName, Token>,
     shared_claims: HashSet<(LockName, Token)>,
     is_retired: bool,
@@ -56,8 +57,9 @@ impl std::fmt::Debug for Stream {
     }
 }
 
-/// An answered keep-alive. Its leader may have been replaced. A majority's response from the same member in the same
-/// term proves the renewal.
+/// An answered keep-alive. It doesn't prove a renewal, because the leader that answered may have
+/// been replaced. The proof is a majority's later response through the same member in the same Raft
+/// term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeptAlive {
     sent: BootInstant,
@@ -81,7 +83,8 @@ impl Lease {
         Self { id, ttl, is_fixed, state: Mutex::new(state), stream: tokio::sync::Mutex::default() }
     }
 
-    /// A dropped future drops the stream too, so that a later request never gets its response.
+    /// Sends a keep-alive. If the future is dropped, the stream is closed, so that a later
+    /// keep-alive doesn't receive this one's response.
     pub(crate) async fn keep_alive(&self, link: &Link, clock: &Clock) -> Result<(), ClientError> {
         let begun = clock.now();
         let mut slot = self.stream.lock().await;
@@ -114,7 +117,8 @@ impl Lease {
         self.state().answered
     }
 
-    /// Records a majority's response. It proves that the leader that took the keep-alive was still the leader.
+    /// Records a majority's response. If `link` and `term` are those of the keep-alive, its leader
+    /// had not been replaced, and the lease was renewed.
     pub(crate) fn prove(&self, kept: Option<KeptAlive>, link: u64, term: u64) {
         if let Some(kept) = kept.filter(|kept| (kept.link, kept.term) == (link, term)) {
             let mut state = self.state();
@@ -134,7 +138,7 @@ impl Lease {
         self.state().used + IDLE_TIMEOUT
     }
 
-    /// Returns false if the lease is closed, or another claim has this key.
+    /// Returns false if the lease is closed, or another claim has the same key.
     pub(crate) fn add_claim(&self, claim: &Claim, now: BootInstant) -> bool {
         let mut state = self.state();
         if state.is_closed(now) || state.is_gone {
@@ -169,8 +173,8 @@ impl Lease {
         self.state().is_retired = true;
     }
 
-    /// The lease closes after a while, so that its tombstones end with it. Closing at once would leave a lease behind
-    /// for each canceled request.
+    /// Counts a tombstone. After a minute, a lease with tombstones accepts no more claims, so that
+    /// they end with it. If it closed at once, each canceled request would leave a lease behind.
     pub(crate) fn count_tombstone(&self, now: BootInstant) {
         let mut state = self.state();
         state.closes = state.closes.min(now + IDLE_TIMEOUT);
@@ -231,8 +235,8 @@ pub(crate) struct Pool {
     pub(crate) asking: tokio::sync::Mutex<()>,
 }
 
-/// The client chooses the id, so that a retry requests the same lease. If each retry used a new id, none would succeed
-/// with slow disks, and each would leave a lease behind.
+/// A request for a lease. The client chooses the id, so that a retry requests the same lease. With
+/// new ids and slow disks, no retry would succeed, and each would leave a lease behind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LeaseRequest {
     pub(crate) id: i64,

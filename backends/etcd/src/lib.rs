@@ -10,9 +10,10 @@
 //! # }
 //! ```
 //!
-//! A lock is a queue of keys that begin with the lock's name, and the oldest key holds. Its creation revision is the
-//! fence. Go's `clientv3/concurrency` and `etcdctl lock` have the same layout, so all exclude each other. They take
-//! readers and permit holders for exclusive holders.
+//! A lock is a queue of keys that begin with the lock's name, and the oldest key holds the lock.
+//! The creation revision of that key is the fence. Go's `clientv3/concurrency` and `etcdctl lock`
+//! have the same layout, so they and Lockwright exclude each other. They treat readers and permit
+//! holders like exclusive holders.
 //!
 //! # Connecting
 //!
@@ -30,11 +31,12 @@
 //!
 //! - Mutual exclusion as long as the cluster keeps its data: through client crashes, partitions, restarts, clock steps,
 //!   and the loss of a minority of the members.
-//! - Mutual exclusion if the leader dies or is cut off, but not if it is paused for longer than a TTL. A resumed leader
-//!   may revoke live leases ([etcd issue 15247](https://github.com/etcd-io/etcd/issues/15247)), and no client can
-//!   prevent that. 3.4.31, 3.5.13 and newer don't if only the disk stalled.
+//! - Mutual exclusion if the leader dies or is cut off, but not if it is paused for longer than a
+//!   TTL. A resumed leader may revoke live leases ([etcd issue
+//!   15247](https://github.com/etcd-io/etcd/issues/15247)), and no client can prevent that. A
+//!   leader of 3.4.31, 3.5.13 or newer doesn't if only its disk stalled.
 //! - Increasing fences, as long as no snapshot is restored without `--bump-revision`.
-//! - First come, first served, among all waiters. The next waiter is woken.
+//! - First come, first served, among all waiters. A release wakes the next waiter.
 #![forbid(unsafe_code)]
 
 mod acquire;
@@ -89,8 +91,8 @@ use watched::{SLOW_POLL, Wakeups};
 
 /// Locks on an etcd cluster.
 ///
-/// Clients that share this value share its connection, leases and watch, which end when it is dropped. They run on the
-/// tokio runtime of the connect call. After that runtime ends, all requests fail.
+/// The value has one connection, its leases and one watch, which end when it is dropped. They run
+/// on the tokio runtime of the connect call. After that runtime ends, all requests fail.
 #[derive(Debug)]
 pub struct Etcd {
     shared: Arc<Shared>,
@@ -145,10 +147,11 @@ impl Config {
     }
 }
 
-/// Returns the guarantees: only those that fault tests have shown.
+/// Returns the backend's guarantees: only those that fault tests have shown.
 ///
-/// [`Fault::Failover`] is missing, because a frozen leader that resumed revoked live leases. It checks with a majority
-/// only after it missed three heartbeats, and etcd 3.4.23 doesn't check at all.
+/// [`Fault::Failover`] is missing, because a leader that was frozen revokes live leases when it
+/// resumes. It asks a majority before that only if it missed three heartbeats, and etcd 3.4.23
+/// never asks.
 pub fn profile() -> Profile {
     let mut profile = Profile::new("etcd");
     profile.modes = Modes { exclusive: true, shared: true, permits: true };

@@ -1,7 +1,7 @@
 //! The cluster's members.
 //!
-//! The client library would rotate among all members. But then a frozen member would get requests too. And only two
-//! responses of one member prove a renewal.
+//! Requests go to one member at a time. The client library would rotate among all members, also to
+//! a frozen one. And only two responses of the same member prove a renewal.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,7 +35,7 @@ pub(crate) struct Link {
     pub(crate) number: u64,
     patience: Duration,
     is_suspect: AtomicBool,
-    /// The connection was silent while a new one worked.
+    /// The connection was silent while a new one to the same member worked.
     is_dead: AtomicBool,
     is_being_checked: AtomicBool,
     changed: Notify,
@@ -64,7 +64,8 @@ impl Link {
         }
     }
 
-    /// Sends a request without a key, which a member rejects at once, without its disk or other members.
+    /// Sends a request without a key. A member rejects it at once, without its disk or other
+    /// members.
     async fn says_anything(&self) {
         let request = GetOptions::new().with_serializable();
         let _ = self.client.kv_client().get("", Some(request)).await;
@@ -75,8 +76,8 @@ impl Link {
     }
 }
 
-/// A failed round of connecting. Until its pause ends, all requests get its error, so that they don't flood a starting
-/// cluster.
+/// A failed attempt to connect to all members. Until its pause ends, all requests fail with its
+/// error, so that they don't flood a starting cluster.
 #[derive(Debug)]
 struct Round {
     kind: ErrorKind,
@@ -121,7 +122,7 @@ pub(crate) struct Members {
 pub(crate) struct Answer<T> {
     pub(crate) value: T,
     pub(crate) link: Arc<Link>,
-    /// An earlier copy of the request may still be carried out.
+    /// An unanswered copy of the request may still be carried out.
     pub(crate) was_unsure: bool,
 }
 
@@ -142,7 +143,7 @@ impl Drop for Unanswered<'_> {
 
 #[derive(Debug)]
 pub(crate) enum RequestError {
-    /// Nothing was done, and nothing will be.
+    /// The lease doesn't exist. Nothing was done, and nothing will be.
     NoLease,
     /// Unless the error is indeterminate, nothing was done.
     Failed(Error),
@@ -155,7 +156,8 @@ pub(crate) struct LinkError {
 }
 
 impl RequestError {
-    /// `From` would break type inference in crates that use this one.
+    /// Converts into an error. A `From` implementation would break type inference in dependent
+    /// crates.
     pub(crate) fn error(self) -> Error {
         match self {
             Self::Failed(error) => error,
@@ -187,17 +189,19 @@ impl Members {
         &self.runtime
     }
 
-    /// Returns a request's limit, which leaves time for a second request.
+    /// Returns a request's timeout: at most half of `ttl`, so that a second request fits in.
     pub(crate) fn limit(&self, ttl: Duration) -> Duration {
         self.config.response_timeout.min(ttl / 2)
     }
 
-    /// The second member gets the rest of the time: if all are slow, more changes don't help.
+    /// Returns how long to wait for one member. The first one gets a third of `limit`, and the next
+    /// one the rest: if both are slow, another doesn't help.
     fn patience(&self, limit: Duration, is_first: bool) -> Duration {
         if is_first && self.config.endpoints.len() > 1 { limit / 3 } else { limit }
     }
 
-    /// The limit is longer than an election. The request of a dropped future may have been sent.
+    /// Sends a request, and repeats it at other members until one answers or `limit` has passed. If
+    /// the future is dropped, the request may have been sent.
     pub(crate) async fn ask<T, F>(
         self: &Arc<Self>,
         effect: Effect,
@@ -292,7 +296,8 @@ impl Members {
         answer
     }
 
-    /// A slow member keeps its connection, so that no request has to be repeated.
+    /// Checks a silent connection, and replaces it if a new one to the same member works. If the
+    /// old one responds first, it stays, so that no request is repeated.
     fn check(self: &Arc<Self>, link: &Arc<Link>) {
         let is_overdue = link.is_suspect() || self.runtime.has_ended();
         if is_overdue || link.is_being_checked.swap(true, Ordering::SeqCst) {
@@ -369,14 +374,15 @@ impl Members {
         }
     }
 
-    /// The member that has just failed is tried last.
+    /// Connects to the first member that responds. `failed` is tried last.
     async fn connect(&self, failed: Option<usize>) -> Result<Link, LinkError> {
         let begun = Instant::now();
         let mut trying = JoinSet::new();
         for (member, endpoint) in self.config.endpoints.iter().cloned().enumerate() {
             let config = self.config.clone();
             let is_last = failed == Some(member) && self.config.endpoints.len() > 1;
-            // A connection lives on the runtime that created it.
+            // Connect on the client's runtime, because a connection ends with the runtime that
+            // created it.
             let connecting = async move {
                 if is_last {
                     sleep(LAST).await;
@@ -405,7 +411,8 @@ impl Members {
                         client,
                         member,
                         number: self.numbers.fetch_add(1, Ordering::Relaxed),
-                        // On a slow network a response takes longer, but less time than connecting.
+                        // The time that connecting took. A response takes less, also on a slow
+                        // network.
                         patience: begun
                             .elapsed()
                             .clamp(SILENCE, self.config.response_timeout.max(SILENCE)),

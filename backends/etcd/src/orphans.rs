@@ -1,10 +1,10 @@
-//! Removal of unregistered keys.
+//! Removal of orphans: keys on this client's leases that it hasn't registered.
 //!
-//! Each key is registered while it exists, so unregistered keys come only from a restored snapshot. They would exist as
-//! long as other claims keep the lease alive.
+//! The client registers each key before it creates it, so orphans come only from a restored
+//! snapshot. An orphan would exist as long as other claims keep the lease alive.
 //!
-//! A key is removed if two checks in a row find it unregistered. It is registered during its removal, so that an
-//! acquire of its claim is rejected instead of granted.
+//! An orphan is removed if two checks in a row find it. Its claim is registered during the removal,
+//! so that an acquire with its token is rejected instead of granted.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ async fn orphans(shared: &Shared, lease: &Lease) -> Result<Vec<(LockName, Entry)
     let limit = shared.members.limit(lease.ttl);
     let lease_info =
         shared.members.ask(Effect::Reads, limit, request).await.map_err(RequestError::error)?;
-    // The registry is read last, so that it includes all earlier requests.
+    // Read the registry after the keys, so that each key's claim is in it.
     let on_lease = shared.registry.all(|_, place| place.lease.id == lease.id);
     let registered: HashSet<Vec<u8>> = on_lease.into_iter().map(|(.., place)| place.key).collect();
     let mut orphans = Vec::new();
@@ -81,7 +81,7 @@ async fn orphans(shared: &Shared, lease: &Lease) -> Result<Vec<(LockName, Entry)
 
 async fn remove(shared: &Arc<Shared>, lease: &Arc<Lease>, name: LockName, entry: &Entry) {
     let Some(token) = entry.token() else { return };
-    // From here on no other claim gets this key.
+    // From here on, no other claim gets the orphan's key.
     if !lease.add_orphan(&name, token, keys::mode(&entry.key)) {
         return;
     }
@@ -103,6 +103,7 @@ async fn remove(shared: &Arc<Shared>, lease: &Arc<Lease>, name: LockName, entry:
         "etcd: a released claim exists again, as after a restored snapshot; removing it"
     );
     release::remove_claim(shared, name.clone(), token, place).await;
-    // A new acquire with this token has its own place.
+    // `remove_claim` keeps the claim on the lease if a new acquire has registered this token
+    // elsewhere.
     lease.drop_claim(&name, token, shared.clock.now());
 }

@@ -89,7 +89,8 @@ impl AcquireSteps<'_> {
         Ok(self.reject_busy(is_unsure, &owner))
     }
 
-    /// Puts the key. Returns the reply, and whether a request may still arrive late. `None` if nothing was put.
+    /// Sends the transaction that puts the key. Returns the reply, and whether an unanswered copy
+    /// of it may still arrive. `None` means that the lease has ended.
     pub(crate) async fn send(
         &self,
         txn: Txn,
@@ -110,7 +111,7 @@ impl AcquireSteps<'_> {
                 Ok(None)
             }
             Err(RequestError::Failed(failure)) => {
-                // Otherwise the claim stays registered as unsure.
+                // After an indeterminate request, the claim stays registered as unsure.
                 if failure.kind() != ErrorKind::Indeterminate && !before {
                     shared.forget(claim);
                 }

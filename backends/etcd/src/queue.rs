@@ -1,7 +1,7 @@
 //! Reading queues.
 //!
-//! A response holds 4 MiB, which a single foreign value can fill. So reads are paged, and without values where
-//! possible.
+//! The client accepts responses of up to 4 MiB, and one value of another program may be as large.
+//! So reads are paged, and without values where possible.
 
 use etcd_client::{GetOptions, KeyValue, Txn, TxnOp};
 use lockwright_core::backend_util::admission;
@@ -13,7 +13,7 @@ use crate::members::RequestError;
 use crate::shared::{Found, Shared, TxnReply};
 use crate::value::Entry;
 
-/// Keys per page. The longest keys of this backend take 2 MiB together.
+/// Keys per page without values. The longest keys of this backend take 2 MiB together.
 const KEYS: i64 = 1_000;
 
 /// Keys per page with values.
@@ -98,7 +98,7 @@ impl Shared {
         Ok(QueueSnapshot { entries: found.iter().map(Entry::of).collect(), revision })
     }
 
-    /// Reads all pages at one revision. A `revision` of 0 is the present one.
+    /// Reads all pages as of one revision. A `revision` of 0 is the latest one.
     async fn all(
         &self,
         queue: &[u8],
@@ -144,7 +144,8 @@ impl Shared {
         page.map(|(found, _)| found).map_err(RequestError::error)
     }
 
-    /// Reads one page. A key that is too large even alone is foreign, and is read without its value.
+    /// Reads one page. If the response is too large, a smaller page is read. A single value that is
+    /// too large belongs to another program, and only its key is read.
     async fn some(
         &self,
         start: Vec<u8>,

@@ -1,6 +1,7 @@
 //! Releasing claims.
 //!
-//! A late request finds the tombstone of its token, or its lease has ended. The lease keeps the tombstone.
+//! A request of a released claim may arrive late. The server rejects it, because its token has a
+//! tombstone, or its lease has ended. The tombstone is on the same lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +29,7 @@ pub(crate) async fn release(
     let is_unsure = release_mode == ReleaseMode::Reconcile
         || place.as_ref().is_some_and(|place| place.is_unsure);
     if is_unsure {
-        // Requests that arrive from now on are late.
+        // From now on, requests of this claim fail.
         shared.ended_claims.set(claim, Reason::Gone);
     }
     let Some(place) = place else {
@@ -62,7 +63,7 @@ async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Place) -> Resul
     shared.wakeups.forget(&place.key);
     match place.created {
         Some(created) if !place.is_unsure => {
-            // Another backend may have moved the hold to its own lease.
+            // Another client may have resumed the hold and moved it to its own lease.
             let is_there = [
                 Compare::create_revision(place.key.clone(), CompareOp::Equal, created),
                 Compare::lease(place.key.clone(), CompareOp::Equal, place.lease.id),
@@ -128,7 +129,6 @@ async fn put_tombstone_on_lease(
     token: Token,
     place: &Place,
 ) -> Result<ReleaseOutcome, RequestError> {
-    // The lease is closed later, so that its tombstones end with it.
     place.lease.count_tombstone(shared.clock.now());
     let mut created = place.created;
     for _ in 0..TRIES {

@@ -1,7 +1,8 @@
 //! Renewing holds.
 //!
-//! Each lease gets one keep-alive. Then a majority reads its holds' keys, at the same member in the same term, which
-//! proves that the leader had not been replaced.
+//! The client sends one keep-alive per lease, and then reads the keys on it, which needs a
+//! majority. If both responses come from the same member in the same Raft term, the leader had not
+//! been replaced, and the lease was renewed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -83,7 +84,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
             Err(_) => failure = Some(runtime::gone()),
         }
     }
-    // An error says more than indeterminate results.
+    // Without any result, return the error, which says more.
     let all_unknown =
         outcomes.iter().all(|renewal| renewal.outcome == RenewalOutcome::Indeterminate);
     match failure {
@@ -92,7 +93,8 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
     }
 }
 
-/// Returns the claim's place. A hold of another backend is taken over.
+/// Returns the claim's lease and key. A hold that another client acquired is moved to this client's
+/// lease.
 async fn place(shared: &Arc<Shared>, claim: &Claim) -> Result<Result<Place, Reason>> {
     let known = match shared.registry.place(claim) {
         Some(place) if place.is_overdue => return Ok(Err(Reason::Expired)),
@@ -177,7 +179,7 @@ async fn prove(
     Ok(Vec::new())
 }
 
-/// The claim may have become overdue during the renewal.
+/// Returns the outcome of a renewal. If the claim became overdue during it, the hold has expired.
 fn renewed(is_registered: bool, left: std::time::Duration, claim: &Claim) -> Renewal {
     if !is_registered {
         return Renewal::not_held(Reason::Expired);
@@ -204,7 +206,7 @@ async fn renewal_of(
             lease.count_tombstone(shared.clock.now());
         }
         if place.is_unsure && reason != Reason::Broken {
-            // The tombstone makes the server reject a late request.
+            // The tombstone makes the server reject an unanswered request that arrives late.
             release::put_tombstone(shared, claim, place).await?;
         }
         shared.forget(claim);

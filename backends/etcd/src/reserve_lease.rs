@@ -53,7 +53,7 @@ impl Shared {
             let reservation = match found() {
                 Some(lease) => reservation(lease),
                 None => {
-                    // Each waiting caller gets an error in time.
+                    // Limit the wait for the lock, so that each caller gets an error in time.
                     let limit = self.members.limit(claim.ttl);
                     let _one = timeout(limit, self.leases.asking.lock()).await.map_err(|_| {
                         let what = "earlier requests for a lease are still unanswered";
@@ -88,7 +88,7 @@ impl Shared {
             let sent = self.clock.now();
             Ok((sent, link.client.lease_client().grant(asked, None).await?))
         };
-        // If the response to the grant is lost, the lease carries nothing, and expires.
+        // If the response is lost, the lease stays empty and expires.
         let (sent, granted) = self
             .members
             .ask(Effect::Reads, limit, request)
@@ -107,7 +107,7 @@ impl Shared {
             let options = LeaseGrantOptions::new().with_id(id);
             match link.client.lease_client().grant(asked, Some(options)).await {
                 Ok(granted) => Ok((sent, granted.ttl())),
-                // The time of the grant is unknown, so use the earliest one.
+                // An unanswered request created the lease. Assume the earliest possible time.
                 Err(error) if errors::is_granted_already(&error) => Ok((since, asked)),
                 Err(error) => Err(error),
             }

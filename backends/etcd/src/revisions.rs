@@ -1,5 +1,6 @@
-//! Detection of a store whose revision fell, so that fences repeat: a snapshot was restored without `--bump-revision`.
-//! The cluster can't detect that, as all its data are restored too. Only a client that saw the later revision can.
+//! Detection of a snapshot that was restored without `--bump-revision`: the store's revision falls,
+//! and fences repeat. The cluster can't detect this, because all its data come from the snapshot. A
+//! client that saw a higher revision can.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -23,7 +24,8 @@ impl Revisions {
         self.state().highest
     }
 
-    /// Responses may overtake each other, so `before` is the highest revision when the request was sent.
+    /// Records a response's revision. `before` is the highest revision known when the request was
+    /// sent, because responses may overtake each other.
     pub(crate) fn saw(&self, revision: i64, before: i64) {
         let mut state = self.state();
         if revision < before {

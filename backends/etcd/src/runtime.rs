@@ -1,4 +1,5 @@
-//! The runtime of the connect call. Other callers' runtimes may end long before the client.
+//! The tokio runtime of the connect call, which runs background tasks. The runtimes of other
+//! callers may end earlier.
 
 use lockwright_core::{Error, ErrorKind};
 use tokio::runtime::Handle;

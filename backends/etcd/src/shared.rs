@@ -35,7 +35,7 @@ pub(crate) struct Place {
     pub(crate) lease: Arc<Lease>,
     pub(crate) key: Vec<u8>,
     pub(crate) created: Option<i64>,
-    /// A request for the key may arrive late.
+    /// An unanswered request may still create the key.
     pub(crate) is_unsure: bool,
     pub(crate) is_held: bool,
     pub(crate) is_overdue: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Place {
 
 pub(crate) struct TxnReply {
     pub(crate) succeeded: bool,
-    /// The store's revision, including a put in the transaction.
+    /// The store's revision after the transaction.
     pub(crate) revision: i64,
     pub(crate) found: Vec<Found>,
     pub(crate) was_unsure: bool,
@@ -52,7 +52,7 @@ pub(crate) struct TxnReply {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) keys: Vec<KeyValue>,
-    /// The number of keys, regardless of the limit.
+    /// The number of matching keys, also beyond the read's limit.
     pub(crate) count: i64,
     more: bool,
 }
@@ -120,7 +120,7 @@ impl Shared {
         )))
     }
 
-    /// If the lease no longer exists, all its claims are lost.
+    /// Sends a keep-alive. If the lease no longer exists, all its claims are lost.
     pub(crate) async fn keep_alive(&self, lease: &Arc<Lease>) -> Result<(), RequestError> {
         let request = |link: Arc<Link>| async move { lease.keep_alive(&link, &self.clock).await };
         match self.members.ask(Effect::Reads, self.members.limit(lease.ttl), request).await {
@@ -138,7 +138,8 @@ impl Shared {
         }
     }
 
-    /// Up to etcd 3.4, a new leader may not have the lease until it has caught up.
+    /// Returns whether the server still has a key on the lease. Up to etcd 3.4, a new leader may
+    /// reject a keep-alive of a live lease until it has caught up.
     async fn has_key(&self, lease: &Lease) -> Result<bool, RequestError> {
         let on_it = self.registry.all(|_, place| place.lease.id == lease.id);
         let Some((_, _, place)) = on_it.into_iter().find(|(_, _, place)| place.created.is_some())
@@ -197,7 +198,7 @@ impl Shared {
         self.members.runtime().spawn(leases::revoke(self.members.in_use(), lease.id));
     }
 
-    /// Returns the remaining time, rounded up to seconds, and the granted TTL.
+    /// Returns a lease's remaining time, rounded up to seconds, and its granted TTL.
     pub(crate) async fn time_to_live(&self, lease: i64) -> Result<Option<(Duration, Duration)>> {
         if lease == 0 {
             return Ok(Some((Duration::MAX, Duration::MAX)));
@@ -217,7 +218,7 @@ impl Shared {
         }
     }
 
-    /// Returns false if the claim has no place, or is being removed.
+    /// Extends the claim's registration. Returns false if it isn't registered or is being removed.
     pub(crate) fn keep(&self, claim: &Claim, ends: BootInstant) -> bool {
         self.registry.extend_if(claim, ends, |place| !place.is_overdue)
     }

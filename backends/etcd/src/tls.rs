@@ -81,14 +81,14 @@ pub(crate) fn refusal(cause: &str) -> Option<(ErrorKind, &'static str)> {
             "it ended the TLS handshake; if it does not speak TLS, write http for https; if it \
              requires a client's certificate, add cert=PATH&key=PATH to the URL",
         ),
-        // The server's reason may be lost.
+        // The server's reason for closing may be lost.
         (
             "connection closed",
             ErrorKind::Unavailable,
             "it closed the connection after the TLS handshake; if it requires a client's certificate, add \
              cert=PATH&key=PATH to the URL",
         ),
-        // Older servers also send it to a client without a certificate.
+        // Older servers also send this alert to a client without a certificate.
         (
             "BadCertificate",
             ErrorKind::Denied,

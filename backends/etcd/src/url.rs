@@ -19,7 +19,7 @@ pub(crate) struct Contents {
     pub(crate) keys: Keys,
 }
 
-/// Contains no secrets.
+/// The reason why a URL is rejected, without secrets.
 #[derive(Debug)]
 pub(crate) struct Problem(pub(crate) String);
 
@@ -66,7 +66,7 @@ pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
     Ok(Contents { endpoints, login, security, keys: Keys { prefix, raw } })
 }
 
-/// Leaves out passwords, even without a user, and values of unknown parameters.
+/// Returns the URL without passwords, even those without a user, and unknown parameters.
 pub(crate) fn shown(url: &str) -> String {
     let shown = redact::url(&redact::without_hidden_password(url));
     let (members, query) = match shown.split_once('?') {
@@ -125,7 +125,7 @@ impl Member {
         if name.is_empty() {
             return Err("a host is missing".into());
         }
-        // The port isn't quoted, as it may be a password.
+        // Don't quote the port, because it may be a password.
         let port: u16 = port.map_or(Ok(2_379), str::parse).map_err(|_| {
             "the text after a host is not a port up to 65535 (a password must be followed by \
                  an @)"

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::keys;
 
-/// The value of a key. Other programs may write any value: for them only the queue position matters.
+/// The value of Lockwright's keys. Keys of other programs may have any value, because only their
+/// queue position matters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Value {
     pub(crate) token: Token,
@@ -70,7 +71,7 @@ pub(crate) struct Entry {
     pub(crate) created: i64,
     pub(crate) modified: i64,
     pub(crate) lease: i64,
-    /// `None` for a foreign value.
+    /// `None` if another program wrote the value.
     pub(crate) value: Option<Value>,
 }
 
@@ -97,7 +98,7 @@ impl Entry {
         keys::mode(&self.key)
     }
 
-    /// Returns the fence. The fences of permits have no order.
+    /// Returns the fence. It doesn't order permits.
     pub(crate) fn fence(&self) -> Fence {
         match self.mode() {
             Mode::Shared => Fence::new(self.reader().fence()),

@@ -12,7 +12,7 @@ use crate::errors::{is_refusal, words};
 use crate::members::Link;
 use crate::shared::{Place, Shared};
 
-/// The time for the watch to start. Without the watch, the claim polls.
+/// How long an acquire waits for the watch to start. Without the watch, its claim polls.
 const START_TIMEOUT: Duration = Duration::from_millis(500);
 
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
@@ -22,7 +22,7 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 const REASON_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Shared {
-    /// Returns false if the claim has no place, or is being removed.
+    /// Registers the claim as held. Returns false if it isn't registered or is being removed.
     pub(crate) fn hold(self: &Arc<Self>, claim: &Claim, place: Place, ends: BootInstant) -> bool {
         if !self.keep(claim, ends) {
             return false;
@@ -70,7 +70,8 @@ fn on_deleted(shared: &Arc<Shared>, key: &[u8], at: i64) {
     }
 }
 
-/// Finds the reason of a loss: breaking a hold leaves a tombstone in the same transaction.
+/// Reports a lost hold with its reason. Breaking a hold deletes its key and puts a tombstone in the
+/// same transaction.
 async fn notify_loss(shared: Arc<Shared>, token: Token) {
     let asked = timeout(REASON_TIMEOUT, shared.loss_reason(token)).await;
     let reason = asked.map_or(Reason::Gone, |asked| asked.unwrap_or(Reason::Gone));
@@ -97,7 +98,8 @@ async fn watch_forever(shared: &Arc<Shared>) {
                 if let Err(why) = ended {
                     tracing::debug!(why, "etcd: the watch ended, restarting it");
                     if is_refusal(&why) {
-                        // Other members would reject the watch too, and requests may be allowed.
+                        // Keep the connection: other members would reject the watch too, and other
+                        // requests may be allowed.
                         sleep(REFUSED_PAUSE).await;
                     } else {
                         shared.members.suspect(&link);
@@ -125,7 +127,8 @@ async fn watch(
         options = options.with_start_revision(next);
     }
     let limit = shared.members.config().response_timeout;
-    // The read makes the member catch up, so that its revision isn't mistaken for a restored snapshot's.
+    // This read makes the member catch up. Otherwise its old revision would look like a restored
+    // snapshot's.
     let mut kv = link.client.kv_client();
     timeout(limit, kv.get(shared.keys().probe_key(), None))
         .await
@@ -169,8 +172,9 @@ async fn watch(
     }
 }
 
-/// Returns the revision to resume from. A resumed watch gets missed events after its creation response. Events may be
-/// followed by others with revisions below the store's.
+/// Returns the revision from which a later watch resumes. After events, it follows the last one,
+/// because more events below the store's revision may come. The creation response of a resumed
+/// watch has none, because the missed events follow it.
 fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
     let latest = match response.events().last() {
         Some(event) => event.kv()?.mod_revision(),
@@ -180,11 +184,12 @@ fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
     Some(latest + 1)
 }
 
-/// Returns false if the watch waits for a revision that won't come.
+/// Handles the watch's creation response. Returns false if the watch waits for a revision that was
+/// undone by a restored snapshot.
 fn created(shared: &Shared, response: &WatchResponse, next: &mut Option<i64>) -> bool {
     let revision = response.header().map_or(0, |header| header.revision());
     let is_resumed = next.is_some();
-    // The member is up to date.
+    // The member has caught up, so a lower revision means a restored snapshot.
     let has_gone_back = next.is_some_and(|next| next > revision + 1);
     if has_gone_back {
         tracing::warn!(
@@ -197,7 +202,7 @@ fn created(shared: &Shared, response: &WatchResponse, next: &mut Option<i64>) ->
     }
     shared.wakeups.is_active.send_replace(true);
     if is_resumed {
-        // Waiters needn't wait for the missed events.
+        // Wake all waiters now, because the missed events come later.
         shared.wakeups.subscribers.wake_all();
     }
     !has_gone_back

@@ -1,4 +1,4 @@
-//! The keys of waiters and holders.
+//! The keys whose deletions concern waiters and holders.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::AtomicBool;
@@ -11,7 +11,8 @@ use tokio::sync::watch;
 
 pub(crate) const SLOW_POLL: Duration = Duration::from_secs(1);
 
-/// The number of remembered deletions. The watch may report one before the response to its acquire arrives.
+/// The number of remembered deletions. The watch may report a key's deletion before the response to
+/// its acquire arrives.
 const RECENT: usize = 256;
 
 #[derive(Debug)]
@@ -26,7 +27,8 @@ pub(crate) struct Wakeups {
 struct State {
     waited: HashMap<Vec<u8>, LockName>,
     recorders: HashMap<LockName, (usize, Vec<Vec<u8>>)>,
-    /// A later hold of the name may have the same key.
+    /// Tokens and creation revisions of held keys. A later hold may have the same key, but has a
+    /// higher revision.
     held: HashMap<Vec<u8>, (Token, i64)>,
     recent: VecDeque<(Vec<u8>, i64)>,
 }
@@ -37,7 +39,7 @@ pub(crate) struct DeletionRecorder<'a> {
 }
 
 impl DeletionRecorder<'_> {
-    /// Returns false if a key is already deleted.
+    /// Registers the keys whose deletion wakes the waiter. Returns false if one is already deleted.
     pub(crate) fn waits_for<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> bool {
         let mut state = self.wakeups.state();
         for key in keys {
@@ -80,7 +82,7 @@ impl Wakeups {
         DeletionRecorder { wakeups: self, name: name.clone() }
     }
 
-    /// Returns false if the key is already deleted.
+    /// Registers a held key. Returns false if it is already deleted.
     pub(crate) fn holds(&self, key: &[u8], token: Token, created: i64) -> bool {
         let mut state = self.state();
         if state.recent.iter().any(|(gone, at)| gone == key && *at > created) {

@@ -19,12 +19,12 @@ use crate::kit::{
     member_and_client, next as next_event,
 };
 
-/// Returns the lease of the queue's only key, and its remaining time. `None` without a key.
+/// Returns a key's lease and its remaining time, or `None` without the key.
 async fn lease_of(client: &Client, key: &str) -> Option<(i64, Duration)> {
     let found = client.kv_client().get(key, None).await.unwrap();
     let lease = found.kvs().first()?.lease();
     let told = client.lease_client().time_to_live(lease, None).await.unwrap();
-    // etcd reports whole seconds, which may be slightly more.
+    // etcd truncates the time to whole seconds.
     Some((lease, Duration::from_secs(told.ttl().try_into().ok()?)))
 }
 
@@ -33,7 +33,8 @@ fn key_of(cluster: &testbed::Etcd, name: &str) -> String {
     keys.unwrap().trim().to_owned()
 }
 
-/// The operator's client may die between the two steps of breaking a lock.
+/// An operator's client died after it marked the hold. A second break moves the hold to an expiring
+/// lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn marked_hold_runs_out_after_a_second_break() {
     let (cluster, etcd) = member_and_client().await;
@@ -68,7 +69,7 @@ async fn marked_hold_runs_out_after_a_second_break() {
 async fn concurrent_breaks_report_the_outcome_and_leave_nothing() {
     let (cluster, etcd) = member_and_client().await;
     let client = Client::connect(cluster.endpoints(), None).await.unwrap();
-    // No broken hold expires before the last one is broken.
+    // The TTL is so long that no hold expires during the test.
     let ttl = Duration::from_secs(120);
     for round in 0..5 {
         let held = claim_for(&format!("orders-{round}"), ttl);
@@ -81,7 +82,7 @@ async fn concurrent_breaks_report_the_outcome_and_leave_nothing() {
             breaking.spawn(async move {
                 let how = BreakMode::RunOut;
                 let broken = operator.break_lock(&name, BreakTarget::Any, how, "me", "why").await;
-                // The client must live until its revocations arrive.
+                // Dropping the client would cancel its revocations.
                 (broken, operator)
             });
         }
@@ -91,7 +92,7 @@ async fn concurrent_breaks_report_the_outcome_and_leave_nothing() {
             let Ok(Broken::RunsOut(left)) = broken else { panic!("{broken:?}") };
             assert!(*left >= is && *left <= ttl + Duration::from_secs(1), "{left:?} of {is:?}");
         }
-        // The shared lease, and one for each broken hold.
+        // These are the shared lease, and one for each broken hold.
         eventually(|| async {
             let leases = client.lease_client().leases().await.unwrap();
             (leases.leases().len() == 2 + round).then_some(())
@@ -100,7 +101,8 @@ async fn concurrent_breaks_report_the_outcome_and_leave_nothing() {
     }
 }
 
-/// Frees a lock at once, loses the response, and grants the lock to the next waiter before the request is repeated.
+/// Breaks a lock, loses the response, and grants the lock to the next waiter before the client
+/// repeats the request.
 async fn freed_unheard(seen: impl Fn(&Claim) -> BreakTarget) {
     let (cluster, etcd) = member_and_client().await;
     let proxy = Proxy::start(cluster.members[0].address()).unwrap();
@@ -116,7 +118,7 @@ async fn freed_unheard(seen: impl Fn(&Claim) -> BreakTarget) {
         let breaking = tokio::spawn(async move {
             breaking.break_lock(&name, seen, BreakMode::Now, "me", "why").await
         });
-        // After two reads, the deletion itself is in flight. The time depends on how the data are split.
+        // The deletion follows two reads. Each round waits longer, until the deletion is in flight.
         sleep(delay * (10 + round) / 2).await;
         proxy.set(Traffic::SwallowAnswers);
         let mut is_next = false;

@@ -21,7 +21,7 @@ async fn found(url: &str) -> Vec<(&'static str, Severity)> {
 const LEASE_BUG: (&str, Severity) = ("etcd-lease-bug", Severity::Warning);
 const ONE_MEMBER: (&str, Severity) = ("etcd-one-member", Severity::Warning);
 
-/// Version 3.6 in memory, with no findings except about its size.
+/// etcd 3.6, for which the doctor has no findings except about the cluster's size.
 fn options() -> testbed::etcd::Options {
     testbed::Etcd::options().version(Version::Current)
 }
@@ -69,7 +69,7 @@ async fn a_member_that_is_down_is_a_warning_and_the_loss_of_most_is_an_error() {
     assert!(after_one.iter().any(|finding| finding.what.contains(&named)), "{after_one:?}");
 
     cluster.members[(leader + 2) % 3].kill();
-    // The leader notices after a while.
+    // The leader notices the lost majority after a while.
     let no_leader = ("etcd-no-leader", Severity::Error);
     eventually(async || {
         let config = Config::new(&url).unwrap().for_diagnosis().connect().await.ok()?;
@@ -105,7 +105,8 @@ async fn members_of_different_clusters_are_an_error() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_is_nearly_full_is_a_warning_and_a_full_one_an_error() {
-    // The file grows by 16 MiB at a time: to 48 MiB, which is nearly full, and then beyond the quota.
+    // The database's file grows by 16 MiB at a time: to 48 MiB, which is nearly full, and then
+    // beyond the quota.
     let quota = 52 << 20;
     let options = options().members(1).set("quota-backend-bytes", quota.to_string());
     let cluster = options.start().unwrap();
@@ -180,14 +181,14 @@ async fn restored_snapshot_is_an_error_for_clients_that_saw_later_revisions() {
     let findings = eventually(async || etcd.doctor().await.ok()).await;
     let codes: Vec<_> = findings.iter().map(|it| (it.code, it.severity)).collect();
     assert_eq!(without_slowness(codes), [fell], "{findings:?}");
-    // A new client can't detect it: even the cluster's id is unchanged.
+    // A new client can't detect the restore: even the cluster's id is unchanged.
     assert_eq!(without_slowness(found(&cluster.url()).await), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unencrypted_remote_connection_is_a_warning() {
     let cluster = options().start().unwrap();
-    // An address of this machine that doesn't look local.
+    // 127.1 is this machine, but the doctor doesn't recognize it as local.
     let url = cluster.url().replace("127.0.0.1", "127.1");
     let all = without_slowness(found(&url).await);
     let warnings = [("etcd-no-tls", Severity::Warning), ("etcd-no-login", Severity::Warning)];

@@ -1,4 +1,4 @@
-//! A full database: a refused request may have been carried out.
+//! A full database: a request that fails may have been carried out.
 
 use std::sync::Arc;
 

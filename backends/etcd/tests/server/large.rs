@@ -1,4 +1,4 @@
-//! Long queues and large foreign values, which don't fit into one response.
+//! Long queues and large values of other programs, which don't fit into one response.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::kit::{FOR_EVER, LIMIT, busy, claim, connect, grant, grant_next, name, released};
 
-/// 45 large values exceed 4 MiB.
+/// The number of large values. Together they exceed 4 MiB.
 const MANY: usize = 45;
 
 async fn client(cluster: &testbed::Etcd) -> Client {
@@ -52,7 +52,7 @@ async fn a_queue_of_large_values_is_taken_refused_inspected_and_broken() {
     let seen = BreakTarget::Token(held.token);
     let broken = other.break_lock(&name("orders"), seen, BreakMode::Now, "me", "why").await;
     assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
-    // Now a foreign key holds, and is broken too.
+    // Now another program's key holds the lock.
     assert_eq!(busy(&etcd, &claim("orders"), Wait::No).await.holder.unwrap().token, None);
     for _ in 0..MANY {
         let broken =
@@ -75,7 +75,7 @@ async fn large_values_of_nested_names_block_no_lock() {
     grant_next(&etcd, &waits).await;
 }
 
-/// A server may accept values that fit into no response.
+/// The server accepts a value that is too large for a response.
 #[tokio::test(flavor = "multi_thread")]
 async fn too_large_response_is_reported_at_once() {
     let options = testbed::Etcd::options().members(1).set("max-request-bytes", "8000000");
@@ -88,7 +88,7 @@ async fn too_large_response_is_reported_at_once() {
     let failure = asking.await.expect("another try is of no use").unwrap_err();
     assert_eq!(failure.kind(), ErrorKind::Indeterminate);
     assert!(failure.to_string().contains("larger than 4 MiB"), "{failure}");
-    // The claim is released, and the blocking key is shown and deleted nevertheless.
+    // Other requests succeed nevertheless.
     etcd.release(&claim, ReleaseMode::Reconcile).await.unwrap();
     let page = etcd.list("", None).await.unwrap();
     assert_eq!((page.names.len(), page.names[0].holders[0].token), (1, None));
@@ -121,7 +121,7 @@ async fn a_queue_of_more_than_one_page_is_read_as_a_whole() {
     let page = etcd.list("", None).await.unwrap();
     assert_eq!((page.names.len(), page.names[0].waiters), (1, Some(2_101)));
     assert_eq!(page.names[0].holders, first.holders);
-    // The oldest key is read last.
+    // The oldest key, the holder's, sorts last.
     etcd.break_lock(&name("long"), BreakTarget::Any, BreakMode::Now, "me", "why").await.unwrap();
     let left = cluster.ctl(&["get", "lockwright/long/f"]).unwrap();
     assert_eq!(left.trim(), "", "another was broken");
@@ -153,7 +153,8 @@ async fn compacted_queue_is_read_again() {
     assert_eq!(inspection.unwrap().waiters, Some(1_100), "compacted {compacted} times");
 }
 
-/// The second key is deleted, and then the first, which is read later. So the second key never held the lock.
+/// During the read, the second-oldest keys are deleted, and then the oldest, which is read last. A
+/// read that mixes both times would report a second-oldest key, which never held the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_is_read_as_it_was_at_one_moment() {
     let cluster = start();
@@ -175,7 +176,7 @@ async fn a_queue_is_read_as_it_was_at_one_moment() {
     });
     let holder = inspection.unwrap().holders[0].fence.unwrap();
     let keys = client.get("lockwright/long/000100", None).await.unwrap();
-    // The first holder, or the third if both deletions came before the read.
+    // This is the oldest key, or the third-oldest if both deletions came before the read.
     assert!(
         [2, keys.kvs()[0].create_revision().unsigned_abs()].contains(&holder.get()),
         "{holder}"

@@ -17,7 +17,7 @@ use crate::kit::{
     member_and_client, name, released, renewed,
 };
 
-/// A member that is reachable behind a proxy and directly.
+/// A member that is reachable through a proxy and directly.
 struct Late {
     cluster: testbed::Etcd,
     proxy: Proxy,
@@ -54,7 +54,7 @@ async fn a_request_that_was_overtaken_by_its_end_is_kept_out() {
     let etcd = late.hasty().await;
     for wait in [Wait::No, FOR_EVER] {
         let (other, lost) = (claim("other"), claim("orders"));
-        // Creates the lease and the connection.
+        // This creates the lease and the connection.
         grant(&etcd, &other).await;
         // The proxy holds the request until its client has given up and released the claim through another connection.
         late.proxy.set(Traffic::Hold);
@@ -74,13 +74,13 @@ async fn a_request_that_was_overtaken_by_its_end_is_kept_out() {
     eventually(|| async { (late.tombstones() == 0).then_some(()) }).await;
 }
 
-/// With slow disks, each response may be too late.
+/// With slow disks, each response to a lease request may be late.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_whose_grant_was_not_heard_of_is_asked_for_again_and_not_another() {
     let late = Late::start();
     let etcd = late.hasty().await;
     let leases = || late.cluster.ctl(&["lease", "list"]).unwrap();
-    // If connecting created a lease, the claim would share it.
+    // The server may have leases from connecting.
     let before = leases().lines().count();
     for _ in 0..3 {
         late.proxy.set(Traffic::SwallowAnswers);
@@ -95,7 +95,7 @@ async fn a_lease_whose_grant_was_not_heard_of_is_asked_for_again_and_not_another
     renewed(&etcd, &claim).await;
 }
 
-/// The lease may have been granted as early as the first request.
+/// The lease may be as old as the first request.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_whose_grant_was_not_heard_of_is_not_taken_for_a_new_one() {
     let late = Late::start();
@@ -134,8 +134,7 @@ async fn a_tombstone_keeps_out_a_request_that_is_put_after_it() {
     grant(&etcd, &gone).await;
     etcd.release(&gone, ReleaseMode::Reconcile).await.unwrap();
     assert_eq!(late.tombstones(), 1);
-    // Send a copy of the request on the same lease, without the backend. Such a copy may come out of a frozen server's
-    // socket.
+    // Send a late copy of the request directly, as a resumed server might receive it.
     let lease = lease_of(&late.cluster, "first");
     let key = format!("lockwright/orders/{lease}");
     let tombstone = format!("lockwright/ended:{}/", gone.token);
@@ -145,7 +144,7 @@ async fn a_tombstone_keeps_out_a_request_that_is_put_after_it() {
     let txn = Txn::new().when([is_new(&key), is_new(&tombstone)]).and_then([put]);
     let mut client = Client::connect(late.cluster.endpoints(), None).await.unwrap();
     assert!(!client.txn(txn).await.unwrap().succeeded(), "it wasn't kept out");
-    // Another backend gets the error too.
+    // Another client gets the error too.
     let other = connect(&late.cluster.url()).await;
     for wait in [Wait::No, FOR_EVER] {
         fails(other.acquire(&gone, wait).await, ErrorKind::Lost(Reason::Gone));
@@ -167,7 +166,7 @@ async fn repeated_cancellations_share_a_lease() {
             leases.insert(lease_of(&cluster, &name));
         }
     }
-    // The second lease starts when the first has many tombstones.
+    // A lease accepts no claims after a hundred tombstones.
     assert_eq!(leases.len(), 2, "{leases:?}");
 }
 
@@ -207,7 +206,7 @@ async fn a_refusal_that_may_be_overtaken_is_to_be_ended() {
         proxy.set(Traffic::SwallowAnswers);
         let refusal = busy(&etcd, &refused, Wait::No).await;
         unsure += usize::from(refusal.queued);
-        // The next request uses another connection in any case.
+        // This makes the next request use another connection.
         proxy.drop_connections();
         proxy.set(Traffic::Forward);
         let tombstones = late.tombstones();

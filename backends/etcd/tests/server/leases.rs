@@ -29,7 +29,7 @@ async fn a_lease_that_ran_out_during_the_wait_grants_nothing() {
     let (operator, hour) = (connect(&cluster.url()).await, Duration::from_secs(3_600));
     let mut shown = 0;
     for _ in 0..6 {
-        // A client that waits for a paused member.
+        // This client waits for a paused member.
         let config = Config::new(&cluster.url()).unwrap();
         let waiter = config.response_timeout(LIMIT).keep_alive(hour, hour).connect().await.unwrap();
         let waits = claim_for("orders", SHORT);
@@ -75,7 +75,7 @@ async fn a_grant_on_a_lease_in_use_is_for_as_long_as_that_is_good() {
         assert!(valid >= ttl * 2 / 3 && valid <= ttl, "{valid:?}");
         sleep(ttl / 13).await;
     }
-    // After the process's death, the server keeps the last hold for at least its validity.
+    // After the client is dropped, the server keeps the last hold for at least its validity.
     let last = claim_for("last", ttl);
     let begun = Instant::now();
     let valid = grant(&etcd, &last).await.valid.unwrap_or(ttl);

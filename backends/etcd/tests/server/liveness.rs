@@ -45,7 +45,7 @@ async fn closed_client_is_granted_nothing() {
     let other = locks(cluster.url()).await;
     let connect = || locks(cluster.url_through([proxy.port()]));
     liveness::closed_client_is_granted_nothing(connect, &other, || ()).await;
-    // Its present connections are dead; new connections work.
+    // The client's open connections are silent now, but new ones work.
     let silence = || proxy.silence_present();
     liveness::closed_client_is_granted_nothing(connect, &other, silence).await;
 }
@@ -69,7 +69,7 @@ async fn one_try_leaves_nothing_behind() {
     eventually(|| async { queue(&cluster, "orders").await.is_empty().then_some(()) }).await;
 }
 
-/// The clients of a stopped server give up. Their remains on the server are bounded, and expire.
+/// Requests to a frozen server give up. They leave few leases on the server, which expire.
 #[tokio::test(flavor = "multi_thread")]
 async fn abandoned_requests_leave_nothing_on_the_server() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
@@ -94,7 +94,7 @@ async fn abandoned_requests_leave_nothing_on_the_server() {
         (keys.trim().is_empty() && leases() <= 2).then_some(())
     })
     .await;
-    // A new burst that is answered needs only one lease and one watch.
+    // A burst that is answered needs only one more lease.
     let mut burst = JoinSet::new();
     for at in 0..1_000 {
         let request = locks.mutex(format!("burst/{at}")).ttl(LIMIT).acquire();

@@ -84,7 +84,7 @@ async fn two_prefixes_are_two_places() {
     assert_eq!(other.list("", None).await.unwrap().names.len(), 1);
 }
 
-/// Keys that begin with any prefix and a slash may be another program's queue.
+/// All keys that begin with some prefix and a slash may be another program's queue.
 #[tokio::test(flavor = "multi_thread")]
 async fn tombstone_is_in_no_queue_of_any_prefix_on_etcd() {
     let cluster = start();
@@ -109,7 +109,7 @@ async fn tombstone_is_in_no_queue_of_any_prefix_on_etcd() {
             assert_eq!(whole.list("", None).await.unwrap().names, []);
         }
     }
-    // Go counts all keys that begin with the lock's name and a slash.
+    // In Go, all keys that begin with the lock's name and a slash are its queue.
     let of_go = cluster.ctl(&["get", "orders/", "--prefix", "--keys-only"]).unwrap();
     assert_eq!(of_go.trim(), "", "etcdctl's lock of 'orders' would wait for it");
     assert_eq!(cluster.ctl(&["lock", "orders", "echo", "held"]).unwrap().trim(), "held");
@@ -128,7 +128,7 @@ async fn a_key_without_a_lease_does_not_run_out() {
     grant(&etcd, &claim("a")).await;
 }
 
-/// The keys of raw names are nested, and a page ends anywhere.
+/// With raw names, keys of `a/b` lie among those of `a`, and a page may end at any key.
 #[tokio::test(flavor = "multi_thread")]
 async fn raw_names_are_all_listed_once_wherever_a_page_ends() {
     let cluster = start();
@@ -140,7 +140,7 @@ async fn raw_names_are_all_listed_once_wherever_a_page_ends() {
     for name in &expected {
         client.put(format!("raw/{name}/1"), "", None).await.unwrap();
     }
-    // `a` has keys before, between and after them, and there are foreign keys without a name.
+    // Keys of `a` lie before, between and after the nested names. One more key has no valid name.
     expected.push("a".to_owned());
     for key in ["a/0", "a/05", "a/07998", "a/5", "a/zz"] {
         client.put(format!("raw/{key}"), "", None).await.unwrap();

@@ -1,4 +1,4 @@
-//! Unregistered keys on a renewed lease.
+//! Keys on a renewed lease that its client hasn't registered.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::kit::{
 };
 use crate::queue::queue;
 
-/// A client that checks its leases once per TTL of 3 s or more.
+/// A client that looks for such keys once per TTL, if that is 3 s or more.
 async fn watchful(url: &str) -> Etcd {
     let hour = Duration::from_secs(3_600);
     let config = Config::new(url).unwrap().connect_timeout(LIMIT).keep_alive(hour, hour);
     config.response_timeout(Duration::from_secs(1)).connect().await.unwrap()
 }
 
-/// The lease lives while any claim of its TTL is held.
+/// The held claim keeps the lease alive, and thus the restored key of the released claim.
 #[tokio::test(flavor = "multi_thread")]
 async fn restored_claims_are_removed_and_holds_stay() {
     let mut cluster = testbed::Etcd::options().members(1).start().unwrap();
@@ -32,7 +32,7 @@ async fn restored_claims_are_removed_and_holds_stay() {
     }
     let (key, created) = queue(&cluster, "held").await.remove(0);
     let lease = key.rsplit('/').next().unwrap().to_owned();
-    // Foreign keys stay.
+    // The client must not remove other programs' keys.
     for other in [format!("lockwright/others/{lease}"), "lockwright/others/1".to_owned()] {
         cluster.ctl(&["put", &other, "", &format!("--lease={lease}")]).unwrap();
     }
@@ -48,7 +48,7 @@ async fn restored_claims_are_removed_and_holds_stay() {
     }
     assert_eq!(queue(&cluster, "held").await, [(key, created)], "its lease has ended");
     assert_eq!(queue(&cluster, "others").await.len(), 2);
-    // And the lease accepts the name again.
+    // The lease accepts the name again.
     renewed(&etcd, &held).await;
     eventually(|| async {
         let again = claim_for("ended", ttl);
@@ -71,7 +71,7 @@ async fn unanswered_and_waiting_claims_are_not_removed() {
     grant(&other, &claim_for("orders", LIMIT)).await;
     let (first, unsure, waits) =
         (claim_for("first", ttl), claim_for("unsure", ttl), claim_for("orders", ttl));
-    // Creates the lease.
+    // This creates the lease.
     grant(&etcd, &first).await;
     busy(&etcd, &waits, FOR_EVER).await;
     proxy.set(Traffic::SwallowAnswers);
@@ -80,7 +80,8 @@ async fn unanswered_and_waiting_claims_are_not_removed() {
     proxy.set(Traffic::Forward);
     let places = [queue(&cluster, "unsure").await, queue(&cluster, "orders").await];
     assert_eq!(places.each_ref().map(Vec::len), [1, 2]);
-    // This takes two checks, but less than the 10 s after which an unrepeated claim loses its place.
+    // The client checks twice in this time. It is less than 10 s, after which an unrepeated claim
+    // is removed.
     sleep(ttl * 5 / 2).await;
     let after = [queue(&cluster, "unsure").await, queue(&cluster, "orders").await];
     assert_eq!(after, places);

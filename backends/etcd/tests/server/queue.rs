@@ -13,7 +13,7 @@ use crate::kit::{
     FOR_EVER, LIMIT, busy, claim, claim_for, connect, eventually, fails, grant, member_and_client,
 };
 
-/// The keys of a queue in order of creation, with their creation revisions.
+/// Returns the keys of a queue in order of creation, with their creation revisions.
 pub(crate) async fn queue(cluster: &testbed::Etcd, name: &str) -> Vec<(String, i64)> {
     let mut client = Client::connect(cluster.endpoints(), None).await.unwrap();
     let sorted = GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Ascend);
@@ -23,7 +23,7 @@ pub(crate) async fn queue(cluster: &testbed::Etcd, name: &str) -> Vec<(String, i
     found.kvs().iter().map(place).collect()
 }
 
-/// The wait is longer than an unrepeated claim keeps its place: its TTL, or 10 s.
+/// An unrepeated claim would lose its place after its TTL or 10 s.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_acquire_keeps_the_queue_position() {
     let (cluster, etcd) = member_and_client().await;
@@ -48,7 +48,7 @@ async fn repeated_acquire_keeps_the_queue_position() {
     }
 }
 
-/// The read after the put fails.
+/// The client puts the key, but its next read fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_after_the_key_was_put_is_no_certain_one() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
@@ -57,7 +57,7 @@ async fn a_failure_after_the_key_was_put_is_no_certain_one() {
     let url = format!("{}?names=raw", cluster.url_through([proxy.port()]));
     let config = Config::new(&url).unwrap().response_timeout(Duration::from_secs(2));
     let etcd = config.keep_alive(hour, hour).connect().await.unwrap();
-    // Keys of nested names make the client read again once it is queued.
+    // With raw names, these keys make the client read the queue again after the put.
     for nested in ["1", "2"] {
         cluster.ctl(&["put", &format!("lockwright/orders/nested/{nested}"), ""]).unwrap();
     }
@@ -76,7 +76,7 @@ async fn a_failure_after_the_key_was_put_is_no_certain_one() {
     assert_eq!(queue(&cluster, "orders").await.len(), 2);
 }
 
-/// An acquire during a stuck removal must not hide the remaining key.
+/// If the claim is acquired while its removal is stuck, the client must not forget the key.
 #[tokio::test(flavor = "multi_thread")]
 async fn overdue_claim_is_removed_despite_a_repeated_acquire() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
@@ -89,7 +89,7 @@ async fn overdue_claim_is_removed_despite_a_repeated_acquire() {
     let (late, second) = (claim_for("orders", ttl), claim_for("orders", ttl));
     let begun = Instant::now();
     grant(&etcd, &late).await;
-    // Creates another lease for this name.
+    // This creates a second lease for the name.
     busy(&etcd, &second, FOR_EVER).await;
     etcd.release(&second, ReleaseMode::Plain).await.unwrap();
     sleep((ttl - Duration::from_millis(300)).saturating_sub(begun.elapsed())).await;
@@ -101,7 +101,6 @@ async fn overdue_claim_is_removed_despite_a_repeated_acquire() {
     assert_eq!(queue(&cluster, "orders").await, [], "its key stays unregistered");
 }
 
-/// A dropped acquire leaves nothing on the lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_was_dropped_while_its_lease_was_kept_alive_leaves_it() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
@@ -112,7 +111,7 @@ async fn a_claim_that_was_dropped_while_its_lease_was_kept_alive_leaves_it() {
     let ttl = Duration::from_secs(16);
     grant(&etcd, &claim_for("first", ttl)).await;
     proxy.set(Traffic::Hold);
-    // The lease is no longer valid for most of its TTL.
+    // The next acquire must renew the lease first.
     sleep(ttl * 7 / 16).await;
     let dropped = claim_for("orders", ttl);
     timeout(Duration::from_millis(200), etcd.try_acquire(&dropped)).await.unwrap_err();
@@ -123,7 +122,7 @@ async fn a_claim_that_was_dropped_while_its_lease_was_kept_alive_leaves_it() {
     assert_eq!(lease(&orders[0].0), lease(&first[0].0), "as if it were still there");
 }
 
-/// Releases a claim once the network works again.
+/// Makes the network work again and releases the claim.
 async fn ended(etcd: &Etcd, claim: &Claim, proxy: &Proxy) -> lockwright_core::ReleaseOutcome {
     proxy.set(Traffic::Forward);
     proxy.drop_connections();

@@ -15,13 +15,14 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// The first acquire starts the lease's renewal and the watch.
+/// The first acquire starts tasks for the lease and the watch. They must not end with its caller's
+/// runtime.
 #[test]
 fn ended_runtime_of_the_first_caller_stops_no_tasks() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let main = runtime();
     let etcd = main.block_on(connect(&cluster.url()));
-    // A synchronous part of the program has its own runtime.
+    // This runtime ends with the block.
     runtime().block_on(async {
         let first = claim_for("first", SHORT);
         grant(&etcd, &first).await;
@@ -38,7 +39,7 @@ fn ended_runtime_of_the_first_caller_stops_no_tasks() {
         let begun = Instant::now();
         while begun.elapsed() < SHORT * 3 {
             sleep(SHORT / 8).await;
-            // The waiter's own requests renew nothing.
+            // The waiter sends no requests, so only the lease's task keeps its place.
             let now = crate::queue::queue(&cluster, "orders").await;
             assert_eq!(now.get(1).map(|(key, _)| key), Some(&place), "it lost its place");
         }

@@ -1,4 +1,4 @@
-//! Readers and permits in the common queue.
+//! Readers and permits in a lock's queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ async fn many_waiters_are_kept_in_order() {
     }
 }
 
-/// A key of Go's `concurrency` counts as a writer's.
+/// A key of Go's `concurrency` is exclusive.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_programs_key_is_a_writers() {
     let (cluster, etcd) = member_and_client().await;
@@ -61,7 +61,7 @@ async fn another_programs_key_is_a_writers() {
     grant(&etcd, &claim_as(Mode::Shared)).await;
 }
 
-/// A key of Go's `concurrency` is admitted before a waiting permit behind it.
+/// A Go program's key becomes the holder ahead of a waiting permit. The waiter must give up.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_becomes_another_programs_lock_is_left() {
     let (cluster, etcd) = member_and_client().await;

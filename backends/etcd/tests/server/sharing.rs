@@ -1,4 +1,4 @@
-//! Several claims on one backend, whose keys contain their lease.
+//! Several claims of one client, whose keys consist of the name and the lease.
 
 use std::time::Duration;
 
@@ -87,7 +87,8 @@ async fn hold_moves_to_the_backend_that_repeats_its_claim() {
     let claim = claim_for("a", Duration::from_secs(2));
     let first = grant(&one, &claim).await;
     assert_eq!(grant(&other, &claim).await.fence, first.fence);
-    // The first backend doesn't renew the hold and doesn't end it. Nor does the end of its lease.
+    // The first client doesn't renew the hold. Neither the client nor the end of its lease ends the
+    // hold.
     for _ in 0..8 {
         tokio::time::sleep(Duration::from_millis(500)).await;
         renewed(&other, &claim).await;
@@ -100,8 +101,8 @@ async fn hold_moves_to_the_backend_that_repeats_its_claim() {
     ));
 }
 
-/// A release of another backend's hold first searches its key. Before it deletes the key, the next hold may get the
-/// same key, which consists of the name and the lease.
+/// A client that releases another client's hold first searches its key. Before it deletes the key,
+/// the next hold may get the same one.
 #[tokio::test(flavor = "multi_thread")]
 async fn release_by_token_never_ends_the_next_hold() {
     let (cluster, etcd) = member_and_client().await;
@@ -128,8 +129,8 @@ async fn release_by_token_never_ends_the_next_hold() {
         let now: Vec<_> = now.into_iter().map(|(key, _)| key).collect();
         assert_eq!(now, [key], "the next one was ended");
         etcd.release(&later, ReleaseMode::Plain).await.unwrap();
-        // The far client had found the key, but hadn't deleted it yet. If it repeated the deletion after a lost
-        // response, its outcome is `Released`.
+        // The far client found the key before the other client deleted it. If the far client
+        // repeated a deletion, its outcome is `Released`.
         let was_between = took >= delay * 3 && own == ReleaseOutcome::Released;
         if was_between && ended.unwrap() == ReleaseOutcome::NotHeld {
             return;

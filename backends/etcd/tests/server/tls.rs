@@ -71,7 +71,7 @@ async fn a_client_shows_its_certificate_where_one_is_wanted() {
     grant(&etcd, &claim("a")).await;
     assert!(!format!("{etcd:?}").contains("BEGIN"), "{etcd:?}");
 
-    // The server's reason may be lost: both errors say what to do.
+    // The server's reason may be lost, so two errors are possible.
     let without = refused(&with(&cluster.url(), &all[..1])).await;
     assert!(matches!(without.kind(), ErrorKind::Denied | ErrorKind::Unavailable), "{without}");
     assert!(without.to_string().contains("cert=PATH"), "{without}");
@@ -88,7 +88,7 @@ async fn tls_mismatch_is_reported() {
     let plain = testbed::Etcd::options().members(1).start().unwrap();
     let url = plain.url().replace("http:", "https:");
     wrong(&url, ErrorKind::Unavailable, "write http for https").await;
-    // A server that closes the connection at the first message.
+    // This server closes the connection at the first message.
     let rude = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("etcd:https://{}", rude.local_addr().unwrap());
     let hangs_up = tokio::spawn(async move {

@@ -100,7 +100,7 @@ async fn the_watch_goes_on_after_a_compaction() {
     assert!(matches!(next(&mut told).await, Event::Wake(_)));
     sleep(Duration::from_secs(1)).await;
     while told.try_recv().is_ok() {}
-    // The woken waiter asks again.
+    // The woken waiter repeats its request.
     busy(&waiter, &waits[1], FOR_EVER).await;
     let quiet = timeout(Duration::from_millis(700), told.recv()).await;
     assert!(quiet.is_err(), "it is woken again and again: {quiet:?}");
@@ -132,11 +132,11 @@ async fn holder_is_not_notified_of_an_earlier_holds_end() {
     let etcd = connect(&cluster.url_through([proxy.port()])).await;
     let (last, hot) = (claim_for("last", LONG), claim_for("hot", LONG));
     grant(&etcd, &last).await;
-    // The watch has started.
+    // A waiter ensures that the watch has started.
     busy(&etcd, &claim_for("last", LONG), FOR_EVER).await;
     grant(&etcd, &hot).await;
     let mut told = events(&etcd);
-    // The event arrives only when the next claim holds.
+    // The watch reports the deletion only when the next claim holds.
     proxy.drop_connections();
     etcd.release(&hot, ReleaseMode::Plain).await.unwrap();
     let again = claim_for("hot", LONG);
@@ -171,7 +171,8 @@ async fn holder_is_notified_of_a_break_by_another_client() {
         assert_eq!(next(&mut told).await, Event::Lost(broken.token, Reason::Broken));
         etcd.release(&broken, ReleaseMode::Plain).await.unwrap();
     }
-    // The tombstones are on these leases. Each takes at most a hundred, so that it ends one day.
+    // Each break leaves a tombstone on the lease. A lease takes at most a hundred, so that it ends
+    // eventually.
     assert!((2..5).contains(&leases.len()), "{leases:?}");
 }
 

@@ -11,17 +11,17 @@ use lockwright_etcd::Etcd;
 use lockwright_testbed::etcd::Options;
 use lockwright_testbed::{self as testbed, Proxy};
 
-/// Runs all cases in parallel on one cluster. Each case that harms the cluster gets its own. The
-/// label is for tables.
+/// Runs all cases in parallel on one cluster. Each case that harms the cluster gets its own.
+/// `label` names the cluster in tables.
 pub(crate) fn main(options: Options, label: &'static str) -> ExitCode {
-    // With eight cases and three members on two cores, a leader may be silent for a second.
+    // Long timeouts, because a leader may be silent for a second with eight cases on two cores.
     let options = options.heartbeat(200).election(2_000);
     harness::serve(connect, || {
         let cluster = options.clone().start()?;
         let server = LiveServer::at(cluster.url(), connect)
             .label(label)
             .at_a_time(8)
-            // More than these clusters' minimum of 3 s.
+            // These timeouts make the shortest lease 3 s.
             .ttl(Duration::from_secs(4))
             .protected(shelf::shelf(cluster.endpoints()))
             .fragile(&[Harm::Freeze, Harm::Restart, Harm::Forget, Harm::Cut], move || {

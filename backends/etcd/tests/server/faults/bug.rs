@@ -1,5 +1,5 @@
-//! A leader that is frozen for longer than the TTL, and resumes. It may then revoke live leases, and no profile
-//! promises that holds survive.
+//! A leader that is frozen for longer than the TTL may revoke live leases when it resumes. The
+//! profile doesn't promise that holds survive this.
 
 use lockwright_conformance::participants::now;
 use lockwright_core::{Fault, HoldState};

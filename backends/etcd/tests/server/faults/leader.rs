@@ -13,12 +13,12 @@ on_each_version!(
     client_leaves_a_partitioned_leader,
 );
 
-/// No member freezes here, so Debian's version revokes no live leases.
+/// No member freezes, so Debian's etcd revokes no live leases.
 async fn a_hold_outlives_the_leader(version: Version) {
     let mut cluster = start(version);
     let all = participants(LONG);
     let old = cluster.leader().unwrap();
-    // The holder's client loses its member, the waiter's doesn't.
+    // Only the holder's client is connected to the leader, which dies.
     let (ours, _proxies) = connected_to(&cluster, old).await;
     let others = locks(&url_without(&cluster, old)).await;
     let holder = all.hold("holder", &ours).await;
@@ -27,7 +27,7 @@ async fn a_hold_outlives_the_leader(version: Version) {
     let old = elected(&cluster, old);
     all.survives(holder, waiter).await;
 
-    // Now restart the old leader and stop the new one.
+    // Restart that member. Then kill the leader of the waiter's client.
     super::blocking(|| {
         for member in &mut cluster.members {
             if !member.is_healthy() {

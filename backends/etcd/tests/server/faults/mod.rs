@@ -63,7 +63,8 @@ fn url_without(cluster: &testbed::Etcd, member: usize) -> String {
     cluster.url_through(others.map(|(_, member)| member.port()))
 }
 
-/// Returns a client that knows all members and is connected to `member`. Proxies precede the others.
+/// Returns a client that knows all members and is connected to `member`. The others are behind
+/// proxies.
 async fn connected_to(cluster: &testbed::Etcd, member: usize) -> (Locks, Vec<Proxy>) {
     let others = cluster.members.iter().enumerate().filter(|(index, _)| *index != member);
     let proxies: Vec<_> =

@@ -1,4 +1,4 @@
-//! Proofs that a hold is alive.
+//! A renewal counts only if the client proves that the lease is alive.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,8 @@ on_each_version!(a_leader_that_was_replaced_proves_nothing);
 /// How long a request to a paused member may take.
 const STANDSTILL: Duration = Duration::from_secs(12);
 
-/// Connects a client that waits for a paused member. When the member resumes, it receives the client's request first.
+/// Connects a client that waits for a paused member. The resumed member then carries out its
+/// request.
 async fn stubborn(url: &str) -> Etcd {
     stubborn_for(url, STANDSTILL).await
 }
@@ -32,8 +33,8 @@ async fn stubborn_for(url: &str, standstill: Duration) -> Etcd {
     config.connect().await.unwrap()
 }
 
-/// A replaced leader that thaws still acts as leader for a second. No other member receives the keep-alives that it
-/// answers then.
+/// A replaced leader that thaws still acts as leader for a second. The keep-alives that it answers
+/// then don't reach the other members.
 async fn a_leader_that_was_replaced_proves_nothing(version: Version) {
     let cluster = start(version);
     let old = cluster.leader().unwrap();
@@ -68,8 +69,8 @@ async fn a_leader_that_was_replaced_proves_nothing(version: Version) {
     }
 }
 
-/// A replaced leader answers the keep-alive, and another member the read. The lease was not renewed, and must be
-/// renewed at the other member too.
+/// A replaced leader answers the keep-alive, which doesn't renew the lease. Another member answers
+/// the read. The client must repeat the keep-alive there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
     // The TTL is so long that no background task renews the hold.
@@ -83,7 +84,7 @@ async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
     proxies.iter().for_each(Proxy::cut);
     let ports = [cluster.members[old].port()].into_iter();
     let url = cluster.url_through(ports.chain(proxies.iter().map(Proxy::port)));
-    // The timeout is six times the pause, as each member gets a part of it.
+    // Each member gets a part of the timeout, and the first part must be longer than the pause.
     let etcd = stubborn_for(&url, STANDSTILL * 6).await;
     let claim = claim_for("orders", ttl);
     let granted = grant(&etcd, &claim).await;
@@ -110,7 +111,8 @@ async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
     }
 }
 
-/// A replaced leader answers the keep-alive. It learns of the election before it answers the read.
+/// A replaced leader answers the keep-alive. Before it answers the read, it receives the result of
+/// the election.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
     let ttl = Duration::from_secs(400);
@@ -120,7 +122,7 @@ async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
     let etcd = stubborn_for(&cluster.url_through([proxy.port()]), STANDSTILL * 6).await;
     let claim = claim_for("orders", ttl);
     let granted = grant(&etcd, &claim).await;
-    // From here on a keep-alive is one message each way.
+    // Open the stream. Later keep-alives take one message each way.
     etcd.renew(&[Renew::of(&claim)]).await.unwrap();
     let endpoint = cluster.members[old].endpoint();
     let client = etcd_client::Client::connect([endpoint], None).await.unwrap();
@@ -130,7 +132,8 @@ async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
     cluster.members[old].freeze();
     cluster.isolate(old);
     let new = elected(&cluster, old);
-    // The delay is long enough for the leader to learn of the election between the keep-alive and the read.
+    // In this time, the old leader receives the result of the election, between keep-alive and
+    // read.
     proxy.set(Traffic::Delay(Duration::from_secs(2)));
     keeper.keep_alive().await.unwrap();
     let renewing = tokio::spawn(async move {

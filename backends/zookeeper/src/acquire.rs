@@ -18,7 +18,7 @@ use crate::shared::{Node, Place, Shared};
 use crate::value::Value;
 use crate::wakeup::watch;
 
-/// Servers may remove the empty parent between two requests.
+/// Attempts to create a node. The servers may remove its empty parent before.
 const PARENT_TRIES: usize = 10;
 
 const FENCE_TRIES: usize = 10;
@@ -41,12 +41,12 @@ pub(crate) async fn acquire(
     let is_new = place.is_none();
     let waited_in = place.as_ref().filter(|place| !place.is_held).map(|it| Arc::clone(&it.session));
     let answer = match ask(place).await {
-        // The idle session had ended unnoticed.
+        // The session ended while it was idle.
         Err(Stopped::Before(session, _)) if is_new && !session.is_fit() => {
             shared.sessions.forget(&session);
             ask(None).await.map_err(Stopped::error)
         }
-        // The queue position ended with its session.
+        // The queue position ended with its session. Queue again.
         Err(_) if waited_in.is_some_and(|session| session.is_over()) => {
             ask(registered_place(shared, claim)?).await.map_err(Stopped::error)
         }
@@ -68,7 +68,8 @@ impl From<Error> for Stopped {
 }
 
 impl Stopped {
-    /// `From` would break type inference in crates that use this one.
+    /// Converts into an error. A `From` implementation would break type inference in dependent
+    /// crates.
     fn error(self) -> Error {
         match self {
             Self::Before(_, error) | Self::After(error) => error,
@@ -98,7 +99,8 @@ impl Acquire<'_> {
             Some(Place { node: Some(node), is_held, .. }) => {
                 return Ok(self.repeat(node, is_held).await?);
             }
-            // Once a later request is answered, the server has carried out or rejected the unanswered one.
+            // The request for the node was not answered. After the response to a later request, it
+            // has been carried out or rejected.
             Some(Place { node: None, .. }) => {
                 self.session.prove().await?;
                 let queue = self.read_queue().await?;
@@ -116,12 +118,12 @@ impl Acquire<'_> {
                 QueueState::NoParent => parent_is_missing = true,
             }
         }
-        // A claim in this session wouldn't be granted, and would block other waiters.
+        // In an untrusted session, the claim wouldn't be granted, and would block other waiters.
         self.session.trusted().await.map_err(|cause| {
             let cause = error(ErrorKind::Unavailable, cause.message());
             Stopped::Before(Arc::clone(&self.session), cause)
         })?;
-        // The claim is registered first, so that its node can be removed.
+        // Register the claim before its node exists, so that the node can be removed.
         let end = self.shared.end_of_wait(self.claim);
         let session = Arc::clone(&self.session);
         let place = Place { session, node: None, is_held: false, is_overdue: false };
@@ -144,7 +146,7 @@ impl Acquire<'_> {
         if admission::admits(&modes(&queue), self.claim.mode) {
             return Ok(QueueState::Free);
         }
-        // The session's server may lag behind.
+        // The session's server may lag behind, so update it and read again.
         let sync = || client.sync(&self.queue_path);
         self.session.read(sync).await.map_err(|failure| before(failure.error(Effect::Reads)))?;
         let queue = self.read_queue().await.map_err(before)?;
@@ -169,11 +171,11 @@ impl Acquire<'_> {
         let data = Value::of(self.claim).bytes();
         let options = zk::CreateMode::EphemeralSequential.with_acls(self.shared.acls());
         for _ in 0..PARENT_TRIES {
-            // If the claim is overdue, its removal must not miss this node.
+            // Create no node for an overdue claim, because its removal would miss the node.
             if !self.shared.keep(self.claim, self.shared.end_of_wait(self.claim)) {
                 return Err(expired(self.shared, self.claim));
             }
-            // The server executes these requests in this order.
+            // The client sends these requests at once. The server executes them in this order.
             let client = self.session.client();
             let parent = parent_is_missing.then(|| self.make_parent());
             let creating = client.create(&prefix, &data, &options);
@@ -215,7 +217,7 @@ impl Acquire<'_> {
             self.note(&own, false)?;
             let queue = self.read_queue_from(looking).await?;
             return match self.own(&queue) {
-                // The token's first node is the hold, so remove the second.
+                // The token has an earlier node. Use that one and remove the new one.
                 Some(at) if !own.path.ends_with(&queue[at].node) => {
                     let removing = self.session.client().delete(&own.path, None);
                     deleted(self.session.answer(removing).await)?;
@@ -273,7 +275,8 @@ impl Acquire<'_> {
         self.grant_if_admitted(queue, at, own).await
     }
 
-    /// A granted hold's node stays until the TTL ends, as its holder may still consider it valid.
+    /// Ends a broken claim. A granted hold's node stays until the TTL ends, because its holder may
+    /// still consider it valid.
     async fn broken(&self, own: &Node, is_held: bool) -> Result<AcquireOutcome> {
         if !is_held {
             let removing = self.session.client().delete(&own.path, None);
@@ -303,7 +306,7 @@ impl Acquire<'_> {
             self.note(&own, false)?;
             return self.grant_if_admitted(queue, at, own).await;
         }
-        // The other session's lifetime is unknown here.
+        // The node belongs to another session, whose lifetime is unknown.
         self.shared.registry.leave(self.claim);
         if is_broken {
             return Err(lost(Reason::Broken));
@@ -389,7 +392,8 @@ impl Acquire<'_> {
         self.shared.registry.place(self.claim).is_some_and(|place| place.is_held)
     }
 
-    /// Once the queue is empty, its parent is removed too, and the servers count from zero again.
+    /// Leaves a queue whose numbers are used up. Once it is empty, its parent is removed too, and
+    /// the servers count from zero again.
     async fn restart_numbers(&self, own: Node) -> Result<AcquireOutcome> {
         let client = self.session.client();
         let (removing, emptied) =
@@ -434,7 +438,7 @@ impl Acquire<'_> {
         match answer {
             Ok(children) => Ok(queue(children)),
             Err(failure) if failure.is(&zk::Error::NoNode) => Ok(Vec::new()),
-            // If the claim has a node, the client must release it.
+            // A registered claim may have a node, so its error must make the caller release it.
             Err(failure) => Err(failure.error(match self.shared.registry.place(self.claim) {
                 Some(_) => Effect::Changes,
                 None => Effect::Reads,
@@ -447,8 +451,8 @@ impl Acquire<'_> {
     }
 }
 
-/// Returns the transaction that created the node. It determines the queue's order, and increases as long as the
-/// ensemble keeps its data.
+/// Returns the fence: the transaction that created the node. It increases in the order of the
+/// queue, as long as the ensemble keeps its data.
 pub(crate) fn fence(stat: &zk::Stat) -> Result<Fence> {
     u64::try_from(stat.czxid)
         .ok()

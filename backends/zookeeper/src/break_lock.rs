@@ -65,7 +65,8 @@ async fn break_one(
                  the lock at once instead",
             ));
         };
-        // A dead client's session ends within a tick after its timeout. A fixed hold's session has the longest timeout.
+        // A dead client's node ends with its session, up to a tick after the timeout. A fixed
+        // hold's session has the longest timeout: `SPARE_TICKS` above the TTL.
         let left = value.ttl() + shared.limits.tick * (SPARE_TICKS + 1);
         value.broken = Some(note.to_owned());
         let marking =
@@ -105,7 +106,7 @@ async fn free(session: &Session, queue_path: &str, held: &Held, note: &str) -> R
                 Ok(_) => return Ok(true),
                 Err(Failure::Response(zk::Error::NoNode)) => return Ok(false),
                 Err(Failure::Response(zk::Error::BadVersion)) => {}
-                // This user may delete the node, but not write to its parent.
+                // This user may delete the node, but not store a note in its parent.
                 Err(Failure::Response(zk::Error::NoAuth)) => break,
                 Err(failure) => return Err(failure.error(Effect::Changes)),
             }

@@ -38,7 +38,8 @@ impl Shared {
         }
     }
 
-    /// Removes claims after the backend was dropped. Even then, a hold ends by release or TTL only.
+    /// Removes claims after the backend was dropped: waiting ones at once, and holds after their
+    /// TTL.
     pub(crate) async fn outlive(self: Arc<Self>) {
         self.remove(self.registry.leave_all(|place| !place.is_held));
         while self.registry.any(|_, _, _| true) {
@@ -51,7 +52,8 @@ impl Shared {
         }
     }
 
-    /// Claims stay registered until their nodes are gone, so that a repeated acquire is rejected instead of granted.
+    /// Removes overdue claims. They stay registered until their nodes are gone, so that a repeated
+    /// acquire is rejected instead of granted.
     fn remove_overdue(self: &Arc<Self>) {
         self.remove(self.registry.mark_overdue(|place| place.is_overdue = true));
     }
@@ -120,7 +122,8 @@ pub(crate) async fn remove_by_token(
     Ok(any)
 }
 
-/// Removes an overdue claim's nodes. The caller may have acquired the same claim in another session.
+/// Removes an overdue claim's nodes in this session. The caller may have acquired the same claim in
+/// another session.
 async fn remove_of_session(session: &Arc<Session>, queue_path: &str, token: Token) -> Result<()> {
     for path in nodes(session, queue_path, token).await? {
         let stat = session.read(|| session.client().check_stat(&path)).await;
@@ -132,7 +135,7 @@ async fn remove_of_session(session: &Arc<Session>, queue_path: &str, token: Toke
     Ok(())
 }
 
-/// Returns the token's nodes, after all effects of this session's earlier requests.
+/// Returns the token's nodes, after this session's earlier requests have taken effect.
 async fn nodes(session: &Arc<Session>, queue_path: &str, token: Token) -> Result<Vec<String>> {
     session.prove().await?;
     let children = match session.read(|| session.client().list_children(queue_path)).await {

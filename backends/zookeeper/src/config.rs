@@ -8,7 +8,7 @@ use crate::url::{self, Contents, MAX_TIMEOUT};
 
 /// Settings of a connection to ZooKeeper.
 ///
-/// For the URL see [the crate's page](crate#connecting). Special characters are percent-encoded.
+/// [The crate's page](crate#connecting) describes the URL. Special characters are percent-encoded.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {
@@ -25,7 +25,7 @@ use crate::url::{self, Contents, MAX_TIMEOUT};
 #[derive(Clone)]
 pub struct Config {
     pub(crate) contents: Contents,
-    /// Without secrets.
+    /// The URL without secrets.
     shown: String,
     pub(crate) response_timeout: Duration,
     pub(crate) connect_timeout: Duration,

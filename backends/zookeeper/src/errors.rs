@@ -16,7 +16,7 @@ pub(crate) enum Effect {
 
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The library may still send the request.
+    /// No response came. The library may still send the request.
     Silence(Duration),
     Response(zk::Error),
 }
@@ -93,7 +93,8 @@ impl Effect {
     }
 }
 
-/// The backend doesn't create a chroot, because a mistyped one would look like an ensemble without locks.
+/// Returns the error for a missing chroot. The backend doesn't create it, because a mistyped one
+/// would look like an ensemble without locks.
 pub(crate) fn no_chroot(chroot: &str) -> Error {
     error(
         ErrorKind::InvalidConfig,
@@ -109,7 +110,7 @@ pub(crate) fn invalid(message: impl Into<String>) -> Error {
     error(ErrorKind::InvalidConfig, message)
 }
 
-/// The request of a dropped future may still be carried out.
+/// Waits for a response. If the future is dropped, the request may still be carried out.
 pub(crate) async fn answer<T>(
     limit: Duration,
     request: impl Future<Output = Result<T, zk::Error>>,

@@ -9,7 +9,7 @@
 //!
 //! let guard = locks.mutex("orders/42").acquire().await?;
 //! let client = Client::connect("a:2181").await?;
-//! // Lost: a later holder has written, and nothing was done.
+//! // Returns `Lost` if a later holder has written. Then nothing is done.
 //! fencing::commit(&client, "/orders/42/fence", &guard.fenced(), |write| {
 //!     write.add_set_data("/orders/42", b"paid", None)
 //! })
@@ -18,12 +18,12 @@
 //! # }
 //! ```
 //!
-//! The highest fence is kept in a node of the caller's choice, in decimal. A missing node is created with permissions
-//! for all; for other permissions, create it with the content `0`. Its parent must exist. All writers of the same data
-//! must use the same node.
+//! [`commit`] stores the highest fence in a node of the caller's choice, in decimal. All writers of
+//! the same data must use the same node. If the node is missing, it is created with permissions for
+//! all. For other permissions, create it with the content `0`. Its parent must exist.
 //!
-//! Each call reads the node, and then sends one `multi` on condition that the node is unchanged. Fences of every
-//! backend work, and the data may be in any ZooKeeper.
+//! Each call reads the node, and then sends one `multi` on condition that the node is unchanged.
+//! The fences may come from any backend, and the data may be in any ZooKeeper.
 
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{Error, ErrorKind, Fence, Result};
@@ -33,11 +33,11 @@ use crate::errors::{BACKEND, Effect, Failure, error};
 
 const TRIES: usize = 20;
 
-/// Carries out the operations that `write` adds, all or none, if no later holder has written before. Stores the fence
-/// in the node at `path`, and returns the results of the operations.
+/// Carries out the operations that `write` adds, all or none, if no later holder has written.
+/// Stores the fence in the node at `path`, and returns the results of the operations.
 ///
-/// Concurrent readers share a fence, so each may write. `write` is called again after a concurrent write. It must not
-/// change the fence's node.
+/// Concurrent readers share a fence, so each of them may write. `write` is called again after a
+/// concurrent write. It must not change the fence's node.
 ///
 /// # Errors
 /// Nothing was done, unless the error is `Indeterminate`.
@@ -47,12 +47,13 @@ const TRIES: usize = 20;
 ///   source is a [`MultiWriteError`](zk::MultiWriteError).
 /// - [`InvalidInput`](ErrorKind::InvalidInput): the fence is above [`Fence::MAX`], the node's parent is missing, or a
 ///   path is malformed.
-/// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the servers refuse, or can't serve now.
+/// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the servers deny
+///   access, or can't serve the request now.
 /// - [`Indeterminate`](ErrorKind::Indeterminate): the outcome is unknown. Retry with the same fence, if the operations
 ///   may happen twice.
 ///
 /// # Cancel safety
-/// The operations of a dropped future may have been carried out, or may be later.
+/// If the future is dropped, the operations may have been carried out, or may still be.
 pub async fn commit<W>(
     client: &zk::Client,
     path: &str,
@@ -67,7 +68,7 @@ where
     for _ in 0..TRIES {
         match attempt(client, path, fenced, &write).await.map_err(name)? {
             Some(results) => return Ok(results),
-            // The read may have come from a server that lags behind.
+            // The read's server may lag behind, so update it.
             None => client.sync(path).await.map_err(|cause| name(failed(cause, Effect::Reads)))?,
         }
     }

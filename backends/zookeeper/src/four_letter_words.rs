@@ -1,4 +1,4 @@
-//! The four-letter commands `srvr`, which can't be forbidden, and `conf`, which must be allowed.
+//! ZooKeeper's commands `srvr`, which can't be forbidden, and `conf`, which an operator must allow.
 
 use std::time::Duration;
 

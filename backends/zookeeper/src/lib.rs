@@ -10,8 +10,9 @@
 //! # }
 //! ```
 //!
-//! A lock is a queue of ephemeral sequential nodes with the layout of Curator's `InterProcessMutex`. So they exclude
-//! each other, and kazoo's `Lock` too. Other programs treat readers and permit holders as exclusive holders.
+//! A lock is a queue of ephemeral sequential nodes with the layout of Curator's
+//! `InterProcessMutex`. Lockwright, Curator and kazoo's `Lock` exclude each other. The other
+//! programs treat readers and permit holders as exclusive holders.
 //!
 //! The backend needs ZooKeeper 3.5 or newer, and is tested with 3.8.0.
 //!
@@ -24,7 +25,8 @@
 //! | `prefix` | the parent node of the locks; `/lockwright` by default |
 //! | `tick` | the servers' `tickTime`, if `minSessionTimeout` is less than two ticks: [`Config::tick`] |
 //!
-//! With the feature `tls` also `zookeeper+tls:`, which requires each port, and takes these PEM files:
+//! With the feature `tls`, also `zookeeper+tls:`. Such a URL must have each server's port, and
+//! takes these PEM files:
 //!
 //! | parameter | meaning |
 //! |---|---|
@@ -93,8 +95,8 @@ use zxid_watermark::ZxidWatermark;
 
 /// Locks on a ZooKeeper ensemble.
 ///
-/// Clients that share this value share its sessions: one per TTL, and one for reads. Each has its own connection, and
-/// reconnects by itself. After a drop, unreleased holds end with their TTL.
+/// The value has one session per TTL, and one for reads. Each has its own connection, and
+/// reconnects by itself. After the value is dropped, unreleased holds end with their TTL.
 #[derive(Debug)]
 pub struct ZooKeeper {
     shared: Arc<Shared>,
@@ -137,7 +139,7 @@ impl Config {
                     }
                     (limits, granted, Some(long))
                 }
-                // The doctor reports the reason.
+                // Connect nevertheless: the doctor reports the reason.
                 Err(cause) if config.for_diagnosis && cause.kind() == ErrorKind::Unavailable => {
                     (Limits::usual(), Vec::new(), None)
                 }
@@ -171,7 +173,7 @@ impl Drop for ZooKeeper {
     fn drop(&mut self) {
         self.housekeeping.abort();
         self.shared.watches.close();
-        // From here on, the client closes each session that has no claim.
+        // This closes each session without a claim, now or later.
         self.shared.sessions.close();
         if self.shared.registry.any(|_, _, _| true) {
             self.shared.sessions.runtime.spawn(Arc::clone(&self.shared).outlive());
@@ -182,9 +184,9 @@ impl Drop for ZooKeeper {
 /// Returns the guarantees on servers with default settings: a tick of 2 s, and sessions of 2 to 20 ticks. A connected
 /// backend's profile has the actual limits.
 ///
-/// They require that all members grant the same timeouts, and that none grants less while a lock is held. After each
-/// reconnect, the client checks the members in the URL. It can't distinguish members behind a common address, so there
-/// the operator must ensure equal timeouts.
+/// The guarantees require that all members grant the same timeouts, and that none grants less while
+/// a lock is held. After each reconnect, the client checks the members in the URL. It can't
+/// distinguish members behind a common address, so there the operator must ensure equal timeouts.
 pub fn profile() -> Profile {
     profile_within(&Limits::usual())
 }

@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::session::{Session, connect, connect_to};
 use crate::url::MAX_TIMEOUT;
 
-/// A shorter session would expire while it is created.
+/// The shortest timeout to try. A shorter session would expire while it is created.
 const SHORTEST: Duration = Duration::from_millis(250);
 
 const ONE_SERVER: Duration = Duration::from_secs(2);
@@ -35,10 +35,10 @@ pub(crate) async fn try_out(
     clock: &Clock,
     probe_path: String,
 ) -> Result<(Limits, Vec<Granted>, Session)> {
-    // The session's proofs matter only once its tick is set.
+    // The tick isn't known yet, and is set below.
     let long = Session::open(config, clock, probe_path, MAX_TIMEOUT, MAX_TIMEOUT).await?;
     let (asked, shortest) = shortest(config).await?;
-    // A session moves among the servers, and each resets its timeout.
+    // Ask each server, because a session may move to any of them, which resets its timeout.
     let (least, most) = tokio::join!(granted(config, asked), granted(config, MAX_TIMEOUT));
     let shortest = least.iter().map(|granted| granted.timeout).fold(shortest, Duration::max);
     let longest = most.iter().map(|granted| granted.timeout).fold(long.timeout(), Duration::min);
@@ -66,7 +66,7 @@ async fn shortest(config: &Config) -> Result<(Duration, Duration)> {
     loop {
         match connect(config, asked).await {
             Ok(session) => return Ok((asked, session.session_timeout())),
-            // On a slow network, the session expires before it is created.
+            // On a slow network, the session expires before it is created. Try a longer one.
             Err(cause) if asked / 2 >= config.connect_timeout => return Err(cause),
             Err(_) => asked = (asked * 2).min(MAX_TIMEOUT),
         }
@@ -79,7 +79,8 @@ impl Limits {
         Self { shortest: tick * 2, longest: tick * 20, tick }
     }
 
-    /// A follower reports to the leader within a tick, and a proof takes two reports.
+    /// Returns the shortest TTL. A proof takes two reports of a follower to the leader, each within
+    /// a tick.
     pub(crate) fn shortest_ttl(&self) -> Duration {
         self.shortest.max(self.tick * 4)
     }

@@ -1,14 +1,16 @@
 //! The time until which a session certainly lives on the servers, given their responses.
 //!
-//! A follower answers pings and reads without the leader, so they prove nothing: if it is cut off, the leader expires
-//! the session. On each ping from the leader, every half tick, the follower reports its active sessions.
+//! A follower answers pings and reads without the leader, so they prove nothing: if the follower is
+//! cut off, the leader expires the session. On each ping from the leader, every half tick, the
+//! follower reports its active sessions.
 //!
-//! So two requests prove that the session lived on from the sending of the first. The second must be sent at least a
-//! tick after the *response* to the first, and be committed: by then the leader had a report of the first. A tick after
-//! the first's *sending* is not enough: a paused follower forwards both at once when it resumes, before its report.
+//! So a proof takes two requests. The second one is sent at least a tick after the *response* to
+//! the first, and is committed. By then, the follower has reported the first. This proves that the
+//! session lived when the first was sent. A tick after the first was *sent* is not enough: a paused
+//! follower forwards both at once when it resumes, before its report.
 //!
-//! The quorum must commit the request. A replaced leader answers `sync` alone for some ticks, but it can't commit. So
-//! the proof deletes a missing node.
+//! A quorum must commit the request, because a replaced leader answers `sync` alone for some ticks.
+//! So the request deletes a missing node, which needs a commit.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -24,7 +26,7 @@ pub(crate) struct LivenessBound {
 }
 
 impl LivenessBound {
-    /// The leader counts from the session's commit, which is later than `created`.
+    /// Starts the bound at `created`. The leader counts from the session's commit, which is later.
     pub(crate) fn new(created: BootInstant, tick: Duration) -> Self {
         Self { tick, bound: created, unconfirmed: VecDeque::new() }
     }
@@ -45,7 +47,8 @@ impl LivenessBound {
             self.bound = self.bound.max(first);
             self.unconfirmed.pop_front();
         }
-        // Responses may arrive out of order. A later request proves no less.
+        // Responses may arrive out of order. Ignore an earlier request's, because a later one
+        // proves no less.
         if self.unconfirmed.back().is_none_or(|(last, _)| *last < sent) {
             self.unconfirmed.push_back((sent, answered));
         }

@@ -28,8 +28,8 @@ impl Sessions {
         slot.lock().await.session = Some(session);
     }
 
-    /// Concurrent callers share a failure, so that they don't try one after the other. If the future is dropped, the
-    /// session is opened for the next caller.
+    /// Returns the session, and opens it if necessary. Concurrent callers share one attempt and its
+    /// failure. If the future is dropped, the session is opened for the next caller.
     async fn get(&self, shared: &Arc<Shared>, kind: Kind) -> Result<Arc<Session>> {
         let came = shared.clock.now();
         let mut slot = self.slot(kind).lock_owned().await;

@@ -25,7 +25,7 @@ impl Paths {
         format!("{}/{}", self.prefix, encode(name.as_str()))
     }
 
-    /// Returns a path that never exists, as no name is encoded like this.
+    /// Returns a path that never exists, because no name is encoded like this.
     pub(crate) fn probe_path(&self) -> String {
         format!("{}/%nobody", self.prefix)
     }
@@ -37,12 +37,13 @@ impl Paths {
 
     pub(crate) fn name_of(child: &str) -> Option<LockName> {
         let name = LockName::new(percent::decode(child)?).ok()?;
-        // Another encoding of the name would be listed, but is never locked.
+        // Ignore another program's node that decodes to a name but is encoded otherwise.
         (encode(name.as_str()) == child).then_some(name)
     }
 }
 
-/// ZooKeeper's rules apply to UTF-16 units: characters outside the basic plane are surrogates, and forbidden.
+/// Encodes what ZooKeeper forbids. Its rules apply to UTF-16 units, so characters outside the basic
+/// plane are forbidden as surrogates.
 fn encode(name: &str) -> String {
     let dots = name == "." || name == "..";
     let reserved = name == "zookeeper";
@@ -56,8 +57,9 @@ fn encode(name: &str) -> String {
     })
 }
 
-/// Returns the node's name. After a lost response the node is found by its token, as in Curator. The mark is `r` for a
-/// reader, `p2of3` for two of three permits. Curator's mutex and kazoo's lock wait for such nodes too.
+/// Returns the node's name without its number. It contains the token, so that the node is found
+/// after a lost response, as in Curator. A mark follows: `r` for a reader, `p2of3` for two of three
+/// permits. Curator's mutex and kazoo's lock wait for such nodes too.
 pub(crate) fn node(claim: &Claim) -> String {
     let mut node = named(claim.token);
     if let Some(mark) = admission::mark(claim.mode) {

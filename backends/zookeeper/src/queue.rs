@@ -5,8 +5,9 @@ use lockwright_core::{Mode, Token};
 
 use crate::paths::{LOCK, named};
 
-/// The nodes of Lockwright's and Curator's mutex, kazoo's lock, and the read-write locks of both. Foreign nodes all
-/// count as exclusive, as another program's reader doesn't share with Lockwright's.
+/// The text before a node's number: in Lockwright's and Curator's mutex, kazoo's lock, and the
+/// read-write locks of both. Other programs' nodes count as exclusive, because their readers don't
+/// share with Lockwright's.
 const KINDS: [&str; 5] = [LOCK, "__lock__", "__rlock__", "__WRIT__", "__READ__"];
 
 fn mode(node: &str) -> Mode {
@@ -41,7 +42,8 @@ impl Contender {
         rest.is_some_and(|rest| rest.starts_with('-'))
     }
 
-    /// The servers count in 32 bits. From 2^31 - 1 on, they repeat that number, or give negative ones.
+    /// Returns whether the number is used up. The servers count in 32 bits. From 2^31 - 1 on, they
+    /// repeat that number, or return negative ones.
     fn is_spent(&self) -> bool {
         !(0..i32::MAX).contains(&self.sequence)
     }

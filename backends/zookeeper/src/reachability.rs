@@ -29,9 +29,9 @@ enum Tried {
     Serves,
 }
 
-/// Returns an error once all servers refuse connections.
+/// Returns an error if all servers refuse connections. Otherwise it never returns.
 pub(crate) async fn unreachable_error(config: &Config) -> Error {
-    // A restarting server gets a second chance.
+    // A server that restarts gets a second chance.
     for _ in 0..2 {
         sleep(PATIENCE).await;
         let tried = all(config).await;

@@ -7,7 +7,7 @@ use crate::errors::error;
 use crate::session::Session;
 use crate::shared::{Node, Place, Shared};
 
-/// A claim with a place may have a node, so its error is indeterminate.
+/// Makes the error of a registered claim indeterminate, because the claim may have a node.
 pub(crate) fn maybe_indeterminate(shared: &Shared, claim: &Claim, cause: Error) -> Error {
     let is_explicit = matches!(cause.kind(), ErrorKind::Indeterminate | ErrorKind::Lost(_));
     if is_explicit || shared.registry.place(claim).is_none() {
@@ -57,7 +57,7 @@ pub(crate) fn vanished(shared: &Shared, claim: &Claim, is_held: bool) -> Result<
     }
 }
 
-/// Returns an error if the claim became overdue during the request: its node is being removed.
+/// Registers the claim's node. Returns an error if the claim became overdue during the request.
 pub(crate) fn note(
     shared: &Shared,
     claim: &Claim,

@@ -12,7 +12,7 @@ pub(crate) async fn release(
     release_mode: ReleaseMode,
 ) -> Result<ReleaseOutcome> {
     if release_mode == ReleaseMode::Reconcile {
-        // No request for the claim starts from here on.
+        // From now on, requests of this claim fail.
         shared.ended_claims.set(claim, Reason::Gone);
     }
     let place = shared.registry.place(claim);
@@ -30,7 +30,7 @@ pub(crate) async fn release(
         }
     }
     if node.is_none() || release_mode == ReleaseMode::Reconcile {
-        // The server has carried out this session's earlier requests before that.
+        // This first waits for the session's earlier requests.
         match remove_by_token(&session, &shared.paths.queue(&claim.name), claim.token).await {
             Ok(true) => ended = ReleaseOutcome::Released,
             Ok(false) => {}

@@ -17,7 +17,7 @@ struct Numbered {
     node: Option<Node>,
 }
 
-/// Proves sessions, and then reads nodes. A silent session doesn't delay others.
+/// Proves the holds' sessions, and then reads their nodes. A silent session doesn't delay others.
 pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
     let begun = shared.clock.now();
     let answer_by = Instant::now() + Renew::time_to_answer(holds);
@@ -100,7 +100,7 @@ async fn renewal(
     let stat = match found {
         Ok((data, stat)) => {
             if Value::is_broken(&data) {
-                // The node is neither kept longer nor removed early.
+                // The hold isn't extended, so its node is removed after the TTL.
                 return Renewal::not_held(Reason::Broken);
             }
             stat

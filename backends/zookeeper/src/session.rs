@@ -13,7 +13,8 @@ use crate::liveness::LivenessBound;
 use crate::timeout_check::TimeoutCheck;
 use crate::{reachability, tls};
 
-/// The shortest silence timeout, unless two fifths of the session's timeout are less.
+/// The shortest silence timeout. The library uses two fifths of the session's timeout if that is
+/// less.
 const SILENCE: Duration = Duration::from_millis(300);
 
 const READ_RETRY_PAUSE: Duration = Duration::from_millis(10);
@@ -123,8 +124,8 @@ impl Session {
         }
     }
 
-    /// Proves that the session lives. Afterwards all its earlier requests are done or rejected, and later reads are no
-    /// older.
+    /// Proves that the session lives. Afterwards, all its earlier requests are done or rejected,
+    /// and later reads see their results.
     pub(crate) async fn prove(self: &Arc<Self>) -> Result<()> {
         let wanted = self.clock.now();
         let turn = self.proving.lock().await;
@@ -224,7 +225,8 @@ pub(crate) async fn connect(config: &Config, timeout: Duration) -> Result<zk::Cl
     }
 }
 
-/// The library's default of two fifths of the timeout leaves too little time for a renewal that is due.
+/// Returns how long a connection may be silent. The library's default, two fifths of the session's
+/// timeout, leaves too little time for a renewal that is due.
 fn silence(config: &Config, timeout: Duration) -> Duration {
     config.connect_timeout.min(config.silence_timeout).min(SILENCE.max(timeout / 4))
 }

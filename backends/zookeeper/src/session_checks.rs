@@ -7,13 +7,13 @@ use crate::limits;
 use crate::session::Session;
 use crate::shared::Shared;
 
-/// The pause doubles with each retry.
+/// The first pause between checks. It doubles with each retry.
 const PAUSE: Duration = Duration::from_millis(100);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Returns the time for the check. Holders must be notified in time, and claims behind waiters must get their turn. Two
-/// checks of one response timeout should fit.
+/// Returns the time for checking a session: two response timeouts, but at least half and at most
+/// three quarters of the session's timeout. Later, holders wouldn't be notified in time.
 fn patience(timeout: Duration, response_timeout: Duration) -> Duration {
     response_timeout.saturating_mul(2).min(timeout / 4 * 3).max(timeout / 2)
 }
@@ -33,7 +33,7 @@ impl Shared {
         while let Some(doubted) = self.suspects.left() {
             // A server that grants the longest timeout grants all shorter ones.
             let most = doubted.iter().map(|(session, _)| session.timeout()).max();
-            // A new session restarts the check, before its connection can break.
+            // If another session reconnects, restart the check before that connection can break.
             let granted = tokio::select! {
                 granted = limits::granted(&self.config, most.unwrap_or_default()) => granted,
                 () = self.suspects.another.notified() => continue,
@@ -67,8 +67,8 @@ impl Shared {
         }
     }
 
-    /// If the session moved on unchecked, all servers of the URL must grant its timeout. For a server that is down, its
-    /// last answer counts.
+    /// Returns whether enough servers were checked. If the session missed a check, all servers of
+    /// the URL must grant its timeout. For a server that is down, its last grant counts.
     fn is_enough(&self, session: &Session) -> bool {
         !session.timeout_check().missed_a_check()
             || self.suspects.all_grant(&self.config.contents.hosts, session.timeout())
@@ -83,7 +83,8 @@ impl Shared {
     fn abandon(self: &Arc<Self>, session: &Arc<Session>, why: &str) {
         tracing::warn!(?session, "{why}: giving up the session and its locks");
         self.remove(self.give_up(session));
-        // Holders need time to stop, and closing the session would free their locks.
+        // Keep the session open, because closing it would free locks before their holders have
+        // stopped.
         let session = Arc::clone(session);
         self.sessions.runtime.spawn(async move { tokio::time::sleep(session.timeout()).await });
     }

@@ -21,8 +21,8 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    /// A proof is always some time ago, and a fixed hold can't be renewed to make up for that. So its session has a
-    /// longer timeout and more frequent proofs.
+    /// Returns the kind of session for a TTL. A hold's validity counts from the last proof. A fixed
+    /// hold isn't renewed, so its session has a longer timeout and more frequent proofs.
     pub(crate) fn of(ttl: Duration, fixed: bool, limits: &Limits) -> Self {
         // The protocol has whole milliseconds.
         let ttl = Duration::from_millis(
@@ -73,7 +73,7 @@ impl Sessions {
         self.each(|slot| {
             slot.session.take_if(|session| session.idle() > after && !is_used(session));
         });
-        // A reference shows that a caller is about to use the slot.
+        // A second reference shows that a caller is about to use the slot.
         let is_empty = |slot: &Slot| slot.try_lock().is_ok_and(|slot| slot.session.is_none());
         self.slots().retain(|_, slot| Arc::strong_count(slot) > 1 || !is_empty(slot));
     }

@@ -56,7 +56,7 @@ impl Shared {
         self.clock.now() + claim.ttl
     }
 
-    /// Returns false if the claim has no place, or is overdue.
+    /// Extends the claim's registration. Returns false if it isn't registered or is overdue.
     pub(crate) fn keep(&self, claim: &Claim, end: BootInstant) -> bool {
         self.registry.extend_if(claim, end, |place| !place.is_overdue)
     }
@@ -77,7 +77,7 @@ impl Shared {
         }
     }
 
-    /// Gives up the session's claims. Returns those that held nothing.
+    /// Gives up the session's claims, and reports lost holds. Returns the claims that weren't held.
     pub(crate) fn give_up(&self, session: &Arc<Session>) -> Vec<(LockName, Token, Place)> {
         self.sessions.forget(session);
         let places = self.registry.leave_all(|place| Arc::ptr_eq(&place.session, session));

@@ -3,8 +3,9 @@
 //! All readers agree on the lowest fence: [`admission`] explains why that is safe. A reader that uses another reader's
 //! fence stores it in its node.
 //!
-//! The nodes aren't read in one step, but the result is as good if all still exist when read. The reader with the
-//! lowest fence created it, or copied it from a reader that existed, and no later reader can have a lower one.
+//! The nodes aren't read in one step. The result is correct if each node still exists when it is
+//! read. The lowest fence is that reader's own, or was copied from a reader that existed, and no
+//! later reader can have a lower one.
 
 use lockwright_core::backend_util::admission::{self, Reader};
 use lockwright_core::{Fence, Mode, Result};

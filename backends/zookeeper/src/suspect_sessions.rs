@@ -1,5 +1,3 @@
-//! The reconnected sessions whose timeouts are in doubt.
-
 use std::collections::HashMap;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +9,8 @@ use tokio::sync::Notify;
 use crate::limits::Granted;
 use crate::session::Session;
 
-/// Suspect sessions. One task checks each server once for all of them.
+/// Reconnected sessions whose timeouts aren't verified yet. One task checks each server once for
+/// all of them.
 #[derive(Debug, Default)]
 pub(crate) struct SuspectSessions {
     state: Mutex<State>,
@@ -37,7 +36,8 @@ impl SuspectSessions {
         let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
         for Granted { host, asked, timeout } in granted {
             let known = longest.entry(host.clone()).or_insert(*timeout);
-            // A server that grants the whole request may grant more.
+            // A server that grants less has reached its limit. One that grants the whole request
+            // may grant more.
             *known = if timeout < asked { *timeout } else { (*known).max(*timeout) };
         }
     }

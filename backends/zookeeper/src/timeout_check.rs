@@ -3,8 +3,9 @@
 //! A server to which a session moves resets the timeout to its own limit. The client library requests the last granted
 //! timeout, and doesn't report the new one. So one server that grants less shortens the session on all servers.
 //!
-//! After each reconnect the client opens other sessions to see the servers' grants. If the connection ended before
-//! that, any server may have shortened the timeout, and all must be checked.
+//! After each reconnect, the client opens other sessions to find out which timeouts the servers
+//! grant. If the connection breaks before that, any server may have shortened the timeout, and all
+//! must be checked.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ enum SessionState {
 #[derive(Debug, Clone, Copy)]
 struct State {
     session: SessionState,
-    /// The session was on an unchecked server since it was last certain.
+    /// Since its last verification, the session was on an unchecked server.
     missed_a_check: bool,
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Contents {
     pub(crate) tls: Option<Security>,
 }
 
-/// Errors contain no secret.
+/// Parses a URL. Errors contain no secret.
 pub(crate) fn read(url: &str) -> Result<Contents, String> {
     let url = url.trim();
     let (secured, rest) = match url.split_once(':') {
@@ -92,7 +92,7 @@ pub(crate) fn read(url: &str) -> Result<Contents, String> {
     Ok(contents)
 }
 
-/// A 32-bit number of milliseconds.
+/// Returns whether the tick is a positive 32-bit number of milliseconds.
 pub(crate) fn is_tick(tick: Duration) -> bool {
     (Duration::from_millis(1)..=MAX_TIMEOUT).contains(&tick)
 }
@@ -105,7 +105,7 @@ fn login(login: &str) -> Result<String, String> {
         return Err("the user or the password is empty".to_owned());
     }
     match (percent::decode(user), percent::decode(password)) {
-        // The first colon ends the user name, also for the servers.
+        // The servers would end the user name at the colon.
         (Some(user), _) if user.contains(':') => Err("the user has a colon".to_owned()),
         (Some(user), Some(password)) => Ok(format!("{user}:{password}")),
         _ => Err("the percent-encoding of the user or password can't be undone".to_owned()),
@@ -133,7 +133,7 @@ fn hosts(text: &str, has_login: bool, secured: bool) -> Result<Vec<String>, Stri
             Some(port) => match port.parse() {
                 Ok(port) if port > 0 => port,
                 _ if has_login => return Err(format!("the port {port:?} is not a port")),
-                // The text isn't quoted, as it may be a password.
+                // Don't quote the text, because it may be a password.
                 _ => {
                     return Err(
                         "the text after the host is not a port (a password must be followed by an @)".to_owned()

@@ -4,7 +4,6 @@ use lockwright_core::{Claim, Fence, Holder, Identity, Mode, Token};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The data of a node of Lockwright. Other programs' nodes have other data.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Value {
     pub(crate) token: Token,
@@ -49,7 +48,7 @@ impl Value {
         value.and_then(|value| value.taken).map_or(own, Fence::new)
     }
 
-    /// Describes the holder. Without a value, it is another program's.
+    /// Describes the holder. Without a value, the node is another program's.
     pub(crate) fn holder(value: Option<Self>, mode: Mode, own: Fence) -> Holder {
         let mut holder = Holder::new(value.as_ref().map(|value| value.token));
         holder.mode = mode;

@@ -1,14 +1,13 @@
-//! The latest transaction that this client saw.
-
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use lockwright_core::Fence;
 
-/// The latest transaction seen. If an ensemble has only earlier ones, older data were restored.
+/// The latest transaction that this client saw. If the ensemble has only earlier ones, older data
+/// were restored.
 ///
-/// The ensemble can't detect that, as its own records go back too. Nor can a client that started later. An earlier
-/// client can't if the leader's epoch was the same in the older data: then transactions continue above all earlier
-/// ones.
+/// The ensemble can't detect that, because its own records are restored too. Nor can a client that
+/// started later. This client can't if the leader's epoch was the same in the older data, because
+/// new transactions are then above all earlier ones.
 #[derive(Debug, Default)]
 pub(crate) struct ZxidWatermark(AtomicI64);
 

@@ -83,7 +83,7 @@ fn main() -> ExitCode {
         let url = ensemble.url();
         let server = LiveServer::at(url.clone(), connect)
             .at_a_time(6)
-            // Each grant is a transaction of three servers on a machine that all cases share, so the TTL is long.
+            // The TTL is long, because all cases share one machine.
             .ttl(Duration::from_secs(3))
             .protected(protect(move |name| Shelf::open(url.clone(), name)))
             .fragile(&[Harm::Freeze, Harm::Restart, Harm::Cut], fragile);

@@ -62,7 +62,7 @@ fn denied(root: &str) -> Finding {
     }
 }
 
-/// The most likely reason is local sessions.
+/// Reports rejected nodes. The likely reason is local sessions.
 fn unsupported(cause: &Error) -> Finding {
     Finding {
         severity: Severity::Error,

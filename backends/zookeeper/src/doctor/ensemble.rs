@@ -15,7 +15,7 @@ use crate::url::MAX_TIMEOUT;
 
 const DEFAULT_TTL: Duration = Duration::from_secs(30);
 
-/// Commits to measure. Their median counts.
+/// The number of commits to measure, of which the median counts.
 const TIMED: usize = 5;
 
 pub(super) async fn look(
@@ -81,7 +81,8 @@ fn differing(granted: &[Granted]) -> Option<Finding> {
     })
 }
 
-/// A quarter of a tick is far above a healthy commit time, and noticeably shortens a TTL.
+/// Reports commits of more than a quarter of a tick. That is far above a healthy time, and
+/// noticeably shortens a TTL.
 async fn commits(shared: &Shared, session: &Arc<Session>) -> Result<Option<Finding>> {
     let (mut commits, mut reads) = (Vec::new(), Vec::new());
     for _ in 0..TIMED {

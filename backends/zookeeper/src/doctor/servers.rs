@@ -3,7 +3,7 @@ use lockwright_core::{Finding, Severity};
 use crate::four_letter_words::{Server, Status};
 use crate::shared::Shared;
 
-/// The first version that returns a node's transaction when creating it, and that removes empty parents.
+/// The first version that returns the transaction of a new node, and that removes empty parents.
 const OLDEST: (u32, u32) = (3, 5);
 
 const OLDEST_MAINTAINED: (u32, u32) = (3, 8);
@@ -30,7 +30,8 @@ pub(super) fn look_at(server: &Server) -> Vec<Finding> {
     }
 }
 
-/// Four-letter commands aren't available over TLS.
+/// Reports that the servers' states are unknown, because four-letter commands aren't available over
+/// TLS.
 pub(super) fn unseen(shared: &Shared) -> Finding {
     Finding {
         severity: Severity::Note,
@@ -103,7 +104,7 @@ fn version(host: &str, version: &str) -> Option<Finding> {
     })
 }
 
-/// Checks the tick, which the proofs of liveness depend on.
+/// Checks that the server's tick isn't longer than assumed. Proofs of liveness depend on that.
 pub(super) fn tick(shared: &Shared, server: &Server) -> Option<Finding> {
     let (host, assumed) = (&server.host, shared.limits.tick);
     let fix = "say tick=… in the URL: the longest tickTime of the servers".to_owned();

@@ -86,7 +86,7 @@ async fn too_long_times_are_rejected_or_capped() {
     assert!(matches!(broken, Broken::RunsOut(left) if left > tick * 4), "{broken:?}");
 }
 
-/// Returns the error of a connection attempt with timeouts that are too long to wait for.
+/// Returns the error of a connection attempt, which must fail before its timeouts.
 async fn not_connected(url: &str) -> String {
     let begun = Instant::now();
     let config = Config::new(url).unwrap().connect_timeout(LIMIT);

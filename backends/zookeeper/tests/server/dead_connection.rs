@@ -1,5 +1,5 @@
-//! A connection that dies during a long hold. This test takes longest. Tests start in the order of their names, so this
-//! name makes it start early.
+//! A connection that dies during a long hold. This test takes longest. Tests start in alphabetical
+//! order, so the module's name makes it start early.
 
 use std::time::Duration;
 

@@ -89,7 +89,7 @@ async fn a_single_server_is_too_few_and_its_sessions_may_be_too_short() {
     assert!(found(&server.url()).await.contains(&("zookeeper-session-limits", WARNING)));
 }
 
-/// The sessions may be shorter than two ticks.
+/// The shortest session is shorter than two ticks, so the client assumes too short a tick.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tick_that_is_longer_than_it_is_taken_for_is_an_error() {
     let (tick, shortest) = (Duration::from_secs(1), Duration::from_millis(400));
@@ -184,7 +184,6 @@ async fn a_lost_quorum_and_servers_that_only_read_are_errors() {
     ensemble.members[1].kill();
     let quorum = ("zookeeper-no-quorum", Severity::Error);
     eventually(|| async { ensemble.leader().is_err().then_some(()) }).await;
-    // A connected client reports it, and so does a new one.
     let findings = impatient(&ensemble.url()).await;
     assert_eq!(codes(&findings).iter().filter(|found| **found == quorum).count(), 1);
     eventually(|| async {
@@ -235,7 +234,6 @@ async fn unreadable_state_is_a_finding() {
     assert_eq!(found(&server.url()).await, [few, OPEN]);
 }
 
-/// The client has seen later transactions than the ensemble has now.
 #[tokio::test(flavor = "multi_thread")]
 async fn older_data_are_found_by_clients_that_saw_later_ones() {
     let back = ("zookeeper-data-went-back", Severity::Error);
@@ -260,7 +258,7 @@ async fn older_data_are_found_by_clients_that_saw_later_ones() {
     assert!(!codes(&zookeeper.doctor().await.unwrap()).contains(&back));
     ensemble.restore(&snapshot).unwrap();
     assert!(codes(&zookeeper.doctor().await.unwrap()).contains(&back));
-    // A client that started later can't detect it.
+    // A client that started later can't detect the restore.
     assert!(!found(&ensemble.url()).await.contains(&back));
 
     // Now all data are gone.

@@ -8,7 +8,7 @@ use lockwright_zookeeper::{Config, ZooKeeper};
 /// A TTL longer than a busy machine's delays.
 pub(crate) const TTL: Duration = Duration::from_secs(4);
 
-/// A client with timeouts that a busy machine doesn't reach.
+/// Connects a client with timeouts that a busy machine doesn't reach.
 pub(crate) async fn connect(url: &str) -> ZooKeeper {
     patient(Config::new(url).unwrap()).connect().await.unwrap()
 }
@@ -29,7 +29,7 @@ pub(crate) async fn server_and_client() -> (testbed::ZooKeeper, ZooKeeper) {
     (server, zookeeper)
 }
 
-/// The client library itself, to simulate other programs.
+/// Connects the client library itself, to simulate other programs.
 pub(crate) async fn raw(url: &str) -> zookeeper_client::Client {
     let servers = url.strip_prefix("zookeeper:").unwrap();
     zookeeper_client::Client::connector()
@@ -51,12 +51,12 @@ pub(crate) fn crowdable() -> testbed::zookeeper::Options {
     testbed::ZooKeeper::options().members(1).set("maxClientCnxns", "12")
 }
 
-/// Takes all remaining connections of such a server. A client that loses a connection may reconnect, and no other
-/// client gets one.
+/// Takes all remaining connections of a `crowdable` server. A client that loses a connection may
+/// reconnect, and no other client gets one.
 pub(crate) async fn crowd(server: &testbed::ZooKeeper) -> Vec<zookeeper_client::Client> {
     let address = server.members[0].address().to_string();
     let mut crowd = Vec::new();
-    // The client connects one by one, because connections that the server is still busy with don't count.
+    // Connect one by one, because the server doesn't count connections that are being opened.
     while let Ok(client) = zookeeper_client::Client::connector()
         .with_session_timeout(Duration::from_secs(20))
         .with_fail_eagerly()

@@ -54,7 +54,7 @@ async fn closed_client_is_granted_nothing() {
     let other = locks(server.url()).await;
     let connect = || locks(server.url_through([proxy.port()]));
     liveness::closed_client_is_granted_nothing(connect, &other, || ()).await;
-    // Its present connections are dead; new connections work.
+    // The client's open connections are silent now, but new ones work.
     let silence = || proxy.silence_present();
     liveness::closed_client_is_granted_nothing(connect, &other, silence).await;
 }
@@ -79,7 +79,7 @@ async fn one_try_leaves_nothing_behind() {
     eventually(|| async { (nodes() == 0).then_some(()) }).await;
 }
 
-/// The clients of a stopped server give up. Their remains on the server are bounded, and expire.
+/// Requests to a frozen server give up. They leave little on the server, which expires.
 #[tokio::test(flavor = "multi_thread")]
 async fn abandoned_requests_leave_nothing_on_the_servers() {
     let server = server();
@@ -100,7 +100,7 @@ async fn abandoned_requests_leave_nothing_on_the_servers() {
     server.members[0].thaw();
     let left = || ["zk_ephemerals_count", "zk_watch_count"].map(|name| figure(&server, name));
     eventually(|| async { (left() == [0, 0]).then_some(()) }).await;
-    // A new burst that is answered needs only one session.
+    // A burst that is answered needs only one session.
     let mut burst = JoinSet::new();
     for at in 0..1_000 {
         let request = locks.mutex(format!("burst-{at}")).ttl(LIMIT).acquire();

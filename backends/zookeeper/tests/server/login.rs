@@ -59,6 +59,5 @@ async fn servers_that_take_no_login_say_so() {
     let refused = without_secrets(refused);
     assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
     assert!(refused.to_string().contains("login"), "{refused}");
-    // It works without a login.
     grant(&connect(&server.url()).await, &claim("orders")).await;
 }

@@ -1,4 +1,4 @@
-//! The queue of a name: nodes, watches, and foreign nodes.
+//! The queue of a name: nodes, also of other programs, and watches.
 
 use lockwright_core::{BreakMode, BreakTarget, Broken, ErrorKind, Reason, RenewalOutcome};
 use lockwright_core::{Busy, DistributedLock, Event, Locks, ReleaseMode, Wait};
@@ -41,7 +41,7 @@ async fn a_hold_is_a_node_as_curator_has_it_and_its_fence_is_its_transaction() {
     );
 }
 
-/// Nodes with such names are the paths of other locks.
+/// Nodes without a lock's node name are in no queue.
 #[tokio::test]
 async fn node_outside_the_queue_blocks_no_claim() {
     let (server, zookeeper) = server_and_client().await;
@@ -129,7 +129,6 @@ async fn another_programs_hold_can_be_freed_at_once() {
     grant(&zookeeper, &claim).await;
 }
 
-/// If a person removes nodes, their holds and places end, and the next renewal reports that.
 #[tokio::test]
 async fn removed_hold_is_lost_and_removed_waiter_queues_again() {
     let (server, zookeeper) = server_and_client().await;
@@ -162,7 +161,8 @@ async fn fences_grow_though_the_queue_itself_is_removed() {
     }
 }
 
-/// During the wait, the server is silent for longer than the waiter's session lasts.
+/// The server dies, and the waiting sessions expire. The error must name the dead server
+/// nevertheless.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_gets_an_error_from_a_silent_server() {
     let mut server = testbed::ZooKeeper::options().members(1).start().unwrap();
@@ -194,12 +194,11 @@ async fn waiter_gets_an_error_from_a_silent_server() {
     }
 }
 
-/// The acquire comes as its session ends, and needs a new one.
 #[tokio::test(flavor = "multi_thread")]
 async fn acquire_during_a_session_end_reports_why_there_is_no_session() {
     let mut server = testbed::ZooKeeper::options().members(1).start().unwrap();
-    // The client has default timeouts. A claim that waits longer for one response than for its turn leaves the queue
-    // before its session ends, and gets that error forever.
+    // With longer timeouts, the claim would leave the queue before its session ends, and get
+    // another error.
     let zookeeper = ZooKeeper::connect(&server.url()).await.unwrap();
     let [held, waits] = [(); 2].map(|()| claim_for("orders", TTL * 2));
     grant(&zookeeper, &held).await;
@@ -226,7 +225,6 @@ async fn holder_of_a_lock_broken_at_once_gets_broken() {
     assert!(matches!(broken, Broken::Freed(_)), "{broken:?}");
     granted_soon(&zookeeper, &next, FOR_EVER).await;
     assert_eq!(renew(&zookeeper, &held).await, RenewalOutcome::NotHeld(Reason::Broken));
-    // The next holder gets `Broken` too, and no other client does.
     let broken =
         zookeeper.break_lock(&next.name, BreakTarget::Any, BreakMode::Now, "me", "why").await;
     assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");

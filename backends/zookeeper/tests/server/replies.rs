@@ -163,7 +163,6 @@ async fn a_dropped_request_ends_by_itself() {
     grant(&connect(&server.url()).await, &crate::kit::claim("x")).await;
 }
 
-/// The claim is repeated after it became overdue, while its first request's node is being removed.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_acquire_of_a_claim_in_removal_is_rejected() {
     // The session outlives the claim by some ticks.

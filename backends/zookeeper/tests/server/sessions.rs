@@ -72,11 +72,9 @@ async fn only_unused_sessions_are_closed() {
         1,
         "something is held in it, so it is the one for others too"
     );
-    // Another session opens on demand.
     grant(&zookeeper, &claim_for("y", TTL * 2)).await;
 }
 
-/// If the servers are down, concurrent callers share one attempt.
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_callers_share_a_failed_session() {
     let server = testbed::ZooKeeper::options().members(1).start().unwrap();
@@ -115,7 +113,7 @@ async fn concurrent_callers_share_a_failed_session() {
     eventually(|| async { zookeeper.try_acquire(&claim("x")).await.ok() }).await;
 }
 
-/// The hold is also valid in an older session.
+/// The hold is as long in an older session.
 #[tokio::test]
 async fn a_fixed_hold_is_valid_for_its_whole_ttl() {
     let (_server, zookeeper) = server_and_client().await;
@@ -153,7 +151,6 @@ async fn remaining_time_of_a_broken_hold_covers_its_session() {
     }
 }
 
-/// A renewal's validity starts at a proven request, which is at least a tick old.
 #[tokio::test]
 async fn a_renewal_is_valid_from_a_request_that_is_a_tick_old() {
     let (_server, zookeeper) = server_and_client().await;
@@ -216,7 +213,6 @@ async fn a_session_that_is_cut_off_is_a_risk_and_another_takes_its_place() {
     assert!(granted.await.fence > fence);
 }
 
-/// A hold ends by release or TTL only, and not when its backend is dropped.
 #[tokio::test]
 async fn holds_outlive_the_backend_and_waiters_do_not() {
     let (server, zookeeper) = server_and_client().await;

@@ -1,4 +1,4 @@
-//! Readers and permits in the common queue.
+//! Readers and permits in a lock's queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +61,7 @@ async fn concurrent_claims_get_at_most_all_permits() {
     assert!(queue(&raw(&ensemble.url()).await).await.is_empty());
 }
 
-/// A node of Curator's is admitted before a waiting permit behind it.
+/// Curator's node becomes the holder ahead of a waiting permit. The waiter must give up.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_becomes_another_programs_lock_is_left() {
     let (server, zookeeper) = server_and_client().await;
@@ -78,7 +78,7 @@ async fn a_name_that_becomes_another_programs_lock_is_left() {
     assert_eq!(queue(&raw).await.len(), 1);
 }
 
-/// Nodes of Curator's mutex and of its readers count as a writer's.
+/// Nodes of Curator's mutex and of its readers are exclusive.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_programs_node_is_a_writers() {
     let (server, zookeeper) = server_and_client().await;

@@ -30,7 +30,7 @@ async fn crowded(ttl: Duration) -> Crowded {
     crowded_with(ttl, None).await
 }
 
-/// The URL also names another server on this port.
+/// The URL also names a server on port `another`.
 async fn crowded_with(ttl: Duration, another: Option<u16>) -> Crowded {
     let server = crowdable().start().unwrap();
     let proxy = Proxy::start(server.members[0].address()).unwrap();
@@ -72,8 +72,8 @@ async fn suspect_session_renews_nothing() {
     .await;
 }
 
-/// The session's connections are too short to check the servers, as when a majority fails at once. The client knows the
-/// servers' limits from before.
+/// The session's connections break before the servers are checked, as when a majority fails at
+/// once. The client has checked the servers' limits earlier.
 #[tokio::test(flavor = "multi_thread")]
 async fn session_survives_moves_among_checked_servers() {
     let Crowded { server, proxy, zookeeper, other: _other, .. } = crowded(LONG).await;
@@ -92,7 +92,7 @@ async fn session_survives_moves_among_checked_servers() {
     .await;
 }
 
-/// The client library requests no more from other servers than the unchecked server granted.
+/// The unchecked server may have shortened the session.
 #[tokio::test(flavor = "multi_thread")]
 async fn session_is_given_up_after_an_unchecked_server() {
     let ttl = Duration::from_secs(8);
@@ -119,7 +119,6 @@ async fn session_is_given_up_after_an_unchecked_server() {
     assert!(matches!(renew(&zookeeper, &another).await, RenewalOutcome::Renewed { .. }));
 }
 
-/// A client that can't check doesn't block the queue forever.
 #[tokio::test(flavor = "multi_thread")]
 async fn suspect_session_is_given_up_and_admits_other_waiters() {
     let ttl = Duration::from_secs(8);
@@ -173,7 +172,6 @@ async fn session_with_a_shortened_timeout_is_given_up() {
     assert_ne!(text, lower);
     std::fs::write(&settings, lower).unwrap();
     server.members[0].restart(true).unwrap();
-    // A session with an uncertain timeout renews nothing.
     let clock = Clock::boot();
     let mut valid_until = clock.now();
     let outcome = eventually(|| {

@@ -16,7 +16,7 @@ async fn a_hold_outlives_the_leader() {
     elected(&ensemble, old);
     all.survives(holder, waiter).await;
 
-    // Now the waiter's client may lose its server. The killed member is restarted first.
+    // Restart the killed member. Next, the waiter's client may lose its server.
     blocking(|| ensemble.members[old].restart(true)).unwrap();
     blocking(|| ensemble.wait_until_whole()).unwrap();
     let all = participants(LONG);
@@ -25,7 +25,7 @@ async fn a_hold_outlives_the_leader() {
     let old = ensemble.leader().unwrap();
     ensemble.members[old].kill();
     elected(&ensemble, old);
-    // `others` has one server left.
+    // The client `others` has one server left.
     all.survives(holder, waiter).await;
 }
 
@@ -45,7 +45,7 @@ async fn a_hold_outlives_a_leader_that_is_frozen_for_longer_than_the_ttl() {
     all.survives(holder, waiter).await;
 }
 
-/// A client that knows no other server is cut off too, and notified in time.
+/// The client knows only the frozen leader.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_a_frozen_leader_alone_loses_its_hold_in_time() {
     let ensemble = ZooKeeper::start().unwrap();

@@ -32,7 +32,7 @@ async fn a_hold_outlives_the_crash_of_a_majority() {
     let others = locks(&ensemble.url()).await;
     let holder = all.hold("holder", &ours).await;
     let waiter = all.wait("waiter", &others).await;
-    // The two killed members include the leader, or don't.
+    // The leader is among the members that are killed first.
     let leader = ensemble.leader().unwrap();
     for both in [[leader, (leader + 1) % 3], [(leader + 1) % 3, (leader + 2) % 3]] {
         for member in both {

@@ -6,7 +6,7 @@ use lockwright_testbed::ZooKeeper;
 use super::{LONG, SHORT, blocking, follower, hold_at, locks, participants, url_of, url_without};
 use crate::kit::eventually;
 
-/// The follower doesn't give up during the TTL: only requests to the quorum fail.
+/// A sync limit so long that a cut-off follower goes on: only requests to the quorum fail.
 const UNNOTICED: u32 = 100;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -27,7 +27,8 @@ async fn a_client_of_a_follower_that_is_cut_off_loses_its_hold_in_time() {
     all.comes_back(&ours, next).await;
 }
 
-/// A waiter at the cut-off follower isn't granted the lock. When the follower is back, it continues to wait.
+/// A waiter at the cut-off follower isn't granted the lock, and waits on after the follower's
+/// return.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_at_a_follower_that_is_cut_off_gets_its_turn_later() {
     let ensemble = ZooKeeper::options().sync_limit(UNNOTICED).start().unwrap();

@@ -44,7 +44,7 @@ async fn hold_at(
 ) -> (Locks, Holder) {
     let timeout = format!("to={},", ttl.as_millis());
     for _ in 0..50 {
-        // The client chooses its server at random.
+        // The client chooses its server at random, so try again.
         let ours = locks(&ensemble.url()).await;
         let holder = all.hold("holder", &ours).await;
         if ensemble.members[member].four_letter("cons").unwrap().contains(&timeout) {

@@ -1,4 +1,4 @@
-//! The experiments behind the choice of the liveness proof.
+//! Experiments that show which requests prove that a session lives.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use zookeeper_client as zk;
 use super::{follower, url_of};
 use crate::kit::{claim_for, eventually, grant, raw, renew};
 
-/// A cut-off member doesn't notice it during these tests.
+/// A sync limit so long that a cut-off member doesn't notice its isolation.
 const UNNOTICED: u32 = 150;
 
 /// The time that a member may take to answer.
@@ -68,7 +68,6 @@ async fn the_proof_is_a_transaction_and_leaves_nothing() {
     assert_eq!(nodes(), had);
 }
 
-/// Renewals at a cut-off leader, and at a cut-off follower.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_renewal_is_answered_by_a_member_that_is_cut_off() {
     let ttl = Duration::from_secs(10);

@@ -30,15 +30,14 @@ pub(crate) struct AcquireSteps<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) claim: &'a Claim,
     pub(crate) waits: bool,
-    /// Add the key even if other keys have the queue's prefix: with raw names, they may be keys of
-    /// `a/b` in the range of `a`.
+    /// Add the key although other keys have the queue's prefix: they are raw keys of nested names.
     pub(crate) must_queue: bool,
     recorder: Option<DeletionRecorder<'a>>,
     begun: BootInstant,
 }
 
-/// Acquires the lock or joins its queue. A dropped future may leave its key, which a release or the
-/// removal of overdue claims deletes.
+/// Acquires the lock or joins its queue. If the future is dropped, a release or the removal of
+/// overdue claims deletes the key.
 pub(crate) async fn acquire(
     shared: &Arc<Shared>,
     claim: &Claim,
@@ -104,8 +103,8 @@ async fn run(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<AcquireO
 }
 
 impl AcquireSteps<'_> {
-    /// Reports that `owner` holds the lock. If `is_unsure`, an earlier request may still add the
-    /// claim's key. The claim then counts as queued, so that the caller releases it.
+    /// Reports that `owner` holds the lock. An unsure claim may still get a key, and counts as
+    /// queued, so that its client releases it.
     pub(crate) fn reject_busy(&self, is_unsure: bool, owner: &Entry) -> Step {
         if !is_unsure {
             self.shared.forget(self.claim);
@@ -153,8 +152,8 @@ impl AcquireSteps<'_> {
         self.place(lease, key, created, owner, previous.keys.first().map(QueueKey::of)).await
     }
 
-    /// Renews the lease of a fixed claim while it waits, because its TTL starts with the grant. No
-    /// background task renews such a lease.
+    /// Renews the lease of a waiting fixed claim, because its TTL starts with the grant. No
+    /// background task does that.
     pub(crate) async fn keep_fixed(
         &self,
         lease: &Arc<Lease>,
@@ -182,7 +181,6 @@ impl AcquireSteps<'_> {
             self.give_up(self.is_unsure() && tombstone.is_none()).await?;
             return Err(ended(tombstone.and_then(|tombstone| tombstone.broken).as_deref()));
         }
-        // An earlier request may still add the key.
         if self.is_unsure() {
             self.enter(lease, key, None, true);
         } else {
@@ -227,8 +225,7 @@ impl AcquireSteps<'_> {
         let (owner, previous, waiters) = if is_ours(of_owner) && is_ours(of_previous) {
             (first, previous, waiters)
         } else {
-            // The range of `a` also contains raw keys of `a/b`. If one of them was returned, read
-            // the whole queue.
+            // Raw keys of `a/b` are in the range of `a`. One was returned, so read the whole queue.
             let all = shared.queue(&claim.name).await?;
             let previous = all.places.iter().rfind(|place| place.created < created).cloned();
             (all.holders.into_iter().next(), previous, all.places.len() > 1)
@@ -273,8 +270,8 @@ impl AcquireSteps<'_> {
         Ok(Step::Done(AcquireOutcome::Busy(busy)))
     }
 
-    /// Reports the grant if the lease is valid for long enough. Otherwise renews the lease, because
-    /// etcd deletes the keys of an expired lease with a delay.
+    /// Reports the grant, or first renews a lease with little time left: etcd deletes the keys of
+    /// an expired lease with a delay.
     pub(crate) async fn granted(
         &self,
         lease: &Arc<Lease>,

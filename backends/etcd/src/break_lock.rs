@@ -64,8 +64,8 @@ async fn break_one(
     ))
 }
 
-/// Returns how long the client may rely on the hold: the lease's remaining time `left`. A hold that
-/// isn't fixed may just have been renewed, for the TTL `granted`.
+/// Returns how long the holder may rely on the hold: for `left`, or for the TTL `granted` if its
+/// client may just have renewed it.
 fn valid_for(entry: &Entry, left: Duration, granted: Duration) -> Duration {
     let is_fixed = entry.value.as_ref().is_some_and(|value| value.fixed);
     if is_fixed { left } else { granted }
@@ -113,9 +113,8 @@ fn did_first_request(answered: &TxnReply, entry: &Entry, request: Token) -> Resu
     }
 }
 
-/// Lets the hold expire. The first step marks it, so that later renewals are rejected. The second
-/// step moves it to a lease that isn't renewed. If only the first succeeds, the operator must break
-/// the hold again.
+/// Marks the hold, so that later renewals are rejected, and moves it to a lease that isn't renewed.
+/// If only the mark succeeds, the operator must break the hold again.
 async fn let_run_out(shared: &Arc<Shared>, entry: &Entry, note: &str) -> Result<Option<Broken>> {
     let Some(value) = &entry.value else {
         return Err(error(

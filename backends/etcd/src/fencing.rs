@@ -28,7 +28,7 @@ use lockwright_core::{Error, ErrorKind, Fence, Result};
 
 use crate::errors::{Effect, ErrorClass, classify, error, unexpected_response, words};
 
-/// The number of digits of a stored fence. It is fixed, so that fences sort as text.
+/// Stored fences have a fixed number of digits, so that they sort as text.
 const DIGITS: usize = 20;
 
 /// Carries out the transaction `write` if no later holder has written, and stores the fence under
@@ -75,9 +75,8 @@ pub async fn transact(
     }
 }
 
-/// Returns a transaction that checks and stores the fence and carries out `write`. etcd has no
-/// comparison "at most", so the stored fence must be less than the next number. No comparison
-/// matches a missing value, so the first fence has its own branch.
+/// etcd has no comparison "at most", so the stored fence is compared with the next number. No
+/// comparison matches a missing value, so the first fence has its own branch.
 fn guarded(key: Vec<u8>, fence: Fence, write: Txn) -> Result<Txn> {
     let fence = fence.checked().map_err(|error| error.with_backend("etcd"))?;
     let text = |number: u64| format!("{number:0DIGITS$}");

@@ -42,9 +42,8 @@ impl Position {
     }
 }
 
-/// Returns a page of names. A name is on the page with its first key, and a queue that goes beyond
-/// the page is read separately. With raw names, queues overlap: keys of `a/b` lie among those of
-/// `a`.
+/// Returns a page of names, each with its whole queue. With raw names, queues overlap: keys of
+/// `a/b` lie among those of `a`.
 pub(crate) async fn page(shared: &Shared, prefix: &str, from: Option<Cursor>) -> Result<Page> {
     let keys = shared.keys();
     let beginning = keys.beginning(prefix);
@@ -114,8 +113,7 @@ fn next<'n>(
         .collect();
     for queue in listed.map(|name| keys.queue(name)).filter(|queue| start.starts_with(queue)) {
         if !keys.raw {
-            // Names are percent-encoded, so only this name's keys are in its range. Skip the rest
-            // of the range.
+            // Names are percent-encoded, so this range has only this name's keys.
             return Position { start: after(&queue), listed: Vec::new() };
         }
         ends.push(queue.len());

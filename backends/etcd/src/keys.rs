@@ -9,9 +9,8 @@
 //! wrote it.
 //!
 //! `PREFIX ended: TOKEN /` is the tombstone of a token. Nothing follows its last slash, so
-//! Lockwright ignores it in queues. Go counts each key that begins with the lock's name and a
-//! slash. So a tombstone is only in the queue of a Go lock whose name is `PREFIX ended:TOKEN` or a
-//! part of the prefix.
+//! Lockwright ignores it in queues. Go counts it only in the queue of a lock named `PREFIX
+//! ended:TOKEN`, or named like a part of the prefix.
 
 use lockwright_core::backend_util::{admission, percent};
 use lockwright_core::{Claim, LockName, Mode, Token};
@@ -50,8 +49,7 @@ impl Keys {
         format!("{}ended:{token}/", self.prefix).into_bytes()
     }
 
-    /// Returns a key that never exists and that every client with the permissions for locking may
-    /// read.
+    /// Returns a key that never exists and that every client that may lock may read.
     pub(crate) fn probe_key(&self) -> Vec<u8> {
         format!("{}/", self.prefix).into_bytes()
     }

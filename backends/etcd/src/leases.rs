@@ -83,8 +83,8 @@ impl Lease {
         Self { id, ttl, is_fixed, state: Mutex::new(state), stream: tokio::sync::Mutex::default() }
     }
 
-    /// Sends a keep-alive. If the future is dropped, the stream is closed, so that a later
-    /// keep-alive doesn't receive this one's response.
+    /// Sends a keep-alive. Dropping the future closes the stream, so that a later keep-alive
+    /// doesn't receive this one's response.
     pub(crate) async fn keep_alive(&self, link: &Link, clock: &Clock) -> Result<(), ClientError> {
         let begun = clock.now();
         let mut slot = self.stream.lock().await;
@@ -117,8 +117,7 @@ impl Lease {
         self.state().answered
     }
 
-    /// Records a majority's response. If `link` and `term` are those of the keep-alive, its leader
-    /// had not been replaced, and the lease was renewed.
+    /// Records a majority's response, which proves the keep-alive if `link` and `term` match.
     pub(crate) fn prove(&self, kept: Option<KeptAlive>, link: u64, term: u64) {
         if let Some(kept) = kept.filter(|kept| (kept.link, kept.term) == (link, term)) {
             let mut state = self.state();
@@ -236,7 +235,7 @@ pub(crate) struct Pool {
 }
 
 /// A request for a lease. The client chooses the id, so that a retry requests the same lease. With
-/// new ids and slow disks, no retry would succeed, and each would leave a lease behind.
+/// new ids, each retry would leave a lease behind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LeaseRequest {
     pub(crate) id: i64,

@@ -76,8 +76,8 @@ impl Link {
     }
 }
 
-/// A failed attempt to connect to all members. Until its pause ends, all requests fail with its
-/// error, so that they don't flood a starting cluster.
+/// A failed attempt to connect. Until its pause ends, all requests fail with its error, so that
+/// they don't flood a starting cluster.
 #[derive(Debug)]
 struct Round {
     kind: ErrorKind,
@@ -194,14 +194,14 @@ impl Members {
         self.config.response_timeout.min(ttl / 2)
     }
 
-    /// Returns how long to wait for one member. The first one gets a third of `limit`, and the next
-    /// one the rest: if both are slow, another doesn't help.
+    /// Returns how long to wait for a member: a third of `limit` for the first one, and all the
+    /// rest for the next.
     fn patience(&self, limit: Duration, is_first: bool) -> Duration {
         if is_first && self.config.endpoints.len() > 1 { limit / 3 } else { limit }
     }
 
-    /// Sends a request, and repeats it at other members until one answers or `limit` has passed. If
-    /// the future is dropped, the request may have been sent.
+    /// Sends a request, and repeats it at other members until `limit`. If the future is dropped,
+    /// the request may have been sent.
     pub(crate) async fn ask<T, F>(
         self: &Arc<Self>,
         effect: Effect,
@@ -296,8 +296,8 @@ impl Members {
         answer
     }
 
-    /// Checks a silent connection, and replaces it if a new one to the same member works. If the
-    /// old one responds first, it stays, so that no request is repeated.
+    /// Checks a silent connection, and replaces it if a new one responds first. A slow member keeps
+    /// its connection, so that no request is repeated.
     fn check(self: &Arc<Self>, link: &Arc<Link>) {
         let is_overdue = link.is_suspect() || self.runtime.has_ended();
         if is_overdue || link.is_being_checked.swap(true, Ordering::SeqCst) {
@@ -381,8 +381,7 @@ impl Members {
         for (member, endpoint) in self.config.endpoints.iter().cloned().enumerate() {
             let config = self.config.clone();
             let is_last = failed == Some(member) && self.config.endpoints.len() > 1;
-            // Connect on the client's runtime, because a connection ends with the runtime that
-            // created it.
+            // A connection ends with the runtime that created it.
             let connecting = async move {
                 if is_last {
                     sleep(LAST).await;

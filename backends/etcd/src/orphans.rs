@@ -1,10 +1,10 @@
 //! Removal of orphans: keys on this client's leases that it hasn't registered.
 //!
 //! The client registers each key before it creates it, so orphans come only from a restored
-//! snapshot. An orphan would exist as long as other claims keep the lease alive.
+//! snapshot. Other claims would keep their lease alive.
 //!
-//! An orphan is removed if two checks in a row find it. Its claim is registered during the removal,
-//! so that an acquire with its token is rejected instead of granted.
+//! An orphan is removed if two checks in a row find it. Its claim is registered meanwhile, so that
+//! a repeated acquire is rejected instead of granted.
 
 use std::collections::HashSet;
 use std::sync::Arc;

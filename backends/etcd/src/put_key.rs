@@ -89,8 +89,8 @@ impl AcquireSteps<'_> {
         Ok(self.reject_busy(is_unsure, &owner))
     }
 
-    /// Sends the transaction that puts the key. Returns the reply, and whether an unanswered copy
-    /// of it may still arrive. `None` means that the lease has ended.
+    /// Sends the transaction. Returns its reply, and whether an unanswered copy may still arrive,
+    /// or `None` if the lease has ended.
     pub(crate) async fn send(
         &self,
         txn: Txn,

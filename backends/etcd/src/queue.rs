@@ -1,7 +1,7 @@
 //! Reading queues.
 //!
-//! The client accepts responses of up to 4 MiB, and one value of another program may be as large.
-//! So reads are paged, and without values where possible.
+//! Responses are limited to 4 MiB, and another program's value may be as large. So reads are paged,
+//! and without values where possible.
 
 use etcd_client::{GetOptions, KeyValue, Txn, TxnOp};
 use lockwright_core::backend_util::admission;
@@ -144,8 +144,8 @@ impl Shared {
         page.map(|(found, _)| found).map_err(RequestError::error)
     }
 
-    /// Reads one page. If the response is too large, a smaller page is read. A single value that is
-    /// too large belongs to another program, and only its key is read.
+    /// Reads one page, with fewer keys if the response is too large. A single value that is too
+    /// large is another program's, and is left out.
     async fn some(
         &self,
         start: Vec<u8>,

@@ -1,8 +1,7 @@
 //! Renewing holds.
 //!
-//! The client sends one keep-alive per lease, and then reads the keys on it, which needs a
-//! majority. If both responses come from the same member in the same Raft term, the leader had not
-//! been replaced, and the lease was renewed.
+//! A renewal is a keep-alive, followed by a read of the holds' keys, which needs a majority. If
+//! both responses come from the same member in the same Raft term, the lease was renewed.
 
 use std::collections::HashMap;
 use std::sync::Arc;

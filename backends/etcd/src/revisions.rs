@@ -1,6 +1,6 @@
-//! Detection of a snapshot that was restored without `--bump-revision`: the store's revision falls,
-//! and fences repeat. The cluster can't detect this, because all its data come from the snapshot. A
-//! client that saw a higher revision can.
+//! Detection of a snapshot restored without `--bump-revision`: the store's revision falls, and
+//! fences repeat. Only a client that saw a higher revision detects this, because all of the
+//! cluster's data come from the snapshot.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::keys;
 
-/// The value of Lockwright's keys. Keys of other programs may have any value, because only their
-/// queue position matters.
+/// The value of Lockwright's keys. Other programs' keys may have any value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Value {
     pub(crate) token: Token,

@@ -172,9 +172,9 @@ async fn watch(
     }
 }
 
-/// Returns the revision from which a later watch resumes. After events, it follows the last one,
-/// because more events below the store's revision may come. The creation response of a resumed
-/// watch has none, because the missed events follow it.
+/// Returns the revision from which a later watch resumes. It follows the last event, because more
+/// events below the store's revision may come. A resumed watch's creation response gives none,
+/// because the missed events follow it.
 fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
     let latest = match response.events().last() {
         Some(event) => event.kv()?.mod_revision(),
@@ -184,8 +184,8 @@ fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
     Some(latest + 1)
 }
 
-/// Handles the watch's creation response. Returns false if the watch waits for a revision that was
-/// undone by a restored snapshot.
+/// Handles the creation response. Returns false if the watch waits for a revision that a restored
+/// snapshot undid.
 fn created(shared: &Shared, response: &WatchResponse, next: &mut Option<i64>) -> bool {
     let revision = response.header().map_or(0, |header| header.revision());
     let is_resumed = next.is_some();

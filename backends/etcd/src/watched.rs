@@ -135,7 +135,6 @@ mod tests {
         let name = LockName::new("x").unwrap();
         assert_eq!(wakeups.record_deletion(&name, b"locks/x", 5), (None, None));
         assert!(!wakeups.holds(b"locks/x", token, 4));
-        // A later hold may have the same key.
         assert!(wakeups.holds(b"locks/x", token, 6));
         assert_eq!(wakeups.record_deletion(&name, b"locks/x", 7), (None, Some(token)));
     }

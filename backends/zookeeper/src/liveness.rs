@@ -4,13 +4,13 @@
 //! cut off, the leader expires the session. On each ping from the leader, every half tick, the
 //! follower reports its active sessions.
 //!
-//! So a proof takes two requests. The second one is sent at least a tick after the *response* to
-//! the first, and is committed. By then, the follower has reported the first. This proves that the
-//! session lived when the first was sent. A tick after the first was *sent* is not enough: a paused
-//! follower forwards both at once when it resumes, before its report.
+//! So a proof takes two requests. The second is sent at least a tick after the *response* to the
+//! first, and committed. By then, the follower has reported the first, so the session lived when
+//! the first was sent. A tick after the first was *sent* is not enough: a resumed follower forwards
+//! both at once, before its report.
 //!
 //! A quorum must commit the request, because a replaced leader answers `sync` alone for some ticks.
-//! So the request deletes a missing node, which needs a commit.
+//! So the request deletes a missing node.
 
 use std::collections::VecDeque;
 use std::time::Duration;

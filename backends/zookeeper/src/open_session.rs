@@ -1,5 +1,3 @@
-//! Opening sessions, and following their states.
-
 use std::sync::Arc;
 
 use lockwright_core::{Claim, Error, ErrorKind, RenewalMode, Result};
@@ -28,8 +26,8 @@ impl Sessions {
         slot.lock().await.session = Some(session);
     }
 
-    /// Returns the session, and opens it if necessary. Concurrent callers share one attempt and its
-    /// failure. If the future is dropped, the session is opened for the next caller.
+    /// Returns an open session. Concurrent callers share one attempt and its failure. If the future
+    /// is dropped, the session is opened for the next caller.
     async fn get(&self, shared: &Arc<Shared>, kind: Kind) -> Result<Arc<Session>> {
         let came = shared.clock.now();
         let mut slot = self.slot(kind).lock_owned().await;

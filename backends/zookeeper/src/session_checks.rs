@@ -12,8 +12,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Returns the time for checking a session: two response timeouts, but at least half and at most
-/// three quarters of the session's timeout. Later, holders wouldn't be notified in time.
+/// Returns the time for a check: two response timeouts, within a half and three quarters of the
+/// session's timeout. Later, holders wouldn't be notified in time.
 fn patience(timeout: Duration, response_timeout: Duration) -> Duration {
     response_timeout.saturating_mul(2).min(timeout / 4 * 3).max(timeout / 2)
 }
@@ -67,8 +67,8 @@ impl Shared {
         }
     }
 
-    /// Returns whether enough servers were checked. If the session missed a check, all servers of
-    /// the URL must grant its timeout. For a server that is down, its last grant counts.
+    /// Returns whether all relevant servers were checked: after a missed check, all servers of the
+    /// URL. For a server that is down, its last grant counts.
     fn is_enough(&self, session: &Session) -> bool {
         !session.timeout_check().missed_a_check()
             || self.suspects.all_grant(&self.config.contents.hosts, session.timeout())

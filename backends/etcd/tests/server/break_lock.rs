@@ -1,5 +1,3 @@
-//! Breaking a lock twice and concurrently.
-
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;

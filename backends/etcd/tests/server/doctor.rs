@@ -87,7 +87,6 @@ async fn a_learner_is_a_warning() {
     let learner = ("etcd-learner", Severity::Warning);
     let all = without_slowness(found(&cluster.url()).await);
     assert_eq!(all, [LEASE_BUG, LEASE_BUG, learner, ONE_MEMBER]);
-    // The client asks voting members instead.
     let etcd = crate::kit::connect(&cluster.url()).await;
     for number in 0..5 {
         grant(&etcd, &claim(&format!("lock {number}"))).await;
@@ -147,7 +146,6 @@ async fn alarms_are_errors() {
     }
 }
 
-/// The proxy delays the writes, because a repeatedly stopped member's speed depends on the machine's load.
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_that_take_long_are_a_warning() {
     let cluster = options().members(1).start().unwrap();

@@ -1,5 +1,3 @@
-//! A full database: a request that fails may have been carried out.
-
 use std::sync::Arc;
 
 use etcd_client::Client;

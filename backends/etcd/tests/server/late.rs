@@ -30,7 +30,6 @@ impl Late {
         Self { cluster, proxy }
     }
 
-    /// A client with a short response timeout.
     async fn hasty(&self) -> Etcd {
         let hour = Duration::from_secs(3_600);
         let config = Config::new(&self.cluster.url_through([self.proxy.port()])).unwrap();
@@ -80,7 +79,6 @@ async fn a_lease_whose_grant_was_not_heard_of_is_asked_for_again_and_not_another
     let late = Late::start();
     let etcd = late.hasty().await;
     let leases = || late.cluster.ctl(&["lease", "list"]).unwrap();
-    // The server may have leases from connecting.
     let before = leases().lines().count();
     for _ in 0..3 {
         late.proxy.set(Traffic::SwallowAnswers);
@@ -144,7 +142,6 @@ async fn a_tombstone_keeps_out_a_request_that_is_put_after_it() {
     let txn = Txn::new().when([is_new(&key), is_new(&tombstone)]).and_then([put]);
     let mut client = Client::connect(late.cluster.endpoints(), None).await.unwrap();
     assert!(!client.txn(txn).await.unwrap().succeeded(), "it wasn't kept out");
-    // Another client gets the error too.
     let other = connect(&late.cluster.url()).await;
     for wait in [Wait::No, FOR_EVER] {
         fails(other.acquire(&gone, wait).await, ErrorKind::Lost(Reason::Gone));

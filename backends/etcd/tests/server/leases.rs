@@ -1,5 +1,3 @@
-//! The validity of leases and of the holds on them.
-
 use std::time::Duration;
 
 use lockwright_core::{
@@ -143,7 +141,6 @@ async fn a_claim_that_waits_is_not_renewed() {
     let renewals = etcd.renew(&[Renew::of(&holds), Renew::of(&waits)]).await.unwrap();
     assert!(matches!(renewals[0].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
     assert_eq!(renewals[1].outcome, RenewalOutcome::NotHeld(Reason::Gone));
-    // The second claim still waits.
     etcd.release(&holds, ReleaseMode::Plain).await.unwrap();
     grant_next(&etcd, &waits).await;
 }

@@ -1,5 +1,3 @@
-//! Users and passwords: wrong passwords, missing permissions, expired logins.
-
 use std::time::Duration;
 
 use lockwright_core::{
@@ -38,7 +36,6 @@ async fn denied(url: &str, says: &str) {
     assert!(error.to_string().contains(says), "{error}");
 }
 
-/// Sends every kind of request.
 async fn everything(url: &str) -> Result<()> {
     let etcd = patient(Config::new(url)?).connect().await?;
     let (ours, theirs) = (claim("orders/42"), claim("orders/42"));

@@ -75,7 +75,6 @@ async fn frozen_member_is_detected_without_requests() {
         noticed += usize::from(ways.is_reconnected(Duration::from_secs(12)).await);
         proxy.set(Traffic::Forward);
     }
-    // The client was connected through at least one of the proxies.
     assert!(noticed > 0, "nothing was noticed");
 }
 
@@ -93,7 +92,6 @@ async fn the_next_member_is_asked_when_one_fails() {
             } else {
                 proxy.cut();
             }
-            // The client uses the other member.
             eventually(|| async { etcd.release(&claim, ReleaseMode::Plain).await.ok() }).await;
             if round == 0 { proxy.set(Traffic::Forward) } else { proxy.mend() }
         }

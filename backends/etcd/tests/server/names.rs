@@ -1,5 +1,3 @@
-//! Names in keys, including those of other programs.
-
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, DistributedLock, ErrorKind, ReleaseMode, Token, Wait,
 };

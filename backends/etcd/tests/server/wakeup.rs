@@ -1,5 +1,3 @@
-//! The watch: restarts, compactions, and notifications of holders.
-
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -100,7 +98,6 @@ async fn the_watch_goes_on_after_a_compaction() {
     assert!(matches!(next(&mut told).await, Event::Wake(_)));
     sleep(Duration::from_secs(1)).await;
     while told.try_recv().is_ok() {}
-    // The woken waiter repeats its request.
     busy(&waiter, &waits[1], FOR_EVER).await;
     let quiet = timeout(Duration::from_millis(700), told.recv()).await;
     assert!(quiet.is_err(), "it is woken again and again: {quiet:?}");

@@ -1,5 +1,3 @@
-//! The suite on a cluster of three members.
-
 mod shelf;
 
 use std::process::ExitCode;
@@ -21,7 +19,7 @@ pub(crate) fn main(options: Options, label: &'static str) -> ExitCode {
         let server = LiveServer::at(cluster.url(), connect)
             .label(label)
             .at_a_time(8)
-            // These timeouts make the shortest lease 3 s.
+            // The shortest lease with these timeouts is 3 s.
             .ttl(Duration::from_secs(4))
             .protected(shelf::shelf(cluster.endpoints()))
             .fragile(&[Harm::Freeze, Harm::Restart, Harm::Forget, Harm::Cut], move || {

@@ -1,5 +1,3 @@
-//! Detection of restored data, and of locks that can't be created.
-
 use lockwright_core::{Error, ErrorKind, Finding, Result, Severity};
 use zookeeper_client as zk;
 

@@ -1,5 +1,3 @@
-//! Findings about the ensemble as a whole.
-
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -208,7 +208,6 @@ async fn local_sessions_are_refused_unless_they_become_global() {
     assert_eq!((finding.code, finding.severity), expected, "{findings:?}");
 }
 
-/// A mistyped chroot must not look like an ensemble without locks.
 #[tokio::test]
 async fn a_missing_chroot_is_named() {
     let (server, _) = server_and_client().await;

@@ -1,5 +1,5 @@
-//! A connection that dies during a long hold. This test takes longest. Tests start in alphabetical
-//! order, so the module's name makes it start early.
+//! A connection that dies during a long hold. This is the longest test, so its module comes early
+//! in alphabetical order, in which tests start.
 
 use std::time::Duration;
 

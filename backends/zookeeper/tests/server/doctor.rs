@@ -51,7 +51,6 @@ async fn a_healthy_ensemble_of_three_has_nothing() {
     let ensemble = ZooKeeper::options().tick(Duration::from_secs(2)).start().unwrap();
     let ours = as_user(&ensemble.url(), "app:secret");
     assert_eq!(findings_at(&ours).await, []);
-    // A client with locks reports nothing either.
     let zookeeper = connect(&ours).await;
     let claim = crate::kit::claim_for("a", Duration::from_secs(30));
     grant(&zookeeper, &claim).await;
@@ -102,7 +101,6 @@ async fn a_tick_that_is_longer_than_it_is_taken_for_is_an_error() {
     let what = &findings[0].what;
     // The assumed tick is 200 ms, or more if connecting took so long that a longer session was requested.
     assert!(what.contains("is 1s") && what.contains("ms is taken"), "{what}");
-    // The suggested fix works.
     let url = |tick: &str| format!("{}?tick={tick}", server.url());
     assert_eq!(found(&url("1s")).await, [few, OPEN]);
     assert_eq!(found(&url("999ms")).await[0], ("zookeeper-tick", Severity::Error));
@@ -146,7 +144,6 @@ async fn an_even_number_and_observers_are_noted() {
         [("zookeeper-even-number", Severity::Note), ("zookeeper-observers", Severity::Note), OPEN];
     let voters = ensemble.url_through(ensemble.members[..4].iter().map(|member| member.port()));
     assert_eq!(found(&voters).await, notes);
-    // A client of an observer gets a warning.
     let observer = ensemble.url_through([ensemble.members[4].port()]);
     let findings = findings_at(&observer).await;
     assert_eq!(codes(&findings)[0], ("zookeeper-observer", WARNING));
@@ -261,7 +258,6 @@ async fn older_data_are_found_by_clients_that_saw_later_ones() {
     // A client that started later can't detect the restore.
     assert!(!found(&ensemble.url()).await.contains(&back));
 
-    // Now all data are gone.
     ensemble.restart(false).unwrap();
     let findings = zookeeper.doctor().await.unwrap();
     assert!(findings[0].what.contains("/lockwright is gone"), "{findings:?}");

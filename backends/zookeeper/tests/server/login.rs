@@ -39,7 +39,6 @@ async fn wrong_or_missing_login_is_denied_with_a_remedy() {
         let refused = without_secrets(stranger.list("", None).await.unwrap_err());
         assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
         assert!(refused.to_string().contains("/lockwright, with all locks"), "{refused}");
-        // The error shows nothing of the lock, and the lock isn't reported as free.
         let refused = Locks::new(stranger).unwrap().inspect("orders").await.unwrap_err();
         let refused = without_secrets(refused);
         assert_eq!(refused.kind(), ErrorKind::Denied);

@@ -42,7 +42,6 @@ async fn nodes(raw: &zookeeper_client::Client, claim: &Claim) -> Vec<String> {
     nodes
 }
 
-/// Creates a node, and loses the response.
 async fn lose_the_reply(
     proxy: &Proxy,
     zookeeper: &ZooKeeper,
@@ -199,7 +198,6 @@ async fn error_with_an_existing_node_is_indeterminate() {
     grant(&zookeeper, &held).await;
     busy(&zookeeper, &waiting, FOR_EVER).await;
     let path = format!("/lockwright/x/{}", nodes(&raw, &waiting).await[0]);
-    // Make the node unreadable.
     let acls = [zk::Acl::new(zk::Permission::WRITE, zk::AuthId::anyone())];
     raw.set_acl(&path, &acls, None).await.unwrap();
     fails(zookeeper.acquire(&waiting, FOR_EVER).await, ErrorKind::Indeterminate);

@@ -1,5 +1,3 @@
-//! Sessions: shared by claims, closed when idle, and proven to live.
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -113,7 +111,6 @@ async fn concurrent_callers_share_a_failed_session() {
     eventually(|| async { zookeeper.try_acquire(&claim("x")).await.ok() }).await;
 }
 
-/// The hold is as long in an older session.
 #[tokio::test]
 async fn a_fixed_hold_is_valid_for_its_whole_ttl() {
     let (_server, zookeeper) = server_and_client().await;
@@ -182,7 +179,6 @@ async fn a_session_that_is_cut_off_is_a_risk_and_another_takes_its_place() {
     let config = Config::new(&ways).unwrap().response_timeout(Duration::from_millis(500));
     let zookeeper = config.connect().await.unwrap();
     let mut told = events(&zookeeper);
-    // The TTL is long enough to reconnect on any machine.
     let long = TTL * 3;
     let (one, two) = (claim_for("x", long), claim_for("y", long));
     let fence = grant(&zookeeper, &one).await.fence;
@@ -207,7 +203,6 @@ async fn a_session_that_is_cut_off_is_a_risk_and_another_takes_its_place() {
     proxies.iter().for_each(Proxy::mend);
     let gone = renew(&zookeeper, &one).await;
     assert!(matches!(gone, RenewalOutcome::NotHeld(_)), "{gone:?}");
-    // The client opens another session.
     let again = claim_for("y", long);
     let granted = granted_soon(&zookeeper, &again, Wait::No);
     assert!(granted.await.fence > fence);

@@ -1,5 +1,3 @@
-//! Readers and permits in a lock's queue.
-
 use std::sync::Arc;
 use std::time::Duration;
 

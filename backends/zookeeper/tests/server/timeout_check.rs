@@ -113,7 +113,6 @@ async fn session_is_given_up_after_an_unchecked_server() {
         let renewed = renew(&zookeeper, &held).await;
         assert!(!matches!(renewed, RenewalOutcome::Renewed { .. }), "{renewed:?}");
     }
-    // The client opens another session.
     let another = claim_for("z", ttl);
     granted_soon(&zookeeper, &another, Wait::No).await;
     assert!(matches!(renew(&zookeeper, &another).await, RenewalOutcome::Renewed { .. }));

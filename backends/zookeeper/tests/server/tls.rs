@@ -1,5 +1,3 @@
-//! TLS: trusted CAs, client certificates, and error messages.
-
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -54,7 +54,6 @@ async fn a_leader_that_freezes_and_thaws_may_end_holds_and_nothing_else(version:
     again.release().await;
 }
 
-/// The watch reports the loss before the next renewal does.
 #[tokio::test(flavor = "multi_thread")]
 async fn holder_of_a_revoked_lease_is_notified_at_once() {
     let cluster = start(Version::Debian);

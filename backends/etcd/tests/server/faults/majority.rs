@@ -1,5 +1,3 @@
-//! Restarts of members: one by one, and most at once.
-
 use lockwright_core::Fault;
 use lockwright_testbed::etcd::Version;
 

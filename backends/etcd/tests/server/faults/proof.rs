@@ -132,8 +132,7 @@ async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
     cluster.members[old].freeze();
     cluster.isolate(old);
     let new = elected(&cluster, old);
-    // In this time, the old leader receives the result of the election, between keep-alive and
-    // read.
+    // The election's result arrives between keep-alive and read.
     proxy.set(Traffic::Delay(Duration::from_secs(2)));
     keeper.keep_alive().await.unwrap();
     let renewing = tokio::spawn(async move {
@@ -154,7 +153,6 @@ async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
     assert!(left > ttl - counts / 2, "it was not renewed where it counts: {left:?}");
 }
 
-/// Returns the remaining time of the hold's lease at this member.
 fn left_of_the_hold(member: &Member, fence: Fence) -> Duration {
     let keys = member.ctl(&["get", "lockwright/orders/", "--prefix", "-w=fields"]).unwrap();
     assert!(keys.contains(&format!("\"CreateRevision\" : {fence}")), "{keys}");

@@ -30,7 +30,8 @@ pub(crate) struct AcquireSteps<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) claim: &'a Claim,
     pub(crate) waits: bool,
-    /// Add the key although other keys have the queue's prefix: they are raw keys of nested names.
+    /// Whether to add the key although other keys have the queue's prefix, because they belong to
+    /// nested names.
     pub(crate) must_queue: bool,
     recorder: Option<DeletionRecorder<'a>>,
     begun: BootInstant,
@@ -103,8 +104,8 @@ async fn run(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<AcquireO
 }
 
 impl AcquireSteps<'_> {
-    /// Reports that `owner` holds the lock. An unsure claim may still get a key, and counts as
-    /// queued, so that its client releases it.
+    /// Reports that `owner` holds the lock. If `is_unsure`, an earlier request may still add the
+    /// key. The claim then counts as queued, so that its client releases it.
     pub(crate) fn reject_busy(&self, is_unsure: bool, owner: &Entry) -> Step {
         if !is_unsure {
             self.shared.forget(self.claim);
@@ -225,7 +226,8 @@ impl AcquireSteps<'_> {
         let (owner, previous, waiters) = if is_ours(of_owner) && is_ours(of_previous) {
             (first, previous, waiters)
         } else {
-            // Raw keys of `a/b` are in the range of `a`. One was returned, so read the whole queue.
+            // With raw names, keys of `a/b` are in the range of `a`. One was returned, so read the
+            // whole queue.
             let all = shared.queue(&claim.name).await?;
             let previous = all.places.iter().rfind(|place| place.created < created).cloned();
             (all.holders.into_iter().next(), previous, all.places.len() > 1)

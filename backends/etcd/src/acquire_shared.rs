@@ -81,7 +81,7 @@ impl AcquireSteps<'_> {
         }
     }
 
-    /// Puts the key. With a `snapshot`, only if the queue has no newer key and the reader's key is
+    /// Puts the key; with a `snapshot`, only if the queue has no newer key and the reader's key is
     /// unchanged.
     async fn put(
         &mut self,

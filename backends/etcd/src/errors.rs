@@ -171,7 +171,6 @@ pub(crate) fn classify(cause: &etcd_client::Error, effect: Effect) -> ErrorClass
             ErrorClass::Unsure(effect.unanswered(means).with_source(words))
         }
         None => match cause {
-            // The server replied that the lease doesn't exist.
             etcd_client::Error::LeaseKeepAliveError(why) if why.contains("lease not found") => {
                 ErrorClass::NoLease
             }

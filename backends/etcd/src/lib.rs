@@ -91,7 +91,7 @@ use watched::{SLOW_POLL, Wakeups};
 
 /// Locks on an etcd cluster.
 ///
-/// The value has one connection, its leases and one watch, which end when it is dropped. They run
+/// This value owns a connection, leases and a watch, which end when it is dropped. Their tasks run
 /// on the tokio runtime of the connect call. After that runtime ends, all requests fail.
 #[derive(Debug)]
 pub struct Etcd {
@@ -150,8 +150,8 @@ impl Config {
 /// Returns the backend's guarantees: only those that fault tests have shown.
 ///
 /// [`Fault::Failover`] is missing, because a leader that was frozen revokes live leases when it
-/// resumes. It asks a majority before that only if it missed three heartbeats, and etcd 3.4.23
-/// never asks.
+/// resumes. Before that, the leader asks a majority only if it missed three heartbeats, and etcd
+/// 3.4.23 never asks.
 pub fn profile() -> Profile {
     let mut profile = Profile::new("etcd");
     profile.modes = Modes { exclusive: true, shared: true, permits: true };

@@ -200,8 +200,8 @@ impl Members {
         if is_first && self.config.endpoints.len() > 1 { limit / 3 } else { limit }
     }
 
-    /// Sends a request, and repeats it at other members until `limit`. If the future is dropped,
-    /// the request may have been sent.
+    /// Sends a request, and repeats it at other members for at most `limit`. If the future is
+    /// dropped, the request may have been sent.
     pub(crate) async fn ask<T, F>(
         self: &Arc<Self>,
         effect: Effect,

@@ -1,7 +1,7 @@
 //! Removal of orphans: keys on this client's leases that it hasn't registered.
 //!
 //! The client registers each key before it creates it, so orphans come only from a restored
-//! snapshot. Other claims would keep their lease alive.
+//! snapshot. An orphan would stay while other claims keep its lease alive.
 //!
 //! An orphan is removed if two checks in a row find it. Its claim is registered meanwhile, so that
 //! a repeated acquire is rejected instead of granted.

@@ -1,4 +1,4 @@
-//! Arbitrary URLs, keys and values cause no panic, and errors are clear.
+//! Arbitrary URLs, keys and values cause no panic, and errors show no password.
 
 use lockwright_conformance::test_helpers;
 use lockwright_core::{LockName, Mode};

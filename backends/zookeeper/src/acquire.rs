@@ -18,7 +18,7 @@ use crate::shared::{Node, Place, Shared};
 use crate::value::Value;
 use crate::wakeup::watch;
 
-/// Attempts to create a node. The servers may remove its empty parent before.
+/// Attempts to create a node, because the servers may remove its empty parent.
 const PARENT_TRIES: usize = 10;
 
 const FENCE_TRIES: usize = 10;

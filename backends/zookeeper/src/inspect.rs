@@ -150,7 +150,7 @@ pub(crate) async fn holders(session: &Session, path: &str) -> Result<Queue> {
 }
 
 impl Queue {
-    /// Returns the queue's holders, or `None` if one's node no longer exists.
+    /// Returns the queue's holders, or `None` if a holder's node no longer exists.
     async fn of<A>(
         session: &Session,
         path: &str,

@@ -1,4 +1,4 @@
-//! Arbitrary URLs, node data and node names cause no panic, and errors are clear.
+//! Arbitrary URLs, node data and node names cause no panic, and errors show no password.
 
 use lockwright_conformance::test_helpers;
 use lockwright_core::{LockName, Mode};

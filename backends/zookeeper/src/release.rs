@@ -30,7 +30,7 @@ pub(crate) async fn release(
         }
     }
     if node.is_none() || release_mode == ReleaseMode::Reconcile {
-        // This first waits for the session's earlier requests.
+        // `remove_by_token` first waits for the session's earlier requests.
         match remove_by_token(&session, &shared.paths.queue(&claim.name), claim.token).await {
             Ok(true) => ended = ReleaseOutcome::Released,
             Ok(false) => {}

@@ -7,12 +7,11 @@ use crate::limits;
 use crate::session::Session;
 use crate::shared::Shared;
 
-/// The first pause between checks. It doubles with each retry.
 const PAUSE: Duration = Duration::from_millis(100);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Returns the time for a check: two response timeouts, within a half and three quarters of the
+/// Returns the time for a check: two response timeouts, but between half and three quarters of the
 /// session's timeout. Later, holders wouldn't be notified in time.
 fn patience(timeout: Duration, response_timeout: Duration) -> Duration {
     response_timeout.saturating_mul(2).min(timeout / 4 * 3).max(timeout / 2)
@@ -67,8 +66,8 @@ impl Shared {
         }
     }
 
-    /// Returns whether all relevant servers were checked: after a missed check, all servers of the
-    /// URL. For a server that is down, its last grant counts.
+    /// Returns whether the relevant servers were checked. After a missed check, these are all
+    /// servers of the URL. For a server that is down, its last grant counts.
     fn is_enough(&self, session: &Session) -> bool {
         !session.timeout_check().missed_a_check()
             || self.suspects.all_grant(&self.config.contents.hosts, session.timeout())

@@ -44,7 +44,7 @@ pub(crate) struct Node {
 }
 
 impl Shared {
-    /// The permissions of new nodes: with a login, only that login has access.
+    /// Returns the permissions of new nodes. With a login, only that login has access.
     pub(crate) fn acls(&self) -> zk::Acls<'static> {
         match self.config.contents.login {
             Some(_) => zk::Acls::creator_all(),

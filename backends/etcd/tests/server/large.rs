@@ -176,7 +176,7 @@ async fn a_queue_is_read_as_it_was_at_one_moment() {
     });
     let holder = inspection.unwrap().holders[0].fence.unwrap();
     let keys = client.get("lockwright/long/000100", None).await.unwrap();
-    // This is the oldest key, or the third-oldest if both deletions came before the read.
+    // The holder is the oldest key, or the third-oldest if both deletions came before the read.
     assert!(
         [2, keys.kvs()[0].create_revision().unsigned_abs()].contains(&holder.get()),
         "{holder}"

@@ -1,5 +1,3 @@
-//! Failover to the next member, and detection of paused members.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,7 +102,6 @@ async fn the_next_member_is_asked_when_one_fails() {
     fails(etcd.try_acquire(&claim("orders")).await, ErrorKind::Unavailable);
 }
 
-/// The number of connection attempts doesn't grow with the number of requests.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_is_down_is_not_stormed() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();

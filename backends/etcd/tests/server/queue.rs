@@ -1,5 +1,3 @@
-//! Queue positions and their lifetime.
-
 use std::time::Duration;
 
 use etcd_client::{Client, GetOptions, SortOrder, SortTarget};
@@ -111,7 +109,7 @@ async fn a_claim_that_was_dropped_while_its_lease_was_kept_alive_leaves_it() {
     let ttl = Duration::from_secs(16);
     grant(&etcd, &claim_for("first", ttl)).await;
     proxy.set(Traffic::Hold);
-    // The next acquire must renew the lease first.
+    // After this time, an acquire must renew the lease first.
     sleep(ttl * 7 / 16).await;
     let dropped = claim_for("orders", ttl);
     timeout(Duration::from_millis(200), etcd.try_acquire(&dropped)).await.unwrap_err();

@@ -1,5 +1,3 @@
-//! Clients used from another runtime than that of the connect call.
-
 use std::time::Duration;
 
 use lockwright_core::{DistributedLock, ErrorKind, Event, ReleaseMode, Wait};

@@ -94,7 +94,7 @@ async fn the_watch_goes_on_after_a_compaction() {
     cluster.ctl(&["compact", revision.trim(), "--physical"]).unwrap();
     proxy.mend();
     assert!(matches!(next(&mut told).await, Event::Wake(_)));
-    // Both are woken, as the missed events are unknown.
+    // Both waiters are woken, because the missed events are unknown.
     assert!(matches!(next(&mut told).await, Event::Wake(_)));
     sleep(Duration::from_secs(1)).await;
     while told.try_recv().is_ok() {}
@@ -133,7 +133,7 @@ async fn holder_is_not_notified_of_an_earlier_holds_end() {
     busy(&etcd, &claim_for("last", LONG), FOR_EVER).await;
     grant(&etcd, &hot).await;
     let mut told = events(&etcd);
-    // The watch reports the deletion only when the next claim holds.
+    // Break the watch, so that it reports the deletion only after the next grant.
     proxy.drop_connections();
     etcd.release(&hot, ReleaseMode::Plain).await.unwrap();
     let again = claim_for("hot", LONG);

@@ -172,7 +172,6 @@ async fn locks_are_below_the_prefix_and_the_chroot() {
     }
 }
 
-/// The root may contain unreadable nodes of other programs.
 #[tokio::test]
 async fn unreadable_locks_are_skipped_in_lists_and_denied_by_name() {
     let server = testbed::ZooKeeper::options().members(1).start().unwrap();

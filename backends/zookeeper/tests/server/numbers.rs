@@ -129,7 +129,6 @@ async fn spent_numbers_block_grants_until_the_queue_is_empty() {
     let nodes = raw.list_children("/lockwright/x").await.unwrap();
     assert_eq!(nodes.len(), 1, "{nodes:?}");
 
-    // Then the numbers start from zero.
     others[1].release(&third, ReleaseMode::Plain).await.unwrap();
     let granted = granted_soon(&ours, &late, FOR_EVER);
     assert!(granted.await.fence > fence);

@@ -1,5 +1,3 @@
-//! The queue of a name: nodes, also of other programs, and watches.
-
 use lockwright_core::{BreakMode, BreakTarget, Broken, ErrorKind, Reason, RenewalOutcome};
 use lockwright_core::{Busy, DistributedLock, Event, Locks, ReleaseMode, Wait};
 use lockwright_testbed as testbed;

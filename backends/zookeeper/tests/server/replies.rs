@@ -1,5 +1,3 @@
-//! Lost responses: the node is found by its token, and nothing is left behind.
-
 use std::time::Duration;
 
 use lockwright_core::{
@@ -35,7 +33,6 @@ async fn harmed_with(
     (server, proxy, zookeeper)
 }
 
-/// Returns the claim's nodes in the queue of `x`.
 async fn nodes(raw: &zookeeper_client::Client, claim: &Claim) -> Vec<String> {
     let mut nodes = raw.list_children("/lockwright/x").await.unwrap_or_default();
     nodes.retain(|node| node.starts_with(&node_of(claim)));

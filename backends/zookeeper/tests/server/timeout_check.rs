@@ -1,5 +1,3 @@
-//! Reconnected sessions, whose timeout is uncertain at first.
-
 use std::time::Duration;
 
 use lockwright_core::{
@@ -92,7 +90,7 @@ async fn session_survives_moves_among_checked_servers() {
     .await;
 }
 
-/// The unchecked server may have shortened the session.
+/// The unchecked server may have shortened the session's timeout.
 #[tokio::test(flavor = "multi_thread")]
 async fn session_is_given_up_after_an_unchecked_server() {
     let ttl = Duration::from_secs(8);

@@ -13,7 +13,6 @@ use crate::kit::{LIMIT, busy, claim, claim_for, connect, eventually, fails_with,
 /// A TTL longer than a server's restart.
 const TTL: Duration = Duration::from_secs(30);
 
-/// Returns the URL with TLS and these files.
 fn with(url: &str, parameters: &[(&str, &Path)]) -> String {
     let parameters: Vec<_> =
         parameters.iter().map(|(name, file)| format!("{name}={}", file.display())).collect();
@@ -26,7 +25,6 @@ async fn is_renewed(zookeeper: &ZooKeeper, claim: &Claim) -> bool {
     matches!(renewals.as_deref(), Ok([one]) if matches!(one.outcome, RenewalOutcome::Renewed { .. }))
 }
 
-/// Connects with default timeouts, and returns the error.
 async fn refused(url: &str) -> Error {
     let begun = Instant::now();
     let connecting = Config::new(url).unwrap().connect();
@@ -91,7 +89,7 @@ async fn a_session_comes_back_over_tls() {
     eventually(|| async { is_renewed(&zookeeper, &held).await.then_some(()) }).await;
     assert_eq!(grant(&zookeeper, &held).await.fence, fence, "it is the same hold");
 
-    // A session trusts the file's content at the time of opening.
+    // A session trusts the CAs that the file contained when the session was opened.
     std::fs::write(trusted.path(), "").unwrap();
     assert!(is_renewed(&zookeeper, &held).await);
     let another = claim_for("b", TTL / 2);
@@ -116,7 +114,6 @@ async fn others_are_not_trusted_and_a_certificate_is_for_its_host_only() {
     let authority = server.authority();
     fails(&with(&format!("zookeeper:{elsewhere}"), &[("ca", &authority)])).await;
     assert!(proxy.accepted() > 0);
-    // The same files work for the server itself.
     connect(&with(&server.url(), &[("ca", &authority)])).await;
 }
 
@@ -209,7 +206,7 @@ async fn missing_tls_parameters_are_reported() {
     }
     wrong("zookeeper:a?ca=x", "doesn't begin with zookeeper+tls");
     wrong("zookeeper+tls:u:hush@a?ca=x", "the port is missing");
-    // The client library would panic when it reached the server.
+    // The client library would panic at this host name.
     let certificates = Certificates::new().unwrap();
     let url = with("zookeeper:no%20name.:1", &[("ca", &certificates.authority())]);
     let error = refused(&url).await;

@@ -1,5 +1,3 @@
-//! A follower with a connected client dies, freezes, or is cut off.
-
 use lockwright_conformance::participants::now;
 use lockwright_core::Fault;
 use lockwright_testbed::etcd::Version;

@@ -14,7 +14,7 @@ use lockwright_etcd::Etcd;
 use lockwright_testbed::etcd::Version;
 use lockwright_testbed::{self as testbed, Proxy};
 
-/// A TTL short enough for tests to wait for its end.
+/// A TTL whose end tests can wait for.
 const SHORT: Duration = Duration::from_secs(5);
 
 /// A TTL longer than an election on a busy machine. By default members notice a lost leader within two seconds.

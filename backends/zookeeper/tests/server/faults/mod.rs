@@ -17,7 +17,7 @@ use lockwright_zookeeper::ZooKeeper;
 
 use crate::kit::eventually;
 
-/// A TTL short enough for tests to wait for its end.
+/// A TTL whose end tests can wait for.
 const SHORT: Duration = Duration::from_secs(6);
 
 /// A TTL longer than an election on a busy machine: members notice a lost leader within ten ticks (2 s), and elect

@@ -9,7 +9,7 @@
 //! wrote it.
 //!
 //! `PREFIX ended: TOKEN /` is the tombstone of a token. Nothing follows its last slash, so
-//! Lockwright ignores it in queues. Go counts it only in the queue of a lock named `PREFIX
+//! Lockwright ignores it in queues. In Go, it is only in the queue of a lock named `PREFIX
 //! ended:TOKEN`, or named like a part of the prefix.
 
 use lockwright_core::backend_util::{admission, percent};

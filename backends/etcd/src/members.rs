@@ -35,7 +35,7 @@ pub(crate) struct Link {
     pub(crate) number: u64,
     patience: Duration,
     is_suspect: AtomicBool,
-    /// The connection was silent while a new one to the same member worked.
+    /// The connection was silent while a new one worked.
     is_dead: AtomicBool,
     is_being_checked: AtomicBool,
     changed: Notify,

@@ -111,7 +111,8 @@ impl AcquireSteps<'_> {
                 Ok(None)
             }
             Err(RequestError::Failed(failure)) => {
-                // After an indeterminate request, the claim stays registered as unsure.
+                // After an indeterminate failure, the claim stays registered, because its request
+                // may still arrive.
                 if failure.kind() != ErrorKind::Indeterminate && !before {
                     shared.forget(claim);
                 }

@@ -1,5 +1,3 @@
-//! The value of a lock's key.
-
 use std::sync::Arc;
 
 use lockwright_core::backend_util::admission::Reader;
@@ -97,7 +95,7 @@ impl Entry {
         keys::mode(&self.key)
     }
 
-    /// Returns the fence. It doesn't order permits.
+    /// Returns the fence. It doesn't order holders of permits, which overlap.
     pub(crate) fn fence(&self) -> Fence {
         match self.mode() {
             Mode::Shared => Fence::new(self.reader().fence()),

@@ -1,5 +1,3 @@
-//! Removing the nodes of claims.
-
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;

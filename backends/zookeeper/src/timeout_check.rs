@@ -16,7 +16,7 @@ enum SessionState {
     Verified,
     Disconnected,
     Suspect,
-    /// The timeout is shorter, or wasn't checked in time.
+    /// A server shortened the timeout, or it wasn't checked in time.
     Invalid,
 }
 

@@ -1,5 +1,3 @@
-//! The nodes that waiters watch.
-
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -163,7 +163,7 @@ async fn repeated_cancellations_share_a_lease() {
             leases.insert(lease_of(&cluster, &name));
         }
     }
-    // A lease accepts no claims after a hundred tombstones.
+    // A lease accepts no claims after a hundred tombstones, so the second lease follows.
     assert_eq!(leases.len(), 2, "{leases:?}");
 }
 

@@ -111,7 +111,7 @@ async fn many_leases_are_renewed_at_the_same_time() {
     assert!(took < delay * 4 * 40 / 2, "{took:?}");
 }
 
-/// Results must be returned before the caller gives up.
+/// Known results must be returned before the caller gives up.
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_lease_delays_no_other_renewal() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();

@@ -80,8 +80,8 @@ async fn unanswered_and_waiting_claims_are_not_removed() {
     proxy.set(Traffic::Forward);
     let places = [queue(&cluster, "unsure").await, queue(&cluster, "orders").await];
     assert_eq!(places.each_ref().map(Vec::len), [1, 2]);
-    // The client checks twice in this time. It is less than 10 s, after which an unrepeated claim
-    // is removed.
+    // This time covers two checks, but is less than the 10 s after which an unrepeated claim is
+    // removed.
     sleep(ttl * 5 / 2).await;
     let after = [queue(&cluster, "unsure").await, queue(&cluster, "orders").await];
     assert_eq!(after, places);

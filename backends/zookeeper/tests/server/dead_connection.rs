@@ -1,5 +1,5 @@
-//! A connection that dies during a long hold. This is the longest test, so its module comes early
-//! in alphabetical order, in which tests start.
+//! A connection that dies during a long hold. This is the longest test. Its name makes it start
+//! early, because tests start in alphabetical order.
 
 use std::time::Duration;
 

@@ -30,8 +30,8 @@ pub(crate) struct AcquireSteps<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) claim: &'a Claim,
     pub(crate) waits: bool,
-    /// Whether to add the key although other keys have the queue's prefix, because they belong to
-    /// nested names.
+    /// Add the key although other keys have the queue's prefix, because they belong to nested
+    /// names.
     pub(crate) must_queue: bool,
     recorder: Option<DeletionRecorder<'a>>,
     begun: BootInstant,

@@ -2,8 +2,8 @@
 
 mod children;
 mod command;
-mod held;
 mod nested;
+mod running;
 mod signals;
 mod waiting;
 
@@ -126,7 +126,8 @@ async fn hold_and_run(
         outer.holds.and(&outer.key, &guard, &owner),
         ("LOCKWRIGHT_OWNER", owner),
     ]);
-    let held::Conclusion { outcome, all_gone } = held::hold(output, &guard, command, signals).await;
+    let running::Conclusion { outcome, all_gone } =
+        running::hold(output, &guard, command, signals).await;
     if !all_gone {
         output.report(
             "not_released",
@@ -141,23 +142,23 @@ async fn hold_and_run(
         // Dropping the guard would release the lock. This process exits next, which ends the renewals.
         std::mem::forget(guard);
         return match outcome? {
-            held::Outcome::Ended(exit) => Ok(exit.shell_code()),
-            held::Outcome::Lost(failure) => Err(failure),
+            running::Outcome::Ended(exit) => Ok(exit.shell_code()),
+            running::Outcome::Lost(failure) => Err(failure),
         };
     }
     let patience = match &outcome {
-        Ok(held::Outcome::Ended(_)) => SHUTDOWN_TIMEOUT,
+        Ok(running::Outcome::Ended(_)) => SHUTDOWN_TIMEOUT,
         _ => SHUTDOWN_TIMEOUT_WHEN_LOST,
     };
     let released = release(output, guard, signals, patience).await;
     let code = match (outcome?, released) {
-        (held::Outcome::Ended(exit), Ok(())) => {
+        (running::Outcome::Ended(exit), Ok(())) => {
             output
                 .event("released", json!({ "name": run.name, "held_ms": millis(since.elapsed()) }));
             exit.shell_code()
         }
-        (held::Outcome::Ended(_), Err(failure)) => return Err(failure),
-        (held::Outcome::Lost(failure), _) => return Err(failure),
+        (running::Outcome::Ended(_), Err(failure)) => return Err(failure),
+        (running::Outcome::Lost(failure), _) => return Err(failure),
     };
     Ok(code)
 }

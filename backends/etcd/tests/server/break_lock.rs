@@ -12,7 +12,7 @@ use lockwright_testbed::{self as testbed, Proxy};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::kit::{
+use crate::common::{
     FOR_EVER, busy, claim, claim_for, connect, events, eventually, grant, granted_soon,
     member_and_client, next as next_event,
 };

@@ -7,7 +7,7 @@ use lockwright_testbed::etcd::Version;
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy};
 
-use crate::kit::{claim, eventually, grant, patient};
+use crate::common::{claim, eventually, grant, patient};
 
 async fn findings_at(url: &str) -> Vec<Finding> {
     let config = patient(Config::new(url).unwrap());
@@ -87,7 +87,7 @@ async fn a_learner_is_a_warning() {
     let learner = ("etcd-learner", Severity::Warning);
     let all = without_slowness(found(&cluster.url()).await);
     assert_eq!(all, [LEASE_BUG, LEASE_BUG, learner, ONE_MEMBER]);
-    let etcd = crate::kit::connect(&cluster.url()).await;
+    let etcd = crate::common::connect(&cluster.url()).await;
     for number in 0..5 {
         grant(&etcd, &claim(&format!("lock {number}"))).await;
     }
@@ -149,7 +149,7 @@ async fn alarms_are_errors() {
 async fn writes_that_take_long_are_a_warning() {
     let cluster = options().members(1).start().unwrap();
     let proxy = Proxy::start(cluster.members[0].address()).unwrap();
-    let etcd = crate::kit::connect(&cluster.url_through([proxy.port()])).await;
+    let etcd = crate::common::connect(&cluster.url_through([proxy.port()])).await;
     let slow_writes = async || {
         let findings = etcd.doctor().await.unwrap();
         findings.into_iter().find(|finding| finding.code == "etcd-slow-writes")
@@ -163,7 +163,7 @@ async fn writes_that_take_long_are_a_warning() {
 #[tokio::test(flavor = "multi_thread")]
 async fn restored_snapshot_is_an_error_for_clients_that_saw_later_revisions() {
     let mut cluster = options().start().unwrap();
-    let etcd = crate::kit::connect(&cluster.url()).await;
+    let etcd = crate::common::connect(&cluster.url()).await;
     let before = claim("a");
     grant(&etcd, &before).await;
     let snapshot = cluster.snapshot().unwrap();

@@ -4,7 +4,7 @@ use lockwright_core::{ErrorKind, Fence, Reason, Result};
 use lockwright_etcd::fencing::transact;
 use lockwright_testbed as testbed;
 
-use crate::kit::name;
+use crate::common::name;
 
 const FENCE: &str = "order/42/fence";
 

@@ -5,7 +5,7 @@ use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode, Wait};
 use lockwright_testbed as testbed;
 use tokio::task::JoinSet;
 
-use crate::kit::{claim, connect, grant};
+use crate::common::{claim, connect, grant};
 use crate::queue::queue;
 
 /// If the space ends while requests are in flight, etcd carries some out and then reports no space for them.

@@ -10,7 +10,7 @@ use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy};
 use tokio::time::{sleep, timeout};
 
-use crate::kit::{FOR_EVER, LIMIT, busy, claim, connect, grant, grant_next, name, released};
+use crate::common::{FOR_EVER, LIMIT, busy, claim, connect, grant, grant_next, name, released};
 
 /// The number of large values. Together they exceed 4 MiB.
 const MANY: usize = 45;
@@ -95,7 +95,7 @@ async fn too_large_response_is_reported_at_once() {
     assert_eq!(etcd.inspect(&name("a")).await.unwrap().holders[0].token, None);
     let broken = etcd.break_lock(&name("a"), BreakTarget::Any, BreakMode::Now, "me", "why").await;
     assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
-    grant(&etcd, &crate::kit::claim("a")).await;
+    grant(&etcd, &crate::common::claim("a")).await;
 }
 
 /// Creates a queue of a holder and `waiters` waiters, whose keys sort before the holder's.

@@ -12,7 +12,7 @@ use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy};
 use tokio::time::sleep;
 
-use crate::kit::{
+use crate::common::{
     FOR_EVER, busy, claim, claim_for, connect, eventually, fails, grant, granted_soon,
     member_and_client, name, released, renewed,
 };

@@ -8,7 +8,7 @@ use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy};
 use tokio::time::{Instant, sleep};
 
-use crate::kit::{
+use crate::common::{
     FOR_EVER, LIMIT, busy, claim, claim_for, connect, eventually, grant, grant_next,
     member_and_client, name, renewed,
 };

@@ -7,7 +7,7 @@ use lockwright_testbed::{self as testbed, Proxy};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use crate::kit::{LIMIT, busy, claim, connect, eventually, grant};
+use crate::common::{LIMIT, busy, claim, connect, eventually, grant};
 use crate::queue::queue;
 
 const TTL: Duration = Duration::from_secs(2);

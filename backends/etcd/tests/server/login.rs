@@ -8,7 +8,7 @@ use lockwright_etcd::{Config, Etcd};
 use lockwright_testbed as testbed;
 use lockwright_testbed::etcd::Version;
 
-use crate::kit::{
+use crate::common::{
     claim, claim_for, connect, eventually, fails_with, grant, granted_soon, name, patient, renewed,
 };
 

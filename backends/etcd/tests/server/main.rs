@@ -2,12 +2,12 @@
 #![forbid(unsafe_code)]
 
 mod break_lock;
+mod common;
 mod dead_connection;
 mod doctor;
 mod faults;
 mod fencing;
 mod full;
-mod kit;
 mod large;
 mod late;
 mod leases;

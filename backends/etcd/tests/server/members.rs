@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::kit::{
+use crate::common::{
     FOR_EVER, LIMIT, busy, claim, claim_for, eventually, fails, grant, name, released, renewed,
 };
 
@@ -139,7 +139,7 @@ async fn a_cluster_that_is_down_is_not_stormed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn request_during_an_outage_succeeds_once_a_majority_is_back() {
     let mut cluster = testbed::Etcd::start().unwrap();
-    let etcd = Arc::new(crate::kit::connect(&cluster.url()).await);
+    let etcd = Arc::new(crate::common::connect(&cluster.url()).await);
     let held = claim("held");
     grant(&*etcd, &held).await;
     for member in &mut cluster.members {

@@ -4,7 +4,7 @@ use lockwright_core::{
 use lockwright_etcd::Config;
 use lockwright_testbed as testbed;
 
-use crate::kit::{FOR_EVER, busy, claim, connect, fails, grant, grant_next, name, released};
+use crate::common::{FOR_EVER, busy, claim, connect, fails, grant, grant_next, name, released};
 
 fn start() -> testbed::Etcd {
     testbed::Etcd::options().members(1).start().unwrap()
@@ -98,7 +98,7 @@ async fn tombstone_is_in_no_queue_of_any_prefix_on_etcd() {
             let config = Config::new(&cluster.url()).unwrap().key_prefix("").raw_names(raw);
             let whole = config.connect().await.unwrap();
             for name in others {
-                let inspection = whole.inspect(&crate::kit::name(name)).await.unwrap();
+                let inspection = whole.inspect(&crate::common::name(name)).await.unwrap();
                 assert_eq!(inspection.holders, [], "{name}: {left}");
                 let claim = claim(name);
                 grant(&whole, &claim).await;

@@ -8,7 +8,7 @@ use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy};
 use tokio::time::{Instant, sleep};
 
-use crate::kit::{
+use crate::common::{
     FOR_EVER, LIMIT, busy, claim_for, connect, eventually, fails, grant, name, renewed,
 };
 use crate::queue::queue;

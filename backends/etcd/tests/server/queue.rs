@@ -7,7 +7,7 @@ use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::kit::{
+use crate::common::{
     FOR_EVER, LIMIT, busy, claim, claim_for, connect, eventually, fails, grant, member_and_client,
 };
 

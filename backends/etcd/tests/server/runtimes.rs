@@ -5,7 +5,7 @@ use lockwright_testbed as testbed;
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::kit::{FOR_EVER, LIMIT, busy, claim_for, connect, events, fails_with, grant};
+use crate::common::{FOR_EVER, LIMIT, busy, claim_for, connect, events, fails_with, grant};
 
 const SHORT: Duration = Duration::from_secs(2);
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 use lockwright_conformance::queue_tests::{self, claim_as};
 use lockwright_core::{DistributedLock, ErrorKind, Locks, Mode, ReleaseMode, Wait};
 
-use crate::kit::{FOR_EVER, busy, connect, fails, grant, member_and_client};
+use crate::common::{FOR_EVER, busy, connect, fails, grant, member_and_client};
 use crate::queue::queue;
 
 const PERMIT: Mode = Mode::Permits { count: 1, of: 3 };

@@ -10,7 +10,7 @@ use lockwright_core::{
 use lockwright_testbed::Proxy;
 use lockwright_testbed::proxy::Traffic;
 
-use crate::kit::{
+use crate::common::{
     FOR_EVER, busy, claim, claim_for, connect, eventually, grant, member_and_client, name,
     released, renewed,
 };

@@ -6,7 +6,7 @@ use lockwright_etcd::Config;
 use lockwright_testbed::etcd::Version;
 use lockwright_testbed::{self as testbed, Certificates};
 
-use crate::kit::{claim, connect, grant};
+use crate::common::{claim, connect, grant};
 use crate::login::{SECRET, refused};
 
 fn with(url: &str, parameters: &[(&str, &Path)]) -> String {

@@ -5,7 +5,7 @@ use lockwright_core::{BreakMode, BreakTarget, DistributedLock, Event, Reason, Re
 use lockwright_testbed::{self as testbed, Proxy};
 use tokio::time::{sleep, timeout};
 
-use crate::kit::{FOR_EVER, busy, claim_for, connect, events, grant, next};
+use crate::common::{FOR_EVER, busy, claim_for, connect, events, grant, next};
 
 const LONG: Duration = Duration::from_secs(120);
 

@@ -134,7 +134,7 @@ impl InTransaction {
             lock: sql(include_str!("queries/transaction_lock.sql")),
             restore: sql(include_str!("queries/transaction_restore.sql")),
             passed: sql(include_str!("queries/transaction_passed.sql")),
-            fence: sql(include_str!("queries/transaction_fence.sql")),
+            fence: sql(include_str!("queries/check_fence.sql")),
             sweep: [("{turn}", "used"), ("{fence}", "updated")].map(|(swept, age)| {
                 let text = include_str!("queries/transaction_sweep.sql");
                 sql(&text.replace("{swept}", swept).replace("{age}", age))

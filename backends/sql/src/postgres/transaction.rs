@@ -136,7 +136,7 @@ impl InTransaction {
         Self {
             try_lock: sql(include_str!("queries/transaction_try.sql")),
             wait: sql(include_str!("queries/transaction_wait.sql")),
-            fence: sql(include_str!("queries/transaction_fence.sql")),
+            fence: sql(include_str!("queries/check_fence.sql")),
             sweep: sql(include_str!("queries/transaction_sweep.sql")),
             tables,
         }

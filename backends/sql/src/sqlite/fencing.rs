@@ -52,7 +52,7 @@ pub async fn check_fence(tx: &mut Transaction<'_, Sqlite>, name: &str, fence: Fe
     let name = LockName::new(name)?;
     let fence = fence.checked().map_err(|error| error.with_backend(BACKEND))?;
     let number = fence.get() as i64; // far below `i64::MAX`
-    let highest: i64 = sqlx::query_scalar(include_str!("queries/transaction_fence.sql"))
+    let highest: i64 = sqlx::query_scalar(include_str!("queries/check_fence.sql"))
         .bind(name.as_str())
         .bind(number)
         .fetch_one(&mut **tx)

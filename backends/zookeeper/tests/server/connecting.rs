@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 use zookeeper_client as zk;
 
-use crate::kit::{
+use crate::common::{
     LIMIT, claim, connect, eventually, fails, fails_with, grant, name, node_of, patient, raw,
     server_and_client,
 };

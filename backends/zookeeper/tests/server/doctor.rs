@@ -5,7 +5,7 @@ use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{Proxy, ZooKeeper};
 use lockwright_zookeeper::Config;
 
-use crate::kit::{claim, connect, eventually, fails, grant, patient};
+use crate::common::{claim, connect, eventually, fails, grant, patient};
 
 const WARNING: Severity = Severity::Warning;
 
@@ -52,7 +52,7 @@ async fn a_healthy_ensemble_of_three_has_nothing() {
     let ours = as_user(&ensemble.url(), "app:secret");
     assert_eq!(findings_at(&ours).await, []);
     let zookeeper = connect(&ours).await;
-    let claim = crate::kit::claim_for("a", Duration::from_secs(30));
+    let claim = crate::common::claim_for("a", Duration::from_secs(30));
     grant(&zookeeper, &claim).await;
     assert_eq!(zookeeper.doctor().await.unwrap(), []);
     assert_eq!(zookeeper.inspect(&claim.name).await.unwrap().holders.len(), 1);

@@ -6,7 +6,7 @@ use lockwright_testbed as testbed;
 use lockwright_zookeeper::fencing::commit;
 use zookeeper_client::{self as zk, Client};
 
-use crate::kit::{name, raw};
+use crate::common::{name, raw};
 
 const FENCE: &str = "/order/fence";
 const ORDER: &str = "/order";

@@ -7,7 +7,7 @@ use lockwright_zookeeper::ZooKeeper;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use crate::kit::{LIMIT, busy, claim, connect, eventually, grant};
+use crate::common::{LIMIT, busy, claim, connect, eventually, grant};
 
 const TTL: Duration = Duration::from_secs(2);
 

@@ -2,7 +2,7 @@ use lockwright_core::{DistributedLock, Error, ErrorKind, Locks};
 use lockwright_testbed::ZooKeeper;
 use lockwright_zookeeper::Config;
 
-use crate::kit::{claim, connect, grant};
+use crate::common::{claim, connect, grant};
 
 const SECRET: &str = "the-secret-word";
 

@@ -1,12 +1,12 @@
 //! Tests that need real ensembles, beyond the conformance suite.
 #![forbid(unsafe_code)]
 
+mod common;
 mod connecting;
 mod dead_connection;
 mod doctor;
 mod faults;
 mod fencing;
-mod kit;
 mod liveness;
 mod login;
 mod numbers;

@@ -10,7 +10,7 @@ use lockwright_core::{
 use lockwright_testbed as testbed;
 use zookeeper_client as zk;
 
-use crate::kit::{
+use crate::common::{
     FOR_EVER, busy, claim_for, connect, eventually, fails, grant, granted_soon, node_of, raw, renew,
 };
 

@@ -4,7 +4,7 @@ use lockwright_testbed as testbed;
 use lockwright_zookeeper::ZooKeeper;
 use zookeeper_client as zk;
 
-use crate::kit::{
+use crate::common::{
     FOR_EVER, TTL, busy, claim, claim_for, connect, events, eventually, fails, grant, granted_soon,
     name, next, node_of, raw, released, renew, server_and_client,
 };

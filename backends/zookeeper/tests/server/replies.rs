@@ -9,7 +9,7 @@ use lockwright_testbed::proxy::{Proxy, Traffic};
 use lockwright_zookeeper::{Config, ZooKeeper};
 use zookeeper_client as zk;
 
-use crate::kit::{
+use crate::common::{
     FOR_EVER, LIMIT, busy, claim, claim_for, connect, eventually, fails, grant, node_of, raw,
     released,
 };
@@ -156,7 +156,7 @@ async fn a_dropped_request_ends_by_itself() {
     proxy.set(Traffic::Forward);
     eventually(|| async { (nodes(&raw, &claim).await.len() == 1).then_some(()) }).await;
     eventually(|| async { nodes(&raw, &claim).await.is_empty().then_some(()) }).await;
-    grant(&connect(&server.url()).await, &crate::kit::claim("x")).await;
+    grant(&connect(&server.url()).await, &crate::common::claim("x")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

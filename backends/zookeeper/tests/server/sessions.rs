@@ -10,7 +10,7 @@ use lockwright_testbed::{self as testbed, Proxy};
 use lockwright_zookeeper::Config;
 use tokio::task::JoinSet;
 
-use crate::kit::{
+use crate::common::{
     FOR_EVER, TTL, claim, claim_for, connect, ensemble_and_client, events, eventually, grant,
     granted_soon, next, patient, raw, released, renew, server_and_client, sessions,
 };
@@ -217,7 +217,7 @@ async fn holds_outlive_the_backend_and_waiters_do_not() {
     grant(&other, &blocking).await;
     let begun = Clock::boot().now();
     grant(&zookeeper, &held).await;
-    crate::kit::busy(&zookeeper, &waiting, FOR_EVER).await;
+    crate::common::busy(&zookeeper, &waiting, FOR_EVER).await;
     drop(zookeeper);
     let until_gone = eventually(|| async {
         let waiters = other.inspect(&waiting.name).await.unwrap().waiters;

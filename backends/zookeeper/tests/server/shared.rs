@@ -5,7 +5,7 @@ use lockwright_conformance::queue_tests::{self, claim_as};
 use lockwright_core::{DistributedLock, ErrorKind, Locks, Mode, ReleaseMode, Wait};
 use zookeeper_client as zk;
 
-use crate::kit::{
+use crate::common::{
     FOR_EVER, busy, connect, ensemble_and_client, fails, grant, raw, server_and_client,
 };
 

@@ -6,7 +6,7 @@ use lockwright_core::{
 use lockwright_testbed::{self as testbed, Proxy};
 use lockwright_zookeeper::{Config, ZooKeeper};
 
-use crate::kit::{
+use crate::common::{
     FOR_EVER, busy, claim_for, connect, crowd, crowdable, events, eventually, grant, granted_soon,
     next, raw, renew, sessions,
 };

@@ -8,7 +8,7 @@ use lockwright_core::{
 use lockwright_testbed::{self as testbed, Certificates};
 use lockwright_zookeeper::{Config, ZooKeeper};
 
-use crate::kit::{LIMIT, busy, claim, claim_for, connect, eventually, fails_with, grant};
+use crate::common::{LIMIT, busy, claim, claim_for, connect, eventually, fails_with, grant};
 
 /// A TTL longer than a server's restart.
 const TTL: Duration = Duration::from_secs(30);

@@ -14,7 +14,7 @@ use lockwright_testbed::{self as testbed, Proxy};
 use tokio::time::{sleep, timeout};
 
 use super::{elected, on_each_version, start, url_of};
-use crate::kit::{busy, claim_for, eventually, grant};
+use crate::common::{busy, claim_for, eventually, grant};
 
 on_each_version!(a_leader_that_was_replaced_proves_nothing);
 
@@ -169,7 +169,7 @@ async fn a_grant_after_a_wait_is_on_a_lease_that_is_alive() {
     let ttl = Duration::from_secs(3);
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let etcd = Arc::new(stubborn(&cluster.url()).await);
-    let rival = crate::kit::connect(&cluster.url()).await;
+    let rival = crate::common::connect(&cluster.url()).await;
     let mut highest = None;
     for round in 0..5 {
         let first = claim_for("orders", Duration::from_secs(60));

@@ -4,7 +4,7 @@ use lockwright_conformance::participants::now;
 use lockwright_testbed::ZooKeeper;
 
 use super::{LONG, SHORT, blocking, follower, hold_at, locks, participants, url_of, url_without};
-use crate::kit::eventually;
+use crate::common::eventually;
 
 /// A sync limit so long that a cut-off follower goes on: only requests to the quorum fail.
 const UNNOTICED: u32 = 100;

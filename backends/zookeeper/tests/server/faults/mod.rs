@@ -15,7 +15,7 @@ use lockwright_core::Locks;
 use lockwright_testbed as testbed;
 use lockwright_zookeeper::ZooKeeper;
 
-use crate::kit::eventually;
+use crate::common::eventually;
 
 /// A TTL whose end tests can wait for.
 const SHORT: Duration = Duration::from_secs(6);

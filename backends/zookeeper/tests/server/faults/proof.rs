@@ -9,7 +9,7 @@ use lockwright_zookeeper::ZooKeeper;
 use zookeeper_client as zk;
 
 use super::{follower, url_of};
-use crate::kit::{claim_for, eventually, grant, raw, renew};
+use crate::common::{claim_for, eventually, grant, raw, renew};
 
 /// A sync limit so long that a cut-off member doesn't notice its isolation.
 const UNNOTICED: u32 = 150;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::connect::{open, open_for_diagnosis, profiles};
 
-/// The configuration of a client, for serde. An unknown key is an error. Times are `"30s"`,
+/// The configuration of a client, read with serde. An unknown key is an error. A time is `"30s"`,
 /// `"500ms"`, or a number of seconds.
 ///
 /// ```
@@ -38,19 +38,19 @@ pub struct Config {
     /// The default TTL.
     #[serde(default, deserialize_with = "time")]
     pub ttl: Option<Duration>,
-    /// The default wait limit; none if not set.
+    /// The default limit of a wait for a lock. If not set, requests wait without a limit.
     #[serde(default, deserialize_with = "time")]
     pub wait: Option<Duration>,
-    /// A prefix of all names, with its separator.
+    /// A prefix of all lock names, with its separator: `shop/`.
     #[serde(default)]
     pub namespace: String,
     /// The client's name for operators.
     #[serde(default)]
     pub label: Option<String>,
-    /// Enables [`Builder::sweep`](crate::Builder::sweep).
+    /// Enables [`Builder::sweep`](crate::Builder::sweep) for names that weren't used for this long.
     #[serde(default, deserialize_with = "time")]
     pub sweep: Option<Duration>,
-    /// Properties without which connecting fails.
+    /// Properties that the backend must have. Without them, connecting fails.
     #[serde(default)]
     pub require: Vec<Requirement>,
 }
@@ -85,8 +85,8 @@ impl Config {
         self.client_on(backend)
     }
 
-    /// Connects as [`open_for_diagnosis`](crate::backend::open_for_diagnosis), without the
-    /// requirements.
+    /// Connects with [`open_for_diagnosis`](crate::backend::open_for_diagnosis), and doesn't check
+    /// the requirements.
     ///
     /// # Errors
     /// As [`connect`](Config::connect), except for problems that [`Locks::doctor`] reports.
@@ -126,49 +126,49 @@ impl fmt::Debug for Config {
     }
 }
 
-/// A required property.
+/// A property that a backend can be required to have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Requirement {
-    /// Fences, at least [`Clocked`](Fencing::Clocked).
+    /// Each grant has a fence: the backend's [`Fencing`] is at least [`Clocked`](Fencing::Clocked).
     Fencing,
-    /// [`Strict`](Fencing::Strict) fences.
+    /// The backend's [`Fencing`] is [`Strict`](Fencing::Strict).
     StrictFencing,
-    /// First come, first served.
+    /// Waiters are granted a lock in the order of their requests.
     Fifo,
-    /// Waiters are notified.
+    /// The server notifies waiters of a release, so they don't poll for it.
     Push,
-    /// Locks among a machine's processes.
+    /// A lock excludes all other processes of the machine.
     Machine,
-    /// Locks among all machines.
+    /// A lock excludes processes on all machines.
     Network,
     /// Read locks.
     Shared,
     /// Semaphores.
     Permits,
-    /// Transfers of holds.
+    /// A hold can be transferred to another process.
     Tickets,
-    /// Breaking by operators.
+    /// An operator can break a hold.
     Breaking,
     /// Exclusion survives a client's crash.
     ClientCrash,
     /// Exclusion survives a client's partition.
     Partition,
-    /// Exclusion survives a restart.
+    /// Exclusion survives a restart of the server.
     ServerRestart,
-    /// Exclusion survives a loss of data.
+    /// Exclusion survives a loss of the server's data.
     ServerDataLoss,
-    /// Exclusion survives a failover.
+    /// Exclusion survives a failover to another server.
     Failover,
-    /// Exclusion survives the loss of a minority.
+    /// Exclusion survives the loss of a minority of the servers.
     MinorityLoss,
-    /// Exclusion survives a step of the wall clock.
+    /// Exclusion survives a step of the server's wall clock.
     ServerClockStep,
 }
 
 impl Requirement {
-    /// Returns whether the profile meets it.
+    /// Returns whether the profile has this property.
     pub fn is_met_by(self, profile: &Profile) -> bool {
         match self {
             Self::Fencing => profile.fencing >= Fencing::Clocked,

@@ -1,4 +1,4 @@
-//! Creates a backend from a URL, by the table at the end of this file.
+//! Connects backends by URL. The call of `backends!` below lists the URL schemes.
 
 use std::sync::Arc;
 
@@ -59,11 +59,11 @@ macro_rules! backends {
     ($(
         feature $feature:literal {
             schemes: [$($scheme:literal),+],
-            // Schemes that need another feature.
+            // Schemes that also need the feature `$by`.
             $(schemes_with_tls: [$($tls:literal),+] by $by:literal of $all:expr,)?
             $(#[$only:meta])?
             profile: $profile:expr,
-            // The configuration from a URL, or a function that opens it.
+            // Either a function that parses the URL, or one that also connects.
             $(config: $config:expr,)?
             $(open: $open:expr,)?
         }
@@ -137,7 +137,7 @@ fn not_compiled_in(scheme: &Scheme) -> Error {
         several => ("s", format!("`{}`", several.join("` and `"))),
     };
     let of_the_command = match name {
-        // The command lacks it: it would lock nothing between commands.
+        // The command rejects `memory:` URLs in every build, because its processes share no memory.
         "memory" => String::new(),
         _ => {
             let features = scheme.features.join(",lockwright/");

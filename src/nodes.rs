@@ -9,21 +9,21 @@ use crate::connect::scheme_of;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Node {
-    /// Its URL, without secrets.
+    /// The node's URL, without secrets.
     pub address: String,
-    /// True if it votes.
+    /// True if this node votes.
     pub votes: bool,
-    /// True if it is new.
+    /// True if this node has no data from before, so it doesn't vote yet.
     pub is_new: bool,
-    /// Why it doesn't vote.
+    /// The reason why this node doesn't vote.
     pub problem: Option<String>,
 }
 
-/// Returns the nodes' states. A new node votes one largest TTL after it was first seen.
+/// Returns the state of each node. A new node votes one largest TTL after a client first saw it.
 ///
 /// # Errors
 /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for an invalid URL, or a backend without
-/// nodes. A silent node isn't an error.
+/// nodes. An unreachable node isn't an error.
 ///
 /// # Cancel safety
 /// May be dropped.
@@ -31,7 +31,8 @@ pub async fn nodes(url: &str) -> Result<Vec<Node>> {
     node_statuses(url, What::Look).await
 }
 
-/// Waits until every reachable node votes. A process that retries begins from zero.
+/// Waits until every reachable node votes. If the process restarts, the wait starts from the
+/// beginning.
 ///
 /// # Errors
 /// As [`nodes`].
@@ -42,14 +43,14 @@ pub async fn wait_for_nodes(url: &str) -> Result<Vec<Node>> {
     node_statuses(url, What::Wait).await
 }
 
-/// Lets nodes vote at once. Call it only for new servers, on which no client can hold a lock yet. **If a server
-/// has lost its data, this call may admit a second holder.**
+/// Lets new nodes vote at once. Call it only for new servers, on which no client can hold a lock
+/// yet. **If a server has lost its data, this call may admit a second holder.**
 ///
 /// # Errors
 /// As [`nodes`].
 ///
 /// # Cancel safety
-/// May be dropped. Some of the nodes may already vote then.
+/// May be dropped. Some of the nodes may vote afterwards.
 pub async fn admit(url: &str) -> Result<Vec<Node>> {
     node_statuses(url, What::Admit).await
 }

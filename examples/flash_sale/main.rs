@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --example flash_sale                          # on a SQLite file
-//! cargo run --example flash_sale -- --kill                # one process dies while it holds
+//! cargo run --example flash_sale -- --kill                # kills the holder
 //! cargo run --example flash_sale --features redis -- --config sale.toml
 //! cargo run --example flash_sale --features postgres -- --on postgres   # a server of its own
 //! cargo run --example flash_sale --features redlock -- --on redlock     # five of its own
@@ -14,9 +14,8 @@
 //! ```toml
 //! url = "postgres://shop:secret@db/shop?mode=session"
 //! ttl = "2s"
-//! require = ["fencing", "network"]   # what doesn't promise this is refused at the start
+//! require = ["fencing", "network"]   # connecting fails if a property is missing
 //! ```
-//!
 #![forbid(unsafe_code)]
 
 mod setting;
@@ -52,7 +51,7 @@ fn the_sale(runtime: &tokio::runtime::Runtime) -> Result<()> {
     let (file, kill) = (&*setting.config, setting.kill);
     runtime.block_on(async {
         if setting.is_new && config.url.starts_with("redlock:") {
-            // New nodes would wait before they vote.
+            // Without `admit`, new nodes wait for the largest TTL before they vote.
             lockwright::operator::admit(&config.url).await?;
         }
         let locks = config.connect().await?;
@@ -93,7 +92,7 @@ fn the_sale(runtime: &tokio::runtime::Runtime) -> Result<()> {
             gap.as_secs_f64(),
             ttl.as_secs_f64()
         );
-        // The TTL, and the time until a waiter notices its end.
+        // The limit is one TTL, plus a second until a waiter notices that the hold has expired.
         if gap > ttl + Duration::from_secs(1) {
             return Err(Error::invalid_input("the others should have gone on within one TTL"));
         }
@@ -180,7 +179,8 @@ async fn a_process(number: &str) -> Result<()> {
     };
     let somebody_dies = told("FLASH_SALE_KILL")? == "yes";
     let dies = somebody_dies && number == "0";
-    // Otherwise all items may be sold before.
+    // The other processes wait until process 0 holds the lock. Otherwise they could sell all items
+    // before the kill.
     while somebody_dies && !dies && !shop.somebody_stands_still() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

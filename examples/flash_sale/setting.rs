@@ -9,7 +9,7 @@ use lockwright_testbed::{Cluster, Etcd, Fleet, MariaDb, Postgres, Redis, Sentine
 pub(crate) struct Setting {
     pub(crate) config: PathBuf,
     pub(crate) kill: bool,
-    /// True if this run started the servers, so that no lock can be held on them.
+    /// True if this run started the servers, so no lock can be held on them.
     pub(crate) is_new: bool,
     _server: Option<Box<dyn Send>>,
 }

@@ -1,4 +1,4 @@
-//! The shop: files without transactions and locks.
+//! The shop's stock and sales: files without transactions or locks.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ pub(crate) struct Shop {
 }
 
 pub(crate) struct Sale {
-    /// Nanoseconds of the boot clock.
+    /// The time of the sale, in nanoseconds of the boot clock.
     pub(crate) at: u64,
     pub(crate) fence: u64,
 }
@@ -44,7 +44,7 @@ impl Shop {
 
     pub(crate) fn left(&self) -> io::Result<u32> {
         loop {
-            // Another process may be writing it.
+            // The text is no number while another process writes the file.
             let text = fs::read_to_string(&self.left)?;
             if let Ok(left) = text.parse() {
                 return Ok(left);

@@ -40,7 +40,7 @@ async fn api(folder: &Path) -> Result<()> {
     loop {
         let (connection, _) = listener.accept().await.map_err(io)?;
         let (locks, folder) = (locks.clone(), folder.to_owned());
-        // It continues after the client hangs up.
+        // The task completes the payment even if the client hangs up.
         tokio::spawn(async move {
             let mut connection = BufReader::new(connection);
             let Ok(Some(key)) = key_of(&mut connection).await else { return };
@@ -84,7 +84,7 @@ async fn charge_or_look_up(folder: &Path, key: &str) -> Result<String> {
     if let Ok(answer) = fs::read_to_string(&answers) {
         return Ok(answer);
     }
-    tokio::time::sleep(Duration::from_millis(2)).await; // The bank's latency.
+    tokio::time::sleep(Duration::from_millis(2)).await; // simulates the bank's latency
     let mut charges =
         OpenOptions::new().create(true).append(true).open(folder.join("charges")).map_err(io)?;
     charges.write_all(format!("{key}\n").as_bytes()).map_err(io)?;
@@ -118,7 +118,7 @@ fn idempotent_api() -> Result<()> {
 
 struct Paid {
     charges: usize,
-    /// Payments with two different answers.
+    /// The number of payments that got two different answers.
     contradicted: usize,
 }
 
@@ -136,7 +136,7 @@ fn pay_all(folder: &Path, locks: &str) -> Result<Paid> {
     let mut contradicted = 0;
     for payment in 0..PAYMENTS {
         let key = format!("payment-{payment}");
-        // This client hangs up and repeats its request.
+        // The client hangs up, and then repeats its request to each process.
         drop(send(&addresses[payment % PROCESSES], &key)?);
         let asked: Result<Vec<TcpStream>> =
             addresses.iter().map(|address| send(address, &key)).collect();

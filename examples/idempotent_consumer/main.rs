@@ -1,4 +1,4 @@
-//! A queue delivers each message at least once, and it takes effect exactly once.
+//! A queue delivers each message at least once, but each message takes effect exactly once.
 //!
 //! ```text
 //! cargo run --example idempotent_consumer       # on a SQLite file
@@ -51,7 +51,8 @@ async fn consumer(number: &str) -> Result<()> {
     std::future::pending().await
 }
 
-/// No other process acts between the check of the ledger and the entry.
+/// Handles a message while its lock is held, so no other process acts between the check of the
+/// ledger and the new entry.
 async fn handle_once(locks: &Locks, ledger: &Path, message: usize, dies: bool) -> Result<()> {
     let guard = locks.mutex(format!("message/{message}")).ttl(TTL).acquire().await?;
     guard.run(handle(ledger, message, dies)).await??;

@@ -54,7 +54,7 @@ async fn serve(
             if line.trim_end().is_empty() {
                 break;
             }
-            continue; // the first line
+            continue; // the request line
         };
         match name.to_ascii_lowercase().as_str() {
             "content-length" => length = value.trim().parse().unwrap_or(0),
@@ -67,12 +67,12 @@ async fn serve(
     let answer = match fenced {
         None => format!("428 Precondition Required: send the header {HEADER}"),
         Some(Err(bad)) => format!("400 Bad Request: {bad}"),
-        // The service, not the client, determines the lock.
+        // The service, not the client, decides which lock protects the text.
         Some(Ok(fenced)) => match gate.enter(lock, &fenced).await {
             Err(other) if other.kind() == Kind::InvalidInput => format!("400 Bad Request: {other}"),
             Err(late) => format!("412 Precondition Failed: {late}"),
             Ok(_inside) => {
-                // With a disk, store the fence together with the text.
+                // A service with a disk must store the fence together with the text.
                 let body = String::from_utf8_lossy(&body).into_owned();
                 *text.lock().unwrap_or_else(PoisonError::into_inner) = body;
                 "204 No Content".to_owned()

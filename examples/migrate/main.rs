@@ -4,9 +4,10 @@
 //! cargo run --example migrate --features redis,etcd    # servers of its own
 //! ```
 //!
-//! The old and the new version in parallel would overlap. A version in between holds both locks.
-//! First all members switch to it, then to the new version. The fences of two backends aren't
-//! comparable, so each has its own register.
+//! The old version locks on Redis, the new version on etcd, so the two would overlap if they ran in
+//! parallel. An intermediate version holds both locks. First all members switch to the intermediate
+//! version, then to the new version. The fences of two backends aren't comparable, so each backend
+//! has its own register.
 #![forbid(unsafe_code)]
 
 #[path = "../support/mod.rs"]
@@ -32,7 +33,7 @@ enum Version {
     New,
 }
 
-/// Versions that run in parallel.
+/// The steps of the migration, with the version of each of the four members.
 const STEPS: [(&str, [Version; 4]); 5] = {
     use Version::{Between, New, Old};
     [
@@ -51,7 +52,7 @@ struct Registers {
 }
 
 impl Registers {
-    /// Checks each fence with its own register.
+    /// Checks each fence with the register of its backend.
     async fn enter(&self, old: Option<Fence>, new: Option<Fence>) -> Result<Vec<Inside>> {
         let lock = LockName::new(NAME)?;
         let mut inside = Vec::new();
@@ -156,7 +157,7 @@ async fn under_the_lock(
         }
         Version::Between => {
             let both = old.multi([NAME]).and(new, [NAME]).acquire().await?;
-            // In the order of the clients.
+            // The fences have the order of the clients: Redis first, then etcd.
             let fences: Vec<Fence> = both.fences(NAME).collect();
             let inside = registers.enter(fences.first().copied(), fences.get(1).copied()).await?;
             turn.await;

@@ -127,7 +127,8 @@ async fn serve() -> Result<(SocketAddr, Arc<AtomicUsize>)> {
             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             tokio::spawn(async move {
                 tokio::time::sleep(CALL).await;
-                // Before it hangs up, because the next call may begin then.
+                // The service counts down before it closes the connection, because the client may
+                // then call again.
                 now.fetch_sub(1, Ordering::SeqCst);
                 drop(connection);
             });

@@ -28,7 +28,7 @@ pub(crate) fn told(name: &str) -> Result<String> {
     std::env::var(name).map_err(|error| Error::invalid_input(name).with_source(error))
 }
 
-/// Accepts a missing answer: the client repeats the release in the background.
+/// Accepts an indeterminate release, because the client repeats it in the background.
 pub(crate) fn released(outcome: Result<()>) -> Result<()> {
     match outcome {
         Err(error) if error.kind() == ErrorKind::Indeterminate => Ok(()),

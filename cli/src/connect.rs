@@ -1,4 +1,4 @@
-//! The connection: the given URL, or a file of the user's own.
+//! Connects to the user's URL, or else to a SQLite file in the user's state folder.
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -20,7 +20,7 @@ pub(crate) async fn connect_for_diagnosis(
     Ok(config(connection)?.connect_for_diagnosis().await?)
 }
 
-/// Never print the URL, because it may contain a password.
+/// Returns the configuration. Its URL must not be printed, because it may contain a password.
 pub(crate) fn config(connection: &ConnectionOptions) -> Result<Config, Failure> {
     let mut config = match &connection.config {
         Some(file) => {
@@ -67,7 +67,8 @@ fn read(file: &Path) -> Result<Config, Failure> {
 fn checked(url: String) -> Result<String, Failure> {
     let invalid = |message| Err(Failure::new(exit::CONFIG, "invalid_config", message));
     match url.as_str() {
-        // An empty URL usually comes from a mistyped variable. With the default, each machine would lock separately.
+        // An empty URL usually comes from a mistyped variable. The default file instead would give
+        // each machine its own locks.
         "" => invalid(
             "the URL is empty (--url, LOCKWRIGHT_URL or the configuration's url); set it to the \
              server of the locks, or remove it to use a file that this machine's processes share",
@@ -80,7 +81,6 @@ fn checked(url: String) -> Result<String, Failure> {
     }
 }
 
-/// The library has that backend only in some builds.
 fn is_memory(url: &str) -> bool {
     url.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("memory"))
 }
@@ -88,7 +88,7 @@ fn is_memory(url: &str) -> bool {
 fn default_url() -> Result<String, Failure> {
     let file = default_file(std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"))?;
     let folder = file.parent().unwrap_or(Path::new("/"));
-    // A user with write access could take and break every lock.
+    // Another user with write access to the folder could acquire and break every lock.
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| {
         Failure::os(
             &format!(
@@ -108,7 +108,7 @@ fn default_url() -> Result<String, Failure> {
 }
 
 fn default_file(state: Option<OsString>, home: Option<OsString>) -> Result<PathBuf, Failure> {
-    // The XDG specification ignores relative paths.
+    // The XDG specification requires that relative paths are ignored.
     let absolute = |path: Option<OsString>| path.map(PathBuf::from).filter(|p| p.is_absolute());
     let state = absolute(state)
         .or_else(|| absolute(home).map(|home| home.join(".local/state")))

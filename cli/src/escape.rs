@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-/// Escapes other clients' labels and reasons, which must not move the cursor, set the clipboard or imitate a line.
+/// Escapes labels and reasons of other clients, which must not move the cursor, set the clipboard
+/// or imitate a line.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -10,13 +10,13 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::{self, Errno};
 use rustix::net::{SendFlags, send};
 
-/// A pipe or terminal that is writable accepts this much without blocking.
+/// A pipe or terminal that is ready accepts this number of bytes without blocking.
 const MAX_READY_WRITE: usize = 4096;
 
-/// True if the last line was cut for lack of room.
+/// True if the last line was written only in part.
 static CUT: AtomicBool = AtomicBool::new(false);
 
-/// Drops the rest if there is no room within `patience`.
+/// Writes the text. Drops the rest if standard error accepts no more within `patience`.
 pub(crate) fn write_within(text: &str, patience: Duration) {
     write_by(write_some, &CUT, text, patience);
 }
@@ -53,7 +53,8 @@ fn write_some(bytes: &[u8]) -> io::Result<usize> {
         Method::File => io::write(stderr(), bytes),
         Method::Socket => send(stderr(), bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
         Method::Own(own) => io::write(own, bytes),
-        // Another process may take the room in between, which is accepted.
+        // Another process may fill the pipe before the write. The write then blocks, which is
+        // accepted.
         Method::Poll if is_ready(Duration::ZERO) => {
             io::write(stderr(), &bytes[..bytes.len().min(MAX_READY_WRITE)])
         }
@@ -78,9 +79,10 @@ fn stderr() -> BorrowedFd<'static> {
 enum Method {
     File,
     Socket,
-    /// The file is opened separately: CMD shares the other file description and doesn't expect non-blocking mode.
+    /// A second, non-blocking file description. CMD shares the original one and doesn't expect
+    /// non-blocking mode.
     Own(OwnedFd),
-    /// The file can't be opened again, for example another user's terminal.
+    /// The file can't be opened again, such as another user's terminal.
     Poll,
 }
 

@@ -11,7 +11,7 @@ const NOT_ALL_VOTE: u8 = 1;
 pub(super) enum How {
     Look,
     Wait,
-    /// Admits the nodes only if all are new.
+    /// Admits the new nodes, unless other nodes vote already.
     Admit,
     AdmitAny,
 }

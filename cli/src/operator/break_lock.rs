@@ -42,7 +42,8 @@ pub(super) async fn break_lock(locks: &Locks, what: &Break, json: bool) -> Resul
         Some(_) if !what.yes && !confirmed(what)? => {
             return Err(Failure::new(exit::HELD, "not_confirmed", "nothing was changed"));
         }
-        // A foreign hold has no token, so the server couldn't distinguish it from the next hold.
+        // The hold of another library has no token, so the server can't distinguish it from a later
+        // hold.
         Some(BreakTarget::Any) if !still_holds(locks, what, &seen).await? => Broken::NotHeld,
         Some(target) => {
             let how = if what.now { BreakMode::Now } else { BreakMode::RunOut };
@@ -82,7 +83,8 @@ fn only_holder(seen: &Inspection) -> Result<Option<BreakTarget>, Failure> {
     }
 }
 
-/// During the prompt, a Lockwright client may have acquired the lock.
+/// Returns whether the lock still has the holders in `seen`. A Lockwright client may have acquired
+/// it during the prompt.
 async fn still_holds(locks: &Locks, what: &Break, seen: &Inspection) -> Result<bool, Failure> {
     let now = locks.inspect(&what.name).await?;
     let constant_fields = |seen: &Inspection| -> Vec<_> {
@@ -92,7 +94,7 @@ async fn still_holds(locks: &Locks, what: &Break, seen: &Inspection) -> Result<b
     Ok(constant_fields(&now) == constant_fields(seen))
 }
 
-/// A foreign hold can't be made to expire, only freed at once.
+/// Adds a hint: the hold of another library can't be left to expire, only freed at once.
 fn refused(error: Error, now: bool) -> Failure {
     let could_be_freed = error.kind() == ErrorKind::Conflict && !now;
     let mut failure = Failure::from(error);

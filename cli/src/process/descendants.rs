@@ -30,14 +30,15 @@ struct Entry {
     ended: bool,
 }
 
-/// A process that forks during the scan may be missing. Repeat the scan until it finds none, and check with `wait`.
+/// Returns the living descendants of `root`. A process that is forked during the scan may be
+/// missing. The caller repeats the scan until it finds none, and checks with `wait`.
 pub(crate) fn of(root: Pid, except: &[Process]) -> io::Result<Vec<Process>> {
     let mut found = entries_of(root, except)?;
     found.retain(|entry| !entry.ended);
     Ok(found.into_iter().map(|entry| entry.process).collect())
 }
 
-/// Returns the descendants, including unreaped processes.
+/// Returns the descendants of `root`, including zombies, but not `except` and their descendants.
 fn entries_of(root: Pid, except: &[Process]) -> io::Result<Vec<Entry>> {
     let mut children: HashMap<i32, Vec<Entry>> = HashMap::new();
     for entry in fs::read_dir("/proc")? {
@@ -74,7 +75,7 @@ pub(crate) fn ancestors() -> impl Iterator<Item = Process> {
     std::iter::successors(us, above).skip(1).map(|entry| entry.process)
 }
 
-/// Returns whether the process runs as root or as the same user.
+/// Returns whether the process runs as root or as this process's user.
 pub(crate) fn may_end_us(pid: Pid) -> bool {
     let users = |process: &str| {
         let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
@@ -91,7 +92,7 @@ pub(crate) fn may_end_us(pid: Pid) -> bool {
 
 fn look_at(pid: Pid) -> Option<Entry> {
     let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    // The command's name may contain parentheses.
+    // The name of the command ends at the last parenthesis, and may contain others.
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let fields: Vec<&str> =
         std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace().collect();
@@ -106,7 +107,7 @@ fn look_at(pid: Pid) -> Option<Entry> {
     })
 }
 
-/// Returns how many processes belong to another user.
+/// Returns the number of processes that rejected the signal, because they belong to another user.
 pub(crate) fn signal(processes: &[Process], signal: Signal) -> u32 {
     let mut refused = 0;
     for process in processes {
@@ -123,8 +124,9 @@ pub(crate) struct Killed {
     pub refused: u32,
 }
 
-/// Kills `group` too while a descendant, even an unreaped one, is in it: until then its id can't be reused. Signalling
-/// a group is atomic with respect to `fork`, so no member escapes.
+/// Kills all descendants, and `group` if a descendant is in it. While even a zombie is in a group,
+/// the group's id isn't reused. The kernel signals a group atomically with respect to `fork`, so no
+/// member escapes.
 pub(crate) fn kill_all(root: Pid, except: &[Process], group: Option<Pid>) -> io::Result<Killed> {
     let mut entries = entries_of(root, except)?;
     if let Some(group) = group
@@ -196,7 +198,8 @@ mod tests {
     fn name_may_contain_parentheses() {
         let folder = tempfile::tempdir().unwrap();
         let odd = folder.path().join(") R 1 (");
-        // Another process writes the copy: a file that a test's child still has open for writing can't be run.
+        // `cp` writes the copy, not this process: a child that another test forks would inherit the
+        // open file, and a file that is open for writing can't be executed.
         assert!(Command::new("cp").arg("/bin/sleep").arg(&odd).status().unwrap().success());
         let mut child = Command::new(&odd).arg("60").spawn().unwrap();
         let us = rustix::process::getpid();

@@ -1,4 +1,4 @@
-//! The terminal's foreground process group, which CMD needs to read and to get Ctrl-C.
+//! The terminal's foreground process group. CMD must be in it to read input and to receive Ctrl-C.
 
 use std::fs::File;
 
@@ -18,7 +18,8 @@ impl Terminal {
         self.0.as_ref().is_some_and(|tty| tcgetpgrp(tty) == Ok(group))
     }
 
-    /// The caller must block SIGTTOU, which would stop a background process here.
+    /// Gives the foreground to `to` if `from` has it. The caller must block SIGTTOU, which would
+    /// stop a background process here.
     pub(crate) fn hand_over(&self, from: Pid, to: Pid) -> bool {
         match &self.0 {
             Some(tty) if self.is_with(from) => tcsetpgrp(tty, to).is_ok(),
@@ -26,7 +27,8 @@ impl Terminal {
         }
     }
 
-    /// A living group keeps the foreground, such as the shell after this job was put into the background.
+    /// Gives the foreground to `group`, unless another living group has it. For example, the shell
+    /// has it after the user put this job into the background.
     pub(crate) fn take_back(&self, group: Pid) {
         let Some(tty) = &self.0 else { return };
         let lives = tcgetpgrp(tty)

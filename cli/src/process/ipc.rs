@@ -16,9 +16,9 @@ pub(crate) const FRAME: usize = 17;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Term {
-    /// When CMD must be ended, without a newer term.
+    /// The supervisor ends CMD at this instant, unless it has received a newer term.
     pub lost_at: BootInstant,
-    /// When no process of CMD may be left.
+    /// All processes of CMD must have ended before this instant.
     pub deadline: BootInstant,
 }
 
@@ -33,7 +33,7 @@ impl Term {
 pub(crate) enum Order {
     /// A confirmed term. The first one starts CMD and carries its standard input.
     Confirmed(Term),
-    /// Send this signal to CMD's process group.
+    /// A signal for CMD's process group.
     Forward(i32),
     Lost,
 }
@@ -49,7 +49,7 @@ pub(crate) enum Report {
     NotSuspended,
     /// CMD ended, and the processes that it left behind are being ended.
     Leftovers,
-    /// This number of processes belongs to another user.
+    /// This number of processes can't be ended, because they belong to another user.
     OutOfReach(u32),
     Done {
         exit: Exit,
@@ -131,7 +131,8 @@ impl Report {
     }
 }
 
-/// A blocked sender couldn't keep a deadline. The socket buffers thousands of frames.
+/// Sends a frame without blocking, because a blocked sender couldn't keep a deadline. The socket
+/// buffers thousands of frames.
 pub(crate) fn post(socket: impl AsFd, bytes: &[u8; FRAME]) -> io::Result<()> {
     send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
     Ok(())

@@ -1,7 +1,8 @@
 //! The supervisor of CMD and all its descendants.
 //!
-//! The supervisor ends them when the hold is lost, when no new deadline arrives in time, when `lockwright run` has
-//! ended, and when CMD left processes behind. It exits when no descendant is left.
+//! The supervisor ends these processes when the hold is lost, when no new deadline arrives in time,
+//! when `lockwright run` has ended, and when CMD left processes behind. It exits when no descendant
+//! is left.
 
 use std::env::ArgsOs;
 use std::ffi::OsString;
@@ -29,12 +30,12 @@ use super::timer::Timer;
 use super::{Exit, ROLE_EXEC, SELF, descendants, exec_child};
 use crate::exit;
 
-/// The time for leftovers, such as a pipeline's last `tee`.
+/// How long processes that CMD left behind may continue, such as a pipeline's last `tee`.
 const LEFTOVERS_PATIENCE: Duration = Duration::from_secs(1);
 
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The longest time between readings of the clock, even if the timer fails.
+/// The longest time between two readings of the clock, even if the timer fails.
 const SLICE: Duration = Duration::from_secs(1);
 
 const TERMINAL_POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -42,10 +43,11 @@ const TERMINAL_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// The pause if all remaining processes belong to another user, which may last hours.
+/// The longest pause if all remaining processes belong to another user, who may keep them for
+/// hours.
 const MAX_RETRY_PAUSE_OTHER_USERS: Duration = Duration::from_millis(100);
 
-/// The most scans without a pause, while there is something to kill.
+/// The maximum number of scans without a pause, while each finds a process to kill.
 const MAX_SCANS: u32 = 8;
 
 pub(crate) fn main(args: ArgsOs) -> ExitCode {
@@ -93,7 +95,7 @@ struct Supervisor {
     clock: Clock,
     timer: Timer,
     terminal: Terminal,
-    /// The group that has the foreground if CMD's group doesn't.
+    /// The process group of `lockwright run`, which has the foreground if CMD's group doesn't.
     run_group: Pid,
     command: Pid,
     exit: Option<Exit>,
@@ -166,7 +168,8 @@ impl Supervisor {
                 break;
             }
             self.give_terminal();
-            // After a stop, this process must act on the current time.
+            // The clock is read after the steps above, because a stop of this process may delay
+            // them.
             let now = self.clock.now();
             self.decide(now);
             let next = self.act(now);
@@ -212,7 +215,7 @@ impl Supervisor {
     fn forward(&self, signal: i32) {
         let Some(signal) = Signal::from_named_raw(signal) else { return };
         if self.exit.is_some() {
-            // The group's id may be reused.
+            // CMD was reaped, so the id of its group may be reused.
             return;
         }
         if signal == Signal::CONT {
@@ -221,7 +224,8 @@ impl Supervisor {
         let _ = kill_process_group(self.command, signal);
     }
 
-    /// Returns `true` when no descendant is left. Each descendant's chain of parents ends at a child of this process.
+    /// Reaps children. Returns `true` when no child is left, and therefore no descendant: this
+    /// process is the parent of all orphans among them.
     fn reap(&mut self) -> bool {
         while matches!(self.signals.read_signal(), Ok(Some(_))) {}
         loop {
@@ -237,7 +241,8 @@ impl Supervisor {
     fn command_changed(&mut self, status: WaitStatus) {
         if let Some(exit) = Exit::of(status) {
             self.exit = Some(exit);
-            // CMD's last actions may have been unprotected, or it was never started.
+            // If the term is over, CMD's last actions may have been unprotected, or CMD was never
+            // started.
             self.end.lost |= self.clock.now() >= self.term.lost_at;
             self.waits_for_terminal = false;
             return;
@@ -253,7 +258,8 @@ impl Supervisor {
         }
     }
 
-    /// The foreground is polled, because a shell's `fg` sends no signal to a running job.
+    /// Gives CMD the terminal that it waits for. The foreground is polled, because a shell's `fg`
+    /// sends no signal to a running job.
     fn give_terminal(&mut self) {
         if self.waits_for_terminal
             && (self.terminal.hand_over(self.run_group, self.command)
@@ -296,7 +302,7 @@ impl Supervisor {
                 self.report(Report::Leftovers);
             }
             self.signal_all(Signal::TERM);
-            // A stopped process must continue to receive the signal.
+            // A stopped process handles TERM only after CONT.
             self.signal_all(Signal::CONT);
         }
         let slice = if self.waits_for_terminal { TERMINAL_POLL_INTERVAL } else { SLICE };
@@ -323,7 +329,7 @@ impl Supervisor {
         killed.found > killed.refused as usize
     }
 
-    /// Once CMD is reaped, the group's id may be reused.
+    /// Signals CMD's group, unless CMD was reaped, because the group's id may then be reused.
     fn signal_group(&self, signal: Signal) {
         if self.exit.is_none() {
             let _ = kill_process_group(self.command, signal);

@@ -7,7 +7,8 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
-/// A timer that runs during suspension. The timeout of `poll` stops then, so CMD would run next to the next holder.
+/// A timer that also counts while the machine is suspended. The timeout of `poll` doesn't, so CMD
+/// could run in parallel with the next holder.
 pub(crate) struct Timer(OwnedFd);
 
 impl Timer {
@@ -26,7 +27,7 @@ impl Timer {
                 tv_nsec: (nanos % 1_000_000_000) as _,
             },
         };
-        // Errors are harmless, because the clock is read once a second.
+        // Errors are harmless, because the supervisor reads the clock at least once a second.
         let _ = timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &at);
     }
 }

@@ -1,4 +1,5 @@
-//! The descendants of `lockwright run` that the supervisor can't end.
+//! Ends descendants of `lockwright run` that the supervisor can't end, for example because it was
+//! killed.
 
 use std::cell::RefCell;
 use std::io;
@@ -14,11 +15,12 @@ use crate::process::descendants::{self, Process};
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// The empty scans needed if the kernel can't be asked.
+/// How many scans in a row must find no process, if `wait` can't confirm that none is left.
 const EMPTY_SCANS: u32 = 3;
 
 pub(super) struct Children {
-    /// Processes that aren't the command's: a shell with jobs became this process by `exec`.
+    /// Descendants that don't belong to the command: the jobs of a shell that became this process
+    /// by `exec`.
     foreign: RefCell<Vec<Process>>,
 }
 
@@ -32,23 +34,25 @@ impl Children {
         !self.foreign.borrow().is_empty()
     }
 
-    /// While the supervisor lives, all orphans of the command are below it.
+    /// Lists the foreign descendants again. While the supervisor lives, all orphans of the command
+    /// are below it, so every other descendant is foreign.
     pub(super) fn update_foreign(&self, supervisor: Pid) {
         if !self.has_foreign() {
             return;
         }
         let Some(ours) = descendants::process(supervisor) else { return };
         let Ok(others) = descendants::of(getpid(), &[ours]) else { return };
-        // The supervisor's end and the transfer of its orphans are one step of the kernel. If it still lives, the scan
-        // preceded both.
+        // The kernel ends the supervisor and transfers its orphans in one step. If the supervisor
+        // still lives, the scan was before that step.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if let Ok(None) = waitid(WaitId::Pid(supervisor), options) {
             self.foreign.replace(others);
         }
     }
 
-    /// Returns `true` if the kernel confirms that only foreign descendants are left. If there are any, only scans can
-    /// check, and a constantly forking process may escape them.
+    /// Ends all descendants that aren't foreign. Returns `true` if the kernel confirms that none is
+    /// left. If there are foreign ones, only scans can check, and a constantly forking process may
+    /// escape them.
     pub(super) async fn end_all(&self, command: Option<Pid>) -> bool {
         let foreign = self.foreign.take();
         let mut retry_pause = FIRST_RETRY_PAUSE;

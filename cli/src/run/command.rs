@@ -10,7 +10,8 @@ use crate::process::{ROLE_SUPERVISE, SELF};
 #[derive(Debug)]
 pub(crate) struct Resolved(Vec<OsString>); // never empty
 
-/// Finds the program, to report a typing error before a long wait. Only the execution is certain.
+/// Resolves the command, and reports a mistyped program before a long wait. The execution may still
+/// fail.
 pub(crate) fn resolve(run: &Run) -> Result<Resolved, Failure> {
     if let Some(shell) = &run.shell {
         return Ok(Resolved(vec!["/bin/sh".into(), "-c".into(), shell.clone()]));

@@ -24,7 +24,7 @@ use crate::output::Output;
 use signals::Signals;
 pub(crate) use waiting::holder_name;
 
-/// The limit for final requests, which take effect by themselves a TTL later.
+/// The time limit of the last requests. If they fail, the hold still expires after its TTL.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The limit after a loss: the server is mostly unreachable then, and the hold expires soon.
@@ -54,7 +54,7 @@ fn prepare_and_run(
         timeout: run.timeout.or(config.wait.filter(|_| !run.nonblock)),
         ..run.clone()
     };
-    // Writing to a terminal that belongs to CMD must not stop this process, in any thread.
+    // Blocked in all threads: a write to a terminal that belongs to CMD must not stop this process.
     let mut stopped_by_writing = nix::sys::signal::SigSet::empty();
     stopped_by_writing.add(nix::sys::signal::Signal::SIGTTOU);
     let _ = stopped_by_writing.thread_block();
@@ -74,11 +74,11 @@ fn prepare_and_run(
         let outer = OuterHolds { holds, key };
         let result =
             hold_and_run(output, connection, run, outer, &command, &locks, &mut signals).await;
-        // The server should receive the release of a cancelled wait.
+        // `close` waits until the server has received the release of a cancelled request.
         let _ = timeout(SHUTDOWN_TIMEOUT, locks.close()).await;
         result
     });
-    // A hanging name lookup must not delay the exit.
+    // A DNS lookup in a blocking thread must not delay the exit.
     runtime.shutdown_background();
     result
 }
@@ -204,7 +204,7 @@ async fn acquire(output: Output, run: &Run, locks: &Locks) -> Result<Option<Guar
     }
 }
 
-/// Releases the hold, which otherwise expires by itself.
+/// Releases the hold. If this fails, the hold expires by itself.
 async fn release(
     output: Output,
     guard: Guard,

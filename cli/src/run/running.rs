@@ -26,14 +26,14 @@ use crate::process::ipc::{self, FRAME, Order, Report, Term};
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Ended(Exit),
-    /// CMD was ended, or may have been unprotected for a time.
+    /// The hold was lost. CMD was ended, or may have been unprotected for a time.
     Lost(Failure),
 }
 
 #[derive(Debug)]
 pub(crate) struct Conclusion {
     pub outcome: Result<Outcome, Failure>,
-    /// If false, the lock must not be released.
+    /// False if processes of CMD may be left. Then the lock must not be released.
     pub all_gone: bool,
 }
 
@@ -117,9 +117,10 @@ fn start(guard: &Guard, mut supervisor: Command) -> io::Result<(tokio::net::Unix
     // In its own group, the supervisor gets no signals from the terminal.
     let child =
         supervisor.arg0("lockwright").process_group(0).stdin(OwnedFd::from(theirs)).spawn()?;
-    // This copy of the other end would keep the stream open after the supervisor's death.
+    // `supervisor` has a copy of `theirs`, which would keep the stream open after the supervisor's
+    // death.
     drop(supervisor);
-    // Until this order, the supervisor starts nothing. If the socket closes, it ends.
+    // The supervisor starts nothing before this order. If the socket closes, the supervisor ends.
     ipc::post_start(&ours, term(guard), rustix::stdio::stdin())?;
     Ok((ours, Pid::from_child(&child)))
 }
@@ -178,16 +179,17 @@ impl Held<'_> {
         }
     }
 
-    /// Returns `true` if certainly nothing of the command is left.
+    /// Returns `true` if certainly no process of the command is left.
     async fn end_all(&self) -> bool {
         if self.supervisor_done.get() && self.children.has_foreign() {
-            // The remaining descendants stem from foreign processes.
+            // The supervisor was the last process of the command, so all remaining descendants are
+            // foreign.
             return true;
         }
         self.children.end_all(self.command.get()).await
     }
 
-    /// Cancel safe.
+    /// Returns the supervisor's next report. Cancel safe.
     async fn report(&self) -> Option<Report> {
         loop {
             self.socket.readable().await.ok()?;
@@ -200,7 +202,7 @@ impl Held<'_> {
         }
     }
 
-    /// Finds a report even if the runtime hasn't been notified.
+    /// Reads a report from the socket, even if the runtime hasn't noticed its arrival.
     fn try_report(&self) -> Option<Report> {
         let mut bytes = [0; FRAME];
         match recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
@@ -214,7 +216,8 @@ impl Held<'_> {
         outcome
     }
 
-    /// If this fails, the supervisor has ended, or ends everything by its last deadline.
+    /// Sends an order. If this fails, the supervisor has ended, or ends everything by its last
+    /// deadline.
     fn order(&self, order: Order) {
         let _ = ipc::post(&self.socket, &order.encode());
     }
@@ -300,7 +303,8 @@ impl Held<'_> {
         );
     }
 
-    /// Returns the time halfway between the supervisor's KILL and the deadline, or the equivalent after an early loss.
+    /// Returns when this process ends the command itself: halfway between the supervisor's KILL and
+    /// the deadline. After an early loss, the same periods count from now.
     fn give_up_at(&self) -> BootInstant {
         let term = term(self.guard);
         let kill_at = term.kill_at();
@@ -312,12 +316,12 @@ impl Held<'_> {
     fn why_lost(&self) -> String {
         match self.guard.check().err().and_then(|error| error.lost_reason()) {
             Some(reason) => reason.to_string(),
-            // The supervisor noticed the loss first.
+            // The supervisor noticed the loss before the guard did.
             None => "it was not renewed within its TTL".to_owned(),
         }
     }
 
-    /// Reports the loss first, because ending the command and asking the server takes seconds.
+    /// Reports the loss before the command is ended, which can take seconds.
     fn report_loss(&self) {
         if self.loss_reported.replace(true) {
             return;
@@ -349,7 +353,7 @@ impl Held<'_> {
         Outcome::Lost(Failure::new(exit::SUPERVISOR, "supervisor_killed", message))
     }
 
-    /// In a container, no other process may reap the supervisor.
+    /// Waits for the supervisor's end and reaps it. In a container, no other process may do so.
     async fn reap_supervisor(&self) {
         let limit = Clock::boot().now() + SUPERVISOR_EXIT_TIMEOUT;
         while Clock::boot().now() < limit {
@@ -368,7 +372,7 @@ impl Held<'_> {
                 let _ = kill_process(pid, Signal::CONT);
             }
         }
-        // An ended job of the shell may have left orphans to this process.
+        // A job of the shell may have ended and left orphans to this process.
         self.children.update_foreign(self.supervisor);
     }
 }

@@ -16,7 +16,8 @@ const FORWARDED: [Signal; 8] = [
     Signal::WINCH,
 ];
 
-/// Signals that were ignored at the start stay ignored, also for CMD: `nohup` works.
+/// The signals that are forwarded to CMD. Signals that were ignored at the start stay ignored, also
+/// for CMD, so `nohup` works.
 #[derive(Debug)]
 pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 
@@ -33,7 +34,7 @@ impl Signals {
         Ok(Self(streams))
     }
 
-    /// Handles SIGTSTP, because a suspension would lose the hold.
+    /// Also handles SIGTSTP, because a suspended process would lose the hold.
     pub(crate) fn refuse_suspension(&mut self) -> io::Result<()> {
         if ignored_signals() >> (Signal::TSTP.as_raw() - 1) & 1 == 0 {
             let stream = unix::signal(SignalKind::from_raw(Signal::TSTP.as_raw()))?;
@@ -42,7 +43,7 @@ impl Signals {
         Ok(())
     }
 
-    /// Cancel safe.
+    /// Waits for the next signal. Cancel safe.
     pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|cx| {
             for (signal, stream) in &mut self.0 {

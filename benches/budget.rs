@@ -1,4 +1,4 @@
-//! The cost of a hold: asserts allocations and bytes, prints times: see `benches/README.md`.
+//! Asserts the allocations and bytes of a hold, and prints its times. See `benches/README.md`.
 #![allow(missing_docs)]
 #![allow(unsafe_code)] // for the counting allocator
 
@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
-/// Off during time measurements: counting costs nanoseconds.
+/// False during time measurements, because counting costs nanoseconds.
 static COUNTS: AtomicBool = AtomicBool::new(true);
 
 struct Counting;
@@ -26,7 +26,7 @@ unsafe impl GlobalAlloc for Counting {
             ALLOCATIONS.fetch_add(1, Relaxed);
             BYTES.fetch_add(layout.size(), Relaxed);
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: this method's caller upholds the same contract.
         unsafe { System.alloc(layout) }
     }
 
@@ -34,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
         if COUNTS.load(Relaxed) {
             BYTES.fetch_sub(layout.size(), Relaxed);
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: this method's caller upholds the same contract.
         unsafe { System.dealloc(pointer, layout) }
     }
 
@@ -44,7 +44,7 @@ unsafe impl GlobalAlloc for Counting {
             BYTES.fetch_add(size, Relaxed);
             BYTES.fetch_sub(layout.size(), Relaxed);
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: this method's caller upholds the same contract.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
@@ -89,7 +89,7 @@ async fn allocations(locks: &Locks) {
     for _ in 0..ROUNDS {
         acquire_and_release(locks).await;
     }
-    // The result is in tenths, because the random source and the tables allocate only sometimes.
+    // Tenths, because the random source and the tables allocate only sometimes.
     let tenths = (ALLOCATIONS.load(Relaxed) - before) * 10 / ROUNDS;
     println!("allocations per acquire + release: {}.{} (at most 6)", tenths / 10, tenths % 10);
     assert!(tenths <= 60);
@@ -146,7 +146,7 @@ impl Baselines {
     }
 }
 
-/// Alternates, so that all see the same load.
+/// The rounds alternate, so that Lockwright and the baselines see the same load.
 async fn ratio() {
     const ROUNDS: usize = 101;
     const TIMES: u32 = 2_000;

@@ -1,6 +1,6 @@
-//! The client's own cost on the memory backend: see `benches/README.md`.
+//! The client's own cost, on the memory backend. See `benches/README.md`.
 //!
-//! Criterion measures in sequence, so ratios vary with the machine's load.
+//! Criterion measures one function after the other, so ratios vary with the machine's load.
 #![forbid(unsafe_code)]
 #![allow(missing_docs)]
 
@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 
 const NAME: &str = "orders/42";
 
-/// The number of contending tasks, and of each task's turns.
+/// The number of contending tasks.
 const TASKS: usize = 8;
 const TURNS: usize = 10;
 

@@ -33,7 +33,7 @@ pub(crate) fn versions() -> BTreeMap<String, String> {
     )])
 }
 
-/// Formats `2026-11-22T08:00:00Z`.
+/// Returns the time as `2026-11-22T08:00:00Z`.
 #[must_use]
 pub(crate) fn date() -> String {
     said_by("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"])

@@ -59,7 +59,8 @@ fn plan(bench: &Bench) -> servers::Result<Plan> {
     })
 }
 
-/// The reason for a weak baseline is often found later.
+/// Replaces the profiles and notes in results, because the reason for a weak baseline is often
+/// found later.
 fn profile(json: &Path, bench: &Bench) -> servers::Result<()> {
     let mut results = report::read(json)?;
     let mut plan = plan(bench)?;
@@ -103,7 +104,7 @@ fn publish(results: &Results, json: &Path, out: &Path) -> servers::Result<()> {
     report_in(results, &kept, out)
 }
 
-/// Publishes only the results that are in docs.
+/// Writes the report, and the page in docs if the results are those in docs.
 fn report(results: &Results, json: &Path, out: &Path) -> servers::Result<()> {
     match is_same(json, &docs().2) {
         true => publish(results, json, out),
@@ -111,7 +112,7 @@ fn report(results: &Results, json: &Path, out: &Path) -> servers::Result<()> {
     }
 }
 
-/// The page, the folder of its pictures, and its results.
+/// Returns the paths of the page, its pictures and its results.
 fn docs() -> (PathBuf, PathBuf, PathBuf) {
     let root = std::env::var_os("LOCKWRIGHT_ROOT").map_or_else(|| ".".into(), PathBuf::from);
     let folder = root.join("docs/src/benchmarks");
@@ -135,7 +136,7 @@ fn compared(old: &Path, new: &Path, all: bool) -> servers::Result<()> {
 }
 
 fn write(path: &Path, results: &Results) -> servers::Result<()> {
-    // Complete, even after a crash.
+    // The file is complete even after a crash.
     let new = path.with_extension("new");
     std::fs::write(&new, serde_json::to_string(results)? + "\n")?;
     Ok(std::fs::rename(&new, path)?)

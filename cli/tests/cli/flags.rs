@@ -1,4 +1,4 @@
-//! flock(1)'s options.
+//! The options of `run` that flock(1) also has.
 
 use std::time::{Duration, Instant};
 
@@ -68,7 +68,7 @@ fn the_conflict_exit_code_can_be_another() {
     let sandbox = Sandbox::new();
     let _held = held(&sandbox);
     assert_eq!(sandbox.output(["run", "-n", "-E", "42", "a", "--", "true"]).code(), 42);
-    // The limit lets the file answer on a busy disk.
+    // Three seconds are enough for an answer of the database file on a busy disk.
     let waited = ["run", "-w", "3", "--conflict-exit-code", "0", "a", "--", "false"];
     assert_eq!(sandbox.output(waited).code(), 0);
     sandbox.output(["run", "-n", "-E", "256", "a", "--", "true"]).exits(64);

@@ -1,4 +1,4 @@
-//! Common code of the tests: an isolated folder for each test, processes that never outlive it, and polling.
+//! A folder for each test, processes that never outlive the test, and polling.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use serde_json::Value;
 /// The limit for quick operations, much longer than needed even on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// The variable that identifies a test's processes, including strays.
+/// The environment variable by which a test finds its processes.
 const MARK: &str = "LOCKWRIGHT_TEST_SANDBOX";
 
 /// A folder, a database in it, and all its processes.
@@ -28,7 +28,6 @@ impl Sandbox {
         Self { folder, url }
     }
 
-    /// Creates a sandbox with locks at `url`.
     pub(crate) fn at(url: &str) -> Self {
         let mut sandbox = Self::new();
         sandbox.url = url.to_owned();
@@ -39,12 +38,11 @@ impl Sandbox {
         self.folder.path().join(name)
     }
 
-    /// Returns a command for a program in this sandbox.
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("env");
         command
-            // The tests' environment may ignore these signals (`nohup`, background jobs), and children would inherit
-            // that.
+            // This test process may ignore these signals (`nohup`, background jobs), and children
+            // would inherit that.
             .arg("--default-signal=INT,QUIT,HUP")
             .arg(program)
             .env(MARK, self.folder.path())
@@ -71,7 +69,7 @@ impl Sandbox {
         self.finish(self.lockwright(["run"]).args(args))
     }
 
-    /// Runs a program to its end. Its output goes to files: a pipe would stay open until all its
+    /// Runs a program to its end. Its output goes to files, because a pipe stays open until all
     /// descendants are gone.
     pub(crate) fn finish(&self, command: &mut Command) -> Finished {
         let [out, err] = ["out", "err"].map(|name| self.fresh_path(name));
@@ -90,7 +88,6 @@ impl Sandbox {
         self.path(&format!("{name}-{}", NUMBER.fetch_add(1, Ordering::SeqCst)))
     }
 
-    /// Starts `lockwright run --json ARGS`, with its events in a file.
     pub(crate) fn start(&self, args: &[&str]) -> Running {
         let [events, out] = ["events", "out"].map(|name| self.fresh_path(name));
         let child = self
@@ -104,7 +101,7 @@ impl Sandbox {
         Running { child, events, out }
     }
 
-    /// Returns the living processes of this sandbox: `lockwright`, supervisors, commands.
+    /// Returns the living processes of this sandbox.
     pub(crate) fn processes(&self) -> Vec<i32> {
         let mark = format!("{MARK}={}", self.folder.path().display());
         fs::read_dir("/proc")
@@ -123,7 +120,6 @@ impl Sandbox {
         wait_until("every process is gone", || self.processes().is_empty());
     }
 
-    /// Takes the lock without waiting, to check that it is free.
     pub(crate) fn assert_free(&self, name: &str) {
         self.output(["run", "-n", name, "--", "true"]).exits(0);
     }
@@ -186,7 +182,7 @@ impl Running {
     pub(crate) fn events(&self) -> Vec<Value> {
         let text = fs::read_to_string(&self.events).unwrap();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        // The file also has CMD's standard error.
+        // The other lines are CMD's standard error.
         whole.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
@@ -198,7 +194,7 @@ impl Running {
         wait_for(&format!("event {name:?} among {:?}", self.events), || self.event(name))
     }
 
-    /// Returns the latest deadline of the hold, in seconds of the boot clock.
+    /// Returns the hold's latest deadline, in seconds of the boot clock.
     pub(crate) fn deadline(&self) -> f64 {
         let deadlines = self.events().into_iter().filter_map(|event| event["deadline_ns"].as_u64());
         deadlines.max().expect("it held the lock") as f64 / 1e9
@@ -239,7 +235,6 @@ pub(crate) fn children(pid: i32) -> Vec<i32> {
     )
 }
 
-/// Sends a signal. The process may have ended.
 pub(crate) fn signal(pid: i32, signal: Signal) {
     let _ = kill_process(Pid::from_raw(pid).unwrap(), signal);
 }
@@ -249,7 +244,6 @@ pub(crate) fn uptime() -> f64 {
     lockwright::Clock::boot().now().as_nanos() as f64 / 1e9
 }
 
-/// Polls until there is a result.
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
@@ -297,7 +291,7 @@ impl Log {
             .collect()
     }
 
-    /// Waits until all these names have written from now on.
+    /// Waits until each of these names has written a new entry.
     pub(crate) fn wait_for_all(&self, names: &[&str]) {
         let before = self.entries().len();
         for name in names {
@@ -309,7 +303,6 @@ impl Log {
 }
 
 /// Creates a shell script that writes its argument to the log every 20 ms and ignores signals.
-/// Returns its path.
 pub(crate) fn stubborn(sandbox: &Sandbox) -> PathBuf {
     let path = sandbox.path("stubborn.sh");
     let script = "trap '' TERM INT HUP QUIT USR1 USR2\n\
@@ -322,8 +315,8 @@ pub(crate) fn stubborn(sandbox: &Sandbox) -> PathBuf {
     path
 }
 
-/// Returns a command with a child, a grandchild and an orphan in other sessions. All ignore signals
-/// except KILL.
+/// Returns a command with a child, a grandchild and an orphan in other sessions. All ignore
+/// signals, except KILL.
 pub(crate) fn family(sandbox: &Sandbox) -> String {
     let stubborn = stubborn(sandbox).display().to_string();
     format!(

@@ -1,8 +1,8 @@
-//! After a loss of the hold, the command and its descendants are gone by the deadline and never run
-//! next to the next holder, whichever process was killed or stopped.
+//! After a loss of the hold, the command and its descendants end by the deadline and never run
+//! concurrently with the next holder, whichever process was killed or stopped.
 //!
-//! Each test checks a log on the boot clock, which all processes share, for overlaps of two
-//! holders.
+//! The processes write to a log with times of the boot clock. The tests check it for overlaps of
+//! two holders.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -24,7 +24,7 @@ use crate::harness::{
 /// A TTL with a margin of 800 ms, enough for a busy machine.
 const TTL: &str = "8s";
 
-/// A family that holds the lock, and a waiter.
+/// A holder whose command is a [`family`], and a waiter.
 struct Scene {
     sandbox: Sandbox,
     log: Log,
@@ -42,7 +42,7 @@ impl Scene {
         let family = family(&sandbox);
         let holder = sandbox.start(&["--ttl", TTL, "a", "--", "sh", "-c", &family]);
         log.wait_for_all(&FAMILY);
-        // The hold and its deadline must come from a renewal.
+        // The tests need a deadline that was set by a renewal.
         holder.wait_for_event("renewed");
         let script = "i=0; while [ $i -lt 20 ]; do read -r now idle </proc/uptime; \
                       echo \"$now $LOCKWRIGHT_FENCE next\" >>\"$DIR/log\"; sleep 0.02; \
@@ -52,7 +52,6 @@ impl Scene {
         Self { sandbox, log, holder, next }
     }
 
-    /// Waits for the next holder's end, and reads the log.
     fn finish(self) -> Told {
         let fence_of_next = self.next.wait_for_event("granted")["fence"].as_u64().unwrap();
         assert_eq!(self.next.code(), 0);
@@ -90,7 +89,7 @@ impl Told {
         self.first.iter().map(|entry| entry.time).fold(0.0, f64::max)
     }
 
-    /// Asserts that writes ended before the deadline, but not long before.
+    /// Asserts that the writes ended before the deadline, but not more than a second before.
     fn assert_ended_by_deadline(&self) {
         let before = self.deadline - self.last();
         assert!(before > 0.0, "written {} s after the deadline", -before);
@@ -118,7 +117,7 @@ fn a_killed_run_ends_a_command_that_heeds_term_at_once() {
     wait_until("the grandchild", || sandbox.processes().len() >= 5);
     let killed_at = uptime();
     held.signal(Signal::KILL);
-    // The killed run stays a zombie, which isn't counted.
+    // The killed run stays a zombie, which `processes` doesn't list.
     sandbox.wait_until_empty();
     assert!(uptime() - killed_at < 4.0, "neither the deadline nor the KILL was waited for");
 }
@@ -181,13 +180,13 @@ fn a_stopped_supervisor_is_continued() {
     assert_eq!(held.code(), 0);
 }
 
-/// Either the supervisor ends the command, between its stops, or the run does.
+/// The supervisor ends the command between its stops, or `lockwright run` does.
 #[test]
 fn a_supervisor_that_is_stopped_again_and_again_does_not_help_the_command() {
     let sandbox = Sandbox::new();
     let log = Log::new(&sandbox);
     let family = family(&sandbox);
-    // The margin is a second, because a machine under load may stop for some tenths.
+    // The TTL has a margin of a second, because a busy machine may pause for some tenths.
     let held = sandbox.start(&["--fixed", "--ttl", "10s", "a", "--", "sh", "-c", &family]);
     log.wait_for_all(&FAMILY);
     let supervisor = held.supervisor();
@@ -219,7 +218,7 @@ fn the_command_dies_when_run_and_supervisor_are_killed_together() {
         fs::read_to_string(sandbox.path("pid")).ok()?.trim().parse::<i32>().ok()
     });
     let supervisor = held.supervisor();
-    // Both are stopped first, so that the supervisor can't act between the two kills.
+    // Both are stopped first, so that the supervisor can't act between the kills.
     held.signal(Signal::STOP);
     signal(supervisor, Signal::STOP);
     held.signal(Signal::KILL);
@@ -244,7 +243,7 @@ fn everything_stopped_and_continued_is_ended_at_once() {
     for pid in &family {
         signal(*pid, Signal::STOP);
     }
-    // The next holder works while the first is stopped, with a higher fence.
+    // The next holder runs while the first is stopped, with a higher fence.
     let fence = scene.next.wait_for_event("granted")["fence"].as_u64().unwrap();
     scene.next.wait_for_event("ended");
     let continued_at = uptime();
@@ -258,7 +257,7 @@ fn everything_stopped_and_continued_is_ended_at_once() {
     scene.sandbox.wait_until_empty();
     for entry in scene.log.entries() {
         if entry.fence != fence && entry.time > continued_at {
-            // Until the end of the first holder, its writes have an old fence.
+            // The first holder's last writes have an old fence, so a resource can reject them.
             assert!(entry.time < continued_at + 1.0, "not ended at once: {entry:?}");
             assert!(entry.fence < fence);
         }
@@ -313,7 +312,7 @@ fn a_redis_that_is_stopped_ends_the_command_by_the_deadline() {
     scene.finish().assert_ended_by_deadline();
 }
 
-/// After a message that a renewal failed, the user needs the message that a renewal succeeded again.
+/// The user is informed of a successful renewal only after a failed one.
 #[test]
 fn a_redis_that_comes_back_in_time_is_reported() {
     let redis = Redis::start().unwrap();
@@ -390,7 +389,7 @@ fn a_command_that_forks_all_the_time_is_ended_too() {
     assert!(last < held.deadline(), "{last} and {}", held.deadline());
 }
 
-/// Tests the last check of the clock, in the process that becomes the command.
+/// Tests the check of the clock in the process that becomes the command.
 #[test]
 fn a_command_does_not_begin_after_its_term() {
     let sandbox = Sandbox::new();
@@ -406,7 +405,7 @@ fn a_command_does_not_begin_after_its_term() {
     assert!(sandbox.path("began").exists());
 }
 
-/// The input is the supervisor's if `lockwright run` was stopped between the grant and its start.
+/// The test sends the supervisor what `lockwright run` sends if it was stopped after the grant.
 #[test]
 fn a_supervisor_does_not_start_a_command_after_its_term() {
     let sandbox = Sandbox::new();
@@ -435,8 +434,9 @@ fn a_supervisor_does_not_start_a_command_after_its_term() {
     assert!(sandbox.path("began").exists());
 }
 
-/// A shell with a job becomes the run, and its supervisor is killed. The run ends the command's remains, but not the
-/// job. The lock expires instead of being released, because nothing is certain.
+/// A shell with a background job becomes `lockwright run` by `exec`, and the supervisor is killed.
+/// `lockwright run` ends the command's processes, but not the job. The lock expires instead of
+/// being released, because a process of the command may be left.
 #[test]
 fn a_killed_supervisor_beside_a_job_of_the_shell_does_not_free_the_lock() {
     let sandbox = Sandbox::new();
@@ -468,7 +468,8 @@ fn a_killed_supervisor_beside_a_job_of_the_shell_does_not_free_the_lock() {
     assert_eq!(next.code(), 0, "but it runs out: {}", next.stderr());
 }
 
-/// The same shell runs without a failure. The lock is released, and the job's orphans live on.
+/// A shell with a background job becomes `lockwright run`, without a failure. The lock is released,
+/// and the job's orphans survive.
 #[test]
 fn a_job_of_the_shell_and_its_orphans_are_left_alone() {
     let sandbox = Sandbox::new();
@@ -483,13 +484,13 @@ fn a_job_of_the_shell_and_its_orphans_are_left_alone() {
     assert_eq!(sandbox.processes(), [job]);
 }
 
-/// Each process of the chain lives only until it has forked the next, faster than any scan.
+/// Each process of the chain ends as soon as it has forked the next, which is faster than any scan.
 #[test]
 fn a_fast_chain_of_forks_is_ended_too() {
     let sandbox = Sandbox::new();
     let script = "$SIG{TERM} = 'IGNORE'; open(my $up, '>', 'up'); close($up); \
                   while (time < $^T + 40) { my $pid = fork(); exit 0 if $pid; }";
-    // The hold is lost before the run's time for leftover processes is over.
+    // The hold is lost before the supervisor would kill leftover processes.
     let held = sandbox.start(&["--fixed", "--ttl", "4s", "a", "--", "perl", "-e", script]);
     wait_until("the chain", || sandbox.path("up").exists());
     let deadline = held.wait_for_event("granted")["deadline_ns"].as_u64().unwrap() as f64 / 1e9;
@@ -501,7 +502,8 @@ fn a_fast_chain_of_forks_is_ended_too() {
     assert_eq!(sandbox.processes(), [0; 0]);
 }
 
-/// The run's output has no reader. The run still renews, sends orders, and ends.
+/// The pipe for events is full and isn't read. `lockwright run` still renews, sends orders, and
+/// ends.
 #[test]
 fn a_full_pipe_of_messages_stops_nothing() {
     let sandbox = Sandbox::new();

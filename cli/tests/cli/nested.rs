@@ -1,4 +1,4 @@
-//! `lockwright run` in a command of `lockwright run`, for the same name.
+//! `lockwright run` inside the command of an outer `lockwright run` for the same name.
 
 use std::fs;
 
@@ -6,14 +6,14 @@ use rustix::process::Signal;
 
 use crate::harness::{Finished, Sandbox, program, wait_until};
 
-/// Returns arguments for a shell whose `$0` is the program.
+/// Returns arguments that run `script` in a shell whose `$0` is `lockwright`.
 fn nested<'a>(script: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut args = more.to_vec();
     args.extend(["a", "--", "sh", "-c", script, program()]);
     args
 }
 
-/// Runs the program like a command under these holds.
+/// Runs the program as inside an outer run with these holds.
 fn with_holds<const N: usize>(sandbox: &Sandbox, holds: &str, args: [&str; N]) -> Finished {
     sandbox.finish(sandbox.lockwright(args).env("LOCKWRIGHT_HOLDS", holds))
 }
@@ -76,7 +76,7 @@ fn handle_of_an_ended_run_is_refused() {
     let stale = fs::read_to_string(sandbox.path("holds")).unwrap();
     let refused = with_holds(&sandbox, &stale, ["run", "a", "--", "touch", "ran"]).exits(75);
     assert!(refused.stderr().contains("unset it"), "{}", refused.stderr());
-    // The old variable is also refused under a later hold of the name.
+    // The old variable is also refused inside a later run for the same name.
     let script = "LOCKWRIGHT_HOLDS=$(cat holds) \"$0\" run -n a -- touch ran";
     sandbox.output_of(&nested(script, &[])).exits(75);
     assert!(!sandbox.path("ran").exists());
@@ -87,7 +87,7 @@ fn handle_of_an_ended_run_is_refused() {
 #[test]
 fn invented_handle_is_refused() {
     let sandbox = Sandbox::new();
-    // Each run is under the hold, but with another token, fence or process.
+    // Each inner run has an outer run, but another token, fence or process in its variable.
     for (what, with) in [
         ("\"token\":\"[0-9a-f]*\"", "\"token\":\"00112233445566778899aabbccddeeff\""),
         ("\"fence\":[0-9]*", "\"fence\":9007199254740991"),
@@ -125,7 +125,7 @@ fn process_outside_the_outer_run_is_refused() {
 #[test]
 fn under_a_broken_hold_nothing_begins() {
     let sandbox = Sandbox::new();
-    // The command ignores TERM, so that it still runs when the hold was broken.
+    // The command ignores TERM, so it still runs after the break.
     let script = "trap '' TERM; touch up; while [ ! -e broken ]; do sleep 0.02; done; \
                   \"$0\" run a -- touch ran; echo $? >code.new; mv code.new code; sleep 60";
     let running = sandbox.start(&nested(script, &["--ttl", "20s"]));
@@ -147,7 +147,7 @@ fn the_inner_command_ends_with_the_outer_hold() {
     wait_until("the inner command", || sandbox.path("up").exists());
     running.signal(Signal::KILL);
     sandbox.wait_until_empty();
-    // The hold was not released.
+    // The killed run didn't release the hold, so it must expire.
     assert_eq!(sandbox.output(["run", "-w", "60", "a", "--", "true"]).code(), 0);
 }
 

@@ -168,7 +168,7 @@ fn the_doctor_looks_at_a_server_that_can_not_lock() {
     let findings = finished.json()["findings"].clone();
     let codes: Vec<_> = findings.as_array().unwrap().iter().map(|f| &f["code"]).collect();
     assert!(codes.contains(&&"replica".into()), "{findings}");
-    // Acquiring is still refused.
+    // The replica still rejects lock requests.
     let refused = sandbox.output(["run", "a", "--", "true"]).exits(78);
     assert!(refused.stderr().contains("replica"), "{}", refused.stderr());
 }
@@ -180,7 +180,7 @@ fn foreign_text_can_not_control_the_terminal() {
     let held = hold(&sandbox, "a");
     let value: String = redis.command(&["GET", "a"]).unwrap();
     let (hold, _) = value.match_indices(':').nth(4).map(|(at, _)| value.split_at(at)).unwrap();
-    // A broken hold has an identity, an operator and a reason.
+    // The value of a broken hold has an identity, an operator and a reason.
     let evil = format!(
         "{}:evil\u{1b}]0;x\u{7}\u{202e}@host:7\nme: \u{1b}[2J\r\nb: free",
         hold.replacen(':', "!", 1)
@@ -259,7 +259,7 @@ fn an_operator_does_the_same_on_zookeeper() {
     let ensemble = lockwright_testbed::ZooKeeper::start().unwrap();
     is_operated(&ensemble.url(), "zookeeper");
 
-    // Another program has this hold, and its next look at the node is unknown.
+    // Another program holds this lock. It is unknown when that program will notice the break.
     for node in ["/lockwright/theirs", "/lockwright/theirs/_c_x-lock-0000000000"] {
         ensemble.members[0].cli(&["create", node, "theirs"]).unwrap();
     }
@@ -290,7 +290,7 @@ fn the_conformance_suite_runs_against_what_the_url_names() {
     assert_eq!(sandbox.output(["conformance", "no-such-case"]).code(), 64);
 }
 
-/// New nodes don't vote, because unused nodes may have lost a lock.
+/// Nodes without data don't vote, because they may have lost a lock.
 #[test]
 fn new_nodes_of_a_quorum_are_admitted_by_hand_on_redis() {
     let mut fleet = Fleet::start(3).unwrap();
@@ -321,7 +321,7 @@ fn new_nodes_of_a_quorum_are_admitted_by_hand_on_redis() {
     assert!(elsewhere.stderr().contains("redlock:"), "{}", elsewhere.stderr());
 }
 
-/// Each occasional command would restart the nodes' wait.
+/// Without `--wait`, each short command would start the nodes' waiting time again.
 #[test]
 fn a_fleet_that_only_commands_use_is_waited_for_on_redis() {
     let fleet = Fleet::start(3).unwrap();

@@ -1,4 +1,4 @@
-//! The usual case: the command runs, and its lock is released.
+//! The command runs, and its lock is released.
 
 use std::fs;
 use std::io::Write;
@@ -66,7 +66,7 @@ fn the_command_has_what_goes_with_its_requests() {
     let out = finished.stdout();
     let lines: Vec<&str> = out.lines().collect();
     let [fence, fenced, nested @ ..] = &lines[..] else { panic!("{out}{}", finished.stderr()) };
-    // The header is the one that a holder sends with the library.
+    // A holder that uses the library sends the same header.
     let sent = Fenced {
         name: LockName::new("shop/a").unwrap(),
         fence: Fence::new(fence.parse().unwrap()),
@@ -171,8 +171,8 @@ fn nohup_reaches_the_command() {
 #[test]
 fn the_command_begins_with_no_signal_blocked_and_only_those_ignored_that_were() {
     let sandbox = Sandbox::new();
-    // The expected set has the tests' own ignored signals, except SIGPIPE, which Rust programs ignore, and those that
-    // the sandbox resets.
+    // The expected set is the test's own, without SIGPIPE, which only Rust programs ignore, and
+    // without the signals that the sandbox resets.
     let ours = fs::read_to_string("/proc/self/status").unwrap();
     let reset = [Signal::PIPE, Signal::INT, Signal::QUIT, Signal::HUP];
     let ignored = reset
@@ -186,7 +186,8 @@ fn the_command_begins_with_no_signal_blocked_and_only_those_ignored_that_were() 
 fn mask(status: &str, which: &str) -> u64 {
     let line = status.lines().find(|line| line.starts_with(which)).unwrap();
     let all = u64::from_str_radix(line.rsplit('\t').next().unwrap(), 16).unwrap();
-    // The mask omits signals above 31: glibc's posix_spawn makes children ignore its internal ones.
+    // Signals above 31 are omitted, because glibc's posix_spawn makes children ignore its internal
+    // ones.
     all & 0x7fff_ffff
 }
 

@@ -1,4 +1,4 @@
-//! On a terminal: the foreground, Ctrl-C, Ctrl-Z, and the status line.
+//! Tests on a pseudo-terminal: the foreground, Ctrl-C, Ctrl-Z, and the status line.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use crate::harness::{Sandbox, program, wait_for, wait_until};
 
 /// A terminal and the program that controls it.
 struct Terminal {
-    /// `None` after it was closed.
+    /// `None` after the terminal was closed.
     master: Option<File>,
     shown: Vec<u8>,
     child: Child,
@@ -27,7 +27,7 @@ impl Terminal {
         let name = ptsname(&master, Vec::new()).unwrap();
         let slave = || {
             let path = std::ffi::OsStr::from_bytes(name.to_bytes());
-            // The terminal must not become the test's own.
+            // The terminal must not become this process's controlling terminal.
             let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY;
             rustix::fs::open(path, flags, rustix::fs::Mode::empty()).unwrap()
         };
@@ -47,7 +47,7 @@ impl Terminal {
         Self { master: Some(File::from(master)), shown: Vec::new(), child }
     }
 
-    /// Runs a script in a shell that isn't interactive, so all processes are in its group.
+    /// Runs a script in a non-interactive shell, which keeps all processes in its own group.
     fn script(sandbox: &Sandbox, script: &str) -> Self {
         Self::run(sandbox, "sh", &["-c", script])
     }
@@ -58,7 +58,7 @@ impl Terminal {
 
     fn screen(&mut self) -> String {
         let mut bytes = [0; 4096];
-        // An error means that there is nothing new, or that the other side is closed.
+        // An error means that there is no new output, or that the other side is closed.
         while let Some(Ok(count @ 1..)) = self.master.as_ref().map(|mut tty| tty.read(&mut bytes)) {
             self.shown.extend(&bytes[..count]);
         }
@@ -77,7 +77,6 @@ impl Terminal {
         status.code().unwrap_or_else(|| panic!("{status}: {}", self.screen()))
     }
 
-    /// Closes the terminal, like its window.
     fn hang_up(&mut self) {
         self.master = None;
     }
@@ -181,7 +180,8 @@ fn a_job_in_the_background_reads_when_it_comes_to_the_foreground() {
     terminal.wait_for("still here");
     terminal.typed("fg\n");
     wait_until("the command has the foreground", || {
-        // The shell has printed the job that it resumes.
+        // The typed line is the first match, and the shell's message about the resumed job the
+        // second.
         terminal.screen().matches("rea''dy").count() >= 2
     });
     terminal.typed("one\n");

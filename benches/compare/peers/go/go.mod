@@ -1,6 +1,6 @@
 module lockwright/peers
 
-// What today's libraries ask for, and today's etcd too.
+// The libraries require this version of Go.
 go 1.26.0
 
 require (

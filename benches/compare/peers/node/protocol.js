@@ -37,7 +37,6 @@ function versions(...packages) {
   return packages.map((name) => `${name} ${version(name)}`).join(', ');
 }
 
-// The state between commands.
 class Subject {
   constructor(library) {
     this.library = library;
@@ -109,7 +108,7 @@ class Subject {
         (error) => console.error(complaint(error)),
       );
     }
-    await timers.setImmediate(); // they have sent what they have to say
+    await timers.setImmediate(); // each has sent its request
     return 'waiting';
   }
 
@@ -169,7 +168,7 @@ function complaint(error) {
 async function serve(handshake, library) {
   console.log(JSON.stringify({ ...handshake, runtime: `Node.js ${process.versions.node}` }));
   const commands = readline.createInterface({ input: process.stdin });
-  // Immediately, with locks held or waited for.
+  // The subject exits at once, without releasing locks.
   commands.on('close', () => process.exit(0));
   const subject = new Subject(library);
   const known = ['open', 'pairs', 'turns', 'hold', 'wait', 'drop'];

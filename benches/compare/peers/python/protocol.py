@@ -244,7 +244,7 @@ def serve(library):
     def read():
         for line in sys.stdin:
             commands.put(line)
-        # Immediately, with locks held or waited for.
+        # The subject exits at once, without releasing locks.
         os._exit(0)
 
     threading.Thread(target=read, daemon=True).start()

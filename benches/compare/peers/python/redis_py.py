@@ -32,7 +32,7 @@ class RedisPy(Library):
         return lock
 
     def keep(self, name, ttl):
-        # Other threads renew and release it.
+        # Other threads renew and release this lock.
         lock = self.client.lock(name, timeout=ttl / 1000, thread_local=False)
         lock.acquire()
         return lock

@@ -1,7 +1,7 @@
 //! The benchmarks' protocol in Rust: see `benches/compare/README.md`. A `main` passes its [`Library`] to
 //! [`serve`].
 //!
-//! On one thread, because each subject is pinned to one core.
+//! A subject has one thread, because it is pinned to one core.
 #![forbid(unsafe_code)]
 
 mod serve;
@@ -19,7 +19,7 @@ pub use serve::serve;
 /// The result of an operation.
 pub type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
-/// A subject's first line.
+/// The first line that a subject prints.
 #[derive(Debug, Clone, Serialize)]
 pub struct Handshake {
     /// The name in the tables.
@@ -51,10 +51,10 @@ pub trait Library: Sized + 'static {
     /// Acquires a name and waits as the library does.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
 
-    /// Releases it.
+    /// Releases the hold.
     async fn unlock(&self, hold: Self::Hold) -> Result<()>;
 
-    /// Acquires a name to be kept alive.
+    /// Acquires an uncontended name that is kept alive.
     async fn keep(&self, name: &str, ttl: Duration) -> Result<Self::Hold> {
         self.lock_alone(name, ttl).await
     }
@@ -66,7 +66,7 @@ pub trait Library: Sized + 'static {
     }
 }
 
-/// The library lacks this function.
+/// An error for a function that the library lacks.
 #[derive(Debug)]
 pub struct Cannot(pub String);
 

@@ -160,7 +160,7 @@ impl<L: Library> State<L> {
                 }
             });
         }
-        yield_now().await; // each was polled once and has sent its request
+        yield_now().await; // each task was polled once, so it has sent its request
         Ok("waiting".to_owned())
     }
 
@@ -170,7 +170,7 @@ impl<L: Library> State<L> {
             return Ok("dropped".to_owned());
         };
         keeper.abort();
-        let _ = keeper.await; // drops its share of the holds
+        let _ = keeper.await; // its clone of `holds` is dropped
         let Ok(holds) = Rc::try_unwrap(holds) else {
             return Err("the renewing task still has the holds".into());
         };

@@ -1,4 +1,4 @@
-//! The turns of a contest.
+//! The command `turns`: tasks contend for one name.
 
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -76,7 +76,7 @@ impl Contest {
     }
 }
 
-/// The runtime's timer is a millisecond late.
+/// Sleeps in a blocking thread, because the runtime's timer is a millisecond late.
 async fn keep(section: Duration) -> Result<()> {
     Ok(spawn_blocking(move || std::thread::sleep(section)).await?)
 }

@@ -53,7 +53,7 @@ impl<'a> BackendRun<'a> {
         self.servers.servers().are_in_one_process()
     }
 
-    /// A subject that doesn't exclude, or fails, isn't timed.
+    /// Checks each subject's mutual exclusion, and removes subjects that fail.
     pub(super) fn check_exclusion(&mut self) -> Vec<Exclusion> {
         let mut seen = Vec::new();
         let alone = self.is_in_one_process();
@@ -98,7 +98,8 @@ impl<'a> BackendRun<'a> {
         seen
     }
 
-    /// Checks mutual exclusion, for a longer time if there were few hand-overs, because programs may start late.
+    /// Checks mutual exclusion. Repeats the check for a longer time after few hand-overs, because
+    /// programs may start late.
     fn check(
         &self,
         subject: &mut RunningSubject<'_>,
@@ -117,7 +118,7 @@ impl<'a> BackendRun<'a> {
         outcome
     }
 
-    /// Virtual machines compile the workloads.
+    /// Runs the workloads untimed, so that virtual machines compile them.
     pub(super) fn warm_up(&mut self) {
         let (time, processes) = (self.pace.warming, self.pace.processes);
         let processes = if self.is_in_one_process() { 1 } else { processes };
@@ -146,7 +147,6 @@ impl<'a> BackendRun<'a> {
         let keeping =
             Contest { time: pace.contest_5ms, section: Duration::from_millis(5), ..processes };
         let tasks = Contest { processes: 1, tasks: pace.tasks, time: pace.pairs, ..processes };
-        // By then the subjects that run on virtual machines are warm.
         for regime in [Regime::TwoCores, Regime::OneCore] {
             for round in 0..pace.rounds {
                 self.pairs(regime, round);
@@ -174,9 +174,9 @@ impl<'a> BackendRun<'a> {
         if self.is_in_one_process() {
             return;
         }
-        // A thousand waiters may have left connections.
+        // The subjects start again, because a thousand waiters may have left connections.
         self.dismiss_all();
-        // Starting many processes takes long.
+        // The rounds are the inner loop, because starting many processes takes long.
         for count in &pace.growing_processes {
             for round in 0..pace.growth_rounds {
                 let contest = Contest { processes: *count as usize, ..alone };

@@ -1,4 +1,4 @@
-//! Cores, and processes' use of resources.
+//! Pins processes to cores, and measures their CPU time and memory.
 
 use std::fs::{read_dir, read_to_string};
 use std::time::Duration;
@@ -14,7 +14,8 @@ const SERVERS: usize = 0;
 const OTHER: usize = 1;
 
 impl Regime {
-    /// This process isn't pinned, because its children would then see a machine with one core.
+    /// Pins the servers and subjects. This process isn't pinned, because its children would see a
+    /// machine with one core.
     pub(crate) fn release_mode(self, servers: &[u32], subjects: &[u32]) {
         pin(servers, SERVERS);
         pin(subjects, self.core_of_subjects());
@@ -28,7 +29,7 @@ impl Regime {
     }
 }
 
-/// New threads inherit the core.
+/// Pins all threads. Threads that they start inherit the core.
 fn pin(processes: &[u32], core: usize) {
     let mut set = CpuSet::new();
     set.set(core);
@@ -46,7 +47,7 @@ fn threads(process: u32) -> impl Iterator<Item = i32> {
 
 #[must_use]
 pub(super) fn used(processes: &[u32]) -> Duration {
-    // Exact but without ended threads, unlike the process's ticks.
+    // The threads' times are exact, but only the process's ticks include ended threads.
     let used_by = |process: &u32| used_by_threads(*process).max(used_in_ticks(*process));
     Duration::from_nanos(processes.iter().map(used_by).sum())
 }
@@ -62,7 +63,7 @@ fn used_by_threads(process: u32) -> u64 {
 fn used_in_ticks(process: u32) -> u64 {
     let ticks = || -> Option<u64> {
         let stat = read_to_string(format!("/proc/{process}/stat")).ok()?;
-        // The name may contain spaces.
+        // The fields follow the name, which may contain spaces.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
     };

@@ -89,7 +89,7 @@ impl BackendRun<'_> {
         }
     }
 
-    /// Releases the holds, and checks that they were still held.
+    /// Measures `count` holds, then releases them.
     fn held(&mut self, subject: usize, count: u64) -> Result<(u64, Round), Failure> {
         let (pace, servers) = (self.pace, self.servers);
         let name = self.subjects[subject].program.handshake.name.clone();
@@ -108,7 +108,7 @@ impl BackendRun<'_> {
                 self.table.add(key, Ok(of_pairs(pairs)));
             }
         }
-        // The worker reports a missed renewal.
+        // The worker reports an error if a hold had expired.
         let workers = self.subjects[subject].spawn(1)?;
         workers[0].send("drop");
         workers[0].answer("dropped", pace.holding)?;
@@ -122,7 +122,7 @@ fn wait(
     lock: &str,
     pace: &Pace,
 ) -> Result<(), Failure> {
-    // The old ones may have threads left.
+    // New processes are used, because the old ones may have threads left.
     subject.dismiss();
     let ttl = subject.ttl().as_millis();
     subject.used(servers, REGIME, WAITING_PROCESSES + 1, |workers| {
@@ -158,7 +158,7 @@ fn hold(
         let answer = workers[0].answer("held", pace.holding)?;
         let is_no_number = |_| Failure::Failed(format!("not a number: {answer:?}"));
         let held = answer.trim().parse().map_err(is_no_number)?;
-        // Some servers have a process per connection.
+        // The processes are listed again: some servers start one per connection.
         let after = (memory(&servers.processes()), memory(&ours));
         round.add("server_bytes_per_hold", (after.0 - before.0) / held as f64);
         round.add("client_bytes_per_hold", (after.1 - before.1) / held as f64);

@@ -62,7 +62,7 @@ impl Plan {
 /// Runs all measurements. `so_far` gets the results after each backend.
 ///
 /// # Errors
-/// If our own programs can't be started.
+/// If Lockwright's own programs can't be started.
 pub fn run(
     plan: &Plan,
     mut so_far: impl FnMut(&Results) -> servers::Result<()>,
@@ -97,7 +97,7 @@ pub fn run(
         .flat_map(|backend| programs.iter().filter(|program| takes_part(program, backend)));
     let progress = Progress::of(subjects.map(seconds).sum());
     let run = Run { plan, pace: &pace, programs: &programs, progress: &progress };
-    // Measurements need an idle machine.
+    // Full runs measure one backend at a time, because they need an idle machine.
     let lanes = if plan.smoke { SMOKE_LANES } else { 1 };
     let next = AtomicUsize::new(0);
     let mut found: BTreeMap<usize, Found> = BTreeMap::new();
@@ -137,10 +137,10 @@ pub fn run(
     Ok(results)
 }
 
-/// Takes only profiles and our own programs' notes.
+/// Returns only profiles, and the notes of Lockwright's own programs.
 ///
 /// # Errors
-/// If servers, our own programs or the sampler can't be started.
+/// If servers, Lockwright's own programs or the sampler can't be started.
 pub fn profiles(plan: &Plan) -> servers::Result<(Vec<Profile>, Vec<Subject>)> {
     let pace = Pace::full(plan.rounds);
     std::fs::create_dir_all(&plan.logs)?;
@@ -214,7 +214,7 @@ fn fill<'a>(results: &mut Results, found: impl Iterator<Item = &'a Found>) {
 fn meet(plan: &Plan, missing: &mut Vec<Missing>, logs: &Path) -> servers::Result<Vec<Program>> {
     let ours = plan.ours.iter().map(|(kind, command)| (*kind, command));
     let all: Vec<_> = ours.chain(plan.peers.iter().map(|command| (Kind::Peer, command))).collect();
-    // Some virtual machines start slowly.
+    // All programs start in parallel, because virtual machines start slowly.
     let met: Vec<_> = std::thread::scope(|scope| {
         let meet = |(kind, command): &(Kind, &Vec<String>)| {
             let (kind, command) = (*kind, (*command).clone());
@@ -228,7 +228,7 @@ fn meet(plan: &Plan, missing: &mut Vec<Missing>, logs: &Path) -> servers::Result
         match met {
             Ok(mut program) => {
                 if kind == Kind::Before {
-                    // Subjects' names are parts of locks' names, so they contain no space.
+                    // A subject's name is a part of locks' names, so it has no space.
                     program.handshake.name += "-before";
                 }
                 programs.push(program);

@@ -1,11 +1,11 @@
-//! Durations and numbers.
+//! The durations and counts of the measurements.
 
 use std::time::Duration;
 
 use crate::WORKLOADS;
 use crate::results::{Kind, Regime};
 
-/// Overhead in seconds.
+/// The estimated overhead of a measurement, in seconds.
 const BESIDE: f64 = 0.3;
 
 #[derive(Debug, Clone)]
@@ -15,33 +15,33 @@ pub(super) struct Pace {
     pub(super) tasks: usize,
     pub(super) pairs: Duration,
     pub(super) contest: Duration,
-    /// Critical sections of 5 ms.
+    /// The time for contests with a section of 5 ms.
     pub contest_5ms: Duration,
     pub(super) exclusion: Duration,
     pub(super) warming: Duration,
     pub(super) settling: Duration,
-    /// A third of the TTL contains all periodic work.
+    /// The time for waiters: a third of the TTL contains all periodic work.
     pub(super) waiting: Duration,
     pub(super) waiters_waiting: usize,
     pub(super) holds: Vec<u64>,
     pub(super) holds_of_peers: u64,
     pub(super) holding: Duration,
-    /// Half the renewal interval, so that a batch is in the middle.
+    /// Half the renewal interval, so that a batch is in the middle of the measurement.
     pub(super) before_renewal: Duration,
-    /// A third of the TTL renews each hold once.
+    /// The time for renewals: a third of the TTL renews each hold once.
     pub(super) renewal: Duration,
     pub(super) ttl: Duration,
     pub(super) growth_rounds: usize,
     pub(super) growth: Duration,
     pub(super) waiters: Vec<u64>,
-    /// A thousand polling ones take minutes after the end.
+    /// The maximum of peers, because a thousand polling waiters take minutes to end.
     pub(super) waiters_of_peers: u64,
     pub(super) hand_overs_seen: usize,
-    /// On the regime's cores.
+    /// True to pin processes to the regime's cores.
     pub(super) stays_put: bool,
-    /// Peers run only the first measurements, in one regime.
+    /// True to measure peers only with `pairs` and `hand-over`, in one regime.
     pub(super) glances_at_peers: bool,
-    /// Peers aren't measured, because two dozen virtual machines would measure their own memory.
+    /// Peers aren't measured with these, because dozens of virtual machines need too much memory.
     pub(super) growing_processes: Vec<u64>,
 }
 

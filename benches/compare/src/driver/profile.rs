@@ -1,4 +1,4 @@
-//! Profiles by the kernel's sampler.
+//! CPU profiles by perf.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use super::subject::Contest;
 use super::worker::Failure;
 use crate::results::{Kind, Profile, Regime};
 
-/// Both sides' shares add up.
+/// On one core, the shares of subjects and servers add up.
 const REGIME: Regime = Regime::OneCore;
 
 /// This frequency divides no common timer frequency, so that samples don't coincide with timers.
@@ -19,7 +19,7 @@ const FREQUENCY: &str = "2997";
 
 const SETTLING: Duration = Duration::from_millis(500);
 
-/// Smaller ones are omitted.
+/// Smaller shares are omitted.
 const LEAST: f64 = 0.01;
 
 const LINES: usize = 12;
@@ -126,7 +126,7 @@ fn share(line: &str) -> Option<(String, f64)> {
     let kernel = if side == "[k]" { "kernel: " } else { "" };
     // Empty columns may follow.
     let symbol = symbol.trim().split("  ").next()?;
-    // As in `f::h0123456789abcdef`.
+    // Removes the hash, as in `f::h0123456789abcdef`.
     let symbol = symbol.split("::h0").next().unwrap_or(symbol);
     let what = match who.trim() {
         "swapper" => "idle".to_owned(),

@@ -20,7 +20,7 @@ struct State {
 const EACH: Duration = Duration::from_secs(30);
 
 impl Progress {
-    /// In seconds.
+    /// `planned` is in seconds.
     #[must_use]
     pub(super) fn of(planned: f64) -> Self {
         Self { begun: Instant::now(), planned, state: Mutex::default() }

@@ -88,7 +88,7 @@ impl<'a> RunningSubject<'a> {
         self.workers.iter().take(count).map(Worker::pid).collect()
     }
 
-    /// In nanoseconds per pair.
+    /// Returns the time of each pair in nanoseconds.
     pub(super) fn pairs(
         &mut self,
         servers: &Watched,
@@ -105,7 +105,8 @@ impl<'a> RunningSubject<'a> {
         })
     }
 
-    /// After an error, other workers may still run, so the caller must dismiss the subject.
+    /// Runs a contest. After an error, other workers may still run, so the caller must dismiss the
+    /// subject.
     pub(super) fn contest(
         &mut self,
         servers: &Watched,
@@ -144,7 +145,7 @@ impl<'a> RunningSubject<'a> {
         let served = servers.servers().served().map_err(unanswered)?;
         let before = (cores::used(&theirs), cores::used(&subjects));
         let of = act(&mut self.workers[..count])?;
-        // Some servers have a process per connection.
+        // The processes are listed again: some servers start one per connection.
         let after = (cores::used(&servers.processes()), cores::used(&subjects));
         let served = servers.served_since(served).map_err(unanswered)?.map(|served| served as f64);
         let us =
@@ -162,7 +163,7 @@ fn unanswered(error: impl std::fmt::Display) -> Failure {
     Failure::Failed(format!("the servers: {error}"))
 }
 
-/// `CLOCK_MONOTONIC`, in nanoseconds.
+/// Returns `CLOCK_MONOTONIC` in nanoseconds.
 fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

@@ -12,7 +12,7 @@ const SHARES: [f64; 13] =
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) workload: &'static str,
-    /// 0 if the workload has none.
+    /// The number of waiters, holds or processes, or 0.
     pub(super) at: u64,
     pub(super) regime: Regime,
     pub(super) subject: String,
@@ -21,7 +21,7 @@ pub(super) struct Key {
 #[derive(Debug, Default)]
 pub(super) struct Round {
     measures: Vec<(&'static str, f64)>,
-    /// In nanoseconds, unordered.
+    /// Times in nanoseconds, unordered.
     samples: Vec<u64>,
 }
 
@@ -37,7 +37,6 @@ impl Round {
         self.samples.extend(other.samples);
     }
 
-    /// In nanoseconds.
     pub(super) fn sample(&mut self, nanoseconds: &[u64]) {
         self.samples.extend(nanoseconds);
     }
@@ -62,7 +61,7 @@ impl Table {
         self.rows.get(key).is_some_and(|row| row.is_over)
     }
 
-    /// A failure becomes a note.
+    /// Adds a round. A failure becomes a note.
     pub(super) fn add(&mut self, key: Key, round: Result<Round, Failure>) {
         match round {
             Ok(round) => {
@@ -83,7 +82,7 @@ impl Table {
         }
     }
 
-    /// Earlier rounds stay.
+    /// Ends a cell with a note. The figures of earlier rounds stay.
     pub(super) fn give_up(&mut self, key: Key, note: String) {
         let row = self.rows.entry(key).or_default();
         row.note = Some(note);
@@ -113,7 +112,7 @@ impl Table {
     }
 }
 
-/// More than four digits are noise.
+/// Rounds to four digits, because more are noise.
 fn rounded(figure: f64) -> f64 {
     if figure == 0.0 {
         return 0.0;

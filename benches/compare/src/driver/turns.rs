@@ -1,6 +1,6 @@
 //! Analysis of a contest's turns.
 
-/// In nanoseconds.
+/// A turn, with times in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Turn {
     pub(super) process: usize,
@@ -19,7 +19,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// `TASK:ASKED:GRANTED:RELEASED …`, with `:lost` if the release found another holder.
+    /// Parses `TASK:ASKED:GRANTED:RELEASED …`, with `:lost` if the lock had expired.
     pub(super) fn parse<'a>(
         answers: impl Iterator<Item = &'a str>,
         start: u64,
@@ -57,7 +57,7 @@ impl Turns {
         self.turns.len()
     }
 
-    /// Including lost turns.
+    /// Returns the number of overlapping and lost turns.
     #[must_use]
     pub(super) fn overlaps(&self) -> usize {
         let mut until = 0;
@@ -69,7 +69,7 @@ impl Turns {
         overlaps.count() + self.lost
     }
 
-    /// To another process, or task if there is one process.
+    /// Returns the number of grants to another process, or to another task of a single process.
     #[must_use]
     pub(super) fn hand_overs(&self) -> usize {
         self.changes(&self.turns)
@@ -85,7 +85,7 @@ impl Turns {
         self.in_time().len() as f64 / self.seconds()
     }
 
-    /// In nanoseconds, sorted, including grants after the end, which reveal starvation.
+    /// Returns the sorted waits in nanoseconds. Waits beyond the end reveal starvation.
     #[must_use]
     pub(super) fn waits(&self) -> Vec<u64> {
         let mut waits: Vec<u64> = self.turns.iter().map(|turn| turn.granted - turn.asked).collect();

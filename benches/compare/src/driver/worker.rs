@@ -114,11 +114,11 @@ impl Worker {
     }
 
     pub(super) fn send(&mut self, command: &str) {
-        // The answer reports an ended process.
+        // If the process has ended, `answer` reports it.
         let _ = self.commands.as_mut().map(|commands| writeln!(commands, "{command}"));
     }
 
-    /// Returns the text after `word`. The command itself takes `time`.
+    /// Waits for the answer to a command that takes `time`. Returns the text after `word`.
     pub(super) fn answer(&mut self, word: &str, time: Duration) -> Result<String, Failure> {
         let answer = self.answer_within(time + LIMIT)?;
         let (first, rest) = answer.split_once(' ').unwrap_or((&answer, ""));

@@ -12,7 +12,7 @@ import (
 	"lockwright/peers/protocol"
 )
 
-// The time limit for a connection. Only failures reach it.
+// The time limit for a connection.
 const limit = 10 * time.Second
 
 func main() {

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Handshake is a subject's handshake, its first line.
+// Handshake is the first line that a subject prints.
 type Handshake struct {
 	Name     string   `json:"name"`
 	Library  string   `json:"library"`
@@ -31,8 +31,7 @@ type Handshake struct {
 // called concurrently.
 type Library interface {
 	Open(backend string, servers Servers) error
-	// Prepare creates the locks' resources for a task and a TTL. It is called once, before the
-	// measurement.
+	// Prepare creates the resources for a task and a TTL, once, before the measurement.
 	Prepare(task int, ttl time.Duration) error
 	// Lock acquires a name and waits as the library does. Contending tasks have distinct numbers.
 	Lock(task int, name string, ttl time.Duration) (Hold, error)
@@ -42,7 +41,7 @@ type Library interface {
 
 // Hold is a held lock.
 type Hold interface {
-	// Unlock releases it, or returns ErrLost if it had expired.
+	// Unlock releases the lock, or returns ErrLost if it had expired.
 	Unlock() error
 }
 
@@ -54,7 +53,7 @@ type Cannot string
 
 func (c Cannot) Error() string { return string(c) }
 
-// Servers is the part of the command open after the backend.
+// Servers has the arguments of the command open after the backend.
 type Servers struct {
 	// Hosts and ports.
 	Addresses []string
@@ -78,7 +77,7 @@ func Serve(handshake Handshake, module string, library Library) {
 		for {
 			line, err := input.ReadString('\n')
 			if err != nil {
-				// Immediately, with locks held or waited for.
+				// The subject exits at once, without releasing locks.
 				os.Exit(0)
 			}
 			commands <- line
@@ -124,12 +123,11 @@ func Now() int64 {
 	return time.Nano()
 }
 
-// The state between commands.
 type state struct {
 	library Library
 	open    bool
 	held    []Hold
-	// The number of waiting tasks. No contending task may have their numbers.
+	// The number of waiting tasks. Contending tasks have the numbers above theirs.
 	waiting int
 }
 
@@ -237,7 +235,7 @@ func (s *state) wait(words *words, output io.Writer) error {
 	return nil
 }
 
-// The words of a command, and its first error.
+// The words of a command, and errors in them.
 type words struct {
 	left []string
 	err  error

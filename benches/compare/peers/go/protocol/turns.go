@@ -11,7 +11,7 @@ import (
 // A task's turn with the lock.
 type turn struct {
 	asked, granted, released int64
-	// Its release found that another task had the lock.
+	// The release reported that the lock had expired.
 	lost bool
 }
 

@@ -79,7 +79,7 @@ func (l *library) lock(name string, ttl time.Duration) (*hold, error) {
 	}
 }
 
-// Returns whether the lock is held, or the vote was split, without an error.
+// Returns whether the lock is held or the vote was split, as opposed to an error.
 func taken(err error) bool {
 	var failed *redsync.RedisError
 	return !errors.As(err, &failed)

@@ -27,7 +27,7 @@ func main() {
 type library struct {
 	option rueidis.ClientOption
 	lock   sync.RWMutex
-	// A locker has one validity for all its locks.
+	// The lockers by TTL, because a locker has one for all its locks.
 	lockers map[time.Duration]rueidislock.Locker
 }
 

@@ -15,7 +15,7 @@ use lockwright_bench_protocol::{Cannot, Library, Handshake, Result, serve};
 
 struct Dlock {
     clients: Vec<RedisClient>,
-    /// A TTL belongs to the provider.
+    /// The providers by TTL, because a provider has one for all its locks.
     providers: RefCell<HashMap<Duration, Rc<RedisLockProvider>>>,
 }
 

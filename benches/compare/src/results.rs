@@ -1,6 +1,6 @@
-//! A run's results, in a stable JSON format.
+//! The results of a run, in a stable JSON format.
 //!
-//! Fields are only added; a change of meaning needs another [`FORMAT`].
+//! Fields may be added. A change of meaning needs another [`FORMAT`].
 #![allow(missing_docs)] // the names express the rest
 
 use std::collections::BTreeMap;
@@ -99,13 +99,13 @@ pub struct Cell {
     pub note: Option<String>,
 }
 
-/// The used cores. A loopback has two speeds, and an unpinned program flips between them.
+/// The cores in use. The loopback's speed depends on them, and an unpinned program alternates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Regime {
-    /// One shared core: processor time dominates.
+    /// Servers and subjects share a core: processor time dominates.
     OneCore,
-    /// A core each: round trips dominate.
+    /// Servers and subjects have a core each: round trips dominate.
     TwoCores,
 }
 

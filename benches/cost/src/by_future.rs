@@ -20,7 +20,7 @@ impl DistributedLock for ByFuture {
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
-        // This future needs no second box, like the memory backend's own.
+        // Unlike `acquire`, `acquire_at_once` doesn't box a second future.
         match wait {
             Wait::No => {
                 self.0.acquire_at_once(claim, Clock::boot().now()).expect("memory answers at once")

@@ -36,10 +36,10 @@ fn vectors() -> &'static str {
     "those of every such processor"
 }
 
-/// Callgrind counts here, by name. No other function's name may contain it, so it has no closure
-/// and no type parameter.
+/// Runs a path. Callgrind counts in this function, by its name. No other function's name may
+/// contain it, so it has no closure and no type parameter.
 #[inline(never)]
 pub(crate) fn counted_by_callgrind(runtime: &Runtime, path: Counted<'_>) -> u64 {
-    // Prevents a tail call, so that the function is left after the path.
+    // `black_box` prevents a tail call, so that this function is left after the path.
     black_box(runtime.block_on(path))
 }

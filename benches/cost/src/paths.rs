@@ -10,7 +10,7 @@ use crate::counted_by_callgrind as counted;
 
 pub(crate) struct Path {
     pub(crate) name: &'static str,
-    /// Prepares it, has it counted, and returns the number of executions.
+    /// Prepares and counts the path, and returns the number of executions.
     pub(crate) prepare: fn(&Runtime) -> u64,
 }
 
@@ -173,8 +173,8 @@ fn hand_over(runtime: &Runtime) -> u64 {
 
 /// Renews on a paused clock, which advances when the runtime is idle.
 fn renewal(runtime: &Runtime) -> u64 {
-    // Tokens determine the renewal times, and so the batches: one client's cost varies by up to 7
-    // %.
+    // Random tokens determine the renewal times and the batches, so one client's cost varies by up
+    // to 7 %.
     const CLIENTS: usize = 32;
     let clients = runtime.block_on(async {
         tokio::time::pause();
@@ -193,7 +193,7 @@ fn renewal(runtime: &Runtime) -> u64 {
         tokio::time::sleep(time).await;
         renewals() - before
     };
-    // The holds are renewed for a minute, until jitter has spread their times.
+    // After a minute, jitter has spread the renewal times.
     runtime.block_on(path(Duration::from_secs(60)));
     let times = counted(runtime, Box::pin(path(Duration::from_secs(60))));
     assert!(times >= 4_000 * CLIENTS as u64, "only {times} renewals in a minute");

@@ -13,7 +13,7 @@ pub(super) const KINDS: [&str; 3] = ["points", "latency", "growth"];
 const OURS: RGBColor = RGBColor(11, 107, 203);
 const BEFORE: RGBColor = RGBColor(127, 178, 229);
 const BASELINE: RGBColor = RGBColor(110, 119, 129);
-/// Peers' points are labelled.
+/// Points are labelled, so all peers have the same colour.
 const PEER: RGBColor = RGBColor(169, 184, 198);
 /// The lines of peers aren't labelled, so each peer has a colour of its own.
 const HUES: [RGBColor; 15] = [
@@ -72,8 +72,8 @@ fn timed(workload: &Workload) -> &'static str {
     if workload.id == "pairs" { "pairs" } else { "waits" }
 }
 
-/// Draws each point at its ratio to the baseline. Where less is better, draws it at the measured
-/// figure, because the baseline's figure is often zero.
+/// Draws points at their ratios to the baseline. Where less is better, draws the measured figures,
+/// because the baseline's is often zero.
 fn points(view: &View<'_>, workload: &Workload) -> Drawn<Option<String>> {
     let are_ratios = workload.more_is_better;
     let regimes = view.regimes(workload);
@@ -218,7 +218,6 @@ fn colour(view: &View<'_>, subject: &str) -> Option<RGBColor> {
     }
 }
 
-/// Returns the colour of a peer, which is the same in all charts.
 fn hue(view: &View<'_>, subject: &str) -> RGBColor {
     let mut peers = view.results.subjects.iter().filter(|known| known.kind == Kind::Peer);
     let index = peers.position(|known| known.name == subject).unwrap_or(0);

@@ -11,14 +11,14 @@ use crate::workload::Workload;
 
 #[derive(Debug)]
 struct Change {
-    /// More is better.
+    /// The factor of the improvement; below 1, it is worse.
     goodness: f64,
     line: String,
 }
 
-/// Describes the changes from `old` to `new` beyond the noise, of Lockwright or of `all`. Each cell
-/// is compared by its ratio to the baseline, which ignores a slower machine; without a baseline, by
-/// the figure.
+/// Describes the changes from `old` to `new` beyond the noise, of Lockwright or of `all`. Compares
+/// each cell's ratio to the baseline, which ignores a slower machine, or without a baseline the
+/// figure.
 #[must_use]
 pub fn text(old: &Results, new: &Results, all: bool) -> String {
     let (before, after) = (View::of(old), View::of(new));

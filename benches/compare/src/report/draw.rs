@@ -40,7 +40,7 @@ pub(super) struct Points<'a> {
     pub(super) scale: String,
     pub(super) panels: Vec<&'a str>,
     pub(super) rows: Vec<Row>,
-    /// A vertical line.
+    /// The position of a vertical line.
     pub(super) base: Option<f64>,
     pub(super) tick: Write,
 }
@@ -187,7 +187,7 @@ fn picture(
 ) -> Drawn<String> {
     let mut svg = String::new();
     let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-    // The page may be dark.
+    // The text is dark, and the page may be dark too.
     root.fill(&WHITE)?;
     root.draw(&Text::new(title, (8, 18), font(16, FontStyle::Bold, HPos::Left)))?;
     if !subtitle.is_empty() {
@@ -204,7 +204,7 @@ fn font(size: u32, style: FontStyle, at: HPos) -> TextStyle<'static> {
     font.color(&INK).pos(Pos::new(at, VPos::Center))
 }
 
-/// A scale of logarithms. Zero is at its lower end.
+/// A logarithmic scale, with zero at its lower end.
 #[derive(Debug, Clone)]
 struct Scale {
     ends: (f64, f64),

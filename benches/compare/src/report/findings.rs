@@ -126,7 +126,7 @@ fn grouped(mut all: Vec<Comparison<'_>>) -> Vec<Group<'_>> {
     groups
 }
 
-/// A full page has `more` of each group.
+/// Writes the groups. Only a full page has `more` about each.
 fn list<'a>(
     page: &mut Page,
     view: &View<'a>,
@@ -137,7 +137,7 @@ fn list<'a>(
     let ours = view.results.subjects.iter().filter(|known| known.kind == Kind::Ours).count();
     page.list(groups.iter().map(|group| {
         let Comparison { place, workload, own, .. } = &group[0];
-        // Omitted if there is only one build of Lockwright.
+        // The name is omitted if there is only one build of Lockwright.
         let who = match view.kind(&own.subject) {
             Kind::Ours if ours < 2 => String::new(),
             _ => format!(" · {}", plain(&own.subject)),
@@ -226,7 +226,6 @@ fn costs(view: &View<'_>, comparison: &Comparison<'_>) -> String {
     plain(&format!("where the time goes ({place}; in brackets {whose}): {parts}"))
 }
 
-/// The parts of a cell's cost, with their figures.
 fn parts(cell: &Cell) -> Vec<(String, String)> {
     let median = |measure: &str| spread(cell, measure).map(|spread| spread.median);
     let mut parts = Vec::new();
@@ -267,7 +266,8 @@ fn why(view: &View<'_>, group: &Group<'_>) -> String {
     plain(&format!("noted: {}", notes.into_iter().collect::<Vec<_>>().join("; ")))
 }
 
-/// It names the backend or its family, or the workload or baseline without a backend.
+/// Returns whether the note names this backend or its first word, or no backend but the workload or
+/// the baseline.
 fn is_about(view: &View<'_>, note: &str, place: &Place<'_>) -> bool {
     let note = note.to_lowercase();
     let is_letter = |c: char| c.is_alphanumeric() || c == '-';

@@ -28,7 +28,7 @@ const TITLE: &str = "Benchmarks";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
-    /// A page without all figures and distributions of time.
+    /// A page without the tables of figures.
     Summary,
     Full,
 }
@@ -51,7 +51,7 @@ pub fn write(
     for file in WORKLOADS.iter().flat_map(|workload| {
         charts::KINDS.map(|kind| folder.join(format!("{}-{kind}.svg", workload.id)))
     }) {
-        // There may be none of an earlier run.
+        // An earlier run may have written no such picture.
         let _ = fs::remove_file(file);
     }
     for picture in &pictures {
@@ -91,7 +91,7 @@ pub fn read(path: &Path) -> io::Result<Results> {
     let invalid = |problem: String| {
         io::Error::new(io::ErrorKind::InvalidData, format!("{}: {problem}", path.display()))
     };
-    // The rest may differ in another format.
+    // Another format is reported first, because other fields may be missing in it.
     let found: serde_json::Value = serde_json::from_str(&text).map_err(|error| {
         invalid(format!("not JSON, so no results of `cargo xtask bench`: {error}"))
     })?;

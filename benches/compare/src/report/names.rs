@@ -16,7 +16,7 @@ pub(super) fn title(measure: &str) -> String {
     }
 }
 
-/// A measure's resolution, or idle servers' activity.
+/// Returns the smallest difference that counts: below it is the activity of idle servers.
 pub(super) fn resolution(measure: &str) -> f64 {
     match unit(measure) {
         Unit::Percent => 0.5,
@@ -25,7 +25,7 @@ pub(super) fn resolution(measure: &str) -> f64 {
     }
 }
 
-/// `12.3k/s`, `1.4 ms`.
+/// Formats `12.3k/s`, `1.4 ms`.
 pub(super) fn figure(measure: &str, value: f64) -> String {
     if !value.is_finite() {
         return NONE.to_owned();
@@ -42,7 +42,7 @@ pub(super) fn figure(measure: &str, value: f64) -> String {
     }
 }
 
-/// `0.83`, with its spread.
+/// Formats `0.83 (0.80–0.86)`, a ratio with its spread.
 pub(super) fn ratio(ratio: &Spread) -> String {
     let median = times(ratio.median);
     if ratio.rounds < 2 || median == NONE {
@@ -72,12 +72,12 @@ pub(super) fn regime(regime: Regime) -> &'static str {
     }
 }
 
-/// `1.48k`.
+/// Formats `1.48k`.
 pub(super) fn count(value: f64) -> String {
     scaled(value, 1000.0, &["", "k", "M", "G"])
 }
 
-/// `100 waiters`, `1 process`.
+/// Formats `100 waiters`, `1 process`.
 pub(super) fn many(number: u64, of: &str) -> String {
     let one = of.strip_suffix("es").filter(|one| one.ends_with("ss")).or(of.strip_suffix('s'));
     let of = one.filter(|_| number == 1).unwrap_or(of);
@@ -94,7 +94,7 @@ pub(super) fn time(microseconds: f64) -> String {
     scaled(microseconds, 1000.0, &[" µs", " ms"])
 }
 
-/// `1 h 52 min`.
+/// Formats `1 h 52 min`.
 pub(super) fn duration(seconds: f64) -> String {
     let seconds = seconds.max(0.0).round() as u64;
     match (seconds / 3600, seconds / 60 % 60) {
@@ -141,7 +141,7 @@ fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
     format!("{}{}", number(value), units[unit])
 }
 
-/// Three digits, two for small numbers.
+/// Formats three digits, or two for numbers below 1.
 fn number(value: f64) -> String {
     if !value.is_finite() {
         return NONE.to_owned();

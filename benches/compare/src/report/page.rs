@@ -6,11 +6,11 @@ use super::charts::Picture;
 
 const WIDTH: usize = 100;
 
-/// A page in progress. It gets Markdown: [`plain`] escapes other text.
+/// A page of Markdown. [`plain`] escapes other text.
 #[derive(Debug, Default)]
 pub(super) struct Page(pub(super) String);
 
-/// A line and those below it.
+/// A list item and its sub-items.
 pub(super) type Item = (String, Vec<String>);
 
 impl Page {
@@ -33,7 +33,7 @@ impl Page {
         }
     }
 
-    /// The first columns are words, the others figures.
+    /// Writes a table. The first `words` columns have words, the others figures.
     pub(super) fn table(&mut self, head: &[String], words: usize, rows: &[Vec<String>]) {
         let width = |column: usize| {
             let cells = rows.iter().map(|row| &row[column]).chain([&head[column]]);
@@ -63,7 +63,7 @@ impl Page {
     }
 }
 
-/// Breaks lines only before words, which aren't Markdown at the start of a line.
+/// Wraps text. Breaks lines only before words that aren't Markdown at the start of a line.
 fn wrapped(text: &str, first: &str, next: &str) -> String {
     let is_word = |word: &str| word.starts_with(|c: char| c.is_alphabetic() || "*`\\(".contains(c));
     let (mut page, mut column) = (first.to_owned(), first.len());
@@ -82,7 +82,7 @@ fn wrapped(text: &str, first: &str, next: &str) -> String {
     page + "\n"
 }
 
-/// Escapes text in one line.
+/// Escapes a line of text.
 pub(super) fn plain(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {
@@ -107,7 +107,7 @@ figure { margin: 1.5rem 0; } svg { max-width: 100%; height: auto; }
 code { font-size: 90%; }
 ";
 
-/// Contains the pictures, and links to all parts.
+/// Returns the page in HTML, with the pictures and a table of contents.
 pub(super) fn html(markdown: &str, pictures: &[Picture], title: &str) -> String {
     let parts = markdown.lines().filter_map(|line| line.strip_prefix("## ")).enumerate();
     let contents: String =

@@ -1,18 +1,19 @@
 //! Statistics of a few rounds.
 //!
-//! The noise has an unknown distribution, so they use medians, distribution-free intervals, and an
-//! exact rank test.
+//! The noise has an unknown distribution, so this module uses medians, distribution-free intervals,
+//! and an exact rank test.
 
 /// The confidence that a spread contains the true median, with enough rounds.
 pub const CERTAINTY: f64 = 0.98;
 
-/// Another memory layout of a build causes smaller changes.
+/// The smallest change between runs that counts. Another memory layout of a build causes smaller
+/// ones.
 pub const BETWEEN_RUNS: f64 = 0.1;
 
-/// More slow down the exact test.
+/// The most values in the exact test, because more slow it down.
 const ENOUGH: usize = 40;
 
-/// Few rounds may agree by chance.
+/// Returns the smallest change that counts. It is larger for few rounds, which may agree by chance.
 #[must_use]
 pub fn relevant(rounds: usize) -> f64 {
     match rounds {
@@ -22,7 +23,7 @@ pub fn relevant(rounds: usize) -> f64 {
     }
 }
 
-/// Some rounds' median and spread.
+/// The median and spread of several rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     /// The lower end of the interval that contains the true median with [`CERTAINTY`]: the minimum
@@ -37,7 +38,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Returns their spread, if there are any.
+    /// Returns the spread, unless there are no values.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let sorted = sorted(values);
@@ -50,23 +51,23 @@ impl Spread {
         })
     }
 
-    /// Returns whether 1 is outside their spread, and the median's distance is relevant.
+    /// Returns whether 1 is outside the spread, and the median is far enough from 1.
     #[must_use]
     pub fn is_beyond_noise(&self) -> bool {
         (self.low > 1.0 || self.high < 1.0) && is_change(self.median, relevant(self.rounds))
     }
 }
 
-/// 2 and 1/2 differ equally.
+/// Returns whether a ratio differs from 1. The ratios 2 and 1/2 differ equally.
 fn is_change(ratio: f64, least: f64) -> bool {
     // Tolerates rounding errors.
     ratio.max(1.0 / ratio) >= (1.0 + least) * (1.0 - 1e-12)
 }
 
-/// How many values at each end may be omitted: the rest contains the true median with
-/// [`CERTAINTY`].
+/// Returns how many values at each end can be omitted, so that the others contain the true median
+/// with [`CERTAINTY`].
 fn rank(count: usize) -> usize {
-    // Of zero, one, two, … values below the true median.
+    // The probability that exactly `rank` values are below the true median.
     let mut chance = 0.5_f64.powi(count as i32);
     let mut outside = 0.0;
     let mut rank = 0;
@@ -92,7 +93,7 @@ pub fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
     let at = share.clamp(0.0, 1.0) * sorted.len().checked_sub(1)? as f64;
     let (below, part) = (sorted[at as usize], at.fract());
     let above = sorted[at.ceil() as usize];
-    // Infinity times 0 is NaN.
+    // Avoids infinity times 0, which is NaN.
     Some(if part == 0.0 || below == above { below } else { below * (1.0 - part) + above * part })
 }
 
@@ -103,7 +104,7 @@ fn sorted(values: &[f64]) -> Vec<f64> {
     sorted
 }
 
-/// Returns the rounds' ratios. Zero to zero is 1.
+/// Returns the ratio of each round. Zero to zero is 1.
 #[must_use]
 pub fn ratios(of: &[f64], to: &[f64]) -> Vec<f64> {
     of.iter().zip(to).map(|(of, to)| if of == to { 1.0 } else { of / to }).collect()
@@ -118,7 +119,7 @@ pub fn differ(old: &[f64], new: &[f64]) -> bool {
     if before.median == after.median || !is_change(after.median / before.median, least) {
         return false;
     }
-    // Fewer than five per side can't reach this confidence.
+    // Fewer than five rounds can't reach this confidence.
     let are_apart =
         sorted(old).last() < sorted(new).first() || sorted(new).last() < sorted(old).first();
     mann_whitney(old, new) <= 1.0 - CERTAINTY || (rounds < 5 && are_apart)
@@ -136,7 +137,7 @@ pub fn mann_whitney(one: &[f64], other: &[f64]) -> f64 {
     };
     let sum: usize = sorted(one).iter().map(rank).sum();
     let count = sorted(one).len();
-    // How many ways `count` ranks have each sum.
+    // `ways[n][s]` is the number of ways to choose `n` ranks with the sum `s`.
     let most = all.iter().map(rank).sum::<usize>();
     let mut ways = vec![vec![0.0_f64; most + 1]; count + 1];
     ways[0][0] = 1.0;
@@ -184,7 +185,8 @@ mod tests {
     #[test]
     fn a_spread_leaves_out_what_the_rounds_allow() {
         let of = |count: u32| Spread::of(&(1..=count).map(f64::from).collect::<Vec<_>>()).unwrap();
-        // All of seven on one side: 1/64; at most one of ten: 22/1024; of eleven: 24/2048.
+        // The probability that all of seven values are on one side of the true median is 1/64. That
+        // at most one value is on one side: 22/1024 of ten, 24/2048 of eleven.
         for count in 1..=10 {
             assert_eq!((of(count).low, of(count).high), (1.0, f64::from(count)));
         }
@@ -212,17 +214,18 @@ mod tests {
 
     #[test]
     fn the_exact_test_gives_the_known_chances() {
-        // One side below the other: 2 of (10 over 5), 2 of (14 over 7).
+        // All values of one side are below the other's in 2 of 252 orders of 5 + 5, and 2 of 3432
+        // of 7 + 7.
         near(mann_whitney(&[1.0, 2.0, 3.0, 4.0, 5.0], &[6.0, 7.0, 8.0, 9.0, 10.0]), 2.0 / 252.0);
         let low: Vec<f64> = (1..=7).map(f64::from).collect();
         let high: Vec<f64> = (8..=14).map(f64::from).collect();
         near(mann_whitney(&low, &high), 2.0 / 3432.0);
         near(mann_whitney(&high, &low), 2.0 / 3432.0);
         near(mann_whitney(&low, &low), 1.0);
-        // The table's 0.05 for five and five: U = 2 (0.0317), not U = 3 (0.0556).
+        // In tables, the critical U for 5 + 5 values at 0.05 is 2 (0.0317), not 3 (0.0556).
         near(mann_whitney(&[1.0, 2.0, 3.0, 5.0, 6.0], &[4.0, 7.0, 8.0, 9.0, 10.0]), 8.0 / 252.0);
         near(mann_whitney(&[1.0, 2.0, 3.0, 4.0, 8.0], &[5.0, 6.0, 7.0, 9.0, 10.0]), 14.0 / 252.0);
-        // Of six ways to choose two of 1 1 2 2, one has both ones, one both twos.
+        // Of six ways to choose two of 1 1 2 2, one has both ones, and one both twos.
         near(mann_whitney(&[1.0, 1.0], &[2.0, 2.0]), 2.0 / 6.0);
         near(mann_whitney(&[1.0, 1.0], &[1.0, 1.0]), 1.0);
     }

@@ -41,7 +41,7 @@ pub(super) fn glance(page: &mut Page, view: &View<'_>) {
 
 pub(super) fn figures(page: &mut Page, view: &View<'_>, workload: &Workload) {
     let figure = names::title(workload.measure);
-    // A failed subject has fewer rounds.
+    // The maximum, because a failed subject has fewer rounds.
     let cells = view.places(workload).flat_map(|place| view.at(&place).to_vec());
     let rounds = cells.filter_map(|cell| Some(spread(cell, workload.measure)?.rounds)).max();
     let rounds = match rounds.unwrap_or(0) {
@@ -95,7 +95,7 @@ fn none() -> String {
     names::NONE.to_owned()
 }
 
-/// The backend's name is in its first row.
+/// Writes a table of all backends. A backend's name is only in its first row.
 fn table<'a>(
     page: &mut Page,
     view: &View<'a>,
@@ -161,7 +161,7 @@ fn growth(page: &mut Page, view: &View<'_>, workload: &Workload) {
     });
 }
 
-/// The other measures, where anything `grows` at the largest number that has them.
+/// Writes the other measures, for a growing number at the largest that has them.
 fn others(page: &mut Page, view: &View<'_>, workload: &Workload, grows: Option<&str>, at: &str) {
     let has = |cell: &Cell, measure: &str| cell.measures.contains_key(measure);
     let cells = || view.places(workload).flat_map(|place| view.at(&place).to_vec());
@@ -186,7 +186,7 @@ fn others(page: &mut Page, view: &View<'_>, workload: &Workload, grows: Option<&
     });
 }
 
-/// Writes each note once, with the subjects that it is about.
+/// Writes each note once, with its subjects.
 fn notes(page: &mut Page, view: &View<'_>, workload: &Workload) {
     type Numbers = BTreeSet<u64>;
     let mut notes: BTreeMap<&str, BTreeMap<&str, BTreeMap<&str, Numbers>>> = BTreeMap::new();

@@ -96,14 +96,13 @@ fn cell(
     serde_json::from_value(cell).unwrap()
 }
 
-/// Changes a cell's speed by a factor.
 fn change(results: &mut Results, backend: &str, workload: &str, subject: &str, factor: f64) {
     let measure = Workload::of(workload).unwrap().measure;
     let cell = find(results, backend, workload, subject);
     cell.measures.get_mut(measure).unwrap().iter_mut().for_each(|round| *round *= factor);
 }
 
-/// Returns its first cell, of one core.
+/// Returns the first such cell, which is of one core.
 fn find<'a>(
     results: &'a mut Results,
     backend: &str,

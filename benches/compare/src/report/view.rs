@@ -1,4 +1,4 @@
-//! The results by place.
+//! The results, grouped by [`Place`].
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use super::statistics::{Spread, ratios};
 use crate::results::{Cell, Kind, Regime, Results};
 use crate::workload::{WORKLOADS, Workload};
 
-/// Round trips are the usual cost, so they come first.
+/// Two cores come first, because round trips are the usual cost.
 pub(super) const REGIMES: [Regime; 2] = [Regime::TwoCores, Regime::OneCore];
 
-/// A cell's key except the subject.
+/// The key of a cell, except its subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place<'a> {
     pub(super) workload: &'a str,
@@ -44,7 +44,7 @@ pub(super) struct View<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Against {
     pub(super) ratio: Spread,
-    /// More is better: 0.5 is half as good.
+    /// The ratio, or its inverse if less is better: 0.5 is half as good.
     pub(super) goodness: f64,
     pub(super) is_beyond_noise: bool,
 }
@@ -101,7 +101,7 @@ impl<'a> View<'a> {
         self.at(place).iter().copied().find(|cell| self.kind(&cell.subject) == Kind::Baseline)
     }
 
-    /// Peers come last, from the best.
+    /// Returns the subjects. Peers come last, the best first.
     pub(super) fn subjects(&self, workload: &Workload, backend: &'a str) -> Vec<&'a str> {
         let mut found: Vec<(u8, f64, &str)> = Vec::new();
         for regime in self.regimes(workload) {
@@ -132,7 +132,7 @@ impl<'a> View<'a> {
         found.into_iter().map(|(_, _, subject)| subject).collect()
     }
 
-    /// None of the baseline itself.
+    /// Compares a cell with the baseline, unless it is the baseline's.
     pub(super) fn to_baseline(&self, cell: &'a Cell) -> Option<Against> {
         let baseline = self.baseline(&Place::of(cell))?;
         (baseline.subject != cell.subject).then(|| against(cell, baseline))?

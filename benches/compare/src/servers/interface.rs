@@ -7,26 +7,27 @@ pub type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::
 
 /// The servers of one backend. Dropping them stops them.
 pub trait Servers: Debug + Send {
-    /// Returns Lockwright's URL.
+    /// Returns the URL for Lockwright.
     fn url(&self) -> String;
 
-    /// Returns the peers' addresses.
+    /// Returns the addresses for peers.
     fn addresses(&self) -> Vec<String>;
 
-    /// Returns the number of commands, also in scripts, if counted.
+    /// Returns the number of executed commands, including those in scripts, if the servers count
+    /// them.
     ///
     /// # Errors
-    /// If they don't answer.
+    /// If a server doesn't answer.
     fn served(&self) -> Result<Option<u64>>;
 
-    /// Returns whether locks exist in one process.
+    /// Returns whether locks exist only within one process.
     fn are_in_one_process(&self) -> bool {
         false
     }
 
-    /// Returns their name and version.
+    /// Returns the servers' name and version.
     ///
     /// # Errors
-    /// If they don't answer.
+    /// If a server doesn't answer.
     fn version(&self) -> Result<(String, String)>;
 }

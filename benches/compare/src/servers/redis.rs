@@ -59,7 +59,7 @@ impl Servers for Sentinel {
     }
 
     fn served(&self) -> Result<Option<u64>> {
-        // The replica repeats commands.
+        // The replica repeats the master's commands, so they aren't counted.
         served([&self.0.servers[self.0.master()?]])
     }
 
@@ -105,7 +105,7 @@ impl Servers for Five {
     }
 }
 
-/// Counts commands, except the server's own and this query.
+/// Counts commands, except those of replicas and this query.
 fn served<'a>(servers: impl IntoIterator<Item = &'a Redis>) -> Result<Option<u64>> {
     let mut sum = 0;
     for server in servers {

@@ -5,7 +5,7 @@ use tempfile::TempDir;
 
 use super::interface::{Result, Servers};
 
-/// The server's connection limit is enough for a thousand waiters.
+/// The server's connection limit, which is enough for a thousand waiters.
 const CONNECTIONS: &str = "1200";
 
 pub(super) fn sqlite() -> Result<Box<dyn Servers>> {
@@ -15,7 +15,7 @@ pub(super) fn sqlite() -> Result<Box<dyn Servers>> {
 
 pub(super) fn postgres(mode: &'static str) -> Result<Box<dyn Servers>> {
     let options = Postgres::options().durable().set("max_connections", CONNECTIONS);
-    // The tests have smaller values.
+    // These values are smaller in tests.
     let options = options.set("shared_buffers", "128MB").set("max_wal_size", "1GB");
     let server = options.set("shared_preload_libraries", "pg_stat_statements").start()?;
     server.sql("CREATE EXTENSION pg_stat_statements")?;

@@ -1,5 +1,3 @@
-//! Running servers.
-
 use lockwright_testbed::descendants;
 
 use super::interface::{Result, Servers};
@@ -9,16 +7,17 @@ use super::start;
 #[derive(Debug)]
 pub struct Watched {
     servers: Box<dyn Servers>,
-    /// They may start others.
+    /// The first processes of the servers, which may start others.
     roots: Vec<u32>,
     per_look: u64,
 }
 
 impl Watched {
-    /// Starts a backend's servers. Other children started meantime would be counted.
+    /// Starts a backend's servers. Other children that this process starts at the same time are
+    /// counted as servers.
     ///
     /// # Errors
-    /// If they don't start.
+    /// If the servers don't start.
     ///
     /// # Panics
     /// If there is no such backend.
@@ -28,7 +27,7 @@ impl Watched {
         let servers = start(backend)?;
         let roots =
             descendants::of(us).into_iter().filter(|process| !before.contains(process)).collect();
-        // The minimum: a cluster's members send commands too.
+        // The minimum is taken, because a cluster's members send commands too.
         let mut per_look = u64::MAX;
         let mut before = servers.served()?;
         for _ in 0..3 {
@@ -42,7 +41,7 @@ impl Watched {
     /// Returns the number of commands since `before`.
     ///
     /// # Errors
-    /// If they don't answer.
+    /// If a server doesn't answer.
     pub fn served_since(&self, before: Option<u64>) -> Result<Option<u64>> {
         let served = self.servers.served()?.zip(before);
         Ok(served.map(|(now, before)| now.saturating_sub(before + self.per_look)))
@@ -54,7 +53,7 @@ impl Watched {
         &*self.servers
     }
 
-    /// Returns their process ids.
+    /// Returns the servers' process ids.
     #[must_use]
     pub fn processes(&self) -> Vec<u32> {
         let mut all: Vec<u32> = self

@@ -6,12 +6,12 @@ use lockwright_testbed::ZooKeeper;
 
 use super::interface::{Result, Servers};
 
-/// The tests have a shorter tick.
+/// The tick, which is shorter in tests.
 const TICK: Duration = Duration::from_secs(2);
 
 pub(super) fn three() -> Result<Box<dyn Servers>> {
     let options = ZooKeeper::options().durable().full_size().tick(TICK);
-    // Unlimited, instead of sixty per host.
+    // The connections are unlimited, instead of sixty per host.
     Ok(Box::new(Three(options.set("maxClientCnxns", "0").start()?)))
 }
 

@@ -1,4 +1,4 @@
-//! For the driver's own tests: `fake honest` locks; each other kind has one defect.
+//! A subject for tests of the driver. `fake honest` locks; each other kind has one defect.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
@@ -14,7 +14,7 @@ enum Kind {
     Open,
     Unable,
     Ending,
-    /// Prints no answer.
+    /// Prints a line that is no answer.
     Talkative,
 }
 
@@ -28,7 +28,7 @@ fn kind() -> (&'static str, Kind) {
     }
 }
 
-/// Locks files. Its tasks use a mutex: file locks aren't fair within a process.
+/// A lock on files. Tasks also use a mutex, because file locks aren't fair within a process.
 struct Fake {
     kind: Kind,
     beside: String,

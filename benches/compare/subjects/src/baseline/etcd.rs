@@ -34,7 +34,7 @@ pub(super) struct Hold {
 
 #[derive(Default)]
 struct Queues {
-    /// By revision.
+    /// The keys of each queue, by revision.
     keys: HashMap<String, BTreeMap<i64, String>>,
     waiting: HashMap<String, oneshot::Sender<()>>,
     /// The watch has received all events up to this revision.
@@ -108,7 +108,7 @@ impl Baseline for Etcd {
         }
     }
 
-    /// It holds the lock as soon as all earlier keys are gone.
+    /// The key holds the lock as soon as all earlier keys are gone.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Hold> {
         let options = PutOptions::new().with_lease(self.lease(ttl).await?);
         let queues = self.queues().await?;
@@ -116,7 +116,7 @@ impl Baseline for Etcd {
         self.asked.set(number + 1);
         let key = format!("{PREFIX}{name}{END}{}/{number}", process::id());
         let (front, in_front) = oneshot::channel();
-        // First, so that no event is missed.
+        // The waiter is inserted first, so that no event is missed.
         locked(queues).waiting.insert(key.clone(), front);
         self.client.clone().put(&*key, "", Some(options)).await?;
         in_front.await?;

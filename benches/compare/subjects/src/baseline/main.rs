@@ -1,5 +1,4 @@
-//! The baseline: Lockwright's client libraries without fences, proofs, reconnects or cancellable
-//! waits.
+//! The baseline: bare lock commands through Lockwright's client libraries.
 #![forbid(unsafe_code)]
 
 mod etcd;
@@ -68,7 +67,7 @@ trait Baseline: Sized + 'static {
 
     async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
 
-    /// Acquires a contended name. A hold of [`Self::lock_alone`] doesn't notify it.
+    /// Acquires a contended name. The release of [`Self::lock_alone`] doesn't notify its waiters.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
 
     async fn unlock(&self, hold: Self::Hold) -> Result<()>;

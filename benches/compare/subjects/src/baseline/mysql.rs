@@ -16,14 +16,14 @@ const TABLES: [&str; 2] = [
     "CREATE TABLE IF NOT EXISTS bench_baseline_row (name varbinary(255) PRIMARY KEY) ENGINE = InnoDB",
 ];
 
-/// No gap locks, and no timeouts.
+/// Disables gap locks and timeouts.
 const SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
     SET SESSION innodb_lock_wait_timeout = 3600, wait_timeout = 28800";
 
 const INSERT: &str = "INSERT IGNORE INTO bench_baseline_lease
     VALUES (?, ?, NOW(6) + INTERVAL ? MICROSECOND)";
 
-/// Waiters queue for a named lock, so none polls. It ends with the lease's deletion.
+/// Waiters queue for a named lock, so none polls. [`DELETE_IN_TURN`] releases it.
 const INSERT_IN_TURN: &str = "INSERT IGNORE INTO bench_baseline_lease
     SELECT ?, ?, SYSDATE(6) + INTERVAL ? MICROSECOND FROM DUAL WHERE GET_LOCK(?, 3600) = 1";
 
@@ -98,7 +98,7 @@ impl Server for Mysql {
         for byte in name.bytes() {
             let _ = write!(hex, "{byte:02x}");
         }
-        // Both in one packet.
+        // Both statements are sent in one packet.
         let lock =
             format!("BEGIN; SELECT 1 FROM bench_baseline_row WHERE name = x'{hex}' FOR UPDATE");
         while raw_sql(AssertSqlSafe(lock.clone())).fetch_all(&mut *on).await?.is_empty() {
@@ -120,7 +120,7 @@ impl Server for Mysql {
     }
 }
 
-/// `GET_LOCK` limits a name's length and ignores its case.
+/// Returns a hash, because `GET_LOCK` limits a name's length and ignores its case.
 fn lock(name: &str) -> String {
     format!("{:016x}", key(name))
 }

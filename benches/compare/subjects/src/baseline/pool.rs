@@ -11,7 +11,7 @@ pub(super) struct Pool<C> {
     places: Arc<Semaphore>,
 }
 
-/// Dropping it closes the connection.
+/// A connection in use. Dropping it closes the connection.
 pub(super) struct Lent<C> {
     pub(super) connection: C,
     _place: OwnedSemaphorePermit,

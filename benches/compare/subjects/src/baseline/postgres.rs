@@ -22,7 +22,7 @@ const INSERT: &str =
     "INSERT INTO bench_baseline_lease VALUES ($1, $2, now() + $3 * interval '1 ms')
     ON CONFLICT DO NOTHING";
 
-/// Waiters queue for an advisory lock, so none polls. It ends with the lease's deletion.
+/// Waiters queue for an advisory lock, so none polls. [`DELETE_IN_TURN`] releases it.
 const INSERT_IN_TURN: &str = "INSERT INTO bench_baseline_lease
     SELECT $1, $2, clock_timestamp() + $3 * interval '1 ms' FROM (SELECT pg_advisory_lock($4)) AS turn
     ON CONFLICT DO NOTHING";
@@ -108,7 +108,7 @@ impl Server for Postgres {
     }
 
     async fn unlock_row(on: &mut PgConnection) -> Result<()> {
-        // Unlike a commit, it doesn't wait for the disk.
+        // Unlike a commit, a rollback doesn't wait for the disk.
         raw_sql("ROLLBACK").execute(on).await?;
         Ok(())
     }

@@ -13,7 +13,7 @@ const SLOTS: u16 = 16_384;
 
 pub(super) struct Redis {
     masters: Vec<Server>,
-    /// Each range's last slot and master.
+    /// The last slot of each range, and the index of its master.
     slots: Vec<(u16, usize)>,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Server {
     renew: String,
 }
 
-/// An element popped from a list and pushed back.
+/// The right to a name: an element that is popped from a list and pushed back.
 pub(super) struct Turn(Box<Lent<MultiplexedConnection>>);
 
 impl Server {
@@ -50,7 +50,7 @@ impl Server {
         self.connection.clone()
     }
 
-    /// `false` if there is a lease.
+    /// Creates a lease. Returns `false` if there is one.
     pub(super) async fn set(&self, name: &str, ttl: Duration) -> Result<bool> {
         let mut set = cmd("SET");
         set.arg(key(name)).arg(&self.token).arg("NX").arg("PX").arg(ttl.as_millis() as u64);
@@ -58,7 +58,7 @@ impl Server {
         Ok(granted.is_some())
     }
 
-    /// `false` if there was no lease.
+    /// Deletes a lease. Returns `false` if there was none.
     pub(super) async fn delete(&self, name: &str) -> Result<bool> {
         let mut delete = cmd("EVALSHA");
         delete.arg(&self.release).arg(1).arg(key(name)).arg(&self.token);
@@ -98,7 +98,7 @@ impl Server {
         Ok(())
     }
 
-    /// A single one, unless the name is held without it.
+    /// Pushes the name's only element, unless the name has a lease.
     async fn make_turn(&self, name: &str, list: &str) -> Result<()> {
         let mut connection = self.connection();
         if cmd("EXISTS").arg(key(name)).query_async(&mut connection).await? {
@@ -113,7 +113,7 @@ impl Server {
     }
 }
 
-/// A hash tag, so that a name's keys are in one slot.
+/// Returns a hash tag, so that a name's keys are in one slot.
 fn key(name: &str) -> String {
     format!("{{{name}}}")
 }

@@ -1,4 +1,4 @@
-//! Five independent Redis servers. The slowest determines the time.
+//! Five independent Redis servers.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) struct Hold {
 }
 
 impl Redlock {
-    /// Undoes a minority's grants.
+    /// Requests the votes. Without a majority, deletes the granted ones.
     async fn set(&self, name: &str, ttl: Duration) -> Result<bool> {
         let [a, b, c, d, e] = &self.servers;
         let votes = tokio::join!(

@@ -11,15 +11,15 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use super::pool::{Lent, Pool};
 use super::{Baseline, held, lost};
 
-/// The pool has as many connections for requests as Lockwright's.
+/// The number of connections for requests, as in Lockwright's pool.
 const REQUESTS: usize = 4;
 
-/// Per process: one holds, one is in the server's queue, one follows.
+/// A process's connections for waiters: one holds, one is in the server's queue, one follows.
 const IN_TURN: usize = 3;
 
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Keys are numbers derived from names.
+/// The statements of a database.
 pub(super) trait Server: Sized + 'static {
     type Connection: 'static;
 
@@ -27,14 +27,14 @@ pub(super) trait Server: Sized + 'static {
 
     async fn connect(&self) -> Result<Self::Connection>;
 
-    /// `false` if there is a lease.
+    /// Returns `false` if there is a lease.
     async fn insert(on: &mut Self::Connection, lease: &Lease<'_>) -> Result<bool>;
 
     /// Waits until no other waiter is ahead, then inserts the lease. The next waiter's turn begins with
     /// [`Self::delete_in_turn`].
     async fn insert_in_turn(on: &mut Self::Connection, lease: &Lease<'_>) -> Result<bool>;
 
-    /// `false` if there was no lease.
+    /// Returns `false` if there was no lease.
     async fn delete(on: &mut Self::Connection, name: &str, token: i64) -> Result<bool>;
 
     async fn delete_in_turn(on: &mut Self::Connection, name: &str, token: i64) -> Result<bool>;
@@ -114,7 +114,7 @@ impl<S: Server> Baseline for Sql<S> {
             Some((_, "row")) => Mode::Row,
             _ => Mode::Lease,
         };
-        // The mode is Lockwright's own parameter.
+        // Omits `mode`, which is only for Lockwright.
         let baseline = Self {
             server: S::new(url.split('?').next().unwrap_or(url))?,
             mode,
@@ -209,7 +209,7 @@ impl<S: Server> Baseline for Sql<S> {
     }
 }
 
-/// Equal in all processes.
+/// Returns a hash that is equal in all processes.
 pub(super) fn key(name: &str) -> i64 {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);

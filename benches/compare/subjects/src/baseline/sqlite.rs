@@ -14,7 +14,7 @@ use tokio::time::{interval, sleep};
 
 use super::{Baseline, held, lost};
 
-/// Like Lockwright's: a grant and a release each wait for the disk.
+/// Lockwright's settings: a grant and a release each wait for the disk.
 const SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
     CREATE TABLE IF NOT EXISTS bench_baseline_lease (
         name TEXT PRIMARY KEY, token INTEGER NOT NULL, expires INTEGER NOT NULL
@@ -30,7 +30,7 @@ const DELETE: &str = "DELETE FROM bench_baseline_lease WHERE name = ?1 AND token
 
 const RENEW: &str = "UPDATE bench_baseline_lease SET expires = ?2 WHERE token = ?1";
 
-/// The shortest sleep in tokio. A notification may be faster.
+/// The poll interval: the shortest sleep in tokio.
 const POLL: Duration = Duration::from_millis(1);
 
 pub(super) struct Sqlite {
@@ -53,7 +53,7 @@ impl Sqlite {
         Ok(upsert.execute(&mut *connection).await?.rows_affected() == 1)
     }
 
-    /// It doesn't block writers.
+    /// Unlike [`Self::upsert`], this doesn't block writers.
     async fn is_held(&self, name: &str) -> sqlx::Result<bool> {
         let mut connection = self.connection.lock().await;
         let held = query(HELD).bind(name).bind(now()).fetch_optional(&mut *connection).await?;

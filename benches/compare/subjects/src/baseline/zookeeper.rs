@@ -9,7 +9,7 @@ use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error, EventType
 
 use super::{Baseline, held};
 
-/// As long as the benchmarks' TTLs.
+/// The session timeout, equal to the benchmarks' TTL.
 const SESSION: Duration = Duration::from_secs(15);
 
 const LOCKS: &str = "/bench-baseline";
@@ -77,14 +77,14 @@ impl Baseline for ZooKeeper {
             self.ready.borrow_mut().insert(name.to_owned());
         }
         let prefix = format!("{queue}/");
-        // They are executed in order.
+        // The server executes both in order.
         let (created, nodes) = tokio::join!(
             self.client.create(&prefix, b"", &SEQUENTIAL),
             self.client.list_children(&queue)
         );
         let (_, number) = created?;
         let own = number.to_string();
-        // No waiter leaves the queue early, so the predecessor's deletion is the turn.
+        // No waiter leaves the queue early, so the predecessor's deletion grants the lock.
         let nodes = nodes?;
         if let Some(before) = nodes.iter().filter(|node| **node < own).max() {
             self.gone(&format!("{prefix}{before}")).await?;

@@ -33,7 +33,7 @@ fn excluding_subject_is_timed_at_everything() {
         let cells: Vec<_> =
             results.cells.iter().filter(|cell| cell.workload == workload.id).collect();
         assert!(!cells.is_empty(), "{} is measured", workload.id);
-        // There is no server to measure.
+        // SQLite has no server whose commands could be counted.
         let of_server = workload.measure.starts_with("server_commands");
         for cell in cells.iter().filter(|cell| cell.note.is_none() && !of_server) {
             assert!(cell.measures.contains_key(workload.measure), "{cell:?}");

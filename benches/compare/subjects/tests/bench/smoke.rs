@@ -1,4 +1,4 @@
-//! Lockwright and the baseline on every backend: they exclude, and each measurement works.
+//! Lockwright and the baseline exclude on every backend, and each measurement works.
 use lockwright_bench::driver::{self, Plan};
 use lockwright_bench::results::{Cell, Kind, Results};
 
@@ -8,7 +8,6 @@ use super::smoke_of;
 const TRIES: usize = 4;
 
 fn everything_works_on(backend: &str) {
-    // Tests run in parallel, because a smoke run's figures don't matter.
     let mut lacking = Vec::new();
     for _ in 0..TRIES {
         lacking = lacking_in(&measured(backend), backend);
@@ -29,7 +28,7 @@ fn measured(backend: &str) -> Results {
         ..smoke_of(backend, folder.path())
     };
     let results = driver::run(&plan, |_| Ok(())).unwrap();
-    // Never a matter of time.
+    // A busy machine can't cause an overlap.
     for seen in &results.exclusion {
         assert_eq!(seen.overlaps, 0, "{seen:?}");
     }

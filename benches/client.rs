@@ -17,7 +17,6 @@ use tokio::runtime::Runtime;
 
 const NAME: &str = "orders/42";
 
-/// The number of contending tasks.
 const TASKS: usize = 8;
 const TURNS: usize = 10;
 

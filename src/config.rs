@@ -1,5 +1,3 @@
-//! The configuration of a client.
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

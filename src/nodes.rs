@@ -1,5 +1,3 @@
-//! The nodes of a quorum.
-
 use lockwright_core::{Error, Result, redact};
 use serde::Serialize;
 

@@ -1,5 +1,3 @@
-//! The SQL of the tables.
-
 use lockwright_core::{Error, Result, redact};
 
 use crate::connect::scheme_of;

@@ -108,7 +108,6 @@ fn default_url() -> Result<String, Failure> {
 }
 
 fn default_file(state: Option<OsString>, home: Option<OsString>) -> Result<PathBuf, Failure> {
-    // The XDG specification requires that relative paths are ignored.
     let absolute = |path: Option<OsString>| path.map(PathBuf::from).filter(|p| p.is_absolute());
     let state = absolute(state)
         .or_else(|| absolute(home).map(|home| home.join(".local/state")))

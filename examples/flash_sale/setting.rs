@@ -1,5 +1,3 @@
-//! The configuration file.
-
 use std::path::{Path, PathBuf};
 
 use lockwright::backend::redact;

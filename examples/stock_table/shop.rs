@@ -1,5 +1,3 @@
-//! The shop's tables.
-
 use lockwright::sql::sqlx::mysql::{MySqlPool, MySqlPoolOptions};
 use lockwright::sql::sqlx::postgres::{PgPool, PgPoolOptions};
 use lockwright::sql::sqlx::{self, AssertSqlSafe, Executor, Row};

@@ -1,5 +1,3 @@
-//! Valid and invalid configurations.
-
 use std::time::Duration;
 
 use lockwright::{Config, ErrorKind, Requirement};

@@ -1,5 +1,3 @@
-//! Errors for missing features name them.
-
 #[cfg(not(feature = "redis"))]
 #[tokio::test]
 async fn a_missing_feature_is_named() {

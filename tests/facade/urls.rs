@@ -1,5 +1,3 @@
-//! Valid and invalid URLs.
-
 use lockwright::ErrorKind;
 
 async fn refused(url: &str) -> lockwright::Error {

@@ -1,5 +1,3 @@
-//! The machine of a run.
-
 use std::collections::BTreeMap;
 use std::fs::read_to_string;
 use std::process::Command;
@@ -33,7 +31,6 @@ pub(crate) fn versions() -> BTreeMap<String, String> {
     )])
 }
 
-/// Returns the time as `2026-11-22T08:00:00Z`.
 #[must_use]
 pub(crate) fn date() -> String {
     said_by("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"])

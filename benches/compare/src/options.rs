@@ -1,5 +1,3 @@
-//! The command line.
-
 use std::path::PathBuf;
 
 use lockwright_bench::{WORKLOADS, servers};

@@ -7,10 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The format's number.
 pub const FORMAT: u32 = 2;
 
-/// A complete run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     pub format: u32,
@@ -30,7 +28,6 @@ pub struct Results {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// The rounds of each cell.
     pub rounds: usize,
     /// True for a smoke run, whose figures mean nothing.
     pub smoke: bool,
@@ -60,7 +57,6 @@ pub enum Kind {
     /// An earlier build of Lockwright.
     Before,
     Baseline,
-    /// Another library.
     Peer,
 }
 
@@ -112,7 +108,6 @@ pub enum Regime {
 impl Regime {
     pub const ALL: [Self; 2] = [Self::OneCore, Self::TwoCores];
 
-    /// Returns the name in the JSON.
     #[must_use]
     pub fn id(self) -> &'static str {
         match self {

@@ -1,7 +1,6 @@
 //! The table of measurements.
 #![allow(missing_docs)] // the names express the rest
 
-/// A measurement.
 #[derive(Debug)]
 pub struct Workload {
     pub id: &'static str,
@@ -9,18 +8,14 @@ pub struct Workload {
     pub what: &'static str,
     /// The measure for ratios.
     pub measure: &'static str,
-    /// True if more is better.
     pub more_is_better: bool,
     /// The growing number, if any.
     pub grows: Option<&'static str>,
-    /// Further columns.
     pub columns: &'static [&'static str],
 }
 
-/// The default number of processes.
 pub const PROCESSES: usize = 8;
 
-/// All measurements.
 pub const WORKLOADS: &[Workload] = &[
     Workload {
         id: "pairs",

@@ -1,5 +1,3 @@
-//! `admit`: lets new nodes of a quorum vote.
-
 use super::table::table;
 use super::{print, print_json};
 use crate::escape::escape;

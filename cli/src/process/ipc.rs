@@ -23,7 +23,6 @@ pub(crate) struct Term {
 }
 
 impl Term {
-    /// Returns the time halfway between the loss and the deadline.
     pub(crate) fn kill_at(self) -> BootInstant {
         self.lost_at + self.deadline.saturating_since(self.lost_at) / 2
     }

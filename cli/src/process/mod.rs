@@ -38,7 +38,6 @@ impl Exit {
         code.or_else(|| status.terminating_signal().map(Self::Signal))
     }
 
-    /// Returns the exit code that a shell would return.
     pub(crate) fn shell_code(self) -> u8 {
         match self {
             Self::Code(code) => code,

@@ -1,5 +1,3 @@
-//! The phase while the lock is held.
-
 use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -74,7 +72,6 @@ fn begin<'a>(
     let child_changed = signal(SignalKind::child())?;
     signals.refuse_suspension()?;
     if guard.check().is_err() {
-        // This process was stopped or starved since the grant.
         return Ok(None);
     }
     let (socket, pid) = start(guard, supervisor)?;

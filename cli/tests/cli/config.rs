@@ -121,7 +121,6 @@ fn the_schema_is_printed_without_a_server() {
     assert!(!none.stderr().contains("hush"), "{}", none.stderr());
 }
 
-/// Checks `run` and `list` on each URL.
 fn runs_on(urls: impl IntoIterator<Item = String>) {
     for url in urls {
         let sandbox = Sandbox::new();

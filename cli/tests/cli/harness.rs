@@ -101,7 +101,6 @@ impl Sandbox {
         Running { child, events, out }
     }
 
-    /// Returns the living processes of this sandbox.
     pub(crate) fn processes(&self) -> Vec<i32> {
         let mark = format!("{MARK}={}", self.folder.path().display());
         fs::read_dir("/proc")
@@ -163,7 +162,6 @@ impl Finished {
     }
 }
 
-/// A `lockwright run --json` in the background.
 pub(crate) struct Running {
     pub child: Child,
     events: PathBuf,
@@ -239,7 +237,6 @@ pub(crate) fn signal(pid: i32, signal: Signal) {
     let _ = kill_process(Pid::from_raw(pid).unwrap(), signal);
 }
 
-/// Returns the boot clock in seconds.
 pub(crate) fn uptime() -> f64 {
     lockwright::Clock::boot().now().as_nanos() as f64 / 1e9
 }

@@ -243,7 +243,6 @@ fn everything_stopped_and_continued_is_ended_at_once() {
     for pid in &family {
         signal(*pid, Signal::STOP);
     }
-    // The next holder runs while the first is stopped, with a higher fence.
     let fence = scene.next.wait_for_event("granted")["fence"].as_u64().unwrap();
     scene.next.wait_for_event("ended");
     let continued_at = uptime();
@@ -274,7 +273,6 @@ fn a_broken_lock_ends_the_command_before_the_next_holder_begins() {
     scene.finish();
 }
 
-/// A database that another process keeps locked is like a stopped server.
 #[test]
 fn a_database_that_stays_locked_ends_the_command_by_the_deadline() {
     let scene = Scene::begin();

@@ -80,7 +80,6 @@ fn handle_of_an_ended_run_is_refused() {
     let script = "LOCKWRIGHT_HOLDS=$(cat holds) \"$0\" run -n a -- touch ran";
     sandbox.output_of(&nested(script, &[])).exits(75);
     assert!(!sandbox.path("ran").exists());
-    // Other names aren't affected.
     with_holds(&sandbox, &stale, ["run", "-n", "b", "--", "true"]).exits(0);
 }
 

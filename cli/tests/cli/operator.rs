@@ -1,5 +1,3 @@
-//! `list`, `show`, `break`, `doctor`.
-
 use lockwright_testbed::Fleet;
 use lockwright_testbed::redis::Redis;
 

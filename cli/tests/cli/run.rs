@@ -1,5 +1,3 @@
-//! The command runs, and its lock is released.
-
 use std::fs;
 use std::io::Write;
 use std::process::Stdio;

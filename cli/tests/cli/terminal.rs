@@ -10,7 +10,6 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::harness::{Sandbox, program, wait_for, wait_until};
 
-/// A terminal and the program that controls it.
 struct Terminal {
     /// `None` after the terminal was closed.
     master: Option<File>,

@@ -42,7 +42,6 @@ final class Protocol {
         Hold lock(String name, long ttlMillis) throws Exception;
     }
 
-    /** A held lock. */
     interface Hold {
         /** Releases it, or throws {@link Lost} if it is known to have expired. */
         void unlock() throws Exception;
@@ -338,7 +337,6 @@ final class Protocol {
         return "waiting";
     }
 
-    /** The words of a command. */
     private static final class Words {
         private final Deque<String> words;
 

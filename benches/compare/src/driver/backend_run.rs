@@ -1,5 +1,3 @@
-//! The measurements on one backend.
-
 use std::time::Duration;
 
 use super::pace::Pace;

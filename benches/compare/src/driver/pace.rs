@@ -15,7 +15,6 @@ pub(super) struct Pace {
     pub(super) tasks: usize,
     pub(super) pairs: Duration,
     pub(super) contest: Duration,
-    /// The time for contests with a section of 5 ms.
     pub contest_5ms: Duration,
     pub(super) exclusion: Duration,
     pub(super) warming: Duration,
@@ -37,7 +36,6 @@ pub(super) struct Pace {
     /// The maximum of peers, because a thousand polling waiters take minutes to end.
     pub(super) waiters_of_peers: u64,
     pub(super) hand_overs_seen: usize,
-    /// True to pin processes to the regime's cores.
     pub(super) stays_put: bool,
     /// True to measure peers only with `pairs` and `hand-over`, in one regime.
     pub(super) glances_at_peers: bool,

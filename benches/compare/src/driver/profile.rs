@@ -124,7 +124,6 @@ fn share(line: &str) -> Option<(String, f64)> {
     let (who, symbol) = rest.trim().split_once("  ")?;
     let (side, symbol) = symbol.trim().split_once(' ')?;
     let kernel = if side == "[k]" { "kernel: " } else { "" };
-    // Empty columns may follow.
     let symbol = symbol.trim().split("  ").next()?;
     // Removes the hash, as in `f::h0123456789abcdef`.
     let symbol = symbol.split("::h0").next().unwrap_or(symbol);

@@ -1,5 +1,3 @@
-//! Progress of a run.
-
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,7 +18,6 @@ struct State {
 const EACH: Duration = Duration::from_secs(30);
 
 impl Progress {
-    /// `planned` is in seconds.
     #[must_use]
     pub(super) fn of(planned: f64) -> Self {
         Self { begun: Instant::now(), planned, state: Mutex::default() }

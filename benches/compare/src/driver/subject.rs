@@ -163,7 +163,6 @@ fn unanswered(error: impl std::fmt::Display) -> Failure {
     Failure::Failed(format!("the servers: {error}"))
 }
 
-/// Returns `CLOCK_MONOTONIC` in nanoseconds.
 fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

@@ -1,5 +1,3 @@
-//! The results of one backend during a run.
-
 use std::collections::BTreeMap;
 
 use super::turns::quantile;
@@ -21,7 +19,6 @@ pub(super) struct Key {
 #[derive(Debug, Default)]
 pub(super) struct Round {
     measures: Vec<(&'static str, f64)>,
-    /// Times in nanoseconds, unordered.
     samples: Vec<u64>,
 }
 

@@ -1,5 +1,3 @@
-//! Analysis of a contest's turns.
-
 /// A turn, with times in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Turn {

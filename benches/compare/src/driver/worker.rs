@@ -1,5 +1,3 @@
-//! A subject's program and process.
-
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;

@@ -1,5 +1,3 @@
-//! The machine, the method, the subjects.
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 

@@ -1,5 +1,3 @@
-//! The charts of a report.
-
 use plotters::style::RGBColor;
 
 use super::draw::{Drawn, INK, Lines, Point, Points, Row, Series};

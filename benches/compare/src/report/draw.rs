@@ -116,7 +116,6 @@ pub(super) struct Lines<'a> {
     pub(super) title: String,
     pub(super) scales: String,
     pub(super) panels: Vec<(String, Vec<Series>)>,
-    /// Positions and labels of the horizontal axis.
     pub(super) ticks: Vec<(f64, String)>,
     pub(super) tick: &'a dyn Fn(f64) -> String,
     pub(super) dots: bool,

@@ -1,5 +1,3 @@
-//! The main findings.
-
 use std::collections::BTreeSet;
 
 use super::Extent;

@@ -72,7 +72,6 @@ pub(super) fn regime(regime: Regime) -> &'static str {
     }
 }
 
-/// Formats `1.48k`.
 pub(super) fn count(value: f64) -> String {
     scaled(value, 1000.0, &["", "k", "M", "G"])
 }

@@ -1,5 +1,3 @@
-//! The report's Markdown, and the HTML made of it.
-
 use pulldown_cmark::{Options, Parser, html};
 
 use super::charts::Picture;
@@ -10,7 +8,6 @@ const WIDTH: usize = 100;
 #[derive(Debug, Default)]
 pub(super) struct Page(pub(super) String);
 
-/// A list item and its sub-items.
 pub(super) type Item = (String, Vec<String>);
 
 impl Page {
@@ -82,7 +79,6 @@ fn wrapped(text: &str, first: &str, next: &str) -> String {
     page + "\n"
 }
 
-/// Escapes a line of text.
 pub(super) fn plain(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {

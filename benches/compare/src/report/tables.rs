@@ -1,5 +1,3 @@
-//! The figures of each workload.
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::names;
@@ -186,7 +184,6 @@ fn others(page: &mut Page, view: &View<'_>, workload: &Workload, grows: Option<&
     });
 }
 
-/// Writes each note once, with its subjects.
 fn notes(page: &mut Page, view: &View<'_>, workload: &Workload) {
     type Numbers = BTreeSet<u64>;
     let mut notes: BTreeMap<&str, BTreeMap<&str, BTreeMap<&str, Numbers>>> = BTreeMap::new();

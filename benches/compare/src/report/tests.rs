@@ -1,5 +1,3 @@
-//! Tests of the report with artificial results.
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -29,7 +27,6 @@ impl Noise {
 
 const BACKENDS: [&str; 3] = ["memory", "redis", "etcd"];
 
-/// The subjects' speeds relative to the baseline.
 const SPEEDS: [(&str, Kind, f64); 4] = [
     ("baseline", Kind::Baseline, 1.0),
     ("lockwright", Kind::Ours, 0.7),
@@ -160,7 +157,6 @@ fn written(results: &Results) -> Written {
     written
 }
 
-/// Returns a part of the page as one line.
 fn part(page: &str, heading: &str) -> String {
     let start =
         page.find(&format!("\n## {heading}")).unwrap_or_else(|| panic!("no {heading:?} in {page}"));

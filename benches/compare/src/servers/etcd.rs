@@ -1,5 +1,3 @@
-//! Three etcd members.
-
 use std::time::Duration;
 
 use lockwright_testbed::etcd::Member;

@@ -1,5 +1,3 @@
-//! The servers of one backend.
-
 use std::fmt::Debug;
 
 /// The result of an operation.

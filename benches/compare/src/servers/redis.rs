@@ -1,5 +1,3 @@
-//! Redis in four modes.
-
 use lockwright_testbed::{Cluster, Fleet, Redis, Sentinels};
 
 use super::interface::{Result, Servers};
@@ -59,7 +57,6 @@ impl Servers for Sentinel {
     }
 
     fn served(&self) -> Result<Option<u64>> {
-        // The replica repeats the master's commands, so they aren't counted.
         served([&self.0.servers[self.0.master()?]])
     }
 

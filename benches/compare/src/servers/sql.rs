@@ -1,5 +1,3 @@
-//! SQLite, PostgreSQL, MariaDB.
-
 use lockwright_testbed::{MariaDb, Postgres};
 use tempfile::TempDir;
 

@@ -1,5 +1,3 @@
-//! Three ZooKeeper servers.
-
 use std::time::Duration;
 
 use lockwright_testbed::ZooKeeper;

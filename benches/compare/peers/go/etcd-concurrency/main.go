@@ -12,7 +12,6 @@ import (
 	"lockwright/peers/protocol"
 )
 
-// The time limit for a connection.
 const limit = 10 * time.Second
 
 func main() {
@@ -32,7 +31,6 @@ type library struct {
 	sessions map[owner]*concurrency.Session
 }
 
-// The key of a session.
 type owner struct {
 	task int
 	ttl  time.Duration

@@ -39,7 +39,6 @@ type Library interface {
 	Keep(name string, ttl time.Duration) (Hold, error)
 }
 
-// Hold is a held lock.
 type Hold interface {
 	// Unlock releases the lock, or returns ErrLost if it had expired.
 	Unlock() error
@@ -235,7 +234,6 @@ func (s *state) wait(words *words, output io.Writer) error {
 	return nil
 }
 
-// The words of a command, and errors in them.
 type words struct {
 	left []string
 	err  error

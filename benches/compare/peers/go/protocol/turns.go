@@ -8,14 +8,12 @@ import (
 	"time"
 )
 
-// A task's turn with the lock.
 type turn struct {
 	asked, granted, released int64
 	// The release reported that the lock had expired.
 	lost bool
 }
 
-// The arguments of the command turns.
 type contest struct {
 	library    Library
 	name       string

@@ -112,7 +112,6 @@ func (h *hold) Unlock() error {
 	}
 }
 
-// A hold that is renewed until its release.
 type kept struct {
 	*hold
 	stop, stopped chan struct{}

@@ -23,7 +23,6 @@ function make(backend, urls) {
   }
 }
 
-// Returns connected clients.
 async function connect(backend, urls) {
   const clients = make(backend, urls);
   await Promise.all(clients.map((client) => client.ping()));

@@ -1,5 +1,3 @@
-//! MySQL's and MariaDB's statements.
-
 use std::fmt::Write;
 use std::time::Duration;
 

@@ -1,5 +1,3 @@
-//! A pool of connections.
-
 use std::cell::RefCell;
 use std::sync::Arc;
 

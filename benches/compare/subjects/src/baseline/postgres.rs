@@ -1,5 +1,3 @@
-//! PostgreSQL's statements.
-
 use std::time::Duration;
 
 use lockwright_bench_protocol::Result;

@@ -133,7 +133,6 @@ impl Baseline for Redis {
     }
 }
 
-/// Returns the checksum that determines the slot of a key in a Cluster.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |sum, byte| {
         (0..8).fold(sum ^ u16::from(*byte) << 8, |sum, _| {

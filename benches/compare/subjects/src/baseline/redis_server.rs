@@ -1,5 +1,3 @@
-//! A Redis server: leases and turns.
-
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::process;

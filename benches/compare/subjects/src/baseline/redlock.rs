@@ -1,5 +1,3 @@
-//! Five independent Redis servers.
-
 use std::time::Duration;
 
 use lockwright_bench_protocol::Result;

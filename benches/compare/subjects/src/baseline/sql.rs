@@ -1,5 +1,3 @@
-//! The baseline on database servers.
-
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::process;
 use std::time::Duration;
@@ -19,7 +17,6 @@ const IN_TURN: usize = 3;
 
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The statements of a database.
 pub(super) trait Server: Sized + 'static {
     type Connection: 'static;
 

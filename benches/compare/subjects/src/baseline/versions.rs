@@ -1,5 +1,3 @@
-//! The versions of the client libraries.
-
 const LOCK: &str = include_str!("../../../../../Cargo.lock");
 
 pub(super) fn libraries() -> &'static str {

@@ -1,4 +1,3 @@
-//! Tests of the driver and the subjects.
 #![forbid(unsafe_code)]
 
 mod driver;

@@ -26,7 +26,7 @@ unsafe impl GlobalAlloc for Counting {
             ALLOCATIONS.fetch_add(1, Relaxed);
             BYTES.fetch_add(layout.size(), Relaxed);
         }
-        // SAFETY: this method's caller upholds the same contract.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.alloc(layout) }
     }
 
@@ -34,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
         if COUNTS.load(Relaxed) {
             BYTES.fetch_sub(layout.size(), Relaxed);
         }
-        // SAFETY: this method's caller upholds the same contract.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.dealloc(pointer, layout) }
     }
 
@@ -44,7 +44,7 @@ unsafe impl GlobalAlloc for Counting {
             BYTES.fetch_add(size, Relaxed);
             BYTES.fetch_sub(layout.size(), Relaxed);
         }
-        // SAFETY: this method's caller upholds the same contract.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
@@ -146,7 +146,7 @@ impl Baselines {
     }
 }
 
-/// The rounds alternate, so that Lockwright and the baselines see the same load.
+/// Alternates the subjects, so that all see the same load.
 async fn ratio() {
     const ROUNDS: usize = 101;
     const TIMES: u32 = 2_000;

@@ -1,4 +1,4 @@
-//! Connects to the user's URL, or else to a SQLite file in the user's state folder.
+//! Connects to the user's URL, or to a file in the user's state folder.
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -67,8 +67,8 @@ fn read(file: &Path) -> Result<Config, Failure> {
 fn checked(url: String) -> Result<String, Failure> {
     let invalid = |message| Err(Failure::new(exit::CONFIG, "invalid_config", message));
     match url.as_str() {
-        // An empty URL usually comes from a mistyped variable. The default file instead would give
-        // each machine its own locks.
+        // An empty URL is usually a mistyped variable. The default would give each machine its own
+        // locks.
         "" => invalid(
             "the URL is empty (--url, LOCKWRIGHT_URL or the configuration's url); set it to the \
              server of the locks, or remove it to use a file that this machine's processes share",
@@ -88,7 +88,7 @@ fn is_memory(url: &str) -> bool {
 fn default_url() -> Result<String, Failure> {
     let file = default_file(std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"))?;
     let folder = file.parent().unwrap_or(Path::new("/"));
-    // Another user with write access to the folder could acquire and break every lock.
+    // Other users must not write here: they could acquire and break every lock.
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| {
         Failure::os(
             &format!(

@@ -1,9 +1,7 @@
-//! Escaping of foreign text for terminals.
-
 use std::fmt::Write;
 
-/// Escapes labels and reasons of other clients, which must not move the cursor, set the clipboard
-/// or imitate a line.
+/// Escapes text of other clients, which must not move the cursor, set the clipboard or imitate a
+/// line.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -10,8 +10,8 @@ use crate::escape::escape;
 use crate::exit::Failure;
 use crate::stderr;
 
-/// Prints events and messages. A message that can't be written is dropped without an error. Writing
-/// never blocks while a lock is held.
+/// Prints messages. A message that can't be written is dropped. Writing never blocks while a lock
+/// is held.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     json: bool,

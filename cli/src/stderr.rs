@@ -10,13 +10,13 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::{self, Errno};
 use rustix::net::{SendFlags, send};
 
-/// A pipe or terminal that is ready accepts this number of bytes without blocking.
+/// A ready pipe or terminal accepts this much without blocking.
 const MAX_READY_WRITE: usize = 4096;
 
 /// True if the last line was written only in part.
 static CUT: AtomicBool = AtomicBool::new(false);
 
-/// Writes the text. Drops the rest if standard error accepts no more within `patience`.
+/// Writes the text. Drops what can't be written within `patience`.
 pub(crate) fn write_within(text: &str, patience: Duration) {
     write_by(write_some, &CUT, text, patience);
 }
@@ -53,8 +53,7 @@ fn write_some(bytes: &[u8]) -> io::Result<usize> {
         Method::File => io::write(stderr(), bytes),
         Method::Socket => send(stderr(), bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
         Method::Own(own) => io::write(own, bytes),
-        // Another process may fill the pipe before the write. The write then blocks, which is
-        // accepted.
+        // Another process may fill the pipe first. The write then blocks, which is accepted.
         Method::Poll if is_ready(Duration::ZERO) => {
             io::write(stderr(), &bytes[..bytes.len().min(MAX_READY_WRITE)])
         }

@@ -59,8 +59,7 @@ fn plan(bench: &Bench) -> servers::Result<Plan> {
     })
 }
 
-/// Replaces the profiles and notes in results, because the reason for a weak baseline is often
-/// found later.
+/// Replaces profiles and notes, because the reason for a weak baseline is often found later.
 fn profile(json: &Path, bench: &Bench) -> servers::Result<()> {
     let mut results = report::read(json)?;
     let mut plan = plan(bench)?;
@@ -104,7 +103,7 @@ fn publish(results: &Results, json: &Path, out: &Path) -> servers::Result<()> {
     report_in(results, &kept, out)
 }
 
-/// Writes the report, and the page in docs if the results are those in docs.
+/// Writes the report. If the results are those in docs, also writes the page.
 fn report(results: &Results, json: &Path, out: &Path) -> servers::Result<()> {
     match is_same(json, &docs().2) {
         true => publish(results, json, out),

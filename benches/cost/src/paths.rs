@@ -10,7 +10,7 @@ use crate::counted_by_callgrind as counted;
 
 pub(crate) struct Path {
     pub(crate) name: &'static str,
-    /// Prepares and counts the path, and returns the number of executions.
+    /// Prepares and counts the path. Returns the number of executions.
     pub(crate) prepare: fn(&Runtime) -> u64,
 }
 
@@ -26,7 +26,7 @@ pub(crate) const ALL: &[Path] = &[
     Path { name: "a renewal, of 1,000 holds", prepare: renewal },
 ];
 
-/// This number of executions is enough to average rare work, such as a heap's sweep.
+/// Enough executions to average rare work, such as a heap's sweep.
 const TIMES: u64 = 2_000;
 
 const NAME: &str = "orders/42";

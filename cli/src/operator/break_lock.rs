@@ -42,8 +42,7 @@ pub(super) async fn break_lock(locks: &Locks, what: &Break, json: bool) -> Resul
         Some(_) if !what.yes && !confirmed(what)? => {
             return Err(Failure::new(exit::HELD, "not_confirmed", "nothing was changed"));
         }
-        // The hold of another library has no token, so the server can't distinguish it from a later
-        // hold.
+        // Without a token, the server can't distinguish this hold from a later one.
         Some(BreakTarget::Any) if !still_holds(locks, what, &seen).await? => Broken::NotHeld,
         Some(target) => {
             let how = if what.now { BreakMode::Now } else { BreakMode::RunOut };
@@ -83,8 +82,8 @@ fn only_holder(seen: &Inspection) -> Result<Option<BreakTarget>, Failure> {
     }
 }
 
-/// Returns whether the lock still has the holders in `seen`. A Lockwright client may have acquired
-/// it during the prompt.
+/// Returns whether the holders are still those in `seen`. During the prompt, a Lockwright client
+/// may have acquired the lock.
 async fn still_holds(locks: &Locks, what: &Break, seen: &Inspection) -> Result<bool, Failure> {
     let now = locks.inspect(&what.name).await?;
     let constant_fields = |seen: &Inspection| -> Vec<_> {
@@ -94,7 +93,7 @@ async fn still_holds(locks: &Locks, what: &Break, seen: &Inspection) -> Result<b
     Ok(constant_fields(&now) == constant_fields(seen))
 }
 
-/// Adds a hint: the hold of another library can't be left to expire, only freed at once.
+/// Adds a hint: another library's hold can only be freed at once.
 fn refused(error: Error, now: bool) -> Failure {
     let could_be_freed = error.kind() == ErrorKind::Conflict && !now;
     let mut failure = Failure::from(error);

@@ -30,15 +30,15 @@ struct Entry {
     ended: bool,
 }
 
-/// Returns the living descendants of `root`. A process that is forked during the scan may be
-/// missing. The caller repeats the scan until it finds none, and checks with `wait`.
+/// Returns living descendants. One that is forked during the scan may be missing, so callers repeat
+/// the scan and check with `wait`.
 pub(crate) fn of(root: Pid, except: &[Process]) -> io::Result<Vec<Process>> {
     let mut found = entries_of(root, except)?;
     found.retain(|entry| !entry.ended);
     Ok(found.into_iter().map(|entry| entry.process).collect())
 }
 
-/// Returns the descendants of `root`, including zombies, but not `except` and their descendants.
+/// Returns the descendants of `root`, including zombies.
 fn entries_of(root: Pid, except: &[Process]) -> io::Result<Vec<Entry>> {
     let mut children: HashMap<i32, Vec<Entry>> = HashMap::new();
     for entry in fs::read_dir("/proc")? {
@@ -92,7 +92,7 @@ pub(crate) fn may_end_us(pid: Pid) -> bool {
 
 fn look_at(pid: Pid) -> Option<Entry> {
     let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    // The name of the command ends at the last parenthesis, and may contain others.
+    // The command's name may contain parentheses.
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let fields: Vec<&str> =
         std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace().collect();
@@ -107,7 +107,7 @@ fn look_at(pid: Pid) -> Option<Entry> {
     })
 }
 
-/// Returns the number of processes that rejected the signal, because they belong to another user.
+/// Returns how many processes reject the signal, because they belong to another user.
 pub(crate) fn signal(processes: &[Process], signal: Signal) -> u32 {
     let mut refused = 0;
     for process in processes {
@@ -124,9 +124,9 @@ pub(crate) struct Killed {
     pub refused: u32,
 }
 
-/// Kills all descendants, and `group` if a descendant is in it. While even a zombie is in a group,
-/// the group's id isn't reused. The kernel signals a group atomically with respect to `fork`, so no
-/// member escapes.
+/// Kills all descendants, and `group` if a descendant is in it: even a zombie prevents the reuse of
+/// its group's id. The kernel signals a group atomically with respect to `fork`, so no member
+/// escapes.
 pub(crate) fn kill_all(root: Pid, except: &[Process], group: Option<Pid>) -> io::Result<Killed> {
     let mut entries = entries_of(root, except)?;
     if let Some(group) = group
@@ -140,7 +140,7 @@ pub(crate) fn kill_all(root: Pid, except: &[Process], group: Option<Pid>) -> io:
 }
 
 fn send(process: Process, signal: Signal) -> Result<(), Errno> {
-    // The handle is opened before the process is read, so that both refer to the same process.
+    // The handle is opened first, so that both refer to the same process.
     let handle = pidfd_open(process.pid, PidfdFlags::empty())?;
     match look_at(process.pid) {
         Some(entry) if entry.process == process => pidfd_send_signal(handle, signal),
@@ -198,8 +198,8 @@ mod tests {
     fn name_may_contain_parentheses() {
         let folder = tempfile::tempdir().unwrap();
         let odd = folder.path().join(") R 1 (");
-        // `cp` writes the copy, not this process: a child that another test forks would inherit the
-        // open file, and a file that is open for writing can't be executed.
+        // `cp` writes the copy, because a file that a forked child has open for writing can't be
+        // executed.
         assert!(Command::new("cp").arg("/bin/sleep").arg(&odd).status().unwrap().success());
         let mut child = Command::new(&odd).arg("60").spawn().unwrap();
         let us = rustix::process::getpid();

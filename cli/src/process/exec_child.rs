@@ -1,5 +1,5 @@
-//! The process that the supervisor starts, and that becomes CMD by `exec`. It first arranges to die
-//! with the supervisor. The alternative, code between `fork` and `exec`, would be unsafe.
+//! The process that becomes CMD. It first arranges to die with the supervisor. Code between fork
+//! and exec would be unsafe.
 
 use std::env::ArgsOs;
 use std::ffi::OsString;
@@ -17,8 +17,8 @@ use crate::exit;
 
 pub(crate) const NO_FOREGROUND: &str = "-";
 
-/// Runs this process. `args` are the supervisor's process id, the process group with the foreground
-/// or [`NO_FOREGROUND`], the latest start in nanoseconds of the boot clock, and the command.
+/// `args` are the supervisor's process id, the process group with the foreground or
+/// [`NO_FOREGROUND`], the latest start in nanoseconds of the boot clock, and the command.
 pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
     let mut text = || args.next().and_then(|text| text.into_string().ok());
     let pid = |text: String| text.parse().ok().and_then(Pid::from_raw);

@@ -1,4 +1,4 @@
-//! The terminal's foreground process group. CMD must be in it to read input and to receive Ctrl-C.
+//! The terminal's foreground process group, which CMD must be in to read and to receive Ctrl-C.
 
 use std::fs::File;
 
@@ -27,8 +27,7 @@ impl Terminal {
         }
     }
 
-    /// Gives the foreground to `group`, unless another living group has it. For example, the shell
-    /// has it after the user put this job into the background.
+    /// Gives the foreground to `group`, unless another living group has it, such as the shell.
     pub(crate) fn take_back(&self, group: Pid) {
         let Some(tty) = &self.0 else { return };
         let lives = tcgetpgrp(tty)

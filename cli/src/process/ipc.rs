@@ -16,7 +16,7 @@ pub(crate) const FRAME: usize = 17;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Term {
-    /// The supervisor ends CMD at this instant, unless it has received a newer term.
+    /// The supervisor ends CMD at this instant, unless it receives a newer term.
     pub lost_at: BootInstant,
     /// All processes of CMD must have ended before this instant.
     pub deadline: BootInstant,
@@ -48,7 +48,7 @@ pub(crate) enum Report {
     NotSuspended,
     /// CMD ended, and the processes that it left behind are being ended.
     Leftovers,
-    /// This number of processes can't be ended, because they belong to another user.
+    /// This number of processes belongs to another user, so they can't be ended.
     OutOfReach(u32),
     Done {
         exit: Exit,
@@ -130,8 +130,8 @@ impl Report {
     }
 }
 
-/// Sends a frame without blocking, because a blocked sender couldn't keep a deadline. The socket
-/// buffers thousands of frames.
+/// Sends without blocking, because a blocked sender couldn't keep a deadline. The socket buffers
+/// thousands of frames.
 pub(crate) fn post(socket: impl AsFd, bytes: &[u8; FRAME]) -> io::Result<()> {
     send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
     Ok(())

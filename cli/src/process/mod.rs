@@ -23,7 +23,7 @@ pub(crate) const ROLE_SUPERVISE: &str = "__supervise";
 
 pub(crate) const ROLE_EXEC: &str = "__become";
 
-/// The path of this executable, which works even if the file was replaced or deleted.
+/// The path of this executable, even if the file was replaced or deleted.
 pub(crate) const SELF: &str = "/proc/self/exe";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

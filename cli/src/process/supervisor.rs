@@ -1,8 +1,6 @@
-//! The supervisor of CMD and all its descendants.
-//!
-//! The supervisor ends these processes when the hold is lost, when no new deadline arrives in time,
-//! when `lockwright run` has ended, and when CMD left processes behind. It exits when no descendant
-//! is left.
+//! Supervises CMD and all its descendants. The supervisor ends them when the hold is lost, when no
+//! new deadline arrives in time, when `lockwright run` has ended, and when CMD left processes
+//! behind. It exits when no descendant is left.
 
 use std::env::ArgsOs;
 use std::ffi::OsString;
@@ -43,11 +41,10 @@ const TERMINAL_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// The longest pause if all remaining processes belong to another user, who may keep them for
-/// hours.
+/// The pause if all remaining processes belong to another user, who may keep them for hours.
 const MAX_RETRY_PAUSE_OTHER_USERS: Duration = Duration::from_millis(100);
 
-/// The maximum number of scans without a pause, while each finds a process to kill.
+/// The maximum number of scans without a pause, while there are processes to kill.
 const MAX_SCANS: u32 = 8;
 
 pub(crate) fn main(args: ArgsOs) -> ExitCode {
@@ -95,7 +92,7 @@ struct Supervisor {
     clock: Clock,
     timer: Timer,
     terminal: Terminal,
-    /// The process group of `lockwright run`, which has the foreground if CMD's group doesn't.
+    /// The process group of `lockwright run`.
     run_group: Pid,
     command: Pid,
     exit: Option<Exit>,
@@ -168,8 +165,7 @@ impl Supervisor {
                 break;
             }
             self.give_terminal();
-            // The clock is read after the steps above, because a stop of this process may delay
-            // them.
+            // The clock is read late, because a stop of this process may delay the steps above.
             let now = self.clock.now();
             self.decide(now);
             let next = self.act(now);
@@ -224,8 +220,8 @@ impl Supervisor {
         let _ = kill_process_group(self.command, signal);
     }
 
-    /// Reaps children. Returns `true` when no child is left, and therefore no descendant: this
-    /// process is the parent of all orphans among them.
+    /// Returns `true` when no child, and therefore no descendant, is left: orphans become children
+    /// of this process.
     fn reap(&mut self) -> bool {
         while matches!(self.signals.read_signal(), Ok(Some(_))) {}
         loop {
@@ -258,8 +254,8 @@ impl Supervisor {
         }
     }
 
-    /// Gives CMD the terminal that it waits for. The foreground is polled, because a shell's `fg`
-    /// sends no signal to a running job.
+    /// Gives CMD the terminal. The foreground is polled, because a shell's `fg` sends no signal to
+    /// a running job.
     fn give_terminal(&mut self) {
         if self.waits_for_terminal
             && (self.terminal.hand_over(self.run_group, self.command)
@@ -329,7 +325,7 @@ impl Supervisor {
         killed.found > killed.refused as usize
     }
 
-    /// Signals CMD's group, unless CMD was reaped, because the group's id may then be reused.
+    /// Signals CMD's group. Once CMD is reaped, the group's id may be reused.
     fn signal_group(&self, signal: Signal) {
         if self.exit.is_none() {
             let _ = kill_process_group(self.command, signal);

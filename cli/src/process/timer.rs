@@ -27,7 +27,7 @@ impl Timer {
                 tv_nsec: (nanos % 1_000_000_000) as _,
             },
         };
-        // Errors are harmless, because the supervisor reads the clock at least once a second.
+        // Errors are harmless, because the supervisor reads the clock once a second.
         let _ = timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &at);
     }
 }

@@ -1,5 +1,4 @@
-//! Ends descendants of `lockwright run` that the supervisor can't end, for example because it was
-//! killed.
+//! Ends the descendants that the supervisor can't end, because it was killed or stopped.
 
 use std::cell::RefCell;
 use std::io;
@@ -15,12 +14,11 @@ use crate::process::descendants::{self, Process};
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// How many scans in a row must find no process, if `wait` can't confirm that none is left.
+/// The required empty scans in a row, if `wait` can't confirm that no process is left.
 const EMPTY_SCANS: u32 = 3;
 
 pub(super) struct Children {
-    /// Descendants that don't belong to the command: the jobs of a shell that became this process
-    /// by `exec`.
+    /// The jobs of a shell that became this process by `exec`.
     foreign: RefCell<Vec<Process>>,
 }
 
@@ -34,16 +32,16 @@ impl Children {
         !self.foreign.borrow().is_empty()
     }
 
-    /// Lists the foreign descendants again. While the supervisor lives, all orphans of the command
-    /// are below it, so every other descendant is foreign.
+    /// Lists the foreign descendants. While the supervisor lives, it is the parent of the command's
+    /// orphans.
     pub(super) fn update_foreign(&self, supervisor: Pid) {
         if !self.has_foreign() {
             return;
         }
         let Some(ours) = descendants::process(supervisor) else { return };
         let Ok(others) = descendants::of(getpid(), &[ours]) else { return };
-        // The kernel ends the supervisor and transfers its orphans in one step. If the supervisor
-        // still lives, the scan was before that step.
+        // The kernel ends the supervisor and transfers its orphans in one step. If it still lives,
+        // the scan was before that.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if let Ok(None) = waitid(WaitId::Pid(supervisor), options) {
             self.foreign.replace(others);

@@ -10,8 +10,7 @@ use crate::process::{ROLE_SUPERVISE, SELF};
 #[derive(Debug)]
 pub(crate) struct Resolved(Vec<OsString>); // never empty
 
-/// Resolves the command, and reports a mistyped program before a long wait. The execution may still
-/// fail.
+/// Reports a mistyped program before a long wait. The execution may still fail.
 pub(crate) fn resolve(run: &Run) -> Result<Resolved, Failure> {
     if let Some(shell) = &run.shell {
         return Ok(Resolved(vec!["/bin/sh".into(), "-c".into(), shell.clone()]));

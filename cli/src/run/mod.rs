@@ -24,10 +24,10 @@ use crate::output::Output;
 use signals::Signals;
 pub(crate) use waiting::holder_name;
 
-/// The time limit of the last requests. If they fail, the hold still expires after its TTL.
+/// The limit for the last requests. If they fail, the hold expires after its TTL.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The limit after a loss: the server is mostly unreachable then, and the hold expires soon.
+/// The limit after a loss. The server is mostly unreachable then, and the hold expires soon.
 const SHUTDOWN_TIMEOUT_WHEN_LOST: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(connection: &ConnectionOptions, run: &Run) -> ExitCode {
@@ -54,7 +54,7 @@ fn prepare_and_run(
         timeout: run.timeout.or(config.wait.filter(|_| !run.nonblock)),
         ..run.clone()
     };
-    // Blocked in all threads: a write to a terminal that belongs to CMD must not stop this process.
+    // In all threads, a write to a terminal that belongs to CMD must not stop this process.
     let mut stopped_by_writing = nix::sys::signal::SigSet::empty();
     stopped_by_writing.add(nix::sys::signal::Signal::SIGTTOU);
     let _ = stopped_by_writing.thread_block();
@@ -204,7 +204,7 @@ async fn acquire(output: Output, run: &Run, locks: &Locks) -> Result<Option<Guar
     }
 }
 
-/// Releases the hold. If this fails, the hold expires by itself.
+/// Releases the hold, or else it expires.
 async fn release(
     output: Output,
     guard: Guard,

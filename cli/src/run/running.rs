@@ -24,14 +24,14 @@ use crate::process::ipc::{self, FRAME, Order, Report, Term};
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Ended(Exit),
-    /// The hold was lost. CMD was ended, or may have been unprotected for a time.
+    /// CMD was ended, or may have been unprotected for a time.
     Lost(Failure),
 }
 
 #[derive(Debug)]
 pub(crate) struct Conclusion {
     pub outcome: Result<Outcome, Failure>,
-    /// False if processes of CMD may be left. Then the lock must not be released.
+    /// If false, processes of CMD may be left, so the lock must not be released.
     pub all_gone: bool,
 }
 
@@ -162,8 +162,8 @@ impl Held<'_> {
                 signal = signals.next() => self.forward(signal),
                 _ = child_changed.recv() => self.continue_supervisor(),
                 () = sleep_until(give_up_at) => {
-                    // The supervisor had half of the time until the deadline to end the command. Its final report may
-                    // have arrived unread. Otherwise the supervisor is stopped or starved.
+                    // The supervisor had half of the time until the deadline. Its final report may
+                    // be unread. Otherwise it is stopped or starved.
                     while let Some(report) = self.try_report() {
                         if let Some(outcome) = self.on_report(report)? {
                             return Ok(self.conclude(outcome).await);
@@ -179,8 +179,7 @@ impl Held<'_> {
     /// Returns `true` if certainly no process of the command is left.
     async fn end_all(&self) -> bool {
         if self.supervisor_done.get() && self.children.has_foreign() {
-            // The supervisor was the last process of the command, so all remaining descendants are
-            // foreign.
+            // The supervisor saw the command's last process end. The rest is foreign.
             return true;
         }
         self.children.end_all(self.command.get()).await
@@ -199,7 +198,7 @@ impl Held<'_> {
         }
     }
 
-    /// Reads a report from the socket, even if the runtime hasn't noticed its arrival.
+    /// Reads a report, even if the runtime hasn't noticed it.
     fn try_report(&self) -> Option<Report> {
         let mut bytes = [0; FRAME];
         match recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
@@ -301,7 +300,7 @@ impl Held<'_> {
     }
 
     /// Returns when this process ends the command itself: halfway between the supervisor's KILL and
-    /// the deadline. After an early loss, the same periods count from now.
+    /// the deadline, or earlier after an early loss.
     fn give_up_at(&self) -> BootInstant {
         let term = term(self.guard);
         let kill_at = term.kill_at();
@@ -350,7 +349,7 @@ impl Held<'_> {
         Outcome::Lost(Failure::new(exit::SUPERVISOR, "supervisor_killed", message))
     }
 
-    /// Waits for the supervisor's end and reaps it. In a container, no other process may do so.
+    /// Reaps the supervisor. In a container, no other process may do so.
     async fn reap_supervisor(&self) {
         let limit = Clock::boot().now() + SUPERVISOR_EXIT_TIMEOUT;
         while Clock::boot().now() < limit {

@@ -16,8 +16,7 @@ const FORWARDED: [Signal; 8] = [
     Signal::WINCH,
 ];
 
-/// The signals that are forwarded to CMD. Signals that were ignored at the start stay ignored, also
-/// for CMD, so `nohup` works.
+/// The signals for CMD. Those that were ignored at the start stay ignored, so `nohup` works.
 #[derive(Debug)]
 pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 

@@ -63,14 +63,14 @@ impl StatusLine {
         }
     }
 
-    /// Shows the text, unless this is a background job: the terminal then belongs to another job.
+    /// Shows nothing in a background job, because the terminal belongs to another job.
     fn show(&self, text: &str) {
         if self.terminal.is_with(rustix::process::getpgrp()) {
             self.output.status_line(text);
         }
     }
 
-    /// Cuts the line to the terminal's width, because a wrapped line can't be cleared.
+    /// Cuts the line, because a wrapped line can't be cleared.
     fn fit(&self, line: &str) -> String {
         let columns = rustix::termios::tcgetwinsize(rustix::stdio::stderr())
             .map_or(0, |size| usize::from(size.ws_col));
@@ -112,9 +112,9 @@ async fn report_holders(output: Output, locks: &Locks, name: &str) -> std::conve
     let mut seen_before = Vec::new();
     loop {
         if let Ok(seen) = locks.inspect(name).await {
-            // `inspect` may show this client's grant before `acquire` returns, so a holder with
-            // this client's identity is skipped once. If it is another client with the same host
-            // name and process id, in another container, the next look reports it.
+            // A holder with this client's identity is skipped once, because it may be this client's
+            // own new grant. At the next look, it is a process with the same host name and id in
+            // another container.
             let others: Vec<_> = seen
                 .holders
                 .iter()

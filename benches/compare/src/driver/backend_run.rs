@@ -96,8 +96,7 @@ impl<'a> BackendRun<'a> {
         seen
     }
 
-    /// Checks mutual exclusion. Repeats the check for a longer time after few hand-overs, because
-    /// programs may start late.
+    /// Checks longer if there were few hand-overs, because programs may start late.
     fn check(
         &self,
         subject: &mut RunningSubject<'_>,
@@ -172,9 +171,9 @@ impl<'a> BackendRun<'a> {
         if self.is_in_one_process() {
             return;
         }
-        // The subjects start again, because a thousand waiters may have left connections.
+        // A thousand waiters may have left connections open.
         self.dismiss_all();
-        // The rounds are the inner loop, because starting many processes takes long.
+        // The rounds are inside, because starting many processes takes long.
         for count in &pace.growing_processes {
             for round in 0..pace.growth_rounds {
                 let contest = Contest { processes: *count as usize, ..alone };

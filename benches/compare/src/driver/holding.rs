@@ -50,7 +50,7 @@ impl BackendRun<'_> {
         let holds: Vec<u64> = [1].into_iter().chain(self.pace.holds.clone()).collect();
         for (round, count) in holds.into_iter().enumerate() {
             for at in 0..self.subjects.len() {
-                // Each round starts with a different subject, because a later subject may reuse memory of the server.
+                // The first subject alternates, because a later one may reuse the server's memory.
                 let subject = (at + round) % self.subjects.len();
                 let kind = self.subjects[subject].program.kind;
                 if !self.pace.is_for(kind, "renewal", count, REGIME) {

@@ -25,7 +25,7 @@ pub(super) struct Pace {
     pub(super) holds: Vec<u64>,
     pub(super) holds_of_peers: u64,
     pub(super) holding: Duration,
-    /// Half the renewal interval, so that a batch is in the middle of the measurement.
+    /// Half the renewal interval, so that a batch is in the middle.
     pub(super) before_renewal: Duration,
     /// The time for renewals: a third of the TTL renews each hold once.
     pub(super) renewal: Duration,
@@ -33,13 +33,13 @@ pub(super) struct Pace {
     pub(super) growth_rounds: usize,
     pub(super) growth: Duration,
     pub(super) waiters: Vec<u64>,
-    /// The maximum of peers, because a thousand polling waiters take minutes to end.
+    /// A thousand polling peers take minutes to end.
     pub(super) waiters_of_peers: u64,
     pub(super) hand_overs_seen: usize,
     pub(super) stays_put: bool,
-    /// True to measure peers only with `pairs` and `hand-over`, in one regime.
+    /// True if peers run only `pairs` and `hand-over`, in one regime.
     pub(super) glances_at_peers: bool,
-    /// Peers aren't measured with these, because dozens of virtual machines need too much memory.
+    /// Peers are omitted, because dozens of virtual machines need too much memory.
     pub(super) growing_processes: Vec<u64>,
 }
 

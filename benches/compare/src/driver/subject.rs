@@ -105,8 +105,8 @@ impl<'a> RunningSubject<'a> {
         })
     }
 
-    /// Runs a contest. After an error, other workers may still run, so the caller must dismiss the
-    /// subject.
+    /// Runs a contest. After an error, the caller must dismiss the subject, because workers may
+    /// still run.
     pub(super) fn contest(
         &mut self,
         servers: &Watched,

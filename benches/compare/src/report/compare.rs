@@ -16,9 +16,8 @@ struct Change {
     line: String,
 }
 
-/// Describes the changes from `old` to `new` beyond the noise, of Lockwright or of `all`. Compares
-/// each cell's ratio to the baseline, which ignores a slower machine, or without a baseline the
-/// figure.
+/// Describes the changes from `old` to `new` beyond the noise, of Lockwright or of `all`. Ratios to
+/// the baseline are compared, to ignore a slower machine, or else figures.
 #[must_use]
 pub fn text(old: &Results, new: &Results, all: bool) -> String {
     let (before, after) = (View::of(old), View::of(new));

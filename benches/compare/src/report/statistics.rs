@@ -6,8 +6,7 @@
 /// The confidence that a spread contains the true median, with enough rounds.
 pub const CERTAINTY: f64 = 0.98;
 
-/// The smallest change between runs that counts. Another memory layout of a build causes smaller
-/// ones.
+/// The smallest change that counts. Another memory layout of a build causes smaller ones.
 pub const BETWEEN_RUNS: f64 = 0.1;
 
 /// The most values in the exact test, because more slow it down.
@@ -64,8 +63,7 @@ fn is_change(ratio: f64, least: f64) -> bool {
     ratio.max(1.0 / ratio) >= (1.0 + least) * (1.0 - 1e-12)
 }
 
-/// Returns how many values at each end can be omitted, so that the others contain the true median
-/// with [`CERTAINTY`].
+/// Returns how many values at each end aren't needed to contain the true median with [`CERTAINTY`].
 fn rank(count: usize) -> usize {
     // The probability that exactly `rank` values are below the true median.
     let mut chance = 0.5_f64.powi(count as i32);
@@ -185,8 +183,8 @@ mod tests {
     #[test]
     fn a_spread_leaves_out_what_the_rounds_allow() {
         let of = |count: u32| Spread::of(&(1..=count).map(f64::from).collect::<Vec<_>>()).unwrap();
-        // The probability that all of seven values are on one side of the true median is 1/64. That
-        // at most one value is on one side: 22/1024 of ten, 24/2048 of eleven.
+        // At most one value is on one side of the true median with a probability of 22/1024 for ten
+        // values, 24/2048 for eleven.
         for count in 1..=10 {
             assert_eq!((of(count).low, of(count).high), (1.0, f64::from(count)));
         }
@@ -214,8 +212,7 @@ mod tests {
 
     #[test]
     fn the_exact_test_gives_the_known_chances() {
-        // All values of one side are below the other's in 2 of 252 orders of 5 + 5, and 2 of 3432
-        // of 7 + 7.
+        // 2 of 252, and 2 of 3432, orders are this extreme.
         near(mann_whitney(&[1.0, 2.0, 3.0, 4.0, 5.0], &[6.0, 7.0, 8.0, 9.0, 10.0]), 2.0 / 252.0);
         let low: Vec<f64> = (1..=7).map(f64::from).collect();
         let high: Vec<f64> = (8..=14).map(f64::from).collect();
@@ -225,7 +222,7 @@ mod tests {
         // In tables, the critical U for 5 + 5 values at 0.05 is 2 (0.0317), not 3 (0.0556).
         near(mann_whitney(&[1.0, 2.0, 3.0, 5.0, 6.0], &[4.0, 7.0, 8.0, 9.0, 10.0]), 8.0 / 252.0);
         near(mann_whitney(&[1.0, 2.0, 3.0, 4.0, 8.0], &[5.0, 6.0, 7.0, 9.0, 10.0]), 14.0 / 252.0);
-        // Of six ways to choose two of 1 1 2 2, one has both ones, and one both twos.
+        // Two of six ways to choose two of 1 1 2 2 are this extreme.
         near(mann_whitney(&[1.0, 1.0], &[2.0, 2.0]), 2.0 / 6.0);
         near(mann_whitney(&[1.0, 1.0], &[1.0, 1.0]), 1.0);
     }

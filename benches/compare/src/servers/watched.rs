@@ -13,8 +13,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Starts a backend's servers. Other children that this process starts at the same time are
-    /// counted as servers.
+    /// Starts a backend's servers. Other children started at the same time are counted as servers.
     ///
     /// # Errors
     /// If the servers don't start.

@@ -202,7 +202,7 @@ func (s *state) pairs(words *words, output io.Writer) error {
 	return nil
 }
 
-// Prepares tasks, numbered from first, unless the command is invalid.
+// Prepares tasks, numbered from first, if the command is valid.
 func (s *state) prepare(words *words, first, tasks int, ttl time.Duration) error {
 	if words.err != nil {
 		return words.err

@@ -36,7 +36,7 @@ pub struct Config {
     /// The default TTL.
     #[serde(default, deserialize_with = "time")]
     pub ttl: Option<Duration>,
-    /// The default limit of a wait for a lock. If not set, requests wait without a limit.
+    /// The default limit of a wait for a lock; none if not set.
     #[serde(default, deserialize_with = "time")]
     pub wait: Option<Duration>,
     /// A prefix of all lock names, with its separator: `shop/`.
@@ -48,7 +48,7 @@ pub struct Config {
     /// Enables [`Builder::sweep`](crate::Builder::sweep) for names that weren't used for this long.
     #[serde(default, deserialize_with = "time")]
     pub sweep: Option<Duration>,
-    /// Properties that the backend must have. Without them, connecting fails.
+    /// Properties without which connecting fails.
     #[serde(default)]
     pub require: Vec<Requirement>,
 }
@@ -83,8 +83,8 @@ impl Config {
         self.client_on(backend)
     }
 
-    /// Connects with [`open_for_diagnosis`](crate::backend::open_for_diagnosis), and doesn't check
-    /// the requirements.
+    /// Connects with [`open_for_diagnosis`](crate::backend::open_for_diagnosis), without checking
+    /// requirements.
     ///
     /// # Errors
     /// As [`connect`](Config::connect), except for problems that [`Locks::doctor`] reports.
@@ -124,20 +124,20 @@ impl fmt::Debug for Config {
     }
 }
 
-/// A property that a backend can be required to have.
+/// A property that the backend must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Requirement {
-    /// Each grant has a fence: the backend's [`Fencing`] is at least [`Clocked`](Fencing::Clocked).
+    /// Fences that are at least [`Fencing::Clocked`].
     Fencing,
-    /// The backend's [`Fencing`] is [`Strict`](Fencing::Strict).
+    /// Fences that are [`Fencing::Strict`].
     StrictFencing,
-    /// Waiters are granted a lock in the order of their requests.
+    /// Waiters are granted a lock in the order of arrival.
     Fifo,
-    /// The server notifies waiters of a release, so they don't poll for it.
+    /// The server notifies waiters of a release.
     Push,
-    /// A lock excludes all other processes of the machine.
+    /// A lock excludes a machine's other processes.
     Machine,
     /// A lock excludes processes on all machines.
     Network,
@@ -145,9 +145,9 @@ pub enum Requirement {
     Shared,
     /// Semaphores.
     Permits,
-    /// A hold can be transferred to another process.
+    /// Holds can be transferred.
     Tickets,
-    /// An operator can break a hold.
+    /// Operators can break holds.
     Breaking,
     /// Exclusion survives a client's crash.
     ClientCrash,
@@ -157,9 +157,9 @@ pub enum Requirement {
     ServerRestart,
     /// Exclusion survives a loss of the server's data.
     ServerDataLoss,
-    /// Exclusion survives a failover to another server.
+    /// Exclusion survives a failover.
     Failover,
-    /// Exclusion survives the loss of a minority of the servers.
+    /// Exclusion survives the loss of a minority of servers.
     MinorityLoss,
     /// Exclusion survives a step of the server's wall clock.
     ServerClockStep,

@@ -1,4 +1,4 @@
-//! Connects backends by URL. The call of `backends!` below lists the URL schemes.
+//! Connects backends by URL.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ macro_rules! backends {
             $(schemes_with_tls: [$($tls:literal),+] by $by:literal of $all:expr,)?
             $(#[$only:meta])?
             profile: $profile:expr,
-            // Either a function that parses the URL, or one that also connects.
+            // A constructor of the configuration, or a function that connects.
             $(config: $config:expr,)?
             $(open: $open:expr,)?
         }
@@ -137,7 +137,7 @@ fn not_compiled_in(scheme: &Scheme) -> Error {
         several => ("s", format!("`{}`", several.join("` and `"))),
     };
     let of_the_command = match name {
-        // The command rejects `memory:` URLs in every build, because its processes share no memory.
+        // The command rejects `memory:`, because its processes share no memory.
         "memory" => String::new(),
         _ => {
             let features = scheme.features.join(",lockwright/");

@@ -9,15 +9,15 @@ use crate::connect::scheme_of;
 pub struct Node {
     /// The node's URL, without secrets.
     pub address: String,
-    /// True if this node votes.
+    /// True if it votes.
     pub votes: bool,
-    /// True if this node has no data from before, so it doesn't vote yet.
+    /// True if it has no earlier data, and doesn't vote yet.
     pub is_new: bool,
-    /// The reason why this node doesn't vote.
+    /// The reason why it doesn't vote.
     pub problem: Option<String>,
 }
 
-/// Returns the state of each node. A new node votes one largest TTL after a client first saw it.
+/// Returns the nodes' states. A new node votes one largest TTL after it was first seen.
 ///
 /// # Errors
 /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for an invalid URL, or a backend without
@@ -29,8 +29,7 @@ pub async fn nodes(url: &str) -> Result<Vec<Node>> {
     node_statuses(url, What::Look).await
 }
 
-/// Waits until every reachable node votes. If the process restarts, the wait starts from the
-/// beginning.
+/// Waits until every reachable node votes. A new process waits from the beginning.
 ///
 /// # Errors
 /// As [`nodes`].

@@ -2,8 +2,8 @@ use lockwright_core::{Error, Result, redact};
 
 use crate::connect::scheme_of;
 
-/// Returns the SQL that creates the backend's tables, for clients whose database user may not
-/// create them. It doesn't connect.
+/// Returns the SQL of the backend's tables, for clients that may not create them. It doesn't
+/// connect.
 ///
 /// # Errors
 /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for an invalid URL, or a backend that has no

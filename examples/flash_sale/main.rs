@@ -51,7 +51,7 @@ fn the_sale(runtime: &tokio::runtime::Runtime) -> Result<()> {
     let (file, kill) = (&*setting.config, setting.kill);
     runtime.block_on(async {
         if setting.is_new && config.url.starts_with("redlock:") {
-            // Without `admit`, new nodes wait for the largest TTL before they vote.
+            // Without this, new nodes wait for the largest TTL before they vote.
             lockwright::operator::admit(&config.url).await?;
         }
         let locks = config.connect().await?;
@@ -92,7 +92,7 @@ fn the_sale(runtime: &tokio::runtime::Runtime) -> Result<()> {
             gap.as_secs_f64(),
             ttl.as_secs_f64()
         );
-        // The limit is one TTL, plus a second until a waiter notices that the hold has expired.
+        // One TTL, plus a second until a waiter notices that the hold has expired.
         if gap > ttl + Duration::from_secs(1) {
             return Err(Error::invalid_input("the others should have gone on within one TTL"));
         }
@@ -179,8 +179,8 @@ async fn a_process(number: &str) -> Result<()> {
     };
     let somebody_dies = told("FLASH_SALE_KILL")? == "yes";
     let dies = somebody_dies && number == "0";
-    // The other processes wait until process 0 holds the lock. Otherwise they could sell all items
-    // before the kill.
+    // The others wait until process 0 holds the lock. Otherwise they could sell all items before
+    // the kill.
     while somebody_dies && !dies && !shop.somebody_stands_still() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

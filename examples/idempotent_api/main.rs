@@ -40,7 +40,7 @@ async fn api(folder: &Path) -> Result<()> {
     loop {
         let (connection, _) = listener.accept().await.map_err(io)?;
         let (locks, folder) = (locks.clone(), folder.to_owned());
-        // The task completes the payment even if the client hangs up.
+        // The payment completes even if the client hangs up.
         tokio::spawn(async move {
             let mut connection = BufReader::new(connection);
             let Ok(Some(key)) = key_of(&mut connection).await else { return };
@@ -118,7 +118,7 @@ fn idempotent_api() -> Result<()> {
 
 struct Paid {
     charges: usize,
-    /// The number of payments that got two different answers.
+    /// Payments that got two different answers.
     contradicted: usize,
 }
 

@@ -4,10 +4,9 @@
 //! cargo run --example migrate --features redis,etcd    # servers of its own
 //! ```
 //!
-//! The old version locks on Redis, the new version on etcd, so the two would overlap if they ran in
-//! parallel. An intermediate version holds both locks. First all members switch to the intermediate
-//! version, then to the new version. The fences of two backends aren't comparable, so each backend
-//! has its own register.
+//! The old version (Redis) and the new version (etcd) would overlap if they ran in parallel. An
+//! intermediate version holds both locks. First all members switch to it, then to the new version.
+//! The fences of two backends aren't comparable, so each has its own register.
 #![forbid(unsafe_code)]
 
 #[path = "../support/mod.rs"]
@@ -33,7 +32,7 @@ enum Version {
     New,
 }
 
-/// The steps of the migration, with the version of each of the four members.
+/// The migration's steps, with the versions of the four members.
 const STEPS: [(&str, [Version; 4]); 5] = {
     use Version::{Between, New, Old};
     [
@@ -157,7 +156,7 @@ async fn under_the_lock(
         }
         Version::Between => {
             let both = old.multi([NAME]).and(new, [NAME]).acquire().await?;
-            // The fences have the order of the clients: Redis first, then etcd.
+            // The order is that of the clients: Redis, etcd.
             let fences: Vec<Fence> = both.fences(NAME).collect();
             let inside = registers.enter(fences.first().copied(), fences.get(1).copied()).await?;
             turn.await;

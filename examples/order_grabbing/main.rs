@@ -17,7 +17,7 @@ use support::{Processes, told};
 const PROCESSES: usize = 4;
 const DRIVERS: usize = 10;
 const ORDERS: usize = 10;
-/// The TTL. A driver that doesn't confirm an order within it loses the order.
+/// The TTL: a driver that doesn't confirm in time loses the order.
 const TO_CONFIRM: Duration = Duration::from_secs(60);
 
 fn main() -> Result<()> {
@@ -58,7 +58,7 @@ async fn drivers(process: &str) -> Result<()> {
         won.extend(driver.map_err(|error| Error::unavailable("it panicked").with_source(error))??);
     }
     println!("done");
-    // The guards in `won` keep the orders until the drivers of all processes have tried.
+    // `won` keeps the orders until all drivers have tried.
     std::future::pending().await
 }
 

@@ -127,8 +127,8 @@ async fn serve() -> Result<(SocketAddr, Arc<AtomicUsize>)> {
             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             tokio::spawn(async move {
                 tokio::time::sleep(CALL).await;
-                // The service counts down before it closes the connection, because the client may
-                // then call again.
+                // The count falls before the connection closes, because the next call may begin
+                // then.
                 now.fetch_sub(1, Ordering::SeqCst);
                 drop(connection);
             });

@@ -6,8 +6,8 @@
 //! cargo run --example stock_table --features postgres,mysql -- --url postgres://me@db/empty
 //! ```
 //!
-//! A mutex alone isn't enough if its holder is stopped for longer than its TTL. When the holder
-//! continues, it writes an outdated number. `check_fence` rejects this late write.
+//! A mutex alone isn't enough if its holder is stopped for longer than its TTL. The holder
+//! continues and writes an outdated number. `check_fence` rejects this late write.
 #![forbid(unsafe_code)]
 
 mod shop;
@@ -167,8 +167,8 @@ async fn a_process(number: &str) -> Result<()> {
     config.ttl = Some(TTL);
     let locks = config.connect().await?;
     if matches!(way, Way::Mutex | Way::MutexAndFence) && number != "0" {
-        // The other processes wait until process 0 holds the lock. Otherwise they could sell all
-        // items before the stop.
+        // The others wait until process 0 holds the lock. Otherwise they could sell all items
+        // before the stop.
         let limit = Instant::now() + LIMIT;
         while !Path::new(&folder).join("still").exists() {
             wait_until(limit).await?;
@@ -190,14 +190,13 @@ async fn a_process(number: &str) -> Result<()> {
     Ok(())
 }
 
-/// Buys an item. If `victim` is a folder, this buyer waits during its work until the file `go` is
-/// in that folder.
+/// Buys an item. A `victim` is stopped during its work.
 async fn buy(shop: &Shop, locks: &Locks, way: Way, victim: Option<&Path>) -> Result<()> {
     let guard = match way {
         Way::Nothing | Way::InTransaction => None,
         Way::Mutex | Way::MutexAndFence => Some(locks.mutex("stock/pears").acquire().await?),
     };
-    // A real program would use `guard.run(..)`, which stops the work when the hold is lost.
+    // A real program uses `guard.run(..)`, which stops the work after a loss.
     if let (Some(folder), Way::MutexAndFence) = (victim, way) {
         stand_still(folder).await?;
     }

@@ -1,4 +1,4 @@
-//! Parsing never panics, for any configuration or ticket. Errors aren't empty and show no secret.
+//! Parsing a configuration or ticket never panics, and errors show no secret.
 
 use lockwright::{Config, Ticket};
 use lockwright_properties::{SECRET, assert_clear, check, text, texts};
@@ -50,7 +50,7 @@ fn tickets() {
     });
 }
 
-/// The ticket has the name of a held lock, but not the token of its hold.
+/// The ticket has a held lock's name, but another token.
 #[tokio::test]
 async fn a_ticket_that_was_changed_takes_over_nothing() {
     let locks = lockwright::connect("memory:").await.unwrap();

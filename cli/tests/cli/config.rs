@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::harness::{Finished, Sandbox};
 
-/// Runs the command with this configuration, and without a URL in the environment.
+/// Runs with this configuration, and without a URL in the environment.
 fn with_config<const N: usize>(sandbox: &Sandbox, config: &str, args: [&str; N]) -> Finished {
     let file = sandbox.path("lockwright.toml");
     fs::write(&file, config).unwrap();
@@ -84,7 +84,7 @@ fn a_sweep_clears_away_what_ran_out() {
     let url = locks_file(&sandbox);
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let ttl = Duration::from_millis(60);
-    // Each runtime ends before its holds are released, like a process that is killed.
+    // The runtime ends before its holds, like a killed process.
     runtime().block_on(async {
         let locks = lockwright::connect(&url).await.unwrap();
         // `a` is last: this client would release a hold that expires while it acquires another.

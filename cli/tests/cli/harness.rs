@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// The limit for quick operations, much longer than needed even on a busy machine.
+/// The limit for quick operations, long enough for a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// The environment variable by which a test finds its processes.
@@ -41,8 +41,7 @@ impl Sandbox {
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("env");
         command
-            // This test process may ignore these signals (`nohup`, background jobs), and children
-            // would inherit that.
+            // Children would inherit ignored signals of this process (`nohup`, background jobs).
             .arg("--default-signal=INT,QUIT,HUP")
             .arg(program)
             .env(MARK, self.folder.path())
@@ -69,8 +68,7 @@ impl Sandbox {
         self.finish(self.lockwright(["run"]).args(args))
     }
 
-    /// Runs a program to its end. Its output goes to files, because a pipe stays open until all
-    /// descendants are gone.
+    /// Runs a program to its end. Its output goes to files, because descendants keep a pipe open.
     pub(crate) fn finish(&self, command: &mut Command) -> Finished {
         let [out, err] = ["out", "err"].map(|name| self.fresh_path(name));
         let mut child = command

@@ -1,8 +1,8 @@
-//! After a loss of the hold, the command and its descendants end by the deadline and never run
-//! concurrently with the next holder, whichever process was killed or stopped.
+//! After a loss of the hold, the command and its descendants end by the deadline, before the next
+//! holder begins, whichever process was killed or stopped.
 //!
-//! The processes write to a log with times of the boot clock. The tests check it for overlaps of
-//! two holders.
+//! Each test checks a log on the boot clock, which all processes share, for overlaps of two
+//! holders.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -310,7 +310,7 @@ fn a_redis_that_is_stopped_ends_the_command_by_the_deadline() {
     scene.finish().assert_ended_by_deadline();
 }
 
-/// The user is informed of a successful renewal only after a failed one.
+/// A successful renewal is reported only after a failed one.
 #[test]
 fn a_redis_that_comes_back_in_time_is_reported() {
     let redis = Redis::start().unwrap();
@@ -403,7 +403,7 @@ fn a_command_does_not_begin_after_its_term() {
     assert!(sandbox.path("began").exists());
 }
 
-/// The test sends the supervisor what `lockwright run` sends if it was stopped after the grant.
+/// Simulates that `lockwright run` was stopped between the grant and its start.
 #[test]
 fn a_supervisor_does_not_start_a_command_after_its_term() {
     let sandbox = Sandbox::new();
@@ -432,9 +432,9 @@ fn a_supervisor_does_not_start_a_command_after_its_term() {
     assert!(sandbox.path("began").exists());
 }
 
-/// A shell with a background job becomes `lockwright run` by `exec`, and the supervisor is killed.
-/// `lockwright run` ends the command's processes, but not the job. The lock expires instead of
-/// being released, because a process of the command may be left.
+/// A shell with a background job becomes `lockwright run`, and the supervisor is killed.
+/// `lockwright run` ends the command's processes, but not the job. The lock expires, because it
+/// isn't certain that no process is left.
 #[test]
 fn a_killed_supervisor_beside_a_job_of_the_shell_does_not_free_the_lock() {
     let sandbox = Sandbox::new();
@@ -482,7 +482,7 @@ fn a_job_of_the_shell_and_its_orphans_are_left_alone() {
     assert_eq!(sandbox.processes(), [job]);
 }
 
-/// Each process of the chain ends as soon as it has forked the next, which is faster than any scan.
+/// Each process of the chain ends once it has forked the next, faster than any scan.
 #[test]
 fn a_fast_chain_of_forks_is_ended_too() {
     let sandbox = Sandbox::new();
@@ -500,8 +500,7 @@ fn a_fast_chain_of_forks_is_ended_too() {
     assert_eq!(sandbox.processes(), [0; 0]);
 }
 
-/// The pipe for events is full and isn't read. `lockwright run` still renews, sends orders, and
-/// ends.
+/// The pipe for events is full. `lockwright run` still renews, sends orders, and ends.
 #[test]
 fn a_full_pipe_of_messages_stops_nothing() {
     let sandbox = Sandbox::new();

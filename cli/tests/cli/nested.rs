@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::harness::{Finished, Sandbox, program, wait_until};
 
-/// Returns arguments that run `script` in a shell whose `$0` is `lockwright`.
+/// Returns arguments for a shell whose `$0` is `lockwright`.
 fn nested<'a>(script: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut args = more.to_vec();
     args.extend(["a", "--", "sh", "-c", script, program()]);
@@ -86,7 +86,7 @@ fn handle_of_an_ended_run_is_refused() {
 #[test]
 fn invented_handle_is_refused() {
     let sandbox = Sandbox::new();
-    // Each inner run has an outer run, but another token, fence or process in its variable.
+    // Each inner run has an outer run, but a false token, fence or process.
     for (what, with) in [
         ("\"token\":\"[0-9a-f]*\"", "\"token\":\"00112233445566778899aabbccddeeff\""),
         ("\"fence\":[0-9]*", "\"fence\":9007199254740991"),

@@ -179,8 +179,7 @@ fn a_job_in_the_background_reads_when_it_comes_to_the_foreground() {
     terminal.wait_for("still here");
     terminal.typed("fg\n");
     wait_until("the command has the foreground", || {
-        // The typed line is the first match, and the shell's message about the resumed job the
-        // second.
+        // The shell has also printed the job that it resumes.
         terminal.screen().matches("rea''dy").count() >= 2
     });
     terminal.typed("one\n");

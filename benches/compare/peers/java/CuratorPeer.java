@@ -11,11 +11,11 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
 
 /** Curator's InterProcessMutex, as a benchmark subject. */
 final class CuratorPeer implements Protocol.Library {
-    /** The TTL of the first session and of the driver's locks. */
+    /** The TTL of the driver's locks. */
     private static final long DEFAULT_TTL = 15_000;
 
     private List<String> servers;
-    /** A session has one TTL. */
+    /** The sessions by TTL, which is a session's timeout. */
     private final Map<Long, CuratorFramework> sessions = new ConcurrentHashMap<>();
     private final AtomicLong ended = new AtomicLong();
 

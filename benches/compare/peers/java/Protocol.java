@@ -43,11 +43,11 @@ final class Protocol {
     }
 
     interface Hold {
-        /** Releases it, or throws {@link Lost} if it is known to have expired. */
+        /** Releases the lock, or throws {@link Lost} if it is known to have expired. */
         void unlock() throws Exception;
     }
 
-    /** A lock had expired before its release. */
+    /** An error: the lock had expired before its release. */
     @SuppressWarnings("serial")
     static final class Lost extends Exception {
         Lost() {
@@ -55,7 +55,7 @@ final class Protocol {
         }
     }
 
-    /** The library lacks this function. */
+    /** An error: the library lacks this function. */
     @SuppressWarnings("serial")
     static final class Cannot extends Exception {
         Cannot(String what) {
@@ -81,7 +81,7 @@ final class Protocol {
     static void serve(
             String name, String group, String artifact, List<String> backends, List<String> notes, Library library) {
         var answers = System.out;
-        // A library's output isn't an answer.
+        // A library's output must not mix with the answers.
         System.setOut(System.err);
         answers.printf(
                 "{\"name\": %s, \"library\": %s, \"runtime\": %s, \"backends\": %s, \"notes\": %s}%n",
@@ -103,7 +103,7 @@ final class Protocol {
         } catch (IOException | InterruptedException error) {
             System.err.println(error);
         }
-        // Immediately, with locks held or waited for.
+        // The subject exits at once, without releasing locks.
         Runtime.getRuntime().halt(0);
     }
 
@@ -201,7 +201,7 @@ final class Protocol {
         return answer.toString();
     }
 
-    /** The times of a turn. It is lost if the release found another holder. */
+    /** The times of a turn. {@code lost} means that the lock had expired. */
     private record Turn(long asked, long granted, long released, boolean lost) {
     }
 

@@ -7,12 +7,12 @@ import org.redisson.config.Config;
 
 /** Redisson's RLock, as a benchmark subject. */
 final class RedissonPeer implements Protocol.Library {
-    /** The TTL of automatic renewal, unless one is set. */
+    /** The TTL of the driver's locks. */
     private static final long DEFAULT_TTL = 15_000;
 
     private String backend;
     private List<String> servers;
-    /** A client has one TTL of automatic renewal for all its locks. */
+    /** The clients by TTL, because a client has one for all its locks. */
     private final Map<Long, RedissonClient> clients = new ConcurrentHashMap<>();
 
     public static void main(String[] arguments) {

@@ -10,7 +10,7 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::{self, Errno};
 use rustix::net::{SendFlags, send};
 
-/// A ready pipe or terminal accepts this much without blocking.
+/// A ready pipe or terminal accepts this many bytes without blocking.
 const MAX_READY_WRITE: usize = 4096;
 
 /// True if the last line was written only in part.

@@ -30,8 +30,8 @@ struct Entry {
     ended: bool,
 }
 
-/// Returns living descendants. One that is forked during the scan may be missing, so callers repeat
-/// the scan and check with `wait`.
+/// Returns the living descendants of `root`. A process that is forked during the scan may be
+/// missing, so callers repeat the scan and check with `wait`.
 pub(crate) fn of(root: Pid, except: &[Process]) -> io::Result<Vec<Process>> {
     let mut found = entries_of(root, except)?;
     found.retain(|entry| !entry.ended);
@@ -140,7 +140,7 @@ pub(crate) fn kill_all(root: Pid, except: &[Process], group: Option<Pid>) -> io:
 }
 
 fn send(process: Process, signal: Signal) -> Result<(), Errno> {
-    // The handle is opened first, so that both refer to the same process.
+    // The handle is opened before `look_at`, so that both refer to the same process.
     let handle = pidfd_open(process.pid, PidfdFlags::empty())?;
     match look_at(process.pid) {
         Some(entry) if entry.process == process => pidfd_send_signal(handle, signal),
@@ -198,8 +198,8 @@ mod tests {
     fn name_may_contain_parentheses() {
         let folder = tempfile::tempdir().unwrap();
         let odd = folder.path().join(") R 1 (");
-        // `cp` writes the copy, because a file that a forked child has open for writing can't be
-        // executed.
+        // `cp` writes the copy. A file that this process writes may be open in a child of another
+        // test, and then can't be executed.
         assert!(Command::new("cp").arg("/bin/sleep").arg(&odd).status().unwrap().success());
         let mut child = Command::new(&odd).arg("60").spawn().unwrap();
         let us = rustix::process::getpid();

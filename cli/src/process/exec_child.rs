@@ -1,5 +1,5 @@
-//! The process that becomes CMD. It first arranges to die with the supervisor. Code between fork
-//! and exec would be unsafe.
+//! The process that becomes CMD by `exec`. It first arranges to die with the supervisor. Code
+//! between `fork` and `exec` would be unsafe.
 
 use std::env::ArgsOs;
 use std::ffi::OsString;

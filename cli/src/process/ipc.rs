@@ -44,7 +44,7 @@ pub(crate) enum Report {
     /// Starting CMD failed with this OS error.
     NotStarted(i32),
     TooLate,
-    /// CMD was suspended and continued again.
+    /// CMD was suspended, and the supervisor continued it.
     NotSuspended,
     /// CMD ended, and the processes that it left behind are being ended.
     Leftovers,

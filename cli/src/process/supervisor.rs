@@ -165,7 +165,8 @@ impl Supervisor {
                 break;
             }
             self.give_terminal();
-            // The clock is read late, because a stop of this process may delay the steps above.
+            // The clock is read here, because this process may have been stopped during the steps
+            // above.
             let now = self.clock.now();
             self.decide(now);
             let next = self.act(now);
@@ -325,7 +326,7 @@ impl Supervisor {
         killed.found > killed.refused as usize
     }
 
-    /// Signals CMD's group. Once CMD is reaped, the group's id may be reused.
+    /// Signals CMD's group, unless CMD was reaped: the group's id may then be reused.
     fn signal_group(&self, signal: Signal) {
         if self.exit.is_none() {
             let _ = kill_process_group(self.command, signal);

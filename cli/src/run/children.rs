@@ -14,11 +14,11 @@ use crate::process::descendants::{self, Process};
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// The required empty scans in a row, if `wait` can't confirm that no process is left.
+/// How many scans in a row must find no process, if `wait` can't confirm it.
 const EMPTY_SCANS: u32 = 3;
 
 pub(super) struct Children {
-    /// The jobs of a shell that became this process by `exec`.
+    /// Processes that don't belong to CMD: the jobs of a shell that became this process by `exec`.
     foreign: RefCell<Vec<Process>>,
 }
 
@@ -32,16 +32,16 @@ impl Children {
         !self.foreign.borrow().is_empty()
     }
 
-    /// Lists the foreign descendants. While the supervisor lives, it is the parent of the command's
-    /// orphans.
+    /// Updates `foreign`: the descendants outside the supervisor's subtree. While the supervisor
+    /// lives, it adopts CMD's orphans.
     pub(super) fn update_foreign(&self, supervisor: Pid) {
         if !self.has_foreign() {
             return;
         }
         let Some(ours) = descendants::process(supervisor) else { return };
         let Ok(others) = descendants::of(getpid(), &[ours]) else { return };
-        // The kernel ends the supervisor and transfers its orphans in one step. If it still lives,
-        // the scan was before that.
+        // The kernel ends the supervisor and transfers its orphans in one step. If the supervisor
+        // still lives, the scan was before that.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if let Ok(None) = waitid(WaitId::Pid(supervisor), options) {
             self.foreign.replace(others);

@@ -54,7 +54,7 @@ fn prepare_and_run(
         timeout: run.timeout.or(config.wait.filter(|_| !run.nonblock)),
         ..run.clone()
     };
-    // In all threads, a write to a terminal that belongs to CMD must not stop this process.
+    // Blocks SIGTTOU in all threads, so that a write to CMD's terminal doesn't stop this process.
     let mut stopped_by_writing = nix::sys::signal::SigSet::empty();
     stopped_by_writing.add(nix::sys::signal::Signal::SIGTTOU);
     let _ = stopped_by_writing.thread_block();
@@ -204,7 +204,7 @@ async fn acquire(output: Output, run: &Run, locks: &Locks) -> Result<Option<Guar
     }
 }
 
-/// Releases the hold, or else it expires.
+/// Releases the hold. If this fails, the hold expires.
 async fn release(
     output: Output,
     guard: Guard,

@@ -163,7 +163,7 @@ impl Held<'_> {
                 _ = child_changed.recv() => self.continue_supervisor(),
                 () = sleep_until(give_up_at) => {
                     // The supervisor had half of the time until the deadline. Its final report may
-                    // be unread. Otherwise it is stopped or starved.
+                    // be unread, or the supervisor is stopped or starved.
                     while let Some(report) = self.try_report() {
                         if let Some(outcome) = self.on_report(report)? {
                             return Ok(self.conclude(outcome).await);
@@ -179,7 +179,8 @@ impl Held<'_> {
     /// Returns `true` if certainly no process of the command is left.
     async fn end_all(&self) -> bool {
         if self.supervisor_done.get() && self.children.has_foreign() {
-            // The supervisor saw the command's last process end. The rest is foreign.
+            // The supervisor has reported the end of the command's last process, so the others are
+            // foreign.
             return true;
         }
         self.children.end_all(self.command.get()).await
@@ -198,7 +199,7 @@ impl Held<'_> {
         }
     }
 
-    /// Reads a report, even if the runtime hasn't noticed it.
+    /// Reads a report that the runtime hasn't noticed yet.
     fn try_report(&self) -> Option<Report> {
         let mut bytes = [0; FRAME];
         match recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
@@ -349,7 +350,7 @@ impl Held<'_> {
         Outcome::Lost(Failure::new(exit::SUPERVISOR, "supervisor_killed", message))
     }
 
-    /// Reaps the supervisor. In a container, no other process may do so.
+    /// Reaps the supervisor, because a container may have no init process.
     async fn reap_supervisor(&self) {
         let limit = Clock::boot().now() + SUPERVISOR_EXIT_TIMEOUT;
         while Clock::boot().now() < limit {

@@ -63,7 +63,7 @@ impl StatusLine {
         }
     }
 
-    /// Shows nothing in a background job, because the terminal belongs to another job.
+    /// Shows the text, but not in a background job: the terminal then belongs to another job.
     fn show(&self, text: &str) {
         if self.terminal.is_with(rustix::process::getpgrp()) {
             self.output.status_line(text);
@@ -112,9 +112,9 @@ async fn report_holders(output: Output, locks: &Locks, name: &str) -> std::conve
     let mut seen_before = Vec::new();
     loop {
         if let Ok(seen) = locks.inspect(name).await {
-            // A holder with this client's identity is skipped once, because it may be this client's
-            // own new grant. At the next look, it is a process with the same host name and id in
-            // another container.
+            // A holder with this client's identity may be this client's new grant, so it is skipped
+            // once. At the next look, it is another client, with the same host name and process id
+            // in another container.
             let others: Vec<_> = seen
                 .holders
                 .iter()

@@ -84,7 +84,7 @@ fn a_sweep_clears_away_what_ran_out() {
     let url = locks_file(&sandbox);
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let ttl = Duration::from_millis(60);
-    // The runtime ends before its holds, like a killed process.
+    // The runtime ends without releasing the holds, like a killed process.
     runtime().block_on(async {
         let locks = lockwright::connect(&url).await.unwrap();
         // `a` is last: this client would release a hold that expires while it acquires another.

@@ -15,7 +15,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// The environment variable by which a test finds its processes.
 const MARK: &str = "LOCKWRIGHT_TEST_SANDBOX";
 
-/// A folder, a database in it, and all its processes.
+/// A test's folder, database and processes.
 pub(crate) struct Sandbox {
     folder: tempfile::TempDir,
     url: String,
@@ -178,7 +178,7 @@ impl Running {
     pub(crate) fn events(&self) -> Vec<Value> {
         let text = fs::read_to_string(&self.events).unwrap();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        // The other lines are CMD's standard error.
+        // Lines that aren't JSON are CMD's standard error.
         whole.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 

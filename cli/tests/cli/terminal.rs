@@ -179,7 +179,7 @@ fn a_job_in_the_background_reads_when_it_comes_to_the_foreground() {
     terminal.wait_for("still here");
     terminal.typed("fg\n");
     wait_until("the command has the foreground", || {
-        // The shell has also printed the job that it resumes.
+        // The second match is the job that the shell resumes.
         terminal.screen().matches("rea''dy").count() >= 2
     });
     terminal.typed("one\n");

@@ -40,6 +40,6 @@ fn vectors() -> &'static str {
 /// contain it, so it has no closure and no type parameter.
 #[inline(never)]
 pub(crate) fn counted_by_callgrind(runtime: &Runtime, path: Counted<'_>) -> u64 {
-    // `black_box` prevents a tail call, so that this function is left after the path.
+    // `black_box` prevents a tail call, so this function returns after the path.
     black_box(runtime.block_on(path))
 }

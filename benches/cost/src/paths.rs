@@ -142,7 +142,6 @@ fn check(runtime: &Runtime) -> u64 {
     counted(runtime, Box::pin(path()))
 }
 
-/// Each release passes the turn to a waiter.
 fn hand_over(runtime: &Runtime) -> u64 {
     const TASKS: u64 = 8;
     let locks = memory(runtime);

@@ -47,7 +47,6 @@ final class Protocol {
         void unlock() throws Exception;
     }
 
-    /** An error: the lock had expired before its release. */
     @SuppressWarnings("serial")
     static final class Lost extends Exception {
         Lost() {
@@ -303,7 +302,6 @@ final class Protocol {
         Callable<Void> of(Holder holder);
     }
 
-    /** Runs the work for all holders, each in its thread. */
     private void each(Work work) throws Exception {
         var working = new ArrayList<Future<Void>>();
         for (var holder : holders) {

@@ -13,12 +13,10 @@ const path = require('path');
 const readline = require('readline');
 const timers = require('timers/promises');
 
-// The number of names that are acquired or released in parallel.
 const AT_A_TIME = 64;
 
 const now = process.hrtime.bigint;
 
-// A lock had expired before its release.
 class Lost extends Error {
   constructor() {
     super('a lock had expired before it was released');
@@ -164,7 +162,6 @@ function complaint(error) {
   return `error ${error.name}: ${error.message}`.replace(/\s+/g, ' ');
 }
 
-// Runs a subject until its input ends.
 async function serve(handshake, library) {
   console.log(JSON.stringify({ ...handshake, runtime: `Node.js ${process.versions.node}` }));
   const commands = readline.createInterface({ input: process.stdin });

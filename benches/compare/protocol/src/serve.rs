@@ -1,5 +1,3 @@
-//! Reads and executes commands.
-
 use std::fmt::Write;
 use std::rc::Rc;
 use std::str::{FromStr, SplitWhitespace};

@@ -173,7 +173,7 @@ impl<'a> BackendRun<'a> {
         }
         // A thousand waiters may have left connections open.
         self.dismiss_all();
-        // The rounds are inside, because starting many processes takes long.
+        // The rounds are the inner loop, because starting many processes takes long.
         for count in &pace.growing_processes {
             for round in 0..pace.growth_rounds {
                 let contest = Contest { processes: *count as usize, ..alone };

@@ -14,8 +14,8 @@ const SERVERS: usize = 0;
 const OTHER: usize = 1;
 
 impl Regime {
-    /// Pins other processes. If this one were pinned, its children would see a machine with one
-    /// core.
+    /// Pins servers and subjects, but not this process, because its children would see a machine
+    /// with one core.
     pub(crate) fn release_mode(self, servers: &[u32], subjects: &[u32]) {
         pin(servers, SERVERS);
         pin(subjects, self.core_of_subjects());

@@ -97,7 +97,7 @@ pub fn run(
         .flat_map(|backend| programs.iter().filter(|program| takes_part(program, backend)));
     let progress = Progress::of(subjects.map(seconds).sum());
     let run = Run { plan, pace: &pace, programs: &programs, progress: &progress };
-    // A full run needs an idle machine.
+    // A full run needs an idle machine, so it measures one backend at a time.
     let lanes = if plan.smoke { SMOKE_LANES } else { 1 };
     let next = AtomicUsize::new(0);
     let mut found: BTreeMap<usize, Found> = BTreeMap::new();

@@ -33,13 +33,13 @@ pub(super) struct Pace {
     pub(super) growth_rounds: usize,
     pub(super) growth: Duration,
     pub(super) waiters: Vec<u64>,
-    /// A thousand polling peers take minutes to end.
+    /// The maximum for peers, because a thousand polling waiters take minutes to end.
     pub(super) waiters_of_peers: u64,
     pub(super) hand_overs_seen: usize,
     pub(super) stays_put: bool,
     /// True if peers run only `pairs` and `hand-over`, in one regime.
     pub(super) glances_at_peers: bool,
-    /// Peers are omitted, because dozens of virtual machines need too much memory.
+    /// Without peers: dozens of virtual machines would measure their own memory.
     pub(super) growing_processes: Vec<u64>,
 }
 

@@ -186,7 +186,7 @@ fn picture(
 ) -> Drawn<String> {
     let mut svg = String::new();
     let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-    // The text is dark, and the page may be dark too.
+    // The text is dark, so a dark page needs a white background.
     root.fill(&WHITE)?;
     root.draw(&Text::new(title, (8, 18), font(16, FontStyle::Bold, HPos::Left)))?;
     if !subtitle.is_empty() {

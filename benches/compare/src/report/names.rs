@@ -16,7 +16,7 @@ pub(super) fn title(measure: &str) -> String {
     }
 }
 
-/// Returns the smallest difference that counts: below it is the activity of idle servers.
+/// Returns the smallest difference that counts. Idle servers cause smaller ones.
 pub(super) fn resolution(measure: &str) -> f64 {
     match unit(measure) {
         Unit::Percent => 0.5,

@@ -63,7 +63,8 @@ fn is_change(ratio: f64, least: f64) -> bool {
     ratio.max(1.0 / ratio) >= (1.0 + least) * (1.0 - 1e-12)
 }
 
-/// Returns how many values at each end aren't needed to contain the true median with [`CERTAINTY`].
+/// Returns how many values to omit at each end, so that the rest contains the true median with
+/// [`CERTAINTY`].
 fn rank(count: usize) -> usize {
     // The probability that exactly `rank` values are below the true median.
     let mut chance = 0.5_f64.powi(count as i32);
@@ -117,7 +118,7 @@ pub fn differ(old: &[f64], new: &[f64]) -> bool {
     if before.median == after.median || !is_change(after.median / before.median, least) {
         return false;
     }
-    // Fewer than five rounds can't reach this confidence.
+    // Fewer than five rounds can't reach this confidence, so they must not overlap.
     let are_apart =
         sorted(old).last() < sorted(new).first() || sorted(new).last() < sorted(old).first();
     mann_whitney(old, new) <= 1.0 - CERTAINTY || (rounds < 5 && are_apart)

@@ -159,7 +159,7 @@ fn growth(page: &mut Page, view: &View<'_>, workload: &Workload) {
     });
 }
 
-/// Writes the other measures, for a growing number at the largest that has them.
+/// Writes the other measures. If a number grows, its largest value counts.
 fn others(page: &mut Page, view: &View<'_>, workload: &Workload, grows: Option<&str>, at: &str) {
     let has = |cell: &Cell, measure: &str| cell.measures.contains_key(measure);
     let cells = || view.places(workload).flat_map(|place| view.at(&place).to_vec());

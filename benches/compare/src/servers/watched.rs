@@ -3,7 +3,7 @@ use lockwright_testbed::descendants;
 use super::interface::{Result, Servers};
 use super::start;
 
-/// Running servers. Dropping it stops them.
+/// A backend's running servers. Dropping this value stops them.
 #[derive(Debug)]
 pub struct Watched {
     servers: Box<dyn Servers>,

@@ -9,7 +9,6 @@ import (
 	"time"
 )
 
-// The number of names that are acquired or released in parallel.
 const atATime = 64
 
 func (s *state) hold(words *words, output io.Writer) error {

@@ -44,7 +44,6 @@ type Hold interface {
 	Unlock() error
 }
 
-// ErrLost means that a lock had expired before its release.
 var ErrLost = errors.New("the lock expired on the way")
 
 // Cannot means that the library lacks this function.

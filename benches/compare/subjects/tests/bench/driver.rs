@@ -1,4 +1,3 @@
-//! Tests of the driver, with subjects that are correct or have a known defect.
 use std::sync::{Mutex, PoisonError};
 
 use lockwright_bench::driver::{self, Plan};

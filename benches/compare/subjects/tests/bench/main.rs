@@ -7,7 +7,6 @@ use std::path::Path;
 
 use lockwright_bench::driver::Plan;
 
-/// Returns a smoke run of one backend, without subjects.
 fn smoke_of(backend: &str, logs: &Path) -> Plan {
     Plan {
         backends: vec![backend.to_owned()],

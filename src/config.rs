@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::connect::{open, open_for_diagnosis, profiles};
 
-/// The configuration of a client, read with serde. An unknown key is an error. A time is `"30s"`,
+/// The configuration of a client, for serde. An unknown key is an error. A time is `"30s"`,
 /// `"500ms"`, or a number of seconds.
 ///
 /// ```
@@ -45,7 +45,7 @@ pub struct Config {
     /// The client's name for operators.
     #[serde(default)]
     pub label: Option<String>,
-    /// Enables [`Builder::sweep`](crate::Builder::sweep) for names that weren't used for this long.
+    /// Enables [`Builder::sweep`](crate::Builder::sweep) with this idle time.
     #[serde(default, deserialize_with = "time")]
     pub sweep: Option<Duration>,
     /// Properties without which connecting fails.

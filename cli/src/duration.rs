@@ -1,4 +1,4 @@
-//! Durations on the command line: `30s`, `500ms`, `1m`, `1h`, `2d`, or seconds.
+//! Durations: `30s`, `500ms`, `1m`, `1h`, `2d`, or seconds.
 
 use std::time::Duration;
 

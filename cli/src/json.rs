@@ -1,4 +1,4 @@
-//! The JSON output that `docs/src/cli.md` describes. Durations are milliseconds.
+//! JSON output: see `docs/src/cli.md`. Durations are milliseconds.
 
 use std::time::Duration;
 

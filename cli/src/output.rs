@@ -1,5 +1,3 @@
-//! Messages on standard error: sentences, or JSON lines.
-
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::time::Duration;

@@ -179,8 +179,7 @@ async fn a_process(number: &str) -> Result<()> {
     };
     let somebody_dies = told("FLASH_SALE_KILL")? == "yes";
     let dies = somebody_dies && number == "0";
-    // The others wait until process 0 holds the lock. Otherwise they could sell all items before
-    // the kill.
+    // The other processes wait. Otherwise they could sell all items before the kill.
     while somebody_dies && !dies && !shop.somebody_stands_still() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

@@ -1,8 +1,7 @@
 //! Repeated requests with an `idempotency-key` take effect exactly once.
 //!
 //! ```text
-//! cargo run --example idempotent_api            # on a SQLite file
-//! cargo run --example idempotent_api --features redis -- --url redis://127.0.0.1/
+//! cargo run --example idempotent_api [--features redis -- --url redis://127.0.0.1/]
 //! ```
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,7 @@
 //! A queue delivers each message at least once, but each message takes effect exactly once.
 //!
 //! ```text
-//! cargo run --example idempotent_consumer       # on a SQLite file
-//! cargo run --example idempotent_consumer --features redis -- --url redis://127.0.0.1/
+//! cargo run --example idempotent_consumer [--features redis -- --url redis://127.0.0.1/]
 //! ```
 #![forbid(unsafe_code)]
 

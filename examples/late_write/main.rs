@@ -2,8 +2,7 @@
 //! rejects this late write.
 //!
 //! ```text
-//! cargo run --example late_write                # on a SQLite file
-//! cargo run --example late_write --features redis -- --url redis://127.0.0.1/
+//! cargo run --example late_write [--features redis -- --url redis://127.0.0.1/]
 //! ```
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,7 @@
 //! An election among three processes: the leader is killed, and another takes over.
 //!
 //! ```text
-//! cargo run --example leader                    # on a SQLite file
-//! cargo run --example leader --features redis -- --url redis://127.0.0.1/
+//! cargo run --example leader [--features redis -- --url redis://127.0.0.1/]
 //! ```
 #![forbid(unsafe_code)]
 

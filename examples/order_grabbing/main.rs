@@ -1,8 +1,7 @@
 //! Order grabbing: forty drivers in four processes compete for each order, and one gets it.
 //!
 //! ```text
-//! cargo run --release --example order_grabbing  # on a SQLite file
-//! cargo run --example order_grabbing --features redis -- --url redis://127.0.0.1/
+//! cargo run --release --example order_grabbing [--features redis -- --url redis://127.0.0.1/]
 //! ```
 #![forbid(unsafe_code)]
 

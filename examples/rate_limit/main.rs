@@ -1,8 +1,7 @@
 //! A rate limit shared by all processes: a semaphore with three permits.
 //!
 //! ```text
-//! cargo run --example rate_limit                # on a SQLite file
-//! cargo run --example rate_limit --features redis -- --url redis://127.0.0.1/
+//! cargo run --example rate_limit [--features redis -- --url redis://127.0.0.1/]
 //! ```
 #![forbid(unsafe_code)]
 

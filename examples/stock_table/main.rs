@@ -167,8 +167,7 @@ async fn a_process(number: &str) -> Result<()> {
     config.ttl = Some(TTL);
     let locks = config.connect().await?;
     if matches!(way, Way::Mutex | Way::MutexAndFence) && number != "0" {
-        // The others wait until process 0 holds the lock. Otherwise they could sell all items
-        // before the stop.
+        // The other processes wait. Otherwise they could sell all items before the stop.
         let limit = Instant::now() + LIMIT;
         while !Path::new(&folder).join("still").exists() {
             wait_until(limit).await?;

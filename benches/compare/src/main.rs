@@ -91,7 +91,6 @@ fn measure(bench: &Bench) -> servers::Result<()> {
     report_in(&results, &json, &bench.out)
 }
 
-/// Writes the report, and also the page in docs.
 fn publish(results: &Results, json: &Path, out: &Path) -> servers::Result<()> {
     let (page, folder, kept) = docs();
     std::fs::create_dir_all(&folder)?;

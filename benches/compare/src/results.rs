@@ -12,7 +12,6 @@ pub const FORMAT: u32 = 2;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     pub format: u32,
-    /// The start, such as `2026-11-22T08:00:00Z`.
     pub made: String,
     pub seconds: f64,
     pub settings: Settings,

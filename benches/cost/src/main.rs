@@ -13,7 +13,6 @@ use std::pin::Pin;
 
 use tokio::runtime::Runtime;
 
-/// A prepared path, which returns its number of executions.
 pub(crate) type Counted<'a> = Pin<Box<dyn Future<Output = u64> + 'a>>;
 
 fn main() {

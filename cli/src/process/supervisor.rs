@@ -41,10 +41,10 @@ const TERMINAL_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// The pause if all remaining processes belong to another user, who may keep them for hours.
+/// The longest pause if all remaining processes belong to another user.
 const MAX_RETRY_PAUSE_OTHER_USERS: Duration = Duration::from_millis(100);
 
-/// The maximum number of scans without a pause, while there are processes to kill.
+/// The maximum number of scans without a pause.
 const MAX_SCANS: u32 = 8;
 
 pub(crate) fn main(args: ArgsOs) -> ExitCode {

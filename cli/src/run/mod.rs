@@ -1,5 +1,3 @@
-//! `lockwright run`: holds the lock while CMD runs.
-
 mod children;
 mod command;
 mod nested;

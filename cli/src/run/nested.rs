@@ -24,7 +24,6 @@ const VARIABLE: &str = "LOCKWRIGHT_HOLDS";
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Outer {
-    /// The name with the namespace.
     name: String,
     token: Token,
     fence: Fence,

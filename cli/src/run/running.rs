@@ -56,7 +56,6 @@ pub(crate) async fn hold(
         }
     };
     let outcome = held.watch(signals, &mut child_changed).await;
-    // No process of the command may outlive the lock, which is released next.
     let all_gone = held.end_all().await;
     Conclusion { outcome, all_gone }
 }

@@ -1,5 +1,3 @@
-//! The wait for the lock, with a display of its holder.
-
 use std::time::{Duration, Instant};
 
 use lockwright::operator::{Holder, Inspection};

@@ -210,7 +210,7 @@ impl<'a> BackendRun<'a> {
         });
     }
 
-    /// Calls the function for each subject that hasn't failed, in a different order in each round.
+    /// Calls `act` for each subject, in a different order in each round.
     fn each(
         &mut self,
         workload: &'static str,

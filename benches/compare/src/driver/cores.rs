@@ -1,4 +1,4 @@
-//! Pins processes to cores, and measures their CPU time and memory.
+//! CPU affinity and resource usage.
 
 use std::fs::{read_dir, read_to_string};
 use std::time::Duration;
@@ -63,7 +63,7 @@ fn used_by_threads(process: u32) -> u64 {
 fn used_in_ticks(process: u32) -> u64 {
     let ticks = || -> Option<u64> {
         let stat = read_to_string(format!("/proc/{process}/stat")).ok()?;
-        // The fields follow the name, which may contain spaces.
+        // The name may contain spaces.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
     };

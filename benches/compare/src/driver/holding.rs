@@ -108,7 +108,6 @@ impl BackendRun<'_> {
                 self.table.add(key, Ok(of_pairs(pairs)));
             }
         }
-        // The worker reports an error if a hold had expired.
         let workers = self.subjects[subject].spawn(1)?;
         workers[0].send("drop");
         workers[0].answer("dropped", pace.holding)?;

@@ -1,5 +1,3 @@
-//! The durations and counts of the measurements.
-
 use std::time::Duration;
 
 use crate::WORKLOADS;

@@ -1,5 +1,3 @@
-//! CPU profiles by perf.
-
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -19,7 +17,6 @@ const FREQUENCY: &str = "2997";
 
 const SETTLING: Duration = Duration::from_millis(500);
 
-/// Smaller shares are omitted.
 const LEAST: f64 = 0.01;
 
 const LINES: usize = 12;

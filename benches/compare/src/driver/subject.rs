@@ -1,5 +1,3 @@
-//! The processes of one subject on one backend.
-
 use std::time::Duration;
 
 use super::cores;

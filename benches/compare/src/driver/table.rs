@@ -79,7 +79,7 @@ impl Table {
         }
     }
 
-    /// Ends a cell with a note. The figures of earlier rounds stay.
+    /// Ends a cell with a note. Its figures stay.
     pub(super) fn give_up(&mut self, key: Key, note: String) {
         let row = self.rows.entry(key).or_default();
         row.note = Some(note);

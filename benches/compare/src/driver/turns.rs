@@ -149,7 +149,6 @@ mod tests {
     fn two_holders_at_once_are_seen() {
         assert_eq!(turns(&["0:100:110:120 0:125:140:150", "0:100:120:140"]).overlaps(), 0);
         assert_eq!(turns(&["0:100:110:120", "0:100:119:140"]).overlaps(), 1);
-        // An overlap is found for a nested turn too, and for the turn after it.
         assert_eq!(turns(&["0:100:110:200", "0:100:120:130", "0:100:150:160"]).overlaps(), 2);
     }
 

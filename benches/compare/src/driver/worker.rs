@@ -32,7 +32,6 @@ pub(super) struct Program {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
     Cannot(String),
-    /// The worker reported an error, ended, or timed out.
     Failed(String),
 }
 

@@ -16,8 +16,8 @@ struct Change {
     line: String,
 }
 
-/// Describes the changes from `old` to `new` beyond the noise, of Lockwright or of `all`. Compares
-/// ratios to the baseline, which are the same on a slower machine, or else figures.
+/// Describes the changes beyond the noise, of Lockwright or of `all`. Compares ratios to the
+/// baseline, which a slower machine doesn't change, or else figures.
 #[must_use]
 pub fn text(old: &Results, new: &Results, all: bool) -> String {
     let (before, after) = (View::of(old), View::of(new));

@@ -1,5 +1,3 @@
-//! Compares the pages in `docs` with their results.
-
 use std::fs::{read_dir, read_to_string};
 use std::path::PathBuf;
 

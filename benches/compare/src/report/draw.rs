@@ -1,5 +1,3 @@
-//! Draws points and lines on logarithmic scales.
-
 use std::error::Error;
 use std::ops::Range;
 

@@ -135,7 +135,6 @@ fn list<'a>(
     let ours = view.results.subjects.iter().filter(|known| known.kind == Kind::Ours).count();
     page.list(groups.iter().map(|group| {
         let Comparison { place, workload, own, .. } = &group[0];
-        // The name is omitted if there is only one build of Lockwright.
         let who = match view.kind(&own.subject) {
             Kind::Ours if ours < 2 => String::new(),
             _ => format!(" · {}", plain(&own.subject)),

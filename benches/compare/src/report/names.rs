@@ -1,5 +1,3 @@
-//! The format of measures and figures.
-
 use super::statistics::Spread;
 use crate::results::Regime;
 

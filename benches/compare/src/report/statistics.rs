@@ -6,13 +6,13 @@
 /// The confidence that a spread contains the true median, with enough rounds.
 pub const CERTAINTY: f64 = 0.98;
 
-/// The smallest change that counts. Another memory layout of a build causes smaller ones.
+/// The smallest change that counts, because another memory layout causes smaller ones.
 pub const BETWEEN_RUNS: f64 = 0.1;
 
 /// The most values in the exact test, because more slow it down.
 const ENOUGH: usize = 40;
 
-/// Returns the smallest change that counts. It is larger for few rounds, which may agree by chance.
+/// Returns the smallest change that counts: few rounds may agree by chance.
 #[must_use]
 pub fn relevant(rounds: usize) -> f64 {
     match rounds {
@@ -57,9 +57,8 @@ impl Spread {
     }
 }
 
-/// Returns whether a ratio differs from 1. The ratios 2 and 1/2 differ equally.
+/// The ratios 2 and 1/2 differ equally from 1.
 fn is_change(ratio: f64, least: f64) -> bool {
-    // Tolerates rounding errors.
     ratio.max(1.0 / ratio) >= (1.0 + least) * (1.0 - 1e-12)
 }
 
@@ -184,8 +183,6 @@ mod tests {
     #[test]
     fn a_spread_leaves_out_what_the_rounds_allow() {
         let of = |count: u32| Spread::of(&(1..=count).map(f64::from).collect::<Vec<_>>()).unwrap();
-        // At most one value is on one side of the true median with a probability of 22/1024 for ten
-        // values, 24/2048 for eleven.
         for count in 1..=10 {
             assert_eq!((of(count).low, of(count).high), (1.0, f64::from(count)));
         }
@@ -213,7 +210,6 @@ mod tests {
 
     #[test]
     fn the_exact_test_gives_the_known_chances() {
-        // 2 of 252, and 2 of 3432, orders are this extreme.
         near(mann_whitney(&[1.0, 2.0, 3.0, 4.0, 5.0], &[6.0, 7.0, 8.0, 9.0, 10.0]), 2.0 / 252.0);
         let low: Vec<f64> = (1..=7).map(f64::from).collect();
         let high: Vec<f64> = (8..=14).map(f64::from).collect();
@@ -223,7 +219,6 @@ mod tests {
         // In tables, the critical U for 5 + 5 values at 0.05 is 2 (0.0317), not 3 (0.0556).
         near(mann_whitney(&[1.0, 2.0, 3.0, 5.0, 6.0], &[4.0, 7.0, 8.0, 9.0, 10.0]), 8.0 / 252.0);
         near(mann_whitney(&[1.0, 2.0, 3.0, 4.0, 8.0], &[5.0, 6.0, 7.0, 9.0, 10.0]), 14.0 / 252.0);
-        // Two of six ways to choose two of 1 1 2 2 are this extreme.
         near(mann_whitney(&[1.0, 1.0], &[2.0, 2.0]), 2.0 / 6.0);
         near(mann_whitney(&[1.0, 1.0], &[1.0, 1.0]), 1.0);
     }

@@ -1,5 +1,3 @@
-//! The results, grouped by [`Place`].
-
 use std::collections::BTreeMap;
 
 use super::names;

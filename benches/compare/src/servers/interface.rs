@@ -11,8 +11,7 @@ pub trait Servers: Debug + Send {
     /// Returns the addresses for peers.
     fn addresses(&self) -> Vec<String>;
 
-    /// Returns the number of executed commands, including those in scripts, if the servers count
-    /// them.
+    /// Returns the number of commands, including those in scripts, if they are counted.
     ///
     /// # Errors
     /// If a server doesn't answer.

@@ -3,7 +3,7 @@ use tempfile::TempDir;
 
 use super::interface::{Result, Servers};
 
-/// The server's connection limit, which is enough for a thousand waiters.
+/// The server's connection limit, enough for a thousand waiters.
 const CONNECTIONS: &str = "1200";
 
 pub(super) fn sqlite() -> Result<Box<dyn Servers>> {

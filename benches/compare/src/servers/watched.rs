@@ -26,7 +26,7 @@ impl Watched {
         let servers = start(backend)?;
         let roots =
             descendants::of(us).into_iter().filter(|process| !before.contains(process)).collect();
-        // The minimum is taken, because a cluster's members send commands too.
+        // The minimum: a cluster's members send commands too.
         let mut per_look = u64::MAX;
         let mut before = servers.served()?;
         for _ in 0..3 {

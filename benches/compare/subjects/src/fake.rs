@@ -28,7 +28,7 @@ fn kind() -> (&'static str, Kind) {
     }
 }
 
-/// A lock on files. Tasks also use a mutex, because file locks aren't fair within a process.
+/// A file lock, and a mutex between tasks, because file locks aren't fair within a process.
 struct Fake {
     kind: Kind,
     beside: String,

@@ -92,7 +92,7 @@ fn the_sale(runtime: &tokio::runtime::Runtime) -> Result<()> {
             gap.as_secs_f64(),
             ttl.as_secs_f64()
         );
-        // One TTL, plus a second until a waiter notices that the hold has expired.
+        // The limit is one TTL, plus a second until a waiter notices the expiry.
         if gap > ttl + Duration::from_secs(1) {
             return Err(Error::invalid_input("the others should have gone on within one TTL"));
         }

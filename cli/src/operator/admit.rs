@@ -9,7 +9,7 @@ const NOT_ALL_VOTE: u8 = 1;
 pub(super) enum How {
     Look,
     Wait,
-    /// Admits the new nodes, unless other nodes vote already.
+    /// Admits new nodes, unless others vote already.
     Admit,
     AdmitAny,
 }

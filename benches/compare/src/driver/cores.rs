@@ -1,5 +1,3 @@
-//! CPU affinity and resource usage.
-
 use std::fs::{read_dir, read_to_string};
 use std::time::Duration;
 

@@ -1,5 +1,3 @@
-//! The cost of idle holds and waiters.
-
 use std::time::Duration;
 
 use super::backend_run::{BackendRun, of_pairs};

@@ -70,8 +70,8 @@ fn timed(workload: &Workload) -> &'static str {
     if workload.id == "pairs" { "pairs" } else { "waits" }
 }
 
-/// Draws ratios to the baseline, but figures where less is better, because the baseline's is often
-/// zero.
+/// Draws ratios to the baseline, but figures where less is better, because the baseline's figure is
+/// often zero.
 fn points(view: &View<'_>, workload: &Workload) -> Drawn<Option<String>> {
     let are_ratios = workload.more_is_better;
     let regimes = view.regimes(workload);

@@ -17,7 +17,7 @@ struct Change {
 }
 
 /// Describes the changes beyond the noise, of Lockwright or of `all`. Compares ratios to the
-/// baseline, which a slower machine doesn't change, or else figures.
+/// baseline, which a slower machine doesn't change. Without a baseline, compares figures.
 #[must_use]
 pub fn text(old: &Results, new: &Results, all: bool) -> String {
     let (before, after) = (View::of(old), View::of(new));

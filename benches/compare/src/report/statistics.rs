@@ -6,13 +6,13 @@
 /// The confidence that a spread contains the true median, with enough rounds.
 pub const CERTAINTY: f64 = 0.98;
 
-/// The smallest change that counts, because another memory layout causes smaller ones.
+/// The smallest change between runs that counts. Another memory layout causes smaller ones.
 pub const BETWEEN_RUNS: f64 = 0.1;
 
 /// The most values in the exact test, because more slow it down.
 const ENOUGH: usize = 40;
 
-/// Returns the smallest change that counts: few rounds may agree by chance.
+/// Returns the smallest change that counts. It is larger for few rounds, which may agree by chance.
 #[must_use]
 pub fn relevant(rounds: usize) -> f64 {
     match rounds {

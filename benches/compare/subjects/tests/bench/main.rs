@@ -1,3 +1,4 @@
+//! Tests of the driver and the subjects.
 #![forbid(unsafe_code)]
 
 mod driver;

@@ -1,34 +1,38 @@
--- Lockwright's tables on MySQL or MariaDB. Other tables may be in the same database.
+-- Lockwright's tables on MySQL or MariaDB. The database may also contain other tables.
 --
--- Times are SYSDATE(6) as microseconds since 1970. Locking needs only SELECT, INSERT, UPDATE and DELETE.
--- Names are compared byte by byte, as most collations ignore case.
+-- Times are SYSDATE(6) in microseconds since 1970. Clients that lock need only the permissions
+-- SELECT, INSERT, UPDATE and DELETE. Names are compared byte by byte, because most collations
+-- ignore case.
 
 -- One row for each name that is or was held.
 CREATE TABLE IF NOT EXISTS {lease} (
     name     VARCHAR(512) NOT NULL PRIMARY KEY,
-    -- NULL after a release. The row keeps the fence.
+    -- NULL after a release. The row stays, because it has the last fence.
     token    VARCHAR(32),
-    -- JSON, for people: host, pid, label.
+    -- JSON for operators: host, pid, label.
     identity TEXT NOT NULL,
     mode     VARCHAR(16) NOT NULL,
-    -- The first of the reserved fences, and their number. At most 2^53 - 1, as other backends compare doubles.
+    -- Each grant reserves `fences` fences, and `fence` is the first of them. They are at most 2^53
+    -- - 1, because other backends compare fences as doubles.
     fence    BIGINT NOT NULL,
     fences   INT NOT NULL,
     ttl      BIGINT NOT NULL,
     expires  BIGINT NOT NULL,
     -- The time of the last grant, renewal or release.
     updated  BIGINT NOT NULL,
-    -- Who broke the hold, and why. A broken hold isn't renewed.
+    -- The operator who broke the hold, and the reason. A broken hold isn't renewed.
     broken   TEXT,
-    -- The latest tokens with a tombstone. A concurrent claim may not see the tombstone's own row.
+    -- The tokens of the latest tombstones. They are repeated here, because a concurrent acquire may
+    -- not see a new row of the table of tombstones.
     tombstones VARCHAR(600) NOT NULL,
-    -- The last acquire's result: 2 a new hold, 1 a renewal, 0 nothing.
+    -- The effect of the last acquire: 2 is a new hold, 1 a renewed hold, 0 no change.
     decided  TINYINT NOT NULL,
     CONSTRAINT {prefix}_lease_fences CHECK (fences >= 1),
     CONSTRAINT {prefix}_lease_fence CHECK (fence >= 0 AND fence + fences <= 9007199254740992)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- Tokens that are never granted again: released during an acquire, or broken at once.
+-- Tokens that are never granted again, because their acquire was abandoned, or their hold was
+-- broken or transferred.
 CREATE TABLE IF NOT EXISTS {tombstone} (
     token    VARCHAR(32) NOT NULL PRIMARY KEY,
     until_us BIGINT NOT NULL,
@@ -36,20 +40,24 @@ CREATE TABLE IF NOT EXISTS {tombstone} (
     KEY {prefix}_tombstone_until (until_us)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- Readers and holders of permits. Their name's row has the token `readers` or `semaphore of N`, the fence of the
--- readers or of the last permit, and the expiry of the last holder. That row is locked before changes here.
+-- Readers, holders of permits, and writers that wait for readers.
 --
--- A row with the mode `exclusive` is a writer that waits for readers. Until it expires or the fence
--- changes, new readers are rejected.
+-- The name's row in {lease} summarizes the holders. Its token is `readers` or `semaphore of N`, its
+-- fence is that of the readers or of the last permit, and it expires with the last holder. A client
+-- locks that row before it changes rows of this table.
+--
+-- A row with the mode `exclusive` is a waiting writer. New readers are rejected until that row
+-- expires or the name's fence changes.
 CREATE TABLE IF NOT EXISTS {shared_holder} (
     name     VARCHAR(512) NOT NULL,
     token    VARCHAR(32) NOT NULL,
     identity TEXT NOT NULL,
     mode     VARCHAR(16) NOT NULL,
-    -- Permits and semaphore size, or 0 for other modes.
+    -- The number of permits and the semaphore's size. Both are 0 for readers and writers.
     permits  BIGINT NOT NULL,
     size     BIGINT NOT NULL,
-    -- The fence, the permit's number, or the fence of the readers that a writer waits for.
+    -- The fence of the readers, the number of the first permit, or the fence of the readers that a
+    -- writer waits for.
     fence    BIGINT NOT NULL,
     ttl      BIGINT NOT NULL,
     expires  BIGINT NOT NULL,
@@ -58,7 +66,8 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     PRIMARY KEY (name, token)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- One row, created last. A name without a row gets fences above the floor, so a row at or below it may be deleted.
+-- One row, created last. The fences of a name without a row start above `floor`, so a row whose
+-- fences are at most `floor` may be deleted.
 CREATE TABLE IF NOT EXISTS {meta} (
     id      INT NOT NULL PRIMARY KEY,
     version INT NOT NULL,

@@ -1,38 +1,41 @@
--- Lockwright's tables on PostgreSQL. Other tables may be in the same database.
+-- Lockwright's tables on PostgreSQL. The database may also contain other tables.
 --
--- Times are clock_timestamp() in microseconds since 1970. Locking needs only SELECT, INSERT, UPDATE and
--- DELETE.
+-- Times are clock_timestamp() in microseconds since 1970. Clients that lock need only the
+-- permissions SELECT, INSERT, UPDATE and DELETE.
 
 -- Serializes concurrent creations of the tables.
 SELECT pg_advisory_xact_lock(5499258310474722403);
 
 -- One row for each name that is or was held.
 CREATE TABLE IF NOT EXISTS {lease} (
-    -- Compared byte by byte.
+    -- The collation "C" compares names byte by byte.
     name     text COLLATE "C" NOT NULL PRIMARY KEY,
-    -- NULL after a release. The row keeps the fence.
+    -- NULL after a release. The row stays, because it has the last fence.
     token    text COLLATE "C",
-    -- JSON, for people: host, pid, label.
+    -- JSON for operators: host, pid, label.
     identity text NOT NULL,
     mode     text NOT NULL,
-    -- The first of the reserved fences, and their number. At most 2^53 - 1, as other backends compare doubles.
+    -- Each grant reserves `fences` fences, and `fence` is the first of them. They are at most 2^53
+    -- - 1, because other backends compare fences as doubles.
     fence    bigint NOT NULL,
     fences   integer NOT NULL CHECK (fences >= 1),
     ttl      bigint NOT NULL,
     expires  bigint NOT NULL,
     -- The time of the last grant, renewal or release.
     updated  bigint NOT NULL,
-    -- Who broke the hold, and why. A broken hold isn't renewed.
+    -- The operator who broke the hold, and the reason. A broken hold isn't renewed.
     broken   text,
-    -- Until this time, a release sends a notification.
+    -- A release before this time notifies waiters.
     waiting  bigint NOT NULL,
-    -- The latest tokens with a tombstone. A concurrent claim may not see the tombstone's own row.
+    -- The tokens of the latest tombstones. They are repeated here, because a concurrent acquire may
+    -- not see a new row of the table of tombstones.
     tombstones text NOT NULL,
     CHECK (fence >= 0 AND fence + fences <= 9007199254740992)
-    -- Space for new row versions on the page, so that no index is written.
+    -- The free half of each page takes new row versions, so updates don't write to an index.
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
--- Tokens that are never granted again: released during an acquire, or broken at once.
+-- Tokens that are never granted again, because their acquire was abandoned, or their hold was
+-- broken or transferred.
 CREATE TABLE IF NOT EXISTS {tombstone} (
     token  text COLLATE "C" NOT NULL PRIMARY KEY,
     until  bigint NOT NULL,
@@ -40,20 +43,24 @@ CREATE TABLE IF NOT EXISTS {tombstone} (
 );
 CREATE INDEX IF NOT EXISTS {prefix}_tombstone_until ON {tombstone} (until);
 
--- Readers and holders of permits. Their name's row has the token `readers` or `semaphore of N`, the fence of the
--- readers or of the last permit, and the expiry of the last holder. That row is locked before changes here.
+-- Readers, holders of permits, and writers that wait for readers.
 --
--- A row with the mode `exclusive` is a writer that waits for readers. Until it expires or the fence
--- changes, new readers are rejected.
+-- The name's row in {lease} summarizes the holders. Its token is `readers` or `semaphore of N`, its
+-- fence is that of the readers or of the last permit, and it expires with the last holder. A client
+-- locks that row before it changes rows of this table.
+--
+-- A row with the mode `exclusive` is a waiting writer. New readers are rejected until that row
+-- expires or the name's fence changes.
 CREATE TABLE IF NOT EXISTS {shared_holder} (
     name     text COLLATE "C" NOT NULL,
     token    text COLLATE "C" NOT NULL,
     identity text NOT NULL,
     mode     text NOT NULL,
-    -- Permits and semaphore size, or 0 for other modes.
+    -- The number of permits and the semaphore's size. Both are 0 for readers and writers.
     permits  bigint NOT NULL,
     size     bigint NOT NULL,
-    -- The fence, the permit's number, or the fence of the readers that a writer waits for.
+    -- The fence of the readers, the number of the first permit, or the fence of the readers that a
+    -- writer waits for.
     fence    bigint NOT NULL,
     ttl      bigint NOT NULL,
     expires  bigint NOT NULL,
@@ -62,7 +69,8 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     PRIMARY KEY (name, token)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
--- One row. A name without a row gets fences above the floor, so a row at or below it may be deleted.
+-- One row. The fences of a name without a row start above `floor`, so a row whose fences are at
+-- most `floor` may be deleted.
 CREATE TABLE IF NOT EXISTS {meta} (
     id      integer PRIMARY KEY CHECK (id = 1),
     version integer NOT NULL,

@@ -1,17 +1,16 @@
--- Holds in sessions, with their fences and identities. Only pg_locks and pg_stat_activity show whether a session still
--- holds.
+-- Holds of the modes `session` and `row`, with fences and identities. A row doesn't prove that its
+-- session still holds. Only pg_locks and pg_stat_activity show that.
 
 -- The last holder of each name.
 CREATE TABLE IF NOT EXISTS {hold} (
-    -- session or row, which don't exclude each other.
+    -- The mode, `session` or `row`. Holds of different modes don't exclude each other.
     kind     text   NOT NULL,
-    -- Compared byte by byte.
     name     text   COLLATE "C" NOT NULL,
     token    text   NOT NULL,
     identity text   NOT NULL,
     fence    bigint NOT NULL CHECK (fence BETWEEN 1 AND 9007199254740991),
     ttl_ms   bigint NOT NULL,
-    -- The session's process id on the server.
+    -- The process id of the session's server process.
     session  bigint NOT NULL,
     updated  timestamptz NOT NULL,
     broken   text,
@@ -20,7 +19,7 @@ CREATE TABLE IF NOT EXISTS {hold} (
     PRIMARY KEY (kind, name)
 );
 
--- Readers. Their name's row in the table above has the token `readers` and the same fence.
+-- Readers. While a name has readers, its row in {hold} has the token `readers` and their fence.
 CREATE TABLE IF NOT EXISTS {reader} (
     kind     text   NOT NULL,
     name     text   COLLATE "C" NOT NULL,
@@ -35,7 +34,8 @@ CREATE TABLE IF NOT EXISTS {reader} (
     PRIMARY KEY (kind, name, token)
 );
 
--- The rows that the mode "row" locks. They never change: a row locked for long can't be written.
+-- The rows that holds of the mode `row` lock. Nothing else is stored in them, because nobody can
+-- write a row while a holder has locked it.
 CREATE TABLE IF NOT EXISTS {row} (
     name text COLLATE "C" PRIMARY KEY
 );

@@ -1,6 +1,7 @@
 use lockwright_core::Mode;
 
-/// Returns the value of the token column for a name with shared holders. No token looks like it.
+/// Returns the value of the token column in the summary row of shared holders, or `None` for an
+/// exclusive holder. No real token has this form.
 pub(crate) fn kind(mode: Mode) -> Option<String> {
     match mode {
         Mode::Shared => Some(READERS.to_owned()),
@@ -12,7 +13,7 @@ pub(crate) fn kind(mode: Mode) -> Option<String> {
 pub(crate) const READERS: &str = "readers";
 const SEMAPHORE: &str = "semaphore of ";
 
-/// Returns the mode of a name in use, by its row's token.
+/// Returns the mode of a name's holders from the token column of the name's row.
 pub(crate) fn present(token: &str) -> Option<Mode> {
     if token == READERS {
         return Some(Mode::Shared);

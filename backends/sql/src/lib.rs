@@ -33,7 +33,7 @@ pub mod transaction {
     pub use crate::server::transaction::{Outcome, Wait};
 }
 
-/// The sqlx version of the transaction functions.
+/// The version of sqlx whose types the transaction functions take.
 #[cfg(any(
     feature = "mysql",
     feature = "postgres",

@@ -1,4 +1,4 @@
-//! Property tests: no URL or row causes a panic.
+//! Property tests: no input causes a panic, and no output shows a password.
 
 use lockwright_core::Mode;
 use lockwright_properties::{assert_clear, check, text, texts};
@@ -42,7 +42,7 @@ fn urls_of_files() {
     });
 }
 
-/// Errors once showed parts of passwords that contain a question mark.
+/// Regression test: errors once showed the part of a password after a question mark.
 #[test]
 fn a_password_with_a_question_mark() {
     let url = "mariadb://:hush?x{hush@db:3306/app?mode=session";

@@ -1,7 +1,8 @@
-//! Abandoned sessions, whose connection the client has closed.
+//! Abandoned sessions: sessions on the server whose connection this client has closed.
 //!
-//! A server process that waits for a lock or a replica doesn't notice a closed connection. So one task ends such
-//! sessions through another connection. Each session keeps its permit until it has ended.
+//! A server process that waits for a lock or a replica doesn't notice a closed connection. So one
+//! task ends abandoned sessions through a connection of its own. Each session keeps its permit
+//! until it has ended, so that the client doesn't exceed its limit.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,9 +18,9 @@ use super::sessions::SessionPermit;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ServerSession {
-    /// The process id (PostgreSQL) or connection id (MySQL).
+    /// The process id on PostgreSQL, or the connection id on MySQL.
     pub(crate) id: i64,
-    /// The server's number: after a failover, ids are reused.
+    /// Identifies the server, because the server after a failover may use the same ids.
     pub(crate) server: i64,
     /// A server time in microseconds at which the session existed.
     pub(crate) seen: i64,
@@ -33,10 +34,11 @@ const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The limit for one connect doubles up to this. A frozen server may open a session for each attempt when it resumes.
+/// The longest time limit for one connect. The limit starts lower and doubles, because a frozen
+/// server may open a session for each attempt when it resumes.
 const LONGEST_CONNECT: Duration = Duration::from_secs(60);
 
-/// The time in which a closed connection's session ends.
+/// The time within which the server ends the session of an orderly closed connection.
 const CLOSING: Duration = Duration::from_millis(200);
 
 const UNUSED: Duration = Duration::from_secs(1);
@@ -47,7 +49,7 @@ pub(crate) struct Abandoned<D> {
     limits: Limits,
     waiting: Mutex<Waiting>,
     refusal: Mutex<Option<String>>,
-    /// True after the backend was dropped.
+    /// Set when the backend is dropped.
     closed: AtomicBool,
 }
 
@@ -59,7 +61,7 @@ struct Waiting {
 
 #[derive(Debug)]
 struct Ending {
-    /// `None` if the connection was abandoned while it was opened.
+    /// `None` if the connection was abandoned before it was ready.
     session: Option<ServerSession>,
     since: Instant,
     _permits: Permits,
@@ -68,7 +70,8 @@ struct Ending {
 
 pub(crate) type Permits = (Option<SessionPermit>, Option<super::pool::Turn>);
 
-/// Returns the permits if the runtime drops the task.
+/// A guard of the task that ends sessions. If the runtime drops the task, the guard frees the
+/// permits.
 struct Attending<D>(Option<Arc<Abandoned<D>>>);
 
 impl<D: Dialect> Attending<D> {
@@ -120,7 +123,7 @@ impl<D> Abandoned<D> {
 }
 
 impl<D: Dialect> Abandoned<D> {
-    /// Adds a session. The receiver resolves when it has ended.
+    /// Adds a session. The receiver resolves when the session has ended.
     pub(crate) fn add(
         self: &Arc<Self>,
         runtime: &Handle,
@@ -139,7 +142,8 @@ impl<D: Dialect> Abandoned<D> {
         when_ended
     }
 
-    /// Returns false if the backend was dropped first.
+    /// Ends sessions until none is left. Returns false if the backend was dropped while the server
+    /// wasn't able to end them.
     async fn attend(&self) -> bool {
         let shortest = LIMIT.max(self.limits.connect);
         let (mut pause, mut limit) = (TRIES.0, shortest);
@@ -212,7 +216,8 @@ impl<D: Dialect> Abandoned<D> {
             }
             let has_ended = |ending: &mut Ending| match ending.session {
                 Some(session) => known.contains(&session) && !still_there.contains(&session.id),
-                // The server accepted the abandoned connection before this one.
+                // The id isn't known. The server accepted that connection before this task's, and
+                // has had time to notice that it is closed.
                 None => ending.since < begun && answered.elapsed() > CLOSING,
             };
             let (gone, is_empty, needs_another) = {

@@ -6,11 +6,11 @@ use super::pool::Limits;
 use super::sessions::SessionLimit;
 use super::table::Tables;
 
-/// The form of a hold on the server.
+/// The way in which the server stores a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
-    /// A row that expires by itself. The hold survives lost connections and server restarts, and works behind a
-    /// transaction pooler.
+    /// A row that expires by itself. The hold survives lost connections and server restarts, and
+    /// works behind a transaction pooler.
     #[default]
     Lease,
     /// A lock of a database session. Each hold has its own connection, and ends with it.
@@ -85,7 +85,8 @@ impl Common {
     }
 }
 
-/// Takes Lockwright's parameters. Errors omit the values of unknown parameters, which may be secret.
+/// Removes Lockwright's parameters from the URL and returns the rest. Errors omit the values of
+/// unknown parameters, which may be secret.
 pub(crate) fn take(url: &str, drivers: &[&str]) -> Result<(String, Common)> {
     taken(url, drivers).map_err(|error| match redact::hidden_password(url) {
         Some(what) => Error::invalid_config(format!("the URL {:?}: {what}", redact::url(url))),
@@ -129,13 +130,13 @@ fn taken(url: &str, drivers: &[&str]) -> Result<(String, Common)> {
     Ok((url, common))
 }
 
-/// A `[` at the end of `known` marks a prefix.
+/// Returns whether the parameter `name` is `known`. A `known` that ends with `[` is a prefix.
 fn is_named(name: &str, known: &str) -> bool {
     name == known || (known.ends_with('[') && name.starts_with(known))
 }
 
 pub(crate) fn invalid_url(url: &str, problem: &str, cause: &dyn std::fmt::Display) -> Error {
-    // The cause may quote the URL, with its password.
+    // The cause may quote the URL with its password, so the error then omits the cause.
     let cause = cause.to_string();
     let shown = redact::url(url);
     if url.contains(&cause) || cause.contains(url) || redact::hidden_password(url).is_some() {

@@ -1,5 +1,3 @@
-//! The interface to one database.
-
 use std::borrow::Cow;
 use std::fmt::Debug;
 use std::future::Future;
@@ -13,21 +11,24 @@ use super::pool::{Limits, Pool};
 use super::sql::{Arguments, Sql, Value};
 use super::table::Tables;
 
-/// A database server.
+/// A database server, and its differences from the others.
 ///
-/// A SQL text that changes data is atomic, or correct even if the server stops after any of its statements.
+/// Each SQL text that changes data is atomic, or leaves correct data if the server stops after any
+/// of its statements.
 pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
     type Connection: Send + 'static;
 
     const QUOTE: char;
 
-    /// `{now}` in microseconds. The server reads its clock at each occurrence.
+    /// The SQL expression for `{now}`, in microseconds. The server reads its clock each time it
+    /// evaluates the expression.
     const NOW: &'static str;
 
-    /// False if concurrent first users may find only some of the tables.
+    /// False if a concurrent client may see only some of the tables while another client creates
+    /// them.
     const TABLES_APPEAR_AT_ONCE: bool = true;
 
-    /// Lengthens the limit on waits for other sessions.
+    /// Prefixes the text with a statement that lengthens the limit on waits for other sessions.
     fn patiently(text: String) -> String;
 
     fn backend(&self) -> &'static str;
@@ -48,21 +49,21 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
 
     fn connect(&self) -> impl Future<Output = sqlx::Result<Self::Connection>> + Send;
 
-    /// Opens a connection, with server-side time limits where possible. Also returns the session, unless a pooler
-    /// shares it.
+    /// Opens a connection, with time limits on the server where possible. The session is `None` if
+    /// a pooler may share it with other clients.
     fn open(
         &self,
         limits: Limits,
     ) -> impl Future<Output = sqlx::Result<(Self::Connection, Option<ServerSession>)>> + Send;
 
-    /// Ends the sessions that still exist, and returns their ids.
+    /// Ends those of the sessions that still exist, and returns their ids.
     fn end_sessions<'a>(
         &'a self,
         connection: &'a mut Self::Connection,
         sessions: &'a [ServerSession],
     ) -> impl Future<Output = sqlx::Result<Vec<i64>>> + Send + 'a;
 
-    /// Returns the rows of all statements, in one round trip.
+    /// Executes the statements in one round trip, and returns the rows of all of them.
     fn fetch<'a>(
         &'a self,
         connection: &'a mut Self::Connection,
@@ -80,19 +81,20 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
 
     fn literal(value: Value<'_>, text: &mut String);
 
-    /// Returns the SQLSTATE, if it is specific enough.
+    /// Returns the code by which [`judge`](Self::judge) classifies the error. By default the code
+    /// is the SQLSTATE.
     fn code(error: &dyn DatabaseError) -> Cow<'_, str> {
         error.code().unwrap_or_default()
     }
 
-    /// Returns `None` for an unknown error.
+    /// Classifies an error. Returns `None` for an unknown code.
     fn judge(code: &str, message: &str) -> Option<Verdict>;
 
     fn examine(&self, pool: &Pool<Self>) -> impl Future<Output = Result<Vec<Finding>>> + Send;
 }
 
-/// Parameters and columns are the same for all databases: see PostgreSQL's files. Times are the
-/// server's, in microseconds.
+/// The SQL of each operation on lease rows. All dialects use the same parameters and columns, which
+/// PostgreSQL's files describe. Times are microseconds of the server's clock.
 #[derive(Debug)]
 pub(crate) struct StatementTexts {
     pub(crate) schema: &'static str,
@@ -109,7 +111,6 @@ pub(crate) struct StatementTexts {
     pub(crate) sweep_floor: &'static str,
     pub(crate) sweep_leases: &'static str,
     pub(crate) sweep_tombstones: &'static str,
-    // Shared holders.
     pub(crate) shared_acquire: &'static str,
     pub(crate) shared_renew: &'static str,
     pub(crate) shared_release: &'static str,
@@ -144,7 +145,7 @@ impl Row {
         matches!(self.0.get(at), None | Some(Cell::Null))
     }
 
-    /// `NULL` is false.
+    /// Returns the cell as a boolean. `NULL` is false.
     pub(crate) fn bool(&self, at: usize) -> Result<bool, BadRow> {
         match self.0.get(at) {
             Some(Cell::Int(number)) => Ok(*number != 0),

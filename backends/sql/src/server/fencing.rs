@@ -1,4 +1,4 @@
-//! The shared part of fence checks in the application's own transaction.
+//! Parts of fence checks that PostgreSQL and MySQL share.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use super::sql::Value;
 
 pub(crate) fn number(fence: Fence, backend: &'static str) -> Result<i64> {
     let fence = fence.checked().map_err(|error| error.with_backend(backend))?;
-    Ok(fence.get() as i64) // far below `i64::MAX`
+    Ok(fence.get() as i64) // a checked fence is far below `i64::MAX`
 }
 
 const STEP: i64 = 500;
 
 pub(crate) fn sweeping(idle: Duration) -> [(&'static str, Value<'static>); 2] {
     let idle = idle.as_secs() + u64::from(idle.subsec_nanos() > 0);
-    // A hundred years: every server can subtract that.
+    // The limit is a hundred years, because every server can subtract that from the current time.
     let idle = i64::try_from(idle).unwrap_or(i64::MAX).min(100 * 366 * 24 * 60 * 60);
     [("idle_s", Value::Int(idle)), ("limit", Value::Int(STEP))]
 }
@@ -27,7 +27,7 @@ pub(crate) fn swept(rows: &[Row]) -> Result<u64, BadRow> {
     u64::try_from(number).map_err(|_| BadRow)
 }
 
-/// Returns an error if the recorded fence, the last row's, is higher.
+/// Returns an error if the last row's fence, which is the recorded one, is higher than `fence`.
 pub(crate) fn check(
     name: &LockName,
     fence: Fence,

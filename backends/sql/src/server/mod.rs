@@ -1,4 +1,4 @@
-//! Code shared by the databases with a server. A [`dialect::Dialect`] has the differences.
+//! Code shared by PostgreSQL and MySQL. [`dialect::Dialect`] has their differences.
 
 pub(crate) mod abandoned;
 pub(crate) mod config;

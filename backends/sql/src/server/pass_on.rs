@@ -1,4 +1,4 @@
-//! Delegation to the backend of the mode.
+//! A macro that delegates the backend trait to the backend of the chosen mode.
 
 use std::pin::Pin;
 
@@ -6,7 +6,7 @@ use lockwright_core::Result;
 
 pub(crate) type Answer<'f, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'f>>;
 
-/// The backend must be the type's first field.
+/// Implements `DistributedLock` for a tuple struct by delegation to its field 0.
 macro_rules! pass_on {
     ($backend:ty) => {
         const _: () = {
@@ -30,7 +30,8 @@ macro_rules! pass_on {
                     self.0.attach(events);
                 }
 
-                // These return the inner backend's boxed future. An `async fn` would box it again.
+                // These methods return the inner backend's boxed future. An `async fn` would box it
+                // a second time.
 
                 fn acquire<'s, 'c, 'f>(
                     &'s self,

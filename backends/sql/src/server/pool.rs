@@ -1,7 +1,8 @@
 //! A small connection pool with a time limit for each request.
 //!
-//! A connection is returned only after a complete answer. Otherwise its session is ended on the server, so no late
-//! answer can reach the next request. sqlx's own pool sends one more request for each request.
+//! A connection returns to the pool only after a complete answer. Otherwise the server ends its
+//! session, so that no late answer reaches the next request. sqlx's own pool isn't used, because it
+//! sends an additional request before each request.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,20 +22,22 @@ use super::sql::{Arguments, Sql};
 pub(crate) struct Limits {
     pub(crate) connect: Duration,
     pub(crate) answer: Duration,
-    /// The limit for listings, sweeps and new tables.
+    /// The time limit for listings, sweeps and the creation of tables.
     pub(crate) slow: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sending {
-    /// The limit includes getting a connection.
+    /// The time limit for the whole request, including the wait for a connection.
     pub(crate) within: Duration,
     pub(crate) answer: Duration,
-    /// True for renewals, which have one reserved connection.
+    /// True for renewals, for which one connection is reserved.
     pub(crate) renews: bool,
-    /// True to retry an unanswered request once its session has ended, and so can't carry it out.
+    /// True to repeat an unanswered request. The second try begins only after the first try's
+    /// session has ended.
     pub(crate) again: bool,
-    /// True if the request may wait for another session's lock. A timeout then isn't a dead connection.
+    /// True if the request may wait for another session's lock. A timeout then doesn't show a dead
+    /// connection.
     pub(crate) waits: bool,
 }
 
@@ -42,17 +45,17 @@ const TRIES: u32 = 5;
 
 const IDLE: Duration = Duration::from_secs(300);
 
-/// A request that is dropped after this silence closes all connections of its generation, unless another request
-/// received an answer.
+/// The time without any answer after which a dropped request closes all connections of its
+/// generation.
 const SILENCE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Pool<D: Dialect> {
     dialect: Arc<D>,
     limits: Limits,
     sessions: SessionLimit,
-    /// Bounds concurrent requests.
+    /// Limits the number of concurrent requests.
     turns: Arc<Semaphore>,
-    /// One permit less, for requests other than renewals.
+    /// Has one permit less than `turns`, because one is reserved for renewals.
     ordinary: Arc<Semaphore>,
     idle: Mutex<Idle<D::Connection>>,
     abandoned: Arc<Abandoned<D>>,
@@ -60,7 +63,8 @@ pub(crate) struct Pool<D: Dialect> {
 
 struct Idle<C> {
     connections: Vec<(Connected<C>, Instant)>,
-    /// Incremented when all connections seem dead; older ones aren't returned to the pool.
+    /// The number of times that all connections seemed dead. A connection of an earlier generation
+    /// isn't returned to the pool.
     generation: u64,
     answered: Instant,
 }
@@ -85,7 +89,7 @@ pub(crate) struct Turn {
 
 struct Connected<C> {
     connection: C,
-    /// `None` behind a pooler.
+    /// `None` behind a pooler, which may share the session.
     session: Option<ServerSession>,
     permit: SessionPermit,
 }
@@ -133,8 +137,8 @@ impl<D: Dialect> Pool<D> {
         &self.sessions
     }
 
-    /// The receiver resolves when the session has ended. `session` is `None` if the connection was closed before it was
-    /// ready.
+    /// Has the session ended on the server. The receiver resolves when it has ended. `session` is
+    /// `None` if the connection was closed before it was ready.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn abandon(
         &self,
@@ -155,7 +159,8 @@ impl<D: Dialect> Pool<D> {
         Sending { within, answer, renews: false, again: false, waits: false }
     }
 
-    /// Retries a request that lost against a concurrent one.
+    /// Sends a statement and returns its rows. Repeats a statement that lost against a concurrent
+    /// one.
     ///
     /// # Cancel safety
     /// The server may still carry out a dropped request.
@@ -193,7 +198,8 @@ impl<D: Dialect> Pool<D> {
     ) -> Result<Vec<Row>> {
         let deadline = Deadline::now() + sending.within;
         let mut tries = 1;
-        // An unanswered request may have taken effect, even if the retry fails.
+        // Set if the first try was unanswered. It may have taken effect, even if the second try
+        // fails.
         let mut is_unsure = false;
         loop {
             let mut when_ended = None;
@@ -259,7 +265,8 @@ impl<D: Dialect> Pool<D> {
                 if sending.waits {
                     taken.sent = None;
                 } else {
-                    // The second try of a renewal must not get a dead connection too.
+                    // A renewal closes the other connections even if one was recently answered, so
+                    // that its second try doesn't get a dead one.
                     let sent = taken.sent.filter(|_| !sending.renews);
                     self.forget(taken.generation, sent, &taken.runtime);
                 }
@@ -299,7 +306,8 @@ impl<D: Dialect> Pool<D> {
         {
             let mut idle = self.idle();
             taken.generation = idle.generation;
-            // The most recently used connection, so that the others become idle.
+            // The most recently used connection is taken, so that the others become idle long
+            // enough to be closed.
             if let Some((connected, used)) = idle.connections.pop() {
                 if used.elapsed() < IDLE {
                     taken.connected = Some(connected);
@@ -346,7 +354,8 @@ impl<D: Dialect> Pool<D> {
         }
     }
 
-    /// Closes the generation's connections, unless another request was answered in the second half of this one's time.
+    /// Closes all connections of the generation, unless another request was answered in the second
+    /// half of the time since `sent`.
     fn forget(&self, generation: u64, sent: Option<Instant>, runtime: &Handle) {
         let dead = {
             let mut idle = self.idle();

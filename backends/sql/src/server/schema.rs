@@ -11,14 +11,16 @@ pub(crate) fn text<D: Dialect>(dialect: &D) -> String {
     dialect.expand(dialect.texts().schema)
 }
 
-/// Creates missing tables. Needs no permission if the tables exist.
+/// Creates the tables that are missing. If all exist, the user needs no permission to create
+/// tables.
 pub(crate) async fn make_sure<D: Dialect>(pool: &Pool<D>) -> Result<()> {
     let found = match version(pool).await {
-        // Without transactional DDL, another client may be creating the tables.
+        // Without transactional DDL, another client may have created only some of the tables so
+        // far.
         Err(error)
             if is_missing(&error) || (!D::TABLES_APPEAR_AT_ONCE && is_unfinished(&error)) =>
         {
-            // This is the SQL that `lockwright schema` prints.
+            // `lockwright schema` prints the same SQL.
             match pool.fetch_text(D::patiently(text(pool.dialect())), Effect::Changes).await {
                 Err(error) if error.kind() == ErrorKind::Denied => Err(Error::new(
                     ErrorKind::Denied,

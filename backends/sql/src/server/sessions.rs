@@ -9,15 +9,16 @@ pub(crate) enum Use {
     /// A hold in the modes `session` and `row`.
     #[allow(dead_code)]
     Hold,
-    /// A listener, or a watcher of sessions.
+    /// A listener for notifications, or a watcher of sessions.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     Listen,
 }
 
-/// The shares of one backend's server sessions. One session is reserved for ending abandoned ones.
+/// The limits on one backend's server sessions, for each kind of use. One more session is reserved
+/// for ending abandoned ones.
 ///
-/// A connection has a permit until the server has ended its session. If that isn't certain, the
-/// session goes to `Pool::abandon` with its permit.
+/// A connection keeps its permit until the server has ended its session. If the client can't be
+/// sure of that, it passes session and permit to `Pool::abandon`.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionLimit {
     shares: [(usize, Arc<Semaphore>); 3],
@@ -32,13 +33,15 @@ impl SessionLimit {
     pub(crate) const LEAST: usize = 2;
     pub(crate) const LEAST_HELD: usize = 4;
 
-    /// Reserves one session for cancelling and, if `listens`, one for listening. The rest is for requests.
+    /// Divides `total` sessions for the lease mode: one is reserved for ending others, one for
+    /// listening if `listens`, and the rest are for requests.
     pub(crate) fn lease(total: usize, listens: bool) -> Self {
         let listen = usize::from(listens && total > Self::LEAST);
         Self::of(total.saturating_sub(1 + listen), 0, listen)
     }
 
-    /// As `lease`, but with up to four sessions for requests, and the rest for holds and waits.
+    /// Divides `total` sessions for the modes `session` and `row`. Requests get up to four. Those
+    /// that remain after the reserved ones are for holds and waits.
     pub(crate) fn held(total: usize, listens: bool) -> Self {
         let (request, listen) = ((total / 4).clamp(1, 4), usize::from(listens));
         Self::of(request, total.saturating_sub(1 + listen + request), listen)

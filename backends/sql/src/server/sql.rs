@@ -14,10 +14,11 @@ impl<'a> From<Option<&'a str>> for Value<'a> {
 
 pub(crate) type Arguments<'a> = &'a [(&'static str, Value<'a>)];
 
-/// SQL with parameters written as `:name`, without comments.
+/// A statement with parameters written as `:name`, without comments.
 ///
-/// Sent as one plain query with literals: one round trip, and no prepared statement that might be
-/// missing on a pooler's connection. A dialect may send a [hot](Sql::hot) statement differently.
+/// It is sent as one plain query with literals. That takes one round trip, and no prepared
+/// statement, which might be missing on a pooler's connection. A dialect may prepare a
+/// [hot](Sql::hot) statement.
 #[derive(Debug, Clone)]
 pub(crate) struct Sql {
     pieces: Vec<Piece>,
@@ -60,7 +61,8 @@ impl Sql {
         Self { pieces, hot: None }
     }
 
-    /// The `name` must be unique in the statement's database.
+    /// Returns a statement that is executed often. Its `name` must be unique in the server's
+    /// database.
     pub(crate) fn hot(name: &'static str, text: &str) -> Self {
         Self { hot: Some(name), ..Self::new(text) }
     }
@@ -94,8 +96,9 @@ impl Sql {
         text
     }
 
-    /// # Panics
-    /// If a parameter has no argument.
+    /// Returns the SQL with a literal for each parameter.
+    ///
+    /// # Panics If a parameter has no argument.
     pub(crate) fn render(
         &self,
         arguments: Arguments<'_>,
@@ -105,8 +108,9 @@ impl Sql {
     }
 }
 
-/// # Panics
-/// If the parameter has no argument.
+/// Returns the argument of a parameter.
+///
+/// # Panics If the parameter has no argument.
 pub(crate) fn value<'a>(arguments: Arguments<'a>, name: &str) -> Value<'a> {
     match arguments.iter().find(|(known, _)| *known == name) {
         Some((_, value)) => *value,

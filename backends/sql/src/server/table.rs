@@ -2,12 +2,13 @@ use lockwright_core::{Error, Result};
 
 const DEFAULT: &str = "lockwright";
 
-/// With its suffixes, such a prefix fits every database.
+/// The longest prefix. With its suffixes, it still fits the name limits of every database.
 const LONGEST: usize = 40;
 
 const LONGEST_SCHEMA: usize = 63;
 
-/// Quoted names with only letters, digits and underscores, because they become part of the SQL.
+/// The schema and prefix of the tables. Both have only letters, digits and underscores, because
+/// they become part of the SQL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tables {
     schema: Option<String>,
@@ -38,7 +39,8 @@ impl Tables {
         self.schema.as_deref()
     }
 
-    /// Replaces `{lease}` and so on by quoted names, and `{prefix}` by the prefix of index names.
+    /// Replaces placeholders such as `{lease}` by quoted table names, and `{prefix}` by the prefix
+    /// of index names.
     pub(crate) fn expand(&self, text: &str, quote: char) -> String {
         let mut text = text.replace("{prefix}", &self.prefix);
         for table in [
@@ -63,14 +65,15 @@ impl Tables {
         text
     }
 
-    /// Returns the notification channel's name, with at most 63 bytes.
+    /// Returns the name of the notification channel, which has at most 63 bytes.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn scope(&self) -> String {
         match &self.schema {
             Some(schema) if schema.len() + self.prefix.len() < LONGEST_SCHEMA => {
                 format!("{schema}.{}", self.prefix)
             }
-            // Schemas may share this scope, which causes needless wake-ups.
+            // Tables in different schemas then share the channel, which only causes needless
+            // wake-ups.
             _ => self.prefix.clone(),
         }
     }

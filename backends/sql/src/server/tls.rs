@@ -3,21 +3,24 @@ use std::io;
 use std::net::IpAddr;
 
 use lockwright_core::Error;
-/// The drivers use ring explicitly, but verify certificates with the process's default provider.
+/// Installs ring as the process's default provider. The drivers use ring explicitly for
+/// connections, but verify certificates with the default provider.
 pub(crate) use lockwright_core::backend_util::tls::choose_provider;
 
-/// Returns the error of a connection that failed before a password was sent.
+/// Returns an error for a connection that failed for a TLS reason, before the client sent a
+/// password.
 pub(crate) fn refusal(cause: &sqlx::Error, is_by_file: bool) -> Option<Error> {
     match cause {
         sqlx::Error::Tls(cause) => Some(Error::invalid_config(unusable(&cause.to_string()))),
-        // Over a network, the only files are certificates and keys.
+        // Over a network, the only files that a connection opens are certificates and keys.
         sqlx::Error::Io(cause) if !is_by_file && is_of_a_file(cause) => {
             Some(Error::invalid_config(
                 "a file with a certificate or a key, which the URL names, can't be opened",
             ))
         }
         sqlx::Error::Io(cause) => distrusted(cause),
-        // MySQL's `caching_sha2_password` fails so until the user's first login over TLS. The setting isn't wrong.
+        // Until the user's first login over TLS, MySQL's `caching_sha2_password` fails with this
+        // error. So the setting isn't wrong.
         sqlx::Error::Configuration(cause) if cause.to_string().contains("RSA auth") => {
             Some(Error::unavailable(
                 "the server takes this user's password over TLS only; turn TLS on there, and build \
@@ -84,7 +87,8 @@ pub(crate) const REFUSED_OR_ENCRYPTED_ONLY: &str = if cfg!(feature = "tls") {
      URL, and whether TLS is needed, for which this build lacks the feature `tls`"
 };
 
-/// The driver quotes environment variables that it can't parse.
+/// Truncates the text before a PEM block. The driver quotes environment variables that it can't
+/// parse, and they may contain keys.
 pub(crate) fn without_pem(text: &str) -> Cow<'_, str> {
     match text.split_once("-----BEGIN") {
         Some((before, _)) => format!("{before}***").into(),

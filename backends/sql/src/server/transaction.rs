@@ -1,4 +1,5 @@
-//! The shared part of locks and fences in the application's own transaction.
+//! Parts of locks and fence checks in the application's own transaction that PostgreSQL and MySQL
+//! share.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use lockwright_core::{BootInstant, Clock, Error, ErrorKind};
 
 use super::errors::Verdict;
 
-/// The time to wait for a lock that another session holds.
+/// How long to wait for a lock that another session holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// Doesn't wait.
@@ -23,8 +24,8 @@ pub enum Wait {
 pub enum Outcome {
     /// The transaction has the lock until it ends. It may have had it before.
     Locked,
-    /// Another session still holds the lock. The transaction is unchanged and usable. Never
-    /// returned for [`Wait::NoLimit`].
+    /// Another session still holds the lock. The transaction is unchanged and usable. A call with
+    /// [`Wait::NoLimit`] never returns this.
     Busy,
 }
 
@@ -35,7 +36,8 @@ impl Outcome {
     }
 }
 
-/// A dropped wait occupies its connection for at most this time.
+/// The longest wait on the server in one statement. A wait whose future is dropped occupies its
+/// connection for at most this time.
 const SLICE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -55,7 +57,7 @@ impl Limit {
         Self { clock, until }
     }
 
-    /// `None` after the limit.
+    /// Returns how long the next statement may wait, or `None` after the limit.
     pub(crate) fn slice(&self) -> Option<Duration> {
         match self.until {
             None => Some(SLICE),
@@ -74,7 +76,8 @@ pub(crate) fn no_transaction(what: &str) -> Error {
     ))
 }
 
-/// An unanswered statement before the commit has no effect.
+/// Converts an error of a statement before the commit. Such a statement has no effect, even if its
+/// answer is missing.
 pub(crate) fn failed(
     cause: &sqlx::Error,
     judge: impl Fn(&str, &str) -> Option<Verdict>,

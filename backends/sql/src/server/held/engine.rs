@@ -1,4 +1,5 @@
-//! The backend trait: passes operations to a task or to the server.
+//! The backend of the modes `session` and `row`: passes each operation to the claim's task or to
+//! the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use super::withdraw::LIMIT;
 pub(crate) struct Engine<S: Server> {
     shared: Arc<Shared<S>>,
     runtime: Handle,
-    /// Dropping this makes waiting tasks withdraw.
+    /// Dropping this sender makes waiting tasks withdraw.
     open: watch::Sender<()>,
 }
 
@@ -125,7 +126,7 @@ impl<S: Server> DistributedLock for Engine<S> {
         }
     }
 
-    /// Renews the holds in parallel, so that a stuck session delays no other hold.
+    /// Renews the holds in parallel, so that a stuck session doesn't delay other holds.
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
         let until = Instant::now() + Renew::time_to_answer(holds);
         let renewals = holds.iter().map(|hold| async move {
@@ -144,7 +145,7 @@ impl<S: Server> DistributedLock for Engine<S> {
 
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         if release_mode == ReleaseMode::Reconcile {
-            // From now on, this process rejects the claim.
+            // From now on, this process never acquires for the claim again.
             self.shared.set_over(claim, Reason::Gone);
         }
         while let Some(task) = self.shared.task(claim) {

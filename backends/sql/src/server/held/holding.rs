@@ -1,4 +1,4 @@
-//! A claim's task while it holds.
+//! The part of a claim's task that runs while the claim holds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +19,15 @@ const WHY_LIMIT: Duration = Duration::from_secs(1);
 pub(super) struct Hold<S> {
     pub(super) session: S,
     pub(super) fence: Fence,
-    /// Just before the last statement that restarted the session's idle time.
+    /// An instant just before the last statement that restarted the session's idle timeout.
     pub(super) armed: BootInstant,
     pub(super) broken: bool,
 }
 
-/// If the runtime ends, the fields are dropped in this order.
+/// A hold with its task's state. If the runtime ends, it drops the fields in this order.
 pub(super) struct Holding<S: Server> {
-    /// This field precedes the session, so that a loss is reported first.
+    /// This field precedes the session, so that the client reports the loss before the lock is
+    /// free.
     pub(super) live: Live<S>,
     pub(super) shared: Arc<Shared<S>>,
     pub(super) claim: Claim,
@@ -35,7 +36,8 @@ pub(super) struct Holding<S: Server> {
     pub(super) hold: Hold<S::Session>,
 }
 
-/// Reports the hold as lost if it is dropped without [`Live::end`], at a panic or the runtime's end.
+/// Reports the hold as lost if dropped without [`Live::end`], which happens in a panic or when the
+/// runtime ends.
 pub(super) struct Live<S: Server>(Option<(Arc<Shared<S>>, Claim)>);
 
 impl<S: Server> Live<S> {
@@ -65,13 +67,13 @@ enum Renewed {
 }
 
 impl<S: Server> Holding<S> {
-    /// If no caller received the grant (`was_received` is false), releases the hold at once.
+    /// Serves the hold until it ends. Releases it at once unless a caller received the grant.
     pub(super) async fn run(mut self, was_received: bool) {
         if !was_received {
             return self.let_go(None).await;
         }
         loop {
-            // At this time the server's own timeout has certainly passed.
+            // After this instant, the server's idle timeout has certainly passed.
             let over = self.hold.armed + self.claim.ttl + self.claim.ttl / 10 + LIMIT;
             let command = tokio::select! {
                 biased;
@@ -80,7 +82,8 @@ impl<S: Server> Holding<S> {
                 () = self.shared.clock.sleep_until(over) => return self.lost(None).await,
             };
             match command {
-                // Unreachable while the task is registered, because the registry has a sender.
+                // Unreachable, because the registry keeps a sender as long as the task is
+                // registered.
                 None => return self.let_go(None).await,
                 Some(Command::Release(answer)) => return self.let_go(Some(answer)).await,
                 Some(Command::Renew(answer)) if answer.is_closed() => {}
@@ -126,7 +129,7 @@ impl<S: Server> Holding<S> {
         let kept = tokio::select! {
             biased;
             kept = hold.session.keep(&self.claim) => kept,
-            // An answer after this time is useless.
+            // After this time the hold is over, whatever the server answers.
             () = clock.sleep_until(over) => return Renewed::Lost,
         };
         match kept {
@@ -136,7 +139,8 @@ impl<S: Server> Holding<S> {
             }
             Ok(Kept::Unsure) => Renewed::Unsure,
             Ok(Kept::Broken) => {
-                // The statement restarted the idle time, but a broken hold must not last longer.
+                // The check restarted the session's idle timeout, but a broken hold must not last
+                // longer.
                 hold.broken = true;
                 let left = over.saturating_since(clock.now());
                 match hold.session.shorten(left).await {
@@ -163,14 +167,15 @@ impl<S: Server> Holding<S> {
                 (Ok(ReleaseOutcome::NotHeld), None)
             }
             Ok(Err(_)) | Err(_) => {
-                // The hold may have timed out before this client noticed.
+                // The hold may have expired before this client noticed it.
                 let over = shared.clock.now() >= hold.armed + claim.ttl;
                 let ended = if over { ReleaseOutcome::NotHeld } else { ReleaseOutcome::Released };
                 let closed = withdraw::close(&shared.server, &claim, session, false).await;
                 (closed.map(|_| ended), None)
             }
         };
-        // The task is unregistered before it answers: the claim's next request must not reach it.
+        // The task is unregistered before it answers, so that the claim's next request doesn't
+        // reach it.
         drop((place, inbox));
         if let Some(answer) = answer {
             let _ = answer.send(ended);
@@ -197,7 +202,7 @@ impl<S: Server> Holding<S> {
         }
         live.end();
         shared.send(&Event::Lost(claim.token, reason));
-        // The session may still exist on the server.
+        // The session may still exist on the server, so the server is asked to end it.
         let _ = withdraw::close(&shared.server, &claim, hold.session, false).await;
     }
 }

@@ -1,4 +1,5 @@
-//! Idle sessions without locks, because connecting costs many times as much as locking.
+//! Idle sessions without locks. They are reused, because connecting takes many times as long as
+//! locking.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,7 +10,6 @@ const MOST: usize = 8;
 
 pub(super) const KEPT: Duration = Duration::from_secs(5);
 
-/// The idle sessions, ordered by their last use.
 #[derive(Debug)]
 pub(super) struct Idle<S> {
     sessions: Mutex<Vec<(Instant, S)>>,
@@ -37,7 +37,7 @@ impl<S> Idle<S> {
         None
     }
 
-    /// Another task may take the session first.
+    /// Waits until a session is kept. Another task may take that session first.
     pub(super) async fn kept(&self) {
         self.kept.notified().await;
     }

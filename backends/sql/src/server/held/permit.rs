@@ -10,7 +10,8 @@ use crate::server::errors;
 use crate::server::pool::Pool;
 use crate::server::sessions::{SessionPermit, Use};
 
-/// A permit that, when dropped, ends the session on the server before it becomes free.
+/// The permit of a session. Dropping it first ends the session on the server, and then frees the
+/// permit.
 #[derive(Debug)]
 pub(crate) struct Permit<D: Dialect> {
     pool: Arc<Pool<D>>,
@@ -69,7 +70,7 @@ impl<D: Dialect> Permit<D> {
         }
     }
 
-    /// Frees the permit at once, because the server has no session of this connection.
+    /// Frees the permit at once. The caller must be sure that the connection's session has ended.
     pub(crate) fn give_back(mut self) {
         self.permit = None;
     }

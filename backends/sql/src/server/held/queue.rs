@@ -1,5 +1,5 @@
-//! The local queue: one connection for each name blocks in the server. Other waiters follow, first
-//! come, first served.
+//! The local queue of each name. Only its first waiter blocks in the server, on one connection. The
+//! others wait in this process in the order of arrival.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use tokio::sync::{Mutex as Turnstile, OwnedMutexGuard};
 #[derive(Debug, Default)]
 pub(super) struct Queues(Mutex<HashMap<LockName, Arc<Turnstile<()>>>>);
 
-/// The right to block in the server. Dropping it admits the next waiter.
+/// The turn of a waiter to block in the server. Dropping it admits the next waiter.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     queues: &'a Queues,
@@ -19,12 +19,13 @@ pub(super) struct Turn<'a> {
 }
 
 impl Queues {
-    /// Waits for the turn. A dropped future leaves the queue.
+    /// Waits for the turn. Dropping the future leaves the queue.
     pub(super) async fn enter(&self, name: &LockName) -> Turn<'_> {
         let turnstile = Arc::clone(
             self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(name.clone()).or_default(),
         );
-        // The entry must be removed even if the wait is dropped.
+        // This value exists before the wait, so that its drop removes the entry even if the wait is
+        // dropped.
         let mut turn = Turn { queues: self, name: name.clone(), turn: None };
         turn.turn = Some(turnstile.lock_owned().await);
         turn
@@ -35,7 +36,7 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.turn = None;
         let mut names = self.queues.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // No waiter can take a reference now: it would need this lock.
+        // No waiter can clone the `Arc` now, because that needs the lock of `names`.
         if names.get(&self.name).is_some_and(|turnstile| Arc::strong_count(turnstile) == 1) {
             names.remove(&self.name);
         }

@@ -1,5 +1,5 @@
-//! The rows of holds. A row names the last holder; the server's list of sessions shows whether it
-//! still holds.
+//! The rows that name the last holders. The server's list of sessions shows whether a holder still
+//! holds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,32 +19,36 @@ const PAGE: usize = 200;
 
 const STEP: i64 = 500;
 
-/// `:name` and `:token` identify the hold. `{held}` is the table of exclusive holds or of readers.
+/// The SQL about holds. `:name` and `:token` identify a hold. `{held}` is the table of exclusive
+/// holds or of readers.
 #[derive(Debug)]
 pub(crate) struct StatementTexts {
-    /// Returns the fence, or no row if the `:session` isn't the claim's any more. Stores `:identity` and `:ttl_ms`.
+    /// Records the `:session` as holder, with `:identity` and `:ttl_ms`, and returns the fence.
+    /// Returns no row if the session doesn't hold for the claim any more.
     pub(crate) note: &'static str,
     pub(crate) shared_note: &'static str,
-    /// Returns whether the hold, or its tombstone, was broken, and whether it was released through another connection.
-    /// Returns no row if neither exists.
+    /// Returns whether the hold was broken, and whether it was released through another connection.
+    /// The tombstone answers if the hold's row is gone. Returns no row if neither exists.
     pub(crate) why_ended: &'static str,
     /// Returns each holder as a [`View`], or one row without a session if the name is free.
     pub(crate) inspect: &'static str,
-    /// Returns the same for at most `:limit` held names after `:from`, in byte order, without waiters. With
-    /// `:inclusive`, it includes `:from`.
+    /// Returns the rows of `inspect`, but without waiters, for at most `:limit` held names after
+    /// `:from` in byte order. `:inclusive` includes `:from`.
     pub(crate) list: &'static str,
-    /// Returns a row if the hold or its tombstone exists. The first break's reason stays.
+    /// Marks the hold and its tombstone as broken, and returns a row if either exists. An earlier
+    /// break's reason stays.
     pub(crate) mark_broken: &'static str,
     pub(crate) mark_released: &'static str,
     /// Returns the sessions that hold or wait for this claim.
     pub(crate) find: &'static str,
-    /// Ends the `:session` if it is still the claim's, and waits until it has ended.
+    /// Ends the `:session` if it still belongs to the claim, and waits for its end.
     pub(crate) kill: &'static str,
-    /// Ends the `:session` of another program if it still holds the name. Empty if the server can't.
+    /// Ends the `:session` of another program if it still holds the name. Empty if the server
+    /// doesn't support that.
     pub(crate) kill_foreign: &'static str,
     pub(crate) cancel: &'static str,
-    /// Raises the floor above the fences of at most `:limit` rows that are untouched for `:idle_us`
-    /// and not held. Deletes them, and returns how many.
+    /// Deletes at most `:limit` rows that aren't held and weren't changed for `:idle_us`, after it
+    /// has raised the floor above their fences. Returns how many.
     pub(crate) sweep: &'static str,
 }
 
@@ -70,9 +74,10 @@ struct Written {
     mark_released: Sql,
 }
 
-/// A holder's row. The columns are 0 `name`, 1 the holding `session`, 2 the token that the session shows, 3 the token
-/// of the row, 4 `identity`, 5 the name's `fence`, 6 the time left in µs, 7 `broken`, 8 the number of waiters, 9
-/// whether the holder reads.
+/// A row about one holder, or about a free name. The columns are: 0 `name`, 1 the holding
+/// `session`, 2 the token in the session's mark, 3 the token in the holder's record, 4 `identity`,
+/// 5 the name's `fence`, 6 the remaining time in µs, 7 `broken`, 8 the number of waiters, 9 whether
+/// the holder is a reader.
 struct View<'a>(&'a Row);
 
 impl<D: Dialect> Rows<D> {
@@ -150,7 +155,8 @@ impl<D: Dialect> Rows<D> {
         if self.sessions_of(name, token).await?.is_empty() {
             return Ok(false);
         }
-        // The release is marked first, because the holder soon detects the session's end.
+        // The release is marked first, because the holder reads the mark as soon as it detects the
+        // session's end.
         let mark_released = &self.written(claim.mode).mark_released;
         self.about(mark_released, name, token, Effect::Changes, &[]).await?;
         Ok(self.end(name, token).await? > 0)
@@ -222,7 +228,7 @@ impl<D: Dialect> Rows<D> {
         for row in &rows {
             let Some(name) = self.read(row.text(0))? else { continue };
             if !name.starts_with(prefix) {
-                // In byte order, names with the prefix are contiguous.
+                // The names with the prefix are contiguous in byte order, so no further row has it.
                 return Ok(page);
             }
             let name = LockName::new(name).map_err(|_| bad_row(BadRow, self.backend()))?;
@@ -234,13 +240,14 @@ impl<D: Dialect> Rows<D> {
             }
         }
         if rows.len() >= PAGE {
-            // The last name may have more readers, so it moves to the next page.
+            // The page may not have all readers of the last name, so that name moves to the next
+            // page.
             if page.names.len() > 1 {
                 page.names.pop();
             }
             page.next = page.names.last().map(|last| Cursor(last.name.as_str().to_owned()));
             if let [only] = &mut page.names[..] {
-                // The readers of this only name may not fit on a page.
+                // The readers of the only name may not fit on a page.
                 *only = self.inspect(&only.name).await?;
             }
             page.names.retain(|name| !name.holders.is_empty());
@@ -330,8 +337,8 @@ impl<D: Dialect> Rows<D> {
         }
     }
 
-    /// Returns whether the hold is marked, which ends it at its next renewal. Retries, because a holder writes its row
-    /// after locking.
+    /// Marks the hold as broken, which ends it at its next renewal. Returns whether there is one.
+    /// Retries, because a new holder acquires the lock before it writes its row.
     async fn mark_broken(
         &self,
         name: &LockName,
@@ -355,7 +362,8 @@ impl<D: Dialect> Rows<D> {
     }
 
     pub(crate) async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
-        // No statement runs this long, so none read the floor before it was raised.
+        // A longer time than any statement runs, so no acquire that read the old floor is still
+        // running.
         const YOUNGEST: Duration = Duration::from_secs(60);
 
         let idle_us = i64::try_from(idle.max(YOUNGEST).as_micros()).unwrap_or(i64::MAX);
@@ -424,7 +432,8 @@ impl View<'_> {
         if row.bool(9)? {
             holder.mode = Mode::Shared;
         }
-        // The row may still be the previous holder's.
+        // The row may still be the previous holder's, so its token must be the one that the session
+        // shows.
         if shown.is_some() && shown == row.text(3)? {
             holder.identity = row.text(4)?.and_then(|text| serde_json::from_str(text).ok());
             holder.fence = inspection.fence;

@@ -1,4 +1,4 @@
-//! The state that the tasks of one backend share.
+//! The state that all claims' tasks of one backend share.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -18,10 +18,11 @@ use super::idle::{self, Idle};
 use super::queue::Queues;
 use super::{Server, Session};
 
-/// The wait for a session while all are in use.
+/// How long a claim waits for a session if all are in use.
 const SESSION_LIMIT: Duration = Duration::from_millis(400);
 
-/// If the answer is dropped, the request wasn't carried out, and must be sent again.
+/// A request to a claim's task. If the task drops the answer's sender, it hasn't carried the
+/// request out, and the caller must send it again.
 #[derive(Debug)]
 pub(super) enum Command {
     Acquire(Wait, oneshot::Sender<Result<AcquireOutcome>>),
@@ -29,7 +30,7 @@ pub(super) enum Command {
     Release(oneshot::Sender<Result<ReleaseOutcome>>),
 }
 
-/// The same token with another name is a different hold.
+/// Identifies a hold. The same token with another name is a different hold.
 pub(super) type Key = (LockName, Token);
 
 pub(super) fn key(claim: &Claim) -> Key {
@@ -48,7 +49,7 @@ pub(super) struct Shared<S: Server> {
     tidying: AtomicBool,
 }
 
-/// Dropping this removes the registry's entry.
+/// A task's entry in the registry. Dropping this removes the entry.
 pub(super) struct Place<S: Server> {
     shared: Arc<Shared<S>>,
     key: Key,
@@ -90,7 +91,7 @@ impl<S: Server> Shared<S> {
         lock(&self.tasks).get(&key(claim)).cloned()
     }
 
-    /// Ends the claim. No task with it is granted anything again.
+    /// Marks the claim as ended, so that no task acquires for it again.
     pub(super) fn set_over(&self, claim: &Claim, reason: Reason) {
         self.over.set(claim, reason);
     }
@@ -107,8 +108,9 @@ impl<S: Server> Shared<S> {
         self.clients.send(event);
     }
 
-    /// Returns a session, and whether it was used before and so may have ended. If all are in use, waits only briefly:
-    /// the error must precede the client's own timeout.
+    /// Returns a session, and whether it was used before, in which case it may have ended. If all
+    /// sessions are in use, waits only briefly, so that the caller gets this error before its own
+    /// timeout.
     pub(super) async fn session(&self, claim: &Claim) -> Result<(S::Session, bool)> {
         let deadline = Instant::now() + claim.patience().min(SESSION_LIMIT);
         loop {
@@ -125,7 +127,7 @@ impl<S: Server> Shared<S> {
         }
     }
 
-    /// Keeps a session, which must hold nothing, for reuse.
+    /// Keeps a session without locks for reuse.
     pub(super) async fn put_back(self: &Arc<Self>, session: S::Session) {
         if let Some(one_too_many) = self.idle.keep(session) {
             one_too_many.close().await;
@@ -142,7 +144,7 @@ impl<S: Server> Shared<S> {
                 shared.close_idle(false).await;
                 if shared.idle.is_empty() {
                     shared.tidying.store(false, Ordering::Release);
-                    // A `put_back` in between relies on this task.
+                    // A concurrent `put_back` may have seen the flag set, and relies on this task.
                     if shared.idle.is_empty() || shared.tidying.swap(true, Ordering::AcqRel) {
                         return;
                     }

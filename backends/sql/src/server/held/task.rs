@@ -1,4 +1,4 @@
-//! A claim's task: it owns the session from acquire to release.
+//! The task of a claim. It owns the session from acquire to release.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,16 +17,19 @@ use super::withdraw::{self, LIMIT};
 use super::{Locked, Server, Session};
 use crate::server::errors::{self, Effect};
 
-/// An abandoned wait delays others for at most this time.
+/// The longest slice of a wait in the server. An abandoned wait delays others for at most this
+/// time.
 const LONGEST_SLICE: Duration = Duration::from_secs(5);
 
-/// A wait ends early by this time, so that a rejection is on time.
+/// A wait ends earlier than its deadline by this time, so that the client rejects the request on
+/// time.
 const EARLY: Duration = Duration::from_millis(25);
 
-/// The pause between attempts while another session holds the lock for the same claim.
+/// The pause before a retry if another session holds the lock for the same claim.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Half of a short TTL is too little for a slow server.
+/// The minimum time for an acquire without a wait. A shorter TTL would otherwise leave a slow
+/// server too little time.
 const LEAST_TRY: Duration = Duration::from_millis(500);
 
 pub(super) struct Task<S: Server> {
@@ -97,7 +100,7 @@ impl Inbox {
         let answers = self.answer.take().into_iter().chain(self.others.drain(..));
         let was_received =
             answers.map(|answer| answer.send(Ok(AcquireOutcome::Granted(granted))).is_ok());
-        // No short circuit: each caller must get the grant.
+        // `any` would stop at the first success, but each caller must get the grant.
         was_received.fold(false, |any, was_received| any | was_received)
     }
 }
@@ -180,7 +183,7 @@ impl<S: Server> Task<S> {
                         let quiet = withdraw::from_wait(&shared.server, id, locking).await;
                         Err((why, quiet))
                     }
-                    // Both arms for errors below close the session.
+                    // The error paths below close the session for this timeout too.
                     () = tokio::time::sleep(limit) => {
                         let backend = shared.server.profile().backend;
                         Ok(Err(errors::timed_out(Effect::Changes, limit, backend).error))
@@ -203,14 +206,15 @@ impl<S: Server> Task<S> {
                         return Ok(Asked::CarriedElsewhere(granted));
                     }
                     if std::mem::take(&mut may_have_been_late) {
-                        // The late request's session had the lock, and may have ended since.
+                        // The late request's session had the lock, and may have ended since. So the
+                        // claim tries again.
                         shared.server.end(claim).await?;
                         tries = 0;
                         continue;
                     }
                     if same_token && slice.is_some() {
-                        // The other session has no row. It may be left over from an abandoned attempt, and the server
-                        // may report it for a while.
+                        // The other session hasn't recorded a hold. An abandoned attempt may have
+                        // left it, and the server may list it for a while after its end.
                         tokio::select! {
                             biased;
                             why = inbox.withdrawn() => {
@@ -221,15 +225,17 @@ impl<S: Server> Task<S> {
                     }
                 }
                 Err(error) if used => {
-                    // Other idle sessions may have ended too. Or only the connection has ended, and the session has
+                    // An error on a reused session shows that the session has ended, and perhaps
+                    // other idle ones too. Or only the connection has ended, and its session has
                     // acquired the lock.
                     tracing::debug!(%error, "an idle session had ended");
                     tries = 0;
-                    // After a definite error, the session needn't be ended.
+                    // After a definite error, the server needn't be asked to end the session.
                     let quiet = error.kind() != ErrorKind::Indeterminate;
                     let closed = withdraw::close(&shared.server, claim, session, quiet).await;
                     shared.close_idle(true).await;
-                    // A statement in transit may still acquire the lock.
+                    // The session wasn't found, so a statement in transit may still acquire the
+                    // lock.
                     may_have_been_late = !closed.map_err(|unknown| unknown.with_source(error))?;
                     (session, used) = live_session(shared, claim).await?;
                 }
@@ -243,7 +249,7 @@ impl<S: Server> Task<S> {
 
 fn lock_limit(claim: &Claim, slice: Option<Duration>, answer: Duration) -> Duration {
     match slice {
-        // The statement may wait twice, at the barrier and for the lock.
+        // The statement may wait twice: at the barrier and for the lock.
         Some(slice) => slice * 2 + answer,
         None => answer.min(claim.patience().max(LEAST_TRY)),
     }
@@ -273,14 +279,13 @@ async fn give_back<S: Server>(shared: &Arc<Shared<S>>, mut session: S::Session) 
     }
 }
 
-/// Returns a session that hasn't ended, and whether it was used before.
 async fn live_session<S: Server>(shared: &Shared<S>, claim: &Claim) -> Result<(S::Session, bool)> {
     loop {
         let (mut session, used) = shared.session(claim).await?;
         if !used || !has_ended(&mut session).await {
             return Ok((session, used));
         }
-        // Nothing was sent on this session.
+        // Nothing was sent on this session, so it holds nothing.
         session.close().await;
     }
 }
@@ -315,7 +320,8 @@ async fn granted<S: Server>(
         }
     };
     let result = if may_have_blocked {
-        // The hold's start isn't known: the send of the wait is too early, and its answer too late.
+        // The hold starts when this renewal is sent. The wait was sent too early for that, and its
+        // answer came too late.
         let keeping = async {
             let kept = tokio::time::timeout(limit, session.keep(claim)).await;
             kept.unwrap_or_else(|_| {
@@ -343,7 +349,8 @@ async fn granted<S: Server>(
     }
 }
 
-/// Returns another session's grant for the claim's own token. This task can't renew that grant.
+/// Returns the grant of another session that holds for the claim's own token. This task can't renew
+/// that grant.
 async fn carried_elsewhere<S: Server>(server: &S, claim: &Claim) -> Result<Option<Granted>> {
     let inspection = server.inspect(&claim.name).await?;
     let holder = inspection.holders.iter().find(|holder| holder.token == Some(claim.token));

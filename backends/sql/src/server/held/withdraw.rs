@@ -1,4 +1,4 @@
-//! Giving up a claim in any state.
+//! Withdrawal of a claim in any state.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -11,7 +11,8 @@ pub(super) const LIMIT: Duration = Duration::from_secs(5);
 
 const CANCEL_LIMIT: Duration = Duration::from_millis(500);
 
-/// Cancels the statement. Returns whether it has ended; it may have got the lock at the last moment.
+/// Cancels the statement that waits for the lock. Returns whether it has ended. It may have
+/// acquired the lock at the last moment.
 pub(super) async fn from_wait<S: Server>(
     server: &S,
     session: SessionId,
@@ -32,8 +33,10 @@ pub(super) async fn from_wait<S: Server>(
     false
 }
 
-/// Closes the session and, unless `quiet`, asks the server to end it. Returns whether it has certainly ended: if the
-/// server doesn't find it, its last statement may be in transit. After an error, the session may still exist.
+/// Closes the session. Unless `quiet`, also asks the server to end it. Returns false if the server
+/// didn't find it, because its last statement may then still be in transit.
+///
+/// # Errors If the server didn't answer. The session may then still exist.
 pub(super) async fn close<S: Server>(
     server: &S,
     claim: &Claim,
@@ -44,7 +47,8 @@ pub(super) async fn close<S: Server>(
         session.close().await;
         return Ok(true);
     }
-    // The server is asked first, because an orderly close would wait for the session's statement.
+    // The server is asked first, because an orderly close waits for the session's running
+    // statement.
     let ended = tokio::time::timeout(LIMIT, server.end(claim)).await;
     session.close().await;
     match ended {

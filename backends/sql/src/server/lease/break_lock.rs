@@ -1,5 +1,3 @@
-//! Breaking holds.
-
 use std::time::Duration;
 
 use lockwright_core::{BreakMode, BreakTarget, Broken, Error, LockName, Result, Token};
@@ -20,7 +18,8 @@ impl<D: Dialect> LeaseBackend<D> {
         note: &str,
     ) -> Result<Broken> {
         for _ in 0..BREAK_TRIES {
-            // The tombstone needs a token, also for [`BreakTarget::Any`].
+            // A tombstone needs a token, so [`BreakTarget::Any`] breaks each present holder by its
+            // token.
             let tokens = match seen {
                 BreakTarget::Token(token) => vec![token],
                 BreakTarget::Any => self.holders(name).await?,
@@ -39,7 +38,7 @@ impl<D: Dialect> LeaseBackend<D> {
         Err(Error::unavailable("the holder changes too fast to be broken; try again"))
     }
 
-    /// Returns the time that the hold had left.
+    /// Returns how long the hold would still have lasted, or `None` if the token doesn't hold.
     async fn break_one(
         &self,
         name: &LockName,

@@ -1,4 +1,4 @@
-//! The backend trait, for holds that are rows.
+//! The backend of the mode `lease`, in which a hold is a row.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,17 +20,17 @@ use crate::server::holding::{Holding, inspections, micros_up};
 use crate::server::pool::{Pool, Sending};
 use crate::server::sql::{Arguments, Sql, Value};
 
-/// The minimum time a tombstone is kept.
+/// The minimum time for which a tombstone is kept.
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
-/// The minimum time for which a writer's poll blocks new readers.
+/// The minimum time for which each poll of a waiting writer keeps new readers out.
 const WAITS: Duration = Duration::from_secs(1);
 
 const PAGE: usize = 200;
 
 const SWEEP: usize = 1_000;
 
-/// No statement runs this long, so none can have missed the last change.
+/// A sweep only deletes rows that have been unchanged for longer than any statement runs.
 const YOUNGEST_SWEPT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -46,7 +46,8 @@ pub(crate) struct LeaseBackend<D: Dialect> {
 }
 
 pub(crate) trait ReleaseListener: std::fmt::Debug + Send + Sync {
-    /// Starts to listen, which later wakes all waiters. Returns a polling interval if it can't.
+    /// Starts to listen for releases, and wakes all waiters once it listens. Returns a polling
+    /// interval if it can't listen.
     fn listen(&self) -> Option<Duration>;
 }
 
@@ -82,7 +83,8 @@ impl<D: Dialect> LeaseBackend<D> {
     ) -> Self {
         let dialect = pool.dialect();
         let statements = Statements::new(dialect.texts(), |text| dialect.expand(text));
-        // Only rows of names are waited for: a wait for a reader's row would lock out the other readers.
+        // A renewal may wait for the row of a name, but not for a reader's row, because it would
+        // meanwhile hold the name's row and lock out the other readers.
         let waiting = [dialect.texts().renew, dialect.texts().shared_renew]
             .map(|text| Sql::new(&dialect.expand(text).replacen(" SKIP LOCKED", "", 1)));
         Self {
@@ -108,7 +110,7 @@ impl<D: Dialect> LeaseBackend<D> {
         let mut poll = None;
         let mut waits = false;
         if let (Some(listener), Wait::Until(_)) = (&self.listener, wait) {
-            // The backend listens before the attempt, so that it misses no notification.
+            // The client listens before it tries to acquire, so that it misses no notification.
             self.waiters.waits(&claim.name);
             poll = listener.listen();
             waits = poll.is_none();
@@ -196,12 +198,13 @@ impl<D: Dialect> LeaseBackend<D> {
             (false, ReleaseMode::Plain) => &self.statements.shared_release,
             (false, ReleaseMode::Reconcile) => &self.statements.shared_reconcile,
         };
-        // A repeated reconcile changes nothing.
+        // A reconcile may be repeated, because its second execution changes nothing.
         let again = release_mode == ReleaseMode::Reconcile;
         let sending = Sending { again, ..self.sending(claim) };
         let mut ended = self.held(&self.change_so(statement, &arguments, sending).await?)?;
         if alone && !ended {
-            // The claim may have waited for readers.
+            // An exclusive claim that isn't held may still have a row as a writer that waits for
+            // readers.
             let shared_end = &self.statements.shared_end;
             ended = self.held(&self.change_so(shared_end, &arguments, sending).await?)?;
         }
@@ -219,7 +222,7 @@ impl<D: Dialect> LeaseBackend<D> {
         Ok(found.unwrap_or_else(|| Inspection::free(name.clone())))
     }
 
-    /// Returns limits that leave time for a second try.
+    /// Returns time limits that leave time for a second try.
     fn sending(&self, claim: &Claim) -> Sending {
         let limits = self.pool.limits();
         Sending {
@@ -292,7 +295,7 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
     }
 
     async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
-        // In byte order, names with the prefix are contiguous.
+        // Names with the prefix are contiguous, because names are ordered by bytes.
         let last = format!("{prefix}{}", "\u{10FFFF}".repeat(LockName::MAX_LEN / 4));
         let after = from.as_ref().map(|cursor| cursor.0.as_str());
         let arguments = [
@@ -324,9 +327,11 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         answer.map_err(|error| error.with_backend(self.profile.backend).with_name(name))
     }
 
-    /// Raises the floor to the highest fence of the rows to delete, and commits, before it deletes rows at or below the
-    /// floor. Later claims start above the floor. An earlier claim has seen the row's last state, which is a minute
-    /// old, and starts above the row.
+    /// Deletes rows of unused names without reusing their fences. First it raises the floor to the
+    /// highest fence of these rows, and commits. Then it deletes rows at or below the floor.
+    ///
+    /// An acquire that reads the new floor starts above it. One that read the old floor has also
+    /// read the row, which had been unchanged for a minute, and starts above the row's fence.
     async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         let after = self.swept.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let arguments = [

@@ -8,7 +8,7 @@ use super::dialect::MySql;
 use crate::server::config::{self, Common};
 use crate::server::{Mode, schema, tls};
 
-/// The parameters of sqlx, which silently ignores unknown ones.
+/// The URL parameters of sqlx. Others must be rejected here, because sqlx ignores them silently.
 const OF_SQLX: [&str; 9] = [
     "sslmode", "ssl-mode", "sslca", "ssl-ca", "sslcert", "ssl-cert", "sslkey", "ssl-key", "socket",
 ];
@@ -60,7 +60,7 @@ impl Config {
         Ok(Self { server, shown: redact::url(url), common })
     }
 
-    /// Sets the form of a hold on the server.
+    /// Sets how the server stores a hold.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.common.mode = mode;
         self
@@ -99,8 +99,8 @@ impl Config {
         self
     }
 
-    /// Also connects to a server that can't lock, such as a replica, for
-    /// [`doctor`](lockwright_core::DistributedLock::doctor). Creates no tables.
+    /// Makes `connect` accept a server that can't lock, such as a replica, so that
+    /// [`doctor`](lockwright_core::DistributedLock::doctor) can examine it. Creates no tables.
     pub fn for_diagnosis(mut self) -> Self {
         self.common.for_diagnosis = true;
         self

@@ -22,11 +22,11 @@ use crate::server::tls;
 /// The settings of each session:
 ///
 /// - UTC: in other time zones, `SYSDATE` jumps at the end of daylight saving time.
-/// - `READ COMMITTED`: statements must see earlier commits. The default also locks gaps, so requests for different
-///   names would deadlock.
-/// - No `sql_mode` that changes literals or the order of assignments.
+/// - `READ COMMITTED`: statements must see earlier commits. MySQL's default level also locks gaps,
+///   so requests for different names would deadlock.
+/// - No `sql_mode` that changes how literals are read or in which order assignments take effect.
 /// - `group_concat_max_len` fits all names of a sweep step.
-/// - The server keeps idle connections for longer than the pool does.
+/// - `wait_timeout`: the server keeps idle connections for longer than the pool does.
 const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 'NO_CHAIN', \
                      autocommit = 1, \
                      sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', \
@@ -37,7 +37,7 @@ const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 
 /// Of MySQL's clocks, only `SYSDATE` is read at each occurrence.
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', SYSDATE(6))";
 
-/// The server's number, which differs after a failover.
+/// SQL for a number that identifies the server, and so differs after a failover.
 const SERVER: &str =
     "CAST(CRC32(CONCAT_WS(':', @@hostname, @@port, @@server_id, @@datadir)) AS SIGNED)";
 
@@ -50,10 +50,11 @@ pub(super) fn session(row: Option<&Row>, opened: Instant) -> Option<ServerSessio
     Some(ServerSession { id: row.int(0).ok()?, server: row.int(1).ok()?, seen: 0, opened })
 }
 
-/// The statement's start: a constant, which allows an index lookup.
+/// SQL for the statement's start. It is constant within a statement, so the server can use an
+/// index.
 const BEGUN: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
-/// The character set must be explicit.
+/// The holds to renew, as a table. The columns need an explicit character set.
 const ASKED: &str = "JSON_TABLE(:holds, '$[*]' COLUMNS (place FOR ORDINALITY, \
                      name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$[0]', \
                      token VARCHAR(32) CHARACTER SET utf8mb4 PATH '$[1]', \
@@ -86,7 +87,7 @@ impl MySql {
         }
     }
 
-    /// Records that no proxy shares sessions, so a session may be ended by its number.
+    /// Records that no proxy shares sessions, so that sessions may be ended by their ids.
     pub(super) fn set_direct(&self) {
         self.is_direct.store(true, Ordering::Relaxed);
     }
@@ -217,8 +218,8 @@ impl Dialect for MySql {
     async fn open(&self, limits: Limits) -> sqlx::Result<(MySqlConnection, Option<ServerSession>)> {
         let opened = Instant::now();
         let mut connection = self.connect().await?;
-        // The limits are whole seconds. The statement limit exceeds the client's, because its error may follow a
-        // commit. MySQL applies it to reads only.
+        // The server's limits are whole seconds. The limit for statements exceeds the client's,
+        // because its error may follow a commit. MySQL applies it to reads only.
         let lock = limits.answer.as_secs().max(1);
         let statement = limits.slow.as_secs() + 1;
         let text = format!(
@@ -239,7 +240,7 @@ impl Dialect for MySql {
         sessions: &[ServerSession],
     ) -> sqlx::Result<Vec<i64>> {
         let list = || sessions.iter().map(|session| session.id.to_string()).collect::<Vec<_>>();
-        // A restarted server reuses ids.
+        // A restarted server reuses ids, so sessions from before its start don't count.
         let text = format!(
             "SHOW GLOBAL STATUS LIKE 'Uptime'; \
              SELECT id, {SERVER} FROM information_schema.processlist WHERE id IN ({})",
@@ -256,7 +257,7 @@ impl Dialect for MySql {
                     && session.opened.elapsed().as_secs() <= uptime.saturating_add(1)
             };
             if sessions.iter().any(is_older) {
-                // The session stays listed until it ends by itself.
+                // `KILL` doesn't wait for the session's end, so the session counts as present.
                 match self.fetch(connection, format!("KILL {id}")).await {
                     Err(error) if error.as_database_error().is_none() => return Err(error),
                     Ok(_) | Err(_) => {}
@@ -280,7 +281,7 @@ impl Dialect for MySql {
             changed |= affected > 0;
         });
         match fetched.await {
-            // The session has already ended. A `KILL` is always the last statement.
+            // The session had already ended. A `KILL` is always the last statement.
             Err(error) if number(&error) == Some(NO_SUCH_THREAD) => Ok(Vec::new()),
             Err(sqlx::Error::Database(error)) if changed && done > 0 => {
                 Err(sqlx::Error::Database(Box::new(Later(error))))
@@ -333,7 +334,7 @@ pub(super) async fn fetch_on(
     fetch_told(connection, text, |_| {}).await
 }
 
-/// `done` gets the number of rows that each statement changed.
+/// Executes a text, and calls `done` with the number of rows that each statement changed.
 async fn fetch_told(
     connection: &mut MySqlConnection,
     text: String,
@@ -394,7 +395,7 @@ pub(super) fn number(error: &sqlx::Error) -> Option<u16> {
     Some(error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?.number())
 }
 
-/// The literal depends on no mode and no character set.
+/// Writes a literal that depends on no SQL mode and no character set.
 fn quote(value: &str, text: &mut String) {
     text.push_str("_utf8mb4 X'");
     for byte in value.bytes() {
@@ -436,8 +437,9 @@ pub(super) fn is_the_end(number: u16) -> bool {
     matches!(number, 1053 | 1077..=1080 | 1152..=1161 | 1184 | 1927 | 3169 | 4031)
 }
 
-/// Codes: <https://mariadb.com/kb/en/mariadb-error-codes/>. A failed statement is rolled back.
-/// Errors possible after a commit, and errors [`Later`] than a change, are `Indeterminate`.
+/// Classifies an error by its [number](https://mariadb.com/kb/en/mariadb-error-codes/). A failed
+/// statement is rolled back. Errors that may follow a commit, and [`Later`] errors, are
+/// `Indeterminate`.
 fn judge(number: u16) -> Option<Verdict> {
     use ErrorKind::{Conflict, Denied, Indeterminate, InvalidConfig, Unavailable};
 

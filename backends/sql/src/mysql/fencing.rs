@@ -14,16 +14,16 @@ use crate::server::sql::Value;
 /// Rejects a holder's transaction if a later holder has written before.
 ///
 /// Records the fence for the name, and locks the record until the transaction ends. The name may
-/// differ from the lock's, but all writers of the same data must use the same. For the tables, see
-/// [`lock_in_transaction`](super::lock_in_transaction).
+/// differ from the lock's, but all writers of the same data must use the same name. For the tables,
+/// see [`lock_in_transaction`](super::lock_in_transaction).
 ///
 /// # Errors
 /// - [`Lost`](lockwright_core::ErrorKind::Lost) with
 ///   [`Superseded`](lockwright_core::Reason::Superseded): a later holder has written. Roll the
 ///   transaction back.
-/// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): not a [name](LockName), a fence
-///   above [`Fence::MAX`], or no transaction was begun.
-/// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there are no such tables.
+/// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): an invalid [name](LockName), a
+///   fence above [`Fence::MAX`], or no open transaction.
+/// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the tables don't exist.
 /// - [`Denied`](lockwright_core::ErrorKind::Denied): the user may not change them.
 /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another transaction had this name
 ///   for longer than `innodb_lock_wait_timeout`; a deadlock, after which the server has rolled
@@ -36,14 +36,15 @@ pub async fn check_fence(tx: &mut MySqlConnection, name: &str, fence: Fence) -> 
 }
 
 impl InTransaction {
-    /// Deletes some rows of names unused for `idle`, and returns their number. Repeat until it
-    /// returns 0. No transaction waits for it.
+    /// Deletes some rows of names that were unused for `idle`, and returns their number. Call it
+    /// until it returns 0. No transaction waits for it.
     ///
-    /// `idle` must be longer than any holder can be stopped: a deleted fence rejects no write.
+    /// `idle` must be longer than any holder may be stopped, because a deleted fence rejects no
+    /// write.
     ///
     /// # Errors
-    /// [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) in a transaction, which that
-    /// would commit; otherwise as [`check_fence`](check_fence()).
+    /// [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) if a transaction is open, because
+    /// sweeping would commit it. Otherwise as [`check_fence`](check_fence()).
     ///
     /// # Cancel safety
     /// May be dropped at any time; the step is then done or not.
@@ -58,7 +59,7 @@ impl InTransaction {
             let rows = match run(connection, sql, &arguments).await {
                 Ok(rows) => rows,
                 Err(cause) => {
-                    // The statement failed inside its own transaction.
+                    // The failed statement may have left its own transaction open.
                     let _ = fetch_on(connection, "ROLLBACK".to_owned()).await;
                     return Err(failed(&cause));
                 }
@@ -68,7 +69,7 @@ impl InTransaction {
         Ok(swept)
     }
 
-    /// As [`check_fence`](check_fence()), also for errors and cancel safety.
+    /// Does the same as [`check_fence`](check_fence()), with these tables.
     pub async fn check_fence(
         &self,
         tx: &mut MySqlConnection,

@@ -56,7 +56,7 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// Locks on a MySQL or MariaDB server.
 ///
-/// Clients share its few connections, which close when it is dropped.
+/// Its clients share a few connections, which close when the value is dropped.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {
@@ -71,7 +71,8 @@ const POLL: Duration = Duration::from_millis(50);
 pub struct Mysql(Arc<dyn DistributedLock>);
 
 impl Mysql {
-    /// Connects to a server by its URL. As [`Config::new`] and [`Config::connect`], also for errors.
+    /// Connects to a server by its URL. The errors are those of [`Config::new`] and
+    /// [`Config::connect`].
     pub async fn connect(url: &str) -> Result<Self> {
         Config::new(url)?.connect().await
     }
@@ -103,7 +104,8 @@ impl Config {
         let sessions = self.common.sessions(self.common.mode != Mode::Lease)?;
         let pool = Arc::new(Pool::new(MySql::new(&self), self.common.limits(), sessions));
         if !self.common.for_diagnosis {
-            // A proxy with a single session doesn't answer the second connection.
+            // An error also indicates a proxy, because one with a single session doesn't answer the
+            // second connection.
             if matches!(proxy::shares_sessions(&pool).await, Ok(false)) {
                 pool.dialect().set_direct();
             }

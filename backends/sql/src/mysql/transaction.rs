@@ -35,8 +35,8 @@
 //! # A fence
 //!
 //! The holder of a [`Guard`](lockwright_core::Guard) may be stopped for longer than its TTL, and
-//! then overwrite a later holder's data. [`check_fence`](super::check_fence) in the writing transaction rejects that,
-//! with fences of every backend.
+//! then overwrite a later holder's data. [`check_fence`](super::check_fence) in the writing
+//! transaction rejects that write. It accepts fences of every backend.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks, pool: sqlx::MySqlPool) -> Result<(), Box<dyn std::error::Error>> {
@@ -73,7 +73,7 @@ const SCHEMA: &str = include_str!("../../schema/mysql_transaction.sql");
 /// The pause between attempts in the last second of a wait.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Takes a lock in the application's own transaction, which has it until it ends.
+/// Locks a name in the application's own transaction, until the transaction ends.
 ///
 /// After [`Outcome::Busy`] the transaction is unchanged. MariaDB supports [`Wait::No`] and
 /// fractions of a second; MySQL waits for whole seconds, and at least one. A connected
@@ -81,9 +81,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// page](self).
 ///
 /// # Errors
-/// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): not a [name](LockName), or no
-///   transaction was begun.
-/// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there are no such tables.
+/// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): an invalid [name](LockName), or no
+///   open transaction.
+/// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the tables don't exist.
 /// - [`Denied`](lockwright_core::ErrorKind::Denied): the user may not change them.
 /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): the **server** rolled the
 ///   transaction back, because of a deadlock or `innodb_rollback_on_timeout`; or it is read-only;
@@ -103,7 +103,7 @@ pub async fn lock_in_transaction(
 
 pub(super) static DEFAULT: LazyLock<InTransaction> = LazyLock::new(InTransaction::default);
 
-/// The same functions with other tables. Create one value and keep it.
+/// The functions of this module with other tables. Create one value and reuse it.
 #[derive(Debug, Clone)]
 pub struct InTransaction {
     tables: Tables,
@@ -168,8 +168,8 @@ impl InTransaction {
     /// Creates the tables unless they exist. Several clients may do so at once.
     ///
     /// # Errors
-    /// [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) in a transaction, which that
-    /// would commit; [`Denied`](lockwright_core::ErrorKind::Denied),
+    /// [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) if a transaction is open, because
+    /// creating tables would commit it; [`Denied`](lockwright_core::ErrorKind::Denied),
     /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) for an unknown database,
     /// [`Unavailable`](lockwright_core::ErrorKind::Unavailable).
     ///
@@ -185,7 +185,7 @@ impl InTransaction {
         fetch_on(connection, self.schema()).await.map(drop).map_err(|cause| failed(&cause))
     }
 
-    /// As [`lock_in_transaction`], also for errors and cancel safety.
+    /// Does the same as [`lock_in_transaction`], with these tables.
     pub async fn lock(&self, tx: &mut MySqlConnection, name: &str, wait: Wait) -> Result<Outcome> {
         let limit = Limit::of(wait);
         let name = LockName::new(name)?;
@@ -201,7 +201,7 @@ impl InTransaction {
         run(tx, &self.probe, &[]).await.map_err(|cause| failed(&cause))?;
         let mut slice = Duration::ZERO;
         loop {
-            // The server waits for whole seconds. Polling does the rest.
+            // The server waits for whole seconds, and polling covers the rest.
             let seconds = i64::try_from(slice.as_secs()).unwrap_or(i64::MAX);
             let arguments =
                 [("name", Value::Text(name.as_str())), ("seconds", Value::Int(seconds))];
@@ -209,7 +209,7 @@ impl InTransaction {
                 Ok(_) => return Ok(Outcome::Locked),
                 Err(cause) if number(&cause) == Some(LOCK_WAIT_TIMEOUT) => self.passed(tx).await?,
                 Err(cause) => {
-                    // The first error is the cause.
+                    // An error here is ignored, because the first error is the cause.
                     let _ = run(tx, &self.restore, &[]).await;
                     return Err(failed(&cause));
                 }

@@ -1,17 +1,17 @@
-//! The modes `session` (`GET_LOCK`) and `row` (`SELECT … FOR UPDATE` in an open transaction; `LOCK
-//! IN SHARE MODE` for readers, which only this mode supports).
+//! The modes `session` and `row`. A hold is a `GET_LOCK`, or a row locked by `SELECT … FOR UPDATE`
+//! in an open transaction. Only `row` supports readers, by `LOCK IN SHARE MODE`.
 //!
 //! # The lock of a name
 //!
-//! In the mode `session`, an ASCII name without capitals and of at most 64 characters is locked as
-//! it is, and otherwise its SHA-256, as MySQL limits names and ignores case:
+//! The mode `session` locks an ASCII name without capitals and of at most 64 characters as it is.
+//! Of other names it locks the SHA-256, because MySQL limits lock names and ignores their case:
 //!
 //! ```sql
 //! SELECT GET_LOCK('orders/42', 10);
 //! SELECT GET_LOCK(SHA2('Orders/42', 256), 10);
 //! ```
 //!
-//! These locks belong to the whole server. The mode `row` locks the name's row of `lockwright_row`.
+//! A `GET_LOCK` excludes the whole server. The mode `row` locks the name's row of `lockwright_row`.
 //!
 //! # The barrier of a name
 //!
@@ -20,8 +20,8 @@
 //!
 //! # The mark of a session
 //!
-//! A session that holds or waits also has the lock ` lockwright/TOKEN/HASH`, with 16 digits of the
-//! name's SHA-256. No lock name begins with a space.
+//! A session that holds or waits also has the lock ` lockwright/TOKEN/HASH`. HASH is 16 digits of
+//! the name's SHA-256. No name of a user's lock begins with a space.
 
 mod doctor;
 mod session;
@@ -53,10 +53,10 @@ use session::MySqlSession;
 use statements::Statements;
 use watch::Watch;
 
-/// The longest `wait_timeout` on Windows; a year elsewhere.
+/// The longest `wait_timeout` of servers on Windows. Elsewhere it is a year.
 const LONGEST_TTL: Duration = Duration::from_secs(2_147_483);
 
-/// A session's mark. It has the lock's name, because a token may have several.
+/// SQL for a session's mark. It depends on the lock's name, because a token may lock several names.
 const MARK: &str = "CONCAT(' lockwright/', TOKEN, '/', LEFT(SHA2(NAME, 256), 16))";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,7 +133,7 @@ fn of_barrier(what: &str) -> String {
     )
 }
 
-/// A name without multi-byte characters is ASCII.
+/// Returns SQL for the key of a name. A name with as many bytes as characters is ASCII.
 fn key(name: &str) -> String {
     const KEY: &str = "IF(LENGTH(NAME) <= 64 AND LENGTH(NAME) = CHAR_LENGTH(NAME) \
                        AND CAST(NAME AS BINARY) = CAST(LOWER(NAME) AS BINARY), \
@@ -141,8 +141,8 @@ fn key(name: &str) -> String {
     KEY.replace("NAME", name)
 }
 
-/// The time left in µs; NULL if the user may not see the session. MySQL counts started seconds, so its number may be
-/// one too large. MariaDB skips the correction as a comment.
+/// SQL for the time left in µs, or NULL if the user may not see the session. MySQL counts started
+/// seconds, so the SQL subtracts one. MariaDB reads that part as a comment.
 const LEFT: &str = "CASE WHEN activity.id IS NULL THEN NULL \
      WHEN activity.command = 'Sleep' \
          THEN GREATEST(0, CAST(held.ttl_ms AS SIGNED) \
@@ -156,15 +156,15 @@ fn profile(backend: &'static str, shared: bool) -> Profile {
     profile.order = Order::None;
     profile.modes = Modes { exclusive: true, shared, permits: false };
     profile.wake_up = WakeUp::Push;
-    // A hold ends with its connection, which the holder notices later. So holds survive neither a
-    // server restart nor a network failure.
+    // A hold ends with its connection, but the holder notices that later. So holds survive neither
+    // a server restart nor a network failure.
     profile.survives = Faults::of(&[Fault::ClientCrash, Fault::ServerClockStep]);
     profile.tombstones = true;
     profile.breakable = true;
     profile.blocks = true;
-    // The server counts in seconds.
+    // The server's timeouts are whole seconds.
     profile.ttl = Duration::from_secs(1)..=LONGEST_TTL;
-    // A stuck connection must not delay other holds.
+    // Holds are renewed one by one, so that a stuck connection doesn't delay others.
     profile.renew_batch = 1;
     profile.slow_poll = Duration::from_secs(1);
     profile

@@ -25,15 +25,15 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 pub(crate) struct MySqlSession {
     connection: MySqlConnection,
     statements: Arc<Statements>,
-    /// For requests about this session.
+    /// The pool for requests about this session through other connections.
     pool: Arc<Pool<MySql>>,
     watch: Arc<Watch>,
     watching: Option<Watching>,
     id: SessionId,
     over: bool,
-    /// True if a wait may have left the barrier and the mark.
+    /// True if a wait may have left the barrier and the mark behind.
     has_waited: bool,
-    /// Dropped after the connection.
+    /// The permit, which is dropped after the connection.
     permit: Permit<MySql>,
 }
 
@@ -84,12 +84,14 @@ impl MySqlSession {
         sql.render(&arguments, MySql::literal)
     }
 
-    /// The server counts whole seconds, and MySQL rounds, so a shorter wait is ended through another connection.
+    /// Sends the lock statement. The server's limits are whole seconds, so a shorter wait is ended
+    /// by a `KILL QUERY` through another connection.
     async fn send(&mut self, claim: &Claim, slice: Option<Duration>) -> sqlx::Result<Vec<Row>> {
         let statements = Arc::clone(&self.statements);
         let locking = statements.of(claim);
         let sql = if slice.is_some() { &locking.wait } else { &locking.try_lock };
-        // A reader waits twice: at the barrier and for the row.
+        // A reader may wait twice, at the barrier and for the row, so its wait is ended in that way
+        // too.
         let is_cut =
             |slice: &Duration| claim.mode == Mode::Shared || *slice < Duration::from_secs(1);
         let whole = slice.map_or(0, |slice| slice.as_secs().max(1));
@@ -109,7 +111,7 @@ impl MySqlSession {
                 biased;
                 done = &mut running => return done,
                 () = tokio::time::sleep(slice) => {
-                    // The task waits for both: a late `KILL QUERY` could end the next statement.
+                    // Both must end here, because a late `KILL QUERY` could end the next statement.
                     let cut = format!("KILL QUERY {id}");
                     let cut = pool.fetch_text(cut, Effect::Changes).await;
                     (running.await, cut)
@@ -172,7 +174,7 @@ impl MySqlSession {
             }
             match self.run(Self::text(&statements.make, claim, &[])).await {
                 Ok(_) => {}
-                // The advisory lock for creating the row remains.
+                // The failed statement may have left the named lock for creating the row.
                 Err(error) if is_in_vain(&error) => {
                     self.run("DO RELEASE_ALL_LOCKS()".to_owned()).await?;
                 }
@@ -196,7 +198,7 @@ impl MySqlSession {
     }
 }
 
-/// An idle session without a hold also times out, in case this process is stopped.
+/// A session without a hold also times out, in case this process is stopped.
 const SET_UP: &str = "SET SESSION wait_timeout = 60 \
                       /*M!100600 , idle_transaction_timeout = 0, idle_write_transaction_timeout = 0, \
                       idle_readonly_transaction_timeout = 0, max_statement_time = 0 */ \
@@ -220,7 +222,8 @@ impl Session for MySqlSession {
     }
 
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked> {
-        // A longer slice ends early, so another wait follows.
+        // The server waits for fewer seconds than a slice of over a second, so another wait
+        // follows.
         let last = last && slice.is_some_and(|slice| slice < Duration::from_secs(1));
         self.has_waited |= slice.is_some() && self.statements.kind == Kind::Row;
         let locked = match self.statements.kind {
@@ -247,7 +250,8 @@ impl Session for MySqlSession {
             {
                 return Ok(Kept::Unsure);
             }
-            // In the mode `row`, an error may roll back the lock.
+            // In the mode `row`, an error may have rolled back the transaction, and with it the
+            // lock.
             Err(error)
                 if self.statements.kind == Kind::Session
                     && number(&error).is_some_and(|number| !is_the_end(number)) =>

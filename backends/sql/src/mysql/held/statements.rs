@@ -8,9 +8,9 @@ use crate::server::sql::Sql;
 pub(super) struct Statements {
     pub(super) kind: Kind,
     pub(super) alone: Locking,
-    /// Only in the mode `row`.
+    /// The statements for readers, which only the mode `row` supports.
     shared: Option<Locking>,
-    /// In the mode `row`.
+    /// Creates the name's row, in the mode `row`.
     pub(super) make: Sql,
     pub(super) shorten: Sql,
     pub(super) mark: Sql,

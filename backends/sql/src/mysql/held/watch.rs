@@ -1,7 +1,8 @@
 //! Detection of ended sessions.
 //!
-//! Another connection asks the server for the sessions' marks. The session itself can't be watched: sqlx reads a
-//! connection only while a statement runs, which would restart the idle time.
+//! Another connection polls which sessions still have their marks. A session can't report its own
+//! end, because sqlx reads a connection only while a statement runs, and a statement would restart
+//! the idle timeout.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,10 +18,10 @@ use crate::server::held::{Permit, SessionId};
 use crate::server::pool::Pool;
 use crate::server::sessions::Use;
 
-/// The interval of the checks, which delays a report.
+/// The interval of the checks, and so the usual delay of a report.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// The number of idle intervals after which the connection is closed.
+/// The number of intervals without sessions to watch after which the connection is closed.
 const KEPT: u32 = 25;
 
 const BATCH: usize = 200;
@@ -127,7 +128,7 @@ impl Watch {
                 Ok(Err(error)) => {
                     tracing::debug!(%error, "the watching connection was lost");
                     if matches!(error, sqlx::Error::Io(_)) {
-                        // The server has closed the connection.
+                        // After an I/O error the connection has no session on the server.
                         line.permit.give_back();
                     }
                 }
@@ -136,7 +137,8 @@ impl Watch {
         }
         let mut refused = false;
         loop {
-            // The previous connection keeps its permit until its session has ended.
+            // This waits for the previous connection's permit, which is free once its session has
+            // ended.
             let deadline = Instant::now() + limits.connect;
             let Ok(mut permit) = Permit::get(&self.pool, Use::Listen, deadline).await else {
                 return Asked::Unsure;
@@ -202,7 +204,7 @@ impl Drop for Asking {
 
 impl Watching {
     pub(super) async fn ended(&mut self) {
-        // An error isn't the session's end.
+        // If the watch fails, the session may still exist.
         if self.ended.wait_for(|ended| *ended).await.is_err() {
             std::future::pending::<()>().await;
         }

@@ -6,7 +6,7 @@ UPDATE {lease} SET
     tombstones = RIGHT(CONCAT(tombstones, ' ', :token), 16 * 33)
 WHERE name = :name AND token = :token AND expires > {now};
 
--- The row is still locked, so its times are this break's.
+-- The row is still locked, so `updated` is the time of this break.
 INSERT INTO {tombstone} (token, until_us, broken)
 SELECT :token, updated + GREATEST(expires - updated, :tombstone), :broken
 FROM {lease}

@@ -1,4 +1,5 @@
--- The last row has the highest fence, maybe above :fence. A locking read uses no older snapshot.
+-- The last row has the highest fence, which may be above :fence. A plain read could use an older
+-- snapshot, so the read locks the row.
 SAVEPOINT lockwright_probe;
 RELEASE SAVEPOINT lockwright_probe;
 INSERT INTO {fence} (name, fence, updated) VALUES (:name, :fence, UTC_TIMESTAMP())

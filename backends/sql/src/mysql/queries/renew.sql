@@ -1,5 +1,6 @@
--- Locks the rows until the commit. So a hold that isn't broken in the last statement wasn't broken when it was renewed.
--- The join uses the primary key, because a scan would wait for other rows.
+-- The rows stay locked until the commit. So a hold that the last statement finds unbroken was
+-- unbroken when it was renewed. The joins use the primary key, because a scan would also wait for
+-- other rows.
 BEGIN;
 
 SELECT JSON_ARRAYAGG(JSON_ARRAY(lease.name, lease.token, asked.ttl, asked.place))

@@ -1,4 +1,4 @@
--- The joins use the primary key, because a scan would wait for other rows.
+-- The joins use the primary key, because a scan would also wait for other rows.
 BEGIN;
 
 SELECT JSON_ARRAYAGG(JSON_ARRAY(lease.name, asked.token, asked.ttl, asked.place))
@@ -37,7 +37,6 @@ UPDATE (
     FROM {locked}
     STRAIGHT_JOIN {shared_holder} AS holder FORCE INDEX (PRIMARY)
         ON holder.name = CONVERT(locked.name USING utf8mb4) COLLATE utf8mb4_bin
-        -- The join must use only the primary key, because an UPDATE locks every row that it reads.
         AND holder.token = CONVERT(locked.token USING utf8mb4) COLLATE utf8mb4_bin
     WHERE holder.mode <> 'exclusive'
     GROUP BY holder.name

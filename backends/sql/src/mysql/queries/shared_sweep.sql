@@ -1,4 +1,3 @@
--- Skips locked rows.
 SELECT MAX(part.token) INTO @lockwright_last
 FROM (
     SELECT token FROM {shared_holder} WHERE expires < {now} - :idle ORDER BY token LIMIT :limit

@@ -1,4 +1,4 @@
--- Assigns the token after the columns that depend on it.
+-- Assignments take effect in order, so `token` follows the columns that depend on its old value.
 BEGIN;
 
 UPDATE {lease} SET

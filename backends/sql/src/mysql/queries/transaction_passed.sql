@@ -1,2 +1,3 @@
--- Fails if the savepoint ended with its transaction. Without autocommit, a new transaction may have begun then.
+-- Fails if the savepoint has ended with its transaction. Without autocommit, the session may
+-- already have a new transaction.
 RELEASE SAVEPOINT lockwright_probe;

@@ -1,3 +1,3 @@
--- Outside a transaction the savepoint ends at once, and the second statement fails.
+-- Fails outside a transaction, where the savepoint ends at once.
 SAVEPOINT lockwright_probe;
 RELEASE SAVEPOINT lockwright_probe;

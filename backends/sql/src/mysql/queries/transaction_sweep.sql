@@ -1,4 +1,5 @@
--- Skips locked rows. The first search takes no locks, unlike one in SET. Returns the number of deleted rows.
+-- Skips locked rows, and returns the number of deleted ones. The first SELECT takes no locks,
+-- unlike one in SET.
 SELECT JSON_ARRAYAGG(old.name) INTO @lockwright FROM (
     SELECT name FROM {swept} WHERE {age} < UTC_TIMESTAMP() - INTERVAL :idle_s SECOND LIMIT :limit
 ) AS old;

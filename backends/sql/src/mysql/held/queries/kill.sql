@@ -1,5 +1,5 @@
--- For 0 the server only reports that there is no such connection. KILL doesn't wait for the session's end, so the
--- SLEEPs do.
+-- Kills connection 0, which never exists, if the session no longer has the mark. KILL doesn't wait
+-- for the session's end, so the SLEEPs do.
 KILL CONNECTION IF(IS_USED_LOCK({mark}) <=> :session, :session, 0);
 DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.002, 0));
 DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.005, 0));

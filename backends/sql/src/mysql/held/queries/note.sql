@@ -1,5 +1,5 @@
--- Writes only while the session is the claim's: a stopped holder must not overwrite the next holder's row. The first
--- assignment decides this, once the row is locked.
+-- Records the holder while its session has the mark. A stopped holder must not overwrite the next
+-- holder's row, so the first assignment checks the mark again after the row is locked.
 INSERT INTO {hold} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
 SELECT '{kind}', :name, :token, :identity, GREATEST(meta.floor + 1, {now}),
        :ttl_ms, :session, {now}, NULL, 0

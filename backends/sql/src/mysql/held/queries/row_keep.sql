@@ -1,4 +1,4 @@
--- See session_keep.sql.
+-- The connection id reveals a proxy that has switched sessions.
 SELECT CONNECTION_ID(),
        IS_USED_LOCK({mark}) <=> CONNECTION_ID(),
        EXISTS (SELECT 1 FROM {held}

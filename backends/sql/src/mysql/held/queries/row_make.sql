@@ -1,4 +1,5 @@
--- Takes a named lock, because an insert of an existing row would wait for the row's lock.
+-- The named lock admits one creator at a time. Otherwise a second one would insert an existing row,
+-- and wait for its lock.
 SET @lockwright_made = GET_LOCK({mark_of_row}, 1);
 INSERT IGNORE INTO {row} (name)
 SELECT :name FROM {meta} WHERE NOT EXISTS (SELECT 1 FROM {row} WHERE name = :name);

@@ -1,4 +1,4 @@
--- Returns a row if the row's lock was acquired. The last row has whether the mark was acquired.
+-- Returns the name if its row was locked, and then whether the mark was acquired.
 SET SESSION wait_timeout = :ttl_s, lock_wait_timeout = :limit_s;
 SET @lockwright_mark = GET_LOCK({mark}, 0);
 BEGIN;

@@ -1,3 +1,3 @@
--- After the rollback, a writer's barrier stays closed.
+-- The rollback doesn't open a writer's barrier, which is a named lock.
 ROLLBACK;
 SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name);

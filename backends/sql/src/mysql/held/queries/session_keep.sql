@@ -1,4 +1,4 @@
--- The connection's number reveals a proxy that has switched sessions.
+-- The connection id reveals a proxy that has switched sessions.
 SELECT CONNECTION_ID(),
        IS_USED_LOCK({mark}) <=> CONNECTION_ID() AND IS_USED_LOCK({key}) <=> CONNECTION_ID(),
        EXISTS (SELECT 1 FROM {hold}

@@ -1,4 +1,5 @@
--- Takes the lock only with the mark. Returns whether the mark was acquired, and whether the lock was acquired.
+-- Requests the lock only after it has acquired the mark. Returns whether it has acquired each of
+-- them.
 SET SESSION wait_timeout = :ttl_s, lock_wait_timeout = :limit_s;
 SET @lockwright_mark = GET_LOCK({mark}, 0), @lockwright_got = NULL;
 SET @lockwright_got = IF(@lockwright_mark = 1, GET_LOCK({key}, :slice_s), NULL);

@@ -8,7 +8,7 @@ use super::dialect::Postgresql;
 use crate::server::config::{self, Common};
 use crate::server::{Mode, schema, tls};
 
-/// The parameters of sqlx, which only logs a warning for unknown ones.
+/// The URL parameters of sqlx. Others must be rejected here, because sqlx only logs a warning.
 const OF_SQLX: [&str; 18] = [
     "sslmode",
     "ssl-mode",
@@ -77,7 +77,7 @@ impl Config {
         Ok(Self { server, shown: redact::url(url), common })
     }
 
-    /// Sets the form of a hold on the server.
+    /// Sets how the server stores a hold.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.common.mode = mode;
         self
@@ -116,8 +116,8 @@ impl Config {
         self
     }
 
-    /// Also connects to a server that can't lock, such as a replica, for
-    /// [`doctor`](lockwright_core::DistributedLock::doctor). Creates no tables.
+    /// Makes `connect` accept a server that can't lock, such as a replica, so that
+    /// [`doctor`](lockwright_core::DistributedLock::doctor) can examine it. Creates no tables.
     pub fn for_diagnosis(mut self) -> Self {
         self.common.for_diagnosis = true;
         self

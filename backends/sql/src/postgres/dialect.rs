@@ -22,12 +22,12 @@ pub(crate) struct Postgresql {
     tables: Tables,
     channel: String,
     backend: &'static str,
-    /// The mark of this backend's sessions.
+    /// A setting of this backend's sessions by which a pooler is detected: see [`super::pooler`].
     mark: Option<String>,
     pub(super) plans: Arc<Plans>,
 }
 
-/// The server's start, which differs after a failover.
+/// SQL for the server's start, which identifies the server and so differs after a failover.
 const SERVER: &str = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
 
 pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
@@ -36,7 +36,8 @@ pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
 pub(crate) struct Connection {
     pub(super) driver: PgConnection,
     prepared: Vec<Arc<str>>,
-    /// Sent with each request behind a pooler, which may use another session each time.
+    /// The statement that sets the limits. Behind a pooler it precedes each request, because each
+    /// request may use another session.
     limits: Option<String>,
 }
 
@@ -59,7 +60,8 @@ impl Postgresql {
         self
     }
 
-    /// The columns also show the server's start and clock, and whether the connection is direct.
+    /// Returns SQL for a session's id, the server's start, its clock, and whether the connection is
+    /// direct.
     pub(super) fn identity(&self) -> String {
         let is_direct = self.is_direct();
         format!("pg_backend_pid()::bigint, {SERVER}, {}, {is_direct}", Self::NOW)
@@ -185,7 +187,7 @@ impl Dialect for Postgresql {
         let mut connection = self.connect().await?;
         let [lock, statement] = [limits.answer, limits.slow].map(below);
         let is_direct = self.is_direct();
-        // The user's own limits stay.
+        // Limits that the user has set stay.
         let unset = |name: &str| format!("current_setting('{name}') = '0'");
         let set = |name: &str, to: u128| {
             let unset = unset(name);
@@ -223,7 +225,7 @@ impl Dialect for Postgresql {
         connection: &mut Connection,
         sessions: &[ServerSession],
     ) -> sqlx::Result<Vec<i64>> {
-        // A later session with the same id has a later start.
+        // A later session with the same id has a later start, and so isn't ended.
         let which: Vec<String> = sessions
             .iter()
             .map(|session| {
@@ -237,7 +239,7 @@ impl Dialect for Postgresql {
         let which = format!("FROM pg_stat_activity WHERE {}", which.join(" OR "));
         let end = format!("SELECT pid::bigint, pg_terminate_backend(pid) {which}");
         let rows = match fetch_on(&mut connection.driver, end).await {
-            // The sessions stay listed until they end by themselves.
+            // The sessions may still end by themselves, so this counts those that exist.
             Err(sqlx::Error::Database(_)) => {
                 fetch_on(&mut connection.driver, format!("SELECT pid::bigint {which}")).await?
             }
@@ -291,7 +293,8 @@ impl Dialect for Postgresql {
     }
 }
 
-/// Below the client's limit, so that the server's error is in time.
+/// Returns a server-side limit that is shorter than the client's, so that the server's error
+/// arrives in time.
 fn below(limit: Duration) -> u128 {
     (limit.as_millis() * 9 / 10).max(1)
 }
@@ -305,7 +308,7 @@ pub(super) async fn fetch_on(
     rows.iter().map(row).collect()
 }
 
-/// The literal doesn't depend on `standard_conforming_strings`.
+/// Writes a literal that doesn't depend on `standard_conforming_strings`.
 fn quote(value: &str, text: &mut String) {
     let escapes = value.contains('\\');
     text.push_str(if escapes { " E'" } else { "'" });
@@ -313,7 +316,7 @@ fn quote(value: &str, text: &mut String) {
         match c {
             '\'' => text.push_str("''"),
             '\\' => text.push_str("\\\\"),
-            // The server would end the query here.
+            // A zero byte would end the query.
             '\0' => {}
             other => text.push(other),
         }
@@ -338,14 +341,15 @@ fn row(row: &PgRow) -> sqlx::Result<Row> {
     Ok(Row(cells))
 }
 
-/// Codes: <https://www.postgresql.org/docs/current/errcodes-appendix.html>. A failed statement is
-/// rolled back. Errors possible after a commit, or from a pooler that has lost the server, are
-/// `Indeterminate`.
+/// Classifies an error by its
+/// [code](https://www.postgresql.org/docs/current/errcodes-appendix.html). A failed statement is
+/// rolled back. Errors that may follow a commit, and those of a pooler that has lost its server,
+/// are `Indeterminate`.
 fn judge(code: &str, message: &str) -> Option<Verdict> {
     use ErrorKind::{Conflict, Denied, Indeterminate, InvalidConfig, Unavailable};
 
     Some(match code {
-        // The words are English. In other languages, the next verdict applies.
+        // These words are English. If the server's language is another, the next verdict applies.
         "28000" if message.contains("no encryption") || message.contains("SSL off") => {
             Verdict::new(Denied, tls::ENCRYPTED_ONLY)
         }
@@ -375,18 +379,19 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
         "40001" | "40P01" | "23505" => {
             Verdict::again("the request failed repeatedly because of deadlocks; try again")
         }
-        // The tables were altered under a plan.
+        // A prepared plan is invalid because the tables were altered.
         "0A000" if message.contains("cached plan") => {
             Verdict::again("the tables are being altered again and again; try again").useless()
         }
         "55P03" => Verdict::new(Unavailable, "another session keeps the tables locked"),
-        // A statement timeout precedes the commit. A cancel may follow the commit, while the server writes its log.
+        // A statement timeout happens before the commit. Another cancellation may happen after it,
+        // while the server writes its log.
         "57014" if message.contains("statement timeout") => {
             Verdict::new(Unavailable, "the server cancelled the request by its statement_timeout")
         }
         "57014" => Verdict::new(Indeterminate, "the server cancelled the request for somebody"),
         "40003" => Verdict::new(Indeterminate, "it is unknown whether the server committed"),
-        // The effect is unknown, as after a cancelled request.
+        // The server may have carried out the request before it ended the connection.
         "57P01" => Verdict::new(Indeterminate, "the server ended the connection").useless(),
         "25006" => {
             Verdict::new(Unavailable, "the server is read-only now: it is a replica, or set to be")
@@ -405,7 +410,7 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
         _ if code.starts_with("53") => {
             Verdict::new(Unavailable, "the server is short of memory, disk or connections")
         }
-        // A pooler's message, before it has passed on anything.
+        // A pooler rejects a connection's parameter before it forwards any request.
         "08P01" if message.contains("unsupported startup parameter") => Verdict::new(
             InvalidConfig,
             "a pooler refuses a parameter of the connection; leave `options` out of the URL",

@@ -10,15 +10,15 @@ use crate::server::pool::Pool;
 use crate::server::schema;
 use crate::server::sql::Sql;
 
-/// The oldest version that still gets fixes.
+/// The oldest version that its developers still fix.
 const OLDEST_MAINTAINED: i64 = 140_000;
 
-/// The tolerated difference, larger than network delays.
+/// The tolerated difference between two clocks, larger than network delays.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
 const MANY_NAMES: i64 = 1_000_000;
 
-/// The age of an old snapshot, in transactions and in seconds.
+/// The age from which a snapshot counts as old, in transactions and in seconds.
 const OLD_SNAPSHOT: (i64, i64) = (10_000, 60);
 
 #[derive(Debug)]
@@ -73,7 +73,7 @@ pub(super) async fn examine(pool: &Pool<Postgresql>) -> Result<Vec<Finding>> {
     findings.extend(long_transaction(&facts));
     findings.extend(tls::look(pool).await?);
     findings.extend(tables(pool).await?);
-    // The other modes detect a pooler by themselves.
+    // In the other modes, `connect` rejects a pooler.
     if !facts.is_replica && dialect.is_for_leases() {
         findings.extend(pooler(pool).await?);
     }
@@ -183,7 +183,7 @@ fn long_transaction(facts: &Facts) -> Option<Finding> {
 
 fn clock(facts: &Facts, asked: SystemTime, answered: SystemTime) -> Option<Finding> {
     let server = UNIX_EPOCH + Duration::from_micros(facts.now.try_into().unwrap_or(0));
-    // The server read its clock between the two instants.
+    // The server read its clock between `asked` and `answered`.
     let ahead = server.duration_since(answered).unwrap_or_default();
     let behind = asked.duration_since(server).unwrap_or_default();
     let difference = ahead.max(behind);

@@ -15,18 +15,19 @@ use crate::server::sql::Value;
 /// Rejects a holder's transaction if a later holder has written before.
 ///
 /// Records the fence for the name, and locks the record until the transaction ends. The name may
-/// differ from the lock's, but all writers of the same data must use the same. A connected
+/// differ from the lock's, but all writers of the same data must use the same name. A connected
 /// [`Postgres`](super::Postgres) or [`InTransaction::make_tables`] creates the table.
 ///
 /// # Errors
 /// - [`Lost`](lockwright_core::ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later
 ///   holder has written. Roll the transaction back.
-/// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): not a [name](LockName), a fence above
-///   [`Fence::MAX`], no transaction was begun, or it has failed before.
-/// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there is no such table.
+/// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): an invalid [name](LockName), a
+///   fence above [`Fence::MAX`], no open transaction, or one that has failed before.
+/// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the table doesn't exist.
 /// - [`Denied`](lockwright_core::ErrorKind::Denied): the user may not change the table.
-/// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another transaction with this name interfered, above
-///   `READ COMMITTED` or by the user's own `lock_timeout`. Or the connection broke.
+/// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another transaction had locked the
+///   name for longer than the user's `lock_timeout`, or changed its record at a level above `READ
+///   COMMITTED`. Or the connection broke.
 ///
 /// # Cancel safety
 /// May be dropped; the transaction must then be rolled back or dropped.
@@ -35,10 +36,11 @@ pub async fn check_fence(tx: &mut PgConnection, name: &str, fence: Fence) -> Res
 }
 
 impl InTransaction {
-    /// Deletes some fences of names unused for `idle`, and returns their number. Repeat until it
-    /// returns 0. No transaction waits for it.
+    /// Deletes some fences of names that were unused for `idle`, and returns their number. Call it
+    /// until it returns 0. No transaction waits for it.
     ///
-    /// `idle` must be longer than any holder can be stopped: a deleted fence rejects no write.
+    /// `idle` must be longer than any holder may be stopped, because a deleted fence rejects no
+    /// write.
     ///
     /// # Errors
     /// As [`check_fence`](check_fence()).
@@ -51,7 +53,7 @@ impl InTransaction {
         fencing::swept(&rows).map_err(|bad| bad_row(bad, BACKEND))
     }
 
-    /// As [`check_fence`](check_fence()), also for errors and cancel safety.
+    /// Does the same as [`check_fence`](check_fence()), with this table.
     pub async fn check_fence(&self, tx: &mut PgConnection, name: &str, fence: Fence) -> Result<()> {
         let name = LockName::new(name)?;
         let arguments = [

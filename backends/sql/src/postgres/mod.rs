@@ -53,7 +53,7 @@ use dialect::Postgresql;
 use listener::Listener;
 use pooler::Server;
 
-/// The polling interval with notifications, which may get lost.
+/// The polling interval with notifications, which can get lost.
 const SLOW_POLL: Duration = Duration::from_secs(1);
 
 /// The polling interval without notifications.
@@ -61,7 +61,7 @@ const POLL: Duration = Duration::from_millis(100);
 
 /// Locks on a PostgreSQL server.
 ///
-/// Clients share its few connections, which close when it is dropped.
+/// Its clients share a few connections, which close when the value is dropped.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {
@@ -76,7 +76,8 @@ const POLL: Duration = Duration::from_millis(100);
 pub struct Postgres(Arc<dyn DistributedLock>);
 
 impl Postgres {
-    /// Connects to a server by its URL. As [`Config::new`] and [`Config::connect`], also for errors.
+    /// Connects to a server by its URL. The errors are those of [`Config::new`] and
+    /// [`Config::connect`].
     pub async fn connect(url: &str) -> Result<Self> {
         Config::new(url)?.connect().await
     }
@@ -105,7 +106,7 @@ impl Config {
     }
 
     async fn lease(self) -> Result<Arc<dyn DistributedLock>> {
-        // A pooler delivers no notifications.
+        // Behind a pooler there are no notifications, so no session is reserved for a listener.
         let (pool, look) = self.look(false).await?;
         if !self.common.for_diagnosis {
             look.can_lock(self.backend())?;
@@ -129,7 +130,8 @@ impl Config {
         let marked = Arc::new(Pool::new(dialect.clone().marked(), limits, sessions));
         match Server::look(&marked).await {
             Ok(look) => Ok((marked, look)),
-            // The server may have rejected the mark. Otherwise the retry fails too.
+            // The server may have rejected the mark, so this retries without it. If the cause is
+            // another, the retry fails too.
             Err(error) if error.kind() == ErrorKind::InvalidConfig => {
                 let sessions = self.common.sessions(listens_by_pooler)?;
                 let pool = Arc::new(Pool::new(dialect, limits, sessions));
@@ -141,7 +143,7 @@ impl Config {
     }
 
     async fn held(self, kind: held::Kind) -> Result<Arc<dyn DistributedLock>> {
-        // These modes have no listener.
+        // These modes have no listener, but use its permit for other connections.
         let (pool, look) = self.look(true).await?;
         let sessions = held::Sessions::new(kind, Arc::clone(&pool));
         if !self.common.for_diagnosis {

@@ -9,7 +9,7 @@ use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
 use crate::server::{doctor, tls};
 
-/// Behind a pooler, only the pooler's connection is known.
+/// Behind a pooler, this shows only the connection between pooler and server.
 const IS_ENCRYPTED: &str =
     "SELECT coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false)";
 

@@ -44,8 +44,8 @@
 //! # A fence
 //!
 //! The holder of a [`Guard`](lockwright_core::Guard) may be stopped for longer than its TTL, and
-//! then overwrite a later holder's data. [`check_fence`](super::check_fence) in the writing transaction rejects that,
-//! with fences of every backend.
+//! then overwrite a later holder's data. [`check_fence`](super::check_fence) in the writing
+//! transaction rejects that write. It accepts fences of every backend.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks, pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
@@ -86,14 +86,14 @@ const SCHEMA: &str = include_str!("../../schema/postgres_transaction.sql");
 
 const ROLL_BACK: &str = "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT lockwright";
 
-/// Takes a lock in the application's own transaction, which has it until it ends.
+/// Locks a name in the application's own transaction, until the transaction ends.
 ///
 /// The transaction stays usable, also after an error, unless the connection broke. Its
 /// `lock_timeout` is unchanged. See the [module's page](self).
 ///
 /// # Errors
-/// - [`InvalidInput`](ErrorKind::InvalidInput): not a [name](LockName); no transaction was begun,
-///   or it has failed before; it isn't `READ COMMITTED`.
+/// - [`InvalidInput`](ErrorKind::InvalidInput): an invalid [name](LockName), no open transaction,
+///   one that has failed before, or one that isn't `READ COMMITTED`.
 /// - [`Unsupported`](ErrorKind::Unsupported): the server is a replica.
 /// - [`Unavailable`](ErrorKind::Unavailable): a deadlock, the user's `statement_timeout`, or a
 ///   broken connection, which ends the transaction.
@@ -109,7 +109,7 @@ pub async fn lock_in_transaction(tx: &mut PgConnection, name: &str, wait: Wait) 
 
 pub(super) static DEFAULT: LazyLock<InTransaction> = LazyLock::new(InTransaction::default);
 
-/// The same functions with other tables. Create one value and keep it.
+/// The functions of this module with other tables. Create one value and reuse it.
 #[derive(Debug, Clone)]
 pub struct InTransaction {
     tables: Tables,
@@ -173,12 +173,13 @@ impl InTransaction {
     /// # Cancel safety
     /// May be dropped at any time; the table may then remain.
     pub async fn make_tables(&self, connection: &mut PgConnection) -> Result<()> {
-        // Serializes concurrent creation: several statements in one query are one transaction.
+        // A lock serializes concurrent creation. It lasts until all statements have run, because
+        // one query text is one transaction.
         let text = format!("SELECT pg_advisory_xact_lock(5499258310474722403); {}", self.schema());
         fetch_on(connection, text).await.map(drop).map_err(|cause| failed(&cause))
     }
 
-    /// As [`lock_in_transaction`], also for errors and cancel safety.
+    /// Does the same as [`lock_in_transaction`], with these tables.
     pub async fn lock(&self, tx: &mut PgConnection, name: &str, wait: Wait) -> Result<Outcome> {
         let limit = Limit::of(wait);
         let name = LockName::new(name)?;
@@ -212,7 +213,7 @@ fn expand(tables: &Tables, text: &str) -> String {
     tables.expand(&text.replace("{key}", KEY), Postgresql::QUOTE)
 }
 
-/// The SQL begins with a savepoint, to which an error rolls back.
+/// Executes a text that begins with a savepoint. Rolls back to the savepoint after an error.
 pub(super) async fn run(
     tx: &mut PgConnection,
     sql: &Sql,
@@ -286,7 +287,7 @@ pub(super) fn failed(cause: &sqlx::Error) -> Error {
     error.with_backend(BACKEND).with_source(cause.to_string())
 }
 
-/// At least one millisecond, because zero disables the timeout.
+/// Returns milliseconds, and at least one, because zero disables the timeout.
 fn millis(slice: Duration) -> i64 {
     i64::try_from(slice.as_micros().div_ceil(1_000)).unwrap_or(i64::MAX).max(1)
 }

@@ -128,7 +128,7 @@ impl Watch {
                 Ok(Err(error)) => {
                     tracing::debug!(%error, "the watching connection was lost");
                     if matches!(error, sqlx::Error::Io(_)) {
-                        // After an I/O error the connection has no session on the server.
+                        // An I/O error shows that the server has closed the connection.
                         line.permit.give_back();
                     }
                 }

@@ -1,10 +1,9 @@
-//! The modes `session` (an advisory lock) and `row` (`SELECT … FOR UPDATE` in an open transaction;
-//! `FOR SHARE` for readers).
+//! The modes `session` and `row`. A hold is an advisory lock, or a row locked by `SELECT … FOR
+//! UPDATE` in an open transaction. Readers use `pg_advisory_lock_shared`, or `FOR SHARE`.
 //!
 //! # The key of a name
 //!
-//! The mode `session` locks the first 64 bits of the name's SHA-256, for readers by
-//! `pg_advisory_lock_shared`:
+//! The mode `session` locks the first 64 bits of the name's SHA-256:
 //!
 //! ```sql
 //! SELECT pg_advisory_lock(
@@ -16,9 +15,8 @@
 //!
 //! # The barrier of a name
 //!
-//! A writer that waits for readers has the name's barrier, an advisory lock of two numbers: the next
-//! 64 bits of the SHA-256 in the mode `session`, and those after them in the mode `row`. Readers
-//! need an open barrier.
+//! A writer that waits for readers has the name's barrier, an advisory lock whose two numbers come
+//! from later digits of the SHA-256. The modes use different digits. Readers need an open barrier.
 //!
 //! # The mark of a session
 //!
@@ -55,7 +53,7 @@ use crate::server::table::Tables;
 use session::PgSession;
 use statements::Statements;
 
-/// PostgreSQL's longest idle timeout: 2^31 - 1 ms, in whole minutes.
+/// PostgreSQL's longest idle timeout, 2^31 - 1 ms, in whole minutes.
 const LONGEST_TTL: Duration = Duration::from_secs(35_791 * 60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +103,7 @@ impl Kind {
         tables.expand(&text, '"')
     }
 
-    /// Returns the barrier's position in the digits of the SHA-256.
+    /// Returns the position of the barrier's numbers in the digits of the SHA-256.
     fn barrier_at(self) -> usize {
         match self {
             Self::Session => 17,
@@ -153,11 +151,11 @@ fn key_from(name: &str, at: usize) -> String {
     format!("('x' || {})::bit(64)::bigint", digits_from(name, at, 16))
 }
 
-/// Each claim has at most one reading session, which has this lock.
+/// SQL for a lock of the claim's token. It ensures that only one session reads for a claim.
 const CLAIM: &str = "('x' || substr(:token, 1, 16))::bit(64)::bigint";
 
-/// Closes the barrier before a writer waits for readers, unless a writer has closed it. Readers only pass through the
-/// barrier, so the writer can wait for them.
+/// SQL that closes the barrier before a writer waits for readers, unless a writer has closed it.
+/// Readers only pass through the barrier, so the writer can wait for them.
 const CLOSE_BARRIER: &str = "CASE WHEN EXISTS (SELECT FROM {hold} \
          WHERE kind = '{kind}' AND name = :name AND token = '{readers}') \
      AND NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted \
@@ -166,17 +164,18 @@ const CLOSE_BARRIER: &str = "CASE WHEN EXISTS (SELECT FROM {hold} \
              AND (classid::bigint << 32) | objid::bigint = {barrier_as_one})) \
      THEN pg_advisory_lock({barrier})::text END";
 
-/// Selects whether the session is still the claim's, after the row `held` is locked. Both branches refer to `held`, so that
-/// neither is evaluated earlier. PostgreSQL caches activity within a transaction, so the cache is cleared.
+/// SQL that checks, after the row `held` is locked, whether the session still has the claim's mark.
+/// Both branches refer to `held`, so that neither is evaluated earlier. It clears the cache,
+/// because PostgreSQL caches session activity within a transaction.
 const STILL_MARKED: &str = "CASE WHEN pg_stat_clear_snapshot() IS NULL OR held.name IS NULL THEN false \
      ELSE EXISTS (SELECT FROM pg_stat_get_activity(:session::int) AS activity \
          WHERE activity.application_name = {mark} AND held.name = :name) END";
 
-/// The rest of a slice, because an earlier statement has blocked too.
+/// SQL for the rest of a slice, because an earlier statement of the text has waited too.
 const REST: &str = "greatest(1, least(:slice_ms, :slice_ms - \
      (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000)::bigint))::text";
 
-/// The time left in µs, or NULL if the user may not see the session.
+/// SQL for the time left in µs, or NULL if the user may not see the session.
 const LEFT: &str = "CASE WHEN holding.state IS NULL THEN NULL \
      WHEN holding.state LIKE 'idle%' THEN greatest(0, least(held.ttl_ms * 1000, \
      held.ttl_ms * 1000 - (extract(epoch FROM clock_timestamp() - holding.state_change) * 1000000)::bigint)) \
@@ -189,15 +188,16 @@ fn profile(backend: &'static str) -> Profile {
     profile.order = Order::None;
     profile.modes = Modes { exclusive: true, shared: true, permits: false };
     profile.wake_up = WakeUp::Push;
-    // A hold ends with its connection, which the holder notices later. So holds survive neither a server restart nor a
-    // network failure, nor a clock step ahead: idle timeouts use the wall clock.
+    // A hold ends with its connection, but the holder notices that later. So holds survive neither
+    // a server restart nor a network failure. Idle timeouts use the wall clock, so a clock step
+    // ahead ends holds too.
     profile.survives = Faults::of(&[Fault::ClientCrash]);
     profile.tombstones = true;
     profile.breakable = true;
     profile.blocks = true;
     // A hold with a shorter TTL would expire before its row is written.
     profile.ttl = Duration::from_millis(200)..=LONGEST_TTL;
-    // A stuck connection must not delay other holds.
+    // Holds are renewed one by one, so that a stuck connection doesn't delay others.
     profile.renew_batch = 1;
     profile.slow_poll = Duration::from_secs(1);
     profile
@@ -208,7 +208,7 @@ pub(super) struct Sessions {
     kind: Kind,
     statements: Arc<Statements>,
     rows: Rows<Postgresql>,
-    /// True if the server can detect dead clients while they wait.
+    /// True if the server can detect dead clients while they wait for a lock.
     checks_clients: AtomicBool,
 }
 
@@ -224,7 +224,7 @@ impl Sessions {
         }
     }
 
-    /// Rejects a pooler that shares sessions, and old servers.
+    /// Rejects old servers, and poolers that share sessions.
     pub(super) async fn check(&self) -> Result<()> {
         probe::check(self).await
     }

@@ -10,8 +10,9 @@ use crate::server::errors::{not_connected, not_connected_in};
 use crate::server::held::{Permit, Server, Session};
 use crate::server::sessions::Use;
 
-/// Begins a transaction on a second connection. A pooler that shares sessions then answers with the first connection's
-/// session, or switches that connection to another session. A session pooler does neither.
+/// Rejects poolers that share sessions. While a second connection has a transaction, such a pooler
+/// answers it with the first connection's session, or switches the first connection to another
+/// session. A session pooler does neither.
 pub(super) async fn check(sessions: &Sessions) -> Result<()> {
     let (pool, dialect) = (&sessions.rows.pool, sessions.rows.pool.dialect());
     let limits = pool.limits();
@@ -19,7 +20,8 @@ pub(super) async fn check(sessions: &Sessions) -> Result<()> {
     let mut first = sessions.open(sessions.permit(deadline).await?).await?;
     let opened = first.id();
     let limit = limits.connect;
-    // With the smallest limit, there is only one permit for holds.
+    // If the limit allows only one session for holds, the second connection uses the listener's
+    // permit.
     let _permit = match Permit::try_get(pool, Use::Hold) {
         Some(permit) => permit,
         None => Permit::get(pool, Use::Listen, deadline).await?,
@@ -45,7 +47,7 @@ pub(super) async fn check(sessions: &Sessions) -> Result<()> {
     match answer {
         Ok(Ok(true)) => Ok(()),
         Ok(Ok(false)) => Err(shared()),
-        // A pooler of single statements rejects transactions.
+        // A pooler of single statements rejects transactions with this error.
         Ok(Err(cause)) if is_protocol_violation(&cause) => Err(shared().with_source(cause)),
         Ok(Err(cause)) => Err(not_connected(cause, dialect).error),
         Err(_) => Err(not_connected_in(limit, dialect.backend()).error),

@@ -1,7 +1,8 @@
 //! A connection that carries a hold.
 //!
-//! sqlx reads a connection only while a statement runs. A [`PgListener`] (without a channel) can
-//! also be read in between, which reveals its end. Its `try_recv` is cancel-safe.
+//! The connection is a [`PgListener`] without a channel, because its `try_recv` can be read between
+//! statements and so reveals the connection's end. It is cancel-safe. sqlx's other connections are
+//! read only while a statement runs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,17 +37,17 @@ pub(crate) struct PgSession {
     statements: Arc<Statements>,
     id: SessionId,
     prepared: Vec<Arc<str>>,
-    /// Set once the connection has failed: the listener would reconnect, without the hold.
+    /// Set when the connection has failed, because the listener would reconnect without the hold.
     over: bool,
-    /// True after a wait, which may leave the barrier and the mark.
+    /// True after a wait, which may leave the barrier and the mark behind.
     has_waited: bool,
     is_last: bool,
     checks_clients: bool,
-    /// Dropped after the connection.
+    /// The permit, which is dropped after the connection.
     permit: Permit<Postgresql>,
 }
 
-/// <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
+/// [Error codes](https://www.postgresql.org/docs/current/errcodes-appendix.html).
 mod code {
     pub(super) const LOCK_NOT_AVAILABLE: &str = "55P03";
     pub(super) const QUERY_CANCELED: &str = "57014";
@@ -78,7 +79,7 @@ impl PgSession {
         };
         let mut listener = match connected {
             Ok(listener) => listener,
-            // The session may exist on the server.
+            // The session may exist on the server, so the permit stays with it.
             Err(error @ sqlx::Error::PoolTimedOut) => {
                 return Err(errors::not_connected(error, dialect).error);
             }
@@ -101,7 +102,8 @@ impl PgSession {
             checks_clients: check_clients,
             permit,
         };
-        // One limit covers both steps, because the connection may be silent by now.
+        // One time limit covers connecting and this step, because the connection may already be
+        // silent.
         match timeout_at((opened + limit).into(), session.set_up(opened)).await {
             Ok(result) => result.map(|()| session),
             Err(_) => Err(errors::not_connected_in(limit, dialect.backend()).error),
@@ -109,7 +111,7 @@ impl PgSession {
     }
 
     async fn set_up(&mut self, opened: Instant) -> Result<()> {
-        // A session without a hold also times out, in case this process is stopped. The holding
+        // A session without a hold also times out, in case this process is stopped. A hold's
         // transaction must see later commits, such as a break.
         let mut text = "SET application_name = 'lockwright/idle'; SET statement_timeout = 0; \
                         SET lock_timeout = 0; SET idle_session_timeout = '60s'; \
@@ -139,7 +141,7 @@ impl PgSession {
             session.into_iter().for_each(|session| self.permit.is_of(session));
         }
         if self.checks_clients {
-            // Without this check, a killed waiter stays in the queue.
+            // Without this setting, a killed client's session stays in the queue.
             let set = "SET client_connection_check_interval = '1s'".to_owned();
             self.checks_clients = match self.run(set).await {
                 Ok(_) => true,
@@ -217,8 +219,8 @@ impl PgSession {
         let mut all = String::new();
         let in_transaction = self.statements.kind == Kind::Row;
         if which == Which::Keep {
-            // A renewal reads a table that others may lock. Without a limit, a release would wait
-            // too.
+            // A renewal reads a table that others may lock. Without a time limit, a release would
+            // wait behind it.
             let savepoint = if in_transaction { "SAVEPOINT lockwright; " } else { "" };
             let limit = millis(claim.ttl / 4);
             all.push_str(&format!(
@@ -245,7 +247,7 @@ impl PgSession {
         Ok(rows)
     }
 
-    /// A failed attempt is rolled back.
+    /// Locks the name's row in a transaction. Rolls back after an unsuccessful attempt.
     async fn lock_row(
         &mut self,
         claim: &Claim,
@@ -253,7 +255,7 @@ impl PgSession {
         times: Arguments<'_>,
     ) -> sqlx::Result<Locked> {
         const TRIES: u32 = 5;
-        // The statements before a wait return four rows.
+        // A wait returns four rows before it locks the row.
         let before = if which == Which::Wait { 4 } else { 0 };
         for _ in 0..TRIES {
             match self.about(which, claim, times).await {
@@ -287,8 +289,8 @@ impl PgSession {
                 Ok(if flag(0) { Locked::Yes } else { Locked::No { same_token: flag(1) } })
             }
             Err(error) if is_in_vain(&error) => {
-                // The statement may time out between the grant and its answer, which doesn't undo
-                // the lock.
+                // The statement may time out between the grant and its answer, and the lock
+                // outlives it. `Missed` releases the lock.
                 let rows = self.about(Which::Missed, claim, &[]).await?;
                 let same_token = rows.first().and_then(|row| row.bool(0).ok()).unwrap_or(false);
                 Ok(Locked::No { same_token })
@@ -353,7 +355,7 @@ impl Session for PgSession {
         let rows = match self.about(Which::Keep, claim, &[]).await {
             Ok(rows) => rows,
             Err(sqlx::Error::Database(error)) if !is_the_end(error.code().as_deref()) => {
-                // Locks from before a savepoint survive its rollback.
+                // Locks from before the savepoint survive a rollback to it.
                 let undo = match self.statements.kind {
                     Kind::Session => "",
                     Kind::Row => "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT lockwright; ",
@@ -406,20 +408,21 @@ impl Session for PgSession {
 
     async fn close(self) {
         let Self { listener, pool, permit, .. } = self;
-        // The pool closes the connection.
+        // The listener returns its connection to the pool, which closes it.
         drop(listener);
         let _ = tokio::time::timeout(CLOSE_LIMIT, pool.close()).await;
         drop(permit);
     }
 }
 
-/// sqlx's pool retries silently while no server answers or the server has too many clients.
+/// Returns the error of a connection attempt. sqlx's own pool retries silently while the server
+/// doesn't answer or has too many clients.
 async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
     const PAUSE: Duration = Duration::from_millis(200);
 
     loop {
         tokio::time::sleep(PAUSE).await;
-        // These modes have no listener, so its permit is free.
+        // The modes `session` and `row` have no listener, so its permit is free.
         let Some(mut permit) = Permit::try_get(requests, Use::Listen) else { continue };
         match requests.dialect().open(requests.limits()).await {
             Ok((connection, session)) => {
@@ -450,8 +453,8 @@ fn is_in_vain(error: &sqlx::Error) -> bool {
     matches!(code_of(error), Some(code::LOCK_NOT_AVAILABLE | code::QUERY_CANCELED | code::DEADLOCK))
 }
 
-/// Returns whether the session has ended: class 57P (an operator, an idle timeout, a shutdown), class 08 (the
-/// connection), and the idle timeouts inside a transaction.
+/// Returns whether an error ends the session: class 57P (an operator, an idle timeout, a shutdown),
+/// class 08 (the connection), and the idle timeouts inside a transaction.
 fn is_the_end(code: Option<&str>) -> bool {
     code.is_none_or(|code| {
         code.starts_with("57P")

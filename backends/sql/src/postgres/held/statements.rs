@@ -11,7 +11,7 @@ pub(super) struct Statements {
     pub(super) dialect: Postgresql,
     alone: Locking,
     shared: Locking,
-    /// In the mode `row`.
+    /// Creates the name's row, in the mode `row`.
     pub(super) make: Sql,
     pub(super) shorten: Sql,
 }

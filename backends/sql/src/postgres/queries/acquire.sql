@@ -1,7 +1,7 @@
--- Grants a free or expired name, renews the token's own hold, or records a waiter.
--- Returns whether the token has ended, and a hold
+-- Grants a free or expired name, renews the token's own hold, or records a waiter. Returns whether
+-- the token has a tombstone, and the name's hold.
 --
--- The clock that decides is read once, after the row was locked. So a hold that has expired by then isn't
+-- The clock that decides is read after the row was locked. So a hold that has expired by then isn't
 -- renewed, and a TTL starts no earlier than its grant.
 WITH seen AS (
     SELECT * FROM {lease} WHERE name = :name
@@ -11,14 +11,16 @@ WITH seen AS (
     INSERT INTO {lease} AS lease
         (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, waiting, tombstones)
     SELECT :name, :token, :identity, 'exclusive',
-           -- Also above the row's fences, because a sweep may delete the row in between.
+           -- The fence is also above the row's, because a sweep may delete the row before the
+           -- insert.
            greatest(meta.floor + 1, coalesce(seen.fence + seen.fences, 0), at.now),
            :fences, :ttl, at.now + :ttl, at.now, NULL, 0, ''
     FROM {meta} AS meta
     CROSS JOIN (SELECT {now} AS now OFFSET 0) AS at
     LEFT JOIN seen ON true
     WHERE NOT EXISTS (SELECT FROM ended)
-      -- A rejected claim writes nothing, nor does a waiter while the record of waiters is valid for some seconds.
+      -- A rejected claim writes nothing. A waiter writes only if the record of waiters expires
+      -- soon.
       AND NOT coalesce(
           seen.token <> :token AND seen.expires > at.now
               AND (NOT :waits OR seen.waiting > at.now + 5000000),

@@ -1,5 +1,5 @@
--- Prevents a renewal. The first break's reason stays.
--- If it is held, returns in how many microseconds it expires.
+-- Prevents renewals of the hold. An earlier break's reason stays. Returns in how many microseconds
+-- it expires, or no row if the token doesn't hold.
 UPDATE {lease} SET broken = coalesce(broken, :broken)
 WHERE name = :name AND token = :token
   AND expires > {now}

@@ -1,4 +1,4 @@
--- Returns the name's row, or one for each of its shared holders
+-- Returns the name's row, or one row for each of its shared holders.
 SELECT lease.name,
        coalesce(holder.token, lease.token),
        coalesce(holder.identity, lease.identity),

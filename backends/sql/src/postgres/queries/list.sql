@@ -1,4 +1,4 @@
--- One page of held names, each with all its holders.
+-- Returns one page of held names, each with all its holders.
 WITH held AS (
     SELECT lease.*, now
     FROM {lease} AS lease

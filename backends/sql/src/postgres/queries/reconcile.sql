@@ -1,6 +1,8 @@
--- Frees the name if the token holds it, with a tombstone. A concurrent claim may not see the tombstone, so the name's
--- row has the token too. The second statement waits for that claim, so the third sees its result.
--- If the token was there, returns whether it held.
+-- Leaves a tombstone, and releases the name if the token holds it. Returns whether it held, or no
+-- row if the name has another token.
+--
+-- A concurrent acquire may not see the tombstone, so the second statement also writes the token to
+-- the name's row. That statement waits for the acquire, so the third sees its result.
 INSERT INTO {tombstone} AS tombstone (token, until)
 VALUES (:token, {now} + :tombstone)
 ON CONFLICT (token) DO UPDATE SET until = greatest(tombstone.until, excluded.until);
@@ -12,7 +14,7 @@ SELECT :name, NULL, '', 'exclusive', greatest(meta.floor, coalesce(seen.fence + 
 FROM {meta} AS meta
 LEFT JOIN {lease} AS seen ON seen.name = :name
 ON CONFLICT (name) DO UPDATE SET
-    -- Keeps the last sixteen tokens.
+    -- Keeps the last sixteen tokens, of 32 digits each.
     tombstones = right(lease.tombstones || ' ' || :token, 16 * 33);
 
 WITH ended AS (

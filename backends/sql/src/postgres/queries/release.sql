@@ -1,4 +1,4 @@
--- If the token was there, returns whether it held.
+-- Releases the name. Returns whether the token held, or no row if the name has another token.
 WITH ended AS (
     UPDATE {lease} SET
         token = NULL,

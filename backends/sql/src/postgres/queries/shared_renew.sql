@@ -1,8 +1,8 @@
--- Renews shared holds. :holds is JSON [[name, token, ttl], ...]
--- Returns for each: its index, 'renewed' or why not, whether there are waiters
+-- Renews shared holds. :holds is JSON [[name, token, ttl], ...]. Returns for each hold its index,
+-- 'renewed' or why not, and whether there are waiters. 'skipped' means that another session has
+-- locked the row or its name's row.
 --
--- Reads the clock after locking the names' rows, in order. 'skipped': another session has locked the row or its name's
--- row.
+-- The clock is read after the rows were locked. The names' rows are locked in order.
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
 WITH locked AS MATERIALIZED (
@@ -11,7 +11,7 @@ WITH locked AS MATERIALIZED (
     ORDER BY name
     FOR UPDATE SKIP LOCKED
 )
--- Passes the locked names to the next statement.
+-- A setting passes the locked names to the next statement.
 SELECT count(*) FROM locked
 HAVING set_config('lockwright.locked', coalesce(json_agg(name), '[]')::text, true) IS NULL;
 
@@ -22,10 +22,10 @@ WITH locked AS MATERIALIZED (
     WHERE holder.name IN (
         SELECT json_array_elements_text(current_setting('lockwright.locked')::json)
     )
-    -- The update takes the same lock.
+    -- The UPDATE below takes the same kind of lock.
     FOR NO KEY UPDATE OF holder SKIP LOCKED
 )
--- Passes the locked holds' places.
+-- A setting passes the indices of the locked holds to the next statement.
 SELECT count(*) FROM locked
 HAVING set_config('lockwright.locked', coalesce(json_agg(place), '[]')::text, true) IS NULL;
 
@@ -47,7 +47,7 @@ WITH asked AS MATERIALIZED (
       AND holder.token = asked.token
       AND holder.expires > now
       AND holder.broken IS NULL
-      -- Excludes a waiting writer.
+      -- A waiting writer's row isn't a hold.
       AND holder.mode <> 'exclusive'
       AND lease.mode = holder.mode AND lease.token IS NOT NULL AND lease.expires > now
     RETURNING asked.place, holder.name, holder.expires, lease.waiting > now AS waiting

@@ -1,4 +1,3 @@
--- Returns the number of deleted rows.
 WITH gone AS (
     DELETE FROM {shared_holder} WHERE (name, token) IN (
         SELECT name, token FROM {shared_holder}

@@ -1,4 +1,3 @@
--- Returns the number of deleted rows.
 WITH gone AS (
     DELETE FROM {tombstone} WHERE token IN (
         SELECT token FROM {tombstone}

@@ -1,4 +1,3 @@
--- Skips locked rows.
 WITH deleted AS (
     DELETE FROM {fence} WHERE name IN (
         SELECT name FROM {fence}

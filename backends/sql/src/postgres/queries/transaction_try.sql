@@ -1,5 +1,5 @@
--- The savepoint fails outside a transaction. Returns whether the lock was taken (NULL if not tried), the isolation
--- level, and whether this is a replica.
+-- Returns whether the lock was acquired (NULL if not tried), the isolation level, and whether this
+-- is a replica. The savepoint fails outside a transaction.
 SAVEPOINT lockwright;
 SELECT CASE WHEN fits THEN pg_try_advisory_xact_lock({key}) END, isolation, replica
 FROM (SELECT isolation, replica,

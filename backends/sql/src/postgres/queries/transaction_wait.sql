@@ -1,4 +1,5 @@
--- A rollback to the savepoint restores lock_timeout. Success restores it here.
+-- The last set_config restores lock_timeout after success. After an error, a rollback to the
+-- savepoint does.
 SAVEPOINT lockwright;
 SELECT set_config('lockwright.lock_timeout', current_setting('lock_timeout'), true),
        set_config('lock_timeout', :slice_ms::text, true);

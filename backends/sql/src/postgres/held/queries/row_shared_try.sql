@@ -1,4 +1,5 @@
--- See session_shared_try.sql.
+-- A reader is rejected while the barrier is closed, or while another session has the claim's own
+-- lock.
 SELECT name,
        set_config('idle_session_timeout', :ttl_ms::text, false),
        set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false),

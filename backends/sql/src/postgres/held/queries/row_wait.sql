@@ -1,4 +1,5 @@
--- Returns a fifth row if the lock was acquired. The idle timeout is as in session_wait.
+-- Returns a fifth row if the lock was acquired. Until then, the session's idle timeout is at most a
+-- slice, so that the server soon ends a dead writer with a closed barrier.
 BEGIN;
 SELECT set_config('idle_session_timeout', least(:ttl_ms, 5000)::text, false),
        set_config('idle_in_transaction_session_timeout', least(:ttl_ms, 5000)::text, false),

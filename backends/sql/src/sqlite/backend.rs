@@ -10,7 +10,7 @@ use super::statements::{Acquire, Hold};
 use super::writer::{Answer, Request};
 use super::{PROFILE, Sqlite};
 
-/// An answer always has its request's kind.
+/// Unwraps an answer, which always has its request's kind.
 macro_rules! expect {
     ($answer:expr, $kind:ident) => {
         match $answer {
@@ -31,8 +31,8 @@ impl DistributedLock for Sqlite {
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
-        // A release between an attempt and its answer uses up the wake-up, so another attempt follows. After the last
-        // one, the caller polls.
+        // If a release comes between an attempt and its answer, it uses up the wake-up. Then
+        // another attempt follows. After the last attempt, the caller polls.
         const ATTEMPTS: u32 = 3;
 
         known_mode(claim)?;

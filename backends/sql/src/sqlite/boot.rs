@@ -1,11 +1,11 @@
-//! The boot id, which makes instants of the boot clock comparable.
+//! The boot id. Instants of the boot clock can be compared only if their boot ids are equal.
 
 use std::fs;
 use std::sync::Arc;
 
 use lockwright_core::{Error, Result};
 
-/// Processes with the same id share one `CLOCK_BOOTTIME`.
+/// Returns the boot id. Processes with the same id share one `CLOCK_BOOTTIME`.
 pub(super) fn boot_id() -> Result<Arc<str>> {
     const ID: &str = "/proc/sys/kernel/random/boot_id";
     const MOUNTS: &str = "/proc/self/mountinfo";
@@ -17,7 +17,7 @@ pub(super) fn boot_id() -> Result<Arc<str>> {
         ))
         .with_source(source)
     })?;
-    // Otherwise two containers treat each other's live holds as holds of another boot.
+    // With different ids, two containers would treat each other's live holds as expired.
     if fs::read_to_string(MOUNTS).is_ok_and(|mounts| is_mounted_over(&mounts, ID)) {
         return Err(Error::invalid_config(format!(
             "{ID} was replaced in this container (systemd-nspawn and LXC do that), so holds of \
@@ -26,7 +26,6 @@ pub(super) fn boot_id() -> Result<Arc<str>> {
              unmount it there, or keep the locks on a server"
         )));
     }
-    // Kernels without time namespaces don't have this file.
     if let Ok(offsets) = fs::read_to_string(OFFSETS)
         && shifts_boot_clock(&offsets)
     {
@@ -38,7 +37,7 @@ pub(super) fn boot_id() -> Result<Arc<str>> {
     Ok(Arc::from(id.trim()))
 }
 
-/// The fifth field is the mount point.
+/// The fifth field of each line is the mount point.
 fn is_mounted_over(mounts: &str, path: &str) -> bool {
     mounts.lines().any(|line| line.split(' ').nth(4) == Some(path))
 }
@@ -46,7 +45,7 @@ fn is_mounted_over(mounts: &str, path: &str) -> bool {
 fn shifts_boot_clock(offsets: &str) -> bool {
     offsets.lines().any(|line| {
         let mut words = line.split_whitespace();
-        // Old kernels show the clock's number.
+        // Old kernels show the number of `CLOCK_BOOTTIME`, 7.
         matches!(words.next(), Some("boottime" | "7")) && words.any(|number| number != "0")
     })
 }

@@ -9,15 +9,15 @@ use super::connection::Database;
 use super::wakeup::Waiters;
 use super::writer::Jobs;
 
-/// The fault that a grant survives once it is returned.
+/// The worst fault that a returned grant survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Synchronous {
-    /// A power cut: each grant and each release waits for the disk once. Fences never repeat.
+    /// A power cut. Each grant and each release waits once for the disk. Fences never repeat.
     #[default]
     Full,
-    /// The death of any process, but not a power cut: requests don't wait for the disk. After a
-    /// power cut the file may be some seconds old. All holds end with the restart, but **fences may
-    /// repeat**.
+    /// The crash of any process, but not a power cut, because requests don't wait for the disk.
+    /// After a power cut the file may be some seconds old. All holds end with the restart, but
+    /// **fences may repeat**.
     Normal,
 }
 
@@ -86,15 +86,15 @@ impl Config {
         Ok(config)
     }
 
-    /// Sets the fault that a grant survives.
+    /// Sets the worst fault that a grant survives.
     pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
         self.synchronous = synchronous;
         self
     }
 
     /// Allows a file system that other machines may share, such as NFS, SMB, sshfs or a shared
-    /// folder of a virtual machine. Only one machine may use the file: machines don't exclude each
-    /// other.
+    /// folder of a virtual machine. Only one machine may use the file, because machines don't
+    /// exclude each other.
     pub fn any_file_system(mut self) -> Self {
         self.any_file_system = true;
         self
@@ -111,17 +111,17 @@ impl Config {
         super::connection::SCHEMA.to_owned()
     }
 
-    /// Opens the file, creates it and its tables if missing, and starts its task on the current
-    /// runtime. The folder must exist.
+    /// Opens the file, and starts its task on the current runtime. Creates the file and its tables
+    /// if they are missing, but not the folder.
     ///
     /// # Cancel safety
     /// May be dropped at any time; a new file or new tables may then remain.
     ///
     /// # Errors
-    /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there is no such folder, it
+    /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the folder doesn't exist or
     ///   is on a shared file system, or the path is a folder. Or the file isn't a database, is
     ///   damaged, or has tables that this version doesn't support.
-    /// - [`Denied`](lockwright_core::ErrorKind::Denied): file or folder can't be written.
+    /// - [`Denied`](lockwright_core::ErrorKind::Denied): the file or the folder can't be written.
     /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another process keeps the file
     ///   locked for too long, or there is no `/proc`.
     ///

@@ -1,4 +1,4 @@
-//! Opening the file: checks, settings, tables.
+//! Opening the lock file: checks, settings and tables.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,8 @@ impl Database {
         self.open(true).await
     }
 
-    /// Opens the file again. A missing file isn't created, because the new file would admit a second holder.
+    /// Opens the file again. A missing file isn't created, because a hold in the old file could
+    /// still be valid.
     pub(super) async fn reopen(&self) -> Result<Open> {
         if let Err(source) = file_id(&self.path) {
             return Err(Error::unavailable(format!(
@@ -62,7 +63,8 @@ impl Database {
         self.open(false).await
     }
 
-    /// The log exists while the file is open in WAL mode. It is next to the target of a symbolic link.
+    /// Returns the path of SQLite's log, which exists while the file is open in WAL mode. It is
+    /// next to the target of a symbolic link.
     pub(super) fn log(&self) -> PathBuf {
         let path = self.path.canonicalize().unwrap_or_else(|_| self.path.to_path_buf());
         let mut log = path.into_os_string();
@@ -71,7 +73,7 @@ impl Database {
     }
 
     pub(super) fn is_still(&self, open: &Open) -> bool {
-        // Only `stat` is safe: closing the file here would drop SQLite's locks on it.
+        // `stat` is safe, but opening and closing the file would drop SQLite's locks on it.
         file_id(&self.path).is_ok_and(|id| id == open.id)
     }
 
@@ -116,7 +118,7 @@ impl Database {
             .filename(&self.path)
             .create_if_missing(create)
             .foreign_keys(false)
-            // SQLite's own retries sleep for up to 100 ms.
+            // The backend retries by itself, because SQLite's retries sleep for up to 100 ms.
             .busy_timeout(Duration::ZERO)
             .thread_name(|_| "lockwright-sqlite".to_owned())
             .disable_statement_logging();
@@ -127,7 +129,8 @@ impl Database {
                 other => break other.map_err(|e| self.failed(e))?,
             }
         };
-        // The file may be a symbolic link or a mount point, so it is checked again.
+        // The path may be a symbolic link or a mount point, so the opened file's location is
+        // checked too.
         self.check_file_system(&self.path)?;
         self.prepare(&mut connection).await?;
         let id = file_id(&self.path).map_err(|source| {
@@ -176,7 +179,7 @@ impl Database {
     }
 
     fn failed(&self, error: sqlx::Error) -> Error {
-        // No failure here affects a lock.
+        // A failure while opening has no effect on locks.
         Failure::without_effect(error).to_error_about(&format!("can't open {:?}: ", self.path))
     }
 }
@@ -185,7 +188,7 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Assumes equal real and effective users.
+/// Checks write permission. Assumes that the real and effective users are the same.
 pub(super) fn writable(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::access(path, Access::WRITE_OK)?)
 }
@@ -196,7 +199,8 @@ fn file_id(path: &Path) -> io::Result<FileId> {
     Ok(FileId { device: found.dev(), inode: found.ino() })
 }
 
-/// Switches to WAL mode, which needs exclusive access. A file in use keeps its mode: slower, but as safe.
+/// Switches to WAL mode, which needs exclusive access. A file in use keeps its mode, which is
+/// slower but as safe.
 async fn use_write_ahead_log(connection: &mut SqliteConnection) -> sqlx::Result<()> {
     let mut patience = Patience::new(Duration::from_secs(1));
     loop {
@@ -211,7 +215,8 @@ async fn use_write_ahead_log(connection: &mut SqliteConnection) -> sqlx::Result<
 async fn version_or_create(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
     if missing(connection).await?.is_some() {
         sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut *connection).await?;
-        // Checks again under the write lock, because another process may have created the tables.
+        // This checks again under the write lock, because another process may have created the
+        // tables.
         let made = match missing(connection).await {
             Ok(None) => Ok(()),
             Ok(Some(tables)) => sqlx::raw_sql(tables).execute(&mut *connection).await.map(drop),
@@ -254,10 +259,11 @@ impl Open {
     }
 }
 
-/// A running process has the write lock for one sync of the disk.
+/// The limit on waiting for the write lock. A running process has it only during one sync of the
+/// disk.
 pub(super) const BUSY_LIMIT: Duration = Duration::from_secs(5);
 
-/// Retries, first at once, then with pauses of 1 ms to 5 ms.
+/// Limits retries, which follow at once at first, and later after pauses of 1 ms to 5 ms.
 #[derive(Debug)]
 pub(super) struct Patience {
     limit: Duration,
@@ -281,7 +287,7 @@ impl Patience {
         if self.tries <= ON_THE_SPOT {
             tokio::task::yield_now().await;
         } else {
-            // Jitter, so that two processes don't retry in step.
+            // Jitter prevents two processes from retrying in step.
             let longest = u64::from((self.tries - ON_THE_SPOT).min(5));
             let uneven = u64::from(waited.subsec_nanos()) % longest;
             tokio::time::sleep(Duration::from_millis(1 + uneven)).await;

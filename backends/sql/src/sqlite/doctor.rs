@@ -18,7 +18,7 @@ pub(super) struct Examination {
 
 pub(super) async fn examine(connection: &mut SqliteConnection) -> sqlx::Result<Examination> {
     let integrity: String = pragma(connection, "PRAGMA quick_check(1)").await?.try_get(0)?;
-    // A damaged table can't be counted.
+    // Rows of a damaged table can't be counted.
     let foreign_rows = if integrity == SOUND {
         sqlx::query(include_str!("queries/foreign_rows.sql"))
             .fetch_one(&mut *connection)

@@ -49,8 +49,9 @@ pub(super) fn lacks_a_table(error: &sqlx::Error) -> bool {
 }
 
 impl Failure {
-    /// Some codes prove that nothing was written. A failed write or sync of the log doesn't: a record that reached the
-    /// disk becomes valid at recovery.
+    /// Returns the failure of one statement. Some codes prove that nothing was written. A failed
+    /// write or sync of the log proves nothing, because a record that reached the disk becomes
+    /// valid at recovery.
     pub(super) fn of_statement(error: sqlx::Error) -> Self {
         let effect = match code(&error) {
             Some(
@@ -61,7 +62,7 @@ impl Failure {
         Self { effect, source: Arc::new(error) }
     }
 
-    /// A request that was rolled back, or only read.
+    /// Returns the failure of a request that only read or was rolled back.
     pub(super) fn without_effect(error: sqlx::Error) -> Self {
         Self { effect: Effect::None, source: Arc::new(error) }
     }
@@ -97,7 +98,7 @@ impl Failure {
                 ErrorKind::InvalidConfig,
                 "the file is not a SQLite database; name another, or delete it if it isn't needed",
             ),
-            // Not transient: the user must act before a retry.
+            // The kind isn't `Unavailable`, because a retry fails until the user acts.
             Some(CORRUPT) => (
                 ErrorKind::InvalidConfig,
                 "the lock file is damaged; stop all processes that use it and delete it",
@@ -120,7 +121,7 @@ impl Failure {
         };
         let kind = match (kind, self.effect) {
             (ErrorKind::Indeterminate, Effect::None) => ErrorKind::Unavailable,
-            // At worst, a claim is in a file that the user must delete.
+            // A claim in a damaged file has no effect, because the user must delete the file.
             (kind, Effect::Unknown) if code == Some(CORRUPT) => kind,
             (_, Effect::Unknown) => ErrorKind::Indeterminate,
             (kind, Effect::None) => kind,

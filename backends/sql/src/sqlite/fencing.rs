@@ -1,8 +1,8 @@
 //! Fences in the application's own transaction.
 //!
 //! The holder of a [`Guard`](lockwright_core::Guard) may be stopped for longer than its TTL, and
-//! then overwrite a later holder's data. If the data are in a SQLite file (not the lock file),
-//! [`check_fence`] in the writing transaction rejects that. It accepts fences of every backend.
+//! If the data are in a SQLite file other than the lock file, [`check_fence`] in the writing
+//! transaction rejects that write. It accepts fences of every backend.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks, pool: sqlx::SqlitePool) -> Result<(), Box<dyn std::error::Error>> {
@@ -33,15 +33,15 @@ const BACKEND: &str = "sqlite-transaction";
 
 /// Rejects the transaction of a holder if a later holder has already written.
 ///
-/// Otherwise it records the fence, as part of the transaction. The name may differ from the lock's,
-/// but all writers of the same data must use one name. [`make_fence_table`] creates the table.
+/// Otherwise records the fence as part of the transaction. The name may differ from the lock's, but
+/// all writers of the same data must use the same name. [`make_fence_table`] creates the table.
 ///
 /// # Errors
 /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later
 ///   holder has written. Roll the transaction back.
-/// - [`InvalidInput`](ErrorKind::InvalidInput): not a [name](LockName), or a fence above
+/// - [`InvalidInput`](ErrorKind::InvalidInput): an invalid [name](LockName), or a fence above
 ///   [`Fence::MAX`].
-/// - [`InvalidConfig`](ErrorKind::InvalidConfig): there is no such table.
+/// - [`InvalidConfig`](ErrorKind::InvalidConfig): the table doesn't exist.
 /// - [`Denied`](ErrorKind::Denied): the file can't be written.
 /// - [`Unavailable`](ErrorKind::Unavailable): another transaction has been writing for longer than
 ///   the connection's `busy_timeout`, or has written since this one has read; or the file failed.
@@ -51,7 +51,7 @@ const BACKEND: &str = "sqlite-transaction";
 pub async fn check_fence(tx: &mut Transaction<'_, Sqlite>, name: &str, fence: Fence) -> Result<()> {
     let name = LockName::new(name)?;
     let fence = fence.checked().map_err(|error| error.with_backend(BACKEND))?;
-    let number = fence.get() as i64; // far below `i64::MAX`
+    let number = fence.get() as i64; // a checked fence is far below `i64::MAX`
     let highest: i64 = sqlx::query_scalar(include_str!("queries/check_fence.sql"))
         .bind(name.as_str())
         .bind(number)
@@ -79,7 +79,7 @@ pub async fn make_fence_table(connection: &mut SqliteConnection) -> Result<()> {
     made.map(drop).map_err(failed)
 }
 
-/// Before the commit, a failed statement has no effect.
+/// Converts an error of a statement before the commit, which has no effect.
 fn failed(cause: sqlx::Error) -> Error {
     let (kind, message) = if is_busy(&cause) {
         (

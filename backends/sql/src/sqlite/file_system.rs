@@ -1,5 +1,5 @@
-//! Detection of file systems that several machines may share. Their boot ids differ, so each treats
-//! the other's holds as expired.
+//! Detection of file systems that several machines may share. The machines' boot ids differ, so
+//! each treats the others' holds as expired.
 
 use std::fs;
 use std::io;
@@ -9,10 +9,10 @@ use std::path::Path;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Network(pub(super) String);
 
-/// FUSE and virtiofs.
+/// The number of FUSE and virtiofs in statfs(2).
 const FUSE: u64 = 0x6573_5546;
 
-/// FUSE file systems on a local disk or another file system of this machine.
+/// FUSE file systems whose data are on this machine.
 const LOCAL_FUSE: [&str; 8] = [
     "fuseblk",
     "fuse.bindfs",
@@ -34,9 +34,9 @@ pub(super) fn network(path: &Path) -> io::Result<Option<Network>> {
     Ok(of_magic(magic, || kind().ok().flatten()))
 }
 
-/// Decides by the number from statfs(2), and for FUSE by the mount's kind.
+/// Decides by the number from statfs(2). For FUSE it also needs the mount's kind.
 fn of_magic(magic: u64, kind: impl FnOnce() -> Option<String>) -> Option<Network> {
-    // 32-bit machines may sign-extend the number.
+    // A 32-bit machine may have sign-extended the number.
     let name = match magic & 0xffff_ffff {
         0x6969 => "NFS",
         0x517b => "SMB",

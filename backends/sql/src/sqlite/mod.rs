@@ -2,15 +2,17 @@
 //!
 //! A hold is a row that expires at an instant of `CLOCK_BOOTTIME`, stored with the boot id. That
 //! clock runs during suspend and ignores steps of the wall clock. Rows of another boot have
-//! expired. Fences come from one counter in the file, so they grow as long as the file exists, with
-//! the default `synchronous=FULL` also through power cuts.
+//! expired.
+//!
+//! Fences come from one counter in the file, so they grow as long as the file exists. With the
+//! default `synchronous=FULL`, that includes power cuts.
 //!
 //! # Requirements
 //!
 //! - The file must be on a local file system. Opening it on a shared one fails, unless
 //!   [`Config::any_file_system`] is set.
-//! - Don't open a lock file in use by other means, or with a second copy of SQLite, in the same
-//!   process. Closing it drops SQLite's POSIX locks.
+//! - A process that uses a lock file must not open it by other means or with a second copy of
+//!   SQLite. Closing it would drop SQLite's POSIX locks.
 //! - Don't delete or replace the file while it is in use. Each process detects that at its next
 //!   request and returns an error, but holds from before and after may overlap.
 //! - The runtime must have its timer and its I/O driver enabled.
@@ -44,8 +46,7 @@ use writer::Jobs;
 
 /// Locks in a SQLite file, for the processes of one machine.
 ///
-/// One value, shared through an `Arc`, is enough for a process. Its last drop closes the
-/// connection.
+/// One value, shared through an `Arc`, is enough for a process. Dropping it closes the connection.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -76,7 +77,7 @@ impl Sqlite {
         Config::file(path).connect().await
     }
 
-    /// Opens a file by its URL. As [`Config::new`] and [`Config::connect`], also for errors.
+    /// Opens a file by its URL. The errors are those of [`Config::new`] and [`Config::connect`].
     pub async fn connect(url: &str) -> Result<Self> {
         Config::new(url)?.connect().await
     }
@@ -87,7 +88,7 @@ impl Sqlite {
     }
 }
 
-/// Returns the profile.
+/// Returns the properties of this backend.
 pub fn profile() -> Profile {
     PROFILE.clone()
 }
@@ -110,7 +111,7 @@ static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
     profile.tickets = true;
     profile.ttl = Duration::from_millis(50)..=Profile::LONGEST_TTL;
     profile.renew_batch = 500;
-    // A process that is killed after its commit wakes no waiter.
+    // A process that is killed just after its commit wakes no waiter, so waiters also poll.
     profile.slow_poll = Duration::from_secs(1);
     profile
 });

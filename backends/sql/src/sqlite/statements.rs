@@ -1,4 +1,4 @@
-//! The operations on the rows, without waits or retries.
+//! The operations on rows, without waits or retries.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -20,7 +20,7 @@ macro_rules! query {
 }
 pub(super) use query;
 
-/// The minimum time a tombstone is kept.
+/// The minimum time for which a tombstone is kept.
 pub(super) const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
 const PAGE: i64 = 200;
@@ -49,7 +49,7 @@ pub(super) struct Acquire {
     pub(super) identity: String,
     pub(super) fences: u32,
     pub(super) ttl: Duration,
-    /// True if the caller retries until it is granted.
+    /// True if the caller retries until the claim is granted.
     pub(super) waits: bool,
 }
 
@@ -66,16 +66,18 @@ pub(super) type Asked<'a> = (&'a str, String, i64);
 #[derive(Debug)]
 pub(super) enum Acquired {
     Outcome(AcquireOutcome),
-    /// The token is never granted again.
+    /// The token has a tombstone.
     Ended,
     OtherKind(Mode),
-    /// The hold exists, or the name became free in between: a transaction must decide.
+    /// A transaction must decide, because the hold exists or the name became free in between.
     Again,
 }
 
-/// Outside of a transaction, `at` is older than the write lock, which is safe. A row that had expired by `at` has still
-/// expired, and the new expiry is no earlier than the send plus the TTL. Only a transaction may renew an existing hold,
-/// because that may have just expired.
+/// Acquires an exclusive hold.
+///
+/// Outside a transaction, `at` is earlier than the write lock, which is safe. A row that had
+/// expired at `at` is still expired, and the new hold expires at least a TTL after the request.
+/// Only a transaction may renew an existing hold, because it may have expired since `at`.
 pub(super) async fn acquire(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -131,7 +133,7 @@ pub(super) async fn acquire(
     Ok(Acquired::Outcome(AcquireOutcome::Granted(again(connection, asked, &row, at).await?)))
 }
 
-/// Needs a transaction.
+/// Renews the token's own hold. Needs a transaction.
 async fn again(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -154,7 +156,7 @@ async fn again(
     Ok(granted)
 }
 
-/// Needs a transaction, with a moment from inside it.
+/// Transfers a hold. Needs a transaction, and a moment from inside it.
 pub(super) async fn swap(
     connection: &mut SqliteConnection,
     from: Token,
@@ -208,7 +210,7 @@ pub(super) async fn seen(
         .ok_or(sqlx::Error::RowNotFound)
 }
 
-/// Needs a transaction, with a moment from inside it.
+/// Renews holds. Needs a transaction, and a moment from inside it.
 pub(super) async fn renew(
     connection: &mut SqliteConnection,
     holds: &[Hold],
@@ -261,7 +263,8 @@ async fn why_not_held(
     })
 }
 
-/// Also returns whether the release may admit a waiter. Needs a transaction with a tombstone or for shared holds.
+/// Releases a hold. Also returns whether a waiter may now be admitted. Needs a transaction to leave
+/// a tombstone or for shared holds.
 pub(super) async fn release(
     connection: &mut SqliteConnection,
     hold: &Hold,
@@ -279,7 +282,7 @@ pub(super) async fn release(
         query!("release").bind(hold.name.as_str()).bind(&token).fetch_all(&mut *connection).await?;
     let released = match ended.first() {
         Some(row) => at.is_live(row)?,
-        // The claim may have waited for readers.
+        // The claim may have a record as a waiting writer.
         None => shared_holders::withdraw(connection, hold, at).await?,
     };
     Ok((if released { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld }, released))
@@ -302,7 +305,6 @@ pub(super) async fn put_tombstone(
         .map(drop)
 }
 
-/// Needs a transaction.
 pub(super) async fn break_lock(
     connection: &mut SqliteConnection,
     name: &LockName,
@@ -374,7 +376,7 @@ pub(super) async fn list(
     for row in &rows {
         let name: &str = row.try_get("name")?;
         if !name.starts_with(prefix) {
-            // In byte order, names with the prefix are contiguous.
+            // The names with the prefix are contiguous in byte order, so no further row has it.
             return Ok(page);
         }
         if page.names.last().is_none_or(|last| last.name.as_str() != name) {
@@ -406,8 +408,8 @@ pub(super) async fn held(
         .collect()
 }
 
-/// Keeps rows for `idle` after they expired, because they show a paused holder why it lost its hold. Deletes at most
-/// `limit` rows of each kind.
+/// Deletes at most `limit` rows of each kind that expired more than `idle` ago. Until then, they
+/// show a paused holder why it lost its hold.
 pub(super) async fn sweep(
     connection: &mut SqliteConnection,
     idle: Duration,
@@ -482,7 +484,7 @@ pub(super) fn holder(row: &SqliteRow, at: Moment<'_>) -> Result<Holder> {
         holder.mode = kind::mode(word, row.try_get("permits")?, row.try_get("size")?)
             .ok_or_else(|| sqlx::Error::Decode(format!("{word:?} is no mode").into()))?;
     }
-    // Permits have numbers instead.
+    // The `fence` of permits is a number that isn't a fence.
     if word != "permits" {
         holder.fence = Some(fence(row)?);
     }
@@ -508,7 +510,7 @@ pub(super) fn decode(error: impl std::error::Error + Send + Sync + 'static) -> s
     sqlx::Error::Decode(error.into())
 }
 
-/// SQLite's integers are signed.
+/// Converts an instant to SQLite's signed integers.
 pub(super) fn stored(instant: BootInstant) -> i64 {
     i64::try_from(instant.as_nanos()).unwrap_or(i64::MAX)
 }

@@ -1,13 +1,15 @@
 //! Notifications of releases.
 //!
-//! In the process, the writer notifies every attached client after its commit. For other processes,
-//! it opens and closes SQLite's log for reading, which inotify reports.
+//! After a commit, the writer notifies every client of its process. To notify other processes, it
+//! opens and closes SQLite's log for reading, which inotify reports.
 //!
-//! - SQLite opens the log for writing, so grants, renewals and checkpoints wake no waiter.
+//! - SQLite itself opens the log for writing, so grants, renewals and checkpoints wake no waiter.
 //! - The wake-up follows the commit, so a woken waiter finds the name free.
-//! - The log has no POSIX locks, so it may be closed, unlike the database file.
-//! - A process killed after its commit loses the wake-up. The client's slow poll replaces it.
+//! - Closing the log is safe, unlike closing the database file, because it has no POSIX locks.
+//! - If a process is killed after its commit, the wake-up is lost, and the client's slow poll
+//!   replaces it.
 //!
+//! The README compares alternatives.
 //! The README compares alternatives.
 
 use std::collections::{BTreeMap, HashMap};
@@ -37,7 +39,8 @@ pub(super) struct Waiters {
 
 #[derive(Debug, Default)]
 struct Expected {
-    /// When each name's waiters are forgotten. A client repeats its request long before.
+    /// The instant at which each name's waiters are forgotten. A client repeats its request long
+    /// before.
     until: HashMap<LockName, BootInstant>,
     watching: bool,
 }
@@ -72,7 +75,7 @@ impl Waiters {
         expected.until.insert(name.clone(), until);
         if !expected.watching {
             expected.watching = true;
-            // No wake-up is missed from here on.
+            // From here on, the watch misses no wake-up.
             let watch = {
                 let _runtime = self.runtime.enter();
                 Watch::start(&self.log)
@@ -99,7 +102,6 @@ impl Waiters {
                 expected.until.remove(name);
             }
         }
-        // No lock is held while events are sent.
         let clients: Vec<(u64, Events)> =
             locked(&self.clients).iter().map(|(id, client)| (*id, client.clone())).collect();
         for (id, client) in clients {
@@ -113,7 +115,7 @@ impl Waiters {
         locked(&self.expected).until.keys().cloned().collect()
     }
 
-    /// Returns false, and ends the watch, if no waiter is left.
+    /// Forgets old waiters. Returns false, and ends the watch, if none is left.
     fn tidy(&self) -> bool {
         let now = self.clock.now();
         let mut expected = locked(&self.expected);
@@ -127,7 +129,7 @@ impl Waiters {
     }
 }
 
-/// No panic can leave a change incomplete.
+/// A poisoned mutex is safe to use, because no panic can leave a change incomplete.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -138,7 +140,7 @@ fn ring(log: &Path) {
 }
 
 async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
-    // Releases of other names also wake this task, which handles all within this time together.
+    // The task is also woken by releases of other names. It handles all within this time together.
     const GAP: Duration = Duration::from_millis(1);
 
     let mut tidied = tokio::time::Instant::now();
@@ -160,7 +162,7 @@ async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
                 }
             }
             Change::FileGone => {
-                // Each client repeats its request, and gets the file's error.
+                // Each client then repeats its request, and gets the file's error.
                 waiters.stop_watching();
                 waiters.wake(waiters.names());
                 return;
@@ -189,7 +191,8 @@ enum Change {
     FileGone,
 }
 
-/// A watch by inotify. It polls if the user has no inotify watch left, or if there is no log, without WAL mode.
+/// A watch on the log by inotify. It polls if the user has no inotify watch left, or if there is no
+/// log because the file isn't in WAL mode.
 enum Watch {
     Inotify(AsyncFd<OwnedFd>),
     Poll,
@@ -215,7 +218,7 @@ impl Watch {
             }
             Self::Inotify(fd) => match tokio::time::timeout(TIDY, fd.readable()).await {
                 Err(_) => Change::Nothing,
-                // The I/O driver has ended with its runtime.
+                // The runtime of the I/O driver has ended.
                 Ok(Err(_)) => Change::FileGone,
                 Ok(Ok(mut ready)) => {
                     let change = drain(ready.get_inner());

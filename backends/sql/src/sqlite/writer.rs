@@ -1,6 +1,6 @@
-//! The one task that owns the connection.
+//! The task that owns the connection.
 //!
-//! - A dropped caller leaves no transaction. Its request is carried out or never begun.
+//! - A dropped caller leaves no open transaction. Its request is carried out or never begun.
 //! - Requests that arrive while the disk is busy share one transaction with one sync.
 //! - A single acquire or release is one statement, and so one round trip to SQLite's thread.
 
@@ -63,15 +63,16 @@ struct Job {
 #[derive(Debug, Clone)]
 pub(super) struct Jobs(mpsc::UnboundedSender<Job>);
 
-/// A handle that doesn't keep the file open.
+/// A handle that doesn't keep the writer running.
 #[derive(Debug)]
 pub(super) struct WeakJobs(mpsc::WeakUnboundedSender<Job>);
 
-/// The limit on the wait for the write lock, the disk and earlier requests.
+/// The time limit for one answer. It includes the wait for the write lock, the disk and earlier
+/// requests.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3 * BUSY_LIMIT.as_secs());
 
 impl Jobs {
-    /// The writer ends with the last of these handles.
+    /// Starts the writer, which ends when the last handle is dropped.
     pub(super) fn start(
         database: &Database,
         open: Open,
@@ -90,8 +91,10 @@ impl Jobs {
         Self(jobs)
     }
 
-    /// # Cancel safety
-    /// A dropped request is still carried out, unless it has no lasting effect and hasn't begun.
+    /// Sends a request to the writer.
+    ///
+    /// # Cancel safety A dropped request is still carried out, unless it has no lasting effect and
+    /// hasn't begun.
     pub(super) async fn ask(&self, request: Request) -> Result<Answer> {
         let (answer, answered) = oneshot::channel();
         self.0.send(Job { request, answer }).map_err(|_| {
@@ -130,7 +133,7 @@ impl Request {
         matches!(self, Self::Inspect(_) | Self::List { .. } | Self::Held(_) | Self::Examine)
     }
 
-    /// Returns whether a request whose caller was dropped can be skipped.
+    /// Returns whether the request can be skipped if its caller was dropped.
     fn is_moot_unheard(&self) -> bool {
         self.only_reads() || matches!(self, Self::Acquire(_))
     }
@@ -161,15 +164,15 @@ impl From<Acquired> for Outcome {
     }
 }
 
-/// The most rows of each kind in one sweep step.
+/// The largest number of rows of each kind in one step of a sweep.
 const SWEEP: u32 = 200;
 
-/// The most requests in one transaction.
+/// The largest number of requests in one transaction.
 const BATCH: usize = 64;
 
 struct Writer {
     database: Database,
-    /// `None` after a failure, until the next request.
+    /// `None` after a failure. The next request opens the file again.
     open: Option<Open>,
     waiters: Arc<Waiters>,
     clock: Clock,
@@ -216,7 +219,7 @@ impl Writer {
                 let requests: Vec<&Request> = several.iter().map(|job| &job.request).collect();
                 let results = match self.together(&requests).await {
                     Ok(answers) => answers.into_iter().map(Ok).collect(),
-                    // One request may have failed the whole transaction.
+                    // One request may have failed the whole transaction, so each gets its own.
                     Err(failure) if failure.effect == Effect::None && !failure.was_busy() => {
                         let mut results = Vec::with_capacity(requests.len());
                         for request in requests {
@@ -231,8 +234,8 @@ impl Writer {
         }
     }
 
-    /// Notifies the waiters before it answers the callers, because this process may end as soon as a caller has its
-    /// answer.
+    /// Notifies the waiters and then answers the callers, because this process may end as soon as a
+    /// caller has its answer.
     fn finish(&mut self, jobs: Vec<Job>, results: Vec<Result<Answer, Failure>>) {
         if results.iter().any(|r| matches!(r, Err(f) if f.effect == Effect::Unknown)) {
             self.open = None;
@@ -301,7 +304,7 @@ impl Writer {
         }
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
-            // `run` reads the clock here, under the write lock.
+            // `run` reads the clock, and is called while the writer has the write lock.
             match self.run(request, true).await {
                 Ok(Outcome::Done(answer)) => answers.push(answer),
                 Ok(Outcome::Again) => unreachable!("nothing changes under the write lock"),
@@ -310,7 +313,7 @@ impl Writer {
         }
         match self.execute("COMMIT").await {
             Ok(()) => Ok(answers),
-            // Nothing is written: without WAL mode, readers block the commit.
+            // The commit wrote nothing. Without WAL mode, readers block it.
             Err(e) if is_busy(&e) => Err(self.roll_back(e).await),
             Err(e) => Err(Failure::in_doubt(e)),
         }
@@ -319,7 +322,7 @@ impl Writer {
     async fn roll_back(&mut self, because: sqlx::Error) -> Failure {
         match self.execute("ROLLBACK").await {
             Ok(()) => Failure::without_effect(because),
-            // The closed connection ends the transaction.
+            // The connection will be closed, which ends the transaction.
             Err(_) => Failure::in_doubt(because),
         }
     }
@@ -380,7 +383,7 @@ impl Writer {
         }
         let Ok(connection) = open_connection(&mut self.open) else { return };
         let at = Moment { now, boot: &self.database.boot };
-        // The next request also reports a failure.
+        // A failure is ignored, because the next request reports it.
         let swept = statements::sweep(connection, KEPT, SWEEP, at).await.unwrap_or_default();
         self.next_sweep = now + if swept.more { SHORT_PAUSE } else { PAUSE };
     }

@@ -1,4 +1,4 @@
--- Returns no row if the name is held.
+-- Grants a name that is free or whose hold has expired. Otherwise returns no row.
 -- ?1 name, ?2 token, ?3 identity, ?4 fences, ?5 ttl, ?6 boot, ?7 now
 INSERT INTO lockwright_lease
     (name, token, identity, mode, fence, fences, ttl_ns, expires_ns, boot, updated, broken)

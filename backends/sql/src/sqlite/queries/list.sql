@@ -1,5 +1,5 @@
--- One page of held names, each with its holders. The caller stops at the prefix's end.
--- ?1 from, ?2 whether that key is included, ?3 boot, ?4 now, ?5 limit
+-- Returns one page of held names, each with its holders. The caller drops names without the prefix.
+-- ?1 first name, ?2 whether the first is included, ?3 boot, ?4 now, ?5 limit
 WITH held AS (
     SELECT * FROM lockwright_lease
     WHERE name >= ?1 AND (?2 OR name <> ?1) AND boot = ?3 AND expires_ns > ?4

@@ -1,4 +1,4 @@
--- The caller read ?2 under the write lock.
+-- Renews holds. ?2 must be read under the write lock, so that no expired hold is renewed.
 -- ?1 JSON [[name, token, ttl], ...], ?2 now, ?3 boot
 UPDATE lockwright_lease
 SET ttl_ns = asked.ttl, expires_ns = ?2 + asked.ttl, updated = datetime('now', 'subsec')

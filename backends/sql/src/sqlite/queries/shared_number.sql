@@ -1,3 +1,3 @@
--- Returns the number for a permit. ?1 name
+-- Takes the next fence as the number of permits. ?1 name
 UPDATE lockwright_lease SET fence = (SELECT fence + 1 FROM lockwright_meta) WHERE name = ?1
 RETURNING fence

@@ -1,4 +1,4 @@
--- The caller read ?2 under the write lock.
+-- Renews shared holds. ?2 must be read under the write lock, so that no expired hold is renewed.
 -- ?1 JSON [[name, token, ttl], ...], ?2 now, ?3 boot
 UPDATE lockwright_shared_holder
 SET ttl_ns = asked.ttl, expires_ns = ?2 + asked.ttl, updated = datetime('now', 'subsec')
@@ -11,7 +11,7 @@ WHERE lockwright_shared_holder.name = asked.name
   AND lockwright_shared_holder.boot = ?3
   AND lockwright_shared_holder.expires_ns > ?2
   AND lockwright_shared_holder.broken IS NULL
-  -- Excludes a waiting writer.
+  -- A waiting writer's row isn't a hold.
   AND lockwright_shared_holder.mode <> 'exclusive'
   AND lease.mode = lockwright_shared_holder.mode
 RETURNING token

@@ -1,4 +1,4 @@
-//! Costs of holds on MariaDB, compared with bare statements on one connection.
+//! Measures the cost of holds on MariaDB, compared with bare statements on one connection.
 //!
 //! `cargo run --release -p lockwright-sql --features mysql --example mysql_figures`
 #![forbid(unsafe_code)]
@@ -21,7 +21,7 @@ const HAND_OVERS: usize = 100;
 
 #[tokio::main]
 async fn main() {
-    // A server's tasks also run on a worker of the runtime.
+    // The measurements run on a worker of the runtime, like a server's tasks.
     tokio::spawn(figures()).await.unwrap();
 }
 
@@ -123,7 +123,7 @@ async fn hand_overs(url: &str, mode: &str) {
             let guard = next.mutex("x").acquire().await.unwrap();
             (guard, Instant::now())
         });
-        // Each round releases at another phase of the polling.
+        // Each round releases at another time within the polling interval.
         tokio::time::sleep(Duration::from_millis(60 + (round as u64 * 7) % 50)).await;
         let released = Instant::now();
         guard.release().await.unwrap();

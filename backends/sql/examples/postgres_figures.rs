@@ -1,4 +1,4 @@
-//! The figures of the crate's README:
+//! Measures the figures of the crate's README:
 //! `cargo run --release -p lockwright-sql --features postgres --example postgres_figures`.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const ROUND: Duration = Duration::from_secs(1);
 
 #[tokio::main]
 async fn main() {
-    // A server's tasks also run on a worker of the runtime.
+    // The measurements run on a worker of the runtime, like a server's tasks.
     tokio::spawn(figures()).await.unwrap();
 }
 

@@ -1,4 +1,5 @@
-//! Costs of holds in sessions of PostgreSQL, compared with bare statements on one connection.
+//! Measures the cost of holds in sessions of PostgreSQL, compared with bare statements on one
+//! connection.
 //!
 //! `cargo run --release -p lockwright-sql --features postgres --example postgres_held_figures`
 #![forbid(unsafe_code)]
@@ -66,7 +67,6 @@ async fn held(url: &str, mode: &str) {
     let backend = Arc::new(Postgres::connect(url).await.unwrap());
     println!("{mode}: backend connected in {:?}", begun.elapsed());
 
-    // The holds are concurrent, so that each has its own connection.
     let mut times = Vec::new();
     let claims: Vec<Claim> =
         (0..ROUNDS_WITH_CONNECTION / 2).map(|n| claim(&format!("n{n}"))).collect();

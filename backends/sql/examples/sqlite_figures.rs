@@ -1,7 +1,7 @@
-//! The figures of the crate's README: `cargo run --release -p lockwright-sql --example
+//! Measures the figures of the crate's README: `cargo run --release -p lockwright-sql --example
 //! sqlite_figures`.
 //!
-//! Files are created in the current folder: a temporary folder may be in memory.
+//! The files are in the current folder, because a temporary folder may be in memory.
 
 use std::fs::File;
 use std::io::Write;
@@ -28,7 +28,7 @@ async fn main() {
     match std::env::var(ROLE).as_deref() {
         Ok("holder") => holder().await,
         Ok("busy") => busy().await,
-        // A server's tasks also run on a worker of the runtime.
+        // The measurements run on a worker of the runtime, like a server's tasks.
         _ => tokio::spawn(figures()).await.unwrap(),
     }
 }
@@ -89,7 +89,7 @@ fn median(values: &mut [f64]) -> f64 {
 
 fn fdatasyncs(path: &std::path::Path) -> f64 {
     let file = File::create(path).unwrap();
-    // SQLite overwrites its log, so the baseline doesn't grow the file either.
+    // SQLite overwrites its log, so this baseline overwrites pages too.
     for page in 0..2_000 {
         file.write_all_at(&[1; 4096], page * 4096).unwrap();
     }
@@ -122,7 +122,7 @@ async fn bare_connection(path: &std::path::Path, synchronous: &str) -> SqliteCon
     connection
 }
 
-/// Measures the minimum for a lock.
+/// Measures two bare statements, the minimum for a lock.
 async fn bare(connection: &mut SqliteConnection) -> f64 {
     const UPSERT: &str = "INSERT INTO t VALUES (?1, ?2)
         ON CONFLICT DO UPDATE SET token = excluded.token WHERE token IS NULL RETURNING token";
@@ -266,7 +266,7 @@ async fn waiting(folder: &std::path::Path, unrelated: bool) {
     let cpu = || clock_gettime(ClockId::ProcessCPUTime);
     let (before, start) = (cpu(), Instant::now());
     while start.elapsed() < Duration::from_secs(5) {
-        // As the client does, each waiter retries in the profile's slow interval.
+        // Each waiter retries at the profile's slow interval, like a client.
         for claim in &waiting {
             assert!(matches!(backend.acquire(claim, far).await.unwrap(), AcquireOutcome::Busy(_)));
         }

@@ -17,7 +17,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqlitePool as Pool, SqlitePoolOptions};
 
 use self::shelf::{Shelf, from_sqlx};
 
-/// The lock file. The application has its own file next to it.
+/// The path of the lock file. The application's own file is next to it.
 struct File(PathBuf);
 
 const BEGIN: &str = "BEGIN IMMEDIATE";
@@ -25,7 +25,6 @@ const PUT: &str = "REPLACE INTO shelf (name, value) VALUES (?, ?)";
 const GET: &str = "SELECT value FROM shelf WHERE name = ?";
 
 async fn shelf(file: PathBuf, name: LockName) -> Result<Shelf> {
-    // Even a busy machine needs less time.
     let patience = Duration::from_secs(20);
     let file = SqliteConnectOptions::new().filename(file).busy_timeout(patience);
     let pool = SqlitePoolOptions::new()

@@ -14,7 +14,8 @@ in_each_mode!(plain; holder_gets_broken_despite_a_next_holder,
     claim_gets_broken_through_another_connection,
     tombstone_of_a_broken_hold_is_swept,);
 
-/// The next holder waits in the server, so it gets the lock before the broken holder asks for the reason.
+/// The next holder waits in the server, so it acquires the lock before the broken holder asks for
+/// the reason.
 async fn holder_gets_broken_despite_a_next_holder(server: &Server, mode: &str) {
     let operator = shared(server, mode).await;
     let locks = client(server, mode, LONG).await;
@@ -32,7 +33,7 @@ async fn holder_gets_broken_despite_a_next_holder(server: &Server, mode: &str) {
     }
 }
 
-/// Renews through a connection that never had the hold.
+/// Another connection than the holder's renews.
 async fn claim_gets_broken_through_another_connection(server: &Server, mode: &str) {
     let (one, two) = (shared(server, mode).await, shared(server, mode).await);
     let (held, next) = (claim_for("x", LONG), claim_for("x", LONG));
@@ -56,7 +57,7 @@ async fn tombstone_of_a_broken_hold_is_swept(server: &Server, mode: &str) {
     let rows =
         "SELECT (SELECT count(*) FROM lockwright_hold) + (SELECT count(*) FROM lockwright_reader)";
     assert_eq!(count(server, rows), 2, "{mode}");
-    // The rows are older than any sweep's limit.
+    // The rows become older than the age that any sweep requires.
     for table in ["hold", "reader"] {
         let old = format!("updated = updated - 24 * {HOUR}, fence = 1");
         server.sql(&format!("UPDATE lockwright_{table} SET {old}")).unwrap();

@@ -1,5 +1,3 @@
-//! Clients that are closed while a request waits in the server.
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -12,7 +10,7 @@ use crate::support::{LONG, hold, is_free, ms, until_one_waits, waiters, within};
 
 in_each_mode!(plain; closed_client_is_granted_nothing, closed_waiter_leaves_the_server);
 
-/// The holder releases the lock just before, during and just after the close of the waiter's client.
+/// The holder releases the lock just before, during or just after the close of the waiter's client.
 async fn closed_client_is_granted_nothing(server: &Server, mode: &str) {
     let (one, two) = (shared(server, mode).await, shared(server, mode).await);
     for round in 0..24u64 {
@@ -45,13 +43,13 @@ async fn closed_client_is_granted_nothing(server: &Server, mode: &str) {
             }
             Err(error) => assert_eq!(error.kind(), ErrorKind::Closed, "{mode}: {error:?}"),
         }
-        // The server may still have the closed client's session, and would grant it the lock next.
+        // The server may briefly have the closed client's session, and grant the lock to it next.
         within(ms(2_000), "the wait to end", async || waiters(&*one, "x").await == 0).await;
         within(ms(2_000), "the name to be free", async || is_free(&*one, "x").await).await;
     }
 }
 
-/// The lock remains held during the close.
+/// The lock remains held while the waiter's client is closed.
 async fn closed_waiter_leaves_the_server(server: &Server, mode: &str) {
     let one = shared(server, mode).await;
     let locks = client(server, mode, LONG).await;

@@ -1,5 +1,3 @@
-//! Mutual exclusion, with a TTL for busy machines.
-
 use super::server::{Server, plain, shared};
 use crate::in_each_mode;
 use crate::support::{one_of_many, release};

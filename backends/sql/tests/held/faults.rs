@@ -1,5 +1,3 @@
-//! Sessions that end during holds and waits.
-
 use std::time::{Duration, Instant};
 
 use lockwright_core::{DistributedLock, ErrorKind, HoldState, Reason, Wait};
@@ -20,7 +18,7 @@ in_each_mode!(
     a_silent_way_is_a_loss_by_the_deadline_and_frees_within_the_ttl,
 );
 
-/// A time long before the next renewal is due.
+/// A limit that is much shorter than the time until the next renewal.
 const AT_ONCE: Duration = ms(1_000);
 
 async fn a_terminated_session_is_reported_at_once(server: &Server, mode: &str) {
@@ -51,7 +49,7 @@ async fn a_restart_is_reported_at_once_and_outlived() {
         let begun = Instant::now();
         let signal = guard.signal();
         let told = tokio::spawn(async move { (signal.ended().await, Instant::now()) });
-        // The restart blocks a thread, as in other tests.
+        // The restart blocks a thread, so it runs on a blocking one.
         let server = tokio::task::spawn_blocking(move || {
             server.restart(true).unwrap();
             server
@@ -88,7 +86,7 @@ async fn a_broken_way_is_reported_at_once(server: &Server, mode: &str) {
     again.release().await.unwrap();
 }
 
-/// The connection is silent in both directions, so each side relies on its clock.
+/// The connection is silent in both directions, so client and server both rely on their clocks.
 async fn a_silent_way_is_a_loss_by_the_deadline_and_frees_within_the_ttl(
     server: &Server,
     mode: &str,
@@ -121,7 +119,8 @@ async fn an_absent_server_is_reported_soon() {
         let locks = client(&server, mode, LONG).await;
         locks.mutex("x").acquire().await.unwrap().release().await.unwrap();
         server.stop();
-        // The request for `x` is sent on the idle session, perhaps before the server has stopped.
+        // The client sends the request for `x` on its idle session, perhaps before the server has
+        // stopped.
         for (name, kinds) in [("x", DEAD_SESSION), ("y", &[ErrorKind::Unavailable])] {
             let begun = Instant::now();
             let error = locks.mutex(name).try_acquire().await.unwrap_err();
@@ -131,7 +130,7 @@ async fn an_absent_server_is_reported_soon() {
     }
 }
 
-/// A holder that was stopped after it got the lock must not overwrite the next holder's row.
+/// A holder that is stopped after it acquired the lock must not overwrite the next holder's row.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_has_ended_is_not_written_down() {
     let server = Server::start().unwrap();

@@ -1,4 +1,4 @@
-//! Other programs that take the same lock with the documented SQL.
+//! Interoperation with programs that take the same lock by the documented SQL.
 
 use lockwright_core::{DistributedLock, ReleaseMode};
 use sqlx::{AssertSqlSafe, Connection as _};

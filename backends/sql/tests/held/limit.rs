@@ -1,4 +1,4 @@
-//! The bound on the server sessions of one client, counted on the server.
+//! The limit on the server sessions of one client, counted on the server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -47,7 +47,7 @@ async fn client(server: &Server, mode: &str) -> Locks {
     Locks::builder(Backend::connect(&url).await.unwrap()).ttl(TTL).build().unwrap()
 }
 
-/// Samples the number of the clients' sessions.
+/// Counts the clients' sessions repeatedly.
 struct Sampler {
     over: Arc<AtomicBool>,
     most: Arc<AtomicUsize>,
@@ -102,7 +102,6 @@ async fn burst_of_names_stays_within_the_limit(server: &Server, mode: &str) {
     assert!(most > LIMIT / 2, "{mode}: it didn't use what it has: {most} sessions");
 }
 
-/// Requests wait for a table that another application has locked.
 async fn locked_table_stays_within_the_limit(server: &Server, mode: &str) {
     let lock = lock_table(server, "lockwright_hold");
     let unlock = async |locked| {
@@ -121,7 +120,6 @@ async fn frozen_server_stays_within_the_limit(server: &Server, mode: &str) {
     stays_within_the_limit(server, mode, freeze, thaw).await;
 }
 
-/// Each commit waits for a replica that doesn't exist.
 async fn missing_replica_stays_within_the_limit(server: &Server, mode: &str) {
     let miss = async { wait_for_replica(server, true) };
     let stop = async |()| {
@@ -131,7 +129,7 @@ async fn missing_replica_stays_within_the_limit(server: &Server, mode: &str) {
     stays_within_the_limit(server, mode, miss, stop).await;
 }
 
-/// Checks the limit while requests are stuck, between `begin` and `end`.
+/// Checks the limit while requests are stuck, from `begin` until `end`.
 async fn stays_within_the_limit<T>(
     server: &Server,
     mode: &str,
@@ -150,7 +148,7 @@ async fn stays_within_the_limit<T>(
     assert!(most <= LIMIT, "{mode}: {most} sessions");
 }
 
-/// Acquires 30 names repeatedly, and ignores errors, until it is stopped.
+/// Acquires 30 names repeatedly until it is stopped, and ignores errors.
 fn busily(locks: &Locks) -> (Arc<AtomicBool>, JoinSet<()>) {
     let over = Arc::new(AtomicBool::new(false));
     let mut waiting = JoinSet::new();
@@ -169,7 +167,7 @@ fn busily(locks: &Locks) -> (Arc<AtomicBool>, JoinSet<()>) {
     (over, waiting)
 }
 
-/// Stops the tasks, and expects that the client works again.
+/// Stops the tasks, and checks that the client works again.
 async fn recovers(locks: &Locks, (over, mut waiting): (Arc<AtomicBool>, JoinSet<()>)) {
     sleep(ms(1_000)).await;
     over.store(true, Ordering::SeqCst);
@@ -198,7 +196,7 @@ async fn holds_beyond_the_limit_say_so(server: &Server, mode: &str) {
         matches!(error.kind(), ErrorKind::TimedOut(_) | ErrorKind::Unavailable),
         "{mode}: {error:?}"
     );
-    // A release makes room for another hold.
+    // The release of a hold allows another.
     sleep(TTL).await;
     for guard in &held {
         guard.check().unwrap();
@@ -215,7 +213,7 @@ async fn holds_beyond_the_limit_say_so(server: &Server, mode: &str) {
     }
 }
 
-/// Holds and waits use all connections for holds, and more requests wait for a connection.
+/// Holds and waits use all sessions for holds, and more requests wait for a session.
 async fn holds_are_kept_and_released_at_the_limit(server: &Server, mode: &str) {
     let locks = client(server, mode).await;
     let mut held = Vec::new();
@@ -248,7 +246,7 @@ async fn full_server_is_named_with_leases() {
     full_server_is_named(&limited(), "lease").await;
 }
 
-/// Other applications have all of the server's connections.
+/// Other applications use all of the server's connections.
 async fn full_server_is_named(server: &Server, mode: &str) {
     let locks = client(server, mode).await;
     let held = locks.mutex("held").acquire().await.unwrap();
@@ -265,7 +263,8 @@ async fn full_server_is_named(server: &Server, mode: &str) {
     let url = in_mode(&server.url(), mode);
     expect("a new client", &Backend::connect(&url).await.expect_err("the server is full"));
 
-    // Each hold needs a connection, except for leases, whose idle connections serve some requests.
+    // A lease may be requested on an idle connection, so this sends several. Other holds always
+    // need a new connection.
     let mut asking = JoinSet::new();
     for number in 0..if mode == "lease" { 6 } else { 1 } {
         let request = locks.mutex(format!("x{number}"));

@@ -1,4 +1,4 @@
-//! Holds in sessions of real servers, in both modes: tests beyond the conformance suite.
+//! Holds in sessions of real servers: tests beyond the conformance suite.
 #![forbid(unsafe_code)]
 #![allow(clippy::duplicate_mod, reason = "each server runs the same tests")]
 
@@ -8,7 +8,7 @@ mod postgres;
 #[path = "../support/mod.rs"]
 mod support;
 
-/// Makes a test of each rule, which runs it in each mode on a server from `$start`.
+/// Makes a test of each rule, which runs in each mode on a server from `$start`.
 macro_rules! in_each_mode {
     ($start:ident; $($rule:ident),* $(,)?) => {
         mod in_each_mode {

@@ -20,22 +20,21 @@ use lockwright_core::ErrorKind;
 
 use crate::support::{ms, mysql as server};
 
-/// The modes with readers.
 const SHARED_MODES: [&str; 1] = ["row"];
 
-/// About the shortest TTL that the server ends in time, because it counts seconds.
+/// The shortest TTL that the server ends in time, because it counts seconds.
 const SHORT_TTL: Duration = ms(2_000);
 
-/// Errors of a request on a session that has ended.
+/// The kinds of errors on a session that has ended.
 const DEAD_SESSION: &[ErrorKind] = &[ErrorKind::Unavailable, ErrorKind::Indeterminate];
 
-/// A lock that blocks the write of a holder's row, but no reads.
+/// A lock that blocks writes of a holder's row, but no reads.
 const OTHER_LOCKS: [&str; 1] = ["BEGIN; SELECT * FROM lockwright_hold WHERE name = 'x' FOR UPDATE"];
 
 const FOR_SHARE: &str = "LOCK IN SHARE MODE";
 
-/// How long a killed waiter stays in the queue. The server checks its client during a wait for a `GET_LOCK`. During a
-/// wait for a row it doesn't, so the slice is the limit.
+/// The time within which a killed waiter leaves the queue. During a `GET_LOCK` the server checks
+/// its client. During a wait for a row it doesn't, so the slice is the limit.
 fn dead_waiter_limit(mode: &str) -> Duration {
     if mode == "session" { ms(3_000) } else { ms(6_000) }
 }

@@ -1,5 +1,3 @@
-//! MariaDB, or MySQL if the chosen packages have it.
-
 #[path = "breaking.rs"]
 mod breaking;
 #[path = "closing.rs"]

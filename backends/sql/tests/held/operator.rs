@@ -69,7 +69,6 @@ async fn a_release_through_another_connection_ends_the_session(server: &Server, 
     assert_eq!(holding(server), 0);
     assert_eq!(sessions_of(server, held.token), 0);
     let next = hold(&two, "x").await;
-    // A late release doesn't affect the next hold.
     one.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(holding(server), 1);
     two.release(&next, ReleaseMode::Plain).await.unwrap();
@@ -96,7 +95,7 @@ async fn a_sweep_leaves_the_held_and_keeps_the_fences(server: &Server, mode: &st
     }
     let floor = count(server, "SELECT floor FROM lockwright_meta");
     assert!(floor as u64 >= before.get(), "the floor is {floor}");
-    // The floor is ahead of the clock, so that it determines the fence.
+    // The floor is ahead of the clock, so that it determines the next fence.
     server.sql("UPDATE lockwright_meta SET floor = floor + 1000000000000000").unwrap();
     let again = claim_for("over", LONG);
     let fence = grant(&backend, &again).await.fence;

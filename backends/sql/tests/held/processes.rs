@@ -110,11 +110,12 @@ async fn a_killed_holder_frees_at_once(server: &Server, mode: &str) {
     backend.release(&next, ReleaseMode::Plain).await.unwrap();
 }
 
-/// If the fence were rolled back with the holder's transaction, or read from an old snapshot, it would be granted
-/// twice.
+/// A fence could be granted twice if it were rolled back with the holder's transaction, or read
+/// from an old snapshot.
 async fn a_crashed_holder_shares_its_fence_with_nobody(server: &Server, mode: &str) {
     let backend = backend(server, mode).await;
-    // The fence is ahead of the clock, which would hide a fence that was rolled back.
+    // The fence is set ahead of the clock. Otherwise the clock would hide that a fence was rolled
+    // back.
     acquire_and_release(&backend, "x").await;
     server.sql("UPDATE lockwright_hold SET fence = fence + 1000000000000000").unwrap();
     let last = format!("SELECT fence FROM lockwright_hold WHERE kind = '{mode}'");
@@ -148,7 +149,8 @@ async fn a_killed_waiter_leaves_the_queue(server: &Server, mode: &str) {
     assert_eq!(holding(server), 0);
 }
 
-/// The stopped writer blocks new readers for the rest of a slice and a few seconds, whatever its TTL.
+/// The stopped writer blocks new readers for the rest of a slice and a few seconds, whatever its
+/// TTL.
 async fn a_stopped_writer_that_waits_stops_readers_for_a_bounded_time(server: &Server, mode: &str) {
     if !SHARED_MODES.contains(&mode) {
         return;

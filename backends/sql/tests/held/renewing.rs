@@ -36,7 +36,8 @@ async fn locked_table_delays_no_release(server: &Server, mode: &str) {
         matches!(one.try_acquire(&next).await, Ok(AcquireOutcome::Granted(_)))
     })
     .await;
-    // A failed renewal keeps the lock. A successful renewal in the mode `row` would block the lock of the table.
+    // A failed renewal keeps the lock. In the mode `row`, a successful one would prevent the lock
+    // of the table.
     let lock = lock_table(server, "lockwright_hold").await;
     let renewals = one.renew(&[Renew::of(&next)]).await.unwrap();
     assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate, "{mode}");
@@ -61,7 +62,7 @@ async fn stuck_session_delays_no_other_renewal(server: &Server, mode: &str) {
     let ttl = ms(8_000);
     let proxy = lockwright_testbed::Proxy::start(server.address()).unwrap();
     let one = backend_through(server, proxy.port(), mode).await;
-    // Once the start-up connections are done, the next connection is the hold's.
+    // This waits until the client has opened its first connections. The next one is the hold's.
     let (mut session, mut since) = (0, Instant::now());
     within(ms(20_000), "no more connections", async || {
         if std::mem::replace(&mut session, proxy.accepted()) != proxy.accepted() {

@@ -8,7 +8,7 @@ use crate::support::{LONG, acquire_and_release, in_mode, is_free, ms, within};
 
 in_each_mode!(plain; hold_ends_with_its_runtime);
 
-/// The connection closes with the runtime, so the server frees the lock.
+/// The connection closes with the runtime, so the server releases the lock.
 async fn hold_ends_with_its_runtime(server: &Server, mode: &str) {
     let other = shared(server, mode).await;
     for round in 0..4 {
@@ -17,7 +17,6 @@ async fn hold_ends_with_its_runtime(server: &Server, mode: &str) {
             .enable_all()
             .build()
             .unwrap();
-        // The client outlives the runtime in half of the rounds.
         let url = in_mode(&server.url(), mode);
         let (guard, locks) = runtime
             .spawn(async move {

@@ -39,7 +39,6 @@ async fn a_dropped_wait_leaves_no_ghost(server: &Server, mode: &str) {
             }
         }
         if release_first {
-            // If the claim was granted before the drop, this releases it.
             two.release(&waiter, ReleaseMode::Reconcile).await.unwrap();
         }
         within(ms(2_000), "the waiter's session to go", async || {
@@ -51,7 +50,7 @@ async fn a_dropped_wait_leaves_no_ghost(server: &Server, mode: &str) {
             assert!(is_busy(&two, &claim_for("x", LONG)).await);
             one.release(&holder, ReleaseMode::Plain).await.unwrap();
         }
-        // Checks for longer than a slice.
+        // This checks for longer than a slice.
         let begun = Instant::now();
         while begun.elapsed() < ms(600) {
             assert_eq!(holding(server), 0, "a ghost owns it");
@@ -64,7 +63,7 @@ async fn a_dropped_wait_leaves_no_ghost(server: &Server, mode: &str) {
     }
 }
 
-/// Grant and cancellation reach the server in either order.
+/// The grant and the cancellation reach the server in either order.
 async fn a_wait_dropped_as_it_is_granted_leaves_no_ghost(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, shared(server, mode).await);
     for round in 0..60 {
@@ -76,7 +75,7 @@ async fn a_wait_dropped_as_it_is_granted_leaves_no_ghost(server: &Server, mode: 
         })
         .await;
         let dropping = async {
-            // The drop moves from before the release to after its end, in a fraction of a millisecond.
+            // From round to round, the drop moves from before the release to after its end.
             tokio::time::sleep(Duration::from_micros(round % 12 * 100)).await;
             waiting.abort();
         };
@@ -110,7 +109,8 @@ async fn a_hold_after_a_wait_is_valid_from_the_end_of_the_wait(server: &Server, 
     granted.release().await.unwrap();
 }
 
-/// An early start wastes a part of the TTL. Clients reject a grant whose start is longer than a TTL ago.
+/// A start that is too early wastes a part of the TTL. Clients reject a grant whose start is more
+/// than a TTL ago.
 async fn a_wait_states_when_it_was_over(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
     let (holder, waiter) = (claim_for("x", LONG), claim_for("x", LONG));
@@ -167,9 +167,11 @@ async fn many_waiters_of_a_process_block_one_connection(server: &Server, mode: &
 async fn a_limit_of_any_length_is_kept(server: &Server, mode: &str) {
     let backend = backend(server, mode).await;
     let holder = hold(&backend, "x").await;
-    // The limits are shorter than the early end, shorter than a slice, and longer than a slice.
+    // The three limits are shorter than a wait's early end, shorter than a slice, and longer than a
+    // slice.
     for limit in [ms(5), ms(300), ms(2_300)] {
-        // The fastest attempt counts: a busy machine is sometimes late, but a missed limit always.
+        // The fastest attempt counts, because a busy machine is sometimes late, but a limit that
+        // isn't kept is late each time.
         let mut soonest = Duration::MAX;
         for _ in 0..5 {
             let begun = Instant::now();

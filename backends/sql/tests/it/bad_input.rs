@@ -50,7 +50,7 @@ async fn a_damaged_file_is_no_reason_to_try_again() {
     let place = Place::new();
     place.close(place.open().await).await;
     let sound = fs::read(place.file()).unwrap();
-    // Damages the page of the table definitions, after the file's header.
+    // Damages the page of the table definitions, which follows the file's header.
     let mut damaged = sound.clone();
     damaged[100..4096].fill(0xff);
     fs::write(place.file(), damaged).unwrap();
@@ -62,7 +62,7 @@ async fn a_damaged_file_is_no_reason_to_try_again() {
     let (kind, text) = refused(&place.file()).await;
     assert_eq!(kind, ErrorKind::InvalidConfig, "{text}");
 
-    // Opening the file doesn't read the holds, so the doctor can run.
+    // Opening the file doesn't read the holds, so that the doctor can run on a damaged file.
     let mut damaged = sound;
     damaged[8192..].fill(0xff);
     fs::write(place.file(), damaged).unwrap();
@@ -108,17 +108,17 @@ async fn the_tables_live_beside_an_applications_own() {
 
 #[tokio::test]
 async fn a_read_only_file_system() {
-    // This folder exists on every Linux, for every user.
     let (kind, text) = refused(Path::new("/proc/sys/kernel/locks.db")).await;
     assert_eq!(kind, ErrorKind::Denied, "{text}");
 }
 
-/// Runs a part of the tests as a user who has no permissions here.
+/// Runs a part of the tests as a user who has no permissions in the folder.
 pub(crate) fn start_as_another_user(part: &str, place: &Place) -> Process {
     let mut command = this_binary();
     if rustix::process::geteuid().is_root() {
         let program = place.folder().join("program");
-        // Another process copies the program: a file that is open for writing in a test's child can't be run.
+        // Another process copies the program. If this one did, a test's child might have the copy
+        // open for writing, and it couldn't be run.
         let mut install = Command::new("install");
         install.args(["-m", "755"]).arg(std::env::current_exe().unwrap()).arg(&program);
         assert!(install.status().unwrap().success());
@@ -141,7 +141,7 @@ async fn a_file_or_folder_that_cannot_be_written() {
     mode(place.folder(), 0o755);
     let mut other = start_as_another_user("not-allowed-to-write", &place);
     assert_eq!(other.next_line(), "Denied: locks.db");
-    // All users may write the file, but its log can't be created next to it.
+    // All users may write the file, but can't create its log next to it.
     mode(&place.file(), 0o666);
     mode(place.folder(), 0o555);
     other.go_on();

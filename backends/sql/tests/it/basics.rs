@@ -90,7 +90,7 @@ async fn a_late_duplicate_is_refused() {
     );
     let error = backend.acquire(&a, Wait::No).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone));
-    // The same holds if the release overtakes its acquire.
+    // The release of `b` overtakes its acquire.
     let b = claim_for("x", LONG);
     assert_eq!(backend.release(&b, ReleaseMode::Reconcile).await.unwrap(), ReleaseOutcome::NotHeld);
     grant(&backend, &claim_for("x", LONG)).await;

@@ -45,13 +45,12 @@ async fn nothing_is_left_behind(threads: &str) {
         }
         dropped.push(mine);
     }
-    // A release reconciles each dropped request, whether it was carried out or not.
     for mine in &dropped {
         backend.release(mine, ReleaseMode::Reconcile).await.unwrap();
     }
     let left = backend.list("", None).await.unwrap().names;
     assert_eq!(left.len(), 1, "{threads}: {left:?}");
-    // No transaction is open.
+    // No dropped request has left a transaction open.
     let mut raw = place.raw().await;
     sql(&mut raw, "PRAGMA busy_timeout = 0; BEGIN IMMEDIATE; ROLLBACK").await;
     grant(&backend, &claim_for("n0", LONG)).await;
@@ -81,7 +80,6 @@ async fn a_dropped_acquire_that_had_not_begun_never_happens() {
     drop_after(3, backend.acquire(&second, Wait::No)).await;
     sql(&mut raw, "COMMIT").await;
     assert!(matches!(acquire.await.unwrap(), AcquireOutcome::Granted(_)));
-    // This claim is queued behind the second request.
     grant(&backend, &claim_for("third", LONG)).await;
     assert!(backend.inspect(&second.name).await.unwrap().holders.is_empty());
 }

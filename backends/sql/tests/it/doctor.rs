@@ -1,5 +1,3 @@
-//! The doctor's findings, each on a file with that problem.
-
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -36,7 +34,7 @@ async fn a_journal_mode_other_than_wal() {
     place.close(place.open().await).await;
     let mut raw = place.raw().await;
     sql(&mut raw, "PRAGMA journal_mode = DELETE").await;
-    // The reader prevents the backend from changing the mode.
+    // The raw connection reads, so the backend can't change the journal mode.
     sql(&mut raw, "BEGIN; SELECT * FROM lockwright_meta").await;
     let backend = place.open().await;
     assert_eq!(codes(&backend).await, ["journal-mode"]);

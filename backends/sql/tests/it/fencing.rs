@@ -1,4 +1,4 @@
-//! Late writes to the application's own file are rejected.
+//! Rejection of late writes to the application's own file.
 
 use std::time::Duration;
 
@@ -114,7 +114,6 @@ async fn a_file_that_may_only_be_read_is_reported() {
     assert_eq!(error.kind(), ErrorKind::Denied);
 }
 
-/// No write follows a write with a higher fence.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_have_the_order_of_fences() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! A lock file on FUSE, mounted in the test's own mount namespace, as sshfs does.
+//! A lock file on FUSE, mounted in a mount namespace of this test.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -54,7 +54,8 @@ fn inside() {
         assert!(error.to_string().contains(part), "{error}");
     }
     assert!(!Path::new(&file).exists());
-    // SQLite tries to create the file, which this file system rejects.
+    // The backend doesn't reject the path. SQLite tries to create the file, and this file system
+    // rejects that.
     let url = format!("sqlite:{}?file_system=any", file.display());
     let error = runtime.block_on(Sqlite::connect(&url)).unwrap_err();
     assert!(!error.to_string().contains("other machines"), "{error}");
@@ -80,13 +81,13 @@ fn serve(mut fuse: File) {
         let (error, answer) = match operation {
             FORGET => continue,
             INIT => {
-                // The protocol's version, and the longest write.
                 let mut words = [0u32; 16];
                 (words[0], words[1], words[5]) = (7, 31, 4096);
                 (0, words.map(u32::to_ne_bytes).concat())
             }
             GETATTR => {
-                // The lifetime of the attributes, then the root's inode, mode and link count.
+                // The answer has the attributes' lifetime, then the root's inode, mode and link
+                // count.
                 let mut words = [0u32; 26];
                 (words[0], words[4], words[19], words[20]) = (1, 1, 0o040_777, 2);
                 (0, words.map(u32::to_ne_bytes).concat())

@@ -91,14 +91,15 @@ async fn wait_for(backend: &Sqlite, claim: &Claim, woken: &Notify) -> Fence {
     }
 }
 
-/// In the critical section, no other process is inside, and the register has no higher fence.
+/// Checks that no other process is in the critical section, and that the register has no higher
+/// fence.
 fn alone(folder: &Path, fence: Fence) {
     let inside = folder.join("inside");
     OpenOptions::new().write(true).create_new(true).open(&inside).expect("two are inside");
     let register = folder.join("register");
     let (turns, highest) = read_register(&register);
     assert!(fence.get() > highest, "fence {fence} after {highest}");
-    // The register is written in several steps, to detect a second process inside.
+    // The register is written in several steps, so that a second process inside would be detected.
     std::thread::yield_now();
     let mut file = fs::File::create(&register).unwrap();
     write!(file, "{} {fence}", turns + 1).unwrap();
@@ -178,7 +179,8 @@ async fn a_hold_of_another_boot_is_over() {
     let backend = place.open().await;
     let old = claim_for("x", LONG);
     let fence = grant(&backend, &old).await.fence;
-    // The first sweep must be over, because it would delete the row changed below.
+    // This request waits for the end of the first sweep, which would delete the row that is changed
+    // below.
     assert!(is_busy(&backend, &claim_for("x", LONG)).await);
     let mut raw = place.raw().await;
     sql(&mut raw, "UPDATE lockwright_lease SET boot = 'another', expires_ns = 9000000000000000000")
@@ -291,7 +293,6 @@ async fn rows_of_the_dead_do_not_stay_for_ever() {
         assert!(start.elapsed() < Duration::from_secs(5), "{rows} rows are left");
         tokio::time::sleep(ms(5)).await;
     }
-    // The new fence is above the swept row's.
     assert!(grant(&backend, &claim_for("orders/8", LONG)).await.fence > fence);
 }
 

@@ -17,7 +17,8 @@ mod process;
 #[path = "../support/sqlite.rs"]
 mod sqlite;
 
-/// Queues `requests` behind a request that waits for the write lock, so that they share a transaction.
+/// Sends `requests` while an earlier request waits for the write lock, so that they share a
+/// transaction.
 pub(crate) async fn in_one_transaction<T>(
     place: &Place,
     backend: &Sqlite,

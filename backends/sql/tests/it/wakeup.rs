@@ -24,7 +24,7 @@ fn far() -> Wait {
     in_time(LONG)
 }
 
-/// The limit for a wake-up, long enough for a busy machine.
+/// The time limit for a wake-up, long enough for a busy machine.
 const SOON: Duration = Duration::from_secs(5);
 
 #[tokio::test]
@@ -38,7 +38,7 @@ async fn a_release_elsewhere_wakes_who_waits_for_it() {
         let mine = claim_for("x", LONG);
         busy(&here, &mine, far()).await;
         if round % 5 == 4 {
-            // The checkpoint truncates the log, whose content doesn't matter.
+            // A checkpoint truncates the log, which must not affect the wake-up.
             sql(&mut raw, "PRAGMA wal_checkpoint(TRUNCATE)").await;
         }
         if round % 2 == 0 {
@@ -104,7 +104,7 @@ async fn a_release_in_the_same_transaction_is_not_lost() {
     let mut woken = wakes(&backend);
     let held = hold(&backend, "x").await;
     let mine = claim_for("x", LONG);
-    // Wake-ups before the answer don't count.
+    // Only wake-ups after the answer count.
     let asking = async {
         let attempt = backend.acquire(&mine, far()).await.unwrap();
         while woken.try_recv().is_ok() {}

@@ -1,4 +1,4 @@
-//! Faults of servers: errors state the true effect.
+//! Faults of servers. Errors must state the true effect.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ async fn a_frozen_server_hangs_nothing() {
     assert_eq!(changing.kind(), ErrorKind::Indeterminate, "{changing:?}");
     assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
     server.thaw();
-    // The server carries the requests out late or never. The release reconciles both cases.
+    // The server carries out the requests late or never. The release reconciles both cases.
     let backend = connect(&server.url()).await;
     backend.release(&held, ReleaseMode::Reconcile).await.unwrap();
     assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty());
@@ -53,7 +53,6 @@ async fn a_lost_answer_is_indeterminate() {
         shown.holders.first().map(|holder| assert_eq!(holder.token, Some(held.token)))
     })
     .await;
-    // The repeated claim gets the same hold, on a new connection.
     proxy.mend();
     assert!(matches!(backend.try_acquire(&held).await.unwrap(), AcquireOutcome::Granted(_)));
 }
@@ -104,7 +103,6 @@ async fn refused_statement_has_no_effect() {
     refused(backend.try_acquire(&claim("y")).await, ErrorKind::InvalidConfig, "lockwright schema");
 }
 
-/// No answer to a dropped request reaches the next request.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_request_spoils_nothing() {
     let (server, backend) = start().await;
@@ -115,7 +113,6 @@ async fn a_dropped_request_spoils_nothing() {
         let asking =
             tokio::time::timeout(Duration::from_millis(100), backend.try_acquire(&dropped));
         assert!(asking.await.is_err(), "the row is locked");
-        // More requests are dropped than there are connections.
         acquire_and_release(&backend, "y").await;
         row.execute("COMMIT").await.unwrap();
         backend.release(&dropped, ReleaseMode::Reconcile).await.unwrap();

@@ -24,7 +24,7 @@ fn missing_databases(url: &str) -> Vec<(String, ErrorKind)> {
     vec![(url.to_owned(), ErrorKind::InvalidConfig), (format!("{url}/nothere"), ErrorKind::Denied)]
 }
 
-/// Statements that begin and end a short limit for statements.
+/// SQL that begins and ends a short time limit for statements.
 const SHORT_LIMIT: [&str; 2] =
     ["SET GLOBAL max_statement_time = 0.2", "SET GLOBAL max_statement_time = 0"];
 
@@ -44,18 +44,17 @@ const GRANT_GUEST: &str = "GRANT SELECT, INSERT, UPDATE, DELETE ON lockwright.* 
 const CREATE_SCHEMA: &str = "CREATE DATABASE `select`; GRANT ALL ON `select`.* TO lockwright@'%'";
 const QUOTED_SCHEMA: &str = "`select`";
 
-/// The error about a missing schema. The server hides missing objects from a user without
+/// The error if the schema is missing. The server hides missing objects from a user without
 /// permissions.
 const NO_SCHEMA: (ErrorKind, &str) = (ErrorKind::Denied, "");
 
 /// The column with a tombstone's expiry.
 const UNTIL: &str = "until_us";
 
-/// A prefix for the administrator's statements that may take long.
+/// The beginning of an administrator's statements that may take long.
 const PATIENTLY: &str =
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET max_statement_time = 0;";
 
-/// Inserts the rows of released names, with odd fences.
 fn insert_names(from: usize, to: usize) -> String {
     format!(
         "INSERT INTO lockwright_lease SELECT concat('orders/', lpad(seq, 9, '0')), NULL, '{{}}', \

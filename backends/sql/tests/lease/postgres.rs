@@ -55,7 +55,7 @@ const NO_SCHEMA: (ErrorKind, &str) = (ErrorKind::InvalidConfig, "schema");
 /// The column with a tombstone's expiry.
 const UNTIL: &str = "until";
 
-/// A prefix for the administrator's statements that may take long.
+/// The beginning of an administrator's statements that may take long.
 const PATIENTLY: &str = "";
 
 fn insert_names(from: usize, to: usize) -> String {

@@ -16,7 +16,7 @@ use crate::support::{
     refused, release,
 };
 
-/// All clients are connected before, so that the requests meet at the row.
+/// All clients connect first, so that their requests meet at the row.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_many_at_once_one_is_granted() {
     let (server, one) = start().await;
@@ -25,7 +25,6 @@ async fn of_many_at_once_one_is_granted() {
         clients.push(Arc::new(connect(&server.url()).await));
     }
     for round in 0..100 {
-        // Some names are free, and some have a row.
         let locked = format!("x{}", round % 50);
         let (_, granted) = one_of_many(&clients, 16, &locked, |error| panic!("{error:?}")).await;
         release(&clients[0], &granted).await;
@@ -63,7 +62,8 @@ async fn hold_that_expires_while_its_row_is_locked_is_not_revived() {
         let held = claim_for("x", ttl);
         let first = grant(&backend, &held).await;
         let mut row = lock_lease(&server, "x").await;
-        // The wait begins shortly before the hold's end, because no request waits a whole TTL for a row.
+        // The wait begins shortly before the hold expires, because no request waits for a row for a
+        // whole TTL.
         tokio::time::sleep(ttl * 8 / 10).await;
         let asking = tokio::spawn({
             let (backend, held) = (Arc::clone(&backend), held.clone());
@@ -71,7 +71,7 @@ async fn hold_that_expires_while_its_row_is_locked_is_not_revived() {
                 if by_renewal {
                     renew(&backend, &held).await == RenewalOutcome::Renewed { valid: None }
                 } else {
-                    // A new hold is correct, but not the old one.
+                    // A new hold is correct, but the old one isn't.
                     let answer = backend.try_acquire(&held).await;
                     matches!(answer, Ok(AcquireOutcome::Granted(granted)) if granted.fence == first.fence)
                 }
@@ -120,16 +120,15 @@ async fn fences_grow_past_what_was_reserved() {
             backend.release(&held, ReleaseMode::Plain).await.unwrap();
         }
     }
-    // A step back of the server's clock has the same effect.
+    // The row's fence is ahead of the clock, as after a step back of the server's clock.
     server.sql("UPDATE lockwright_lease SET fence = 9000000000000000").unwrap();
     assert_eq!(grant(&backend, &claim("x")).await.fence, Fence::new(9_000_000_000_000_007));
-    // The highest fence can't be followed by another.
     let last = "UPDATE lockwright_lease SET token = NULL, fences = 1, fence = 9007199254740991";
     server.sql(last).unwrap();
     refused(backend.try_acquire(&claim("x")).await, ErrorKind::Conflict, "");
 }
 
-/// The fence follows that of the locked row, not of the row at the start of the statement.
+/// The fence must exceed that of the locked row, not of the row at the statement's start.
 #[tokio::test(flavor = "multi_thread")]
 async fn fences_grow_past_what_was_granted_during_a_wait() {
     let (server, backend) = start().await;
@@ -149,7 +148,7 @@ async fn serializable_transactions_are_no_obstacle() {
     let (server, _) = start().await;
     set_isolation(&server, "serializable");
     let clients = [connect(&server.url()).await, connect(&server.url()).await].map(Arc::new);
-    // A request that lost in each attempt had no effect.
+    // A request that has lost each attempt had no effect.
     let lost = |error: Error| assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     for _ in 0..20 {
         let (_, granted) = one_of_many(&clients, 8, "x", lost).await;

@@ -1,4 +1,4 @@
-//! Unused names leave only the floor.
+//! Sweeping of unused names.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +36,7 @@ pub(super) fn an_hour_passes(server: &Server) {
 
 /// Inserts the rows of `count` released names.
 pub(super) fn one_off_names(server: &Server, count: usize) {
-    // The rows are inserted in parts, because the command line limits a statement's time.
+    // The rows are inserted in parts, because the command-line client limits a statement's time.
     for from in (1..=count).step_by(20_000) {
         server.sql(&insert_names(from, count.min(from + 19_999))).unwrap();
     }
@@ -92,7 +92,7 @@ async fn young_held_and_awaited_rows_stay() {
     hold(&backend, "held").await;
     let released = hold(&backend, "released").await;
     backend.release(&released, ReleaseMode::Reconcile).await.unwrap();
-    // A running statement may have missed the row's last change.
+    // The row is too young, because a running statement may not have seen its last change.
     assert_eq!(sweep(&backend, Duration::ZERO).await, 0);
     server.sql("UPDATE lockwright_lease SET updated = updated - 1800000000").unwrap();
     assert_eq!(sweep(&backend, Duration::from_secs(3600)).await, 0);
@@ -114,7 +114,7 @@ async fn a_sweep_waits_for_nobody() {
     assert_eq!(sweep(&backend, Duration::ZERO).await, 1);
 }
 
-/// The claim's statement starts before the row is deleted, so it has read the old floor.
+/// The acquire starts before the row is deleted, so it has read the old floor.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_under_way_starts_above_the_row_that_was_swept() {
     let (server, backend) = start().await;
@@ -132,7 +132,7 @@ async fn a_claim_under_way_starts_above_the_row_that_was_swept() {
     assert!(fence > Fence::new(last), "it had {last}, and then got {fence}");
 }
 
-/// No fence ever decreases. Each locker cycles through names, so some are always idle.
+/// Fences of a name never decrease. Each task cycles through its names, so some are always unused.
 #[tokio::test(flavor = "multi_thread")]
 async fn sweeping_and_locking_at_once() {
     const NAMES: usize = 16;

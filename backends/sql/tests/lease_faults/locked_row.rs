@@ -9,10 +9,9 @@ use super::sessions::locks;
 
 const TTL: Duration = Duration::from_secs(3);
 
-/// The rows of the names.
 const LEASE: &str = "lockwright_lease";
 
-/// The rows of readers and permits.
+/// The table of readers and permits.
 const SHARED_HOLDER: &str = "lockwright_shared_holder";
 
 /// Holds twenty names while another session locks the row of one in `table` for ten TTLs.
@@ -76,8 +75,8 @@ async fn locked_row_of_a_reader_costs_one_of_twenty() {
     hold_twenty(SHARED_HOLDER, async |locks, name| locks.read(name).acquire().await.unwrap()).await;
 }
 
-/// The renewal of the locked row must not lock the name's row while it waits, and another reader's renewal must not
-/// wait for the locked row.
+/// The stuck renewal must not lock the name's row while it waits for its holder's row. Other
+/// readers' renewals must not wait for that row either.
 #[tokio::test(flavor = "multi_thread")]
 async fn locked_row_of_a_reader_costs_no_other_reader_of_the_name() {
     let server = options().start().unwrap();

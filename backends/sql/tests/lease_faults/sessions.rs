@@ -39,7 +39,7 @@ async fn ask(server: &Server) -> Asking {
             while !over.load(Ordering::Relaxed) {
                 number += 1;
                 let asking = client.mutex(format!("name-{task}-{}", number % 5)).try_acquire();
-                // The client drops some requests, and waits for others.
+                // Half of the requests are dropped early.
                 let limit = Duration::from_millis(if number % 2 == 0 { 300 } else { 3_000 });
                 if let Ok(Ok(Some(guard))) = tokio::time::timeout(limit, asking).await {
                     answers.fetch_add(1, Ordering::Relaxed);
@@ -52,7 +52,7 @@ async fn ask(server: &Server) -> Asking {
 }
 
 impl Asking {
-    /// Expects that the locks work again, and stops the tasks.
+    /// Checks that the client works again, and stops its tasks.
     async fn end(self) {
         let before = self.answers.load(Ordering::Relaxed);
         let begun = Instant::now();
@@ -68,7 +68,8 @@ impl Asking {
     }
 }
 
-/// Expects no more sessions than the limit for `time`. A busy server may list ended sessions for a moment.
+/// Checks for `time` that there are no more sessions than the limit. A busy server may list ended
+/// sessions for a moment.
 async fn count(server: &Server, time: Duration) {
     let begun = Instant::now();
     let mut exceeded: Option<Instant> = None;

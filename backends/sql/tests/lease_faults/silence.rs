@@ -42,7 +42,7 @@ async fn with_ttl(server: &Server, ttl: Duration) {
     held.release().await.unwrap();
 }
 
-/// The caller drops each request long before the client's own limit.
+/// The caller drops each request long before the client's own time limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn dropped_request_replaces_silent_connections() {
     const CONNECTIONS: usize = 40;
@@ -52,7 +52,7 @@ async fn dropped_request_replaces_silent_connections() {
     let config = Config::new(&url).unwrap().response_timeout(LIMIT);
     let backend = config.connect().await.unwrap();
     let client = Locks::builder(backend).ttl(LIMIT * 4).wait(Some(LIMIT)).build().unwrap();
-    // Requests that wait for the table open more connections than the dropped requests can use up.
+    // The pool gets more connections than the dropped requests below could use up.
     let locking = lock_table(&server, "lockwright_lease").await;
     let warming = (0..CONNECTIONS).map(|number| {
         let asking = client.mutex(format!("warm-{number}"));
@@ -101,7 +101,7 @@ async fn dropped_request_keeps_connections_that_answer() {
             }
         });
     }
-    // Waits until the pool has as many connections as the tasks need.
+    // Waits until the pool opens no more connections.
     eventually(|| async {
         let accepted = proxy.accepted();
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -123,6 +123,6 @@ async fn dropped_request_keeps_connections_that_answer() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let opened = proxy.accepted() - before;
     asking.shutdown().await;
-    // One new connection replaces the silent one, and one ends its session.
+    // One new connection replaces the silent one, and another ends its session.
     assert!((1..=3).contains(&opened), "{opened} new connections");
 }

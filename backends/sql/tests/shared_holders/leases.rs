@@ -35,7 +35,7 @@ async fn tables_of_the_first_layout_are_completed() {
     rules::a_writer_that_waits_comes_next(two(&server, "lease").await).await;
 }
 
-/// The break waits for the hold's row, and so does the repeated claim.
+/// The break and the repeated claim both wait for the hold's row.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeat_revives_no_broken_hold() {
     let (server, Two(one, two)) = start().await;

@@ -35,8 +35,8 @@ fn soon() -> Wait {
     in_time(LIMIT)
 }
 
-/// Eight tasks of two clients acquire and release `x` in the modes of `mode`. The holders' weights
-/// must never add up to more than `most`.
+/// Eight tasks of two clients acquire and release `x` in modes given by `mode`. The sum of the
+/// holders' weights must never exceed `most`.
 async fn contend(
     Two(one, two): Two,
     mode: fn(u32, u32) -> Mode,
@@ -89,7 +89,8 @@ pub(crate) async fn never_more_permits_than_there_are(two: Two) {
     contend(two, |task, round| permits(1 + (task + round) % 2), weight, OF).await;
 }
 
-/// The writer comes next even between the last reader's release and its own next poll.
+/// The waiting writer precedes new readers even between the last reader's release and the writer's
+/// next poll.
 pub(crate) async fn a_writer_that_waits_comes_next(Two(one, two): Two) {
     let (first, last) = (claim_as("x", Mode::Shared), claim_as("x", Mode::Shared));
     let (writer, late) = (claim("x"), claim_as("x", Mode::Shared));
@@ -121,7 +122,7 @@ pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     busy(&*two, &writer, soon()).await;
     let mut told = events(&*one);
     let waiting = tokio::time::timeout(LIMIT, async {
-        // The loop repeats until the client listens, which may take a moment.
+        // This repeats until the client listens, which may take a moment.
         loop {
             busy(&*one, &late, soon()).await;
             busy(&*two, &writer, soon()).await;
@@ -142,7 +143,7 @@ pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     assert_eq!(two.release(&writer, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
 }
 
-/// A renewal or a repeated claim extends the hold past all earlier expiries.
+/// A renewal or a repeated claim extends the hold beyond all earlier expiries.
 pub(crate) async fn a_renewed_hold_keeps_others_out(Two(one, two): Two) {
     let ttl = Duration::from_secs(2);
     for (mode, other) in [(Mode::Shared, Mode::Exclusive), (permits(1), permits(OF))] {
@@ -174,7 +175,7 @@ pub(crate) async fn a_renewed_hold_keeps_others_out(Two(one, two): Two) {
     }
 }
 
-/// The name stays held even if the holder with the longest TTL releases first.
+/// The name expires with its last holder, even if the holder with the longest TTL has released.
 pub(crate) async fn a_name_runs_out_with_the_last_of_them(Two(one, two): Two) {
     let ttl = Duration::from_secs(2);
     for (mode, other) in [(Mode::Shared, Mode::Exclusive), (permits(1), permits(OF))] {
@@ -299,7 +300,7 @@ pub(crate) async fn all_are_broken_if_any_will_do(Two(one, two): Two) {
     }
 }
 
-/// Leaves expired rows: of readers, of permits, and of a writer that waited.
+/// Leaves expired rows of readers, of permits, and of a writer that waited.
 pub(crate) async fn leave_behind(one: &dyn DistributedLock) {
     let ttl = Duration::from_secs(3);
     let gone = [
@@ -316,7 +317,7 @@ pub(crate) async fn leave_behind(one: &dyn DistributedLock) {
     tokio::time::sleep(Duration::from_secs(4)).await;
 }
 
-/// Makes the tests of all rules. `$start` returns a server and two of its clients.
+/// Makes a test of each rule. `$start` returns a server and two of its clients.
 macro_rules! all {
     ($start:ident) => {
         $crate::rules::tests!(

@@ -14,7 +14,6 @@ use crate::support::{
     in_time, release,
 };
 
-/// Connects two clients in a mode.
 pub(super) async fn two(server: &Server, mode: &str) -> Two {
     let url = in_mode(&server.url(), mode);
     Two::new(connect(&url).await, connect(&url).await)
@@ -34,7 +33,8 @@ async fn until_readers_are_refused(backend: &dyn DistributedLock) {
     }
 }
 
-/// Between the slices of the writer's wait, no reader is granted, whether it polls or is queued behind the writer.
+/// No reader is granted between the slices of the writer's wait, whether it polls or is queued
+/// behind the writer.
 pub(super) async fn a_writer_that_waits_stays_ahead(Two(one, two): Two) {
     let slice = Duration::from_secs(2);
     let (first, late) = (reader(), reader());
@@ -57,7 +57,7 @@ pub(super) async fn a_writer_that_waits_stays_ahead(Two(one, two): Two) {
     release(&*one, &late).await;
 }
 
-/// Readers are admitted at once, though the writer's connection is kept for another claim.
+/// Readers are admitted at once, although the writer's connection is kept for another claim.
 pub(super) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     let (first, late, writer) = (reader(), reader(), claim("x"));
     grant(&*one, &first).await;
@@ -67,7 +67,8 @@ pub(super) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     release(&*one, &late).await;
 }
 
-/// A claim repeated through another connection could get two sessions, but a release ends only one.
+/// If a claim that is repeated through another connection got two sessions, a release would end
+/// only one.
 pub(super) async fn one_session_reads_for_a_claim(Two(one, two): Two) {
     let held = reader();
     let fence = grant(&*one, &held).await.fence;
@@ -93,8 +94,8 @@ pub(super) async fn one_session_reads_for_a_claim(Two(one, two): Two) {
     }
 }
 
-/// Without a writer the name's row stays untouched for long, but the shared fence must stay. A sweep deletes dead
-/// readers first, and then the name.
+/// Readers alone don't change the name's row, so it becomes old, but its fence must stay. A sweep
+/// deletes dead readers first, and later the name.
 pub(super) async fn a_sweep_leaves_what_is_read(server: &Server, Two(one, two): Two) {
     let rows = |table: &str| count(server, &format!("SELECT count(*) FROM lockwright_{table}"));
     let age = || {
@@ -127,7 +128,6 @@ pub(super) async fn a_sweep_leaves_what_is_read(server: &Server, Two(one, two): 
     release(&*two, &next).await;
 }
 
-/// Inspection and listing show the readers too.
 pub(super) async fn all_are_broken_if_any_will_do(Two(one, two): Two) {
     for how in [BreakMode::RunOut, BreakMode::Now] {
         let readers = [reader(), reader(), reader()];
@@ -165,7 +165,6 @@ pub(super) async fn all_are_broken_if_any_will_do(Two(one, two): Two) {
     }
 }
 
-/// Makes the tests of one mode.
 macro_rules! tests_in {
     ($($mode:ident),*) => {
         $(

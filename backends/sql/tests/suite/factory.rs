@@ -1,4 +1,4 @@
-//! The suite on a server, in one of its modes.
+//! The conformance suite on a server, in one of its modes.
 
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use lockwright_testbed::{self as testbed, Proxy};
 use super::shelf::{Shelf, from_sqlx};
 use super::{Backend, HARMS, HELD_TTL, LABEL, PoolOptions, Server, shelf_url, start};
 
-/// A server that the undisturbed cases share.
+/// A server that all cases without faults share.
 struct Suite {
     server: Server,
     mode: &'static str,
@@ -27,7 +27,7 @@ fn url_in(mode: &str, url: &str) -> String {
     }
 }
 
-/// In the other modes each hold and each wait has a connection.
+/// In the modes `session` and `row`, each hold and each wait has a connection.
 fn connections(mode: &str) -> &'static str {
     if mode == "lease" { "400" } else { "700" }
 }
@@ -61,9 +61,9 @@ impl Factory for Suite {
 
     fn ttl(&self) -> Duration {
         match self.mode {
-            // A busy machine takes a while for many connections.
             "lease" => Duration::from_secs(2),
-            // Some cases open dozens of connections within a TTL, which is slow with a password and in a debug build.
+            // Some cases open dozens of connections within a TTL, which is slow with a password and
+            // in a debug build.
             _ => HELD_TTL,
         }
     }

@@ -27,7 +27,6 @@ struct Server {
     postgres: Postgres,
 }
 
-/// Starts a pooler with few server connections.
 fn start(_connections: &str) -> Result<Server> {
     let postgres = Postgres::start()?;
     let pooler = PgBouncer::in_front_of(&postgres)
@@ -37,7 +36,7 @@ fn start(_connections: &str) -> Result<Server> {
     Ok(Server { pooler, postgres })
 }
 
-/// The application doesn't use the pooler.
+/// The application's data are accessed without the pooler.
 fn shelf_url(server: &Server) -> String {
     server.postgres.url()
 }

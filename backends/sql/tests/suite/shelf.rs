@@ -1,4 +1,4 @@
-//! Protected data in a database: a value in the application's own row.
+//! The data that the conformance suite protects by fences: a value in a row of the application.
 
 use lockwright_conformance::Protected;
 use lockwright_core::fencing::Fenced;

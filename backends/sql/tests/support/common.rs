@@ -10,7 +10,7 @@ use lockwright_core::{
 };
 use tokio::task::JoinHandle;
 
-/// The modes with holds in sessions.
+/// The modes whose holds are in sessions.
 pub(crate) const MODES: [&str; 2] = ["session", "row"];
 
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -35,7 +35,6 @@ pub(crate) async fn is_busy(backend: &dyn DistributedLock, claim: &Claim) -> boo
     matches!(backend.try_acquire(claim).await.unwrap(), AcquireOutcome::Busy(_))
 }
 
-/// Asserts the kind and text of an error.
 #[track_caller]
 pub(crate) fn refused<T: std::fmt::Debug>(
     answer: Result<T, Error>,
@@ -59,7 +58,6 @@ pub(crate) async fn acquire_and_release(backend: &dyn DistributedLock, of: &str)
     release(backend, &hold(backend, of).await).await;
 }
 
-/// Sends a request in a task.
 pub(crate) fn acquiring<B: DistributedLock + ?Sized>(
     backend: &Arc<B>,
     claim: &Claim,
@@ -73,7 +71,7 @@ pub(crate) async fn release(backend: &dyn DistributedLock, claim: &Claim) {
     assert_eq!(backend.release(claim, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
 }
 
-/// Returns whether a claim is granted, and releases the hold.
+/// Returns whether the name can be acquired, and releases it again.
 pub(crate) async fn is_free(backend: &dyn DistributedLock, of: &str) -> bool {
     let claim = claim_for(of, LONG);
     let free = !is_busy(backend, &claim).await;
@@ -87,13 +85,13 @@ pub(crate) async fn waiters(backend: &dyn DistributedLock, of: &str) -> u64 {
     backend.inspect(&name(of)).await.unwrap().waiters.unwrap_or_default()
 }
 
-/// Waits until a request waits for the name `x` in the server.
+/// Waits until a request for the name `x` waits in the server.
 pub(crate) async fn until_one_waits(backend: &dyn DistributedLock) {
     within(ms(5_000), "the waiter to block", async || waiters(backend, "x").await == 1).await;
 }
 
-/// Sends requests for a name at the same time, of which one must be granted. Returns its claim, and
-/// the index of its backend.
+/// Sends several requests for a name at the same time, of which one must be granted. Returns the
+/// index of its backend, and its claim.
 pub(crate) async fn one_of_many<B: DistributedLock>(
     backends: &[Arc<B>],
     number: usize,
@@ -126,7 +124,7 @@ pub(crate) async fn break_x(
     backend.break_lock(&name("x"), seen, how, "ada", "stuck").await
 }
 
-/// Waits until a request is granted.
+/// Waits until the request is granted.
 pub(crate) async fn granted(request: JoinHandle<Result<AcquireOutcome>>) -> Granted {
     let answer = tokio::time::timeout(LIMIT, request).await.expect("the request ends in time");
     match answer.unwrap().unwrap() {
@@ -139,7 +137,7 @@ pub(crate) async fn findings(backend: &dyn DistributedLock) -> Vec<&'static str>
     backend.doctor().await.unwrap().into_iter().map(|finding| finding.code).collect()
 }
 
-/// Waits until `done`, and returns how long it took.
+/// Waits until `done` returns true, and returns how long it took.
 pub(crate) async fn within(
     limit: Duration,
     what: &str,

@@ -1,4 +1,5 @@
-//! Helpers compiled once per server. The parent module defines `Server`, `Backend` and the like.
+//! Helpers compiled once per server. The parent module defines `Server`, `Backend` and similar
+//! names.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use tokio::time::timeout;
 use super::{BLOCKED, Backend, Config, Connection, Options, SCHEME, SESSIONS, Server, add_user};
 use crate::support::{LIMIT, eventually, in_mode, ms};
 
-/// Connects with time limits for busy machines.
+/// Connects with long time limits, for busy machines.
 pub(crate) async fn connect(url: &str) -> Backend {
     patient(url).connect().await.unwrap()
 }
@@ -59,7 +60,7 @@ pub(crate) async fn run(session: &mut Connection, sql: &str) {
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(session).await.unwrap();
 }
 
-/// Opens a session that has locked the rows of a table that meet a condition.
+/// Opens a session that locks the row of `table` that meets `condition`.
 pub(crate) async fn lock_row(server: &Server, table: &str, condition: &str) -> Connection {
     let mut session = session(server).await;
     let lock = format!("SELECT name FROM {table} WHERE {condition} FOR UPDATE");
@@ -81,7 +82,7 @@ pub(crate) fn sessions(server: &Server) -> usize {
     count(server, SESSIONS)
 }
 
-/// Waits until `number` statements wait for a lock.
+/// Waits until exactly `number` statements wait for a lock.
 pub(crate) async fn wait_for_blocked(server: &Server, number: usize) {
     eventually(|| async { (count(server, BLOCKED) == number).then_some(()) }).await;
 }
@@ -93,7 +94,6 @@ pub(crate) fn with_application(options: Options) -> Server {
     server
 }
 
-/// Connects as the user `application`, and runs a query.
 pub(crate) async fn application_connects(server: &Server) {
     let url = format!("{SCHEME}://application:application@{}/lockwright", server.address());
     let connects = async {

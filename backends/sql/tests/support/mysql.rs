@@ -17,7 +17,7 @@ pub(crate) const SCHEME: &str = "mysql";
 
 pub(crate) const TLS: &str = "ssl-mode";
 
-/// An hour in the tables of holds.
+/// An hour in the unit of the column `updated`.
 pub(crate) const HOUR: &str = "3600000000";
 
 /// Counts the clients' sessions.
@@ -28,19 +28,19 @@ pub(crate) const SESSIONS: &str =
 pub(crate) const BLOCKED: &str = "SELECT count(*) FROM information_schema.processlist \
                                   WHERE user = 'lockwright' AND command = 'Query'";
 
-/// Words of the server's error when it has no connection left.
+/// The text of the server's error if it has no connection left.
 pub(crate) const FULL: [&str; 1] = ["Too many connections"];
 
 pub(crate) fn set_isolation(server: &Server, level: &str) {
     server.sql(&format!("SET GLOBAL tx_isolation = '{level}'")).unwrap();
 }
 
-/// Returns options of a server whose commits can be made to wait for a replica.
+/// Returns the options of a server whose commits can be made to wait for a replica.
 pub(crate) fn options() -> Options {
     Server::options().semi_synchronous()
 }
 
-/// Sets whether commits wait for a replica that doesn't exist.
+/// Sets whether commits wait for a replica, which doesn't exist.
 pub(crate) fn wait_for_replica(server: &Server, wait: bool) {
     server.wait_for_replica(wait).unwrap();
 }
@@ -63,12 +63,12 @@ pub(crate) fn sessions_of(server: &Server, token: Token) -> usize {
     count(server, &format!("SELECT {} IS NOT NULL", session_of(token)))
 }
 
-/// Returns the SQL of that session's number.
+/// Returns SQL for the id of the session with this token's mark.
 fn session_of(token: Token) -> String {
     format!("IS_USED_LOCK({})", mark(token))
 }
 
-/// Returns the SQL of a session's mark.
+/// Returns SQL for a session's mark.
 pub(crate) fn mark(token: Token) -> String {
     format!("CONCAT(' lockwright/{token}/', LEFT(SHA2('x', 256), 16))")
 }
@@ -77,7 +77,8 @@ pub(crate) fn end_session_of(server: &Server, token: Token) {
     server.sql(&format!("KILL {}", session_of(token))).unwrap();
 }
 
-/// Counts sessions that wait for a lock. InnoDB's own view isn't refreshed while it is read continuously.
+/// Counts sessions that wait for a lock. InnoDB's own view isn't refreshed while it is read
+/// continuously.
 pub(crate) fn queued(server: &Server) -> usize {
     running(server, "state = 'User lock' OR info LIKE 'SELECT name FROM % FOR UPDATE'")
 }
@@ -90,7 +91,7 @@ fn running(server: &Server, what: &str) -> usize {
     count(server, &format!("{BLOCKED} AND ({what})"))
 }
 
-/// Counts locked names: `x` by a `GET_LOCK`, and rows.
+/// Counts locked names: `x` locked by `GET_LOCK`, and locked rows.
 pub(crate) fn holding(server: &Server) -> usize {
     let rows = "SELECT count(*) FROM lockwright_row";
     count(server, "SELECT IS_USED_LOCK('x') IS NOT NULL")
@@ -98,7 +99,7 @@ pub(crate) fn holding(server: &Server) -> usize {
             .saturating_sub(count(server, &format!("{rows} FOR UPDATE SKIP LOCKED")))
 }
 
-/// The documented expression for a name's `GET_LOCK`.
+/// Returns the documented expression for a name's `GET_LOCK`.
 pub(crate) fn key(name: &str) -> String {
     let as_it_is =
         name.len() <= 64 && name.chars().all(|c| c.is_ascii() && !c.is_ascii_uppercase());
@@ -106,7 +107,7 @@ pub(crate) fn key(name: &str) -> String {
     if as_it_is { format!("'{quoted}'") } else { format!("SHA2('{quoted}', 256)") }
 }
 
-/// The documented SQL that locks a name in a session without a wait.
+/// Returns the documented SQL that locks a name in a session without a wait.
 pub(crate) fn lock(name: &str) -> String {
     format!("SELECT GET_LOCK({}, 0) = 1", key(name))
 }

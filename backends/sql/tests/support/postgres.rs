@@ -19,7 +19,7 @@ pub(crate) const SCHEME: &str = "postgres";
 
 pub(crate) const TLS: &str = "sslmode";
 
-/// An hour in the tables of holds.
+/// An hour in the unit of the column `updated`.
 pub(crate) const HOUR: &str = "interval '1 hour'";
 
 pub(crate) const SESSIONS: &str =
@@ -87,7 +87,7 @@ pub(crate) fn writing(server: &Server) -> usize {
     queued(server)
 }
 
-/// Counts sessions with advisory locks or an open transaction.
+/// Counts granted advisory locks and open transactions.
 pub(crate) fn holding(server: &Server) -> usize {
     count(
         server,
@@ -97,14 +97,14 @@ pub(crate) fn holding(server: &Server) -> usize {
     )
 }
 
-/// The documented expression for a name's advisory lock.
+/// Returns the documented expression for a name's advisory lock.
 pub(crate) fn key(name: &str) -> String {
     format!(
         "('x' || substr(encode(sha256(convert_to('{name}', 'UTF8')), 'hex'), 1, 16))::bit(64)::bigint"
     )
 }
 
-/// The documented SQL that locks a name in a session without a wait.
+/// Returns the documented SQL that locks a name in a session without a wait.
 pub(crate) fn lock(name: &str) -> String {
     format!("SELECT pg_try_advisory_lock({})", key(name))
 }

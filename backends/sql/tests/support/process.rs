@@ -6,10 +6,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The variable with a process's role.
+/// The environment variable with a child's role.
 pub(crate) const ROLE: &str = "LOCKWRIGHT_TEST_ROLE";
 
-/// A process that runs an ignored test. Its role is in its environment.
+/// A child process that runs an ignored test in the role that its environment names.
 pub(crate) struct Process {
     child: Child,
     to: ChildStdin,
@@ -40,7 +40,7 @@ impl Process {
         Self { child, to, from }
     }
 
-    /// Returns the next message, without the output of the test harness.
+    /// Returns the next message of the child, without the output of the test harness.
     pub(crate) fn next_line(&mut self) -> String {
         loop {
             let line = self.from.next().expect("the process says something").unwrap();

@@ -35,7 +35,7 @@ impl Place {
         SqliteConnection::connect_with(&options).await.unwrap()
     }
 
-    /// Closes the file's last backend, and waits for the end.
+    /// Closes the last backend of the file, and waits until its log is gone.
     pub(crate) async fn close(&self, backend: Sqlite) {
         drop(backend);
         let log = self.folder.path().join("locks.db-wal");

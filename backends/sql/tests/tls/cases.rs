@@ -19,13 +19,12 @@ fn through(url: &str, host: &str) -> String {
 #[cfg(feature = "tls")]
 #[tokio::test]
 async fn a_lock_is_held_over_tls_that_is_checked() {
-    // Unencrypted connections are rejected.
     let server = Server::options().tls_only().start().unwrap();
     let ca = format!("{CA}={}", server.authority().display());
     for (host, level, more) in [
         ("127.0.0.1", FULL, ""),
         ("localhost", FULL, "&mode=session"),
-        // Only the CA is verified.
+        // The certificate doesn't name this host, so only the CA is verified.
         ("0.0.0.0", VERIFY_CA, "&mode=row"),
         ("127.0.0.1", REQUIRE, ""),
     ] {
@@ -101,7 +100,6 @@ async fn a_server_that_takes_only_tls_refuses_what_is_plain() {
     let plain = format!("{}?{TLS}={DISABLE}", server.url());
     let answer = patient(&plain).connect().await;
     assert_says(answer, ErrorKind::Denied, PLAIN_REFUSED, &[server.password()]);
-    // By default TLS is used if available.
     hold(connect(&server.url()).await).await;
 }
 

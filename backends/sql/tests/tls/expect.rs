@@ -15,7 +15,7 @@ pub(crate) async fn hold(backend: impl DistributedLock) {
     locks.close().await;
 }
 
-/// Asserts that an error has this kind and text, and shows no secret.
+/// Asserts the kind and text of an error, which must show no secret.
 pub(crate) fn assert_says<T: std::fmt::Debug>(
     answer: Result<T, Error>,
     kind: ErrorKind,

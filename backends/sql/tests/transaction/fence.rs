@@ -118,7 +118,6 @@ async fn tables_of_other_names_are_made_by_many_at_once() {
     assert_eq!(server.sql("SELECT fence FROM app.mine_fence WHERE name = 'a'").unwrap(), "5");
 }
 
-/// No write follows a write with a higher fence.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_have_the_order_of_fences() {
     let (_server, pool) = shop().await;

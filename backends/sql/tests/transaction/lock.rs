@@ -13,7 +13,7 @@ use crate::expect::{busy, locked, refused};
 async fn a_transaction_has_it_until_its_commit_rollback_or_disconnect() {
     let (server, pool) = shop().await;
     let mut other = pool.begin().await.unwrap();
-    // The first round creates the row and rolls it back.
+    // The first transaction inserts the name's row and rolls that back.
     for end in ["rollback", "commit", "rollback", "drop", "close", "terminate"] {
         let mut connection = Connection::connect(&server.url()).await.unwrap();
         let mut tx = connection.begin().await.unwrap();
@@ -25,7 +25,7 @@ async fn a_transaction_has_it_until_its_commit_rollback_or_disconnect() {
             "rollback" => tx.rollback().await.unwrap(),
             "drop" => {
                 drop(tx);
-                // Nothing is sent until the connection is used again.
+                // The rollback is sent only when the connection is used again.
                 busy(lock_in_transaction(&mut other, "orders/42", Wait::No).await);
                 connection.ping().await.unwrap();
             }
@@ -53,7 +53,6 @@ async fn outside_a_transaction_it_is_refused_and_nothing_is_locked() {
     }
     assert_eq!(count(&server, LOCKS), 0);
     assert_eq!(stock(&mut connection).await, 7, "it can be used");
-    // A transaction begun by hand is accepted.
     for begin in BEGIN {
         connection.execute(begin).await.unwrap();
         locked(lock_in_transaction(&mut connection, "a", Wait::No).await);

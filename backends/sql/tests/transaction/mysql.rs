@@ -20,20 +20,20 @@ const CREATE_SCHEMA: &str = "CREATE DATABASE app; GRANT ALL ON app.* TO lockwrig
 const CREATE_WRITTEN: &str =
     "CREATE TABLE written (at BIGINT AUTO_INCREMENT PRIMARY KEY, fence BIGINT NOT NULL)";
 
-/// The tables with rows of names, and their times.
+/// The tables whose rows belong to names, each with the column of the last use.
 const TABLES: [(&str, &str); 2] = [("fence", "updated"), ("turn", "used")];
 
-/// Statements that begin a transaction by hand. Without autocommit, a session always has one.
+/// Statements that begin a transaction. Without autocommit, a session always has one.
 const BEGIN: [&str; 2] = ["BEGIN", "SET autocommit = 0"];
 
-/// Statements that set a session's isolation level. At the default level, an earlier snapshot would
-/// show old data.
+/// Statements that set a session's isolation level. At the first, the default, a snapshot from
+/// before the wait would show old data.
 const SET_LEVEL: &[&str] = &[
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 ];
 
-/// A short limit for locks, and the error's words.
+/// SQL that sets a short time limit for locks, and words of the resulting error.
 const SHORT_LIMIT: (&str, &str) = ("SET SESSION innodb_lock_wait_timeout = 1", "holds this name");
 
 const DEFAULT_LIMIT: &str = "50";
@@ -45,7 +45,6 @@ async fn limit(connection: &mut Connection) -> String {
     limit.get::<u64, _>(0).to_string()
 }
 
-/// Counts the rows of locks.
 const LOCKS: &str = "SELECT count(*) FROM lockwright_turn";
 
 async fn waiting(server: &Server, number: usize) {

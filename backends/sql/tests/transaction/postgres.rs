@@ -23,7 +23,7 @@ const TABLES: [(&str, &str); 1] = [("fence", "updated")];
 
 const BEGIN: [&str; 1] = ["BEGIN"];
 
-/// Statements that set a session's isolation level. The backend refuses the others.
+/// Statements that set a session's isolation level. The backend rejects other levels.
 const SET_LEVEL: &[&str] =
     &["SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED"];
 
@@ -39,7 +39,7 @@ async fn limit(connection: &mut Connection) -> String {
 
 const LOCKS: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted";
 
-/// Returns the number of advisory locks that are granted or waited for.
+/// Returns the number of advisory locks that are granted, or else waited for.
 fn advisory(server: &Server, granted: bool) -> usize {
     let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted";
     count(server, &format!("{locks} = {granted}"))

@@ -1,4 +1,4 @@
-//! An application with stock in its own table.
+//! An application that keeps its stock in a table of its own.
 
 use sqlx::{Executor, Row, Transaction};
 
@@ -9,7 +9,6 @@ use super::server::{
 };
 use crate::expect::locked;
 
-/// Starts a server with an application's pool, and the tables of locks and fences.
 pub(super) async fn shop() -> (Server, Pool) {
     shop_on(Server::start().unwrap()).await
 }
@@ -20,7 +19,6 @@ pub(super) async fn shop_on(server: Server) -> (Server, Pool) {
     (server, pool)
 }
 
-/// Creates the table with the stock.
 pub(super) async fn bare(server: &Server) -> Pool {
     let pool = PoolOptions::new().max_connections(10).connect(&server.url()).await.unwrap();
     pool.execute("CREATE TABLE stock (item VARCHAR(99) PRIMARY KEY, number BIGINT NOT NULL)")
@@ -30,7 +28,6 @@ pub(super) async fn bare(server: &Server) -> Pool {
     pool
 }
 
-/// Begins a transaction that has locked a name.
 pub(super) async fn begin_locked(pool: &Pool, name: &str) -> Transaction<'static, Database> {
     let mut tx = pool.begin().await.unwrap();
     locked(lock_in_transaction(&mut tx, name, Wait::No).await);

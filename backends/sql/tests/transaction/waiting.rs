@@ -13,7 +13,8 @@ use super::{
 };
 use crate::expect::{BRIEFLY, PATIENCE, busy, locked, refused};
 
-/// This holds also at the default level, where an earlier snapshot would show old data.
+/// The waiter must see the holder's change also at the default level, where an earlier snapshot
+/// would show old data.
 #[tokio::test]
 async fn a_waiter_gets_it_with_the_commit_and_sees_what_was_done() {
     let (server, pool) = shop().await;
@@ -54,7 +55,7 @@ async fn a_wait_is_as_long_as_was_asked_for() {
     }
 }
 
-/// The wait changes neither the transaction's work, savepoints and lock limit, nor the session's lock limit.
+/// The wait must not change the transaction's work, its savepoints, or any lock limit.
 #[tokio::test]
 async fn after_each_outcome_the_transaction_is_as_it_was() {
     let (server, pool) = shop().await;
@@ -74,7 +75,7 @@ async fn after_each_outcome_the_transaction_is_as_it_was() {
         let mut tx = connection.begin().await.unwrap();
         tx.execute(LOCAL_LIMIT.0).await.unwrap();
         tx.execute("SAVEPOINT lockwright").await.unwrap();
-        // A locking read takes no snapshot.
+        // `sell` reads with a lock, and so takes no snapshot.
         sell(&mut tx).await;
 
         let began = Instant::now();
@@ -109,7 +110,7 @@ async fn a_deadlock_is_an_error_of_one() {
     let (mut one, mut two) = (pool.begin().await.unwrap(), pool.begin().await.unwrap());
     locked(lock_in_transaction(&mut one, "a", Wait::NoLimit).await);
     locked(lock_in_transaction(&mut two, "b", Wait::NoLimit).await);
-    // One transaction gets the error and rolls back, the other gets its lock.
+    // One transaction gets the error and rolls back, and the other gets its lock.
     let cross = async |mut tx: sqlx::Transaction<'static, Database>, name: &str| {
         let answer = lock_in_transaction(&mut tx, name, Wait::NoLimit).await;
         let _ = stock(&mut tx).await;
@@ -132,7 +133,7 @@ async fn of_a_dropped_wait_nothing_holds_the_lock_later() {
     waiting(&server, 1).await;
     wait.abort();
     assert!(wait.await.unwrap_err().is_cancelled());
-    // The transaction was dropped too.
+    // The aborted task has also dropped the transaction.
     holder.commit().await.unwrap();
     let mut next = pool.begin().await.unwrap();
     locked(lock_in_transaction(&mut next, "a", Wait::For(PATIENCE)).await);

@@ -1,4 +1,4 @@
-//! Sessions and waits that may leave a ghost.
+//! Failures of sessions and waits that could leave a ghost, a hold that no client uses.
 
 use std::time::Duration;
 
@@ -22,14 +22,13 @@ in_each_mode!(
     a_wait_for_ones_own_ghost_is_no_hot_loop,
 );
 
-/// Counts all requests to the server.
 fn asked(server: &Server) -> usize {
     let questions = "SELECT variable_value FROM information_schema.global_status \
                      WHERE variable_name = 'QUESTIONS'";
     count(server, questions)
 }
 
-/// The server may have carried out the request, though its connection broke.
+/// The server may have carried out the request, although its connection broke.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_used_session_that_fails_leaves_no_ghost() {
     const TRIES: u32 = 20;
@@ -51,12 +50,10 @@ async fn a_used_session_that_fails_leaves_no_ghost() {
                     break;
                 }
                 Ok(AcquireOutcome::Busy(busy)) => panic!("{mode}: a ghost has it: {busy:?}"),
-                // The released session wasn't idle yet.
                 Err(error) if error.kind() == ErrorKind::Unavailable => {}
-                // The statement may still be in transit.
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error:?}");
-                    // Waits up to 500 ms for the statement's session, which may have ended already.
+                    // Waits up to 500 ms for the statement's session, which may already have ended.
                     for _ in 0..100 {
                         if sessions_of(&server, held.token) == 1 {
                             break;
@@ -88,7 +85,7 @@ async fn a_wait_that_ends_as_it_is_granted_leaves_nothing(server: &Server, mode:
     }
 }
 
-/// The late interruption would end a renewal.
+/// The proxy drops the `KILL QUERY`. If it arrived late, it would interrupt a renewal.
 async fn a_wait_that_may_yet_be_cut_off_is_no_grant(server: &Server, mode: &str) {
     let meddler = Meddler::before(server.port()).await;
     let two = backend_through(server, meddler.port(), mode).await;
@@ -106,7 +103,8 @@ async fn a_wait_that_may_yet_be_cut_off_is_no_grant(server: &Server, mode: &str)
     assert_eq!(holding(server), 0, "{mode}");
 }
 
-/// A lost attempt may leave such a ghost. The server reports its session at once.
+/// The ghost has the mark of the waiter's own token, as after a lost attempt. The server reports
+/// its session without delay.
 async fn a_wait_for_ones_own_ghost_is_no_hot_loop(server: &Server, mode: &str) {
     let backend = backend(server, mode).await;
     let waiter = claim_for("x", LONG);
@@ -117,7 +115,7 @@ async fn a_wait_for_ones_own_ghost_is_no_hot_loop(server: &Server, mode: &str) {
     let answer = backend.acquire(&waiter, in_time(ms(2_000))).await.unwrap();
     let asked = asked(server) - before;
     assert!(matches!(answer, AcquireOutcome::Busy(_)), "{mode}: {answer:?}");
-    // Each of about twenty attempts needs some requests.
+    // The client makes about twenty attempts with some requests each.
     assert!(asked < 1_000, "{mode}: the server was asked {asked} things");
     let waiting = backend.acquire(&waiter, in_time(LONG));
     let going = async {

@@ -6,19 +6,19 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The disturbance of the first request that contains a text.
+/// The way in which the proxy disturbs the first request that contains a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Harm {
     /// The proxy drops the request silently.
     Kept,
-    /// The server carries out the request, but the proxy closes the client's connection. The server doesn't notice.
+    /// The server carries out the request, but the proxy closes the client's connection. The server
+    /// doesn't notice that.
     Unanswered,
 }
 
-/// The next disturbance, until it has happened.
+/// The text and the kind of the next disturbance.
 type Plan = Arc<Mutex<Option<(&'static str, Harm)>>>;
 
-/// A TCP proxy in front of a server.
 #[derive(Debug)]
 pub(crate) struct Meddler {
     port: u16,
@@ -63,20 +63,18 @@ async fn serve(client: TcpStream, server: TcpStream, plan: Plan) {
         return;
     };
     if harm == Harm::Unanswered {
-        // The answers are stopped first, so that none gets through.
+        // The answers are stopped first, so that none reaches the client.
         answers.abort();
         let _ = answers.await;
         let _ = to_server.write_all(&request).await;
         drop(from_client);
-        // The connection to the server stays open.
         std::future::pending().await
     } else {
-        // The connection stays silent as long as the server runs.
         let _ = answers.await;
     }
 }
 
-/// Forwards requests until one must be disturbed.
+/// Forwards requests until one must be disturbed, and returns that one.
 async fn requests(
     from: &mut OwnedReadHalf,
     to: &mut OwnedWriteHalf,

@@ -5,7 +5,6 @@ use lockwright_core::{DistributedLock, ReleaseMode};
 use super::server::{Server, backend, sessions_of};
 use crate::support::{LONG, MODES, claim_for, grant, hold, is_busy, ms, within};
 
-/// A session without a hold is kept for the next claim.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_session_outlives_the_ttl_of_its_last_claim() {
     let server = Server::start().unwrap();
@@ -18,7 +17,7 @@ async fn an_idle_session_outlives_the_ttl_of_its_last_claim() {
     let ttl = ms(1_000);
     for mode in MODES {
         let (one, two) = (backend(&server, mode).await, backend(&server, mode).await);
-        // Start-up connections close again; each backend keeps one.
+        // Connecting opens more connections, which close again. Each backend keeps one.
         within(ms(10_000), "two connections", async || connected().len() <= 2).await;
         let held = claim_for("x", ttl);
         grant(&one, &held).await;

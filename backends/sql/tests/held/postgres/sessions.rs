@@ -5,7 +5,6 @@ use lockwright_core::{
 use super::server::{Server, backend, set_isolation};
 use crate::support::{MODES, claim_for, grant, hold, is_busy, ms, reader, within};
 
-/// A session without a hold is kept for the next claim.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_session_outlives_the_ttl_of_its_last_claim() {
     let server = Server::start().unwrap();
@@ -32,7 +31,7 @@ async fn an_idle_session_outlives_the_ttl_of_its_last_claim() {
     }
 }
 
-/// A renewal must see later commits, such as the break.
+/// The renewal must see the break, which is committed after its transaction began.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broken_hold_runs_out_at_every_level_of_isolation() {
     let server = Server::start().unwrap();

@@ -39,7 +39,7 @@ async fn shared_locks_of_others_stand_beside_ours() {
     assert!(!sql(&mut other, format!("SELECT pg_try_advisory_lock_shared({key})")).await);
 }
 
-/// The name `b` has more readers than fit on a page; its neighbours have one holder.
+/// The name `b` has more readers than fit on a page. The names next to it have one holder each.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_many_read_is_listed_whole() {
     const OTHERS: usize = 230;
@@ -78,7 +78,6 @@ async fn a_stopped_writer_that_waits_holds_up_no_other(server: &Server, mode: &s
     waiter.next_line();
     within(ms(5_000), "the writer to stop readers", async || !can_read(&backend).await).await;
     waiter.signal(Signal::STOP);
-    // The stopped writer's slice ends, but its session still has the barrier.
     within(ms(8_000), "the stopped one to leave", async || queued(server) == 0).await;
     let waiting = backend.acquire(&next, in_time(LONG));
     let releasing = async {

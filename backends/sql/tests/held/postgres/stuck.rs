@@ -23,7 +23,7 @@ in_each_mode!(
     a_reader_granted_in_the_last_moment_has_it_for_its_ttl,
 );
 
-/// The server process that waits for a lock.
+/// SQL for the server process that waits for a lock.
 const BLOCKED: &str = "SELECT DISTINCT pid FROM pg_locks WHERE NOT granted";
 
 /// Stops the server process whose id the SQL returns.
@@ -33,7 +33,7 @@ fn stop(server: &Server, pid: &str) -> Pid {
     pid
 }
 
-/// Another client can't end a stuck server process either.
+/// The server process is stopped, so other clients can't end it either.
 async fn unfinished_hold_is_not_reported_as_free(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
     let held = hold(&one, "x").await;
@@ -64,8 +64,8 @@ async fn a_foreign_session_that_has_not_ended_is_not_said_to_be_free() {
     within(ms(5_000), "its end", async || holding(&server) == 0).await;
 }
 
-/// The lock becomes free while the waiter's server process is stopped. When the process continues, its slice is over,
-/// so it may report a timeout although it has the lock.
+/// The lock becomes free while the waiter's server process is stopped. The process continues after
+/// its slice, so it may report a timeout although it has the lock.
 async fn a_failed_wait_that_was_granted_in_the_last_moment_keeps_nothing(
     server: &Server,
     mode: &str,
@@ -85,14 +85,14 @@ async fn a_failed_wait_that_was_granted_in_the_last_moment_keeps_nothing(
         _ => two.release(&waiter, ReleaseMode::Reconcile).await,
     }
     .unwrap();
-    // The waiter's session is reusable, but for another name.
+    // The next claim reuses the waiter's session, for another name.
     let other = hold(&*two, "y").await;
     within(ms(2_000), "the name to be free", async || !is_busy(&one, &claim_for("x", LONG)).await)
         .await;
     two.release(&other, ReleaseMode::Plain).await.unwrap();
 }
 
-/// The reader's connection goes silent before the lock is granted.
+/// The reader's connection becomes silent before the lock is granted.
 async fn a_reader_granted_in_the_last_moment_has_it_for_its_ttl(server: &Server, mode: &str) {
     let proxy = Proxy::start(server.address()).unwrap();
     let two = Arc::new(backend_through(server, proxy.port(), mode).await);

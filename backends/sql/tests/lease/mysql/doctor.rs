@@ -24,7 +24,6 @@ async fn lossy_settings_are_found() {
     let found = backend.doctor().await.unwrap();
     assert_eq!(found[0].code, "binary-log-format");
     assert_eq!(found[0].severity, Severity::Error);
-    // As the finding says, requests fail.
     server.terminate_sessions().unwrap();
     let refused = async || backend.try_acquire(&claim("x")).await.unwrap_err();
     let _ = refused().await;

@@ -1,4 +1,4 @@
-//! Grants in the face of concurrent requests, triggers and settings of the server.
+//! Grants during concurrent requests, and with triggers and unusual settings of the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::support::{
     acquire_and_release, acquiring, break_x, claim, claim_for, grant, hold, name, refused,
 };
 
-/// A claim in progress doesn't see the tombstone of its token.
+/// The acquire began earlier, so it doesn't see the tombstone of its token.
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_in_flight_is_reconciled() {
     let (server, backend) = start().await;
@@ -34,7 +34,7 @@ async fn claim_in_flight_is_reconciled() {
     let _ = asking.await.unwrap();
     assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty());
     refused(backend.try_acquire(&late).await, ErrorKind::Lost(Reason::Gone), "");
-    // Without the tombstone, the name's row has the token.
+    // Without the tombstone, the name's row still has the token.
     server.sql("DELETE FROM lockwright_tombstone").unwrap();
     refused(backend.try_acquire(&late).await, ErrorKind::Lost(Reason::Gone), "");
     assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty(), "a ghost holds it");
@@ -53,7 +53,7 @@ async fn a_broken_hold_is_not_rearmed_by_a_repeat() {
     assert!(valid <= Duration::from_millis(2_500), "it was re-armed: {valid:?}");
 }
 
-/// The server commits each statement of a text separately.
+/// The server commits each statement separately, so an error may follow the grant.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_after_the_grant_is_indeterminate() {
     let (server, backend) = start().await;
@@ -100,13 +100,13 @@ async fn names_are_whole_in_a_database_with_another_character_set() {
         assert!(format!("{:?}", renewed[0].outcome).starts_with("Renewed"), "{name}: {renewed:?}");
         backend.release(&held, ReleaseMode::Plain).await.unwrap();
     }
-    // A sweep's steps read names from such a table too.
+    // The steps of a sweep read names from such a table too.
     an_hour_passes(&server);
     while backend.sweep(Duration::from_secs(1_800)).await.unwrap().more {}
     assert_eq!(server.sql("SELECT count(*) FROM lockwright_lease").unwrap(), "0");
 }
 
-/// The row becomes old enough after the floor was raised.
+/// The row becomes old enough only after the floor was raised.
 #[tokio::test]
 async fn a_row_above_the_floor_stays() {
     let (server, backend) = start().await;

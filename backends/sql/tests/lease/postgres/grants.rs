@@ -1,4 +1,4 @@
-//! Grants in the face of concurrent requests, and their cost.
+//! Grants during concurrent requests, and their cost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::server::{lock_lease, session, start, wait_for_blocked};
 use super::sweeping::{an_hour_passes, one_off_names};
 use crate::support::{acquire_and_release, acquiring, claim, eventually, grant, name, refused};
 
-/// A claim in progress doesn't see the tombstone of its token.
+/// The acquire doesn't see the tombstone of its token, which isn't committed yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_in_flight_is_reconciled() {
     let (server, backend) = start().await;
@@ -25,7 +25,6 @@ async fn claim_in_flight_is_reconciled() {
         async move { backend.release(&late, ReleaseMode::Reconcile).await.unwrap() }
     });
     wait_for_blocked(&server, 1).await;
-    // The release's tombstone isn't committed yet.
     let asking = acquiring(&backend, &late, Wait::No);
     wait_for_blocked(&server, 2).await;
     row.execute("COMMIT").await.unwrap();
@@ -59,7 +58,7 @@ async fn renewals_and_acquires_write_no_index() {
     .await;
 }
 
-/// The row becomes old enough after the floor was raised.
+/// The row becomes old enough only after the floor was raised.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_above_the_floor_stays() {
     let (server, backend) = start().await;

@@ -17,8 +17,7 @@ async fn one_that_pools_transactions_is_noticed() {
     assert_eq!(backend.profile().wake_up, WakeUp::Poll);
     assert_eq!(findings(&backend).await, ["pooler"]);
 
-    // A client behind the pooler and a direct client exclude each other. Many client connections
-    // share two server connections.
+    // A client behind the pooler and a direct client exclude each other.
     let direct = connect(&server.url()).await;
     let mut tasks = JoinSet::new();
     for task in 0..16 {
@@ -36,7 +35,7 @@ async fn one_that_pools_transactions_is_noticed() {
     grant(&direct, &claim("x")).await;
 }
 
-/// A `LISTEN` would stay in a server session that other clients use.
+/// A `LISTEN` would remain in a server session that other clients use.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_left_in_a_session_of_others() {
     for ignores in [false, true] {

@@ -49,7 +49,8 @@ async fn a_server_that_rolls_back_on_a_timeout_is_noticed() {
     assert_eq!(stock(&mut pool.acquire().await.unwrap()).await, 7);
 }
 
-/// Without autocommit, the session always has a transaction, which doesn't reveal the rollback.
+/// Without autocommit, the session has a new transaction after the rollback, which hides the
+/// rollback.
 #[tokio::test]
 async fn a_transaction_that_the_server_rolled_back_is_reported_without_autocommit_too() {
     let server = Server::options().set("innodb_rollback_on_timeout", "ON");

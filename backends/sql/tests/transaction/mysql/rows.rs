@@ -10,7 +10,8 @@ use super::shop::{begin_locked, shop, stock};
 use super::{DEFAULT_LIMIT, limit, waiting};
 use crate::expect::{busy, locked, refused};
 
-/// The names are new or existing, and adjacent in the index. The isolation level locks gaps.
+/// Some names are adjacent in the index, and the isolation level locks gaps. The second round finds
+/// existing rows.
 #[tokio::test]
 async fn other_names_are_other_locks() {
     let (server, pool) = shop().await;
@@ -33,7 +34,7 @@ async fn other_names_are_other_locks() {
     }
 }
 
-/// The tables are created in several transactions. A backend that connects in between waits for the last table.
+/// The tables are created in several transactions, so other backends must wait for the last table.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backends_that_make_their_tables_at_once_wait_for_the_last_one() {
     let (server, _pool) = shop().await;
@@ -79,7 +80,6 @@ async fn many_that_meet_a_new_name_get_it_one_after_the_other() {
     assert_eq!(stock(&mut pool.acquire().await.unwrap()).await, 0);
 }
 
-/// This deadlock is the only one that the user can't avoid.
 #[tokio::test]
 async fn when_a_new_name_is_rolled_back_a_waiter_may_have_to_begin_again() {
     let (server, pool) = shop().await;
@@ -100,7 +100,6 @@ async fn when_a_new_name_is_rolled_back_a_waiter_may_have_to_begin_again() {
     for error in answers.into_iter().filter(Result::is_err) {
         refused(error, ErrorKind::Unavailable, "begin it again");
     }
-    // From now on the row exists.
     begin_locked(&pool, "new").await;
 }
 

@@ -57,14 +57,12 @@ async fn it_and_a_hold_of_a_session_exclude_each_other() {
     locks.close().await;
 }
 
-/// Ten connections share two server connections.
 #[tokio::test]
 async fn behind_a_transaction_pooler_it_is_the_same() {
     let (server, pool) = shop().await;
     pool.execute("UPDATE stock SET number = 40").await.unwrap();
     let pooler = PgBouncer::in_front_of(&server).set("default_pool_size", "2").start().unwrap();
     let options: PgConnectOptions = pooler.url().parse().unwrap();
-    // PgBouncer rejects connections that set this parameter.
     let options = options.extra_float_digits(None).statement_cache_capacity(0);
     let shared = PoolOptions::new().max_connections(10).connect_with(options).await.unwrap();
     let mut buyers = JoinSet::new();

@@ -1,4 +1,4 @@
-//! Timeouts of the user and of the server.
+//! Time limits of the user and of the server.
 
 use std::time::{Duration, Instant};
 
@@ -54,7 +54,7 @@ async fn the_statement_of_a_dropped_wait_ends_though_the_holder_stays() {
     assert!(limited.await.is_err());
     assert_eq!(advisory(&server, false), 1, "it goes on in the server");
     let began = Instant::now();
-    // The rollback returns the error of the wait, and happens with the connection's next use.
+    // The rollback is sent with the connection's next use, and returns the error of the wait.
     let error = tx.rollback().await.unwrap_err();
     assert!(error.to_string().contains("lock timeout"), "{error}");
     assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());

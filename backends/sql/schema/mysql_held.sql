@@ -1,16 +1,16 @@
--- Holds of the modes `session` and `row`, with fences and identities. A row doesn't prove that its
--- session still holds. Only the server's locks show that.
+-- Holds of the modes `session` and `row`. Only the server's locks show whether a session still
+-- holds.
 
 -- The last holder of each name.
 CREATE TABLE IF NOT EXISTS {hold} (
-    -- The mode, `session` or `row`. Holds of different modes don't exclude each other.
+    -- `session` or `row`, which don't exclude each other.
     kind     VARCHAR(8)   NOT NULL,
     name     VARCHAR(512) NOT NULL,
     token    VARCHAR(32)  NOT NULL,
     identity TEXT         NOT NULL,
     fence    BIGINT       NOT NULL,
     ttl_ms   BIGINT       NOT NULL,
-    -- The id of the holder's connection on the server.
+    -- The id of the holder's connection.
     session  BIGINT       NOT NULL,
     updated  BIGINT       NOT NULL,
     broken   TEXT,
@@ -20,7 +20,7 @@ CREATE TABLE IF NOT EXISTS {hold} (
     CONSTRAINT {prefix}_hold_fence CHECK (fence BETWEEN 1 AND 9007199254740991)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- Readers. While a name has readers, its row in {hold} has the token `readers` and their fence.
+-- Readers. Meanwhile the name's row in {hold} has the token `readers` and their fence.
 CREATE TABLE IF NOT EXISTS {reader} (
     kind     VARCHAR(8)   NOT NULL,
     name     VARCHAR(512) NOT NULL,
@@ -36,8 +36,7 @@ CREATE TABLE IF NOT EXISTS {reader} (
     CONSTRAINT {prefix}_reader_fence CHECK (fence BETWEEN 1 AND 9007199254740991)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- The rows that holds of the mode `row` lock. Nothing else is stored in them, because nobody can
--- write a row while a holder has locked it.
+-- The rows that the mode `row` locks. They never change, because a locked row can't be written.
 CREATE TABLE IF NOT EXISTS {row} (
     name VARCHAR(512) NOT NULL PRIMARY KEY
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

@@ -1,18 +1,17 @@
 -- The tables of `lock_in_transaction` and `check_fence`.
 
--- One row for each name that a transaction has locked. A row that no transaction has locked may be
--- deleted at any time.
+-- The names that transactions have locked. Unlocked rows may be deleted at any time.
 CREATE TABLE IF NOT EXISTS {turn} (
     name VARCHAR(512) NOT NULL PRIMARY KEY,
     -- Incremented by each transaction. So of two transactions on different nodes of a cluster, only
     -- one can commit.
     turns BIGINT NOT NULL,
-    -- The time of the last lock, in UTC.
+    -- The last use, in UTC.
     used DATETIME NOT NULL
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- The highest fence that has written under each name. A row may be deleted when no holder from
--- before `updated` can write any more.
+-- The highest fence used for a write. A row may be deleted when no holder from before `updated` can
+-- write any more.
 CREATE TABLE IF NOT EXISTS {fence} (
     name VARCHAR(512) NOT NULL PRIMARY KEY,
     fence BIGINT NOT NULL,

@@ -1,16 +1,16 @@
--- Holds of the modes `session` and `row`, with fences and identities. A row doesn't prove that its
--- session still holds. Only pg_locks and pg_stat_activity show that.
+-- Holds of the modes `session` and `row`. Only pg_locks and pg_stat_activity show whether a session
+-- still holds.
 
 -- The last holder of each name.
 CREATE TABLE IF NOT EXISTS {hold} (
-    -- The mode, `session` or `row`. Holds of different modes don't exclude each other.
+    -- `session` or `row`, which don't exclude each other.
     kind     text   NOT NULL,
     name     text   COLLATE "C" NOT NULL,
     token    text   NOT NULL,
     identity text   NOT NULL,
     fence    bigint NOT NULL CHECK (fence BETWEEN 1 AND 9007199254740991),
     ttl_ms   bigint NOT NULL,
-    -- The process id of the session's server process.
+    -- The process id of the holder's session.
     session  bigint NOT NULL,
     updated  timestamptz NOT NULL,
     broken   text,
@@ -19,7 +19,7 @@ CREATE TABLE IF NOT EXISTS {hold} (
     PRIMARY KEY (kind, name)
 );
 
--- Readers. While a name has readers, its row in {hold} has the token `readers` and their fence.
+-- Readers. Meanwhile the name's row in {hold} has the token `readers` and their fence.
 CREATE TABLE IF NOT EXISTS {reader} (
     kind     text   NOT NULL,
     name     text   COLLATE "C" NOT NULL,
@@ -34,8 +34,7 @@ CREATE TABLE IF NOT EXISTS {reader} (
     PRIMARY KEY (kind, name, token)
 );
 
--- The rows that holds of the mode `row` lock. Nothing else is stored in them, because nobody can
--- write a row while a holder has locked it.
+-- The rows that the mode `row` locks. They never change, because a locked row can't be written.
 CREATE TABLE IF NOT EXISTS {row} (
     name text COLLATE "C" PRIMARY KEY
 );

@@ -1,25 +1,25 @@
--- Lockwright's tables in a SQLite file. The file may also contain other tables.
+-- Lockwright's tables in a SQLite file. Other tables may be in the same file.
 --
--- A column that ends in _ns has nanoseconds of CLOCK_BOOTTIME, which restarts at each boot. So a
--- row with another boot id has expired.
+-- Columns in _ns are nanoseconds of CLOCK_BOOTTIME. It restarts at each boot, so rows of another
+-- boot id have expired.
 
--- One row. `fence` is the highest fence ever granted for any name, so a name never gets the same
--- fence twice, even if its row is deleted.
+-- One row. `fence` is the highest fence ever granted, so no name gets a fence twice, even if its
+-- row is deleted.
 CREATE TABLE lockwright_meta (
     id      INTEGER PRIMARY KEY CHECK (id = 1),
     version INTEGER NOT NULL,
-    -- At most 2^53 - 1, because other backends compare fences as doubles.
+    -- At most 2^53 - 1, because other backends use doubles.
     fence   INTEGER NOT NULL CHECK (fence BETWEEN 0 AND 9007199254740991)
 ) STRICT;
 
--- One row for each name that is held, or was held until the hold expired.
+-- One row for each name that is held, or was held until it expired.
 CREATE TABLE lockwright_lease (
     name       TEXT    NOT NULL COLLATE BINARY PRIMARY KEY,
     token      TEXT    NOT NULL,
     -- JSON for operators: host, pid, label.
     identity   TEXT    NOT NULL,
     mode       TEXT    NOT NULL,
-    -- Each grant reserves `fences` fences, and `fence` is the first of them.
+    -- The first of the reserved fences, and their number.
     fence      INTEGER NOT NULL,
     fences     INTEGER NOT NULL CHECK (fences >= 1),
     ttl_ns     INTEGER NOT NULL,
@@ -27,12 +27,11 @@ CREATE TABLE lockwright_lease (
     boot       TEXT    NOT NULL,
     -- The wall clock at the last grant or renewal, for operators.
     updated    TEXT    NOT NULL,
-    -- The operator who broke the hold, and the reason. A broken hold isn't renewed.
+    -- Who broke the hold, and why. A broken hold isn't renewed.
     broken     TEXT
 ) STRICT, WITHOUT ROWID;
 
--- The triggers record the highest fence. A trigger is part of the statement that grants, so both
--- take effect or neither does.
+-- The triggers run in the grant's statement, so no crash separates the fence from the grant.
 CREATE TRIGGER lockwright_grant AFTER INSERT ON lockwright_lease BEGIN
     UPDATE lockwright_meta SET fence = NEW.fence + NEW.fences - 1;
 END;
@@ -40,8 +39,7 @@ CREATE TRIGGER lockwright_takeover AFTER UPDATE OF fence ON lockwright_lease BEG
     UPDATE lockwright_meta SET fence = NEW.fence + NEW.fences - 1;
 END;
 
--- Tokens that are never granted again, because their acquire was abandoned, or their hold was
--- broken or transferred.
+-- Tokens that are never granted again: of abandoned acquires, and of broken or transferred holds.
 CREATE TABLE lockwright_tombstone (
     token    TEXT    NOT NULL PRIMARY KEY,
     until_ns INTEGER NOT NULL,
@@ -49,7 +47,7 @@ CREATE TABLE lockwright_tombstone (
     broken   TEXT
 ) STRICT, WITHOUT ROWID;
 
--- The first fence is the wall clock in microseconds. So the fences of a deleted and recreated file
--- are most likely above the old ones, but nothing relies on that.
+-- The first fence is the wall clock in microseconds. So a recreated file most likely continues
+-- above the old fences, but nothing relies on that.
 INSERT INTO lockwright_meta (id, version, fence)
 VALUES (1, 1, CAST(unixepoch('subsec') * 1000000 AS INTEGER));

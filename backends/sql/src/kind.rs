@@ -1,7 +1,6 @@
 use lockwright_core::Mode;
 
-/// Returns the value of the token column in the summary row of shared holders, or `None` for an
-/// exclusive holder. No real token has this form.
+/// Returns the token column of a name with shared holders. No hold's token has this form.
 pub(crate) fn kind(mode: Mode) -> Option<String> {
     match mode {
         Mode::Shared => Some(READERS.to_owned()),
@@ -13,7 +12,7 @@ pub(crate) fn kind(mode: Mode) -> Option<String> {
 pub(crate) const READERS: &str = "readers";
 const SEMAPHORE: &str = "semaphore of ";
 
-/// Returns the mode of a name's holders from the token column of the name's row.
+/// Returns the mode of a name's holders, from the name's token column.
 pub(crate) fn present(token: &str) -> Option<Mode> {
     if token == READERS {
         return Some(Mode::Shared);

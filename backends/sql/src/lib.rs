@@ -33,7 +33,7 @@ pub mod transaction {
     pub use crate::server::transaction::{Outcome, Wait};
 }
 
-/// The version of sqlx whose types the transaction functions take.
+/// The version of sqlx that the transaction functions use.
 #[cfg(any(
     feature = "mysql",
     feature = "postgres",

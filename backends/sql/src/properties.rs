@@ -1,4 +1,4 @@
-//! Property tests: no input causes a panic, and no output shows a password.
+//! Property tests: no URL or row causes a panic.
 
 use lockwright_core::Mode;
 use lockwright_properties::{assert_clear, check, text, texts};
@@ -42,7 +42,7 @@ fn urls_of_files() {
     });
 }
 
-/// Regression test: errors once showed the part of a password after a question mark.
+/// Errors once showed the part of a password after a question mark.
 #[test]
 fn a_password_with_a_question_mark() {
     let url = "mariadb://:hush?x{hush@db:3306/app?mode=session";

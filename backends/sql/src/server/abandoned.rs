@@ -1,8 +1,8 @@
 //! Abandoned sessions: sessions on the server whose connection this client has closed.
 //!
 //! A server process that waits for a lock or a replica doesn't notice a closed connection. So one
-//! task ends abandoned sessions through a connection of its own. Each session keeps its permit
-//! until it has ended, so that the client doesn't exceed its limit.
+//! task ends such sessions through another connection. Each session keeps its permit until it has
+//! ended.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ use super::sessions::SessionPermit;
 pub(crate) struct ServerSession {
     /// The process id on PostgreSQL, or the connection id on MySQL.
     pub(crate) id: i64,
-    /// Identifies the server, because the server after a failover may use the same ids.
+    /// Identifies the server, because ids are reused after a failover.
     pub(crate) server: i64,
     /// A server time in microseconds at which the session existed.
     pub(crate) seen: i64,
@@ -34,11 +34,11 @@ const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The longest time limit for one connect. The limit starts lower and doubles, because a frozen
-/// server may open a session for each attempt when it resumes.
+/// The time limit for one connect doubles up to this. A frozen server may open a session for each
+/// attempt when it resumes.
 const LONGEST_CONNECT: Duration = Duration::from_secs(60);
 
-/// The time within which the server ends the session of an orderly closed connection.
+/// The time in which the server ends the session of a closed connection.
 const CLOSING: Duration = Duration::from_millis(200);
 
 const UNUSED: Duration = Duration::from_secs(1);
@@ -49,7 +49,6 @@ pub(crate) struct Abandoned<D> {
     limits: Limits,
     waiting: Mutex<Waiting>,
     refusal: Mutex<Option<String>>,
-    /// Set when the backend is dropped.
     closed: AtomicBool,
 }
 
@@ -70,8 +69,7 @@ struct Ending {
 
 pub(crate) type Permits = (Option<SessionPermit>, Option<super::pool::Turn>);
 
-/// A guard of the task that ends sessions. If the runtime drops the task, the guard frees the
-/// permits.
+/// Frees the permits if the runtime drops the task.
 struct Attending<D>(Option<Arc<Abandoned<D>>>);
 
 impl<D: Dialect> Attending<D> {
@@ -142,8 +140,7 @@ impl<D: Dialect> Abandoned<D> {
         when_ended
     }
 
-    /// Ends sessions until none is left. Returns false if the backend was dropped while the server
-    /// wasn't able to end them.
+    /// Ends the sessions. Returns false if the backend was dropped before all have ended.
     async fn attend(&self) -> bool {
         let shortest = LIMIT.max(self.limits.connect);
         let (mut pause, mut limit) = (TRIES.0, shortest);
@@ -216,8 +213,8 @@ impl<D: Dialect> Abandoned<D> {
             }
             let has_ended = |ending: &mut Ending| match ending.session {
                 Some(session) => known.contains(&session) && !still_there.contains(&session.id),
-                // The id isn't known. The server accepted that connection before this task's, and
-                // has had time to notice that it is closed.
+                // The session's id is unknown, but the server accepted its connection before this
+                // task's.
                 None => ending.since < begun && answered.elapsed() > CLOSING,
             };
             let (gone, is_empty, needs_another) = {

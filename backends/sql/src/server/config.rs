@@ -6,7 +6,7 @@ use super::pool::Limits;
 use super::sessions::SessionLimit;
 use super::table::Tables;
 
-/// The way in which the server stores a hold.
+/// How the server stores a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
     /// A row that expires by itself. The hold survives lost connections and server restarts, and
@@ -85,8 +85,8 @@ impl Common {
     }
 }
 
-/// Removes Lockwright's parameters from the URL and returns the rest. Errors omit the values of
-/// unknown parameters, which may be secret.
+/// Removes Lockwright's parameters from the URL. Errors omit the values of unknown parameters,
+/// which may be secret.
 pub(crate) fn take(url: &str, drivers: &[&str]) -> Result<(String, Common)> {
     taken(url, drivers).map_err(|error| match redact::hidden_password(url) {
         Some(what) => Error::invalid_config(format!("the URL {:?}: {what}", redact::url(url))),
@@ -130,13 +130,13 @@ fn taken(url: &str, drivers: &[&str]) -> Result<(String, Common)> {
     Ok((url, common))
 }
 
-/// Returns whether the parameter `name` is `known`. A `known` that ends with `[` is a prefix.
+/// Returns whether `name` is `known`. A `[` at the end of `known` marks a prefix.
 fn is_named(name: &str, known: &str) -> bool {
     name == known || (known.ends_with('[') && name.starts_with(known))
 }
 
 pub(crate) fn invalid_url(url: &str, problem: &str, cause: &dyn std::fmt::Display) -> Error {
-    // The cause may quote the URL with its password, so the error then omits the cause.
+    // The cause may quote the URL, with its password.
     let cause = cause.to_string();
     let shown = redact::url(url);
     if url.contains(&cause) || cause.contains(url) || redact::hidden_password(url).is_some() {

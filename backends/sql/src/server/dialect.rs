@@ -11,24 +11,22 @@ use super::pool::{Limits, Pool};
 use super::sql::{Arguments, Sql, Value};
 use super::table::Tables;
 
-/// A database server, and its differences from the others.
+/// A database server.
 ///
-/// Each SQL text that changes data is atomic, or leaves correct data if the server stops after any
-/// of its statements.
+/// An SQL text that changes data is atomic, or leaves correct data if the server stops after any
+/// statement.
 pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
     type Connection: Send + 'static;
 
     const QUOTE: char;
 
-    /// The SQL expression for `{now}`, in microseconds. The server reads its clock each time it
-    /// evaluates the expression.
+    /// SQL for `{now}` in microseconds. The server reads its clock at each occurrence.
     const NOW: &'static str;
 
-    /// False if a concurrent client may see only some of the tables while another client creates
-    /// them.
+    /// False if a client may see some of the tables before another client has created all.
     const TABLES_APPEAR_AT_ONCE: bool = true;
 
-    /// Prefixes the text with a statement that lengthens the limit on waits for other sessions.
+    /// Lengthens the limit on the text's waits for other sessions.
     fn patiently(text: String) -> String;
 
     fn backend(&self) -> &'static str;
@@ -49,21 +47,21 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
 
     fn connect(&self) -> impl Future<Output = sqlx::Result<Self::Connection>> + Send;
 
-    /// Opens a connection, with time limits on the server where possible. The session is `None` if
-    /// a pooler may share it with other clients.
+    /// Opens a connection, with server-side time limits where possible. The session is `None` if a
+    /// pooler may share it.
     fn open(
         &self,
         limits: Limits,
     ) -> impl Future<Output = sqlx::Result<(Self::Connection, Option<ServerSession>)>> + Send;
 
-    /// Ends those of the sessions that still exist, and returns their ids.
+    /// Ends the sessions that still exist, and returns their ids.
     fn end_sessions<'a>(
         &'a self,
         connection: &'a mut Self::Connection,
         sessions: &'a [ServerSession],
     ) -> impl Future<Output = sqlx::Result<Vec<i64>>> + Send + 'a;
 
-    /// Executes the statements in one round trip, and returns the rows of all of them.
+    /// Executes all statements in one round trip, and returns their rows.
     fn fetch<'a>(
         &'a self,
         connection: &'a mut Self::Connection,
@@ -81,20 +79,19 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
 
     fn literal(value: Value<'_>, text: &mut String);
 
-    /// Returns the code by which [`judge`](Self::judge) classifies the error. By default the code
-    /// is the SQLSTATE.
+    /// Returns the error's code for [`judge`](Self::judge), by default its SQLSTATE.
     fn code(error: &dyn DatabaseError) -> Cow<'_, str> {
         error.code().unwrap_or_default()
     }
 
-    /// Classifies an error. Returns `None` for an unknown code.
+    /// Classifies an error, or returns `None` if it is unknown.
     fn judge(code: &str, message: &str) -> Option<Verdict>;
 
     fn examine(&self, pool: &Pool<Self>) -> impl Future<Output = Result<Vec<Finding>>> + Send;
 }
 
-/// The SQL of each operation on lease rows. All dialects use the same parameters and columns, which
-/// PostgreSQL's files describe. Times are microseconds of the server's clock.
+/// SQL about lease rows. Parameters and columns are the same on all servers, and PostgreSQL's files
+/// describe them. Times are the server's, in microseconds.
 #[derive(Debug)]
 pub(crate) struct StatementTexts {
     pub(crate) schema: &'static str,
@@ -145,7 +142,6 @@ impl Row {
         matches!(self.0.get(at), None | Some(Cell::Null))
     }
 
-    /// Returns the cell as a boolean. `NULL` is false.
     pub(crate) fn bool(&self, at: usize) -> Result<bool, BadRow> {
         match self.0.get(at) {
             Some(Cell::Int(number)) => Ok(*number != 0),

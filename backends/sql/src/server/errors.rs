@@ -15,9 +15,9 @@ pub(crate) enum Effect {
 pub(crate) struct Verdict {
     pub(crate) kind: ErrorKind,
     pub(crate) message: &'static str,
-    /// True if the request lost against a concurrent one, and may be repeated.
+    /// The request lost against a concurrent one.
     pub(crate) again: bool,
-    /// True if this connection's server can't carry out any request at present.
+    /// The server rejects all requests at present.
     pub(crate) useless: bool,
 }
 
@@ -40,7 +40,7 @@ impl Verdict {
 pub(crate) struct Failure {
     pub(crate) error: Error,
     pub(crate) again: bool,
-    /// True if the pool's other connections are probably dead too.
+    /// The pool's other connections are probably dead too.
     pub(crate) lost: bool,
 }
 
@@ -112,14 +112,13 @@ pub(crate) fn failed<D: Dialect>(cause: sqlx::Error, effect: Effect, dialect: &D
     let (error, again, lost) = match &cause {
         sqlx::Error::Database(refusal) => {
             match D::judge(&D::code(&**refusal), refusal.message()) {
-                // The caller may repeat the request, even if it took effect the first time.
+                // Repeating a request is safe, even if the first one took effect.
                 Some(verdict) if verdict.kind == ErrorKind::Indeterminate => {
                     (unanswered(effect, verdict.message), verdict.again, !verdict.again)
                 }
                 Some(verdict) => {
                     (Error::new(verdict.kind, verdict.message), verdict.again, verdict.useless)
                 }
-                // The server rolls back a statement that fails.
                 None => {
                     (Error::unavailable("the server can't carry out the request"), false, false)
                 }

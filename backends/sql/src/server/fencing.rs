@@ -1,5 +1,3 @@
-//! Parts of fence checks that PostgreSQL and MySQL share.
-
 use std::time::Duration;
 
 use lockwright_core::{Error, ErrorKind, Fence, LockName, Reason, Result};
@@ -17,7 +15,7 @@ const STEP: i64 = 500;
 
 pub(crate) fn sweeping(idle: Duration) -> [(&'static str, Value<'static>); 2] {
     let idle = idle.as_secs() + u64::from(idle.subsec_nanos() > 0);
-    // The limit is a hundred years, because every server can subtract that from the current time.
+    // A hundred years, because every server can subtract that from the time.
     let idle = i64::try_from(idle).unwrap_or(i64::MAX).min(100 * 366 * 24 * 60 * 60);
     [("idle_s", Value::Int(idle)), ("limit", Value::Int(STEP))]
 }
@@ -27,7 +25,7 @@ pub(crate) fn swept(rows: &[Row]) -> Result<u64, BadRow> {
     u64::try_from(number).map_err(|_| BadRow)
 }
 
-/// Returns an error if the last row's fence, which is the recorded one, is higher than `fence`.
+/// Returns an error if the recorded fence, in the last row, is higher.
 pub(crate) fn check(
     name: &LockName,
     fence: Fence,

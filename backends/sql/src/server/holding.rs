@@ -1,5 +1,3 @@
-//! Conversion of lease rows to the types of the backend trait.
-
 use std::time::Duration;
 
 use lockwright_core::{Busy, Fence, Granted, Holder, Inspection, LockName, Mode};
@@ -7,8 +5,8 @@ use lockwright_core::{Busy, Fence, Granted, Holder, Inspection, LockName, Mode};
 use super::dialect::{BadRow, Row};
 use crate::kind;
 
-/// A row with the columns `name, token, identity, mode, fence, fences, expires, broken, waiting,
-/// now`. The columns `permits, size` follow if the name may have shared holders.
+/// A row with `name, token, identity, mode, fence, fences, expires, broken, waiting, now`. If the
+/// name may be shared, `permits, size` follow.
 #[derive(Debug)]
 pub(crate) struct Holding<'r> {
     pub(crate) name: &'r str,
@@ -28,7 +26,6 @@ impl<'r> Holding<'r> {
         let token = row.text(from + 1)?;
         let word = row.text(from + 3)?.ok_or(BadRow)?;
         let mode = match token {
-            // A name without a token is free.
             None => Mode::Exclusive,
             Some(token) => match (row.int(from + 10), row.int(from + 11)) {
                 (Ok(permits), Ok(size)) => kind::mode(word, permits, size).ok_or(BadRow)?,
@@ -64,7 +61,7 @@ impl<'r> Holding<'r> {
         granted.fences = self.fences;
         granted.waiters = self.waiting;
         if self.broken.is_some() {
-            // A broken hold isn't renewed, so it is valid only for its remaining time.
+            // A broken hold isn't renewed.
             granted.valid = Some(self.remaining());
         }
         granted
@@ -88,7 +85,7 @@ impl<'r> Holding<'r> {
         holder
     }
 
-    /// Returns whether `fence` is a fence. For permits it is the permit's number.
+    /// Returns false for permits, whose `fence` is only a number.
     fn has_fence(&self) -> bool {
         !matches!(self.mode, Mode::Permits { .. })
     }
@@ -101,7 +98,7 @@ impl<'r> Holding<'r> {
     }
 }
 
-/// Groups rows, which must be ordered by name, into one inspection for each name.
+/// Groups rows that are ordered by name.
 pub(crate) fn inspections(rows: &[Row]) -> Result<Vec<Inspection>, BadRow> {
     let mut inspections: Vec<Inspection> = Vec::new();
     for row in rows {

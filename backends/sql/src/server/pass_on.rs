@@ -1,4 +1,4 @@
-//! A macro that delegates the backend trait to the backend of the chosen mode.
+//! Delegation of the backend trait to the backend of the mode.
 
 use std::pin::Pin;
 
@@ -6,7 +6,7 @@ use lockwright_core::Result;
 
 pub(crate) type Answer<'f, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'f>>;
 
-/// Implements `DistributedLock` for a tuple struct by delegation to its field 0.
+/// Implements `DistributedLock` by the backend in field 0.
 macro_rules! pass_on {
     ($backend:ty) => {
         const _: () = {
@@ -30,8 +30,7 @@ macro_rules! pass_on {
                     self.0.attach(events);
                 }
 
-                // These methods return the inner backend's boxed future. An `async fn` would box it
-                // a second time.
+                // These return the inner backend's boxed future. An `async fn` would box it again.
 
                 fn acquire<'s, 'c, 'f>(
                     &'s self,

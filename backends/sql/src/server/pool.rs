@@ -1,8 +1,8 @@
 //! A small connection pool with a time limit for each request.
 //!
-//! A connection returns to the pool only after a complete answer. Otherwise the server ends its
-//! session, so that no late answer reaches the next request. sqlx's own pool isn't used, because it
-//! sends an additional request before each request.
+//! A connection is returned only after a complete answer. Otherwise its session is ended on the
+//! server, so no late answer reaches the next request. sqlx's own pool would double the number of
+//! requests.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,22 +22,21 @@ use super::sql::{Arguments, Sql};
 pub(crate) struct Limits {
     pub(crate) connect: Duration,
     pub(crate) answer: Duration,
-    /// The time limit for listings, sweeps and the creation of tables.
+    /// The limit for listings, sweeps and new tables.
     pub(crate) slow: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sending {
-    /// The time limit for the whole request, including the wait for a connection.
+    /// The limit includes getting a connection.
     pub(crate) within: Duration,
     pub(crate) answer: Duration,
-    /// True for renewals, for which one connection is reserved.
+    /// True for renewals, which have one reserved connection.
     pub(crate) renews: bool,
-    /// True to repeat an unanswered request. The second try begins only after the first try's
-    /// session has ended.
+    /// True to repeat an unanswered request, once its session has ended and so can't carry it out.
     pub(crate) again: bool,
-    /// True if the request may wait for another session's lock. A timeout then doesn't show a dead
-    /// connection.
+    /// True if the request may wait for another session's lock, so that a timeout doesn't indicate
+    /// a dead connection.
     pub(crate) waits: bool,
 }
 
@@ -45,17 +44,16 @@ const TRIES: u32 = 5;
 
 const IDLE: Duration = Duration::from_secs(300);
 
-/// The time without any answer after which a dropped request closes all connections of its
-/// generation.
+/// A dropped request without any answer for this time closes all connections of its generation.
 const SILENCE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Pool<D: Dialect> {
     dialect: Arc<D>,
     limits: Limits,
     sessions: SessionLimit,
-    /// Limits the number of concurrent requests.
+    /// Limits concurrent requests.
     turns: Arc<Semaphore>,
-    /// Has one permit less than `turns`, because one is reserved for renewals.
+    /// Has one permit less, for requests other than renewals.
     ordinary: Arc<Semaphore>,
     idle: Mutex<Idle<D::Connection>>,
     abandoned: Arc<Abandoned<D>>,
@@ -63,8 +61,7 @@ pub(crate) struct Pool<D: Dialect> {
 
 struct Idle<C> {
     connections: Vec<(Connected<C>, Instant)>,
-    /// The number of times that all connections seemed dead. A connection of an earlier generation
-    /// isn't returned to the pool.
+    /// Incremented when all connections seem dead. Older connections aren't returned to the pool.
     generation: u64,
     answered: Instant,
 }
@@ -89,7 +86,7 @@ pub(crate) struct Turn {
 
 struct Connected<C> {
     connection: C,
-    /// `None` behind a pooler, which may share the session.
+    /// `None` behind a pooler.
     session: Option<ServerSession>,
     permit: SessionPermit,
 }
@@ -137,8 +134,8 @@ impl<D: Dialect> Pool<D> {
         &self.sessions
     }
 
-    /// Has the session ended on the server. The receiver resolves when it has ended. `session` is
-    /// `None` if the connection was closed before it was ready.
+    /// Ends the session. The receiver resolves when it has ended. `session` is `None` if the
+    /// connection was closed before it was ready.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn abandon(
         &self,
@@ -159,11 +156,9 @@ impl<D: Dialect> Pool<D> {
         Sending { within, answer, renews: false, again: false, waits: false }
     }
 
-    /// Sends a statement and returns its rows. Repeats a statement that lost against a concurrent
-    /// one.
+    /// Fetches rows. Retries a request that lost against a concurrent one.
     ///
-    /// # Cancel safety
-    /// The server may still carry out a dropped request.
+    /// # Cancel safety The server may still carry out a dropped request.
     pub(crate) async fn fetch(
         &self,
         sql: &Sql,
@@ -198,8 +193,7 @@ impl<D: Dialect> Pool<D> {
     ) -> Result<Vec<Row>> {
         let deadline = Deadline::now() + sending.within;
         let mut tries = 1;
-        // Set if the first try was unanswered. It may have taken effect, even if the second try
-        // fails.
+        // The first try was unanswered, so it may have taken effect even if the second fails.
         let mut is_unsure = false;
         loop {
             let mut when_ended = None;
@@ -265,8 +259,7 @@ impl<D: Dialect> Pool<D> {
                 if sending.waits {
                     taken.sent = None;
                 } else {
-                    // A renewal closes the other connections even if one was recently answered, so
-                    // that its second try doesn't get a dead one.
+                    // The second try of a renewal must not get a dead connection too.
                     let sent = taken.sent.filter(|_| !sending.renews);
                     self.forget(taken.generation, sent, &taken.runtime);
                 }
@@ -306,8 +299,7 @@ impl<D: Dialect> Pool<D> {
         {
             let mut idle = self.idle();
             taken.generation = idle.generation;
-            // The most recently used connection is taken, so that the others become idle long
-            // enough to be closed.
+            // The most recently used connection is taken, so that the others become idle.
             if let Some((connected, used)) = idle.connections.pop() {
                 if used.elapsed() < IDLE {
                     taken.connected = Some(connected);
@@ -354,8 +346,8 @@ impl<D: Dialect> Pool<D> {
         }
     }
 
-    /// Closes all connections of the generation, unless another request was answered in the second
-    /// half of the time since `sent`.
+    /// Closes the generation's connections, unless another request was answered in the second half
+    /// of the time since `sent`.
     fn forget(&self, generation: u64, sent: Option<Instant>, runtime: &Handle) {
         let dead = {
             let mut idle = self.idle();

@@ -11,12 +11,10 @@ pub(crate) fn text<D: Dialect>(dialect: &D) -> String {
     dialect.expand(dialect.texts().schema)
 }
 
-/// Creates the tables that are missing. If all exist, the user needs no permission to create
-/// tables.
+/// Creates missing tables. If none is missing, the user needs no permission for that.
 pub(crate) async fn make_sure<D: Dialect>(pool: &Pool<D>) -> Result<()> {
     let found = match version(pool).await {
-        // Without transactional DDL, another client may have created only some of the tables so
-        // far.
+        // Without transactional DDL, another client may be creating the tables.
         Err(error)
             if is_missing(&error) || (!D::TABLES_APPEAR_AT_ONCE && is_unfinished(&error)) =>
         {

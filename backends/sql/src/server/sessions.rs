@@ -14,11 +14,11 @@ pub(crate) enum Use {
     Listen,
 }
 
-/// The limits on one backend's server sessions, for each kind of use. One more session is reserved
-/// for ending abandoned ones.
+/// The limits on one backend's server sessions, by use. One session is reserved for ending
+/// abandoned ones.
 ///
-/// A connection keeps its permit until the server has ended its session. If the client can't be
-/// sure of that, it passes session and permit to `Pool::abandon`.
+/// A connection keeps its permit until its session has certainly ended. Otherwise session and
+/// permit go to `Pool::abandon`.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionLimit {
     shares: [(usize, Arc<Semaphore>); 3],
@@ -33,15 +33,15 @@ impl SessionLimit {
     pub(crate) const LEAST: usize = 2;
     pub(crate) const LEAST_HELD: usize = 4;
 
-    /// Divides `total` sessions for the lease mode: one is reserved for ending others, one for
-    /// listening if `listens`, and the rest are for requests.
+    /// Reserves one session for ending others and, if `listens`, one for listening. The rest is for
+    /// requests.
     pub(crate) fn lease(total: usize, listens: bool) -> Self {
         let listen = usize::from(listens && total > Self::LEAST);
         Self::of(total.saturating_sub(1 + listen), 0, listen)
     }
 
-    /// Divides `total` sessions for the modes `session` and `row`. Requests get up to four. Those
-    /// that remain after the reserved ones are for holds and waits.
+    /// Reserves the same sessions as `lease`. Of the rest, up to four are for requests, and the
+    /// others for holds and waits.
     pub(crate) fn held(total: usize, listens: bool) -> Self {
         let (request, listen) = ((total / 4).clamp(1, 4), usize::from(listens));
         Self::of(request, total.saturating_sub(1 + listen + request), listen)

@@ -14,11 +14,10 @@ impl<'a> From<Option<&'a str>> for Value<'a> {
 
 pub(crate) type Arguments<'a> = &'a [(&'static str, Value<'a>)];
 
-/// A statement with parameters written as `:name`, without comments.
+/// SQL with parameters written as `:name`, without comments.
 ///
-/// It is sent as one plain query with literals. That takes one round trip, and no prepared
-/// statement, which might be missing on a pooler's connection. A dialect may prepare a
-/// [hot](Sql::hot) statement.
+/// It is sent as one plain query with literals: one round trip, and no prepared statement that
+/// might be missing on a pooler's connection. A dialect may prepare a [hot](Sql::hot) statement.
 #[derive(Debug, Clone)]
 pub(crate) struct Sql {
     pieces: Vec<Piece>,
@@ -61,8 +60,7 @@ impl Sql {
         Self { pieces, hot: None }
     }
 
-    /// Returns a statement that is executed often. Its `name` must be unique in the server's
-    /// database.
+    /// Marks a statement as frequent. Its `name` must be unique in the database.
     pub(crate) fn hot(name: &'static str, text: &str) -> Self {
         Self { hot: Some(name), ..Self::new(text) }
     }
@@ -96,8 +94,6 @@ impl Sql {
         text
     }
 
-    /// Returns the SQL with a literal for each parameter.
-    ///
     /// # Panics If a parameter has no argument.
     pub(crate) fn render(
         &self,
@@ -108,8 +104,6 @@ impl Sql {
     }
 }
 
-/// Returns the argument of a parameter.
-///
 /// # Panics If the parameter has no argument.
 pub(crate) fn value<'a>(arguments: Arguments<'a>, name: &str) -> Value<'a> {
     match arguments.iter().find(|(known, _)| *known == name) {

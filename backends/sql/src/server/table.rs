@@ -2,13 +2,13 @@ use lockwright_core::{Error, Result};
 
 const DEFAULT: &str = "lockwright";
 
-/// The longest prefix. With its suffixes, it still fits the name limits of every database.
+/// The longest prefix. With its suffixes, it fits every database's limit.
 const LONGEST: usize = 40;
 
 const LONGEST_SCHEMA: usize = 63;
 
-/// The schema and prefix of the tables. Both have only letters, digits and underscores, because
-/// they become part of the SQL.
+/// The tables' schema and prefix. They are only letters, digits and underscores, because they
+/// become part of the SQL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tables {
     schema: Option<String>,
@@ -39,8 +39,8 @@ impl Tables {
         self.schema.as_deref()
     }
 
-    /// Replaces placeholders such as `{lease}` by quoted table names, and `{prefix}` by the prefix
-    /// of index names.
+    /// Replaces `{lease}` and the like by quoted names, and `{prefix}` by the prefix of index
+    /// names.
     pub(crate) fn expand(&self, text: &str, quote: char) -> String {
         let mut text = text.replace("{prefix}", &self.prefix);
         for table in [
@@ -72,8 +72,7 @@ impl Tables {
             Some(schema) if schema.len() + self.prefix.len() < LONGEST_SCHEMA => {
                 format!("{schema}.{}", self.prefix)
             }
-            // Tables in different schemas then share the channel, which only causes needless
-            // wake-ups.
+            // Several schemas may share this channel, which causes needless wake-ups.
             _ => self.prefix.clone(),
         }
     }

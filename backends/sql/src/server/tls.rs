@@ -3,24 +3,22 @@ use std::io;
 use std::net::IpAddr;
 
 use lockwright_core::Error;
-/// Installs ring as the process's default provider. The drivers use ring explicitly for
-/// connections, but verify certificates with the default provider.
+/// Drivers that use ring explicitly still verify certificates with the process's default provider.
 pub(crate) use lockwright_core::backend_util::tls::choose_provider;
 
-/// Returns an error for a connection that failed for a TLS reason, before the client sent a
-/// password.
+/// Returns the error of a connection that failed before a password was sent.
 pub(crate) fn refusal(cause: &sqlx::Error, is_by_file: bool) -> Option<Error> {
     match cause {
         sqlx::Error::Tls(cause) => Some(Error::invalid_config(unusable(&cause.to_string()))),
-        // Over a network, the only files that a connection opens are certificates and keys.
+        // Over a network, the only files are certificates and keys.
         sqlx::Error::Io(cause) if !is_by_file && is_of_a_file(cause) => {
             Some(Error::invalid_config(
                 "a file with a certificate or a key, which the URL names, can't be opened",
             ))
         }
         sqlx::Error::Io(cause) => distrusted(cause),
-        // Until the user's first login over TLS, MySQL's `caching_sha2_password` fails with this
-        // error. So the setting isn't wrong.
+        // MySQL's `caching_sha2_password` fails so until the user's first login over TLS, so the
+        // setting isn't wrong.
         sqlx::Error::Configuration(cause) if cause.to_string().contains("RSA auth") => {
             Some(Error::unavailable(
                 "the server takes this user's password over TLS only; turn TLS on there, and build \
@@ -87,8 +85,7 @@ pub(crate) const REFUSED_OR_ENCRYPTED_ONLY: &str = if cfg!(feature = "tls") {
      URL, and whether TLS is needed, for which this build lacks the feature `tls`"
 };
 
-/// Truncates the text before a PEM block. The driver quotes environment variables that it can't
-/// parse, and they may contain keys.
+/// Removes PEM data, because the driver quotes environment variables that it can't parse.
 pub(crate) fn without_pem(text: &str) -> Cow<'_, str> {
     match text.split_once("-----BEGIN") {
         Some((before, _)) => format!("{before}***").into(),

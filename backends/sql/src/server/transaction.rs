@@ -1,13 +1,10 @@
-//! Parts of locks and fence checks in the application's own transaction that PostgreSQL and MySQL
-//! share.
-
 use std::time::Duration;
 
 use lockwright_core::{BootInstant, Clock, Error, ErrorKind};
 
 use super::errors::Verdict;
 
-/// How long to wait for a lock that another session holds.
+/// The time to wait for a lock that another session holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// Doesn't wait.
@@ -24,8 +21,8 @@ pub enum Wait {
 pub enum Outcome {
     /// The transaction has the lock until it ends. It may have had it before.
     Locked,
-    /// Another session still holds the lock. The transaction is unchanged and usable. A call with
-    /// [`Wait::NoLimit`] never returns this.
+    /// Another session still holds the lock. The transaction is unchanged and usable. Never
+    /// returned for [`Wait::NoLimit`].
     Busy,
 }
 
@@ -36,8 +33,7 @@ impl Outcome {
     }
 }
 
-/// The longest wait on the server in one statement. A wait whose future is dropped occupies its
-/// connection for at most this time.
+/// The longest wait in one statement. A dropped wait occupies its connection for at most this time.
 const SLICE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -57,7 +53,7 @@ impl Limit {
         Self { clock, until }
     }
 
-    /// Returns how long the next statement may wait, or `None` after the limit.
+    /// Returns the next statement's wait, or `None` after the limit.
     pub(crate) fn slice(&self) -> Option<Duration> {
         match self.until {
             None => Some(SLICE),
@@ -76,8 +72,7 @@ pub(crate) fn no_transaction(what: &str) -> Error {
     ))
 }
 
-/// Converts an error of a statement before the commit. Such a statement has no effect, even if its
-/// answer is missing.
+/// Before the commit, an unanswered statement has no effect.
 pub(crate) fn failed(
     cause: &sqlx::Error,
     judge: impl Fn(&str, &str) -> Option<Verdict>,

@@ -1,5 +1,4 @@
-//! The backend of the modes `session` and `row`: passes each operation to the claim's task or to
-//! the server.
+//! Passes the operations of the modes `session` and `row` to the claim's task or to the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -126,7 +125,6 @@ impl<S: Server> DistributedLock for Engine<S> {
         }
     }
 
-    /// Renews the holds in parallel, so that a stuck session doesn't delay other holds.
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
         let until = Instant::now() + Renew::time_to_answer(holds);
         let renewals = holds.iter().map(|hold| async move {
@@ -145,7 +143,7 @@ impl<S: Server> DistributedLock for Engine<S> {
 
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         if release_mode == ReleaseMode::Reconcile {
-            // From now on, this process never acquires for the claim again.
+            // From now on, this process rejects the claim.
             self.shared.set_over(claim, Reason::Gone);
         }
         while let Some(task) = self.shared.task(claim) {

@@ -1,4 +1,4 @@
-//! The part of a claim's task that runs while the claim holds.
+//! A claim's task while the claim holds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,15 +19,14 @@ const WHY_LIMIT: Duration = Duration::from_secs(1);
 pub(super) struct Hold<S> {
     pub(super) session: S,
     pub(super) fence: Fence,
-    /// An instant just before the last statement that restarted the session's idle timeout.
+    /// An instant just before the last statement that restarted the idle timeout.
     pub(super) armed: BootInstant,
     pub(super) broken: bool,
 }
 
-/// A hold with its task's state. If the runtime ends, it drops the fields in this order.
+/// If the runtime ends, the fields are dropped in this order.
 pub(super) struct Holding<S: Server> {
-    /// This field precedes the session, so that the client reports the loss before the lock is
-    /// free.
+    /// The first field, so that a loss is reported before the session ends.
     pub(super) live: Live<S>,
     pub(super) shared: Arc<Shared<S>>,
     pub(super) claim: Claim,
@@ -36,8 +35,7 @@ pub(super) struct Holding<S: Server> {
     pub(super) hold: Hold<S::Session>,
 }
 
-/// Reports the hold as lost if dropped without [`Live::end`], which happens in a panic or when the
-/// runtime ends.
+/// Reports the hold as lost if dropped without [`Live::end`], at a panic or the runtime's end.
 pub(super) struct Live<S: Server>(Option<(Arc<Shared<S>>, Claim)>);
 
 impl<S: Server> Live<S> {
@@ -67,13 +65,13 @@ enum Renewed {
 }
 
 impl<S: Server> Holding<S> {
-    /// Serves the hold until it ends. Releases it at once unless a caller received the grant.
+    /// Serves the hold until it ends, or releases it at once if no caller received the grant.
     pub(super) async fn run(mut self, was_received: bool) {
         if !was_received {
             return self.let_go(None).await;
         }
         loop {
-            // After this instant, the server's idle timeout has certainly passed.
+            // By then, the server's idle timeout has certainly passed.
             let over = self.hold.armed + self.claim.ttl + self.claim.ttl / 10 + LIMIT;
             let command = tokio::select! {
                 biased;
@@ -82,8 +80,7 @@ impl<S: Server> Holding<S> {
                 () = self.shared.clock.sleep_until(over) => return self.lost(None).await,
             };
             match command {
-                // Unreachable, because the registry keeps a sender as long as the task is
-                // registered.
+                // Unreachable while the registry has a sender.
                 None => return self.let_go(None).await,
                 Some(Command::Release(answer)) => return self.let_go(Some(answer)).await,
                 Some(Command::Renew(answer)) if answer.is_closed() => {}
@@ -129,7 +126,6 @@ impl<S: Server> Holding<S> {
         let kept = tokio::select! {
             biased;
             kept = hold.session.keep(&self.claim) => kept,
-            // After this time the hold is over, whatever the server answers.
             () = clock.sleep_until(over) => return Renewed::Lost,
         };
         match kept {
@@ -139,8 +135,7 @@ impl<S: Server> Holding<S> {
             }
             Ok(Kept::Unsure) => Renewed::Unsure,
             Ok(Kept::Broken) => {
-                // The check restarted the session's idle timeout, but a broken hold must not last
-                // longer.
+                // The check restarted the idle timeout, but a broken hold must not last longer.
                 hold.broken = true;
                 let left = over.saturating_since(clock.now());
                 match hold.session.shorten(left).await {
@@ -167,15 +162,13 @@ impl<S: Server> Holding<S> {
                 (Ok(ReleaseOutcome::NotHeld), None)
             }
             Ok(Err(_)) | Err(_) => {
-                // The hold may have expired before this client noticed it.
                 let over = shared.clock.now() >= hold.armed + claim.ttl;
                 let ended = if over { ReleaseOutcome::NotHeld } else { ReleaseOutcome::Released };
                 let closed = withdraw::close(&shared.server, &claim, session, false).await;
                 (closed.map(|_| ended), None)
             }
         };
-        // The task is unregistered before it answers, so that the claim's next request doesn't
-        // reach it.
+        // The task is unregistered before it answers, so that it gets no request about a next hold.
         drop((place, inbox));
         if let Some(answer) = answer {
             let _ = answer.send(ended);
@@ -202,7 +195,7 @@ impl<S: Server> Holding<S> {
         }
         live.end();
         shared.send(&Event::Lost(claim.token, reason));
-        // The session may still exist on the server, so the server is asked to end it.
+        // The session may still exist on the server.
         let _ = withdraw::close(&shared.server, &claim, hold.session, false).await;
     }
 }

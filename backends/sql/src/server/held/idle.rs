@@ -1,5 +1,4 @@
-//! Idle sessions without locks. They are reused, because connecting takes many times as long as
-//! locking.
+//! Idle sessions without locks, for reuse, because connecting costs many times as much as locking.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -37,7 +36,7 @@ impl<S> Idle<S> {
         None
     }
 
-    /// Waits until a session is kept. Another task may take that session first.
+    /// Waits for a kept session. Another task may take it first.
     pub(super) async fn kept(&self) {
         self.kept.notified().await;
     }

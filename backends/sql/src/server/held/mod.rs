@@ -1,21 +1,20 @@
-//! Holds that live in a database session: the engine for the modes `session` and `row`.
+//! The engine of the modes `session` and `row`, whose holds live in database sessions.
 //!
 //! Each hold has its own connection, outside of any pool, and a task that owns it. If a caller
 //! drops its future, the task undoes the request.
 //!
 //! # The rules
 //!
-//! - **The server ends the hold.** The session's idle timeout is the TTL, and is set together with
-//!   the lock. Any statement restarts the timeout, so only a renewal may send one.
-//! - **Another connection writes the fence, after the lock is acquired.** So a crash of the holder
-//!   doesn't roll the fence back, and the fence isn't read from a snapshot older than the lock.
-//! - **A hold after a wait starts when the session sends its next statement.** The wait was sent
-//!   too early for that, and its answer came too late.
-//! - **A writer that waits for readers closes a barrier to new readers.** The barrier stays closed
-//!   between the slices of the wait, because the server would otherwise grant the lock to readers
-//!   queued behind the writer.
-//! - **Requests have their own permits**, so a release never waits for a hold's permit.
-//! - **If the connection ends, the hold ends**, and the task reports the loss at once.
+//! - **The server ends the hold.** The session's idle timeout is the TTL, set together with the
+//!   lock. Any statement restarts the timeout, so only a renewal may send one.
+//! - **Another connection writes the fence, after the lock.** So a crash of the holder doesn't roll
+//!   the fence back, and the fence isn't read from a snapshot older than the lock.
+//! - **A hold after a wait starts** when one more statement is sent on its session.
+//! - **A writer that waits for readers closes a barrier to new readers**, also between the slices
+//!   of its wait. Otherwise the server would then grant the lock to readers queued behind the
+//!   writer.
+//! - **Holds and requests have separate permits**, so a release never waits for a hold's permit.
+//! - **A hold ends with its connection**, and the task reports that at once.
 
 mod engine;
 mod holding;
@@ -48,10 +47,10 @@ pub(crate) type SessionId = i64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Locked {
     Yes,
-    /// Another session has the lock, and this session isn't in the server's queue.
+    /// Another session has the lock. This session isn't queued.
     No {
-        /// True if the row that names the holder has the claim's own token, so that another session
-        /// may hold the lock for the same claim.
+        /// Whether the recorded token is the claim's own, so that another session may hold for the
+        /// claim.
         same_token: bool,
     },
 }
@@ -60,41 +59,39 @@ pub(crate) enum Locked {
 pub(crate) enum Kept {
     Renewed,
     Broken,
-    /// The hold lives, but the check whether it was broken failed.
+    /// The hold lives, but the check for a break failed.
     Unsure,
 }
 
 /// A connection that carries a hold, waits for one, or is idle. After an error, the engine closes
-/// the connection and asks the server to end its session.
+/// it and asks the server to end its session.
 #[async_trait]
 pub(crate) trait Session: Debug + Send + Sync + 'static {
     fn id(&self) -> SessionId;
 
-    /// Acquires the lock, and sets the idle timeout to the TTL, rounded up. While a lock is held,
+    /// Sets the idle timeout to the TTL, rounded up, and acquires the lock. While a lock is held,
     /// the timeout is never longer.
     ///
-    /// With a `slice`, the call blocks in the server for at most that time. Without, it doesn't
-    /// block. After an unsuccessful wait, the caller waits again or calls
-    /// [`leave`](Session::leave). It needs neither if the wait was the `last`.
+    /// With a `slice`, the call blocks in the server for at most that time. After an unsuccessful
+    /// wait, the caller waits again or calls [`leave`](Session::leave), unless the wait was the
+    /// `last`.
     ///
     /// A writer that waits for readers blocks new readers. No two sessions hold for one claim.
     ///
-    /// # Cancel safety A caller that drops the future must close the session.
+    /// # Cancel safety After a drop of the future, the session must be closed.
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked>;
 
     async fn keep(&mut self, claim: &Claim) -> Result<Kept>;
 
-    /// Reduces the idle timeout.
     async fn shorten(&mut self, to: Duration) -> Result<()>;
 
     /// Removes what an unsuccessful wait left behind. Afterwards the session is reusable.
     async fn leave(&mut self) -> Result<()>;
 
-    /// Releases the lock. Returns false if the session didn't have it. Afterwards the session is reusable.
+    /// Releases the lock, or returns false without one. Afterwards the session is reusable.
     async fn unlock(&mut self, claim: &Claim) -> Result<bool>;
 
-    /// Waits for the session's end. It sends nothing, because any statement would restart the idle
-    /// timeout.
+    /// Waits for the session's end without a statement, which would restart the idle timeout.
     ///
     /// # Cancel safety May be dropped and called again.
     async fn ended(&mut self);
@@ -102,17 +99,16 @@ pub(crate) trait Session: Debug + Send + Sync + 'static {
     async fn close(self);
 }
 
-/// A database server whose sessions can hold locks.
-///
-/// Methods that [`DistributedLock`](lockwright_core::DistributedLock) also has behave as described
-/// there. Requests other than a session's own use pooled connections.
+/// A database server whose sessions can hold locks. Methods of
+/// [`DistributedLock`](lockwright_core::DistributedLock) behave as described there. Requests other
+/// than a session's own use pooled connections.
 #[async_trait]
 pub(crate) trait Server: Debug + Send + Sync + 'static {
     type Session: Session;
 
     type Dialect: Dialect;
 
-    /// The remaining time that [`inspect`](Server::inspect) returns may be too long by this amount.
+    /// The error of the remaining time that [`inspect`](Server::inspect) returns.
     const TIME_LEFT_TOO_LONG_BY: Duration = Duration::ZERO;
 
     fn profile(&self) -> &Profile;
@@ -121,12 +117,12 @@ pub(crate) trait Server: Debug + Send + Sync + 'static {
 
     async fn permit(&self, deadline: Instant) -> Result<Permit<Self::Dialect>>;
 
-    /// Opens a session. An error like [`Unavailable`](lockwright_core::ErrorKind::Unavailable)
-    /// means that nothing is held.
+    /// Opens a session. Nothing is held after an error like
+    /// [`Unavailable`](lockwright_core::ErrorKind::Unavailable).
     async fn connect(&self, permit: Permit<Self::Dialect>) -> Result<Self::Session>;
 
-    /// Records the session as the holder, and commits its fence, which is above all earlier ones.
-    /// Returns `None` if the session has ended.
+    /// Records the session as the holder, and commits its fence, above all earlier ones. Returns
+    /// `None` if the session has ended.
     async fn note(&self, claim: &Claim, session: SessionId) -> Result<Option<Fence>>;
 
     async fn cancel(&self, session: SessionId) -> Result<()>;
@@ -135,8 +131,7 @@ pub(crate) trait Server: Debug + Send + Sync + 'static {
     /// was one.
     async fn end(&self, claim: &Claim) -> Result<bool>;
 
-    /// Returns the recorded reason of the hold's end: a break, or a release through another
-    /// connection.
+    /// Returns the recorded reason: a break, or a release through another connection.
     async fn why_ended(&self, claim: &Claim) -> Result<Option<Reason>>;
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection>;

@@ -10,8 +10,7 @@ use crate::server::errors;
 use crate::server::pool::Pool;
 use crate::server::sessions::{SessionPermit, Use};
 
-/// The permit of a session. Dropping it first ends the session on the server, and then frees the
-/// permit.
+/// A session's permit. Dropping it ends the session on the server, and then frees the permit.
 #[derive(Debug)]
 pub(crate) struct Permit<D: Dialect> {
     pool: Arc<Pool<D>>,
@@ -70,7 +69,7 @@ impl<D: Dialect> Permit<D> {
         }
     }
 
-    /// Frees the permit at once. The caller must be sure that the connection's session has ended.
+    /// Frees the permit at once, for a connection without a session on the server.
     pub(crate) fn give_back(mut self) {
         self.permit = None;
     }

@@ -1,5 +1,5 @@
-//! The local queue of each name. Only its first waiter blocks in the server, on one connection. The
-//! others wait in this process in the order of arrival.
+//! The local queue of each name. Only the first waiter blocks in the server. The others follow in
+//! the order of arrival.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use tokio::sync::{Mutex as Turnstile, OwnedMutexGuard};
 #[derive(Debug, Default)]
 pub(super) struct Queues(Mutex<HashMap<LockName, Arc<Turnstile<()>>>>);
 
-/// The turn of a waiter to block in the server. Dropping it admits the next waiter.
+/// The right to block in the server. Dropping it admits the next waiter.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     queues: &'a Queues,
@@ -24,8 +24,7 @@ impl Queues {
         let turnstile = Arc::clone(
             self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(name.clone()).or_default(),
         );
-        // This value exists before the wait, so that its drop removes the entry even if the wait is
-        // dropped.
+        // Dropping the wait drops this value, which removes the entry.
         let mut turn = Turn { queues: self, name: name.clone(), turn: None };
         turn.turn = Some(turnstile.lock_owned().await);
         turn
@@ -36,7 +35,7 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.turn = None;
         let mut names = self.queues.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // No waiter can clone the `Arc` now, because that needs the lock of `names`.
+        // The lock of `names` prevents new references.
         if names.get(&self.name).is_some_and(|turnstile| Arc::strong_count(turnstile) == 1) {
             names.remove(&self.name);
         }

@@ -1,4 +1,4 @@
-//! The rows that name the last holders. The server's list of sessions shows whether a holder still
+//! The records of the last holders. The server's list of sessions shows whether a holder still
 //! holds.
 
 use std::sync::Arc;
@@ -19,36 +19,35 @@ const PAGE: usize = 200;
 
 const STEP: i64 = 500;
 
-/// The SQL about holds. `:name` and `:token` identify a hold. `{held}` is the table of exclusive
-/// holds or of readers.
+/// SQL about holds. `:name` and `:token` identify a hold. `{held}` is the table of exclusive holds
+/// or of readers.
 #[derive(Debug)]
 pub(crate) struct StatementTexts {
-    /// Records the `:session` as holder, with `:identity` and `:ttl_ms`, and returns the fence.
-    /// Returns no row if the session doesn't hold for the claim any more.
+    /// Records the `:session`, `:identity` and `:ttl_ms`, and returns the fence, or no row if the
+    /// session isn't the claim's any more.
     pub(crate) note: &'static str,
     pub(crate) shared_note: &'static str,
-    /// Returns whether the hold was broken, and whether it was released through another connection.
-    /// The tombstone answers if the hold's row is gone. Returns no row if neither exists.
+    /// Returns whether the hold or its tombstone is marked as broken, and as released through
+    /// another connection. Returns no row if neither exists.
     pub(crate) why_ended: &'static str,
     /// Returns each holder as a [`View`], or one row without a session if the name is free.
     pub(crate) inspect: &'static str,
-    /// Returns the rows of `inspect`, but without waiters, for at most `:limit` held names after
-    /// `:from` in byte order. `:inclusive` includes `:from`.
+    /// Returns the same, without waiters, for at most `:limit` held names after `:from` in byte
+    /// order. `:inclusive` includes `:from`.
     pub(crate) list: &'static str,
-    /// Marks the hold and its tombstone as broken, and returns a row if either exists. An earlier
-    /// break's reason stays.
+    /// Marks the hold or its tombstone, if any, and returns a row. An earlier break's reason stays.
     pub(crate) mark_broken: &'static str,
     pub(crate) mark_released: &'static str,
     /// Returns the sessions that hold or wait for this claim.
     pub(crate) find: &'static str,
-    /// Ends the `:session` if it still belongs to the claim, and waits for its end.
+    /// Ends the `:session` if it is still the claim's, and waits for its end.
     pub(crate) kill: &'static str,
     /// Ends the `:session` of another program if it still holds the name. Empty if the server
-    /// doesn't support that.
+    /// can't.
     pub(crate) kill_foreign: &'static str,
     pub(crate) cancel: &'static str,
-    /// Deletes at most `:limit` rows that aren't held and weren't changed for `:idle_us`, after it
-    /// has raised the floor above their fences. Returns how many.
+    /// Raises the floor above the fences of at most `:limit` rows that aren't held and didn't
+    /// change for `:idle_us`. Deletes the rows, and returns how many.
     pub(crate) sweep: &'static str,
 }
 
@@ -74,10 +73,9 @@ struct Written {
     mark_released: Sql,
 }
 
-/// A row about one holder, or about a free name. The columns are: 0 `name`, 1 the holding
-/// `session`, 2 the token in the session's mark, 3 the token in the holder's record, 4 `identity`,
-/// 5 the name's `fence`, 6 the remaining time in µs, 7 `broken`, 8 the number of waiters, 9 whether
-/// the holder is a reader.
+/// A holder's row. The columns are 0 `name`, 1 the holding `session`, 2 the token of the session's
+/// mark, 3 the recorded token, 4 `identity`, 5 the name's `fence`, 6 the time left in µs, 7
+/// `broken`, 8 the number of waiters, 9 whether the holder is a reader.
 struct View<'a>(&'a Row);
 
 impl<D: Dialect> Rows<D> {
@@ -155,8 +153,7 @@ impl<D: Dialect> Rows<D> {
         if self.sessions_of(name, token).await?.is_empty() {
             return Ok(false);
         }
-        // The release is marked first, because the holder reads the mark as soon as it detects the
-        // session's end.
+        // The release is recorded first, because the holder soon detects the session's end.
         let mark_released = &self.written(claim.mode).mark_released;
         self.about(mark_released, name, token, Effect::Changes, &[]).await?;
         Ok(self.end(name, token).await? > 0)
@@ -228,7 +225,7 @@ impl<D: Dialect> Rows<D> {
         for row in &rows {
             let Some(name) = self.read(row.text(0))? else { continue };
             if !name.starts_with(prefix) {
-                // The names with the prefix are contiguous in byte order, so no further row has it.
+                // In byte order, names with the prefix are contiguous.
                 return Ok(page);
             }
             let name = LockName::new(name).map_err(|_| bad_row(BadRow, self.backend()))?;
@@ -240,8 +237,7 @@ impl<D: Dialect> Rows<D> {
             }
         }
         if rows.len() >= PAGE {
-            // The page may not have all readers of the last name, so that name moves to the next
-            // page.
+            // The last name may have more readers, so it moves to the next page.
             if page.names.len() > 1 {
                 page.names.pop();
             }
@@ -337,8 +333,8 @@ impl<D: Dialect> Rows<D> {
         }
     }
 
-    /// Marks the hold as broken, which ends it at its next renewal. Returns whether there is one.
-    /// Retries, because a new holder acquires the lock before it writes its row.
+    /// Marks the hold, which ends it at its next renewal. Returns whether there is one. Retries,
+    /// because a holder writes its row after locking.
     async fn mark_broken(
         &self,
         name: &LockName,
@@ -362,8 +358,7 @@ impl<D: Dialect> Rows<D> {
     }
 
     pub(crate) async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
-        // A longer time than any statement runs, so no acquire that read the old floor is still
-        // running.
+        // No statement runs this long, so none has read the floor before it was raised.
         const YOUNGEST: Duration = Duration::from_secs(60);
 
         let idle_us = i64::try_from(idle.max(YOUNGEST).as_micros()).unwrap_or(i64::MAX);
@@ -432,8 +427,7 @@ impl View<'_> {
         if row.bool(9)? {
             holder.mode = Mode::Shared;
         }
-        // The row may still be the previous holder's, so its token must be the one that the session
-        // shows.
+        // The row may still be the previous holder's.
         if shown.is_some() && shown == row.text(3)? {
             holder.identity = row.text(4)?.and_then(|text| serde_json::from_str(text).ok());
             holder.fence = inspection.fence;

@@ -1,4 +1,4 @@
-//! The state that all claims' tasks of one backend share.
+//! The state that the tasks of one backend share.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,8 +21,8 @@ use super::{Server, Session};
 /// How long a claim waits for a session if all are in use.
 const SESSION_LIMIT: Duration = Duration::from_millis(400);
 
-/// A request to a claim's task. If the task drops the answer's sender, it hasn't carried the
-/// request out, and the caller must send it again.
+/// A request to a claim's task. If the answer is dropped, the request wasn't carried out and must
+/// be sent again.
 #[derive(Debug)]
 pub(super) enum Command {
     Acquire(Wait, oneshot::Sender<Result<AcquireOutcome>>),
@@ -49,7 +49,7 @@ pub(super) struct Shared<S: Server> {
     tidying: AtomicBool,
 }
 
-/// A task's entry in the registry. Dropping this removes the entry.
+/// Dropping this removes the task from the registry.
 pub(super) struct Place<S: Server> {
     shared: Arc<Shared<S>>,
     key: Key,
@@ -91,7 +91,6 @@ impl<S: Server> Shared<S> {
         lock(&self.tasks).get(&key(claim)).cloned()
     }
 
-    /// Marks the claim as ended, so that no task acquires for it again.
     pub(super) fn set_over(&self, claim: &Claim, reason: Reason) {
         self.over.set(claim, reason);
     }
@@ -108,9 +107,8 @@ impl<S: Server> Shared<S> {
         self.clients.send(event);
     }
 
-    /// Returns a session, and whether it was used before, in which case it may have ended. If all
-    /// sessions are in use, waits only briefly, so that the caller gets this error before its own
-    /// timeout.
+    /// Returns a session, and whether it was used before and so may have ended. If all are in use,
+    /// waits only briefly, because the error must precede the client's own timeout.
     pub(super) async fn session(&self, claim: &Claim) -> Result<(S::Session, bool)> {
         let deadline = Instant::now() + claim.patience().min(SESSION_LIMIT);
         loop {
@@ -127,7 +125,7 @@ impl<S: Server> Shared<S> {
         }
     }
 
-    /// Keeps a session without locks for reuse.
+    /// Keeps a session, which must hold nothing, for reuse.
     pub(super) async fn put_back(self: &Arc<Self>, session: S::Session) {
         if let Some(one_too_many) = self.idle.keep(session) {
             one_too_many.close().await;
@@ -144,7 +142,7 @@ impl<S: Server> Shared<S> {
                 shared.close_idle(false).await;
                 if shared.idle.is_empty() {
                     shared.tidying.store(false, Ordering::Release);
-                    // A concurrent `put_back` may have seen the flag set, and relies on this task.
+                    // A concurrent `put_back` relies on this task.
                     if shared.idle.is_empty() || shared.tidying.swap(true, Ordering::AcqRel) {
                         return;
                     }

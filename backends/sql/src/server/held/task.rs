@@ -1,4 +1,4 @@
-//! The task of a claim. It owns the session from acquire to release.
+//! A claim's task, which owns the session from acquire to release.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,19 +17,16 @@ use super::withdraw::{self, LIMIT};
 use super::{Locked, Server, Session};
 use crate::server::errors::{self, Effect};
 
-/// The longest slice of a wait in the server. An abandoned wait delays others for at most this
-/// time.
+/// An abandoned wait delays others for at most this time.
 const LONGEST_SLICE: Duration = Duration::from_secs(5);
 
-/// A wait ends earlier than its deadline by this time, so that the client rejects the request on
-/// time.
+/// A wait ends early by this time, so that a rejection is on time.
 const EARLY: Duration = Duration::from_millis(25);
 
 /// The pause before a retry if another session holds the lock for the same claim.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The minimum time for an acquire without a wait. A shorter TTL would otherwise leave a slow
-/// server too little time.
+/// The minimum limit for an attempt, because a short TTL gives a slow server too little time.
 const LEAST_TRY: Duration = Duration::from_millis(500);
 
 pub(super) struct Task<S: Server> {
@@ -183,7 +180,7 @@ impl<S: Server> Task<S> {
                         let quiet = withdraw::from_wait(&shared.server, id, locking).await;
                         Err((why, quiet))
                     }
-                    // The error paths below close the session for this timeout too.
+                    // The session is closed below.
                     () = tokio::time::sleep(limit) => {
                         let backend = shared.server.profile().backend;
                         Ok(Err(errors::timed_out(Effect::Changes, limit, backend).error))
@@ -206,15 +203,14 @@ impl<S: Server> Task<S> {
                         return Ok(Asked::CarriedElsewhere(granted));
                     }
                     if std::mem::take(&mut may_have_been_late) {
-                        // The late request's session had the lock, and may have ended since. So the
-                        // claim tries again.
+                        // The late request's session had the lock, and may have ended since.
                         shared.server.end(claim).await?;
                         tries = 0;
                         continue;
                     }
                     if same_token && slice.is_some() {
-                        // The other session hasn't recorded a hold. An abandoned attempt may have
-                        // left it, and the server may list it for a while after its end.
+                        // An abandoned attempt may have left the other session, and the server may
+                        // list it for a while.
                         tokio::select! {
                             biased;
                             why = inbox.withdrawn() => {
@@ -225,17 +221,15 @@ impl<S: Server> Task<S> {
                     }
                 }
                 Err(error) if used => {
-                    // An error on a reused session shows that the session has ended, and perhaps
-                    // other idle ones too. Or only the connection has ended, and its session has
-                    // acquired the lock.
+                    // Other idle sessions may have ended too. Or only the connection has ended, and
+                    // the session has acquired the lock.
                     tracing::debug!(%error, "an idle session had ended");
                     tries = 0;
-                    // After a definite error, the server needn't be asked to end the session.
+                    // After a definite error, the session needn't be ended.
                     let quiet = error.kind() != ErrorKind::Indeterminate;
                     let closed = withdraw::close(&shared.server, claim, session, quiet).await;
                     shared.close_idle(true).await;
-                    // The session wasn't found, so a statement in transit may still acquire the
-                    // lock.
+                    // A statement in transit may still acquire the lock.
                     may_have_been_late = !closed.map_err(|unknown| unknown.with_source(error))?;
                     (session, used) = live_session(shared, claim).await?;
                 }
@@ -285,7 +279,6 @@ async fn live_session<S: Server>(shared: &Shared<S>, claim: &Claim) -> Result<(S
         if !used || !has_ended(&mut session).await {
             return Ok((session, used));
         }
-        // Nothing was sent on this session, so it holds nothing.
         session.close().await;
     }
 }
@@ -320,8 +313,8 @@ async fn granted<S: Server>(
         }
     };
     let result = if may_have_blocked {
-        // The hold starts when this renewal is sent. The wait was sent too early for that, and its
-        // answer came too late.
+        // The renewal is the hold's start. The send of the wait is too early for that, and its
+        // answer too late.
         let keeping = async {
             let kept = tokio::time::timeout(limit, session.keep(claim)).await;
             kept.unwrap_or_else(|_| {
@@ -349,8 +342,7 @@ async fn granted<S: Server>(
     }
 }
 
-/// Returns the grant of another session that holds for the claim's own token. This task can't renew
-/// that grant.
+/// Returns the grant of another session for the claim's own token. This task can't renew it.
 async fn carried_elsewhere<S: Server>(server: &S, claim: &Claim) -> Result<Option<Granted>> {
     let inspection = server.inspect(&claim.name).await?;
     let holder = inspection.holders.iter().find(|holder| holder.token == Some(claim.token));

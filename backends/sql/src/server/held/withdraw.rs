@@ -11,8 +11,7 @@ pub(super) const LIMIT: Duration = Duration::from_secs(5);
 
 const CANCEL_LIMIT: Duration = Duration::from_millis(500);
 
-/// Cancels the statement that waits for the lock. Returns whether it has ended. It may have
-/// acquired the lock at the last moment.
+/// Cancels a wait. Returns whether it has ended, perhaps with the lock acquired.
 pub(super) async fn from_wait<S: Server>(
     server: &S,
     session: SessionId,
@@ -33,10 +32,9 @@ pub(super) async fn from_wait<S: Server>(
     false
 }
 
-/// Closes the session. Unless `quiet`, also asks the server to end it. Returns false if the server
-/// didn't find it, because its last statement may then still be in transit.
-///
-/// # Errors If the server didn't answer. The session may then still exist.
+/// Closes the session and, unless `quiet`, asks the server to end it. Returns false if the server
+/// doesn't find it, because its last statement may be in transit. After an error, the session may
+/// still exist.
 pub(super) async fn close<S: Server>(
     server: &S,
     claim: &Claim,
@@ -47,8 +45,7 @@ pub(super) async fn close<S: Server>(
         session.close().await;
         return Ok(true);
     }
-    // The server is asked first, because an orderly close waits for the session's running
-    // statement.
+    // The server is asked first, because an orderly close waits for the session's statement.
     let ended = tokio::time::timeout(LIMIT, server.end(claim)).await;
     session.close().await;
     match ended {

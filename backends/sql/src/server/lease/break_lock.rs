@@ -18,8 +18,7 @@ impl<D: Dialect> LeaseBackend<D> {
         note: &str,
     ) -> Result<Broken> {
         for _ in 0..BREAK_TRIES {
-            // A tombstone needs a token, so [`BreakTarget::Any`] breaks each present holder by its
-            // token.
+            // A tombstone needs a token, also for [`BreakTarget::Any`].
             let tokens = match seen {
                 BreakTarget::Token(token) => vec![token],
                 BreakTarget::Any => self.holders(name).await?,
@@ -38,7 +37,7 @@ impl<D: Dialect> LeaseBackend<D> {
         Err(Error::unavailable("the holder changes too fast to be broken; try again"))
     }
 
-    /// Returns how long the hold would still have lasted, or `None` if the token doesn't hold.
+    /// Returns the time that the hold had left.
     async fn break_one(
         &self,
         name: &LockName,

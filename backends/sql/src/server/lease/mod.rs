@@ -1,4 +1,4 @@
-//! The backend of the mode `lease`, in which a hold is a row.
+//! The mode `lease`, in which a hold is a row.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,14 +23,14 @@ use crate::server::sql::{Arguments, Sql, Value};
 /// The minimum time for which a tombstone is kept.
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
-/// The minimum time for which each poll of a waiting writer keeps new readers out.
+/// The minimum time for which a waiting writer's poll blocks new readers.
 const WAITS: Duration = Duration::from_secs(1);
 
 const PAGE: usize = 200;
 
 const SWEEP: usize = 1_000;
 
-/// A sweep only deletes rows that have been unchanged for longer than any statement runs.
+/// No statement runs this long, so none has missed the last change of a swept row.
 const YOUNGEST_SWEPT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -46,8 +46,7 @@ pub(crate) struct LeaseBackend<D: Dialect> {
 }
 
 pub(crate) trait ReleaseListener: std::fmt::Debug + Send + Sync {
-    /// Starts to listen for releases, and wakes all waiters once it listens. Returns a polling
-    /// interval if it can't listen.
+    /// Starts to listen, which wakes all waiters. Returns a polling interval if it can't.
     fn listen(&self) -> Option<Duration>;
 }
 
@@ -83,8 +82,8 @@ impl<D: Dialect> LeaseBackend<D> {
     ) -> Self {
         let dialect = pool.dialect();
         let statements = Statements::new(dialect.texts(), |text| dialect.expand(text));
-        // A renewal may wait for the row of a name, but not for a reader's row, because it would
-        // meanwhile hold the name's row and lock out the other readers.
+        // Only rows of names are waited for. A wait for a reader's row would lock out the name's
+        // other readers.
         let waiting = [dialect.texts().renew, dialect.texts().shared_renew]
             .map(|text| Sql::new(&dialect.expand(text).replacen(" SKIP LOCKED", "", 1)));
         Self {
@@ -110,7 +109,7 @@ impl<D: Dialect> LeaseBackend<D> {
         let mut poll = None;
         let mut waits = false;
         if let (Some(listener), Wait::Until(_)) = (&self.listener, wait) {
-            // The client listens before it tries to acquire, so that it misses no notification.
+            // The client listens before the attempt, so that it misses no notification.
             self.waiters.waits(&claim.name);
             poll = listener.listen();
             waits = poll.is_none();
@@ -198,13 +197,12 @@ impl<D: Dialect> LeaseBackend<D> {
             (false, ReleaseMode::Plain) => &self.statements.shared_release,
             (false, ReleaseMode::Reconcile) => &self.statements.shared_reconcile,
         };
-        // A reconcile may be repeated, because its second execution changes nothing.
+        // A repeated reconcile changes nothing.
         let again = release_mode == ReleaseMode::Reconcile;
         let sending = Sending { again, ..self.sending(claim) };
         let mut ended = self.held(&self.change_so(statement, &arguments, sending).await?)?;
         if alone && !ended {
-            // An exclusive claim that isn't held may still have a row as a writer that waits for
-            // readers.
+            // The claim may have a record as a waiting writer.
             let shared_end = &self.statements.shared_end;
             ended = self.held(&self.change_so(shared_end, &arguments, sending).await?)?;
         }
@@ -295,7 +293,7 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
     }
 
     async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
-        // Names with the prefix are contiguous, because names are ordered by bytes.
+        // In byte order, names with the prefix are contiguous.
         let last = format!("{prefix}{}", "\u{10FFFF}".repeat(LockName::MAX_LEN / 4));
         let after = from.as_ref().map(|cursor| cursor.0.as_str());
         let arguments = [
@@ -327,11 +325,11 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         answer.map_err(|error| error.with_backend(self.profile.backend).with_name(name))
     }
 
-    /// Deletes rows of unused names without reusing their fences. First it raises the floor to the
-    /// highest fence of these rows, and commits. Then it deletes rows at or below the floor.
+    /// Raises the floor to the highest fence of the rows to delete, and commits. Only then deletes
+    /// rows with fences up to the floor.
     ///
-    /// An acquire that reads the new floor starts above it. One that read the old floor has also
-    /// read the row, which had been unchanged for a minute, and starts above the row's fence.
+    /// An acquire that reads the new floor starts above it. An earlier one has read the row, which
+    /// is unchanged for a minute, and starts above the row's fence.
     async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         let after = self.swept.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let arguments = [

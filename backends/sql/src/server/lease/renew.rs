@@ -1,5 +1,3 @@
-//! Renewal of lease rows in batches.
-
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
@@ -12,21 +10,21 @@ use crate::server::holding::micros_up;
 use crate::server::pool::Sending;
 use crate::server::sql::{Sql, Value};
 
-/// The pause before a retry of rows that other sessions have locked.
+/// The pause before a retry of locked rows.
 const LOCKED_PAUSE: Duration = Duration::from_millis(10);
 
-/// The minimum time for which a renewal waits in the server's queue for a locked row. Retries
-/// without waiting might never find the row free between sessions that take turns.
+/// The minimum wait in the server's queue for a locked row. Sessions that take turns leave no gap
+/// for a retry.
 const WAITS_FOR_ROW: Duration = Duration::from_millis(500);
 
 const WAIT_AT_ONCE: usize = 3;
 
-/// The time after a failure during which batches stay smaller.
+/// How long batches stay smaller after a failure.
 const SMALLER_FOR: Duration = Duration::from_secs(60);
 
 type Holds<'a, 'b> = &'a [(usize, &'b Renew<'b>)];
 
-/// The renewal at an index of the request, or `None` if another session has locked the row.
+/// `None` for a row that another session has locked.
 type Renewals = Vec<(usize, Option<Renewal>)>;
 
 impl<D: Dialect> LeaseBackend<D> {
@@ -34,13 +32,13 @@ impl<D: Dialect> LeaseBackend<D> {
         let deadline = Instant::now() + Renew::time_to_answer(holds);
         let (alone, shared): (Vec<_>, Vec<_>) =
             holds.iter().enumerate().partition(|(_, hold)| hold.claim.mode == Mode::Exclusive);
-        // The statements run in parallel, so that neither delays the other's holds.
+        // In parallel, neither statement delays the other's holds.
         let (alone, shared) = tokio::join!(
             self.renew_with((&self.statements.renew, &self.waiting[0]), alone, deadline),
             self.renew_with((&self.statements.shared_renew, &self.waiting[1]), shared, deadline),
         );
         let mut renewals = vec![Renewal::INDETERMINATE; holds.len()];
-        // The answers of one statement are kept even if the other statement failed.
+        // One statement's answers are kept even if the other failed.
         let known = match (alone, shared) {
             (Err(error), Err(_)) => return Err(error),
             (Err(error), Ok(known)) | (Ok(known), Err(error)) if known.is_empty() => {
@@ -64,7 +62,7 @@ impl<D: Dialect> LeaseBackend<D> {
         mut holds: Vec<(usize, &Renew<'_>)>,
         deadline: Instant,
     ) -> Result<Renewals> {
-        // All clients lock rows in the order of names, so that concurrent batches don't deadlock.
+        // Batches lock rows in the same order, so they don't deadlock.
         holds.sort_by(|(_, one), (_, other)| one.claim.name.cmp(&other.claim.name));
         let size = match *self.batch.lock().unwrap_or_else(PoisonError::into_inner) {
             Some((size, failed)) if failed.elapsed() < SMALLER_FOR => size,
@@ -102,8 +100,8 @@ impl<D: Dialect> LeaseBackend<D> {
         *batch = batch.map(|(halved, since)| (grown(halved, size), since));
     }
 
-    /// Renews in batches of at most `size`. If a batch fails, renews its halves separately. Returns
-    /// an error only if all batches fail.
+    /// Renews in batches of at most `size`, and halves a failed batch. Returns an error only if all
+    /// fail.
     async fn renew_some(
         &self,
         statement: &Sql,
@@ -185,8 +183,8 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 }
 
-/// Returns the next maximum batch size after batches of `size` succeeded. Concurrent renewals with
-/// the same `size` double it only once.
+/// Returns the next limit of a batch after batches of `size` succeeded. Concurrent renewals double
+/// it only once.
 fn grown(limit: usize, size: usize) -> usize {
     if limit == size { limit.saturating_mul(2) } else { limit }
 }

@@ -8,7 +8,7 @@ use super::dialect::MySql;
 use crate::server::config::{self, Common};
 use crate::server::{Mode, schema, tls};
 
-/// The URL parameters of sqlx. Others must be rejected here, because sqlx ignores them silently.
+/// The parameters of sqlx, which silently ignores unknown ones.
 const OF_SQLX: [&str; 9] = [
     "sslmode", "ssl-mode", "sslca", "ssl-ca", "sslcert", "ssl-cert", "sslkey", "ssl-key", "socket",
 ];
@@ -99,8 +99,8 @@ impl Config {
         self
     }
 
-    /// Makes `connect` accept a server that can't lock, such as a replica, so that
-    /// [`doctor`](lockwright_core::DistributedLock::doctor) can examine it. Creates no tables.
+    /// Accepts a server that can't lock, such as a replica, for
+    /// [`doctor`](lockwright_core::DistributedLock::doctor). Creates no tables.
     pub fn for_diagnosis(mut self) -> Self {
         self.common.for_diagnosis = true;
         self

@@ -22,11 +22,11 @@ use crate::server::tls;
 /// The settings of each session:
 ///
 /// - UTC: in other time zones, `SYSDATE` jumps at the end of daylight saving time.
-/// - `READ COMMITTED`: statements must see earlier commits. MySQL's default level also locks gaps,
-///   so requests for different names would deadlock.
-/// - No `sql_mode` that changes how literals are read or in which order assignments take effect.
+/// - `READ COMMITTED`: statements must see earlier commits. MySQL's default also locks gaps, so
+///   requests for different names would deadlock.
+/// - No `sql_mode` that changes literals or the order of assignments.
 /// - `group_concat_max_len` fits all names of a sweep step.
-/// - `wait_timeout`: the server keeps idle connections for longer than the pool does.
+/// - The server keeps idle connections for longer than the pool does.
 const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 'NO_CHAIN', \
                      autocommit = 1, \
                      sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', \
@@ -37,7 +37,7 @@ const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 
 /// Of MySQL's clocks, only `SYSDATE` is read at each occurrence.
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', SYSDATE(6))";
 
-/// SQL for a number that identifies the server, and so differs after a failover.
+/// A number of the server, which differs after a failover.
 const SERVER: &str =
     "CAST(CRC32(CONCAT_WS(':', @@hostname, @@port, @@server_id, @@datadir)) AS SIGNED)";
 
@@ -50,11 +50,10 @@ pub(super) fn session(row: Option<&Row>, opened: Instant) -> Option<ServerSessio
     Some(ServerSession { id: row.int(0).ok()?, server: row.int(1).ok()?, seen: 0, opened })
 }
 
-/// SQL for the statement's start. It is constant within a statement, so the server can use an
-/// index.
+/// The statement's start: a constant, which allows an index lookup.
 const BEGUN: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
-/// The holds to renew, as a table. The columns need an explicit character set.
+/// The holds to renew. The columns need an explicit character set.
 const ASKED: &str = "JSON_TABLE(:holds, '$[*]' COLUMNS (place FOR ORDINALITY, \
                      name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$[0]', \
                      token VARCHAR(32) CHARACTER SET utf8mb4 PATH '$[1]', \
@@ -87,7 +86,7 @@ impl MySql {
         }
     }
 
-    /// Records that no proxy shares sessions, so that sessions may be ended by their ids.
+    /// Records that no proxy shares sessions, so a session may be ended by its id.
     pub(super) fn set_direct(&self) {
         self.is_direct.store(true, Ordering::Relaxed);
     }
@@ -218,8 +217,8 @@ impl Dialect for MySql {
     async fn open(&self, limits: Limits) -> sqlx::Result<(MySqlConnection, Option<ServerSession>)> {
         let opened = Instant::now();
         let mut connection = self.connect().await?;
-        // The server's limits are whole seconds. The limit for statements exceeds the client's,
-        // because its error may follow a commit. MySQL applies it to reads only.
+        // The limits are whole seconds. The statement limit exceeds the client's, because its error
+        // may follow a commit. MySQL applies it to reads only.
         let lock = limits.answer.as_secs().max(1);
         let statement = limits.slow.as_secs() + 1;
         let text = format!(
@@ -240,7 +239,7 @@ impl Dialect for MySql {
         sessions: &[ServerSession],
     ) -> sqlx::Result<Vec<i64>> {
         let list = || sessions.iter().map(|session| session.id.to_string()).collect::<Vec<_>>();
-        // A restarted server reuses ids, so sessions from before its start don't count.
+        // A restarted server reuses ids.
         let text = format!(
             "SHOW GLOBAL STATUS LIKE 'Uptime'; \
              SELECT id, {SERVER} FROM information_schema.processlist WHERE id IN ({})",
@@ -257,7 +256,7 @@ impl Dialect for MySql {
                     && session.opened.elapsed().as_secs() <= uptime.saturating_add(1)
             };
             if sessions.iter().any(is_older) {
-                // `KILL` doesn't wait for the session's end, so the session counts as present.
+                // The session stays listed until it has ended.
                 match self.fetch(connection, format!("KILL {id}")).await {
                     Err(error) if error.as_database_error().is_none() => return Err(error),
                     Ok(_) | Err(_) => {}
@@ -334,7 +333,7 @@ pub(super) async fn fetch_on(
     fetch_told(connection, text, |_| {}).await
 }
 
-/// Executes a text, and calls `done` with the number of rows that each statement changed.
+/// Calls `done` with the number of rows that each statement changed.
 async fn fetch_told(
     connection: &mut MySqlConnection,
     text: String,

@@ -11,7 +11,7 @@ use crate::server::pool::Pool;
 use crate::server::schema;
 use crate::server::sql::Sql;
 
-/// The tolerated difference between two clocks, larger than network delays.
+/// The tolerated difference of clocks, larger than network delays.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
 const MANY_NAMES: i64 = 1_000_000;

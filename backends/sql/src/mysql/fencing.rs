@@ -36,18 +36,16 @@ pub async fn check_fence(tx: &mut MySqlConnection, name: &str, fence: Fence) -> 
 }
 
 impl InTransaction {
-    /// Deletes some rows of names that were unused for `idle`, and returns their number. Call it
-    /// until it returns 0. No transaction waits for it.
+    /// Deletes some rows of names unused for `idle`, and returns their number. Repeat until it
+    /// returns 0. No transaction waits for it.
     ///
-    /// `idle` must be longer than any holder may be stopped, because a deleted fence rejects no
+    /// `idle` must be longer than any holder can be stopped, because a deleted fence rejects no
     /// write.
     ///
-    /// # Errors
-    /// [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) if a transaction is open, because
-    /// sweeping would commit it. Otherwise as [`check_fence`](check_fence()).
+    /// # Errors [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) in a transaction,
+    /// because a sweep would commit it. Otherwise as [`check_fence`](check_fence()).
     ///
-    /// # Cancel safety
-    /// May be dropped at any time; the step is then done or not.
+    /// # Cancel safety May be dropped at any time; the step is then done or not.
     pub async fn sweep(&self, connection: &mut MySqlConnection, idle: Duration) -> Result<u64> {
         if connection.is_in_transaction() {
             return Err(Error::invalid_input("sweeping would commit this transaction")
@@ -59,7 +57,7 @@ impl InTransaction {
             let rows = match run(connection, sql, &arguments).await {
                 Ok(rows) => rows,
                 Err(cause) => {
-                    // The failed statement may have left its own transaction open.
+                    // The statement failed inside its own transaction.
                     let _ = fetch_on(connection, "ROLLBACK".to_owned()).await;
                     return Err(failed(&cause));
                 }
@@ -69,7 +67,7 @@ impl InTransaction {
         Ok(swept)
     }
 
-    /// Does the same as [`check_fence`](check_fence()), with these tables.
+    /// As [`check_fence`](check_fence()), with these tables.
     pub async fn check_fence(
         &self,
         tx: &mut MySqlConnection,

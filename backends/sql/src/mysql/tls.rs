@@ -1,5 +1,3 @@
-//! Check for unencrypted connections.
-
 use lockwright_core::{Finding, Result};
 use sqlx::mysql::MySqlSslMode;
 
@@ -9,7 +7,7 @@ use crate::server::errors::Effect;
 use crate::server::pool::Pool;
 use crate::server::{doctor, tls};
 
-/// Behind a proxy, this shows only the connection between proxy and server.
+/// Behind a proxy, this is about the proxy's connection.
 const CIPHER: &str = "SHOW SESSION STATUS LIKE 'Ssl_cipher'";
 
 pub(super) async fn look(pool: &Pool<MySql>) -> Result<Option<Finding>> {

@@ -167,14 +167,12 @@ impl InTransaction {
 
     /// Creates the tables unless they exist. Several clients may do so at once.
     ///
-    /// # Errors
-    /// [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) if a transaction is open, because
-    /// creating tables would commit it; [`Denied`](lockwright_core::ErrorKind::Denied),
+    /// # Errors [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) in a transaction,
+    /// because this would commit it; [`Denied`](lockwright_core::ErrorKind::Denied),
     /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) for an unknown database,
     /// [`Unavailable`](lockwright_core::ErrorKind::Unavailable).
     ///
-    /// # Cancel safety
-    /// May be dropped at any time; tables may then remain.
+    /// # Cancel safety May be dropped at any time; tables may then remain.
     pub async fn make_tables(&self, connection: &mut MySqlConnection) -> Result<()> {
         if connection.is_in_transaction() {
             return Err(Error::invalid_input(
@@ -185,7 +183,7 @@ impl InTransaction {
         fetch_on(connection, self.schema()).await.map(drop).map_err(|cause| failed(&cause))
     }
 
-    /// Does the same as [`lock_in_transaction`], with these tables.
+    /// As [`lock_in_transaction`], with these tables.
     pub async fn lock(&self, tx: &mut MySqlConnection, name: &str, wait: Wait) -> Result<Outcome> {
         let limit = Limit::of(wait);
         let name = LockName::new(name)?;
@@ -201,7 +199,7 @@ impl InTransaction {
         run(tx, &self.probe, &[]).await.map_err(|cause| failed(&cause))?;
         let mut slice = Duration::ZERO;
         loop {
-            // The server waits for whole seconds, and polling covers the rest.
+            // The server waits for whole seconds. Polling covers the rest.
             let seconds = i64::try_from(slice.as_secs()).unwrap_or(i64::MAX);
             let arguments =
                 [("name", Value::Text(name.as_str())), ("seconds", Value::Int(seconds))];
@@ -209,7 +207,7 @@ impl InTransaction {
                 Ok(_) => return Ok(Outcome::Locked),
                 Err(cause) if number(&cause) == Some(LOCK_WAIT_TIMEOUT) => self.passed(tx).await?,
                 Err(cause) => {
-                    // An error here is ignored, because the first error is the cause.
+                    // The first error is the cause.
                     let _ = run(tx, &self.restore, &[]).await;
                     return Err(failed(&cause));
                 }

@@ -22,12 +22,12 @@ pub(crate) struct Postgresql {
     tables: Tables,
     channel: String,
     backend: &'static str,
-    /// A setting of this backend's sessions by which a pooler is detected: see [`super::pooler`].
+    /// A setting of each session by which a pooler is detected.
     mark: Option<String>,
     pub(super) plans: Arc<Plans>,
 }
 
-/// SQL for the server's start, which identifies the server and so differs after a failover.
+/// The server's start, which differs after a failover.
 const SERVER: &str = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
 
 pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
@@ -36,8 +36,7 @@ pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
 pub(crate) struct Connection {
     pub(super) driver: PgConnection,
     prepared: Vec<Arc<str>>,
-    /// The statement that sets the limits. Behind a pooler it precedes each request, because each
-    /// request may use another session.
+    /// Sent with each request behind a pooler, which may use another session each time.
     limits: Option<String>,
 }
 
@@ -60,8 +59,8 @@ impl Postgresql {
         self
     }
 
-    /// Returns SQL for a session's id, the server's start, its clock, and whether the connection is
-    /// direct.
+    /// Returns SQL for the session's id, the server's start and clock, and whether the connection
+    /// is direct.
     pub(super) fn identity(&self) -> String {
         let is_direct = self.is_direct();
         format!("pg_backend_pid()::bigint, {SERVER}, {}, {is_direct}", Self::NOW)
@@ -187,7 +186,7 @@ impl Dialect for Postgresql {
         let mut connection = self.connect().await?;
         let [lock, statement] = [limits.answer, limits.slow].map(below);
         let is_direct = self.is_direct();
-        // Limits that the user has set stay.
+        // The user's own limits stay.
         let unset = |name: &str| format!("current_setting('{name}') = '0'");
         let set = |name: &str, to: u128| {
             let unset = unset(name);
@@ -225,7 +224,7 @@ impl Dialect for Postgresql {
         connection: &mut Connection,
         sessions: &[ServerSession],
     ) -> sqlx::Result<Vec<i64>> {
-        // A later session with the same id has a later start, and so isn't ended.
+        // A later session with the same id has a later start.
         let which: Vec<String> = sessions
             .iter()
             .map(|session| {
@@ -239,7 +238,7 @@ impl Dialect for Postgresql {
         let which = format!("FROM pg_stat_activity WHERE {}", which.join(" OR "));
         let end = format!("SELECT pid::bigint, pg_terminate_backend(pid) {which}");
         let rows = match fetch_on(&mut connection.driver, end).await {
-            // The sessions may still end by themselves, so this counts those that exist.
+            // These sessions must end by themselves.
             Err(sqlx::Error::Database(_)) => {
                 fetch_on(&mut connection.driver, format!("SELECT pid::bigint {which}")).await?
             }
@@ -293,8 +292,7 @@ impl Dialect for Postgresql {
     }
 }
 
-/// Returns a server-side limit that is shorter than the client's, so that the server's error
-/// arrives in time.
+/// Returns a limit below the client's, so that the server's error is in time.
 fn below(limit: Duration) -> u128 {
     (limit.as_millis() * 9 / 10).max(1)
 }
@@ -379,19 +377,19 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
         "40001" | "40P01" | "23505" => {
             Verdict::again("the request failed repeatedly because of deadlocks; try again")
         }
-        // A prepared plan is invalid because the tables were altered.
+        // The tables were altered after the plan was made.
         "0A000" if message.contains("cached plan") => {
             Verdict::again("the tables are being altered again and again; try again").useless()
         }
         "55P03" => Verdict::new(Unavailable, "another session keeps the tables locked"),
-        // A statement timeout happens before the commit. Another cancellation may happen after it,
-        // while the server writes its log.
+        // A statement timeout precedes the commit. A cancel may follow it, while the server writes
+        // its log.
         "57014" if message.contains("statement timeout") => {
             Verdict::new(Unavailable, "the server cancelled the request by its statement_timeout")
         }
         "57014" => Verdict::new(Indeterminate, "the server cancelled the request for somebody"),
         "40003" => Verdict::new(Indeterminate, "it is unknown whether the server committed"),
-        // The server may have carried out the request before it ended the connection.
+        // The request may have taken effect.
         "57P01" => Verdict::new(Indeterminate, "the server ended the connection").useless(),
         "25006" => {
             Verdict::new(Unavailable, "the server is read-only now: it is a replica, or set to be")
@@ -410,7 +408,7 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
         _ if code.starts_with("53") => {
             Verdict::new(Unavailable, "the server is short of memory, disk or connections")
         }
-        // A pooler rejects a connection's parameter before it forwards any request.
+        // A pooler rejects a parameter before it forwards any request.
         "08P01" if message.contains("unsupported startup parameter") => Verdict::new(
             InvalidConfig,
             "a pooler refuses a parameter of the connection; leave `options` out of the URL",

@@ -10,15 +10,15 @@ use crate::server::pool::Pool;
 use crate::server::schema;
 use crate::server::sql::Sql;
 
-/// The oldest version that its developers still fix.
+/// The oldest version that still gets fixes.
 const OLDEST_MAINTAINED: i64 = 140_000;
 
-/// The tolerated difference between two clocks, larger than network delays.
+/// The tolerated difference of clocks, larger than network delays.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
 const MANY_NAMES: i64 = 1_000_000;
 
-/// The age from which a snapshot counts as old, in transactions and in seconds.
+/// The age of an old snapshot, in transactions and in seconds.
 const OLD_SNAPSHOT: (i64, i64) = (10_000, 60);
 
 #[derive(Debug)]

@@ -36,24 +36,22 @@ pub async fn check_fence(tx: &mut PgConnection, name: &str, fence: Fence) -> Res
 }
 
 impl InTransaction {
-    /// Deletes some fences of names that were unused for `idle`, and returns their number. Call it
-    /// until it returns 0. No transaction waits for it.
+    /// Deletes some fences of names unused for `idle`, and returns their number. Repeat until it
+    /// returns 0. No transaction waits for it.
     ///
-    /// `idle` must be longer than any holder may be stopped, because a deleted fence rejects no
+    /// `idle` must be longer than any holder can be stopped, because a deleted fence rejects no
     /// write.
     ///
-    /// # Errors
-    /// As [`check_fence`](check_fence()).
+    /// # Errors As [`check_fence`](check_fence()).
     ///
-    /// # Cancel safety
-    /// May be dropped at any time; the step is then done or not.
+    /// # Cancel safety May be dropped at any time; the step is then done or not.
     pub async fn sweep(&self, connection: &mut PgConnection, idle: Duration) -> Result<u64> {
         let text = self.sweep.render(&fencing::sweeping(idle), Postgresql::literal);
         let rows = fetch_on(connection, text).await.map_err(|cause| failed(&cause))?;
         fencing::swept(&rows).map_err(|bad| bad_row(bad, BACKEND))
     }
 
-    /// Does the same as [`check_fence`](check_fence()), with this table.
+    /// As [`check_fence`](check_fence()), with this table.
     pub async fn check_fence(&self, tx: &mut PgConnection, name: &str, fence: Fence) -> Result<()> {
         let name = LockName::new(name)?;
         let arguments = [

@@ -1,4 +1,4 @@
-//! A listener for notifications of releases. It is connected while there are waiters.
+//! Notifications of releases. The client listens while it has waiters.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use crate::server::pool::Pool;
 use crate::server::sessions::{SessionPermit, Use};
 use crate::server::sql::Value;
 
-/// The time limit for a probe, a notification that the client sends to itself.
+/// The limit for a probe, a notification by this client.
 const PROBE: Duration = Duration::from_secs(2);
 
 /// How long waiters poll after a probe was lost.
@@ -61,7 +61,7 @@ impl ReleaseListener for Listener {
             return Some(POLL);
         }
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
-        // The task has ended if its runtime has.
+        // The task may have ended with its runtime.
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
             let listening = ListenTask {
                 pool: Arc::clone(&self.pool),
@@ -111,7 +111,7 @@ impl ListenTask {
                 }
                 End::Lost(error) => {
                     tracing::debug!(%error, "the listening connection was lost");
-                    // Notifications may have been lost, so all waiters retry.
+                    // Notifications may be lost.
                     self.waiters.wake_all();
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -120,7 +120,7 @@ impl ListenTask {
     }
 
     fn wake(&self, name: &str) {
-        // Any client of the database can write to the channel, so the name may be invalid.
+        // Any client can write to the channel.
         if let Ok(name) = LockName::new(name) {
             self.waiters.wake(&name);
         }
@@ -150,8 +150,7 @@ impl ListenTask {
                 Ok(Ok(None)) => return Err(sqlx::Error::WorkerCrashed),
                 Ok(Err(error)) => return Err(error),
                 Err(_) => {
-                    // Without notifications, a dead connection looks like a live one, so the
-                    // listener sends a request.
+                    // A dead server is as silent as one without notifications.
                     within(limits.answer, listener.execute("SELECT 1")).await?;
                 }
             }
@@ -164,8 +163,8 @@ impl ListenTask {
     }
 }
 
-/// Tests whether a new connection receives notifications. If no permit is free, a listener is
-/// active and has tested this.
+/// Tests a new connection's notifications. Without a free permit, an active listener has tested
+/// them.
 pub(super) async fn is_notified_at_all(pool: &Pool<Postgresql>) -> Result<bool> {
     let Some(permit) = pool.sessions().try_permit(Use::Listen) else { return Ok(true) };
     let trying = async {
@@ -195,7 +194,7 @@ impl Drop for Line<'_> {
     }
 }
 
-/// Connects a listener. Returns `None` behind a pooler.
+/// Returns `None` behind a pooler.
 async fn line(pool: &Pool<Postgresql>, permit: SessionPermit) -> sqlx::Result<Option<Line<'_>>> {
     let limits = pool.limits();
     let dialect = pool.dialect();
@@ -210,7 +209,7 @@ async fn line(pool: &Pool<Postgresql>, permit: SessionPermit) -> sqlx::Result<Op
     let opened = Instant::now();
     let listener = PgListener::connect_with(&only_one).await;
     let listener = line.listener.insert(listener?);
-    // A lost connection must cause an error, so that all waiters retry.
+    // A lost connection must be an error, after which all waiters retry.
     listener.eager_reconnect(false);
     let asking = async {
         let connection = listener.acquire().await?;
@@ -231,7 +230,7 @@ async fn is_notified(
     listener: &mut PgListener,
     other: impl Fn(&str),
 ) -> sqlx::Result<bool> {
-    // The probe begins with a space, so it can't be a lock's name.
+    // No lock name begins with a space.
     let probe = format!(" {}", lockwright_core::Token::random());
     let mut text = "SELECT pg_notify(".to_owned();
     Postgresql::literal(Value::Text(pool.dialect().channel()), &mut text);

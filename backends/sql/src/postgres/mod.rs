@@ -106,7 +106,7 @@ impl Config {
     }
 
     async fn lease(self) -> Result<Arc<dyn DistributedLock>> {
-        // Behind a pooler there are no notifications, so no session is reserved for a listener.
+        // A pooler delivers no notifications, so a listener needs no session.
         let (pool, look) = self.look(false).await?;
         if !self.common.for_diagnosis {
             look.can_lock(self.backend())?;
@@ -130,8 +130,7 @@ impl Config {
         let marked = Arc::new(Pool::new(dialect.clone().marked(), limits, sessions));
         match Server::look(&marked).await {
             Ok(look) => Ok((marked, look)),
-            // The server may have rejected the mark, so this retries without it. If the cause is
-            // another, the retry fails too.
+            // The server may have rejected the mark. If not, the retry fails too.
             Err(error) if error.kind() == ErrorKind::InvalidConfig => {
                 let sessions = self.common.sessions(listens_by_pooler)?;
                 let pool = Arc::new(Pool::new(dialect, limits, sessions));

@@ -1,8 +1,8 @@
-//! Prepared plans for frequent statements.
+//! Prepared plans for frequent statements, because planning an acquire takes several times as long
+//! as executing it.
 //!
-//! Planning an acquire takes several times as long as executing it. So the first use of a statement
-//! prepares it in SQL, under a name derived from its text. The driver's own preparation would take
-//! two round trips.
+//! The first use of a statement prepares it in SQL, under a name derived from its text. The
+//! driver's own preparation would take two round trips.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,8 +15,7 @@ use crate::server::sql::{Arguments, Sql, Value, value};
 
 #[derive(Debug, Default)]
 pub(super) struct Plans {
-    /// True if connections are direct. A pooler may execute each request in another session, which
-    /// lacks the plans.
+    /// True if connections are direct. Behind a pooler, plans would be in other sessions.
     kept: AtomicBool,
     known: Mutex<HashMap<&'static str, Arc<Plan>>>,
 }
@@ -37,7 +36,7 @@ impl Plans {
         self.kept.load(Ordering::Relaxed)
     }
 
-    /// Returns the plan of a statement. The arguments for a `name` must always have the same types.
+    /// The arguments for a `name` must always have the same types.
     pub(super) fn of(&self, name: &'static str, sql: &Sql, arguments: Arguments<'_>) -> Arc<Plan> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(known.entry(name).or_insert_with(|| Arc::new(Plan::new(sql, arguments))))

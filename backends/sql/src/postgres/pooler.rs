@@ -1,8 +1,8 @@
 //! Detection of the kind of server: a primary, a replica, or a pooler in front.
 //!
-//! A pooler must be detected before a session has any state, which could confuse other clients of
-//! the pooler. So each connection sets a mark. The mark is a setting that a pooler rejects, omits,
-//! or shows with another client's value.
+//! A session must have no state before a pooler is detected, because the state may confuse the
+//! pooler's other clients. So each connection sets a mark. A pooler rejects this setting, omits it,
+//! or shows another client's value.
 
 use lockwright_core::{Error, ErrorKind, Result};
 
@@ -17,7 +17,7 @@ const OLDEST: i64 = 120_000;
 pub(super) struct Server {
     pub(super) is_replica: bool,
     pub(super) version: i64,
-    /// True if the database can store every name, and compares names by their bytes.
+    /// True if every name can be stored, and compared by its bytes.
     is_utf8: bool,
     pub(super) is_direct: bool,
     product: String,

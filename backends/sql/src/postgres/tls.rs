@@ -1,5 +1,3 @@
-//! Check for unencrypted connections.
-
 use lockwright_core::{Finding, Result};
 use sqlx::postgres::PgSslMode;
 
@@ -9,7 +7,7 @@ use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
 use crate::server::{doctor, tls};
 
-/// Behind a pooler, this shows only the connection between pooler and server.
+/// Behind a pooler, this is about the pooler's connection.
 const IS_ENCRYPTED: &str =
     "SELECT coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false)";
 

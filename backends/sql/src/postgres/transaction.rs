@@ -173,13 +173,13 @@ impl InTransaction {
     /// # Cancel safety
     /// May be dropped at any time; the table may then remain.
     pub async fn make_tables(&self, connection: &mut PgConnection) -> Result<()> {
-        // A lock serializes concurrent creation. It lasts until all statements have run, because
-        // one query text is one transaction.
+        // The lock serializes concurrent creation. It lasts until the end, because the query is one
+        // transaction.
         let text = format!("SELECT pg_advisory_xact_lock(5499258310474722403); {}", self.schema());
         fetch_on(connection, text).await.map(drop).map_err(|cause| failed(&cause))
     }
 
-    /// Does the same as [`lock_in_transaction`], with these tables.
+    /// As [`lock_in_transaction`], with these tables.
     pub async fn lock(&self, tx: &mut PgConnection, name: &str, wait: Wait) -> Result<Outcome> {
         let limit = Limit::of(wait);
         let name = LockName::new(name)?;
@@ -213,7 +213,7 @@ fn expand(tables: &Tables, text: &str) -> String {
     tables.expand(&text.replace("{key}", KEY), Postgresql::QUOTE)
 }
 
-/// Executes a text that begins with a savepoint. Rolls back to the savepoint after an error.
+/// The SQL begins with a savepoint. An error rolls back to it.
 pub(super) async fn run(
     tx: &mut PgConnection,
     sql: &Sql,
@@ -287,7 +287,7 @@ pub(super) fn failed(cause: &sqlx::Error) -> Error {
     error.with_backend(BACKEND).with_source(cause.to_string())
 }
 
-/// Returns milliseconds, and at least one, because zero disables the timeout.
+/// At least one millisecond, because zero disables the timeout.
 fn millis(slice: Duration) -> i64 {
     i64::try_from(slice.as_micros().div_ceil(1_000)).unwrap_or(i64::MAX).max(1)
 }

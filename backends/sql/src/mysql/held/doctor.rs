@@ -15,8 +15,7 @@ pub(super) async fn findings(sessions: &Sessions) -> Result<Vec<Finding>> {
     if let Err(error) = facts.can_hold(pool.dialect().backend()) {
         findings.push(several_primaries(&error));
     }
-    // A test session is opened only if no proxy shares sessions, because ending it could end
-    // another client's session.
+    // Behind a proxy, ending the test session could end another client's session.
     if let Err(error) = sessions.check().await {
         findings.push(shared_sessions(&error));
     } else if let Err(error) = open(sessions).await {
@@ -66,7 +65,7 @@ fn shared_sessions(error: &Error) -> Finding {
     }
 }
 
-/// Warns if few connections are free, because each hold and each name with waiters needs one.
+/// Each hold and each name with waiters needs a connection.
 async fn connections(sessions: &Sessions, facts: &Facts) -> Result<Option<Finding>> {
     const FEW: i64 = 20;
     const USED: &str = "SHOW GLOBAL STATUS LIKE 'Threads_connected'";

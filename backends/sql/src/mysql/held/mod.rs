@@ -53,10 +53,10 @@ use session::MySqlSession;
 use statements::Statements;
 use watch::Watch;
 
-/// The longest `wait_timeout` of servers on Windows. Elsewhere it is a year.
+/// The longest `wait_timeout` on Windows. Elsewhere it is a year.
 const LONGEST_TTL: Duration = Duration::from_secs(2_147_483);
 
-/// SQL for a session's mark. It depends on the lock's name, because a token may lock several names.
+/// A session's mark. It contains the lock's name, because a token may lock several names.
 const MARK: &str = "CONCAT(' lockwright/', TOKEN, '/', LEFT(SHA2(NAME, 256), 16))";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,7 +133,7 @@ fn of_barrier(what: &str) -> String {
     )
 }
 
-/// Returns SQL for the key of a name. A name with as many bytes as characters is ASCII.
+/// Returns a name's key. A name with as many bytes as characters is ASCII.
 fn key(name: &str) -> String {
     const KEY: &str = "IF(LENGTH(NAME) <= 64 AND LENGTH(NAME) = CHAR_LENGTH(NAME) \
                        AND CAST(NAME AS BINARY) = CAST(LOWER(NAME) AS BINARY), \
@@ -141,8 +141,8 @@ fn key(name: &str) -> String {
     KEY.replace("NAME", name)
 }
 
-/// SQL for the time left in µs, or NULL if the user may not see the session. MySQL counts started
-/// seconds, so the SQL subtracts one. MariaDB reads that part as a comment.
+/// The time left in µs, or NULL if the user may not see the session. MySQL counts started seconds,
+/// so one is subtracted. MariaDB reads that part as a comment.
 const LEFT: &str = "CASE WHEN activity.id IS NULL THEN NULL \
      WHEN activity.command = 'Sleep' \
          THEN GREATEST(0, CAST(held.ttl_ms AS SIGNED) \
@@ -156,15 +156,14 @@ fn profile(backend: &'static str, shared: bool) -> Profile {
     profile.order = Order::None;
     profile.modes = Modes { exclusive: true, shared, permits: false };
     profile.wake_up = WakeUp::Push;
-    // A hold ends with its connection, but the holder notices that later. So holds survive neither
-    // a server restart nor a network failure.
+    // A hold ends with its connection, but the holder notices later. So holds survive neither a
+    // server restart nor a network failure.
     profile.survives = Faults::of(&[Fault::ClientCrash, Fault::ServerClockStep]);
     profile.tombstones = true;
     profile.breakable = true;
     profile.blocks = true;
-    // The server's timeouts are whole seconds.
     profile.ttl = Duration::from_secs(1)..=LONGEST_TTL;
-    // Holds are renewed one by one, so that a stuck connection doesn't delay others.
+    // A stuck connection must not delay other holds.
     profile.renew_batch = 1;
     profile.slow_poll = Duration::from_secs(1);
     profile

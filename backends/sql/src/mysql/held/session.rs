@@ -25,7 +25,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 pub(crate) struct MySqlSession {
     connection: MySqlConnection,
     statements: Arc<Statements>,
-    /// The pool for requests about this session through other connections.
+    /// The pool for requests about this session.
     pool: Arc<Pool<MySql>>,
     watch: Arc<Watch>,
     watching: Option<Watching>,
@@ -33,7 +33,7 @@ pub(crate) struct MySqlSession {
     over: bool,
     /// True if a wait may have left the barrier and the mark behind.
     has_waited: bool,
-    /// The permit, which is dropped after the connection.
+    /// Dropped after the connection.
     permit: Permit<MySql>,
 }
 
@@ -84,8 +84,8 @@ impl MySqlSession {
         sql.render(&arguments, MySql::literal)
     }
 
-    /// Sends the lock statement. The server's limits are whole seconds, so a shorter wait is ended
-    /// by a `KILL QUERY` through another connection.
+    /// The server counts whole seconds, so a shorter wait is ended by `KILL QUERY` on another
+    /// connection.
     async fn send(&mut self, claim: &Claim, slice: Option<Duration>) -> sqlx::Result<Vec<Row>> {
         let statements = Arc::clone(&self.statements);
         let locking = statements.of(claim);
@@ -198,7 +198,7 @@ impl MySqlSession {
     }
 }
 
-/// A session without a hold also times out, in case this process is stopped.
+/// An idle session without a hold also times out, in case this process is stopped.
 const SET_UP: &str = "SET SESSION wait_timeout = 60 \
                       /*M!100600 , idle_transaction_timeout = 0, idle_write_transaction_timeout = 0, \
                       idle_readonly_transaction_timeout = 0, max_statement_time = 0 */ \
@@ -222,8 +222,7 @@ impl Session for MySqlSession {
     }
 
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked> {
-        // The server waits for fewer seconds than a slice of over a second, so another wait
-        // follows.
+        // The server ends a longer slice early, so another wait follows.
         let last = last && slice.is_some_and(|slice| slice < Duration::from_secs(1));
         self.has_waited |= slice.is_some() && self.statements.kind == Kind::Row;
         let locked = match self.statements.kind {
@@ -250,8 +249,7 @@ impl Session for MySqlSession {
             {
                 return Ok(Kept::Unsure);
             }
-            // In the mode `row`, an error may have rolled back the transaction, and with it the
-            // lock.
+            // In the mode `row`, an error may roll back the lock.
             Err(error)
                 if self.statements.kind == Kind::Session
                     && number(&error).is_some_and(|number| !is_the_end(number)) =>

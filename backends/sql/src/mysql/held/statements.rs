@@ -8,7 +8,7 @@ use crate::server::sql::Sql;
 pub(super) struct Statements {
     pub(super) kind: Kind,
     pub(super) alone: Locking,
-    /// The statements for readers, which only the mode `row` supports.
+    /// Only in the mode `row`, which supports readers.
     shared: Option<Locking>,
     /// Creates the name's row, in the mode `row`.
     pub(super) make: Sql,

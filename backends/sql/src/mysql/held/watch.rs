@@ -1,8 +1,7 @@
 //! Detection of ended sessions.
 //!
-//! Another connection polls which sessions still have their marks. A session can't report its own
-//! end, because sqlx reads a connection only while a statement runs, and a statement would restart
-//! the idle timeout.
+//! Another connection polls the sessions' marks. The session itself can't be watched, because sqlx
+//! reads a connection only while a statement runs, which would restart the idle timeout.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,10 +17,10 @@ use crate::server::held::{Permit, SessionId};
 use crate::server::pool::Pool;
 use crate::server::sessions::Use;
 
-/// The interval of the checks, and so the usual delay of a report.
+/// The interval of the checks, by which a report is late.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// The number of intervals without sessions to watch after which the connection is closed.
+/// The number of idle intervals after which the connection is closed.
 const KEPT: u32 = 25;
 
 const BATCH: usize = 200;
@@ -128,7 +127,7 @@ impl Watch {
                 Ok(Err(error)) => {
                     tracing::debug!(%error, "the watching connection was lost");
                     if matches!(error, sqlx::Error::Io(_)) {
-                        // An I/O error shows that the server has closed the connection.
+                        // The server has closed the connection.
                         line.permit.give_back();
                     }
                 }
@@ -137,8 +136,7 @@ impl Watch {
         }
         let mut refused = false;
         loop {
-            // This waits for the previous connection's permit, which is free once its session has
-            // ended.
+            // The previous connection keeps its permit until its session has ended.
             let deadline = Instant::now() + limits.connect;
             let Ok(mut permit) = Permit::get(&self.pool, Use::Listen, deadline).await else {
                 return Asked::Unsure;

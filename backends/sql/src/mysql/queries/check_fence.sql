@@ -1,5 +1,5 @@
--- The last row has the highest fence, which may be above :fence. A plain read could use an older
--- snapshot, so the read locks the row.
+-- The last row has the highest fence, maybe above :fence. The read locks, because another could use
+-- an older snapshot.
 SAVEPOINT lockwright_probe;
 RELEASE SAVEPOINT lockwright_probe;
 INSERT INTO {fence} (name, fence, updated) VALUES (:name, :fence, UTC_TIMESTAMP())

@@ -19,7 +19,7 @@ WHERE name = :name AND expires > @lockwright_now;
 
 SET @lockwright_own = @lockwright_own AND @lockwright_ours AND NOT @lockwright_buried;
 
--- 2 creates a hold, 1 renews the token's own hold, 0 changes nothing.
+-- 2 is a new hold, 1 the token's own hold, 0 nothing.
 SET @lockwright_does = CASE
     WHEN @lockwright_buried THEN 0
     WHEN @lockwright_own THEN IF(@lockwright_broken, 0, 1)
@@ -39,7 +39,7 @@ SELECT :name, :token, :identity, :mode, :permits, :size, @lockwright_fence, :ttl
        @lockwright_now + :ttl, @lockwright_now, NULL
 FROM {meta} AS meta
 WHERE @lockwright_does = 2
--- An existing row of this token belongs to an ended hold.
+-- An existing row belongs to an ended hold.
 ON DUPLICATE KEY UPDATE
     identity = VALUES(identity), mode = VALUES(mode), permits = VALUES(permits), size = VALUES(size),
     fence = VALUES(fence), ttl = VALUES(ttl), expires = VALUES(expires), updated = VALUES(updated),

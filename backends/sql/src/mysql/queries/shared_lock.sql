@@ -1,4 +1,4 @@
--- Begins a transaction and locks the name's row. The statements of the next file commit.
+-- The file that follows commits.
 BEGIN;
 
 INSERT INTO {lease}
@@ -8,7 +8,7 @@ SELECT :name, NULL, '', 'exclusive',
        1, 0, 0, {now}, NULL, '', 0
 FROM {meta} AS meta
 LEFT JOIN {lease} AS seen ON seen.name = :name
--- This changes nothing in an existing row, but locks it.
+-- Changes no existing row, but locks it.
 ON DUPLICATE KEY UPDATE decided = {lease}.decided;
 
 SET @lockwright_now = {now};

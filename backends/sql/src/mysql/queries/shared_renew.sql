@@ -1,4 +1,4 @@
--- The joins use the primary key, because a scan would also wait for other rows.
+-- The joins use the primary key, because a scan would wait for other rows.
 BEGIN;
 
 SELECT JSON_ARRAYAGG(JSON_ARRAY(lease.name, asked.token, asked.ttl, asked.place))

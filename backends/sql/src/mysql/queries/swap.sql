@@ -1,4 +1,4 @@
--- Assignments take effect in order, so `token` follows the columns that depend on its old value.
+-- Assigns `token` after the columns that depend on its old value.
 BEGIN;
 
 UPDATE {lease} SET

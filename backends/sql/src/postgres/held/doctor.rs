@@ -69,7 +69,7 @@ fn shared_sessions(error: &Error) -> Finding {
     }
 }
 
-/// Warns if few connections are free, because each hold and each name with waiters needs one.
+/// Each hold and each name with waiters needs a connection.
 async fn connections(sessions: &Sessions) -> Result<Option<Finding>> {
     use crate::server::errors::Effect;
 

@@ -151,11 +151,11 @@ fn key_from(name: &str, at: usize) -> String {
     format!("('x' || {})::bit(64)::bigint", digits_from(name, at, 16))
 }
 
-/// SQL for a lock of the claim's token. It ensures that only one session reads for a claim.
+/// A lock by token, so that only one session reads for a claim.
 const CLAIM: &str = "('x' || substr(:token, 1, 16))::bit(64)::bigint";
 
-/// SQL that closes the barrier before a writer waits for readers, unless a writer has closed it.
-/// Readers only pass through the barrier, so the writer can wait for them.
+/// Closes the barrier before a writer waits for readers, unless a writer has closed it. Readers
+/// only pass through the barrier, so the writer can wait for them.
 const CLOSE_BARRIER: &str = "CASE WHEN EXISTS (SELECT FROM {hold} \
          WHERE kind = '{kind}' AND name = :name AND token = '{readers}') \
      AND NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted \
@@ -164,18 +164,18 @@ const CLOSE_BARRIER: &str = "CASE WHEN EXISTS (SELECT FROM {hold} \
              AND (classid::bigint << 32) | objid::bigint = {barrier_as_one})) \
      THEN pg_advisory_lock({barrier})::text END";
 
-/// SQL that checks, after the row `held` is locked, whether the session still has the claim's mark.
-/// Both branches refer to `held`, so that neither is evaluated earlier. It clears the cache,
-/// because PostgreSQL caches session activity within a transaction.
+/// Whether the session still has the claim's mark, after the row `held` is locked. Both branches
+/// refer to `held`, so that neither is evaluated earlier. PostgreSQL caches sessions' activity
+/// within a transaction, so the cache is cleared.
 const STILL_MARKED: &str = "CASE WHEN pg_stat_clear_snapshot() IS NULL OR held.name IS NULL THEN false \
      ELSE EXISTS (SELECT FROM pg_stat_get_activity(:session::int) AS activity \
          WHERE activity.application_name = {mark} AND held.name = :name) END";
 
-/// SQL for the rest of a slice, because an earlier statement of the text has waited too.
+/// The rest of a slice, because an earlier statement has waited too.
 const REST: &str = "greatest(1, least(:slice_ms, :slice_ms - \
      (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000)::bigint))::text";
 
-/// SQL for the time left in µs, or NULL if the user may not see the session.
+/// The time left in µs, or NULL if the user may not see the session.
 const LEFT: &str = "CASE WHEN holding.state IS NULL THEN NULL \
      WHEN holding.state LIKE 'idle%' THEN greatest(0, least(held.ttl_ms * 1000, \
      held.ttl_ms * 1000 - (extract(epoch FROM clock_timestamp() - holding.state_change) * 1000000)::bigint)) \
@@ -188,16 +188,16 @@ fn profile(backend: &'static str) -> Profile {
     profile.order = Order::None;
     profile.modes = Modes { exclusive: true, shared: true, permits: false };
     profile.wake_up = WakeUp::Push;
-    // A hold ends with its connection, but the holder notices that later. So holds survive neither
-    // a server restart nor a network failure. Idle timeouts use the wall clock, so a clock step
-    // ahead ends holds too.
+    // A hold ends with its connection, but the holder notices later. So holds survive neither a
+    // server restart nor a network failure. A clock step ahead ends them too, because idle timeouts
+    // use the wall clock.
     profile.survives = Faults::of(&[Fault::ClientCrash]);
     profile.tombstones = true;
     profile.breakable = true;
     profile.blocks = true;
     // A hold with a shorter TTL would expire before its row is written.
     profile.ttl = Duration::from_millis(200)..=LONGEST_TTL;
-    // Holds are renewed one by one, so that a stuck connection doesn't delay others.
+    // A stuck connection must not delay other holds.
     profile.renew_batch = 1;
     profile.slow_poll = Duration::from_secs(1);
     profile
@@ -208,7 +208,7 @@ pub(super) struct Sessions {
     kind: Kind,
     statements: Arc<Statements>,
     rows: Rows<Postgresql>,
-    /// True if the server can detect dead clients while they wait for a lock.
+    /// True if the server can detect dead clients that wait.
     checks_clients: AtomicBool,
 }
 

@@ -1,5 +1,3 @@
-//! Detection of poolers that share sessions.
-
 use lockwright_core::{Error, ErrorKind, Result};
 use tokio::time::Instant;
 
@@ -10,9 +8,9 @@ use crate::server::errors::{not_connected, not_connected_in};
 use crate::server::held::{Permit, Server, Session};
 use crate::server::sessions::Use;
 
-/// Rejects poolers that share sessions. While a second connection has a transaction, such a pooler
-/// answers it with the first connection's session, or switches the first connection to another
-/// session. A session pooler does neither.
+/// Rejects a pooler that shares sessions: while a second connection has a transaction, it answers
+/// with the first connection's session, or switches the first connection to another session. A
+/// session pooler does neither.
 pub(super) async fn check(sessions: &Sessions) -> Result<()> {
     let (pool, dialect) = (&sessions.rows.pool, sessions.rows.pool.dialect());
     let limits = pool.limits();
@@ -20,8 +18,7 @@ pub(super) async fn check(sessions: &Sessions) -> Result<()> {
     let mut first = sessions.open(sessions.permit(deadline).await?).await?;
     let opened = first.id();
     let limit = limits.connect;
-    // If the limit allows only one session for holds, the second connection uses the listener's
-    // permit.
+    // With the smallest limit, there is only one permit for holds.
     let _permit = match Permit::try_get(pool, Use::Hold) {
         Some(permit) => permit,
         None => Permit::get(pool, Use::Listen, deadline).await?,
@@ -47,7 +44,7 @@ pub(super) async fn check(sessions: &Sessions) -> Result<()> {
     match answer {
         Ok(Ok(true)) => Ok(()),
         Ok(Ok(false)) => Err(shared()),
-        // A pooler of single statements rejects transactions with this error.
+        // A pooler of single statements rejects transactions.
         Ok(Err(cause)) if is_protocol_violation(&cause) => Err(shared().with_source(cause)),
         Ok(Err(cause)) => Err(not_connected(cause, dialect).error),
         Err(_) => Err(not_connected_in(limit, dialect.backend()).error),

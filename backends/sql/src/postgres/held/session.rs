@@ -1,8 +1,7 @@
 //! A connection that carries a hold.
 //!
-//! The connection is a [`PgListener`] without a channel, because its `try_recv` can be read between
-//! statements and so reveals the connection's end. It is cancel-safe. sqlx's other connections are
-//! read only while a statement runs.
+//! sqlx reads a connection only while a statement runs. A [`PgListener`], here without a channel,
+//! is also read in between, which reveals the connection's end. Its `try_recv` is cancel-safe.
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,13 +36,13 @@ pub(crate) struct PgSession {
     statements: Arc<Statements>,
     id: SessionId,
     prepared: Vec<Arc<str>>,
-    /// Set when the connection has failed, because the listener would reconnect without the hold.
+    /// Set when the connection has failed. The listener would reconnect, without the hold.
     over: bool,
     /// True after a wait, which may leave the barrier and the mark behind.
     has_waited: bool,
     is_last: bool,
     checks_clients: bool,
-    /// The permit, which is dropped after the connection.
+    /// Dropped after the connection.
     permit: Permit<Postgresql>,
 }
 
@@ -79,7 +78,7 @@ impl PgSession {
         };
         let mut listener = match connected {
             Ok(listener) => listener,
-            // The session may exist on the server, so the permit stays with it.
+            // The session may exist on the server.
             Err(error @ sqlx::Error::PoolTimedOut) => {
                 return Err(errors::not_connected(error, dialect).error);
             }
@@ -102,8 +101,7 @@ impl PgSession {
             checks_clients: check_clients,
             permit,
         };
-        // One time limit covers connecting and this step, because the connection may already be
-        // silent.
+        // One limit covers both steps, because the connection may already be silent.
         match timeout_at((opened + limit).into(), session.set_up(opened)).await {
             Ok(result) => result.map(|()| session),
             Err(_) => Err(errors::not_connected_in(limit, dialect.backend()).error),
@@ -219,8 +217,8 @@ impl PgSession {
         let mut all = String::new();
         let in_transaction = self.statements.kind == Kind::Row;
         if which == Which::Keep {
-            // A renewal reads a table that others may lock. Without a time limit, a release would
-            // wait behind it.
+            // Others may have locked the table that a renewal reads. Without a limit, a release
+            // would wait too.
             let savepoint = if in_transaction { "SAVEPOINT lockwright; " } else { "" };
             let limit = millis(claim.ttl / 4);
             all.push_str(&format!(
@@ -247,7 +245,7 @@ impl PgSession {
         Ok(rows)
     }
 
-    /// Locks the name's row in a transaction. Rolls back after an unsuccessful attempt.
+    /// Locks the row. Rolls back a failed attempt.
     async fn lock_row(
         &mut self,
         claim: &Claim,
@@ -255,7 +253,7 @@ impl PgSession {
         times: Arguments<'_>,
     ) -> sqlx::Result<Locked> {
         const TRIES: u32 = 5;
-        // A wait returns four rows before it locks the row.
+        // The statements before a wait return four rows.
         let before = if which == Which::Wait { 4 } else { 0 };
         for _ in 0..TRIES {
             match self.about(which, claim, times).await {
@@ -289,8 +287,8 @@ impl PgSession {
                 Ok(if flag(0) { Locked::Yes } else { Locked::No { same_token: flag(1) } })
             }
             Err(error) if is_in_vain(&error) => {
-                // The statement may time out between the grant and its answer, and the lock
-                // outlives it. `Missed` releases the lock.
+                // The statement may time out between the grant and its answer, without a release of
+                // the lock.
                 let rows = self.about(Which::Missed, claim, &[]).await?;
                 let same_token = rows.first().and_then(|row| row.bool(0).ok()).unwrap_or(false);
                 Ok(Locked::No { same_token })
@@ -408,21 +406,21 @@ impl Session for PgSession {
 
     async fn close(self) {
         let Self { listener, pool, permit, .. } = self;
-        // The listener returns its connection to the pool, which closes it.
+        // The pool closes the connection.
         drop(listener);
         let _ = tokio::time::timeout(CLOSE_LIMIT, pool.close()).await;
         drop(permit);
     }
 }
 
-/// Returns the error of a connection attempt. sqlx's own pool retries silently while the server
-/// doesn't answer or has too many clients.
+/// Returns why connecting fails. sqlx's pool retries silently while no server answers or the server
+/// has too many clients.
 async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
     const PAUSE: Duration = Duration::from_millis(200);
 
     loop {
         tokio::time::sleep(PAUSE).await;
-        // The modes `session` and `row` have no listener, so its permit is free.
+        // These modes have no listener, so its permit is free.
         let Some(mut permit) = Permit::try_get(requests, Use::Listen) else { continue };
         match requests.dialect().open(requests.limits()).await {
             Ok((connection, session)) => {
@@ -453,7 +451,7 @@ fn is_in_vain(error: &sqlx::Error) -> bool {
     matches!(code_of(error), Some(code::LOCK_NOT_AVAILABLE | code::QUERY_CANCELED | code::DEADLOCK))
 }
 
-/// Returns whether an error ends the session: class 57P (an operator, an idle timeout, a shutdown),
+/// Returns whether the session has ended: class 57P (an operator, an idle timeout, a shutdown),
 /// class 08 (the connection), and the idle timeouts inside a transaction.
 fn is_the_end(code: Option<&str>) -> bool {
     code.is_none_or(|code| {

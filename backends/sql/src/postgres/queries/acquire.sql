@@ -1,8 +1,8 @@
 -- Grants a free or expired name, renews the token's own hold, or records a waiter. Returns whether
--- the token has a tombstone, and the name's hold.
+-- the token has a tombstone, and a hold.
 --
--- The clock that decides is read after the row was locked. So a hold that has expired by then isn't
--- renewed, and a TTL starts no earlier than its grant.
+-- The clock is read after the row was locked. So a hold that has expired by then isn't renewed, and
+-- a TTL starts no earlier than its grant.
 WITH seen AS (
     SELECT * FROM {lease} WHERE name = :name
 ), ended AS (
@@ -11,16 +11,15 @@ WITH seen AS (
     INSERT INTO {lease} AS lease
         (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, waiting, tombstones)
     SELECT :name, :token, :identity, 'exclusive',
-           -- The fence is also above the row's, because a sweep may delete the row before the
-           -- insert.
+           -- Also above the row's fences, because a sweep may delete the row before the insert.
            greatest(meta.floor + 1, coalesce(seen.fence + seen.fences, 0), at.now),
            :fences, :ttl, at.now + :ttl, at.now, NULL, 0, ''
     FROM {meta} AS meta
     CROSS JOIN (SELECT {now} AS now OFFSET 0) AS at
     LEFT JOIN seen ON true
     WHERE NOT EXISTS (SELECT FROM ended)
-      -- A rejected claim writes nothing. A waiter writes only if the record of waiters expires
-      -- soon.
+      -- A rejected claim writes nothing, nor does a waiter if the record of waiters is valid for
+      -- some seconds.
       AND NOT coalesce(
           seen.token <> :token AND seen.expires > at.now
               AND (NOT :waits OR seen.waiting > at.now + 5000000),

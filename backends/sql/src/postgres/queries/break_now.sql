@@ -1,5 +1,5 @@
--- Ends the hold, with a tombstone for the holder's next renewal or repeated claim. Returns for how
--- many microseconds the holder may still rely on it, or no row if the token doesn't hold.
+-- Leaves a tombstone for the holder's next renewal or repeated claim. If the token held, returns
+-- for how many microseconds its holder may still rely on it.
 WITH freed AS (
     UPDATE {lease} SET
         token = NULL,

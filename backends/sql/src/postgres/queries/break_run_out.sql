@@ -1,5 +1,5 @@
--- Prevents renewals of the hold. An earlier break's reason stays. Returns in how many microseconds
--- it expires, or no row if the token doesn't hold.
+-- Prevents renewals. An earlier break's reason stays. If the token holds, returns in how many
+-- microseconds it expires.
 UPDATE {lease} SET broken = coalesce(broken, :broken)
 WHERE name = :name AND token = :token
   AND expires > {now}

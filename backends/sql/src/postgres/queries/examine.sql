@@ -1,5 +1,5 @@
--- The last two columns are the oldest snapshot's age in transactions, and in seconds or NULL if it
--- isn't visible.
+-- The last columns are the oldest snapshot's age in transactions, and in seconds (NULL if not
+-- visible).
 SELECT pg_is_in_recovery(),
        current_setting('transaction_read_only') = 'on',
        current_setting('server_version_num')::bigint,

@@ -1,4 +1,3 @@
--- Returns one page of held names, each with all its holders.
 WITH held AS (
     SELECT lease.*, now
     FROM {lease} AS lease

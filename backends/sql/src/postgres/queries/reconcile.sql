@@ -1,8 +1,8 @@
--- Leaves a tombstone, and releases the name if the token holds it. Returns whether it held, or no
--- row if the name has another token.
+-- Leaves a tombstone, and frees the name if the token holds it. If the token was there, returns
+-- whether it held.
 --
--- A concurrent acquire may not see the tombstone, so the second statement also writes the token to
--- the name's row. That statement waits for the acquire, so the third sees its result.
+-- A concurrent acquire may not see the tombstone, so the name's row has the token too. The second
+-- statement waits for that acquire, so the third sees its result.
 INSERT INTO {tombstone} AS tombstone (token, until)
 VALUES (:token, {now} + :tombstone)
 ON CONFLICT (token) DO UPDATE SET until = greatest(tombstone.until, excluded.until);
@@ -14,7 +14,7 @@ SELECT :name, NULL, '', 'exclusive', greatest(meta.floor, coalesce(seen.fence + 
 FROM {meta} AS meta
 LEFT JOIN {lease} AS seen ON seen.name = :name
 ON CONFLICT (name) DO UPDATE SET
-    -- Keeps the last sixteen tokens, of 32 digits each.
+    -- Keeps the last sixteen tokens.
     tombstones = right(lease.tombstones || ' ' || :token, 16 * 33);
 
 WITH ended AS (

@@ -1,4 +1,4 @@
--- Releases the name. Returns whether the token held, or no row if the name has another token.
+-- If the token was there, returns whether it held.
 WITH ended AS (
     UPDATE {lease} SET
         token = NULL,

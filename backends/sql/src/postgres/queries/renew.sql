@@ -1,8 +1,7 @@
--- Renews holds. :holds is JSON [[name, token, ttl], ...]. Returns for each hold its index,
--- 'renewed' or why not, and whether there are waiters. 'skipped' means that another session has
--- locked the row.
+-- :holds is JSON [[name, token, ttl], ...]. Returns for each its index, 'renewed' or why not, and
+-- whether there are waiters. 'skipped' means that another session has locked the row.
 --
--- The clock is read after the rows were locked.
+-- Reads the clock after locking the rows.
 WITH asked AS (
     SELECT hold ->> 0 AS name, hold ->> 1 AS token, (hold ->> 2)::bigint AS ttl, place - 1 AS place
     FROM json_array_elements(:holds::json) WITH ORDINALITY AS each (hold, place)

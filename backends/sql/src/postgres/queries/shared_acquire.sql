@@ -1,6 +1,6 @@
--- Grants a shared hold if it fits, renews the token's own, or records a waiter. :kind is the token
--- column of the name's row. Runs after `shared_lock`. Returns whether the token has a tombstone,
--- and a hold.
+-- Grants a shared hold if it fits, renews the token's own, or records a waiter. Runs after
+-- `shared_lock`. :kind is the name's token column. Returns whether the token has a tombstone, and a
+-- hold.
 WITH seen AS MATERIALIZED (
     SELECT lease.*, now,
            coalesce(lease.token IS NOT NULL AND lease.expires > now, false) AS live,
@@ -11,8 +11,7 @@ WITH seen AS MATERIALIZED (
 ), others AS MATERIALIZED (
     SELECT coalesce(sum(holder.permits) FILTER (WHERE holder.mode <> 'exclusive'), 0) AS taken,
            min(holder.expires) FILTER (WHERE holder.mode <> 'exclusive') AS first_end,
-           -- A writer's record is valid only for the readers' fence at which the writer began to
-           -- wait.
+           -- A waiting writer's record is void once the name's fence has changed.
            max(holder.expires) FILTER (WHERE holder.mode = 'exclusive' AND holder.fence = seen.fence)
                AS writer_until
     FROM seen
@@ -43,7 +42,7 @@ WITH seen AS MATERIALIZED (
         (name, token, identity, mode, permits, size, fence, ttl, expires, updated, broken)
     SELECT :name, :token, :identity, :mode, :permits, :size, next, :ttl, now + :ttl, now, NULL
     FROM state WHERE does = 'new'
-    -- An existing row of this token belongs to an ended hold.
+    -- An existing row belongs to an ended hold.
     ON CONFLICT (name, token) DO UPDATE SET
         (identity, mode, permits, size, fence, ttl, expires, updated, broken) = (
             excluded.identity, excluded.mode, excluded.permits, excluded.size, excluded.fence,

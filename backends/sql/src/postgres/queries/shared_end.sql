@@ -1,6 +1,6 @@
--- Removes the token's hold, or its record as a waiting writer, for which `shared_lock` isn't
--- needed. Notifies waiters that may now be admitted. Returns whether the token held, whether a
--- notification was sent, and how many microseconds were left.
+-- Removes the token's hold, or its record as a waiting writer, which needs no `shared_lock`.
+-- Notifies waiters that this may admit. Returns whether the token held, whether a notification was
+-- sent, and how many microseconds were left.
 WITH at AS MATERIALIZED (
     SELECT {now} AS now
 ), gone AS (

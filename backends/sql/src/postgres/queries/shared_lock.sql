@@ -1,4 +1,4 @@
--- Locks the name's row. At this isolation level, the next statements see all earlier changes.
+-- Locks the name's row. The next statements see all earlier changes.
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
 INSERT INTO {lease} AS lease
@@ -7,5 +7,5 @@ SELECT :name, NULL, '', 'exclusive', greatest(meta.floor, coalesce(seen.fence + 
        1, 0, 0, {now}, NULL, 0, ''
 FROM {meta} AS meta
 LEFT JOIN {lease} AS seen ON seen.name = :name
--- This changes nothing in an existing row, but locks it.
+-- Changes no existing row, but locks it.
 ON CONFLICT (name) DO UPDATE SET updated = excluded.updated WHERE false;

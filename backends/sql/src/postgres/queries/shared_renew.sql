@@ -1,8 +1,8 @@
--- Renews shared holds. :holds is JSON [[name, token, ttl], ...]. Returns for each hold its index,
--- 'renewed' or why not, and whether there are waiters. 'skipped' means that another session has
--- locked the row or its name's row.
+-- :holds is JSON [[name, token, ttl], ...]. Returns for each its index, 'renewed' or why not, and
+-- whether there are waiters. 'skipped' means that another session has locked the row or its name's
+-- row.
 --
--- The clock is read after the rows were locked. The names' rows are locked in order.
+-- Locks the names' rows in order, and reads the clock afterwards.
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
 WITH locked AS MATERIALIZED (
@@ -25,7 +25,7 @@ WITH locked AS MATERIALIZED (
     -- The UPDATE below takes the same kind of lock.
     FOR NO KEY UPDATE OF holder SKIP LOCKED
 )
--- A setting passes the indices of the locked holds to the next statement.
+-- A setting passes the locked holds' indices.
 SELECT count(*) FROM locked
 HAVING set_config('lockwright.locked', coalesce(json_agg(place), '[]')::text, true) IS NULL;
 

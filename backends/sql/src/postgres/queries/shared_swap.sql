@@ -1,5 +1,5 @@
--- Transfers a shared hold to the ticket's new token, and leaves a tombstone for the old one. Runs
--- after `shared_lock`. Returns the hold if one of the two tokens holds.
+-- Transfers a shared hold to a new token, with a tombstone for the old one. Runs after
+-- `shared_lock`. Returns the hold if one of the two tokens holds.
 WITH seen AS MATERIALIZED (
     SELECT lease.*, now
     FROM {lease} AS lease
@@ -17,7 +17,7 @@ WITH seen AS MATERIALIZED (
     JOIN {shared_holder} AS holder ON holder.name = seen.name AND holder.token IN (:from, :token)
     WHERE holder.expires > seen.now AND holder.broken IS NULL
       AND holder.mode = :mode AND holder.permits = :permits AND holder.size = :size
-    -- If an earlier answer was lost, the new token already holds.
+    -- After a lost answer, the new token already holds.
     ORDER BY holder.token = :token DESC
     LIMIT 1
 ), swapped AS (

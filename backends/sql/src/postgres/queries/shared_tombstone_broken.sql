@@ -1,5 +1,5 @@
--- Leaves a tombstone for the holder's next renewal or repeated claim, before the hold is removed.
--- Runs after `shared_lock`.
+-- Leaves a tombstone for the holder's next renewal or repeated claim. Runs after `shared_lock`,
+-- before the hold is removed.
 INSERT INTO {tombstone} AS tombstone (token, until, broken)
 SELECT :token, {now} + greatest(holder.expires - {now}, :tombstone), :broken
 FROM {shared_holder} AS holder

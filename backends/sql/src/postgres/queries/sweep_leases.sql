@@ -1,5 +1,4 @@
--- Deletes rows that aren't locked. Returns how many were deleted, how many were examined, and the
--- last name.
+-- Skips locked rows. Returns how many rows were deleted, how many were examined, and the last name.
 WITH part AS MATERIALIZED (
     SELECT name FROM {lease} WHERE name > :after ORDER BY name LIMIT :limit
 ), idle AS MATERIALIZED (

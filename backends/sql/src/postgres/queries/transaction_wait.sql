@@ -1,5 +1,4 @@
--- The last set_config restores lock_timeout after success. After an error, a rollback to the
--- savepoint does.
+-- A rollback to the savepoint restores lock_timeout. After success, the last set_config does.
 SAVEPOINT lockwright;
 SELECT set_config('lockwright.lock_timeout', current_setting('lock_timeout'), true),
        set_config('lock_timeout', :slice_ms::text, true);

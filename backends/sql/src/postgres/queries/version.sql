@@ -1,6 +1,6 @@
 SELECT version::bigint, pg_is_in_recovery(), current_setting('server_version_num')::bigint,
        pg_backend_pid()::bigint, {now}
 FROM {meta}
--- Fails if a table of a later version is missing, so that the client creates it.
+-- Fails with tables of an earlier layout, so that missing tables are created.
 WHERE NOT EXISTS (SELECT FROM {shared_holder} WHERE false)
   AND NOT EXISTS (SELECT FROM {reader} WHERE false)

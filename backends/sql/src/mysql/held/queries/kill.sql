@@ -1,5 +1,5 @@
--- Kills connection 0, which never exists, if the session no longer has the mark. KILL doesn't wait
--- for the session's end, so the SLEEPs do.
+-- Connection 0 doesn't exist, so nothing is killed without the mark. KILL doesn't wait for the
+-- session's end, so the SLEEPs do.
 KILL CONNECTION IF(IS_USED_LOCK({mark}) <=> :session, :session, 0);
 DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.002, 0));
 DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.005, 0));

@@ -1,5 +1,4 @@
--- The named lock admits one creator at a time. Otherwise a second one would insert an existing row,
--- and wait for its lock.
+-- Takes a named lock, because an insert of an existing row would wait for that row's lock.
 SET @lockwright_made = GET_LOCK({mark_of_row}, 1);
 INSERT IGNORE INTO {row} (name)
 SELECT :name FROM {meta} WHERE NOT EXISTS (SELECT 1 FROM {row} WHERE name = :name);

@@ -1,3 +1,3 @@
--- The rollback doesn't open a writer's barrier, which is a named lock.
+-- A writer's barrier is a named lock, and outlives the rollback.
 ROLLBACK;
 SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name);

@@ -1,5 +1,5 @@
--- Returns the recorded token only if the holding session has its mark. MySQL rejects NULL as a
--- lock's name, so without a record the statement uses a mark that no session has.
+-- The token is certain only if the holding session has the recorded token's mark. NULL is no valid
+-- lock name, so without a record the mark is one that no session has.
 SELECT :name, IS_USED_LOCK({key}),
        IF(IS_USED_LOCK({key}) <=> IS_USED_LOCK(COALESCE({mark_of_held}, ' lockwright/')), held.token, NULL),
        held.token, held.identity, held.fence, {left}, held.broken,

@@ -1,4 +1,4 @@
--- Returns whether the row to lock exists, and whether the record of a hold has the claim's token.
+-- Returns whether the row to lock exists, and whether the claim's token is recorded.
 ROLLBACK;
 SELECT EXISTS (SELECT FROM {row} WHERE name = :name),
        EXISTS (SELECT FROM {held}

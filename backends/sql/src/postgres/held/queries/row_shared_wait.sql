@@ -1,4 +1,4 @@
--- The steps are those of session_shared_wait.sql. Returns a fifth row if the lock was acquired.
+-- Returns a fifth row if the lock was acquired.
 BEGIN;
 SELECT set_config('lock_timeout', :slice_ms::text, true),
        set_config('application_name', {mark}, false);

@@ -3,7 +3,7 @@ WITH locks AS MATERIALIZED (
     WHERE locktype = 'advisory'
       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
       AND (objsubid = 1 AND (classid::bigint << 32) | objid::bigint = {key}
-           -- The waiters at the barrier count too.
+           -- Waiters at the barrier count too.
            OR objsubid = 2 AND NOT granted AND (classid::bigint << 32) | objid::bigint = {barrier_as_one})
 )
 SELECT :name, holding.pid::bigint, holding.token, held.token, held.identity, last.fence, {left},

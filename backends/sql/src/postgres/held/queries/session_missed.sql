@@ -1,4 +1,4 @@
--- The lock may have been granted at the last moment, and outlives its failed statement. The barrier
--- stays closed.
+-- The lock may have been granted at the last moment, and outlives its statement. The barrier stays
+-- closed.
 SELECT false, count(pg_advisory_unlock({key})) FROM pg_locks
 WHERE pid = pg_backend_pid() AND locktype = 'advisory' AND objsubid = 1 AND granted;

@@ -1,5 +1,4 @@
--- The locks may have been granted at the last moment, so all are released. Returns whether the
--- record of a reader has the claim's token.
+-- The lock may have been granted at the last moment. Returns whether the claim's token is recorded.
 ROLLBACK;
 SELECT EXISTS (SELECT FROM {reader}
                WHERE kind = 'session' AND name = :name AND token = :token),

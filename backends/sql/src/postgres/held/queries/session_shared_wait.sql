@@ -1,6 +1,6 @@
 -- Waits until the barrier is open, then for the claim's own lock, so that only one session reads
--- for a claim. The idle timeout is the TTL from the start, because locks may be granted at the last
--- moment and outlive the transaction.
+-- for a claim. Sets the TTL before, because locks may be granted at the last moment and outlive the
+-- transaction.
 BEGIN;
 SELECT set_config('idle_session_timeout', :ttl_ms::text, false),
        set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false),

@@ -1,5 +1,5 @@
--- Sets the TTL and the mark only if the lock was acquired. Returns whether it was, and otherwise
--- whether the record of the hold has the claim's token.
+-- Sets the TTL and the mark only with the lock. Returns whether the lock was acquired, and whether
+-- the claim's token is recorded.
 SELECT locked,
        CASE WHEN locked THEN false
             ELSE EXISTS (SELECT FROM {hold}

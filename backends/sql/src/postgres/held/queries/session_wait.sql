@@ -1,5 +1,5 @@
--- Until the session has the lock, its idle timeout is at most a slice, so that the server soon ends
--- a dead writer with a closed barrier.
+-- Until the session has the lock, its idle timeout is at most a slice, so that a dead writer's
+-- barrier soon opens.
 BEGIN;
 SELECT set_config('idle_session_timeout', least(:ttl_ms, 5000)::text, false),
        set_config('idle_in_transaction_session_timeout', least(:ttl_ms, 5000)::text, false),

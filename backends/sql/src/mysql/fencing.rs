@@ -42,10 +42,12 @@ impl InTransaction {
     /// `idle` must be longer than any holder can be stopped, because a deleted fence rejects no
     /// write.
     ///
-    /// # Errors [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) in a transaction,
-    /// because a sweep would commit it. Otherwise as [`check_fence`](check_fence()).
+    /// # Errors
+    /// [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) in a transaction, because a sweep
+    /// would commit it. Otherwise as [`check_fence`](check_fence()).
     ///
-    /// # Cancel safety May be dropped at any time; the step is then done or not.
+    /// # Cancel safety
+    /// May be dropped at any time; the step is then done or not.
     pub async fn sweep(&self, connection: &mut MySqlConnection, idle: Duration) -> Result<u64> {
         if connection.is_in_transaction() {
             return Err(Error::invalid_input("sweeping would commit this transaction")

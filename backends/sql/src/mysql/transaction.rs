@@ -167,12 +167,14 @@ impl InTransaction {
 
     /// Creates the tables unless they exist. Several clients may do so at once.
     ///
-    /// # Errors [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) in a transaction,
-    /// because this would commit it; [`Denied`](lockwright_core::ErrorKind::Denied),
+    /// # Errors
+    /// [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) in a transaction, because this
+    /// would commit it; [`Denied`](lockwright_core::ErrorKind::Denied),
     /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) for an unknown database,
     /// [`Unavailable`](lockwright_core::ErrorKind::Unavailable).
     ///
-    /// # Cancel safety May be dropped at any time; tables may then remain.
+    /// # Cancel safety
+    /// May be dropped at any time; tables may then remain.
     pub async fn make_tables(&self, connection: &mut MySqlConnection) -> Result<()> {
         if connection.is_in_transaction() {
             return Err(Error::invalid_input(

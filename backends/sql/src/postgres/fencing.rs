@@ -42,9 +42,11 @@ impl InTransaction {
     /// `idle` must be longer than any holder can be stopped, because a deleted fence rejects no
     /// write.
     ///
-    /// # Errors As [`check_fence`](check_fence()).
+    /// # Errors
+    /// As [`check_fence`](check_fence()).
     ///
-    /// # Cancel safety May be dropped at any time; the step is then done or not.
+    /// # Cancel safety
+    /// May be dropped at any time; the step is then done or not.
     pub async fn sweep(&self, connection: &mut PgConnection, idle: Duration) -> Result<u64> {
         let text = self.sweep.render(&fencing::sweeping(idle), Postgresql::literal);
         let rows = fetch_on(connection, text).await.map_err(|cause| failed(&cause))?;

@@ -158,7 +158,8 @@ impl<D: Dialect> Pool<D> {
 
     /// Fetches rows. Retries a request that lost against a concurrent one.
     ///
-    /// # Cancel safety The server may still carry out a dropped request.
+    /// # Cancel safety
+    /// The server may still carry out a dropped request.
     pub(crate) async fn fetch(
         &self,
         sql: &Sql,

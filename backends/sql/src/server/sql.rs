@@ -94,7 +94,8 @@ impl Sql {
         text
     }
 
-    /// # Panics If a parameter has no argument.
+    /// # Panics
+    /// If a parameter has no argument.
     pub(crate) fn render(
         &self,
         arguments: Arguments<'_>,
@@ -104,7 +105,8 @@ impl Sql {
     }
 }
 
-/// # Panics If the parameter has no argument.
+/// # Panics
+/// If the parameter has no argument.
 pub(crate) fn value<'a>(arguments: Arguments<'a>, name: &str) -> Value<'a> {
     match arguments.iter().find(|(known, _)| *known == name) {
         Some((_, value)) => *value,

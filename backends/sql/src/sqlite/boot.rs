@@ -1,5 +1,3 @@
-//! The boot id. Instants of the boot clock can be compared only if their boot ids are equal.
-
 use std::fs;
 use std::sync::Arc;
 
@@ -17,7 +15,7 @@ pub(super) fn boot_id() -> Result<Arc<str>> {
         ))
         .with_source(source)
     })?;
-    // With different ids, two containers would treat each other's live holds as expired.
+    // Otherwise two containers would treat each other's live holds as expired.
     if fs::read_to_string(MOUNTS).is_ok_and(|mounts| is_mounted_over(&mounts, ID)) {
         return Err(Error::invalid_config(format!(
             "{ID} was replaced in this container (systemd-nspawn and LXC do that), so holds of \
@@ -45,7 +43,7 @@ fn is_mounted_over(mounts: &str, path: &str) -> bool {
 fn shifts_boot_clock(offsets: &str) -> bool {
     offsets.lines().any(|line| {
         let mut words = line.split_whitespace();
-        // Old kernels show the number of `CLOCK_BOOTTIME`, 7.
+        // Old kernels show the clock's number.
         matches!(words.next(), Some("boottime" | "7")) && words.any(|number| number != "0")
     })
 }

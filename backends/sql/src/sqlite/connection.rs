@@ -1,4 +1,4 @@
-//! Opening the lock file: checks, settings and tables.
+//! Opens the lock file: checks, settings and tables.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -49,8 +49,8 @@ impl Database {
         self.open(true).await
     }
 
-    /// Opens the file again. A missing file isn't created, because a hold in the old file could
-    /// still be valid.
+    /// Opens the file again. A missing file isn't created, because the new file would admit a
+    /// second holder.
     pub(super) async fn reopen(&self) -> Result<Open> {
         if let Err(source) = file_id(&self.path) {
             return Err(Error::unavailable(format!(
@@ -63,8 +63,8 @@ impl Database {
         self.open(false).await
     }
 
-    /// Returns the path of SQLite's log, which exists while the file is open in WAL mode. It is
-    /// next to the target of a symbolic link.
+    /// Returns the path of SQLite's log, next to the target of a symbolic link. The log exists
+    /// while the file is open in WAL mode.
     pub(super) fn log(&self) -> PathBuf {
         let path = self.path.canonicalize().unwrap_or_else(|_| self.path.to_path_buf());
         let mut log = path.into_os_string();
@@ -73,7 +73,7 @@ impl Database {
     }
 
     pub(super) fn is_still(&self, open: &Open) -> bool {
-        // `stat` is safe, but opening and closing the file would drop SQLite's locks on it.
+        // Closing the file after another check would drop SQLite's locks on it.
         file_id(&self.path).is_ok_and(|id| id == open.id)
     }
 
@@ -118,7 +118,7 @@ impl Database {
             .filename(&self.path)
             .create_if_missing(create)
             .foreign_keys(false)
-            // The backend retries by itself, because SQLite's retries sleep for up to 100 ms.
+            // SQLite's own retries sleep for up to 100 ms.
             .busy_timeout(Duration::ZERO)
             .thread_name(|_| "lockwright-sqlite".to_owned())
             .disable_statement_logging();
@@ -129,8 +129,7 @@ impl Database {
                 other => break other.map_err(|e| self.failed(e))?,
             }
         };
-        // The path may be a symbolic link or a mount point, so the opened file's location is
-        // checked too.
+        // The path may be a symbolic link or a mount point, so it is checked again.
         self.check_file_system(&self.path)?;
         self.prepare(&mut connection).await?;
         let id = file_id(&self.path).map_err(|source| {
@@ -179,7 +178,7 @@ impl Database {
     }
 
     fn failed(&self, error: sqlx::Error) -> Error {
-        // A failure while opening has no effect on locks.
+        // No failure here affects a lock.
         Failure::without_effect(error).to_error_about(&format!("can't open {:?}: ", self.path))
     }
 }
@@ -188,7 +187,7 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Checks write permission. Assumes that the real and effective users are the same.
+/// Assumes that the real and effective users are the same.
 pub(super) fn writable(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::access(path, Access::WRITE_OK)?)
 }
@@ -215,8 +214,7 @@ async fn use_write_ahead_log(connection: &mut SqliteConnection) -> sqlx::Result<
 async fn version_or_create(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
     if missing(connection).await?.is_some() {
         sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut *connection).await?;
-        // This checks again under the write lock, because another process may have created the
-        // tables.
+        // Another process may have created the tables, so this checks again under the write lock.
         let made = match missing(connection).await {
             Ok(None) => Ok(()),
             Ok(Some(tables)) => sqlx::raw_sql(tables).execute(&mut *connection).await.map(drop),
@@ -259,11 +257,10 @@ impl Open {
     }
 }
 
-/// The limit on waiting for the write lock. A running process has it only during one sync of the
-/// disk.
+/// The limit on waiting for the write lock, which another process has for one sync of the disk.
 pub(super) const BUSY_LIMIT: Duration = Duration::from_secs(5);
 
-/// Limits retries, which follow at once at first, and later after pauses of 1 ms to 5 ms.
+/// Retries, at first without a pause, then with pauses of 1 ms to 5 ms.
 #[derive(Debug)]
 pub(super) struct Patience {
     limit: Duration,
@@ -287,7 +284,7 @@ impl Patience {
         if self.tries <= ON_THE_SPOT {
             tokio::task::yield_now().await;
         } else {
-            // Jitter prevents two processes from retrying in step.
+            // Jitter, so that two processes don't retry in step.
             let longest = u64::from((self.tries - ON_THE_SPOT).min(5));
             let uneven = u64::from(waited.subsec_nanos()) % longest;
             tokio::time::sleep(Duration::from_millis(1 + uneven)).await;

@@ -49,9 +49,8 @@ pub(super) fn lacks_a_table(error: &sqlx::Error) -> bool {
 }
 
 impl Failure {
-    /// Returns the failure of one statement. Some codes prove that nothing was written. A failed
-    /// write or sync of the log proves nothing, because a record that reached the disk becomes
-    /// valid at recovery.
+    /// Some codes prove that nothing was written. A failed write or sync of the log doesn't,
+    /// because a record that reached the disk becomes valid at recovery.
     pub(super) fn of_statement(error: sqlx::Error) -> Self {
         let effect = match code(&error) {
             Some(
@@ -62,7 +61,7 @@ impl Failure {
         Self { effect, source: Arc::new(error) }
     }
 
-    /// Returns the failure of a request that only read or was rolled back.
+    /// A request that only read, or was rolled back.
     pub(super) fn without_effect(error: sqlx::Error) -> Self {
         Self { effect: Effect::None, source: Arc::new(error) }
     }
@@ -98,7 +97,7 @@ impl Failure {
                 ErrorKind::InvalidConfig,
                 "the file is not a SQLite database; name another, or delete it if it isn't needed",
             ),
-            // The kind isn't `Unavailable`, because a retry fails until the user acts.
+            // A retry fails until the user acts, so the kind isn't `Unavailable`.
             Some(CORRUPT) => (
                 ErrorKind::InvalidConfig,
                 "the lock file is damaged; stop all processes that use it and delete it",
@@ -121,7 +120,7 @@ impl Failure {
         };
         let kind = match (kind, self.effect) {
             (ErrorKind::Indeterminate, Effect::None) => ErrorKind::Unavailable,
-            // A claim in a damaged file has no effect, because the user must delete the file.
+            // At worst, a claim is in a file that the user must delete.
             (kind, Effect::Unknown) if code == Some(CORRUPT) => kind,
             (_, Effect::Unknown) => ErrorKind::Indeterminate,
             (kind, Effect::None) => kind,

@@ -1,8 +1,9 @@
 //! Fences in the application's own transaction.
 //!
 //! The holder of a [`Guard`](lockwright_core::Guard) may be stopped for longer than its TTL, and
-//! If the data are in a SQLite file other than the lock file, [`check_fence`] in the writing
-//! transaction rejects that write. It accepts fences of every backend.
+//! then overwrite a later holder's data. If the data are in a SQLite file (not the lock file),
+//! [`check_fence`] in the writing transaction rejects that write. It accepts fences of every
+//! backend.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks, pool: sqlx::SqlitePool) -> Result<(), Box<dyn std::error::Error>> {
@@ -79,7 +80,7 @@ pub async fn make_fence_table(connection: &mut SqliteConnection) -> Result<()> {
     made.map(drop).map_err(failed)
 }
 
-/// Converts an error of a statement before the commit, which has no effect.
+/// Before the commit, a failed statement has no effect.
 fn failed(cause: sqlx::Error) -> Error {
     let (kind, message) = if is_busy(&cause) {
         (

@@ -9,7 +9,7 @@ use std::path::Path;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Network(pub(super) String);
 
-/// The number of FUSE and virtiofs in statfs(2).
+/// The magic number of FUSE and virtiofs.
 const FUSE: u64 = 0x6573_5546;
 
 /// FUSE file systems whose data are on this machine.
@@ -34,9 +34,9 @@ pub(super) fn network(path: &Path) -> io::Result<Option<Network>> {
     Ok(of_magic(magic, || kind().ok().flatten()))
 }
 
-/// Decides by the number from statfs(2). For FUSE it also needs the mount's kind.
+/// Decides by the number from statfs(2) and, for FUSE, by the mount's kind.
 fn of_magic(magic: u64, kind: impl FnOnce() -> Option<String>) -> Option<Network> {
-    // A 32-bit machine may have sign-extended the number.
+    // 32-bit machines may sign-extend the number.
     let name = match magic & 0xffff_ffff {
         0x6969 => "NFS",
         0x517b => "SMB",

@@ -1,7 +1,7 @@
 //! Readers and holders of permits.
 //!
-//! The name's row shows whether there are any, so an exclusive acquire needs only one statement.
-//! Unless stated otherwise, a function needs a transaction and a [`Moment`] from inside it.
+//! The name's row shows that they exist, so an exclusive acquire needs only one statement. Most
+//! functions need a transaction, and a [`Moment`] from inside it.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::statements::{
 };
 use crate::kind;
 
-/// How long each poll of a waiting writer blocks new readers: several polls.
+/// How long a writer's poll blocks new readers: several polls.
 const WAITS: Duration = Duration::from_secs(3);
 
 struct Look {
@@ -94,7 +94,7 @@ pub(super) async fn acquire(
     Ok(Acquired::Outcome(AcquireOutcome::Granted(granted(fence)?)))
 }
 
-/// Records that a writer waits for readers. The record becomes void when the name's fence changes,
+/// Records that a writer waits for readers. The record is void once the name's fence has changed,
 /// so this needs no transaction.
 pub(super) async fn wait(
     connection: &mut SqliteConnection,
@@ -209,7 +209,7 @@ pub(super) async fn release(
     let look = look(connection, &hold.name, at).await?;
     let ends = match (look.last_end, look.writer_until) {
         (Some(end), _) => end,
-        // The name's row stays, because the waiting writer's record refers to its fence.
+        // The row stays for the waiting writer's record.
         (None, Some(_)) => at.now,
         (None, None) => {
             query!("shared_close").bind(name).execute(connection).await?;
@@ -323,7 +323,7 @@ async fn add(
         .map(drop)
 }
 
-/// Extends the names' rows, so that each expires with its last holder.
+/// Names expire with their last holder.
 async fn keep(
     connection: &mut SqliteConnection,
     names: &[impl AsRef<str>],

@@ -49,7 +49,7 @@ pub(super) struct Acquire {
     pub(super) identity: String,
     pub(super) fences: u32,
     pub(super) ttl: Duration,
-    /// True if the caller retries until the claim is granted.
+    /// True if the caller retries until it is granted.
     pub(super) waits: bool,
 }
 
@@ -69,15 +69,13 @@ pub(super) enum Acquired {
     /// The token has a tombstone.
     Ended,
     OtherKind(Mode),
-    /// A transaction must decide, because the hold exists or the name became free in between.
+    /// The hold exists, or the name became free in between, so a transaction must decide.
     Again,
 }
 
-/// Acquires an exclusive hold.
-///
-/// Outside a transaction, `at` is earlier than the write lock, which is safe. A row that had
-/// expired at `at` is still expired, and the new hold expires at least a TTL after the request.
-/// Only a transaction may renew an existing hold, because it may have expired since `at`.
+/// Outside a transaction, `at` is older than the write lock, which is safe. A row that had expired
+/// by `at` is still expired, and the new expiry is no earlier than the send plus the TTL. Only a
+/// transaction may renew an existing hold, because it may have just expired.
 pub(super) async fn acquire(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -133,7 +131,7 @@ pub(super) async fn acquire(
     Ok(Acquired::Outcome(AcquireOutcome::Granted(again(connection, asked, &row, at).await?)))
 }
 
-/// Renews the token's own hold. Needs a transaction.
+/// Needs a transaction.
 async fn again(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -156,7 +154,7 @@ async fn again(
     Ok(granted)
 }
 
-/// Transfers a hold. Needs a transaction, and a moment from inside it.
+/// Needs a transaction, with a moment from inside it.
 pub(super) async fn swap(
     connection: &mut SqliteConnection,
     from: Token,
@@ -210,7 +208,7 @@ pub(super) async fn seen(
         .ok_or(sqlx::Error::RowNotFound)
 }
 
-/// Renews holds. Needs a transaction, and a moment from inside it.
+/// Needs a transaction, with a moment from inside it.
 pub(super) async fn renew(
     connection: &mut SqliteConnection,
     holds: &[Hold],
@@ -263,8 +261,8 @@ async fn why_not_held(
     })
 }
 
-/// Releases a hold. Also returns whether a waiter may now be admitted. Needs a transaction to leave
-/// a tombstone or for shared holds.
+/// Also returns whether the release may admit a waiter. A tombstone and shared holds need a
+/// transaction.
 pub(super) async fn release(
     connection: &mut SqliteConnection,
     hold: &Hold,
@@ -376,7 +374,7 @@ pub(super) async fn list(
     for row in &rows {
         let name: &str = row.try_get("name")?;
         if !name.starts_with(prefix) {
-            // The names with the prefix are contiguous in byte order, so no further row has it.
+            // In byte order, names with the prefix are contiguous.
             return Ok(page);
         }
         if page.names.last().is_none_or(|last| last.name.as_str() != name) {
@@ -408,8 +406,8 @@ pub(super) async fn held(
         .collect()
 }
 
-/// Deletes at most `limit` rows of each kind that expired more than `idle` ago. Until then, they
-/// show a paused holder why it lost its hold.
+/// Deletes at most `limit` rows of each kind that expired more than `idle` ago. Younger ones show a
+/// paused holder why it lost its hold.
 pub(super) async fn sweep(
     connection: &mut SqliteConnection,
     idle: Duration,
@@ -484,7 +482,7 @@ pub(super) fn holder(row: &SqliteRow, at: Moment<'_>) -> Result<Holder> {
         holder.mode = kind::mode(word, row.try_get("permits")?, row.try_get("size")?)
             .ok_or_else(|| sqlx::Error::Decode(format!("{word:?} is no mode").into()))?;
     }
-    // The `fence` of permits is a number that isn't a fence.
+    // The `fence` of permits is only a number.
     if word != "permits" {
         holder.fence = Some(fence(row)?);
     }
@@ -510,7 +508,7 @@ pub(super) fn decode(error: impl std::error::Error + Send + Sync + 'static) -> s
     sqlx::Error::Decode(error.into())
 }
 
-/// Converts an instant to SQLite's signed integers.
+/// SQLite's integers are signed.
 pub(super) fn stored(instant: BootInstant) -> i64 {
     i64::try_from(instant.as_nanos()).unwrap_or(i64::MAX)
 }

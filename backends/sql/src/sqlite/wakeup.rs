@@ -1,15 +1,13 @@
 //! Notifications of releases.
 //!
-//! After a commit, the writer notifies every client of its process. To notify other processes, it
-//! opens and closes SQLite's log for reading, which inotify reports.
+//! In the process, the writer notifies every client after its commit. For other processes, it opens
+//! and closes SQLite's log for reading, which inotify reports.
 //!
-//! - SQLite itself opens the log for writing, so grants, renewals and checkpoints wake no waiter.
+//! - SQLite opens the log for writing, so grants, renewals and checkpoints wake no waiter.
 //! - The wake-up follows the commit, so a woken waiter finds the name free.
-//! - Closing the log is safe, unlike closing the database file, because it has no POSIX locks.
-//! - If a process is killed after its commit, the wake-up is lost, and the client's slow poll
-//!   replaces it.
+//! - The log has no POSIX locks, so closing it is safe, unlike closing the database file.
+//! - A process killed after its commit loses the wake-up. The client's slow poll replaces it.
 //!
-//! The README compares alternatives.
 //! The README compares alternatives.
 
 use std::collections::{BTreeMap, HashMap};
@@ -39,8 +37,7 @@ pub(super) struct Waiters {
 
 #[derive(Debug, Default)]
 struct Expected {
-    /// The instant at which each name's waiters are forgotten. A client repeats its request long
-    /// before.
+    /// When each name's waiters are forgotten. A client repeats its request long before.
     until: HashMap<LockName, BootInstant>,
     watching: bool,
 }
@@ -115,7 +112,7 @@ impl Waiters {
         locked(&self.expected).until.keys().cloned().collect()
     }
 
-    /// Forgets old waiters. Returns false, and ends the watch, if none is left.
+    /// Returns false, and ends the watch, if no waiter is left.
     fn tidy(&self) -> bool {
         let now = self.clock.now();
         let mut expected = locked(&self.expected);
@@ -129,7 +126,7 @@ impl Waiters {
     }
 }
 
-/// A poisoned mutex is safe to use, because no panic can leave a change incomplete.
+/// No panic can leave a change incomplete, so a poisoned mutex is usable.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -140,7 +137,7 @@ fn ring(log: &Path) {
 }
 
 async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
-    // The task is also woken by releases of other names. It handles all within this time together.
+    // Releases of other names also wake this task. It handles all within this time together.
     const GAP: Duration = Duration::from_millis(1);
 
     let mut tidied = tokio::time::Instant::now();
@@ -162,7 +159,7 @@ async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
                 }
             }
             Change::FileGone => {
-                // Each client then repeats its request, and gets the file's error.
+                // Each client repeats its request, and gets the file's error.
                 waiters.stop_watching();
                 waiters.wake(waiters.names());
                 return;
@@ -191,8 +188,8 @@ enum Change {
     FileGone,
 }
 
-/// A watch on the log by inotify. It polls if the user has no inotify watch left, or if there is no
-/// log because the file isn't in WAL mode.
+/// A watch by inotify. It polls if the user has no inotify watch left, or without WAL mode, which
+/// has no log.
 enum Watch {
     Inotify(AsyncFd<OwnedFd>),
     Poll,
@@ -218,7 +215,7 @@ impl Watch {
             }
             Self::Inotify(fd) => match tokio::time::timeout(TIDY, fd.readable()).await {
                 Err(_) => Change::Nothing,
-                // The runtime of the I/O driver has ended.
+                // The I/O driver has ended with its runtime.
                 Ok(Err(_)) => Change::FileGone,
                 Ok(Ok(mut ready)) => {
                     let change = drain(ready.get_inner());

@@ -63,16 +63,15 @@ struct Job {
 #[derive(Debug, Clone)]
 pub(super) struct Jobs(mpsc::UnboundedSender<Job>);
 
-/// A handle that doesn't keep the writer running.
+/// A handle that doesn't keep the file open.
 #[derive(Debug)]
 pub(super) struct WeakJobs(mpsc::WeakUnboundedSender<Job>);
 
-/// The time limit for one answer. It includes the wait for the write lock, the disk and earlier
-/// requests.
+/// The limit on the wait for the write lock, the disk and earlier requests.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3 * BUSY_LIMIT.as_secs());
 
 impl Jobs {
-    /// Starts the writer, which ends when the last handle is dropped.
+    /// The writer ends with the last of these handles.
     pub(super) fn start(
         database: &Database,
         open: Open,
@@ -91,10 +90,8 @@ impl Jobs {
         Self(jobs)
     }
 
-    /// Sends a request to the writer.
-    ///
-    /// # Cancel safety A dropped request is still carried out, unless it has no lasting effect and
-    /// hasn't begun.
+    /// # Cancel safety
+    /// A dropped request is still carried out, unless it has no lasting effect and hasn't begun.
     pub(super) async fn ask(&self, request: Request) -> Result<Answer> {
         let (answer, answered) = oneshot::channel();
         self.0.send(Job { request, answer }).map_err(|_| {
@@ -133,7 +130,7 @@ impl Request {
         matches!(self, Self::Inspect(_) | Self::List { .. } | Self::Held(_) | Self::Examine)
     }
 
-    /// Returns whether the request can be skipped if its caller was dropped.
+    /// Returns whether a request can be skipped after its caller was dropped.
     fn is_moot_unheard(&self) -> bool {
         self.only_reads() || matches!(self, Self::Acquire(_))
     }
@@ -164,15 +161,15 @@ impl From<Acquired> for Outcome {
     }
 }
 
-/// The largest number of rows of each kind in one step of a sweep.
+/// The most rows of each kind in one sweep step.
 const SWEEP: u32 = 200;
 
-/// The largest number of requests in one transaction.
+/// The most requests in one transaction.
 const BATCH: usize = 64;
 
 struct Writer {
     database: Database,
-    /// `None` after a failure. The next request opens the file again.
+    /// `None` after a failure, until the next request.
     open: Option<Open>,
     waiters: Arc<Waiters>,
     clock: Clock,
@@ -219,7 +216,7 @@ impl Writer {
                 let requests: Vec<&Request> = several.iter().map(|job| &job.request).collect();
                 let results = match self.together(&requests).await {
                     Ok(answers) => answers.into_iter().map(Ok).collect(),
-                    // One request may have failed the whole transaction, so each gets its own.
+                    // One request may have failed the whole transaction.
                     Err(failure) if failure.effect == Effect::None && !failure.was_busy() => {
                         let mut results = Vec::with_capacity(requests.len());
                         for request in requests {
@@ -234,8 +231,7 @@ impl Writer {
         }
     }
 
-    /// Notifies the waiters and then answers the callers, because this process may end as soon as a
-    /// caller has its answer.
+    /// Notifies the waiters first, because this process may end as soon as a caller has its answer.
     fn finish(&mut self, jobs: Vec<Job>, results: Vec<Result<Answer, Failure>>) {
         if results.iter().any(|r| matches!(r, Err(f) if f.effect == Effect::Unknown)) {
             self.open = None;
@@ -304,7 +300,7 @@ impl Writer {
         }
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
-            // `run` reads the clock, and is called while the writer has the write lock.
+            // `run` reads the clock, here under the write lock.
             match self.run(request, true).await {
                 Ok(Outcome::Done(answer)) => answers.push(answer),
                 Ok(Outcome::Again) => unreachable!("nothing changes under the write lock"),
@@ -313,7 +309,7 @@ impl Writer {
         }
         match self.execute("COMMIT").await {
             Ok(()) => Ok(answers),
-            // The commit wrote nothing. Without WAL mode, readers block it.
+            // Nothing is written. Without WAL mode, readers block the commit.
             Err(e) if is_busy(&e) => Err(self.roll_back(e).await),
             Err(e) => Err(Failure::in_doubt(e)),
         }
@@ -322,7 +318,7 @@ impl Writer {
     async fn roll_back(&mut self, because: sqlx::Error) -> Failure {
         match self.execute("ROLLBACK").await {
             Ok(()) => Failure::without_effect(because),
-            // The connection will be closed, which ends the transaction.
+            // Closing the connection ends the transaction.
             Err(_) => Failure::in_doubt(because),
         }
     }
@@ -383,7 +379,7 @@ impl Writer {
         }
         let Ok(connection) = open_connection(&mut self.open) else { return };
         let at = Moment { now, boot: &self.database.boot };
-        // A failure is ignored, because the next request reports it.
+        // The next request also reports a failure.
         let swept = statements::sweep(connection, KEPT, SWEEP, at).await.unwrap_or_default();
         self.next_sweep = now + if swept.more { SHORT_PAUSE } else { PAUSE };
     }

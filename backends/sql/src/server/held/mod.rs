@@ -78,7 +78,8 @@ pub(crate) trait Session: Debug + Send + Sync + 'static {
     ///
     /// A writer that waits for readers blocks new readers. No two sessions hold for one claim.
     ///
-    /// # Cancel safety After a drop of the future, the session must be closed.
+    /// # Cancel safety
+    /// After a drop of the future, the session must be closed.
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked>;
 
     async fn keep(&mut self, claim: &Claim) -> Result<Kept>;
@@ -93,7 +94,8 @@ pub(crate) trait Session: Debug + Send + Sync + 'static {
 
     /// Waits for the session's end without a statement, which would restart the idle timeout.
     ///
-    /// # Cancel safety May be dropped and called again.
+    /// # Cancel safety
+    /// May be dropped and called again.
     async fn ended(&mut self);
 
     async fn close(self);

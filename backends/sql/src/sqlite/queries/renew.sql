@@ -1,4 +1,4 @@
--- Renews holds. ?2 must be read under the write lock, so that no expired hold is renewed.
+-- The caller reads ?2 under the write lock, so an expired hold is never renewed.
 -- ?1 JSON [[name, token, ttl], ...], ?2 now, ?3 boot
 UPDATE lockwright_lease
 SET ttl_ns = asked.ttl, expires_ns = ?2 + asked.ttl, updated = datetime('now', 'subsec')

@@ -1,5 +1,4 @@
--- Transfers a hold. Returns no row if it has ended or was broken. ?7 must be read under the write
--- lock.
+-- Returns no row if the hold has ended or was broken. The caller reads ?7 under the write lock.
 -- ?1 name, ?2 old token, ?3 new token, ?4 identity, ?5 ttl, ?6 boot, ?7 now
 UPDATE lockwright_lease
 SET token = ?3, identity = ?4, fence = (SELECT fence + 1 FROM lockwright_meta), fences = 1,

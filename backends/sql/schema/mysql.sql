@@ -11,7 +11,7 @@ CREATE TABLE IF NOT EXISTS {lease} (
     -- JSON for operators: host, pid, label.
     identity TEXT NOT NULL,
     mode     VARCHAR(16) NOT NULL,
-    -- The first of the reserved fences, and their number. The last is at most 2^53 - 1, because
+    -- The first reserved fence, and how many are reserved. The last is at most 2^53 - 1, because
     -- other backends use doubles.
     fence    BIGINT NOT NULL,
     fences   INT NOT NULL,

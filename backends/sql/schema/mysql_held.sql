@@ -20,7 +20,7 @@ CREATE TABLE IF NOT EXISTS {hold} (
     CONSTRAINT {prefix}_hold_fence CHECK (fence BETWEEN 1 AND 9007199254740991)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- Readers. Meanwhile the name's row in {hold} has the token `readers` and their fence.
+-- Readers. While a name has readers, its row in {hold} has the token `readers` and their fence.
 CREATE TABLE IF NOT EXISTS {reader} (
     kind     VARCHAR(8)   NOT NULL,
     name     VARCHAR(512) NOT NULL,

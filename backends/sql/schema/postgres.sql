@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS {lease} (
     -- JSON for operators: host, pid, label.
     identity text NOT NULL,
     mode     text NOT NULL,
-    -- The first of the reserved fences, and their number. The last is at most 2^53 - 1, because
+    -- The first reserved fence, and how many are reserved. The last is at most 2^53 - 1, because
     -- other backends use doubles.
     fence    bigint NOT NULL,
     fences   integer NOT NULL CHECK (fences >= 1),
@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS {lease} (
     -- own row.
     tombstones text NOT NULL,
     CHECK (fence >= 0 AND fence + fences <= 9007199254740992)
-    -- Free space on each page takes new row versions, so no index is written.
+    -- Each page keeps space for new row versions, so that updates write no index.
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
 -- Tokens that are never granted again: of abandoned acquires, and of broken or transferred holds.

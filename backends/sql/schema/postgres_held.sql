@@ -19,7 +19,7 @@ CREATE TABLE IF NOT EXISTS {hold} (
     PRIMARY KEY (kind, name)
 );
 
--- Readers. Meanwhile the name's row in {hold} has the token `readers` and their fence.
+-- Readers. While a name has readers, its row in {hold} has the token `readers` and their fence.
 CREATE TABLE IF NOT EXISTS {reader} (
     kind     text   NOT NULL,
     name     text   COLLATE "C" NOT NULL,

@@ -4,5 +4,5 @@ CREATE TABLE IF NOT EXISTS {fence} (
     name    text COLLATE "C" NOT NULL PRIMARY KEY,
     fence   bigint NOT NULL,
     updated timestamptz NOT NULL
-    -- Free space on each page takes new row versions, so no index is written.
+    -- Each page keeps space for new row versions, so that updates write no index.
 ) WITH (fillfactor = 50);

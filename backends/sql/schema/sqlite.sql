@@ -19,7 +19,7 @@ CREATE TABLE lockwright_lease (
     -- JSON for operators: host, pid, label.
     identity   TEXT    NOT NULL,
     mode       TEXT    NOT NULL,
-    -- The first of the reserved fences, and their number.
+    -- The first reserved fence, and how many are reserved.
     fence      INTEGER NOT NULL,
     fences     INTEGER NOT NULL CHECK (fences >= 1),
     ttl_ns     INTEGER NOT NULL,

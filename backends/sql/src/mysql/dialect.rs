@@ -53,7 +53,8 @@ pub(super) fn session(row: Option<&Row>, opened: Instant) -> Option<ServerSessio
 /// The statement's start: a constant, which allows an index lookup.
 const BEGUN: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
-/// The holds to renew. The columns need an explicit character set.
+/// The holds to renew. The columns need a character set, because the database's default may lack
+/// the names' characters.
 const ASKED: &str = "JSON_TABLE(:holds, '$[*]' COLUMNS (place FOR ORDINALITY, \
                      name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$[0]', \
                      token VARCHAR(32) CHARACTER SET utf8mb4 PATH '$[1]', \
@@ -239,7 +240,7 @@ impl Dialect for MySql {
         sessions: &[ServerSession],
     ) -> sqlx::Result<Vec<i64>> {
         let list = || sessions.iter().map(|session| session.id.to_string()).collect::<Vec<_>>();
-        // A restarted server reuses ids.
+        // A restarted server reuses ids, so its uptime is compared too.
         let text = format!(
             "SHOW GLOBAL STATUS LIKE 'Uptime'; \
              SELECT id, {SERVER} FROM information_schema.processlist WHERE id IN ({})",

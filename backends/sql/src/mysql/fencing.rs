@@ -59,7 +59,7 @@ impl InTransaction {
             let rows = match run(connection, sql, &arguments).await {
                 Ok(rows) => rows,
                 Err(cause) => {
-                    // The statement failed inside its own transaction.
+                    // The failed statement may have left its transaction open.
                     let _ = fetch_on(connection, "ROLLBACK".to_owned()).await;
                     return Err(failed(&cause));
                 }

@@ -238,7 +238,7 @@ impl Dialect for Postgresql {
         let which = format!("FROM pg_stat_activity WHERE {}", which.join(" OR "));
         let end = format!("SELECT pid::bigint, pg_terminate_backend(pid) {which}");
         let rows = match fetch_on(&mut connection.driver, end).await {
-            // These sessions must end by themselves.
+            // The server rejects ending them, so these sessions must end by themselves.
             Err(sqlx::Error::Database(_)) => {
                 fetch_on(&mut connection.driver, format!("SELECT pid::bigint {which}")).await?
             }

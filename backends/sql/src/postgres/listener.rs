@@ -21,7 +21,7 @@ use crate::server::pool::Pool;
 use crate::server::sessions::{SessionPermit, Use};
 use crate::server::sql::Value;
 
-/// The limit for a probe, a notification by this client.
+/// The limit for a probe, a notification that this client sends to itself.
 const PROBE: Duration = Duration::from_secs(2);
 
 /// How long waiters poll after a probe was lost.
@@ -120,7 +120,7 @@ impl ListenTask {
     }
 
     fn wake(&self, name: &str) {
-        // Any client can write to the channel.
+        // Any client can write to the channel, so the name may be invalid.
         if let Ok(name) = LockName::new(name) {
             self.waiters.wake(&name);
         }

@@ -23,10 +23,10 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
     /// SQL for `{now}` in microseconds. The server reads its clock at each occurrence.
     const NOW: &'static str;
 
-    /// False if a client may see some of the tables before another client has created all.
+    /// False if a client may see some of the tables before another client has created the rest.
     const TABLES_APPEAR_AT_ONCE: bool = true;
 
-    /// Lengthens the limit on the text's waits for other sessions.
+    /// Returns the text with a longer limit on waits for other sessions.
     fn patiently(text: String) -> String;
 
     fn backend(&self) -> &'static str;

@@ -28,7 +28,7 @@ pub(crate) struct Limits {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sending {
-    /// The limit includes getting a connection.
+    /// The limit for the request, including the wait for a connection.
     pub(crate) within: Duration,
     pub(crate) answer: Duration,
     /// True for renewals, which have one reserved connection.
@@ -53,7 +53,7 @@ pub(crate) struct Pool<D: Dialect> {
     sessions: SessionLimit,
     /// Limits concurrent requests.
     turns: Arc<Semaphore>,
-    /// Has one permit less, for requests other than renewals.
+    /// Like `turns` with one permit less, for requests other than renewals.
     ordinary: Arc<Semaphore>,
     idle: Mutex<Idle<D::Connection>>,
     abandoned: Arc<Abandoned<D>>,

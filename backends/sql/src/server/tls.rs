@@ -3,7 +3,8 @@ use std::io;
 use std::net::IpAddr;
 
 use lockwright_core::Error;
-/// Drivers that use ring explicitly still verify certificates with the process's default provider.
+/// Called before TLS is used, because the drivers verify certificates with the process's default
+/// provider.
 pub(crate) use lockwright_core::backend_util::tls::choose_provider;
 
 /// Returns the error of a connection that failed before a password was sent.

@@ -73,7 +73,7 @@ impl Database {
     }
 
     pub(super) fn is_still(&self, open: &Open) -> bool {
-        // Closing the file after another check would drop SQLite's locks on it.
+        // `stat` is used, because closing the file would drop SQLite's locks on it.
         file_id(&self.path).is_ok_and(|id| id == open.id)
     }
 
@@ -118,7 +118,7 @@ impl Database {
             .filename(&self.path)
             .create_if_missing(create)
             .foreign_keys(false)
-            // SQLite's own retries sleep for up to 100 ms.
+            // The backend retries itself, because SQLite's own retries sleep for up to 100 ms.
             .busy_timeout(Duration::ZERO)
             .thread_name(|_| "lockwright-sqlite".to_owned())
             .disable_statement_logging();

@@ -49,8 +49,9 @@ pub(super) fn lacks_a_table(error: &sqlx::Error) -> bool {
 }
 
 impl Failure {
-    /// Some codes prove that nothing was written. A failed write or sync of the log doesn't,
-    /// because a record that reached the disk becomes valid at recovery.
+    /// Returns the failure of a statement. Some codes prove that nothing was written. A failed
+    /// write or sync of the log doesn't, because a record that reached the disk becomes valid at
+    /// recovery.
     pub(super) fn of_statement(error: sqlx::Error) -> Self {
         let effect = match code(&error) {
             Some(
@@ -61,7 +62,7 @@ impl Failure {
         Self { effect, source: Arc::new(error) }
     }
 
-    /// A request that only read, or was rolled back.
+    /// Returns the failure of a request that only read, or was rolled back.
     pub(super) fn without_effect(error: sqlx::Error) -> Self {
         Self { effect: Effect::None, source: Arc::new(error) }
     }

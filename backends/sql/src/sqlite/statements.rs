@@ -73,9 +73,9 @@ pub(super) enum Acquired {
     Again,
 }
 
-/// Outside a transaction, `at` is older than the write lock, which is safe. A row that had expired
-/// by `at` is still expired, and the new expiry is no earlier than the send plus the TTL. Only a
-/// transaction may renew an existing hold, because it may have just expired.
+/// Acquires the name. Outside a transaction, `at` is older than the write lock, which is safe. A
+/// row that had expired by `at` is still expired, and the new expiry is no earlier than the send
+/// plus the TTL. Only a transaction may renew an existing hold, because it may have just expired.
 pub(super) async fn acquire(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -261,8 +261,8 @@ async fn why_not_held(
     })
 }
 
-/// Also returns whether the release may admit a waiter. A tombstone and shared holds need a
-/// transaction.
+/// Releases the hold. Also returns whether that may admit a waiter. A tombstone and shared holds
+/// need a transaction.
 pub(super) async fn release(
     connection: &mut SqliteConnection,
     hold: &Hold,

@@ -1,5 +1,3 @@
-//! Interoperation with programs that take the same lock by the documented SQL.
-
 use lockwright_core::{DistributedLock, ReleaseMode};
 use sqlx::{AssertSqlSafe, Connection as _};
 

@@ -47,7 +47,6 @@ async fn client(server: &Server, mode: &str) -> Locks {
     Locks::builder(Backend::connect(&url).await.unwrap()).ttl(TTL).build().unwrap()
 }
 
-/// Counts the clients' sessions repeatedly.
 struct Sampler {
     over: Arc<AtomicBool>,
     most: Arc<AtomicUsize>,
@@ -73,7 +72,6 @@ impl Sampler {
         Self { over, most, samples }
     }
 
-    /// Stops, and returns the largest number of sessions.
     async fn most(self) -> usize {
         self.over.store(true, Ordering::SeqCst);
         assert!(self.samples.await.unwrap() > 10, "too few samples");

@@ -149,8 +149,6 @@ async fn a_killed_waiter_leaves_the_queue(server: &Server, mode: &str) {
     assert_eq!(holding(server), 0);
 }
 
-/// The stopped writer blocks new readers for the rest of a slice and a few seconds, whatever its
-/// TTL.
 async fn a_stopped_writer_that_waits_stops_readers_for_a_bounded_time(server: &Server, mode: &str) {
     if !SHARED_MODES.contains(&mode) {
         return;

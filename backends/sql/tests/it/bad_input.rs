@@ -117,8 +117,8 @@ pub(crate) fn start_as_another_user(part: &str, place: &Place) -> Process {
     let mut command = this_binary();
     if rustix::process::geteuid().is_root() {
         let program = place.folder().join("program");
-        // Another process copies the program. If this one did, a test's child might have the copy
-        // open for writing, and it couldn't be run.
+        // Another process copies the program. This one might pass the open copy to a test's child,
+        // and a file that is open for writing can't be run.
         let mut install = Command::new("install");
         install.args(["-m", "755"]).arg(std::env::current_exe().unwrap()).arg(&program);
         assert!(install.status().unwrap().success());

@@ -71,7 +71,7 @@ async fn hold_that_expires_while_its_row_is_locked_is_not_revived() {
                 if by_renewal {
                     renew(&backend, &held).await == RenewalOutcome::Renewed { valid: None }
                 } else {
-                    // A new hold is correct, but the old one isn't.
+                    // A new hold is correct, but a revived one isn't.
                     let answer = backend.try_acquire(&held).await;
                     matches!(answer, Ok(AcquireOutcome::Granted(granted)) if granted.fence == first.fence)
                 }

@@ -5,7 +5,6 @@ mod sessions;
 
 use crate::support::mysql as server;
 
-/// Counts statements that wait for a row.
 const WAITING: &str = "SELECT count(*) FROM information_schema.processlist \
                        WHERE user = 'lockwright' AND command = 'Query' \
                          AND (info LIKE 'UPDATE `lockwright_shared_holder`%' \

@@ -1,5 +1,3 @@
-//! The conformance suite on MariaDB, or on MySQL if the chosen packages have it.
-
 mod factory;
 mod shelf;
 

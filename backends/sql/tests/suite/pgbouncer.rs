@@ -1,5 +1,3 @@
-//! The conformance suite on PostgreSQL behind PgBouncer, which pools transactions.
-
 mod factory;
 mod shelf;
 

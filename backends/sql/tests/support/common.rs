@@ -85,7 +85,6 @@ pub(crate) async fn waiters(backend: &dyn DistributedLock, of: &str) -> u64 {
     backend.inspect(&name(of)).await.unwrap().waiters.unwrap_or_default()
 }
 
-/// Waits until a request for the name `x` waits in the server.
 pub(crate) async fn until_one_waits(backend: &dyn DistributedLock) {
     within(ms(5_000), "the waiter to block", async || waiters(backend, "x").await == 1).await;
 }
@@ -124,7 +123,6 @@ pub(crate) async fn break_x(
     backend.break_lock(&name("x"), seen, how, "ada", "stuck").await
 }
 
-/// Waits until the request is granted.
 pub(crate) async fn granted(request: JoinHandle<Result<AcquireOutcome>>) -> Granted {
     let answer = tokio::time::timeout(LIMIT, request).await.expect("the request ends in time");
     match answer.unwrap().unwrap() {

@@ -51,7 +51,6 @@ pub(crate) async fn client_through(server: &Server, port: u16, mode: &str, ttl: 
     Locks::builder(backend_through(server, port, mode).await).ttl(ttl).build().unwrap()
 }
 
-/// Opens an administrator's session.
 pub(crate) async fn session(server: &Server) -> Connection {
     Connection::connect(&server.admin_url()).await.unwrap()
 }

@@ -20,11 +20,9 @@ pub(crate) const TLS: &str = "ssl-mode";
 /// An hour in the unit of the column `updated`.
 pub(crate) const HOUR: &str = "3600000000";
 
-/// Counts the clients' sessions.
 pub(crate) const SESSIONS: &str =
     "SELECT count(*) FROM information_schema.processlist WHERE user = 'lockwright'";
 
-/// Counts statements that wait for a lock.
 pub(crate) const BLOCKED: &str = "SELECT count(*) FROM information_schema.processlist \
                                   WHERE user = 'lockwright' AND command = 'Query'";
 
@@ -68,7 +66,6 @@ fn session_of(token: Token) -> String {
     format!("IS_USED_LOCK({})", mark(token))
 }
 
-/// Returns SQL for a session's mark.
 pub(crate) fn mark(token: Token) -> String {
     format!("CONCAT(' lockwright/{token}/', LEFT(SHA2('x', 256), 16))")
 }

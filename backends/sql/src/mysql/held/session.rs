@@ -222,7 +222,7 @@ impl Session for MySqlSession {
     }
 
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked> {
-        // The server ends a longer slice early, so another wait follows.
+        // The server ends a slice of over a second early, so another wait follows.
         let last = last && slice.is_some_and(|slice| slice < Duration::from_secs(1));
         self.has_waited |= slice.is_some() && self.statements.kind == Kind::Row;
         let locked = match self.statements.kind {

@@ -1,4 +1,4 @@
--- The file that follows commits.
+-- The file appended to this one commits.
 BEGIN;
 
 INSERT INTO {lease}

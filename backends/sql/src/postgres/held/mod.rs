@@ -164,9 +164,9 @@ const CLOSE_BARRIER: &str = "CASE WHEN EXISTS (SELECT FROM {hold} \
              AND (classid::bigint << 32) | objid::bigint = {barrier_as_one})) \
      THEN pg_advisory_lock({barrier})::text END";
 
-/// Whether the session still has the claim's mark, after the row `held` is locked. Both branches
-/// refer to `held`, so that neither is evaluated earlier. PostgreSQL caches sessions' activity
-/// within a transaction, so the cache is cleared.
+/// Selects whether the session still has the claim's mark, after the row `held` is locked. Both
+/// branches refer to `held`, so that neither is evaluated earlier. PostgreSQL caches sessions'
+/// activity within a transaction, so the cache is cleared.
 const STILL_MARKED: &str = "CASE WHEN pg_stat_clear_snapshot() IS NULL OR held.name IS NULL THEN false \
      ELSE EXISTS (SELECT FROM pg_stat_get_activity(:session::int) AS activity \
          WHERE activity.application_name = {mark} AND held.name = :name) END";

@@ -89,7 +89,8 @@ pub(crate) trait Session: Debug + Send + Sync + 'static {
     /// Removes what an unsuccessful wait left behind. Afterwards the session is reusable.
     async fn leave(&mut self) -> Result<()>;
 
-    /// Releases the lock, or returns false without one. Afterwards the session is reusable.
+    /// Releases the lock. Returns false if the session doesn't have it. Afterwards the session is
+    /// reusable.
     async fn unlock(&mut self, claim: &Claim) -> Result<bool>;
 
     /// Waits for the session's end without a statement, which would restart the idle timeout.
@@ -110,7 +111,7 @@ pub(crate) trait Server: Debug + Send + Sync + 'static {
 
     type Dialect: Dialect;
 
-    /// The error of the remaining time that [`inspect`](Server::inspect) returns.
+    /// The most by which the time from [`inspect`](Server::inspect) may be too long.
     const TIME_LEFT_TOO_LONG_BY: Duration = Duration::ZERO;
 
     fn profile(&self) -> &Profile;

@@ -35,7 +35,7 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.turn = None;
         let mut names = self.queues.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // The lock of `names` prevents new references.
+        // While `names` is locked, no waiter can take a new reference.
         if names.get(&self.name).is_some_and(|turnstile| Arc::strong_count(turnstile) == 1) {
             names.remove(&self.name);
         }

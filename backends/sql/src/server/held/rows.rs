@@ -32,8 +32,8 @@ pub(crate) struct StatementTexts {
     pub(crate) why_ended: &'static str,
     /// Returns each holder as a [`View`], or one row without a session if the name is free.
     pub(crate) inspect: &'static str,
-    /// Returns the same, without waiters, for at most `:limit` held names after `:from` in byte
-    /// order. `:inclusive` includes `:from`.
+    /// Returns the rows of `inspect`, without waiters, for at most `:limit` held names after
+    /// `:from` in byte order. `:inclusive` includes `:from`.
     pub(crate) list: &'static str,
     /// Marks the hold or its tombstone, if any, and returns a row. An earlier break's reason stays.
     pub(crate) mark_broken: &'static str,

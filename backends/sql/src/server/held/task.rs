@@ -180,7 +180,7 @@ impl<S: Server> Task<S> {
                         let quiet = withdraw::from_wait(&shared.server, id, locking).await;
                         Err((why, quiet))
                     }
-                    // The session is closed below.
+                    // The error arms below close the session.
                     () = tokio::time::sleep(limit) => {
                         let backend = shared.server.profile().backend;
                         Ok(Err(errors::timed_out(Effect::Changes, limit, backend).error))
@@ -203,7 +203,8 @@ impl<S: Server> Task<S> {
                         return Ok(Asked::CarriedElsewhere(granted));
                     }
                     if std::mem::take(&mut may_have_been_late) {
-                        // The late request's session had the lock, and may have ended since.
+                        // The late request's session had the lock, and may have ended since. So the
+                        // loop tries again.
                         shared.server.end(claim).await?;
                         tries = 0;
                         continue;

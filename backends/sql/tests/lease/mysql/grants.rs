@@ -100,7 +100,7 @@ async fn names_are_whole_in_a_database_with_another_character_set() {
         assert!(format!("{:?}", renewed[0].outcome).starts_with("Renewed"), "{name}: {renewed:?}");
         backend.release(&held, ReleaseMode::Plain).await.unwrap();
     }
-    // The steps of a sweep read names from such a table too.
+    // A sweep also reads names from a JSON_TABLE.
     an_hour_passes(&server);
     while backend.sweep(Duration::from_secs(1_800)).await.unwrap().more {}
     assert_eq!(server.sql("SELECT count(*) FROM lockwright_lease").unwrap(), "0");

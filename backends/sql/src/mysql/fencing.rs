@@ -69,7 +69,7 @@ impl InTransaction {
         Ok(swept)
     }
 
-    /// As [`check_fence`](check_fence()), with these tables.
+    /// Does the same as [`check_fence`](check_fence()), with these tables.
     pub async fn check_fence(
         &self,
         tx: &mut MySqlConnection,

@@ -185,7 +185,7 @@ impl InTransaction {
         fetch_on(connection, self.schema()).await.map(drop).map_err(|cause| failed(&cause))
     }
 
-    /// As [`lock_in_transaction`], with these tables.
+    /// Does the same as [`lock_in_transaction`], with these tables.
     pub async fn lock(&self, tx: &mut MySqlConnection, name: &str, wait: Wait) -> Result<Outcome> {
         let limit = Limit::of(wait);
         let name = LockName::new(name)?;

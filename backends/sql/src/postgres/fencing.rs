@@ -53,7 +53,7 @@ impl InTransaction {
         fencing::swept(&rows).map_err(|bad| bad_row(bad, BACKEND))
     }
 
-    /// As [`check_fence`](check_fence()), with this table.
+    /// Does the same as [`check_fence`](check_fence()), with this table.
     pub async fn check_fence(&self, tx: &mut PgConnection, name: &str, fence: Fence) -> Result<()> {
         let name = LockName::new(name)?;
         let arguments = [

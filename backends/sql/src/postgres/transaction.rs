@@ -179,7 +179,7 @@ impl InTransaction {
         fetch_on(connection, text).await.map(drop).map_err(|cause| failed(&cause))
     }
 
-    /// As [`lock_in_transaction`], with these tables.
+    /// Does the same as [`lock_in_transaction`], with these tables.
     pub async fn lock(&self, tx: &mut PgConnection, name: &str, wait: Wait) -> Result<Outcome> {
         let limit = Limit::of(wait);
         let name = LockName::new(name)?;
@@ -213,7 +213,7 @@ fn expand(tables: &Tables, text: &str) -> String {
     tables.expand(&text.replace("{key}", KEY), Postgresql::QUOTE)
 }
 
-/// The SQL begins with a savepoint. An error rolls back to it.
+/// Executes SQL that begins with a savepoint. Rolls back to it after an error.
 pub(super) async fn run(
     tx: &mut PgConnection,
     sql: &Sql,

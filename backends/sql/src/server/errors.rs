@@ -15,9 +15,9 @@ pub(crate) enum Effect {
 pub(crate) struct Verdict {
     pub(crate) kind: ErrorKind,
     pub(crate) message: &'static str,
-    /// The request lost against a concurrent one.
+    /// True if the request lost against a concurrent one.
     pub(crate) again: bool,
-    /// The server rejects all requests at present.
+    /// True if the server rejects all requests at present.
     pub(crate) useless: bool,
 }
 
@@ -40,7 +40,7 @@ impl Verdict {
 pub(crate) struct Failure {
     pub(crate) error: Error,
     pub(crate) again: bool,
-    /// The pool's other connections are probably dead too.
+    /// True if the pool's other connections are probably dead too.
     pub(crate) lost: bool,
 }
 

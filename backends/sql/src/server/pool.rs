@@ -260,7 +260,8 @@ impl<D: Dialect> Pool<D> {
                 if sending.waits {
                     taken.sent = None;
                 } else {
-                    // The second try of a renewal must not get a dead connection too.
+                    // A renewal closes all connections of the generation, so that its second try
+                    // gets no dead one.
                     let sent = taken.sent.filter(|_| !sending.renews);
                     self.forget(taken.generation, sent, &taken.runtime);
                 }

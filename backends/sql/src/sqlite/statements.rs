@@ -49,7 +49,7 @@ pub(super) struct Acquire {
     pub(super) identity: String,
     pub(super) fences: u32,
     pub(super) ttl: Duration,
-    /// True if the caller retries until it is granted.
+    /// True if the caller retries until the claim is granted.
     pub(super) waits: bool,
 }
 

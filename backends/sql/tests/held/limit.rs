@@ -194,7 +194,7 @@ async fn holds_beyond_the_limit_say_so(server: &Server, mode: &str) {
         matches!(error.kind(), ErrorKind::TimedOut(_) | ErrorKind::Unavailable),
         "{mode}: {error:?}"
     );
-    // The release of a hold allows another.
+    // The release of one hold makes room for another request.
     sleep(TTL).await;
     for guard in &held {
         guard.check().unwrap();

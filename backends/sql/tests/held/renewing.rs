@@ -62,7 +62,7 @@ async fn stuck_session_delays_no_other_renewal(server: &Server, mode: &str) {
     let ttl = ms(8_000);
     let proxy = lockwright_testbed::Proxy::start(server.address()).unwrap();
     let one = backend_through(server, proxy.port(), mode).await;
-    // This waits until the client has opened its first connections. The next one is the hold's.
+    // Waits until the client has opened its first connections. The next one is the hold's.
     let (mut session, mut since) = (0, Instant::now());
     within(ms(20_000), "no more connections", async || {
         if std::mem::replace(&mut session, proxy.accepted()) != proxy.accepted() {

@@ -7,7 +7,7 @@ use crate::support::{hold, ms, until_one_waits, within};
 
 in_each_mode!(plain; waiter_on_a_silent_connection_ends);
 
-/// The waiter has no time limit, so only the backend limits its request.
+/// Only the backend limits the request, because the waiter has no time limit.
 async fn waiter_on_a_silent_connection_ends(server: &Server, mode: &str) {
     let one = shared(server, mode).await;
     let proxy = Proxy::start(server.address()).unwrap();

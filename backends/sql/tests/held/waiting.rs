@@ -50,7 +50,7 @@ async fn a_dropped_wait_leaves_no_ghost(server: &Server, mode: &str) {
             assert!(is_busy(&two, &claim_for("x", LONG)).await);
             one.release(&holder, ReleaseMode::Plain).await.unwrap();
         }
-        // This checks for longer than a slice.
+        // Checks for longer than a slice.
         let begun = Instant::now();
         while begun.elapsed() < ms(600) {
             assert_eq!(holding(server), 0, "a ghost owns it");

@@ -218,7 +218,7 @@ impl Server for Sessions {
     type Session = MySqlSession;
     type Dialect = MySql;
 
-    /// The server counts whole seconds, and [`LEFT`] may subtract one.
+    /// The server counts whole seconds of idle time, and [`LEFT`] may subtract one of them.
     const TIME_LEFT_TOO_LONG_BY: Duration = Duration::from_secs(2);
 
     fn profile(&self) -> &Profile {

@@ -84,8 +84,8 @@ impl MySqlSession {
         sql.render(&arguments, MySql::literal)
     }
 
-    /// The server counts whole seconds, so a shorter wait is ended by `KILL QUERY` on another
-    /// connection.
+    /// Sends the lock statement. The server counts whole seconds, so a shorter wait is ended by
+    /// `KILL QUERY` on another connection.
     async fn send(&mut self, claim: &Claim, slice: Option<Duration>) -> sqlx::Result<Vec<Row>> {
         let statements = Arc::clone(&self.statements);
         let locking = statements.of(claim);

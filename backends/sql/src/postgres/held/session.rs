@@ -31,7 +31,7 @@ const LET_GO: &str = "SELECT set_config('application_name', 'lockwright/idle', f
 
 pub(crate) struct PgSession {
     listener: PgListener,
-    /// A pool with this one connection.
+    /// A pool whose only connection the listener uses.
     pool: PgPool,
     statements: Arc<Statements>,
     id: SessionId,
@@ -253,7 +253,8 @@ impl PgSession {
         times: Arguments<'_>,
     ) -> sqlx::Result<Locked> {
         const TRIES: u32 = 5;
-        // The statements before a wait return four rows.
+        // A wait's earlier statements return four rows, so a fifth row shows that the row was
+        // locked.
         let before = if which == Which::Wait { 4 } else { 0 };
         for _ in 0..TRIES {
             match self.about(which, claim, times).await {

@@ -49,7 +49,7 @@ pub(crate) enum Locked {
     Yes,
     /// Another session has the lock. This session isn't queued.
     No {
-        /// Whether the recorded token is the claim's own, so that another session may hold for the
+        /// True if the recorded token is the claim's own. Then another session may hold for the
         /// claim.
         same_token: bool,
     },

@@ -153,7 +153,8 @@ impl<D: Dialect> Rows<D> {
         if self.sessions_of(name, token).await?.is_empty() {
             return Ok(false);
         }
-        // The release is recorded first, because the holder soon detects the session's end.
+        // The release is recorded first, because the holder detects the session's end and reads the
+        // record.
         let mark_released = &self.written(claim.mode).mark_released;
         self.about(mark_released, name, token, Effect::Changes, &[]).await?;
         Ok(self.end(name, token).await? > 0)
@@ -427,7 +428,7 @@ impl View<'_> {
         if row.bool(9)? {
             holder.mode = Mode::Shared;
         }
-        // The row may still be the previous holder's.
+        // The row may still be the previous holder's, so the tokens must match.
         if shown.is_some() && shown == row.text(3)? {
             holder.identity = row.text(4)?.and_then(|text| serde_json::from_str(text).ok());
             holder.fence = inspection.fence;

@@ -18,7 +18,8 @@ impl<D: Dialect> LeaseBackend<D> {
         note: &str,
     ) -> Result<Broken> {
         for _ in 0..BREAK_TRIES {
-            // A tombstone needs a token, also for [`BreakTarget::Any`].
+            // A break leaves a tombstone for a token, so [`BreakTarget::Any`] needs the holders'
+            // tokens.
             let tokens = match seen {
                 BreakTarget::Token(token) => vec![token],
                 BreakTarget::Any => self.holders(name).await?,

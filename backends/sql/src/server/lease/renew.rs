@@ -13,8 +13,8 @@ use crate::server::sql::{Sql, Value};
 /// The pause before a retry of locked rows.
 const LOCKED_PAUSE: Duration = Duration::from_millis(10);
 
-/// The minimum wait in the server's queue for a locked row. Sessions that take turns leave no gap
-/// for a retry.
+/// The minimum wait in the server's queue for a locked row, because sessions that take turns leave
+/// no gap for a retry.
 const WAITS_FOR_ROW: Duration = Duration::from_millis(500);
 
 const WAIT_AT_ONCE: usize = 3;

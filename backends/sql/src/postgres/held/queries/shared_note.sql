@@ -1,5 +1,5 @@
--- The fence grows with each writer, and with the first reader after a writer. The name's row is
--- locked meanwhile.
+-- The fence grows with each writer, and with the first reader after a writer. The row in {hold}
+-- stays locked until the commit.
 WITH epoch AS (
     INSERT INTO {hold} AS held (kind, name, token, identity, fence, ttl_ms, session, updated)
     SELECT '{kind}', :name, '{readers}', '',

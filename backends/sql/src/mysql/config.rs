@@ -34,7 +34,8 @@ impl Config {
     /// | `connections` | the largest number of server sessions, for all uses together; 8 by default, and 32 in the modes `session` and `row` |
     /// | `ssl-mode`, `ssl-ca`, `ssl-cert`, `ssl-key`, `socket` | as for MySQL's own programs |
     ///
-    /// MySQL 8's default passwords (`caching_sha2_password`) need TLS, because the driver is built without RSA.
+    /// MySQL 8's default passwords (`caching_sha2_password`) need TLS, because the driver is built
+    /// without RSA.
     ///
     /// # Errors
     /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) if the URL is invalid. The

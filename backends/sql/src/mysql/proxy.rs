@@ -1,5 +1,3 @@
-//! Detection of proxies that share server sessions.
-
 use lockwright_core::Result;
 
 use super::dialect::{MySql, fetch_on};

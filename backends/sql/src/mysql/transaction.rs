@@ -20,10 +20,10 @@
 //! # }
 //! ```
 //!
-//! - **Take it before the transaction reads anything.** At `REPEATABLE READ`, MySQL's default, a plain `SELECT` sees
-//!   the state at the transaction's first `SELECT`. If that was before the wait, it misses all changes made during the
-//!   wait.
-//! - It excludes other transactions, and programs that lock the name's row with `SELECT … FOR
+//! - **Take the lock before the transaction reads anything.** At `REPEATABLE READ`, MySQL's
+//!   default, a plain `SELECT` sees the state at the transaction's first `SELECT`. If that was
+//!   before the wait, it misses all changes made during the wait.
+//! - The lock excludes other transactions, and programs that lock the name's row with `SELECT … FOR
 //!   UPDATE` or change it, but no holds of a client.
 //! - The transaction may take the lock repeatedly, and other locks. Always take several in the same
 //!   order: on a deadlock, the server rolls back one whole transaction.

@@ -19,8 +19,9 @@ use crate::server::sql::Value;
 /// [`Postgres`](super::Postgres) or [`InTransaction::make_tables`] creates the table.
 ///
 /// # Errors
-/// - [`Lost`](lockwright_core::ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later
-///   holder has written. Roll the transaction back.
+/// - [`Lost`](lockwright_core::ErrorKind::Lost) with
+///   [`Superseded`](lockwright_core::Reason::Superseded): a later holder has written. Roll the
+///   transaction back.
 /// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): an invalid [name](LockName), a
 ///   fence above [`Fence::MAX`], no open transaction, or one that has failed before.
 /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the table doesn't exist.

@@ -213,8 +213,8 @@ impl<D: Dialect> Abandoned<D> {
             }
             let has_ended = |ending: &mut Ending| match ending.session {
                 Some(session) => known.contains(&session) && !still_there.contains(&session.id),
-                // The session's id is unknown, but the server accepted its connection before this
-                // task's.
+                // The session's id is unknown. The server accepted its connection before this
+                // task's, and has since noticed that it is closed.
                 None => ending.since < begun && answered.elapsed() > CLOSING,
             };
             let (gone, is_empty, needs_another) = {

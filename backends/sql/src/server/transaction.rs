@@ -72,7 +72,7 @@ pub(crate) fn no_transaction(what: &str) -> Error {
     ))
 }
 
-/// Before the commit, an unanswered statement has no effect.
+/// Converts the error of a statement before the commit. Such a statement has no effect.
 pub(crate) fn failed(
     cause: &sqlx::Error,
     judge: impl Fn(&str, &str) -> Option<Verdict>,

@@ -80,7 +80,7 @@ pub async fn make_fence_table(connection: &mut SqliteConnection) -> Result<()> {
     made.map(drop).map_err(failed)
 }
 
-/// Before the commit, a failed statement has no effect.
+/// Converts the error of a statement before the commit. Such a statement has no effect.
 fn failed(cause: sqlx::Error) -> Error {
     let (kind, message) = if is_busy(&cause) {
         (

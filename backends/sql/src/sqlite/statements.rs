@@ -131,7 +131,7 @@ pub(super) async fn acquire(
     Ok(Acquired::Outcome(AcquireOutcome::Granted(again(connection, asked, &row, at).await?)))
 }
 
-/// Needs a transaction.
+/// Renews the token's own hold. Needs a transaction.
 async fn again(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -154,7 +154,7 @@ async fn again(
     Ok(granted)
 }
 
-/// Needs a transaction, with a moment from inside it.
+/// Transfers a hold. Needs a transaction, and `at` from inside it.
 pub(super) async fn swap(
     connection: &mut SqliteConnection,
     from: Token,
@@ -208,7 +208,7 @@ pub(super) async fn seen(
         .ok_or(sqlx::Error::RowNotFound)
 }
 
-/// Needs a transaction, with a moment from inside it.
+/// Renews holds. Needs a transaction, and `at` from inside it.
 pub(super) async fn renew(
     connection: &mut SqliteConnection,
     holds: &[Hold],

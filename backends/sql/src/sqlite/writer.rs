@@ -169,7 +169,7 @@ const BATCH: usize = 64;
 
 struct Writer {
     database: Database,
-    /// `None` after a failure, until the next request.
+    /// `None` after a failure, until the next request opens the file.
     open: Option<Open>,
     waiters: Arc<Waiters>,
     clock: Clock,

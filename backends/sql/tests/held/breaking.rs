@@ -1,5 +1,3 @@
-//! Broken holds: the errors of their holders, and their tombstones.
-
 use lockwright_core::{
     BreakMode, BreakTarget, DistributedLock, HoldState, Reason, ReleaseMode, Renew, Renewal,
 };
@@ -33,7 +31,7 @@ async fn holder_gets_broken_despite_a_next_holder(server: &Server, mode: &str) {
     }
 }
 
-/// Another connection than the holder's renews.
+/// The renewal uses a connection that never had the hold.
 async fn claim_gets_broken_through_another_connection(server: &Server, mode: &str) {
     let (one, two) = (shared(server, mode).await, shared(server, mode).await);
     let (held, next) = (claim_for("x", LONG), claim_for("x", LONG));

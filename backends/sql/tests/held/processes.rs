@@ -1,5 +1,3 @@
-//! Holders and waiters in other processes, which are killed or stopped.
-
 use std::time::{Duration, Instant};
 
 use lockwright_core::{AcquireOutcome, DistributedLock, Locks, ReleaseMode};

@@ -52,10 +52,8 @@ const QUOTED_SCHEMA: &str = "\"select\"";
 
 const NO_SCHEMA: (ErrorKind, &str) = (ErrorKind::InvalidConfig, "schema");
 
-/// The column with a tombstone's expiry.
 const UNTIL: &str = "until";
 
-/// The beginning of an administrator's statements that may take long.
 const PATIENTLY: &str = "";
 
 fn insert_names(from: usize, to: usize) -> String {

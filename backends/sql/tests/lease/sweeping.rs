@@ -1,5 +1,3 @@
-//! Sweeping of unused names.
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -1,5 +1,3 @@
-//! Child processes of a test binary.
-
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

@@ -1,5 +1,3 @@
-//! Exclusion between transactions, and the end of a lock.
-
 use lockwright_core::ErrorKind;
 use lockwright_sql::transaction::Wait;
 use sqlx::{Connection as _, Executor};

@@ -1,5 +1,3 @@
-//! Waits, and the state of the transaction afterwards.
-
 use std::time::{Duration, Instant};
 
 use lockwright_core::ErrorKind;

@@ -1,3 +1,2 @@
--- Returns the approximate number of rows.
 SELECT CAST(SUM(table_rows) AS SIGNED) FROM information_schema.tables
 WHERE table_schema = {schema} AND table_name IN ('{prefix}_lease', '{prefix}_hold');

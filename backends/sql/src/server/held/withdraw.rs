@@ -1,5 +1,3 @@
-//! Withdrawal of a claim in any state.
-
 use std::pin::Pin;
 use std::time::Duration;
 

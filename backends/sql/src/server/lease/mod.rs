@@ -30,7 +30,8 @@ const PAGE: usize = 200;
 
 const SWEEP: usize = 1_000;
 
-/// No statement runs this long, so none has missed the last change of a swept row.
+/// A sweep deletes only rows unchanged for this time. No statement runs as long, so none has missed
+/// their last change.
 const YOUNGEST_SWEPT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]

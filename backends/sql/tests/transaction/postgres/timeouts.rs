@@ -1,5 +1,3 @@
-//! Time limits of the user and of the server.
-
 use std::time::{Duration, Instant};
 
 use lockwright_core::ErrorKind;

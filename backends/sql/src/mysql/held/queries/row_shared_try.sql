@@ -1,4 +1,5 @@
--- A reader is rejected while a writer waits. The mark is exclusive, so only one session reads for a claim.
+-- A reader is rejected while a writer waits. The mark is exclusive, so only one session reads for a
+-- claim.
 SET SESSION wait_timeout = :ttl_s, lock_wait_timeout = :limit_s;
 SET @lockwright_mark = GET_LOCK({mark}, 0);
 SET @lockwright_open = IS_USED_LOCK({waits}) IS NULL;

@@ -1,4 +1,5 @@
--- A reader is rejected while the barrier is closed, or while another session has the claim's own lock.
+-- A reader is rejected while the barrier is closed, or while another session has the claim's own
+-- lock.
 SELECT locked,
        CASE WHEN locked THEN false
             ELSE EXISTS (SELECT FROM {reader}

@@ -36,7 +36,7 @@ pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
 pub(crate) struct Connection {
     pub(super) driver: PgConnection,
     prepared: Vec<Arc<str>>,
-    /// Sent with each request behind a pooler, which may use another session each time.
+    /// Limits sent with each request behind a pooler, which may use another session each time.
     limits: Option<String>,
 }
 

@@ -142,7 +142,7 @@ impl Config {
     }
 
     async fn held(self, kind: held::Kind) -> Result<Arc<dyn DistributedLock>> {
-        // These modes have no listener, but use its permit for other connections.
+        // The modes `session` and `row` use the listener's permit for other connections.
         let (pool, look) = self.look(true).await?;
         let sessions = held::Sessions::new(kind, Arc::clone(&pool));
         if !self.common.for_diagnosis {

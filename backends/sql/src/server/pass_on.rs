@@ -30,7 +30,8 @@ macro_rules! pass_on {
                     self.0.attach(events);
                 }
 
-                // These return the inner backend's boxed future. An `async fn` would box it again.
+                // These methods return the inner backend's boxed future. An `async fn` would box it
+                // again.
 
                 fn acquire<'s, 'c, 'f>(
                     &'s self,

@@ -49,7 +49,6 @@ async fn a_restart_is_reported_at_once_and_outlived() {
         let begun = Instant::now();
         let signal = guard.signal();
         let told = tokio::spawn(async move { (signal.ended().await, Instant::now()) });
-        // The restart blocks a thread, so it runs on a blocking one.
         let server = tokio::task::spawn_blocking(move || {
             server.restart(true).unwrap();
             server

@@ -104,7 +104,7 @@ async fn a_release_in_the_same_transaction_is_not_lost() {
     let mut woken = wakes(&backend);
     let held = hold(&backend, "x").await;
     let mine = claim_for("x", LONG);
-    // Only wake-ups after the answer count.
+    // Wake-ups before the answer are discarded.
     let asking = async {
         let attempt = backend.acquire(&mine, far()).await.unwrap();
         while woken.try_recv().is_ok() {}

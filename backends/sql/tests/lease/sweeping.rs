@@ -44,7 +44,7 @@ async fn one_off_names_go(count: usize) {
     let server = large_server();
     let backend = connect(&server.url()).await;
     one_off_names(&server, count);
-    // These fences are ahead of the clock.
+    // The last of these fences are ahead of the clock.
     let mut fences = Vec::new();
     for i in 0..20 {
         let mut held = claim(&format!("real/{i}"));

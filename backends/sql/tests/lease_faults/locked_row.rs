@@ -11,7 +11,6 @@ const TTL: Duration = Duration::from_secs(3);
 
 const LEASE: &str = "lockwright_lease";
 
-/// The table of readers and permits.
 const SHARED_HOLDER: &str = "lockwright_shared_holder";
 
 /// Holds twenty names while another session locks the row of one in `table` for ten TTLs.

@@ -122,7 +122,7 @@ pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     busy(&*two, &writer, soon()).await;
     let mut told = events(&*one);
     let waiting = tokio::time::timeout(LIMIT, async {
-        // This repeats until the client listens, which may take a moment.
+        // Repeats until the client listens, which may take a moment.
         loop {
             busy(&*one, &late, soon()).await;
             busy(&*two, &writer, soon()).await;
@@ -338,7 +338,6 @@ macro_rules! all {
 }
 pub(crate) use all;
 
-/// Makes a test of each rule of a module.
 macro_rules! tests {
     ($start:ident; $module:ident: $($rule:ident),*) => {
         $(

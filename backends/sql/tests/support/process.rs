@@ -74,12 +74,10 @@ impl Drop for Process {
     }
 }
 
-/// Sends a message to the parent test.
 pub(crate) fn print(what: impl std::fmt::Display) {
     println!("> {what}");
 }
 
-/// Waits for a line from the parent test.
 pub(crate) fn listen() {
     std::io::stdin().read_line(&mut String::new()).unwrap();
 }

@@ -11,7 +11,6 @@ fn with_tls() -> Server {
     Server::options().tls().start().unwrap()
 }
 
-/// Returns the server's URL with another host name for it.
 fn through(url: &str, host: &str) -> String {
     url.replace("127.0.0.1", host)
 }

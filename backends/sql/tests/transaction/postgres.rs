@@ -39,7 +39,6 @@ async fn limit(connection: &mut Connection) -> String {
 
 const LOCKS: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted";
 
-/// Returns the number of advisory locks that are granted, or else waited for.
 fn advisory(server: &Server, granted: bool) -> usize {
     let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted";
     count(server, &format!("{locks} = {granted}"))

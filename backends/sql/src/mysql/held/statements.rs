@@ -8,7 +8,7 @@ use crate::server::sql::Sql;
 pub(super) struct Statements {
     pub(super) kind: Kind,
     pub(super) alone: Locking,
-    /// Only in the mode `row`, which supports readers.
+    /// The statements for readers, in the mode `row`.
     shared: Option<Locking>,
     /// Creates the name's row, in the mode `row`.
     pub(super) make: Sql,

@@ -407,7 +407,7 @@ impl Session for PgSession {
 
     async fn close(self) {
         let Self { listener, pool, permit, .. } = self;
-        // This returns the connection to the pool, which closes it.
+        // Dropping the listener returns the connection to the pool, which closes it.
         drop(listener);
         let _ = tokio::time::timeout(CLOSE_LIMIT, pool.close()).await;
         drop(permit);
@@ -421,7 +421,7 @@ async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
 
     loop {
         tokio::time::sleep(PAUSE).await;
-        // These modes have no listener, so its permit is free.
+        // The modes `session` and `row` have no listener, so its permit is free.
         let Some(mut permit) = Permit::try_get(requests, Use::Listen) else { continue };
         match requests.dialect().open(requests.limits()).await {
             Ok((connection, session)) => {

@@ -47,7 +47,7 @@ pub(crate) type SessionId = i64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Locked {
     Yes,
-    /// Another session has the lock. This session isn't queued.
+    /// Another session has the lock, and this session isn't queued for it.
     No {
         /// True if the recorded token is the claim's own. Then another session may hold for the
         /// claim.

@@ -83,8 +83,8 @@ impl<D: Dialect> LeaseBackend<D> {
     ) -> Self {
         let dialect = pool.dialect();
         let statements = Statements::new(dialect.texts(), |text| dialect.expand(text));
-        // Only rows of names are waited for. A wait for a reader's row would lock out the name's
-        // other readers.
+        // A renewal waits only for rows of names. A wait for a reader's row would lock out the
+        // name's other readers.
         let waiting = [dialect.texts().renew, dialect.texts().shared_renew]
             .map(|text| Sql::new(&dialect.expand(text).replacen(" SKIP LOCKED", "", 1)));
         Self {

@@ -23,7 +23,7 @@ use crate::server::sql::Value;
 ///   [`Superseded`](lockwright_core::Reason::Superseded): a later holder has written. Roll the
 ///   transaction back.
 /// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): an invalid [name](LockName), a
-///   fence above [`Fence::MAX`], no open transaction, or one that has failed before.
+///   fence above [`Fence::MAX`], no open transaction, or a failed transaction.
 /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the table doesn't exist.
 /// - [`Denied`](lockwright_core::ErrorKind::Denied): the user may not change the table.
 /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another transaction had locked the

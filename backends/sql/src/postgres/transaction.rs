@@ -93,8 +93,8 @@ const ROLL_BACK: &str = "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT loc
 /// `lock_timeout` is unchanged. See the [module's page](self).
 ///
 /// # Errors
-/// - [`InvalidInput`](ErrorKind::InvalidInput): an invalid [name](LockName), no open transaction,
-///   one that has failed before, or one that isn't `READ COMMITTED`.
+/// - [`InvalidInput`](ErrorKind::InvalidInput): an invalid [name](LockName), no open transaction, a
+///   failed transaction, or a level other than `READ COMMITTED`.
 /// - [`Unsupported`](ErrorKind::Unsupported): the server is a replica.
 /// - [`Unavailable`](ErrorKind::Unavailable): a deadlock, the user's `statement_timeout`, or a
 ///   broken connection, which ends the transaction.

@@ -32,13 +32,19 @@ impl DistributedLock for Redis {
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
-        let attempt = self.counted(claim, self.attempt(claim, wait)).await;
-        attempt.map_err(|error| self.named(error).with_name(&claim.name))
+        let attempt = match self.given_up.has(claim.token) {
+            true => Err(ended()),
+            false => self.attempt(claim, wait).await,
+        };
+        self.counted(claim, attempt).await
     }
 
     async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
-        let attempt = self.counted(to, self.transfer(from, to)).await;
-        attempt.map_err(|error| self.named(error).with_name(&to.name))
+        let attempt = match self.given_up.has(to.token) {
+            true => Err(ended()),
+            false => self.transfer(from, to).await,
+        };
+        self.counted(to, attempt).await
     }
 
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
@@ -87,14 +93,19 @@ impl DistributedLock for Redis {
 
 impl Redis {
     async fn attempt(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
-        let keys = self.keys(&claim.name)?;
-        let wakeups = self.servers.wakeups();
         if wait == Wait::No
             && self.may_use_fast_path(claim)
-            && let Some(outcome) = self.fast_attempt(claim, &keys).await?
+            && let Some(outcome) = self.fast_attempt(claim).await?
         {
             return Ok(outcome);
         }
+        // Boxed, so that the future of the fast path is small.
+        Box::pin(self.full_attempt(claim, wait)).await
+    }
+
+    async fn full_attempt(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
+        let keys = self.keys(&claim.name)?;
+        let wakeups = self.servers.wakeups();
         let sent = wakeups.offers().now();
         let patience = match wait {
             Wait::No => Duration::ZERO,
@@ -148,34 +159,30 @@ impl Redis {
     /// Returns whether a request for this claim may use the fast scripts.
     fn may_use_fast_path(&self, claim: &Claim) -> bool {
         claim.mode == Mode::Exclusive
+            && claim.fences <= 1
             && claim.ttl <= LONGEST_FAST_TTL
             && self.servers.config().replicas.is_none()
             && !self.servers.wakeups().fast_path().is_contended(&claim.name)
     }
 
     /// Returns `None` if the full script must decide.
-    async fn fast_attempt(&self, claim: &Claim, keys: &Keys) -> Result<Option<AcquireOutcome>> {
+    async fn fast_attempt(&self, claim: &Claim) -> Result<Option<AcquireOutcome>> {
         let fast_path = self.servers.wakeups().fast_path();
-        let arguments = [
-            &claim.token.to_string(),
-            &millis_rounded_up(claim.ttl).to_string(),
-            &claim.fences.max(1).to_string(),
-            &*fast_path.identity_text(&claim.identity),
-        ];
+        let keys = Keys::fast(&self.servers.config().key_prefix, &claim.name)?;
+        let arguments = [&*fast_path.hold_value(claim), &millis_rounded_up(claim.ttl).to_string()];
         let scripted = [keys.lock(), keys.fence()];
         let answer =
             self.servers.run(&scripts::FAST_ACQUIRE, &scripted, &arguments, limited(claim));
         let answer = answer.await?;
         if let Value::Int(first @ 1..) = answer {
-            let mut granted = Granted::new(Fence::new(first.unsigned_abs()));
-            granted.fences = claim.fences.max(1);
+            let granted = Granted::new(Fence::new(first.unsigned_abs()));
             return Ok(Some(AcquireOutcome::Granted(granted)));
         }
         fast_path.note_contention(&claim.name);
         if answer == Value::Int(-1) {
             return Ok(None);
         }
-        match acquire::outcome(answer, keys, claim.mode)? {
+        match acquire::outcome(answer, &keys, claim.mode)? {
             Outcome::Busy(busy) => Ok(Some(AcquireOutcome::Busy(busy))),
             other => Err(odd_answer(Effect::Changes, other)),
         }
@@ -215,18 +222,20 @@ impl Redis {
         }
     }
 
+    /// Gives back a grant that too few replicas have.
     async fn counted(
         &self,
         claim: &Claim,
-        asking: impl Future<Output = Result<AcquireOutcome>>,
+        attempt: Result<AcquireOutcome>,
     ) -> Result<AcquireOutcome> {
-        if self.given_up.has(claim.token) {
-            return Err(ended());
-        }
-        match asking.await {
-            Err(cause) if replicas::are_too_few(&cause) => Err(self.give_back(claim, cause).await),
-            attempt => attempt,
-        }
+        let error = match attempt {
+            Err(cause) if replicas::are_too_few(&cause) => {
+                Box::pin(self.give_back(claim, cause)).await
+            }
+            Err(error) => error,
+            granted_or_busy => return granted_or_busy,
+        };
+        Err(self.named(error).with_name(&claim.name))
     }
 
     async fn give_back(&self, claim: &Claim, cause: Error) -> Error {
@@ -242,20 +251,27 @@ impl Redis {
     }
 
     async fn end(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
-        let keys = self.keys(&claim.name)?;
-        let tombstone_ms = tombstone_life(claim, release_mode);
-        self.servers.wakeups().tracked().forget(keys.lock(), claim.token);
-        self.servers.wakeups().offers().forget(claim.token);
-        let [lock, fence, queue, holders, meta] = keys.described();
-        let token = claim.token.to_string();
+        let wakeups = self.servers.wakeups();
+        let keys = Keys::fast(&self.servers.config().key_prefix, &claim.name)?;
+        wakeups.tracked().forget(keys.lock(), claim.token);
+        wakeups.offers().forget(claim.token);
         if release_mode == ReleaseMode::Plain && self.may_use_fast_path(claim) {
-            let (script, scripted) = (&scripts::FAST_RELEASE, [lock, fence]);
-            let answer = self.servers.try_run(script, &scripted, &[&token], limited(claim)).await?;
+            let (script, scripted) = (&scripts::FAST_RELEASE, [keys.lock(), keys.fence()]);
+            let value = wakeups.fast_path().hold_value(claim);
+            let answer = self.servers.try_run(script, &scripted, &[&value], limited(claim)).await?;
             if let Some(Value::Int(1)) = answer {
                 return Ok(ReleaseOutcome::Released);
             }
-            self.servers.wakeups().fast_path().note_contention(&claim.name);
+            wakeups.fast_path().note_contention(&claim.name);
         }
+        Box::pin(self.full_end(claim, release_mode)).await
+    }
+
+    async fn full_end(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
+        let keys = self.keys(&claim.name)?;
+        let tombstone_ms = tombstone_life(claim, release_mode);
+        let [lock, fence, queue, holders, meta] = keys.described();
+        let token = claim.token.to_string();
         let tombstone = keys.tombstone(claim.token);
         let scripted = [lock, &*tombstone, fence, queue, holders, meta];
         let (tombstone_life, released) =

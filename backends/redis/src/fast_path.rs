@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lockwright_core::backend_util::RecentNames;
-use lockwright_core::{BootInstant, Clock, Identity, LockName};
+use lockwright_core::{BootInstant, Claim, Clock, Identity, LockName};
 
 use crate::answer;
 
@@ -30,7 +30,7 @@ const MAX_COUNTER_AGE: Duration = Duration::from_secs(1);
 pub(crate) struct FastPath {
     clock: Clock,
     contended: RecentNames,
-    identity: Mutex<Option<(Arc<Identity>, Arc<str>)>>,
+    identity: Mutex<Option<(Arc<Identity>, String)>>,
 }
 
 /// A connection's lower bound for counters.
@@ -79,17 +79,22 @@ impl FastPath {
         self.contended.was_noted_after(name, self.clock.now() - CONTENTION_PERIOD)
     }
 
-    /// Returns the formatted identity. The last one is cached: most claims share it.
-    pub(crate) fn identity_text(&self, identity: &Arc<Identity>) -> Arc<str> {
+    /// Returns the lock's value during the hold, which has one fence: see `value.lua`. The last identity's text is
+    /// cached, because most claims share it.
+    pub(crate) fn hold_value(&self, claim: &Claim) -> String {
         let mut last = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*last {
-            Some((known, text)) if Arc::ptr_eq(known, identity) => Arc::clone(text),
-            _ => {
-                let text: Arc<str> = answer::identity_text(identity).into();
-                *last = Some((Arc::clone(identity), Arc::clone(&text)));
-                text
-            }
+        let is_cached = last.as_ref().is_some_and(|(last, _)| Arc::ptr_eq(last, &claim.identity));
+        if !is_cached {
+            *last = None;
         }
+        let (_, identity) = last.get_or_insert_with(|| {
+            (Arc::clone(&claim.identity), answer::identity_text(&claim.identity))
+        });
+        let mut value = String::with_capacity(39 + identity.len());
+        for part in ["lw1:", &claim.token.to_string(), ":1:", identity] {
+            value.push_str(part);
+        }
+        value
     }
 }
 

@@ -41,9 +41,18 @@ const COMPANIONS: [&str; 5] = ["fence", "queue", "holders", "meta", "ended"];
 
 impl Keys {
     pub(crate) fn new(prefix: &str, name: &LockName) -> Result<Self> {
+        Self::with(prefix, name, &COMPANIONS)
+    }
+
+    /// Returns only the keys of the lock and its fence.
+    pub(crate) fn fast(prefix: &str, name: &LockName) -> Result<Self> {
+        Self::with(prefix, name, &COMPANIONS[..1])
+    }
+
+    fn with(prefix: &str, name: &LockName, companions: &[&str]) -> Result<Self> {
         let name = name.as_str();
         let lock = prefix.len() + name.len();
-        let mut text = String::with_capacity(lock + COMPANIONS.len() * (2 * lock + 26));
+        let mut text = String::with_capacity(lock + companions.len() * (2 * lock + 26));
         text.push_str(prefix);
         text.push_str(name);
         if text.starts_with(RESERVED) {
@@ -56,7 +65,7 @@ impl Keys {
             text.contains('}').then(|| number_in_slot(slot(text.as_bytes())).to_string())
         });
         let mut ends = [lock; 1 + COMPANIONS.len()];
-        for (end, companion) in ends[1..].iter_mut().zip(COMPANIONS) {
+        for (end, companion) in ends[1..].iter_mut().zip(companions) {
             text.push_str(RESERVED);
             match &tag {
                 Some(tag) => text.push_str(tag),

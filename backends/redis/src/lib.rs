@@ -76,7 +76,7 @@
 //!     +client|tracking +client|caching
 //! ```
 //!
-//! - `+incrby`: for fewer commands on uncontended locks. Without it, the server logs a denial for each name every ten
+//! - `+incr`: for fewer commands on uncontended locks. Without it, the server logs a denial for each name every ten
 //!   seconds.
 //! - `+select`: if the URL names a database other than 0.
 //! - `+role`: with Sentinel.

@@ -29,7 +29,7 @@ pub(crate) async fn ask(link: &Arc<Link>, live: &Arc<Live>) -> Result<Replay> {
     let companion = format!("lockwright:{{{lock}}}:meta");
     for writes in [
         ["SET", &lock, "1", "PX", "1"].as_slice(),
-        &["INCRBY", &companion, "1"],
+        &["INCR", &companion],
         &["DEL", &lock, &companion],
         &["HSET", &companion, "token", "1"],
         &["PEXPIRE", &companion, "1"],

@@ -96,7 +96,8 @@ impl Servers {
     ) -> Result<Value> {
         match self {
             Self::One(link) => link.run(script, keys, arguments, effect).await,
-            Self::Cluster(cluster) => cluster.run(script, keys, arguments, effect).await,
+            // Boxed, so that the other future is small.
+            Self::Cluster(cluster) => Box::pin(cluster.run(script, keys, arguments, effect)).await,
         }
     }
 
@@ -110,7 +111,9 @@ impl Servers {
     ) -> Result<Option<Value>> {
         match self {
             Self::One(link) => link.run(script, keys, arguments, effect).await.map(Some),
-            Self::Cluster(cluster) => cluster.try_run(script, keys, arguments, effect).await,
+            Self::Cluster(cluster) => {
+                Box::pin(cluster.try_run(script, keys, arguments, effect)).await
+            }
         }
     }
 

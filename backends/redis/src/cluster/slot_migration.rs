@@ -101,15 +101,18 @@ impl Hold<'_> {
 }
 
 pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys) -> Result<Found> {
-    let answer = cluster.run(&scripts::MOVING_INSPECT, &[keys.lock()], &[], Effect::Reads).await?;
+    let counter = cluster.command(keys.fence(), None, &get(keys.fence()), Effect::Reads).await?;
+    let counter: Option<String> = FromRedisValue::from_redis_value(counter)
+        .map_err(|cause| odd_answer(Effect::Reads, cause))?;
+    let (script, counter) = (&scripts::MOVING_INSPECT, counter.unwrap_or_default());
+    let answer = cluster.run(script, &[keys.lock()], &[&counter], Effect::Reads).await?;
     let mut words: Vec<Value> = FromRedisValue::from_redis_value(answer)
         .map_err(|cause| odd_answer(Effect::Reads, cause))?;
-    if let [state, fence, ..] = &mut words[..] {
-        *fence = cluster.command(keys.fence(), None, &get(keys.fence()), Effect::Reads).await?;
-        if matches!(state, Value::BulkString(word) if word == b"shared") {
-            *state = text("held");
-            words.extend(shared_holders(cluster, keys).await?);
-        }
+    if let [state, ..] = &mut words[..]
+        && matches!(state, Value::BulkString(word) if word == b"shared")
+    {
+        *state = text("held");
+        words.extend(shared_holders(cluster, keys).await?);
     }
     answer::found(name, Value::Array(words))
 }

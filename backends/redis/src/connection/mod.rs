@@ -223,19 +223,20 @@ impl Link {
         arguments: &[&str],
         effect: Effect,
     ) -> Result<Result<Value, RedisError>> {
-        let (bound, with_bound);
-        let arguments = if std::ptr::eq(script, &*scripts::FAST_ACQUIRE) {
-            // The bound is added here, because it depends on the connection.
-            bound = live.counter_bound.millis().to_string();
-            with_bound = [arguments, &[bound.as_str()]].concat();
-            &with_bound[..]
-        } else {
-            arguments
+        // The bound is added here, because it depends on the connection.
+        let has_bound = std::ptr::eq(script, &*scripts::FAST_ACQUIRE);
+        let with_bound = |mut cmd: Cmd| {
+            if has_bound {
+                cmd.arg(live.counter_bound.millis());
+            }
+            cmd
         };
-        match self.ask(live, before, &script.by_hash(keys, arguments), effect).await? {
+        let cmd = with_bound(script.by_hash(keys, arguments));
+        match self.ask(live, before, &cmd, effect).await? {
             // The server did nothing, so this isn't a second attempt.
             Err(cause) if errors::lacks_script(&cause) => {
-                self.ask(live, before, &script.by_text(keys, arguments), effect).await
+                let cmd = with_bound(script.by_text(keys, arguments));
+                Box::pin(self.ask(live, before, &cmd, effect)).await
             }
             answer => Ok(answer),
         }
@@ -284,7 +285,7 @@ impl Link {
         let asking = async {
             match before {
                 None => command.query_async(&mut connection).await,
-                Some(before) => both(&mut connection, before, command).await,
+                Some(before) => Box::pin(both(&mut connection, before, command)).await,
             }
         };
         self.within(live, self.config.response_timeout, effect, asking).await

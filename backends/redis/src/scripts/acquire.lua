@@ -27,7 +27,7 @@ if ended then
   return { 'ended' }
 end
 
-local answer = again(KEYS[1], token, value, ttl)
+local answer = again(KEYS[1], token, value, counter, ttl)
 if answer then
   return answer
 end
@@ -68,7 +68,7 @@ local function busy(reply, is_shared)
   return reply
 end
 
-local held_token, first, _, identity, by = parse_hold(value)
+local held_token, first, _, identity, by = parse_hold(value, counter)
 if held_token and mode == 'x' then
-  return busy({ redis.call('PTTL', KEYS[1]), held_token, identity, first, by or false, mode })
+  return busy({ redis.call('PTTL', KEYS[1]), held_token, identity, first or false, by or false, mode })
 end

@@ -48,7 +48,8 @@ if its.kind_of_marker then
   publish_break()
   return { 'freed', left }
 end
-local held_token = parse_hold(value)
+local counter = redis.call('GET', KEYS[2])
+local held_token, first, fences, identity = parse_hold(value, counter)
 if any then
   if held_token and held_token ~= seen then
     return { 'retry' }
@@ -75,14 +76,15 @@ end
 -- PTTL is 0 in the hold's last millisecond, and SET rejects 0.
 local life = math.max(left, 1)
 -- The counter is at the end of the block of fences that the holder may have reserved.
-local last, marked_until = parse_counter(redis.call('GET', KEYS[2]))
+local last, marked_until = parse_counter(counter)
 local tombstone_life = math.max(tonumber(ARGV[5]), life)
 local now = math.floor(micros / 1000)
 count_fences(KEYS[2], math.max((last or 0) + 1, micros), math.max(marked_until, now + tombstone_life), now, life)
 if how == 'run-out' then
   -- No renewal matches this value, and the expiry stays. The first break's operator is kept.
   if hold_state(value, seen) == 'held' then
-    redis.call('SET', KEYS[1], 'lw1!' .. value:sub(5) .. '\n' .. note, 'PX', life)
+    local broken = table.concat({ 'lw1!' .. seen, first or '0', fences, identity }, ':') .. '\n' .. note
+    redis.call('SET', KEYS[1], broken, 'PX', life)
   end
   redis.pcall('PUBLISH', ARGV[8], 'run-out ' .. seen)
   return { 'runs-out', left }

@@ -57,8 +57,8 @@ local function mark_counter(key, micros, life, value)
   end
 end
 
-local function format_hold(token, identity, first, fences)
-  return 'lw1:' .. token .. ':' .. first .. ':' .. fences .. ':' .. identity
+local function format_hold(token, identity, fences)
+  return 'lw1:' .. token .. ':' .. fences .. ':' .. identity
 end
 
 -- Grants a lock that has no string value. The lock's SET is last, so that nothing is held if an earlier command fails.
@@ -70,9 +70,8 @@ local function grant(lock, fence, counter, now, least, token, ttl, fences, ident
     return { 'exhausted' }
   end
   count_fences(fence, first + fences - 1, marked_until, now, ttl)
-  first, fences = text(first), text(fences)
-  if redis.call('SET', lock, format_hold(token, identity, first, fences), 'PX', text(ttl), 'NX') then
-    return { 'granted', first, fences }
+  if redis.call('SET', lock, format_hold(token, identity, text(fences)), 'PX', text(ttl), 'NX') then
+    return { 'granted', text(first), text(fences) }
   elseif counter then
     redis.call('SET', fence, counter, 'KEEPTTL')
   else
@@ -82,12 +81,16 @@ local function grant(lock, fence, counter, now, least, token, ttl, fences, ident
 end
 
 -- The reply to a token that holds already.
-local function again(lock, token, value, ttl)
+local function again(lock, token, value, counter, ttl)
   local state = hold_state(value, token)
   if not state then
     return nil
   end
-  local _, first, fences = parse_hold(value)
+  local _, first, fences = parse_hold(value, counter)
+  if not first then
+    -- An operator deleted the counter.
+    return { 'ended' }
+  end
   if state == 'broken' then
     return { 'again', first, fences, redis.call('PTTL', lock) }
   end

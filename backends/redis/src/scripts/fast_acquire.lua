@@ -2,41 +2,48 @@
 -- script creates any function: each call would create them again.
 --
 -- KEYS  lock, fence
--- ARGV  token, TTL in ms, fences, identity, a bound in ms: a counter below it is set to the server's time
+-- ARGV  the hold's value (value.lua) with one fence, TTL in ms, a bound in ms: a counter below it is set to the server's
+--       time
 --
--- Returns the first fence; 'busy' and the holder as acquire.lua; or -1 if only acquire.lua can decide.
+-- Returns the fence; 'busy' and the holder as acquire.lua; or -1 if only acquire.lua can decide.
 
-local fences, bound = tonumber(ARGV[3]), ARGV[5] * 1000
--- Fails if the counter has a mark.
-local counted = redis.pcall('INCRBY', KEYS[2], ARGV[3])
-if type(counted) ~= 'number' then
+-- A full server refuses SET, and acquire.lua may still find that the token holds.
+local taken = redis.pcall('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
+if taken and taken.err then
   return -1
-end
-local last, written, taken = counted, nil, nil
--- Otherwise the counter is damaged, or has too few fences left.
-if counted >= fences and counted < 9007199254740992 then
-  local idle_fence = 604800000
-  if counted < bound then
-    written = redis.pcall('TIME')
-    if not written.err then
-      last = math.max(counted, written[1] * 1000000 + written[2] + fences - 1)
-      written = redis.pcall('SET', KEYS[2], last, 'PX', ARGV[2] + idle_fence)
-    end
-  elseif counted > bound + 86400000000 then
-    -- A counter far ahead of the clock must not expire while it is used.
-    local left = redis.pcall('PTTL', KEYS[2])
-    if type(left) == 'number' and left < ARGV[2] + idle_fence then
-      left = redis.pcall('PEXPIRE', KEYS[2], ARGV[2] + idle_fence)
-    end
-    written = type(left) == 'table' and left or nil
+elseif taken then
+  -- Fails if the counter has a mark.
+  local counted, bound = redis.pcall('INCR', KEYS[2]), ARGV[3] * 1000
+  local is_number = type(counted) == 'number'
+  if is_number and counted >= bound and counted < bound + 86400000000 then
+    return counted
   end
-  if not written or written.ok then
-    -- As format_hold in exclusive.lua.
-    local hold = string.format('lw1:%s:%d:%s:%s', ARGV[1], last - fences + 1, ARGV[3], ARGV[4])
-    taken = redis.pcall('SET', KEYS[1], hold, 'PX', ARGV[2], 'NX')
-    if taken and taken.ok then
-      return last - fences + 1
+  -- Otherwise the counter is damaged, or has no fences left.
+  if is_number and counted > 0 and counted < 9007199254740992 then
+    local last, life, done = counted, ARGV[2] + 604800000, nil
+    if counted < bound then
+      local time = redis.pcall('TIME')
+      if not time.err then
+        last = math.max(counted, time[1] * 1000000 + time[2])
+        done = redis.pcall('SET', KEYS[2], last, 'PX', life)
+      end
+    else
+      -- A counter far ahead of the clock must not expire while it is used.
+      done = redis.pcall('PTTL', KEYS[2])
+      if type(done) == 'number' and done < life then
+        done = redis.pcall('PEXPIRE', KEYS[2], life)
+      end
+    end
+    if type(done) == 'number' or done and done.ok then
+      return last
     end
   end
+  if counted == 1 then
+    redis.pcall('DEL', KEYS[2])
+  elseif is_number then
+    redis.pcall('SET', KEYS[2], counted - 1, 'KEEPTTL')
+  end
+  redis.call('DEL', KEYS[1])
+  return -1
 end
 

@@ -56,12 +56,11 @@ local function offer_exclusive(lock, fence, queue, meta, micros, counted)
   end
   local life = math.min(tonumber(ttl), LONGEST_OFFER)
   count_fences(fence, first + fences - 1, marked_until, now, life)
-  first = text(first)
   redis.call('ZREM', queue, token)
   redis.pcall('HDEL', meta, token)
   -- An offer is written before it is published, because a message is sent even if the script fails later.
-  redis.call('SET', lock, format_hold(token, identity, first, fences), 'PX', life)
-  local receivers = publish_offer(channel, token, first, fences, micros, life)
+  redis.call('SET', lock, format_hold(token, identity, fences), 'PX', life)
+  local receivers = publish_offer(channel, token, text(first), fences, micros, life)
   if not receivers then
     redis.call('DEL', lock)
     queue_again(queue, meta, token, place, record, live - now)

@@ -54,9 +54,9 @@ for i = 1, #KEYS / 5 do
       answer[1] = #answer > 3 and 'held' or 'free'
     elseif value then
       local left = redis.call('PTTL', lock)
-      local token, first, _, identity, by = parse_hold(value)
+      local token, first, _, identity, by = parse_hold(value, last)
       if token then
-        answer = { 'held', last, answer[3], left, token, identity, first, by or false, 'x' }
+        answer = { 'held', last, answer[3], left, token, identity, first or false, by or false, 'x' }
       else
         answer = { 'foreign', last, answer[3], left, false, false, false, false, 'x' }
       end

@@ -67,7 +67,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   -- The deciding write is last: if an earlier command fails, nothing is held.
   local function write(token, mode, life, fences, identity, first)
     if mode == 'x' then
-      its.value = format_hold(token, identity, first, fences)
+      its.value = format_hold(token, identity, fences)
       call('SET', lock, its.value, 'PX', text(life))
       return
     end
@@ -305,7 +305,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
       end
       return { left, token, identity, first, by, mode }
     end
-    local token, first, _, identity, by = parse_hold(its.value)
+    local token, first, _, identity, by = parse_hold(its.value, call('GET', fence))
     local left = its.value and call('PTTL', lock) or 0
     return { left, token or false, identity or false, first or false, by or false, 'x' }
   end

@@ -1,4 +1,4 @@
--- Records a quorum's fence, and raises the counter to it, if the token still holds: a late request must not raise it
+-- Raises the counter to a quorum's fence, if the token still holds: a late request must not raise it
 -- beyond the fence of a later hold.
 --
 -- KEYS  lock, fence, incarnation
@@ -9,12 +9,9 @@
 if redis.call('GET', KEYS[3]) ~= ARGV[3] then
   return { 'other-incarnation' }
 end
-local value = redis.pcall('GET', KEYS[1])
-local rest = hold_state(value, ARGV[1]) == 'held' and value:match('^lw1:%x+:%d+(:.*)$')
-if not rest then
+if hold_state(redis.pcall('GET', KEYS[1]), ARGV[1]) ~= 'held' then
   return { 'gone' }
 end
 local last = tonumber((redis.call('GET', KEYS[2]) or ''):match('^%d+')) or 0
 redis.call('SET', KEYS[2], string.format('%.0f', math.max(last, tonumber(ARGV[2]))), 'PX', ARGV[4])
-redis.call('SET', KEYS[1], 'lw1:' .. ARGV[1] .. ':' .. ARGV[2] .. rest, 'KEEPTTL')
 return { 'raised' }

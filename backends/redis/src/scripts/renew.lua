@@ -37,16 +37,21 @@ local function renew_shared(value, lock, fence, holders, meta, token, ttl)
   return 'renewed'
 end
 
+local call, find = redis.call, string.find
 for i = 3, #ARGV do
   local lock, value, token, ttl, kind = KEYS[at], values[at], ARGV[i], ARGV[1], 'x'
+  at = at + 1
   if #token > 32 then
     token, ttl, kind = token:match('^(%x+):(%d+):(%a)$')
+  elseif value and find(value, token, 5, true) == 5 and find(value, 'lw1:', 1, true) == 1 then
+    -- The usual case, without another function or string.
+    call('PEXPIRE', lock, ttl)
+    answers[i - 2], kind = 'renewed', nil
   end
-  at = at + 1
   if kind == 's' then
     answers[i - 2] = renew_shared(value, lock, KEYS[at], KEYS[at + 1], KEYS[at + 2], token, tonumber(ttl))
     at = at + 3
-  else
+  elseif kind then
     local state = hold_state(value, token)
     if state == 'held' then
       redis.call('PEXPIRE', lock, ttl)

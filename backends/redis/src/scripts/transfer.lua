@@ -35,7 +35,7 @@ if value and value:match('^lockwright:%a+:%d+$') then
   end
   return { 'granted', first, '1' }
 end
-local answer = again(KEYS[1], token, value, ttl)
+local answer = again(KEYS[1], token, value, counter, ttl)
 if answer then
   return answer
 elseif mode ~= 'x' or hold_state(value, from) ~= 'held' then
@@ -51,6 +51,5 @@ end
 local now = math.floor(micros / 1000)
 count_fences(KEYS[2], fence, math.max(marked_until, now + ARGV[6]), now, ttl)
 redis.call('SET', KEYS[4], 'released', 'PX', ARGV[6])
-local first = text(fence)
-redis.call('SET', KEYS[1], format_hold(token, ARGV[4], first, '1'), 'PX', ttl)
-return { 'granted', first, '1' }
+redis.call('SET', KEYS[1], format_hold(token, ARGV[4], '1'), 'PX', ttl)
+return { 'granted', text(fence), '1' }

@@ -1,11 +1,13 @@
 -- The value of a lock's key, and helpers for keys.
 --
---   lw1:TOKEN:FENCE:FENCES:IDENTITY    an exclusive hold
---   lw1!TOKEN:FENCE:FENCES:IDENTITY    the same, broken: it runs out. A line feed, the operator and the reason follow
+--   lw1:TOKEN:FENCES:IDENTITY          an exclusive hold with FENCES reserved fences. It is the latest grant, so the
+--                                      last of them is the counter
+--   lw1!TOKEN:FENCE:FENCES:IDENTITY    the same, broken: it runs out. A break raises the counter, so FENCE is the first
+--                                      fence. A line feed, the operator and the reason follow
 --   lockwright:shared:FENCE            readers, with the fence that they share
 --   lockwright:permits:SIZE            permits of a semaphore of that size
 --
--- FENCE is the first of FENCES reserved fences. Any other value is another program's lock.
+-- Any other value is another program's lock.
 
 -- Returns the string, false if the key is missing, or a table if it is of another type. A repeated GET raises any other
 -- error.
@@ -31,23 +33,26 @@ local function hold_state(value, token)
   end
 end
 
--- Returns the token, first fence, fences and identity of an exclusive hold; for a broken one also the operator and the
--- reason as one text. Nil for any other value.
-local function parse_hold(value)
+local function text(number)
+  return string.format('%.0f', number)
+end
+
+-- Returns the token, first fence (nil without a counter), fences and identity of an exclusive hold; for a broken one also
+-- the operator and the reason as one text. Nil for any other value.
+local function parse_hold(value, counter)
   if type(value) ~= 'string' then
     return nil
   end
-  local mark, token, fence, fences, rest = value:match('^lw1([:!])(%x+):(%d+):(%d+):(.*)$')
-  if mark == ':' then
-    return token, fence, fences, rest
-  elseif mark == '!' then
-    local identity, note = rest:match('^([^\n]*)\n(.*)$')
-    return token, fence, fences, identity or rest, note or ''
+  local token, fences, identity = value:match('^lw1:(%x+):(%d+):(.*)$')
+  if token then
+    local last = type(counter) == 'string' and tonumber(counter:match('^%d+'))
+    return token, last and text(last + 1 - fences) or nil, fences, identity
   end
-end
-
-local function text(number)
-  return string.format('%.0f', number)
+  local broken, first, count, rest = value:match('^lw1!(%x+):(%d+):(%d+):(.*)$')
+  if broken then
+    local known, note = rest:match('^([^\n]*)\n(.*)$')
+    return broken, first, count, known or rest, note or ''
+  end
 end
 
 -- Extends the key's expiry to at least `life` ms.

@@ -21,10 +21,9 @@ if not value and (not counter or counter:find('^%d+$')) then
   if first <= 9007199254740992 - fences then
     -- As grant in exclusive.lua.
     redis.call('SET', KEYS[2], first + fences - 1, 'PX', ttl + 604800000)
-    local shown = string.format('%d', first)
-    local hold = 'lw1:' .. ARGV[1] .. ':' .. shown .. ':' .. ARGV[3] .. ':' .. ARGV[4]
+    local hold = 'lw1:' .. ARGV[1] .. ':' .. ARGV[3] .. ':' .. ARGV[4]
     if redis.call('SET', KEYS[1], hold, 'PX', ARGV[2], 'NX') then
-      return { 'granted', shown, ARGV[3] }
+      return { 'granted', string.format('%d', first), ARGV[3] }
     end
   end
 end

@@ -1,11 +1,11 @@
 -- Replies to a repeated vote, reports a holder, or finds why the lock can't be granted. Needs value.lua and exclusive.lua.
 
-local answer = again(KEYS[1], ARGV[1], value, ttl)
+local answer = again(KEYS[1], ARGV[1], value, counter, ttl)
 if answer then
   return answer
 elseif value then
   local left = redis.call('PTTL', KEYS[1])
-  local held_token, first, _, identity, by = parse_hold(value)
+  local held_token, first, _, identity, by = parse_hold(value, counter)
   if not held_token then
     return { 'busy', left }
   end
@@ -15,7 +15,7 @@ elseif value then
     redis.call('ZADD', KEYS[3], 0, 'waiting')
     redis.call('PEXPIRE', KEYS[3], left + 1000)
   end
-  return { 'busy', left, held_token, identity, first, by }
+  return { 'busy', left, held_token, identity, first or false, by }
 end
 
 -- A mark has no use here, and the time isn't read.

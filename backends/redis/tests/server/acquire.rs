@@ -22,10 +22,11 @@ async fn the_lock_is_what_set_nx_px_makes_and_leaves() {
     let granted = grant(&redis, &claim).await;
 
     let value: String = server.command(&["GET", "orders/42"]).unwrap();
-    let parts: Vec<&str> = value.splitn(5, ':').collect();
-    let (token, fence, identity) =
-        (claim.token.to_string(), granted.fence.to_string(), claim.identity.to_string());
-    assert_eq!(parts, ["lw1", &token, &fence, "1", &identity]);
+    let parts: Vec<&str> = value.splitn(4, ':').collect();
+    let (token, identity) = (claim.token.to_string(), claim.identity.to_string());
+    assert_eq!(parts, ["lw1", &token, "1", &identity]);
+    let counter: u64 = server.command(&["GET", "lockwright:{orders/42}:fence"]).unwrap();
+    assert_eq!(counter, granted.fence.get());
     let left: i64 = server.command(&["PTTL", "orders/42"]).unwrap();
     assert!((1..=30_000).contains(&left), "{left}");
 

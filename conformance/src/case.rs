@@ -76,7 +76,7 @@ pub enum Need {
     Breakable,
     /// Tombstones, which reject late duplicates.
     Tombstones,
-    /// No tombstones: late duplicates are granted, and expire.
+    /// No tombstones: late duplicates are granted until they expire.
     Ghosts,
     /// Wake-ups by notification.
     Push,

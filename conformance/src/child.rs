@@ -1,4 +1,4 @@
-//! Child processes of the cases: the same program, with a job in its environment.
+//! Child processes of the cases: each runs this program, with a job in an environment variable.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -15,7 +15,7 @@ use crate::register::{Counter, RemoteRegister};
 const JOB: &str = "LOCKWRIGHT_CONFORMANCE_JOB";
 const ADDRESS: &str = "LOCKWRIGHT_CONFORMANCE_ADDRESS";
 
-/// Returns a command that runs this program, whose [`main`] connects to `address`.
+/// Returns a command that starts this program again. Its [`main`] connects to `address`.
 pub fn this_program(address: &str) -> Option<Command> {
     let mut command = Command::new(std::env::current_exe().ok()?);
     command.env(ADDRESS, address);
@@ -34,7 +34,7 @@ pub(crate) struct Job {
 pub(crate) enum What {
     /// Increments the counter under the lock, `rounds` times.
     Contend { rounds: u32, counter: PathBuf },
-    /// Writes to the register after the hold is lost.
+    /// Holds the lock until it is lost, then writes to the register.
     Hold,
     /// Starts a waiter at each line on stdin.
     Wait,
@@ -126,8 +126,8 @@ impl Message {
 
 /// Performs a child's job. Returns `None` in other processes.
 ///
-/// Call it first in `main`, outside of a runtime. It passes `connect` the address of
-/// [`this_program`], or an empty one.
+/// Call it first in `main`, outside of a runtime. It calls `connect` with the `address` of
+/// [`this_program`], or with an empty one.
 pub fn main<F, B>(connect: impl Fn(String) -> F) -> Option<ExitCode>
 where
     F: Future<Output = Result<B>>,
@@ -135,7 +135,7 @@ where
 {
     let job = std::env::var(JOB).ok()?;
     let address = std::env::var(ADDRESS).unwrap_or_default();
-    // Stdin is closed when the parent ends, which ends the child.
+    // When the parent ends, stdin is closed, and the child exits.
     let (cue, mut cues) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
         for _ in std::io::stdin().lines().map_while(std::result::Result::ok) {

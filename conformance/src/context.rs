@@ -54,7 +54,7 @@ impl Context {
         }
     }
 
-    /// Returns how long a name may stay held after its last use.
+    /// Returns the time within which an abandoned lock must become free.
     pub fn patience(&self) -> Duration {
         self.ttl * 3 + self.profile.slow_poll * 2 + self.moment()
     }
@@ -69,7 +69,7 @@ impl Context {
         self.client_on(self.backend().await?)
     }
 
-    /// Returns a client on this backend, with the root as namespace.
+    /// Returns a client on `backend`, with [`root`](Self::root) as namespace.
     pub fn client_on(&self, backend: impl DistributedLock) -> Result<Locks> {
         Locks::builder(backend)
             .ttl(self.ttl)
@@ -195,7 +195,7 @@ pub struct Entry {
     pub answered: BootInstant,
 }
 
-/// Tries `attempt` up to three times, with new names. A busy machine may fail some.
+/// Calls `attempt` until it succeeds, at most three times. A busy machine may fail some attempts.
 pub async fn soon<F: Future<Output = Verdict>>(mut attempt: impl FnMut(String) -> F) -> Verdict {
     for number in 0..2 {
         if attempt(format!("x{number}")).await.is_ok() {
@@ -271,7 +271,7 @@ pub fn release<'a>(
     }
 }
 
-/// Releases a claim that must not be held.
+/// Requests the release of a claim that must not be held.
 #[track_caller]
 pub fn not_released<'a>(
     backend: &'a dyn DistributedLock,
@@ -318,7 +318,7 @@ pub fn renewed<'a>(
     }
 }
 
-/// Renews a claim that must not be held.
+/// Requests the renewal of a claim that must not be held.
 #[track_caller]
 pub fn not_renewed<'a>(
     backend: &'a dyn DistributedLock,
@@ -342,7 +342,7 @@ pub fn fails<T: fmt::Debug>(answer: Result<T>, kind: ErrorKind) -> Verdict {
     }
 }
 
-/// Checks that a request reported a loss.
+/// Checks that `answer` reports a lost hold.
 #[track_caller]
 pub fn is_lost<T: fmt::Debug>(answer: Result<T>) -> Verdict {
     match answer {
@@ -360,7 +360,7 @@ pub async fn break_hold(
     backend.break_lock(&claim.name, BreakTarget::Token(claim.token), how, "the suite", "why").await
 }
 
-/// Waits for a woken waiter. A grant by polling would be too late.
+/// Waits for the grant of `waiting`, but too briefly for a grant by polling.
 #[track_caller]
 pub fn woken<T>(
     context: &Context,

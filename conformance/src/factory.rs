@@ -16,7 +16,8 @@ use crate::protected::Protect;
 pub trait Factory: Send + Sync + 'static {
     /// Opens the store of one case, in the case's runtime.
     ///
-    /// Parallel cases use different names. An in-memory store uses `clock`.
+    /// Parallel cases use different names, so they can share a store. `clock` is for in-memory
+    /// stores.
     async fn open(&self, clock: &Clock) -> Result<Connect>;
 
     /// Returns the label in reports, by default the backend's name.
@@ -35,7 +36,7 @@ pub trait Factory: Send + Sync + 'static {
         16
     }
 
-    /// Returns the holds' TTL, long compared with scheduling delays.
+    /// Returns the holds' TTL. It must be long compared with scheduling delays.
     fn ttl(&self) -> Duration {
         Duration::from_secs(1)
     }
@@ -46,7 +47,7 @@ pub trait Factory: Send + Sync + 'static {
         None
     }
 
-    /// Returns a protected store, if there is one.
+    /// Returns a store that rejects late writes, if there is one.
     fn protected(&self) -> Option<Protect> {
         None
     }
@@ -56,7 +57,7 @@ pub trait Factory: Send + Sync + 'static {
         &[]
     }
 
-    /// Starts a server for one case, which may do the [`harms`](Factory::harms) to it.
+    /// Starts a server for one case. The case may do the [`harms`](Factory::harms) to it.
     ///
     /// # Errors
     /// [`Unsupported`](ErrorKind::Unsupported) by default.
@@ -82,7 +83,7 @@ fn no_fragile() -> Error {
 /// The cases' kind of runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Runtime {
-    /// Threads and the boot clock.
+    /// Several threads and the boot clock.
     Real,
     /// One thread and tokio's paused clock, for backends without I/O (feature `paused`).
     Paused,
@@ -105,7 +106,7 @@ pub enum Harm {
 /// The begin or the end of a harm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// The harm begins; a restart is complete on return.
+    /// The harm begins. A restart is complete when [`Fragile::harm`] returns.
     Begin(Harm),
     /// The harm ends.
     End(Harm),
@@ -117,7 +118,7 @@ pub struct Fragile {
     pub connect: Connect,
     /// Connects through a link that [`Harm::Cut`] cuts, if supported.
     pub cut_off: Connect,
-    /// Does a step of a harm. May block.
+    /// Begins or ends a harm. May block.
     pub harm: Arc<dyn Fn(Step) -> Result<()> + Send + Sync>,
 }
 

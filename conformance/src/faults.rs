@@ -37,7 +37,7 @@ pub enum Fate {
     LoseRequest,
     /// The server processes the request. Its answer is lost.
     LoseAnswer,
-    /// The request fails as indeterminate, and arrives after this time.
+    /// The request fails as indeterminate, but reaches the server after this time.
     DelayRequest(Duration),
     /// The server processes the request, and answers after this time.
     DelayAnswer(Duration),
@@ -94,7 +94,7 @@ impl Faulty {
     /// Wraps `backend`, without faults.
     pub fn new(backend: Arc<dyn DistributedLock>, clock: Clock) -> Self {
         let mut profile = backend.profile().clone();
-        // The backend's limit doesn't cover requests that this wrapper loses.
+        // The backend's `answer_limit` doesn't cover requests that this wrapper loses.
         profile.answer_limit = None;
         Self(Arc::new(Inner {
             backend,
@@ -134,7 +134,7 @@ impl Faulty {
         self.0.drop_wakes.store(false, Ordering::SeqCst);
     }
 
-    /// Sets the function that chooses fates without `next` or `always`.
+    /// Sets the function that chooses the fate where neither `next` nor `always` applies.
     pub fn decide(&self, decide: impl FnMut(Op) -> Fate + Send + 'static) {
         self.plan().decide = Some(Box::new(decide));
     }
@@ -190,7 +190,7 @@ impl Faulty {
         }
     }
 
-    /// Sends `request`. `again` sends it later.
+    /// Sends `request` with its planned fate. `again` sends a delayed copy.
     async fn send<T, F>(
         &self,
         op: Op,

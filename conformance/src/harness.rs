@@ -15,8 +15,8 @@ use crate::report::{in_runtime, run_case};
 
 /// Runs the cases with the arguments of `cargo test`.
 ///
-/// A case that isn't promised is ignored, and fails if it is run anyway. Call [`child::main`]
-/// first if cases start this program as a child.
+/// A case whose needs the backend doesn't meet is ignored, and fails if it is run anyway. Call
+/// [`child::main`] first if cases start this program as a child.
 pub fn main(factory: impl Factory) -> ExitCode {
     let mut arguments = Arguments::from_args();
     if factory.runtime() == Runtime::Real && arguments.test_threads.is_none() {
@@ -58,7 +58,7 @@ pub fn main(factory: impl Factory) -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Runs the cases on the started server, or performs a child's job.
+/// Starts a server and runs the cases on it. In a child process, performs its job instead.
 pub fn serve<S, F, B>(
     connect: fn(String) -> F,
     start: impl FnOnce() -> Result<(S, LiveServer), Box<dyn Error>>,

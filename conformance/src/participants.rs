@@ -72,7 +72,7 @@ impl Participants {
         waiter
     }
 
-    /// Asserts a renewal, and that the waiter is granted only after the release.
+    /// Asserts that `holder` renews, and that `waiter` is granted only after the release.
     pub async fn survives(&self, holder: Holder, waiter: JoinHandle<Holder>) {
         holder.goes_on().await;
         assert!(!waiter.is_finished(), "the waiter was granted while the lock was held");
@@ -84,8 +84,8 @@ impl Participants {
         self.check();
     }
 
-    /// Asserts that the loss is reported before the waiter's grant, which follows `since` within
-    /// `bound` plus the slack.
+    /// Asserts that the loss is reported before the waiter's grant, and that the grant is less than
+    /// `bound` plus the slack after `since`.
     pub async fn is_lost(
         &self,
         holder: &Holder,
@@ -106,7 +106,7 @@ impl Participants {
         next
     }
 
-    /// Releases `before`. Asserts that this client can acquire the lock again.
+    /// Releases `before`. Asserts that `locks` can acquire the lock again.
     pub async fn comes_back(&self, locks: &Locks, before: Holder) {
         let fence = before.guard.fence();
         before.release().await;
@@ -162,7 +162,8 @@ impl Holder {
     /// Waits for one TTL, and for a renewal sent after this call.
     pub async fn goes_on(&self) {
         let (from, ttl) = (now(), self.all.ttl);
-        // A deadline is less than one TTL after its renewal, which was sent after `from`.
+        // A deadline is less than one TTL after its renewal was sent, so this renewal was sent
+        // after `from`.
         let is_confirmed = || self.guard.deadline() > from + ttl && now() > from + ttl;
         while !is_confirmed() {
             let state = self.guard.signal().state();

@@ -1,4 +1,4 @@
-//! Tests for backends with one queue for all modes.
+//! Tests for backends in which requests of all modes share one queue.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -49,7 +49,7 @@ pub async fn readers_that_waited_share_a_fence(
         let first = if last_first { &rest[2] } else { &rest[0] };
         let shared = granted(other, first).await;
         assert!(shared > fence, "{shared} after {fence}");
-        // The first queued reader determines the fence, and leaves without its grant.
+        // `gone`, the first queued reader, determines the fence, and leaves without its grant.
         assert_eq!(
             other.release(gone, ReleaseMode::Plain).await.unwrap(),
             ReleaseOutcome::Released
@@ -57,7 +57,7 @@ pub async fn readers_that_waited_share_a_fence(
         for reader in rest {
             assert_eq!(granted(other, reader).await, shared);
         }
-        // `rest[0]` is now first. Its fence is from another reader.
+        // `rest[0]` is now the first reader. Its fence was determined by `gone`.
         other.release(&rest[0], ReleaseMode::Plain).await.unwrap();
         let late = claim_as(Mode::Shared);
         assert_eq!(grant(one, &late).await.fence, shared);
@@ -104,7 +104,7 @@ pub async fn a_writer_that_gives_up_leaves_readers_their_fence(backend: &dyn Dis
     }
 }
 
-/// Tests that a rejected claim leaves no entry. `count` also counts holders.
+/// Tests that a rejected claim leaves no entry. `count` returns the entries, including holders.
 pub async fn refused_request_leaves_nothing(
     backend: &dyn DistributedLock,
     count: impl AsyncFn() -> usize,
@@ -168,12 +168,13 @@ struct Inside {
     readers: AtomicU32,
     writers: AtomicU32,
     permits: AtomicU32,
-    /// The present readers' fences, and how many readers were concurrent.
+    /// The present readers' fences, and the number of pairs of concurrent readers.
     fences: Mutex<(Vec<Fence>, usize)>,
     ids: Mutex<HashSet<u64>>,
 }
 
-/// Tests with many tasks: exclusive writers, one fence for readers, limited permits.
+/// Tests with many tasks that writers are exclusive, readers share a fence, and permits are
+/// limited.
 pub async fn many_waiters_are_kept_in_order(clients: &[Locks]) {
     const OF: u32 = 5;
     let inside = Arc::new(Inside::default());

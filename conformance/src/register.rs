@@ -10,7 +10,7 @@ use std::thread;
 use lockwright_core::Fence;
 use serde::{Deserialize, Serialize};
 
-/// One register per lock name, and a queue of tickets, which clones share.
+/// One register per lock name, and a queue of tickets. Clones share both.
 ///
 /// A register rejects a fence below the highest accepted one (Kleppmann, "How to do distributed
 /// locking", 2016).
@@ -50,7 +50,7 @@ impl Register {
         self.write_to(ONLY, fence)
     }
 
-    /// Writes to the register of `name`, with the same result.
+    /// Like [`write`](Self::write), for the register of `name`.
     pub fn write_to(&self, name: &str, fence: Fence) -> bool {
         let mut state = self.state();
         if !state.writes.contains_key(name) {
@@ -180,7 +180,7 @@ impl RemoteRegister {
     }
 }
 
-/// A number in a file, whose concurrent increments lose updates.
+/// A number in a file. Concurrent increments lose updates.
 #[derive(Debug)]
 pub struct Counter(PathBuf);
 

@@ -47,7 +47,7 @@ pub struct Row {
 
 /// Runs the cases whose `group::name` contains `filter`, some in parallel. Blocks the thread.
 ///
-/// Lock names have a random prefix. Only fence counters are left.
+/// Lock names have a random prefix. Only their fence counters remain afterwards.
 ///
 /// # Errors
 /// If the backend can't be reached.
@@ -172,7 +172,7 @@ pub(crate) fn in_runtime<T>(kind: Runtime, work: impl Future<Output = T>) -> T {
     };
     let runtime = builder.enable_all().build().expect("the system has resources for a runtime");
     let output = runtime.block_on(work);
-    // A backend's tasks may never end.
+    // Don't wait: a backend's tasks may never end.
     runtime.shutdown_background();
     output
 }

@@ -21,19 +21,21 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Creates a client. `silence_present` makes its connections, but no later ones, lose all data.
+    /// Creates a client. `silence_present` makes its open connections, but no later ones, lose all
+    /// data.
     pub fn new(locks: Locks, silence_present: impl Fn() + Send + Sync + 'static) -> Self {
         Self { locks, silence_present: Box::new(silence_present) }
     }
 
-    /// Opens a connection and prepares its statements.
+    /// Acquires `name` once, to open a connection and prepare its statements.
     async fn warm(&self, name: &str, ttl: Duration) {
         let warm = self.locks.mutex(name).ttl(ttl).acquire().await.unwrap();
         warm.release().await.unwrap();
     }
 }
 
-/// Tests that a free lock is acquired within 2 s of the silence, with `acquire` if `waits`.
+/// Tests that a free lock is acquired within 2 s of the silence, by `acquire` if `waits`, else by
+/// `try_acquire`.
 pub async fn free_lock_is_acquired(client: &Client, ttl: Duration, waits: bool) {
     let ask = |name: &str| client.locks.mutex(format!("{name}-{ttl:?}-{waits}")).ttl(ttl);
     client.warm(&format!("warm-{ttl:?}-{waits}"), ttl).await;
@@ -48,7 +50,8 @@ pub async fn free_lock_is_acquired(client: &Client, ttl: Duration, waits: bool) 
     guard.release().await.unwrap();
 }
 
-/// Tests that a hold survives a silence `after` its grant. `label` makes the name unique.
+/// Tests that a hold survives a silence that begins `after` its grant. `label` makes the name
+/// unique.
 pub async fn hold_survives(client: &Client, label: &str, ttl: Duration, after: Duration) {
     let name = format!("held-{label}-{ttl:?}-{after:?}");
     let guard = client.locks.mutex(name).ttl(ttl).acquire().await.unwrap();

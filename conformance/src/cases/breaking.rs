@@ -148,7 +148,7 @@ async fn a_hold_can_be_freed_at_once(context: Arc<Context>) -> Verdict {
         return Err(Failure::new(format!("the break was answered {broken:?}")));
     };
     let passed = context.clock.now().saturating_since(entry.sent);
-    // The holder's deadline is earlier than the server's expiry, by the drift.
+    // The holder's deadline is earlier than the server's expiry, by the allowed clock drift.
     let least = Rules::default().validity(context.ttl).saturating_sub(passed);
     ensure!(
         overlap >= least,
@@ -211,7 +211,6 @@ async fn spared(context: &Context, operator: &Locks, by: BreakTarget, guard: &Gu
     Ok(())
 }
 
-/// Waits for the guard's end. Fails after three TTLs.
 async fn end(context: &Context, guard: &Guard) -> Verdict<HoldState> {
     let ended = tokio::time::timeout(context.ttl * 3, guard.signal().ended()).await;
     ended.map_err(|_| Failure::new("the break was never signalled to the holder"))
@@ -303,7 +302,7 @@ async fn a_break_names_whom_it_was_passed_on_to(context: Arc<Context>) -> Verdic
         let two = two.clone();
         tokio::spawn(async move { two.mutex("x").no_limit().acquire().await })
     };
-    // The waiter's second request queues.
+    // Only the waiter's second request joins the queue.
     faulty.called(Op::Acquire, 2).await;
     first.release().await?;
     let second = waiter.await??;

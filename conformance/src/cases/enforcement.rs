@@ -65,14 +65,14 @@ async fn holds(locks: &Locks, name: &str, count: usize) -> Verdict<Vec<Fenced>> 
 
 async fn a_paused_holders_late_write_is_refused(context: Arc<Context>) -> Verdict {
     let (paused, faulty) = context.faulty_client().await?;
-    // Without a namespace, this client uses the lock's full name.
+    // `other` has no namespace, so it uses the lock's full name.
     let (backend, name) = (context.backend().await?, context.name("x"));
     let other = Locks::builder(backend).ttl(context.ttl).clock(context.clock.clone()).build()?;
     let (one, two) = (open(&context, "x").await?, open(&context, "x").await?);
     let first = paused.mutex("x").acquire().await?;
     let fenced = first.fenced();
     one.write(&fenced, 1).await?;
-    // The client can't renew, as if paused.
+    // `paused` can't renew, as if its process were paused.
     faulty.always(Op::Renew, Fate::Hang);
     let second = other.mutex(&name).wait_for(context.patience()).acquire().await?;
     two.write(&second.fenced(), 2).await?;

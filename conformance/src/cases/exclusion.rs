@@ -92,7 +92,7 @@ async fn a_busy_answer_tells_the_truth(context: Arc<Context>) -> Verdict {
     let busy = refused(&*backend, &context.claim("x")).await?;
     ensure!(!busy.queued, "a claim without a wait was queued");
     if let Some(left) = busy.retry_after {
-        // Servers round up to their unit, at most a second.
+        // Servers round the time up to their unit, which is at most a second.
         let most = context.ttl + Duration::from_secs(1);
         ensure!(
             left <= most,

@@ -79,7 +79,7 @@ async fn lasts(context: &Context, backend: &dyn DistributedLock, claim: &Claim) 
 
 async fn a_hold_is_not_free_before_its_ttl(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    // Servers round fractions of a millisecond or second.
+    // Servers may round these TTLs up to milliseconds or seconds, but not down.
     let ttls = [
         context.ttl + Duration::from_micros(900),
         context.ttl + Duration::from_millis(499),

@@ -214,7 +214,7 @@ async fn a_late_renewal_revives_nothing(context: Arc<Context>) -> Verdict {
     let guard = locks.mutex("x").acquire().await?;
     faulty.next(Op::Renew, [Fate::DelayAnswer(context.ttl / 10)]);
     faulty.called(Op::Renew, 1).await;
-    // The jump ends after the first term, but before the renewed one ends.
+    // The jump passes the first deadline, but not the renewed one.
     context.clock.jump(context.ttl * 62 / 100);
     ensure!(guard.check().is_err(), "the check succeeds after the deadline");
     for _ in 0..10 {

@@ -22,7 +22,7 @@ pub(super) const CASES: &[Case] = cases! { Order:
         "killed and stopped waiters delay the others for a bounded time";
 };
 
-/// The longest offer of the lock to a silent waiter.
+/// The longest time for which the lock is offered to a silent waiter.
 const OFFER: Duration = Duration::from_secs(2);
 const SILENCE: Duration = Duration::from_secs(60);
 const FOREVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
@@ -96,7 +96,7 @@ async fn a_withdrawn_waiter_is_passed_over(context: Arc<Context>) -> Verdict {
     for gone in [0, 2] {
         tasks[gone].abort();
     }
-    // Aborted waiters leave at once; silent ones are removed later.
+    // Aborted waiters leave the queue at once. Silent ones would be removed later.
     waiting_within(&context, &*backend, 2, context.moment() * 2).await?;
     release(&*backend, &holder).await?;
     let mut served = Vec::new();
@@ -115,7 +115,6 @@ async fn a_withdrawn_waiter_is_passed_over(context: Arc<Context>) -> Verdict {
 async fn silent_waiters_are_passed_over(context: Arc<Context>) -> Verdict {
     const SILENT: u32 = 3;
     let (backend, silent) = (context.backend().await?, context.backend().await?);
-    // Some backends keep silent waiters for up to one TTL in total.
     let patience = context.profile.slow_poll * 10;
     let ttl = patience.max(OFFER * 10).min(*context.profile.ttl.end());
     let long = || Claim { ttl, ..context.claim("x") };
@@ -125,6 +124,7 @@ async fn silent_waiters_are_passed_over(context: Arc<Context>) -> Verdict {
         queue(&*silent, &long()).await?;
     }
     release(&*backend, &holder).await?;
+    // Some backends keep the silent waiters for up to one TTL in total.
     let bound = ttl + patience + OFFER * SILENT + context.moment();
     context.granted_within(&*backend, &next, bound, context.ttl / 20).await?;
     release(&*backend, &next).await
@@ -187,7 +187,7 @@ async fn dead_processes_are_passed_over(_: Arc<Context>) -> Verdict {
 async fn dead_processes_are_passed_over(context: Arc<Context>) -> Verdict {
     const STOPPED: u32 = 3;
     let (backend, register) = (context.backend().await?, Register::default());
-    // This TTL distinguishes one offer per stopped waiter from one TTL each.
+    // The TTL is long, to show whether each stopped waiter costs one offer or one TTL.
     let ttl = (OFFER * 3).clamp(*context.profile.ttl.start(), *context.profile.ttl.end());
     let holder = Claim { ttl: SILENCE, ..context.claim("x") };
     let holder = Claim { ttl: holder.ttl.min(*context.profile.ttl.end()), ..holder };

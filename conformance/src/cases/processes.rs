@@ -106,7 +106,7 @@ async fn a_killed_process_frees_within_its_ttl(context: Arc<Context>) -> Verdict
         .granted_within(&*backend, &claim, context.ttl * 2 + context.moment(), context.ttl / 50)
         .await?;
     let took = entry.sent.saturating_since(killed);
-    // Servers round up by at most a second.
+    // Servers round expiries up by at most a second.
     let bound = context.ttl + context.ttl / 10 + Duration::from_secs(1);
     in_time!(took <= bound, "the next grant took {took:?} with a TTL of {:?}", context.ttl);
     crate::context::release(&*backend, &claim).await

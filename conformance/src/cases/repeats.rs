@@ -76,7 +76,6 @@ fn promised(entry: &Entry, ttl: Duration) -> BootInstant {
         + entry.granted.valid.map_or(ttl, |valid| valid.min(ttl))
 }
 
-/// Fails if the name is granted again before `until`.
 async fn kept_until(
     context: &Context,
     backend: &dyn DistributedLock,
@@ -137,7 +136,7 @@ async fn a_grant_lasts_from_its_start(context: Arc<Context>) -> Verdict {
 
 async fn a_late_duplicate_is_kept_out(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    // `lost` arrives only after its reconciliation.
+    // The acquire of `lost` arrives only after its reconciling release.
     let (granted, lost) = (context.claim("x"), context.claim("x"));
     take(&context, &*backend, &granted).await?;
     backend.release(&granted, ReleaseMode::Reconcile).await?;
@@ -166,7 +165,7 @@ async fn a_ghost_lives_for_one_ttl(context: Arc<Context>) -> Verdict {
     release(&*backend, &next).await
 }
 
-/// Checks that the name is soon free. Without tombstones, a duplicate may have to expire.
+/// Waits until the name is free. Without tombstones, late duplicates must expire first.
 async fn is_free_soon(context: &Context) -> Verdict {
     let (backend, next) = (context.backend().await?, context.claim("x"));
     let bound = if context.profile.tombstones { context.ttl * 4 / 5 } else { context.patience() };
@@ -236,7 +235,7 @@ async fn a_duplicated_acquire_leaves_nothing(context: Arc<Context>) -> Verdict {
     while faulty.is_under_way() {
         context.clock.sleep(context.ttl / 50).await;
     }
-    // The client reconciled nothing, so the duplicate may have to expire.
+    // The client reconciled nothing, so the duplicate may be granted and has to expire.
     let (backend, next) = (context.backend().await?, context.claim("x"));
     context.granted_within(&*backend, &next, context.patience(), context.ttl / 50).await?;
     release(&*backend, &next).await?;

@@ -185,9 +185,9 @@ async fn woken(context: &Context, going: Going) -> Verdict {
     // Without a wake-up, the next poll is at least three quarters of `slow` later.
     let soon = slow * 6 / 10;
     let (mut in_time, mut late) = (0, Vec::new());
-    // A busy machine is sometimes late.
+    // A busy machine may delay two grants.
     while in_time < 3 {
-        // A recently busy name's first request would already queue, so each round has its own name.
+        // The first request for a recently busy name would queue, so each round has its own name.
         let name = format!("x{}", in_time + late.len());
         let took = let_in_after(context, &*backend, &name, &locks, &faulty, going).await?;
         if took < soon {
@@ -224,7 +224,7 @@ async fn let_in_after(
             (guard, clock.now())
         })
     };
-    // The waiter's second request queues.
+    // Only the waiter's second request joins the queue.
     faulty.called(Op::Acquire, asked + 2).await;
     context.clock.sleep((slow / 10).min(Duration::from_millis(200))).await;
     let gone = context.clock.now();
@@ -302,7 +302,7 @@ async fn clients_are_served_in_order(context: Arc<Context>) -> Verdict {
             locks.close().await;
             Ok::<(), Failure>(())
         });
-        // The waiter's second request queues.
+        // Only the waiter's second request joins the queue.
         faulty.called(Op::Acquire, 2).await;
         context.clock.sleep(context.ttl / 50).await;
     }

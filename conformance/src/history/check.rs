@@ -112,15 +112,15 @@ fn after_its_end(run: &Run, used: &UseOf) -> Option<Violation> {
         let is_next = next.name == hold.name && next.token != hold.token;
         is_next && next.excludes(hold) && hold.granted < next.granted && next.granted <= used.at
     });
-    // A renewal is a violation only after the next grant, because its entry may be written late.
+    // A renewal is a violation only after the next grant, because a renewal's entry may be late.
     (used.by == Use::Checked || next.is_some()).then(|| {
         let (hold, next) = (hold.clone(), next.cloned());
         Violation::UsedAfterItsEnd(Box::new(Used { hold, at: used.at, by: used.by, next }))
     })
 }
 
-/// Finds the refused write of an exclusive hold that was valid from its check to the answer.
-/// A refusal after a later grant isn't reported, because that grant is reported as an overlap.
+/// Returns a violation for a refused write of an exclusive hold that was valid from its check to
+/// the answer. A refusal after a later grant is skipped: that grant is reported as an overlap.
 fn refused_although_valid(run: &Run, of: &WriteOf) -> Option<Violation> {
     let (hold, write) = (run.holds[of.hold].exclusive_part(), &of.write);
     let is_valid = hold.is_valid_at(of.checked?) && hold.is_valid_at(write.answered);

@@ -59,7 +59,7 @@ pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violati
             }
         }
         let is_valid = hold.granted < hold.until;
-        // `check_order` covers requests sent after the first grant.
+        // `check_order` covers requests sent after the grant of `highest`.
         let is_lower =
             |highest: &&Hold| hold.fence < highest.fence && hold.asked <= highest.granted;
         if let Some(highest) = highest.filter(is_lower).filter(|_| is_valid) {

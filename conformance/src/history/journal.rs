@@ -1,4 +1,4 @@
-//! The journal of a run: one line per event, on the machine's boot clock.
+//! The journal of a run: one line per event, with its time on the machine's boot clock.
 //!
 //! A process appends each line with one `write(2)` before it acts on the event. So the line
 //! survives `kill -9`, and processes can share a file.
@@ -43,7 +43,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<u64>,
     },
-    /// A grant has returned. A second grant of a token to one owner is another guard of the hold.
+    /// A grant has returned. A second grant of a token to one owner is another guard of its hold.
     Granted {
         /// The request's number.
         request: u64,
@@ -83,8 +83,8 @@ pub enum Event {
     /// The holder is about to write to the register. Without this optional event, the checker
     /// assumes that the write began right after the grant or the register's previous answer.
     ///
-    /// The client must first read the clock for `looked`, call `check()`, and record a new
-    /// deadline as [`Renewed`](Self::Renewed).
+    /// Before this entry, the client must read the clock for `looked`, call `check()`, and record
+    /// a new deadline as [`Renewed`](Self::Renewed).
     Writing {
         /// The hold's token.
         token: Token,
@@ -155,11 +155,11 @@ pub enum Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Signal {
-    /// SIGSTOP, written after the process has stopped.
+    /// SIGSTOP. Its entry follows the process's stop.
     Stopped,
-    /// SIGCONT, written before the signal.
+    /// SIGCONT. Its entry precedes the signal.
     Continued,
-    /// SIGKILL, written after the process has ended.
+    /// SIGKILL. Its entry follows the process's end.
     Killed,
 }
 
@@ -196,7 +196,7 @@ impl Journal {
         Self { process: process.to_owned(), clock, to: Arc::new(Mutex::new(to)) }
     }
 
-    /// Returns a writer for another process.
+    /// Returns a writer of this journal for another process.
     pub fn of(&self, process: &str) -> Self {
         Self { process: process.to_owned(), ..self.clone() }
     }

@@ -8,7 +8,7 @@ use super::run::{Request, Run};
 #[derive(Debug, Default)]
 pub(crate) struct Timed<'a> {
     holds: Vec<&'a Hold>,
-    /// For each hold, the latest end of this and all earlier holds.
+    /// For each hold, the latest end of it and of all earlier holds.
     latest_end: Vec<BootInstant>,
 }
 

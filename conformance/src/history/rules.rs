@@ -12,7 +12,7 @@ pub struct Rules {
     /// No hold has a smaller fence than a hold granted before its request. With `exclusion`, no
     /// exclusive hold has a smaller fence than a hold that ended before its grant.
     pub strict_order_of_fences: bool,
-    /// The longest time in which a client may wait for a lock without a holder.
+    /// The longest time in which a client may wait for a lock that has no holder.
     pub longest_wait: Option<Duration>,
     /// Faults that prevent grants. Waiting during such a fault doesn't count.
     pub excusing_faults: Vec<String>,

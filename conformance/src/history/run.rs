@@ -23,7 +23,7 @@ pub(crate) struct Run {
     pub(crate) problems: Vec<Violation>,
     by_token: HashMap<(String, Token), usize>,
     by_request: HashMap<(String, u64), usize>,
-    /// Breaks that may have freed one hold or all of a name.
+    /// Breaks that may have freed one hold, or all holds, of a name.
     pub(crate) breaks: Vec<Break>,
 }
 
@@ -223,8 +223,8 @@ impl Run {
             mode: request.mode,
             token: *token,
             fence: *fence,
-            // A second guard's grant may be written after the hold's end. It takes over the hold's
-            // request time, because holds with the same request time count as one.
+            // A second guard's grant may be written after the hold's end. It then begins a `Hold`
+            // with the first request's time, so that `is_one_with` counts both as one.
             asked: known.map_or(request.asked, |known| self.holds[known].hold.asked),
             granted: entry.at,
             until: *deadline,
@@ -233,7 +233,8 @@ impl Run {
         self.holds.push(Tracked { owner, ..Tracked::granted(hold) });
     }
 
-    /// Extends the hold. Two tasks may write in reverse order, so an earlier deadline is ignored.
+    /// Extends the hold. Two tasks may write renewals in reverse order, so an earlier deadline is
+    /// ignored.
     fn extend(&mut self, index: usize, deadline: BootInstant) {
         let tracked = &mut self.holds[index];
         tracked.deadline = tracked.deadline.max(deadline);
@@ -302,7 +303,7 @@ impl Run {
         }
         let process = &self.processes[&entry.process];
         let tracked = &mut self.holds[index];
-        // A late write was sent after the hold's end, when its process ran.
+        // A late write was sent after the hold's end, at a time when its process ran.
         let end = if late { process.runs_from(tracked.hold.until) } else { tracked.looked };
         let known = tracked.looked.max(end);
         tracked.looked = entry.at;
@@ -319,7 +320,7 @@ impl Run {
         self.writes.push(WriteOf { hold: index, write, checked });
     }
 
-    /// Marks the holds that a break may have freed: requested before it and valid at it.
+    /// Marks the holds that a break may have freed: those requested before it and valid at it.
     fn mark_broken(&mut self) {
         for Break { at, name, token, .. } in &self.breaks {
             for tracked in self.holds.iter_mut().filter(|tracked| tracked.hold.name == *name) {

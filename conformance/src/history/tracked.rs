@@ -10,7 +10,7 @@ pub(crate) struct Tracked {
     pub(crate) deadline: BootInstant,
     pub(crate) end: Option<End>,
     pub(crate) over: Option<BootInstant>,
-    /// When an operator freed the hold on the server.
+    /// The first time at which an operator may have freed the hold on the server.
     pub(crate) broken: Option<BootInstant>,
     pub(crate) is_continued: bool,
     /// True if this continues another `Tracked`.
@@ -44,7 +44,7 @@ impl Tracked {
         }
     }
 
-    /// Returns the hold, which ends early if it was broken.
+    /// Returns the hold, ended at its break if it was broken.
     pub(crate) fn exclusive_part(&self) -> Hold {
         let mut hold = self.hold.clone();
         if let Some(broken) = self.broken {

@@ -112,13 +112,12 @@ impl Holding {
         self.held
     }
 
-    /// Returns the hold without recording its end, because another guard still has it.
+    /// Returns the hold without recording its end, because another guard of it remains.
     pub(super) fn forget(self) -> Held {
         self.watching.abort();
         self.held
     }
 
-    /// Records the end of the hold, and returns the future of its release.
     pub(super) fn release(self) -> impl Future<Output = Result<()>> {
         self.end().release()
     }

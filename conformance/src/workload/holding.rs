@@ -100,7 +100,7 @@ impl Process {
         Ok(())
     }
 
-    /// Returns the lost holds whose late writes were accepted.
+    /// Writes for each lost hold. Returns the holds whose writes were accepted.
     fn write_lost<'a>(
         &self,
         holdings: impl IntoIterator<Item = &'a Holding>,
@@ -131,7 +131,7 @@ impl Process {
     }
 
     /// Writes to the lock's register, and returns whether the register accepted the write.
-    /// Only exclusive holders write: readers share fences, and permits have none.
+    /// Only exclusive holders write: readers share fences, and a permit's fence is an unordered id.
     fn write(&self, held: &Held, looked: BootInstant, late: bool) -> Result<bool, Failure> {
         if held.mode() != Mode::Exclusive {
             return Ok(false);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Plan {
     /// The seed of the run.
     pub seed: u64,
-    /// The process's number in the run. Its replacement gets a new number.
+    /// The process's number in the run. A process that replaces it gets a new number.
     pub process: u32,
     /// The locks' names. A semaphore's name has the suffix `/permits`.
     pub names: Vec<String>,
@@ -47,7 +47,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// All kinds.
+    /// All kinds of work.
     pub const ALL: [Self; 10] = [
         Self::Mutex,
         Self::Readers,
@@ -61,7 +61,7 @@ impl Work {
         Self::Close,
     ];
 
-    /// Returns the kinds that a backend supports. The mutex appears three times.
+    /// Returns the kinds that a backend supports, with `Mutex` three times, to be chosen often.
     pub fn all_for(profile: &Profile) -> Vec<Self> {
         let has = |work: &Self| match work {
             Self::Readers => profile.modes.shared,

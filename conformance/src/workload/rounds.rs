@@ -21,7 +21,7 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 #[derive(Debug, Clone)]
 struct Choices {
     name: String,
-    /// `None` for a request that doesn't wait.
+    /// The longest wait, or `None` for a request that doesn't wait.
     wait: Option<Duration>,
     fixed: bool,
     max_hold: Option<Duration>,
@@ -151,7 +151,7 @@ impl Process {
         }
     }
 
-    /// Acquires two names with a short wait, because the journal shows the first name as free
+    /// Acquires two names. The wait is short, because the journal shows the first name as free
     /// until both are granted.
     async fn several(
         &self,
@@ -283,7 +283,7 @@ impl Process {
         let how = if at_once { BreakMode::Now } else { BreakMode::RunOut };
         let answer = locks.break_lock(name, seen, how, "a test breaks locks").await;
         let broke = match &answer {
-            // With several servers, concurrent breaks may each free the hold on some of them. Then
+            // With several servers, concurrent breaks may each free the hold on some servers. Then
             // each break may answer `NotHeld`.
             Ok(Broken::NotHeld) => {
                 let is_sure = !locks.profile().survives.contains(Fault::MinorityLoss);

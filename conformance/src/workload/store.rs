@@ -9,7 +9,7 @@ use crate::register::{Register, RemoteRegister};
 /// A register per lock, and a queue of tickets. Calls may block, and fail if the store can't be
 /// reached.
 pub trait Store: Send + Sync + 'static {
-    /// Writes to the register of `name`. Returns false if it has accepted a higher fence.
+    /// Writes to the register of `name`. Returns false if the register has accepted a higher fence.
     fn write(&self, name: &str, fence: Fence) -> io::Result<bool>;
 
     /// Leaves a ticket for another process.
@@ -48,8 +48,8 @@ impl RemoteStore {
         RemoteRegister::connect(address).map(|register| Self(Mutex::new(register)))
     }
 
-    /// Calls the register, which may block. A multi-threaded runtime moves other tasks to another
-    /// thread.
+    /// Calls the register, which may block. A multi-threaded runtime moves the thread's other tasks
+    /// to another thread.
     fn call<T>(
         &self,
         call: impl FnOnce(MutexGuard<'_, RemoteRegister>) -> io::Result<T>,

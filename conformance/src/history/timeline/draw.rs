@@ -11,8 +11,8 @@ pub(super) const RED: &str = "#d0021b";
 pub(super) const FAULT: &str = "#b7791f";
 
 pub(super) const COLOURS: usize = 6;
-/// Colours of names, and of text on them. Colour-blind readers can distinguish them (Okabe and
-/// Ito, 2008).
+/// Colours of names, and of text on them. Colour-blind readers can distinguish the names (Okabe
+/// and Ito, 2008).
 const NAMES: [(&str, &str); COLOURS] = [
     ("#0072b2", "#ffffff"),
     ("#009e73", "#ffffff"),

@@ -254,7 +254,7 @@ fn clear_of_writes(item: &Item, scale: Scale, x: f64, wide: f64) -> f64 {
     writes.filter(|clear| *clear > -5.0).fold(wide, f64::min)
 }
 
-/// Returns possible labels, the longest first.
+/// Returns a hold's possible labels, the longest first.
 fn hold_labels(hold: &crate::history::Hold, name: &str, names: usize) -> Vec<String> {
     let what = match (hold.mode, hold.permits()) {
         (_, Some((count, of))) => format!("{count} of {of} permits"),

@@ -90,7 +90,7 @@ impl Client {
                 return self.journal.write(Event::Lost { token, reason });
             }
             if guard.deadline() != deadline {
-                // Written before the client relies on it, so that it survives `kill -9`.
+                // Record the deadline before relying on it, so that the entry survives `kill -9`.
                 deadline = guard.deadline();
                 self.journal.write(Event::Renewed { token, deadline });
             }

@@ -55,7 +55,7 @@ impl DistributedLock for Own {
     async fn acquire(&self, claim: &Claim, _wait: Wait) -> Result<AcquireOutcome> {
         Ok(self.step(|holds, now| match holds.get(&claim.name) {
             Some(held) if held.token != claim.token => AcquireOutcome::Busy(Busy::default()),
-            // Free, or a repeat, which sets a new deadline. There are no fences to keep.
+            // The lock is free, or the holder repeats its request, which sets a new deadline.
             _ => {
                 let held = Held { token: claim.token, expires: now + claim.ttl };
                 holds.insert(claim.name.clone(), held);
@@ -114,7 +114,7 @@ impl Factory for InMemory {
         Ok(connector(move || std::future::ready(Ok(own.clone()))))
     }
 
-    /// The backend has no I/O, so the suite can move its clock, and a TTL takes no time.
+    /// The backend has no I/O, so the suite can move its clock instead of waiting for a TTL.
     fn runtime(&self) -> Runtime {
         Runtime::Paused
     }

@@ -8,7 +8,7 @@ The program must have its own process group. It answers each command with one li
     release NAME                 "released", or "not ours" when its lease has ended
 
 NAME is the prefix of the lock's keys, without the final slash. Each lock has its own `etcdctl`
-process, with a lease of TTL seconds. All processes end with the input.
+process, with a lease of TTL seconds. All processes end when the input ends.
 """
 
 import os

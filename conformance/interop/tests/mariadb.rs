@@ -43,7 +43,6 @@ async fn client(server: &MariaDb, mode: &str) -> Locks {
     Locks::builder(backend).ttl(Duration::from_secs(10)).build().unwrap()
 }
 
-/// Starts a task, and checks that it waits for the lock.
 async fn waiting(locks: &Locks, name: &'static str) -> tokio::task::JoinHandle<Guard> {
     let locks = locks.clone();
     let waiter =
@@ -67,7 +66,6 @@ async fn a_get_lock_of_mariadb_keeps_a_session_out_until_it_is_released() {
         assert_eq!(mariadb.ask(&format!("SELECT RELEASE_LOCK({documented});")), "1");
         waiter.await.unwrap().release().await.unwrap();
 
-        // A killed session releases the lock too.
         assert_eq!(mariadb.ask(&format!("SELECT GET_LOCK({documented}, 10);")), "1");
         let waiter = waiting(&locks, name).await;
         mariadb.kill();

@@ -33,7 +33,6 @@ async fn client(server: &testbed::Postgres, mode: &str) -> Locks {
     Locks::builder(backend).ttl(Duration::from_secs(10)).build().unwrap()
 }
 
-/// Starts a task, and checks that it waits for the lock.
 async fn waiting(locks: &Locks, name: &'static str) -> tokio::task::JoinHandle<Guard> {
     let locks = locks.clone();
     let waiter =
@@ -57,7 +56,6 @@ async fn an_advisory_lock_of_psql_keeps_a_session_out_until_it_is_unlocked() {
     assert_eq!(psql.ask(&format!("SELECT pg_advisory_unlock({});", key("orders/42"))), "t");
     waiter.await.unwrap().release().await.unwrap();
 
-    // A killed session releases the lock too.
     psql.send(&format!("SELECT pg_advisory_lock({});", key("orders/42")));
     assert_eq!(psql.answer(), "");
     let waiter = waiting(&locks, "orders/42").await;

@@ -63,7 +63,6 @@ impl Process {
         }
     }
 
-    /// Ends the holds, some of which may already be lost.
     pub(super) async fn end(&self, holdings: Vec<Holding>, how: End) {
         for holding in holdings {
             match how {

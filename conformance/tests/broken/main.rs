@@ -1,5 +1,5 @@
-//! Tests of the conformance suite. A backend or client with a flaw fails the case for this flaw,
-//! and passes the case without the flaw.
+//! Tests of the conformance suite. A backend or client with a flaw fails the case for this flaw.
+//! Without the flaw, it passes the case.
 #![forbid(unsafe_code)]
 
 mod client;
@@ -127,7 +127,7 @@ fn is_caught(
     }
 }
 
-/// Returns a trial of a case with a correct backend, which may not promise the case.
+/// Returns a test that a correct backend passes the case, or doesn't promise it.
 fn sound(prefix: &str, case: &'static Case, factory: fn() -> Simulated) -> Trial {
     Trial::test(format!("{prefix}::{}", case.name), move || {
         match run_case(case, Arc::new(factory())) {

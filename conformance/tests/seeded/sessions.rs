@@ -18,7 +18,7 @@ struct SharedKey {
     session: Token,
 }
 
-/// Returns connections, of which each two share a session.
+/// Returns a connector whose connections share sessions in pairs.
 pub(crate) fn shared_key(clock: &Clock) -> Connect {
     let memory = Memory::with_clock(clock.clone());
     let clients = Arc::new(AtomicUsize::new(0));

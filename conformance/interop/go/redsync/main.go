@@ -45,8 +45,8 @@ func main() {
 	}
 }
 
-// Connects in advance, because redsync allows a twentieth of a lock's TTL for it. That is too
-// little on a busy machine.
+// Connects in advance, because redsync allows only a twentieth of a lock's TTL to connect. That is
+// too little on a busy machine.
 func connections(address string) *redis.Pool {
 	pool := &redis.Pool{
 		MaxIdle: 1,

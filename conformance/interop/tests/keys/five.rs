@@ -9,7 +9,7 @@ use crate::scene::{Scene, Start};
 
 const NODES: usize = 5;
 
-/// The servers of a Redlock. They keep all data in a kill, so they vote right after a restart.
+/// The servers of a Redlock. A killed server keeps its data, so it votes right after a restart.
 pub(crate) struct Five {
     pub(crate) scene: Scene,
     redlock: Arc<Redlock>,
@@ -20,7 +20,7 @@ impl Five {
         let options = testbed::Redis::options().append_only("always");
         let testbed::Fleet { servers, .. } = options.start_fleet(NODES).unwrap();
         let nodes: Vec<String> = servers.iter().map(testbed::Redis::url).collect();
-        // A busy machine needs a long timeout. The tests' shortest TTL allows no longer one.
+        // A busy machine needs a long timeout, but the tests' shortest TTL allows at most 1 s.
         let url = format!("redlock:{}?node_timeout=1s", nodes.join(","));
         let redlock = Arc::new(Redlock::connect(&url).await.unwrap());
         // The servers were just started, so no lock can be held on them.
@@ -34,13 +34,11 @@ impl Five {
         nodes.into_iter().for_each(|node| self.scene.servers[node].kill());
     }
 
-    /// Restarts the nodes with all data, and waits until all vote.
     pub(crate) async fn bring_back(&mut self, nodes: [usize; 2]) {
         nodes.into_iter().for_each(|node| self.scene.servers[node].restart(true).unwrap());
         self.wait_for(all_vote).await;
     }
 
-    /// Restarts the node without its data.
     pub(crate) async fn empty(&mut self, node: usize) {
         self.scene.servers[node].restart(false).unwrap();
         self.wait_for(|statuses| matches!(statuses[node].1, NodeStatus::New(_))).await;

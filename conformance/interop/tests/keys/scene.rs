@@ -66,7 +66,7 @@ impl Scene {
         }
     }
 
-    /// Returns the key's values on all servers that have it, at least a majority.
+    /// Returns the key's values. Asserts that a majority of the servers has the key.
     pub(crate) fn values(&self, name: &str) -> Vec<String> {
         let value =
             |server: &testbed::Redis| server.command::<Option<String>>(&["GET", name]).unwrap();

@@ -109,7 +109,6 @@ pub(crate) fn names_below_a_name_are_others(scene: &Scene, first: Side, second: 
     let mut above = scene.client(second);
     above.acquire();
 
-    // Both names are held at the same time.
     let mut other = scene.waiter(second);
     other.is_waiting();
     above.release();

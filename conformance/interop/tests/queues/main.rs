@@ -70,7 +70,7 @@ macro_rules! tests_with {
     };
 }
 
-// Only attempts of ours are tested with `etcdctl lock`, which always waits.
+// `etcdctl lock` always waits, so only Lockwright's attempts are tested with it.
 tests_with! {
     beside_etcdctl: etcdctl on crate::etcd::server(),
         an_attempt_of_ours_beside_their_hold_fails_and_leaves_nothing;

@@ -41,7 +41,7 @@ pub(crate) fn their_release_wakes_us(scene: &Scene) {
         mode: Mode::Exclusive,
         token: Token::random(),
         identity: Arc::new(Identity::of_this_process(Some("test"))),
-        // The claim isn't repeated, so its place in the queue must last.
+        // The request isn't repeated, so the claim's place in the queue must last.
         ttl: 2 * TTL,
         fences: 1,
         renewal_mode: RenewalMode::Auto,

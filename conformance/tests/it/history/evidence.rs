@@ -63,7 +63,7 @@ fn pause_without_a_refused_late_write_shows_nothing() {
     let wrote = |accepted| script.clone().wrote(52, "a", (1, 1), accepted, true);
     assert_eq!(missing(&wrote(true)), [late("a")]);
     assert_eq!(missing(&wrote(false)), []);
-    // The write was sent before the process continued, or when it continued.
+    // A write that was sent before the process continued at 50 doesn't count.
     let sent = |sent| {
         let script = paused(EXCLUSIVE, 50).writing(sent, "a", 1, 29);
         script.wrote(52, "a", (1, 1), false, false)

@@ -61,8 +61,8 @@ fn grant_after_the_end_of_a_hold_has_a_larger_fence() {
     pair(20, 8, 30).is_clean();
     pair(20, 6, 30).breaks_once(FELL);
     pair(20, 6, 21).breaks_once(FELL);
-    // The grant of `b` returned at its deadline, so the server may have ended it before it granted
-    // the lock to `a`.
+    // The grant of `b` returned at its deadline, so the server may have ended that hold before it
+    // granted the lock to `a`.
     pair(20, 6, 20).is_clean();
     // The hold of `a` hadn't ended, so the holds overlap, whatever their fences are.
     pair(19, 6, 30).breaks_once("two holds were valid at once");
@@ -125,7 +125,7 @@ fn each_name_has_fences_of_its_own() {
     script.asks_for(21, "a", 2, "y", EXCLUSIVE).granted(22, "a", 2, 3, 30).is_clean();
 }
 
-/// Returns a run in which a holder stops beyond its deadline, and writes when it continues.
+/// Returns a run in which `a` stops beyond its deadline, and writes when it continues.
 fn paused(continued: u64, accepted: bool) -> Script {
     Script::new()
         .holds("a", 1, 1, EXCLUSIVE, (10, 20))
@@ -185,7 +185,7 @@ fn stale_write_is_found_by_its_beginning() {
             .writing(began, "a", 1, began)
             .wrote(40, "a", (1, 1), true, false)
     };
-    // The fence also decreases in this run, so its order isn't checked.
+    // The fences also decrease in this run, so their order isn't checked.
     let rules = Rules { strict_order_of_fences: false, must_show: false, ..Rules::default() };
     assert_eq!(stale(25).found_by(&rules), []);
     let found = stale(26).found_by(&rules);
@@ -222,7 +222,7 @@ fn write_of_a_valid_hold_is_accepted() {
     refused(20, 30).breaks(30, true).is_clean();
     refused(20, 30).breaks(31, true).breaks_once(REFUSED);
     refused(20, 30).breaks(29, false).breaks_once(REFUSED);
-    // Without an entry before the write, nothing shows when the holder checked.
+    // Without a `Writing` entry, the time of the holder's check is unknown.
     let unchecked = Script::new().holds("a", 1, 5, EXCLUSIVE, (10, 40));
     unchecked.wrote(20, "a", (1, 5), false, false).is_clean();
     for rules in [

@@ -32,7 +32,7 @@ fn two() -> Script {
 fn loss_is_reported_before_the_next_grant_returns() {
     assert!(found(&two().loses(210, "a", 1), 0, 0).is_empty());
     assert_eq!(found(&two().loses(211, "a", 1), 0, 0), [LATE]);
-    // A release after the next grant doesn't report the loss either.
+    // A release counts as a report, but not after the next grant.
     assert!(found(&two().releases(210, "a", 1), 0, 0).is_empty());
     assert_eq!(found(&two().releases(211, "a", 1), 0, 0), [LATE]);
     // Without an allowance, the checker doesn't apply this rule.
@@ -80,7 +80,7 @@ fn process_that_ran_for_the_allowance_is_excused() {
     let late = two().loses(250, "a", 1);
     assert!(found(&late, 0, 10).is_empty());
     assert_eq!(found(&late, 0, 9), [LATE]);
-    // If the report is due 5 ns before the deadline, the same report is 5 ns later.
+    // If the report is due 5 ns earlier, the same report is 5 ns later.
     assert!(found(&late, 5, 15).is_empty());
     assert_eq!(found(&late, 5, 14), [LATE]);
 }

@@ -93,7 +93,7 @@ impl Context {
         self.factory.tested_client(backend, &self.clock, self.ttl)
     }
 
-    /// Returns a name under the root.
+    /// Returns `local`, prefixed with [`root`](Self::root).
     pub fn name(&self, local: &str) -> LockName {
         LockName::new(format!("{}{local}", self.root)).expect("the case's names are valid")
     }
@@ -122,7 +122,7 @@ impl Context {
         Claim { mode, ..self.long_claim(local) }
     }
 
-    /// Retries every `step` until `claim` is granted. Fails after `within`.
+    /// Requests `claim` every `step` until it is granted. Fails after `within`.
     pub async fn granted_within(
         &self,
         backend: &dyn DistributedLock,
@@ -145,7 +145,7 @@ impl Context {
         }
     }
 
-    /// Waits until no name under the root is held.
+    /// Waits until none of the case's names is held.
     pub async fn nothing_left(&self) -> Verdict {
         let backend = self.backend().await?;
         let give_up = self.clock.now() + self.patience();
@@ -163,7 +163,7 @@ impl Context {
         }
     }
 
-    /// Returns the held names under the root.
+    /// Returns the case's held names.
     pub async fn held(&self, backend: &dyn DistributedLock) -> Result<Vec<LockName>> {
         let mut names = Vec::new();
         let mut from = None;

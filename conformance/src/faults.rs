@@ -149,12 +149,12 @@ impl Faulty {
         self.0.yields.store(yields, Ordering::SeqCst);
     }
 
-    /// Returns the number of requests so far.
+    /// Returns the number of `op` requests so far.
     pub fn calls(&self, op: Op) -> usize {
         self.counter(op).load(Ordering::SeqCst)
     }
 
-    /// Waits until this many requests were sent.
+    /// Waits until `calls` such requests were sent.
     pub async fn called(&self, op: Op, calls: usize) {
         loop {
             let mut called = std::pin::pin!(self.0.called.notified());

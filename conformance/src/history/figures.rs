@@ -36,8 +36,8 @@ pub struct Figures {
     pub unreported_losses: u64,
     /// Exclusive holds whose process was stopped at the deadline and continued later.
     pub paused_past_the_deadline: u64,
-    /// Holds in [`paused_past_the_deadline`](Self::paused_past_the_deadline) of which the register
-    /// refused a write after the pause.
+    /// Holds in [`paused_past_the_deadline`](Self::paused_past_the_deadline) with a write that the
+    /// register refused after the pause.
     pub paused_and_refused: u64,
     /// Writes to the register.
     pub writes: u64,

@@ -79,7 +79,7 @@ pub(crate) async fn our_waiter_is_granted_what_they_release(scene: Scene) {
 pub(crate) async fn neither_ends_what_the_other_took_over_after_an_expiry(scene: Scene) {
     let mut theirs = scene.theirs();
 
-    // Their lock expires and ours is granted: they must not release ours.
+    // Their lock expires and ours is granted: the other library must not release ours.
     assert_eq!(theirs.ask("try a 1"), "yes");
     let ours = claim("a");
     let trying = async {
@@ -100,7 +100,7 @@ pub(crate) async fn neither_ends_what_the_other_took_over_after_an_expiry(scene:
         ReleaseOutcome::Released
     );
 
-    // Our lock expires and theirs is granted: we must not release theirs.
+    // Our lock expires and theirs is granted: Lockwright must not release theirs.
     let ours = claim_for("b", Duration::from_secs(2));
     scene.grant(&ours).await;
     assert_eq!(theirs.ask("wait b 30 20"), "yes");

@@ -42,8 +42,8 @@ fn right(seed: u64) -> Script {
     script
 }
 
-/// Returns a schedule with one changed entry: the first that `change` accepts after a random
-/// position.
+/// Returns a schedule with one changed entry: the first that `change` accepts from a random
+/// position on.
 fn wrong(seed: u64, change: impl Fn(&mut Entry) -> bool) -> Script {
     let mut script = right(seed);
     let from = Random::of(seed, 1).below(script.0.len() as u64 / 2) as usize;

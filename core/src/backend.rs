@@ -35,7 +35,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     ///
     /// - Each client calls this method once.
     /// - An event about a hold contains its token. A wake-up goes to every attached client.
-    /// - The default drops the channel. The client then polls.
+    /// - The default implementation drops the channel, so the client polls.
     fn attach(&self, events: Events) {
         drop(events);
     }
@@ -48,8 +48,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     ///   [`Granted::valid`](crate::Granted::valid).
     /// - A token with a tombstone is rejected as [`Lost`](crate::ErrorKind::Lost) and never granted again.
     /// - The server's TTL is the claim's, rounded up to the server's unit.
-    /// - With fences in the profile, every grant's fence is above those of all earlier grants of
-    ///   the name. Concurrent readers share a fence.
+    /// - With fences in the profile, every grant's fence is larger than those of all earlier grants
+    ///   of the name. Concurrent readers share a fence.
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome>;
 
     /// Acquires like [`acquire`](Self::acquire) with [`Wait::No`], but without a future, for a
@@ -113,7 +113,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// - Breaks only the hold that the caller has `seen`, never a later one.
     /// - The holder's next renewal returns [`Reason::Broken`](crate::Reason::Broken) as long as the server has a
     ///   record.
-    /// - The server stores `by` and `reason` as long as the broken hold.
+    /// - The server stores `by` and `reason` as long as it stores the broken hold.
     async fn break_lock(
         &self,
         name: &LockName,
@@ -129,7 +129,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// Removes a batch of records of holds that ended at least `idle` ago.
     ///
     /// - A sweep never delays an acquire by longer than one short statement takes.
-    /// - A name that is locked again gets a fence above its old one.
+    /// - If a swept name is locked again, its fence is larger than all its earlier ones.
     /// - Several sweeps may run in parallel.
     async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         let _ = idle;
@@ -165,7 +165,7 @@ impl<T: DistributedLock + ?Sized> DistributedLock for Arc<T> {
         (**self).release_at_once(claim, release_mode, now)
     }
 
-    // These methods aren't `async fn`, which would allocate another future.
+    // The methods below aren't `async fn`, which would allocate a second future.
 
     fn acquire<'s, 'c, 'f>(&'s self, claim: &'c Claim, wait: Wait) -> Answer<'f, AcquireOutcome>
     where

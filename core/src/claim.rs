@@ -71,7 +71,7 @@ pub struct Granted {
     pub fence: Fence,
     /// The number of reserved fences, at least 1.
     pub fences: u32,
-    /// The start of the hold, not later than the server's grant. The default is the instant of the
+    /// The start of the hold, not later than the server's grant; `None` for the instant of the
     /// send.
     pub start: Option<BootInstant>,
     /// The hold's duration, if it differs from the requested TTL.
@@ -140,7 +140,8 @@ pub enum RenewalOutcome {
         /// The duration from the send, if it isn't the TTL.
         valid: Option<Duration>,
     },
-    /// The hold has ended for this reason. Without a record, the reason is [`Reason::Gone`].
+    /// The hold has ended for this reason. If the server has no record of the reason, it is
+    /// [`Reason::Gone`].
     NotHeld(Reason),
     /// The outcome is unknown. The client retries until the deadline.
     Indeterminate,

@@ -107,7 +107,7 @@ impl Clock {
         }
     }
 
-    /// Simulates a suspend: moves a [`Clock::tokio`] ahead without its timers.
+    /// Simulates a suspend: moves a [`Clock::tokio`] ahead without firing its timers.
     pub fn jump(&self, by: Duration) {
         if let Kind::Tokio(clock) = &self.0 {
             clock.jumped.fetch_add(nanos(by), Ordering::SeqCst);

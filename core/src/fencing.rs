@@ -132,7 +132,7 @@ fn decoded(text: &str) -> Option<String> {
 #[derive(Debug, Clone, Default)]
 pub struct Gate(Arc<Mutex<NameMap<Arc<tokio::sync::Mutex<u64>>>>>);
 
-/// Exclusive access for one accepted write. A later holder's write waits until this value is
+/// Exclusive access for one accepted write. The lock's next write waits until this value is
 /// dropped.
 #[derive(Debug)]
 #[must_use = "the next write can start once this is dropped; keep it until the write is done"]
@@ -308,7 +308,6 @@ mod tests {
         drop(gate.enter(&x, &fenced(5)).await.unwrap());
     }
 
-    /// If a gate accepted another lock's fence, a late writer could enter under an unused name.
     #[tokio::test]
     async fn fence_of_another_lock_is_refused() {
         let gate = Gate::new();

@@ -43,8 +43,7 @@ pub fn without_hidden_password(url: &str) -> Cow<'_, str> {
 }
 
 /// Returns the index of the comma before the next URL. A password may contain a comma and `://`, so
-/// the text before the comma must be a whole URL: one with an `@`, or without a password in place
-/// of a port.
+/// the text before the comma must be a whole URL: it has an `@`, or nothing in it is masked.
 fn next_url(text: &str) -> Option<usize> {
     text.match_indices(',').map(|(at, _)| at).find(|at| {
         let (before, after) = (&text[..*at], &text[at + 1..]);

@@ -154,8 +154,8 @@ fn present_bits(now: BootInstant) -> u128 {
 
     BITS.with(|kept| {
         let (random, generation, until) = kept.get();
-        // More than `PRESENT` is left only if the clock went back, or the caller uses another
-        // clock.
+        // The bits have more than `PRESENT` left only if the clock went back, or the caller uses
+        // another clock.
         let left = until.saturating_since(now);
         if !left.is_zero() && left <= PRESENT {
             return random ^ generation;

@@ -4,7 +4,7 @@ use crate::row::Held;
 use crate::store::{Done, Store};
 
 impl Store {
-    /// Breaks the lock. Also returns the broken holds' tokens, to notify the holders.
+    /// Breaks the holds that match `seen`. Also returns their tokens, to notify the holders.
     pub(crate) fn break_lock(
         &mut self,
         name: &LockName,
@@ -33,7 +33,7 @@ impl Store {
             BreakMode::Now => {
                 for token in &tokens {
                     row.remove(*token);
-                    // A repeat of the hold's acquire may still be in flight.
+                    // The tombstone rejects a repeated acquire that is still in flight.
                     self.tombstones.insert(*token, now);
                 }
                 let wake = row.lets_next_in();

@@ -10,7 +10,7 @@ use lockwright_core::{
 
 use crate::store::Store;
 
-/// The number of slow polls after which a silent waiter leaves the queue.
+/// The number of missed slow polls after which a waiter leaves the queue.
 const PATIENCE: u32 = 5;
 
 /// A store of locks. Clones share it.
@@ -56,8 +56,8 @@ impl Memory {
         self.0.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the store for a step, and returns its instant: `now`, or the last step's if that is
-    /// later.
+    /// Locks the store for one step. Returns the step's instant: the later of `now` and the
+    /// previous step's instant.
     pub(crate) fn step(&self, now: BootInstant) -> (MutexGuard<'_, Store>, BootInstant) {
         let mut store = self.store();
         store.last_step = store.last_step.max(now);

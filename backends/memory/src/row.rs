@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Fence, Granted, Holder, Identity, Mode, Token};
 
-/// A name in use. Once idle, it may be used as another lock type.
+/// A name in use. Another lock type may use the name once it has no hold and no waiter.
 #[derive(Default)]
 pub(crate) struct Row {
     first: Option<Held>,
@@ -105,8 +105,8 @@ impl Row {
         (!present.is_of_the_kind_of(mode)).then_some(present)
     }
 
-    /// Returns whether a claim can be granted. It overtakes no waiter, but a reader may overtake
-    /// readers.
+    /// Returns whether a claim can be granted. A claim overtakes no waiter, but a reader may
+    /// overtake readers.
     pub(crate) fn admits(&self, token: Token, mode: Mode) -> bool {
         let fits = match mode {
             Mode::Exclusive => self.first.is_none(),
@@ -132,7 +132,8 @@ impl Row {
         (mode == Mode::Shared).then_some(reader.fence)
     }
 
-    /// Returns when expiries may admit a claim: the first one for permits, the last one for others.
+    /// Returns when expiries may admit a claim: after the first one for permits, after the last one
+    /// for other modes.
     pub(crate) fn free_at(&self, mode: Mode) -> Option<BootInstant> {
         let ends = self.holds().map(|hold| hold.expires);
         match mode {
@@ -183,7 +184,7 @@ impl Held {
         granted
     }
 
-    /// Returns the grant again, and restarts its TTL unless the hold was broken.
+    /// Returns the grant again. Restarts the hold's TTL unless the hold was broken.
     pub(crate) fn repeated(&mut self, ttl: Duration, now: BootInstant) -> Granted {
         let mut granted = self.granted();
         if self.broken.is_some() {

@@ -8,7 +8,7 @@ use crate::tombstones::Tombstones;
 #[derive(Default)]
 pub(crate) struct Store {
     pub(crate) names: NameMap<Row>,
-    /// One counter for all names, so that the store can remove unused names.
+    /// The last fence of any name. With a counter per name, the store couldn't remove unused names.
     pub(crate) last_fence: u64,
     pub(crate) tombstones: Tombstones,
     pub(crate) last_step: BootInstant,

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Error, ErrorKind, Reason, Result, Token};
 
-/// How long a tombstone is kept: much longer than a client repeats a request.
+/// The least time that a tombstone is kept: much longer than a client repeats a request.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
-/// The largest number of tombstones in a generation.
+/// The number of tombstones that ends a generation early.
 const LIMIT: usize = 1 << 16;
 
-/// Tombstones in two generations, so that none needs a timestamp.
+/// Tombstones in two generations. The older one is dropped as a whole, so no tombstone needs a
+/// timestamp.
 #[derive(Default)]
 pub(crate) struct Tombstones {
     young: HashSet<Token>,

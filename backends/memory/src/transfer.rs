@@ -15,7 +15,7 @@ impl Store {
         let not_held = Ok(AcquireOutcome::Busy(Busy::default()));
         let Some(row) = self.names.get_mut(&to.name) else { return not_held };
         row.expire(now);
-        // If the first answer was lost, the hold has the new token already.
+        // If this swap is a repeat after a lost answer, the hold already has the new token.
         if let Some(hold) = row.held_by(to.token) {
             return Ok(AcquireOutcome::Granted(hold.repeated(to.ttl, now)));
         }
@@ -23,7 +23,7 @@ impl Store {
         if hold.broken.is_some() || hold.mode != to.mode {
             return not_held;
         }
-        // Concurrent readers share a fence.
+        // A reader keeps its fence, because concurrent readers share one.
         if hold.mode != Mode::Shared {
             hold.fence = next_fence(&mut self.last_fence, 1)?;
         }

@@ -1,8 +1,9 @@
 //! Admission rules for servers that keep one queue per lock (etcd, ZooKeeper).
 //!
-//! The server numbers the claims of a queue in order of arrival, so none is inserted ahead of
-//! another. An admitted claim therefore stays admitted, and a client with an outdated view is only
-//! admitted later. A claim of another lock type blocks the claims behind it until it leaves.
+//! The server numbers the claims of a queue in order of arrival, so no claim is inserted ahead of
+//! another. An admitted claim therefore stays admitted. A client with an outdated view of the queue
+//! admits its claim too late, never too early. A claim of another lock type blocks the claims
+//! behind it until it leaves.
 //!
 //! # The shared fence of concurrent readers
 //!
@@ -15,8 +16,8 @@
 //!   the lock while the source was present.
 //! - *The fence is below those of all later writers.* Their numbers are above every fence that a
 //!   reader could take.
-//! - *All admitted readers have the lowest fence.* A later reader has a larger number, or takes an
-//!   existing fence.
+//! - *All admitted readers have the lowest fence.* A later reader has its own larger number or an
+//!   existing fence, so it can't lower the lowest fence.
 
 use crate::mode::Mode;
 use crate::token::Token;

@@ -12,7 +12,7 @@ const CAPACITY: usize = 1024;
 #[derive(Debug, Default)]
 pub struct RecentNames {
     last: Mutex<NameMap<BootInstant>>,
-    /// False until a name is noted: lookups then don't lock the mutex.
+    /// False until a name is noted. While it is false, lookups don't lock the mutex.
     is_used: AtomicBool,
 }
 

@@ -12,8 +12,8 @@ pub fn not_in_this_build(feature: &str) -> String {
     )
 }
 
-/// Installs ring as the process's crypto provider, unless one is installed. Most client libraries have no default
-/// for some of their TLS, and panic in a build with several providers.
+/// Installs ring as the process's crypto provider, unless one is installed. Without one, most
+/// client libraries panic in a build with several providers.
 pub fn choose_provider() {
     #[cfg(feature = "tls")]
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -76,7 +76,7 @@ impl Files {
     }
 }
 
-/// Reads a PEM file that must contain a `kind`.
+/// Reads the PEM file of a URL's `parameter`. The file must contain an item of this `kind`.
 ///
 /// # Errors
 /// A sentence that names the parameter and the cause.

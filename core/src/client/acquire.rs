@@ -230,7 +230,7 @@ fn take_answer(
     match answer {
         Ok(AcquireOutcome::Granted(granted)) => {
             pending.release_mode = before.release_mode;
-            // The hold registry counts granted attempts.
+            // Granted attempts aren't counted here, because the hold registry counts them.
             match valid_grant(shared, &pending.claim, granted, sent) {
                 Some(valid) => Answer::Granted(granted, valid),
                 None => Answer::TooLate,
@@ -443,7 +443,7 @@ impl Attempts<'_> {
         if self.spot.is_some() {
             return Next::In(poll_after(self.shared, busy));
         }
-        // The immediate retry covers wake-ups before the registration.
+        // A wake-up may have come before this registration, so the client retries at once.
         let Some(pending) = &turn.pending else { unreachable!("a claim was busy") };
         self.spot = Some(self.shared.waiters.register(&pending.claim.name, pending.claim.token));
         Next::Now
@@ -457,14 +457,14 @@ impl Attempts<'_> {
             return Err(error);
         }
         let now = shared.clock.now();
-        // A blocked request waited for the holder, so the server wasn't silent.
+        // A blocked request waited for the holder, so the server counts as silent only from now.
         let unanswered_since = if self.is_blocked() { now } else { self.sent };
         let since = *self.troubled_since.get_or_insert(unanswered_since);
         turn.note_trouble(since, &error);
         if self.limit == Limit::Once {
             return Err(error);
         }
-        // The earlier error is the cause of a lost queue position or a passed limit.
+        // The earlier error is kept, because it caused the lost queue position or the passed limit.
         let is_cut_short = now >= self.give_up_at();
         let trouble = match self.trouble.take() {
             Some(earlier) if ended || is_cut_short => earlier,
@@ -520,8 +520,8 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
     let begun = shared.clock.now();
     let give_up_at = begun + options.ttl;
     let mut pause = TRY_AGAIN.0;
-    // A late acquire may have created a newer hold with an open ticket's token. A swap must not
-    // take this hold.
+    // An unanswered acquire of an open ticket's token may have created a newer hold, which a swap
+    // must not take.
     let mut is_the_same = !ticket.is_open();
     loop {
         let sent = shared.clock.now();

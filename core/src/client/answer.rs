@@ -1,4 +1,4 @@
-//! Calls of a backend. Its panic becomes an error, so that the client still reports losses.
+//! Calls of a backend. A backend's panic becomes an error, so that the client still reports losses.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -62,12 +62,13 @@ pub(crate) async fn until<F: Future>(
     }
 }
 
-/// Calls the application's log subscriber or waker. Its panic must not end renewals and releases.
+/// Calls the application, such as its log subscriber or waker. A panic there must not end renewals
+/// and releases.
 pub(crate) fn ignore_panic(call: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(call));
 }
 
-/// Turns a panic into an error. The caller must then only drop the closure's state.
+/// Turns a panic into an error. After a panic, the caller may only drop the closure's state.
 fn caught<T>(ask: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(ask)).map_err(|panic| panicked(&*panic))
 }

@@ -78,7 +78,8 @@ impl Builder {
         self
     }
 
-    /// Sets a prefix for every name on the server, such as `shop/`. Results don't show it.
+    /// Sets a prefix for every name on the server, such as `shop/`. Guards and inspections show
+    /// names without it.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.settings.namespace = namespace.into();
         self

@@ -75,8 +75,8 @@ impl MultiRequest {
         Self { parts: Vec::new(), options: Options::default() }.and(locks, names)
     }
 
-    /// Adds names of this client. If clients have the same kind of backend, all programs must add
-    /// them in the same order. Otherwise two requests may deadlock.
+    /// Adds names of the client `locks`. Clients with the same kind of backend must be added in the
+    /// same order in all programs. Otherwise two requests may deadlock.
     pub fn and(mut self, locks: &Locks, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         for name in names {
             let (place, name) = (self.parts.len(), name.as_ref().to_owned());
@@ -97,8 +97,8 @@ impl MultiRequest {
         self
     }
 
-    /// Limits the duration of each hold. If the request still waits for another lock then, it fails
-    /// with [`Lost`](ErrorKind::Lost).
+    /// Limits the duration of each hold. If a hold reaches the limit while the request waits for
+    /// another lock, the request fails with [`Lost`](ErrorKind::Lost).
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.options.max_hold = Some(time);
         self
@@ -151,7 +151,7 @@ impl MultiRequest {
 
     /// Tries each name once. If a lock is held, releases the others and returns `None`.
     ///
-    /// Errors (without the limit) and cancel safety are those of [`acquire`](Self::acquire).
+    /// Errors, except for timeouts, and cancel safety are those of [`acquire`](Self::acquire).
     pub async fn try_acquire(self) -> Result<Option<MultiGuard>> {
         let parts = self.in_order()?;
         let mut held = Vec::with_capacity(parts.len());
@@ -334,7 +334,7 @@ impl Part {
     }
 
     /// Returns true if this request certainly doesn't hold the lock under another name, and false
-    /// if that is uncertain. If it does, returns a conflict.
+    /// if that is uncertain. If this request does hold it, returns a conflict.
     async fn is_apart_from(&self, held: &[Guard]) -> Result<bool> {
         if held.is_empty() {
             return Ok(true);
@@ -359,7 +359,7 @@ impl Part {
 
 async fn give_back(mut held: Vec<Guard>) {
     while let Some(guard) = held.pop() {
-        // A closed client doesn't wait for the server; dropping the guard releases it.
+        // A closed client doesn't wait for the server. Dropping the guard releases the lock.
         if !guard.client().is_closed() {
             let _ = guard.release().await;
         }

@@ -39,19 +39,20 @@ impl MultiGuard {
     /// was given first counts.
     ///
     /// Fences of two backends can't be compared, so a resource needs a register for each. During a
-    /// migration, a holder of both locks writes with both fences. At least one such write must come
-    /// after the last hold of only the old lock, and before the first of only the new lock.
+    /// migration between backends, a holder of both locks writes with both fences. At least one
+    /// such write must come after the last hold of the old lock alone, and before the first hold of
+    /// the new lock alone.
     pub fn fence(&self, name: &str) -> Option<Fence> {
         self.fences(name).next()
     }
 
-    /// Returns the fences of all holds of `name`, in the given order.
+    /// Returns the fences of all holds of `name`, in the order of the request.
     pub fn fences(&self, name: &str) -> impl Iterator<Item = Fence> {
         let guards = self.as_given.iter().map(|at| &self.guards[*at]);
         guards.filter(move |guard| guard.name() == name).map(Guard::fence)
     }
 
-    /// Returns the time until the first loss.
+    /// Returns the time until the first hold counts as lost.
     pub fn remaining(&self) -> Duration {
         remaining(&self.guards)
     }

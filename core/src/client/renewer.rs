@@ -20,7 +20,6 @@ const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::fro
 
 const AFTER_PANIC: Duration = Duration::from_millis(20);
 
-/// A value whose drop reports the end of the renewal task.
 struct EndOfRenewer(Weak<Shared>);
 
 impl Drop for EndOfRenewer {

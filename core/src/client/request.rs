@@ -90,8 +90,9 @@ impl<H: Held> Request<H> {
 
     /// Lets requests with the same owner share one hold, fence and TTL. The hold ends with its last guard.
     ///
-    /// A re-entry fails with [`Conflict`](crate::ErrorKind::Conflict) if it is [`fixed`](Request::fixed) while the
-    /// hold is renewed, or if the hold may exceed its [`max_hold`](Request::max_hold).
+    /// A re-entry fails with [`Conflict`](crate::ErrorKind::Conflict) if it is
+    /// [`fixed`](Request::fixed) while the hold is renewed, or if the hold may exceed the
+    /// re-entry's [`max_hold`](Request::max_hold).
     pub fn reentrant(mut self, owner: &Owner) -> Self {
         self.options.owner = Some(owner.clone());
         self
@@ -103,8 +104,8 @@ impl<H: Held> Request<H> {
     /// Outside a tokio runtime, the request runs in the client's runtime.
     ///
     /// # Errors
-    /// - [`TimedOut`](crate::ErrorKind::TimedOut) with the present [`Step`](crate::Step). Nothing
-    ///   is held.
+    /// - [`TimedOut`](crate::ErrorKind::TimedOut) with the [`Step`](crate::Step) that the request
+    ///   waited for. Nothing is held.
     /// - [`Unavailable`](crate::ErrorKind::Unavailable) or [`Indeterminate`](crate::ErrorKind::Indeterminate)
     ///   without an answer. A claim that may be on the server is reconciled in the background.
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for an invalid name or TTL,
@@ -117,7 +118,7 @@ impl<H: Held> Request<H> {
     /// May be dropped at any await point. A claim that may be on the server passes to the next local request, or
     /// is reconciled in the background.
     pub async fn acquire(self) -> Result<H> {
-        // The options are borrowed: they would be a third of the moved bytes.
+        // The options are borrowed, because they are a third of the bytes that would be moved.
         let (shared, options) = (self.shared, &self.options);
         // This call yields at times. Otherwise, requests that never wait would starve other tasks.
         tokio::task::consume_budget().await;

@@ -6,9 +6,7 @@ use crate::error::ErrorKind;
 use super::answer::{answer, ignore_panic};
 use super::state::Shared;
 
-/// The pause when nothing is left to sweep.
 const IDLE_PAUSE: Duration = Duration::from_secs(60);
-/// The pause between two steps of a sweep.
 const BATCH_PAUSE: Duration = Duration::from_millis(200);
 
 const PATIENCE: Duration = Duration::from_secs(30);

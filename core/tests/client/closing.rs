@@ -374,7 +374,6 @@ fn a_job_that_was_never_polled_passes_its_turn_on() {
         .unwrap();
 }
 
-/// Records whether it was dropped inside a runtime.
 #[derive(Debug)]
 struct Noting(std::sync::mpsc::Sender<bool>);
 

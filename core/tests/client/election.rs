@@ -2,7 +2,6 @@ use lockwright_core::{ErrorKind, Leader, Observer};
 
 use crate::support::{Act, millis, secs, troubled};
 
-/// Calls `next` in a loop, and drops each call after 300 ms.
 async fn next_in_rounds(observer: &mut Observer, rounds: u32) -> Option<Option<Leader>> {
     for _ in 0..rounds {
         tokio::select! {

@@ -145,7 +145,6 @@ async fn a_claim_that_was_ended_meanwhile_is_given_up_and_inherited_by_nobody() 
     use lockwright_core::{BreakMode, BreakTarget};
 
     let (locks, stage, other, memory, clock) = troubled();
-    // The first claim is granted, its answer is lost, and an operator breaks the hold before the retry.
     stage.on("acquire", [Act::AnswerLost]);
     let first = polled(locks.mutex("x").acquire());
     let second = polled(locks.mutex("x").acquire());

@@ -12,7 +12,7 @@ async fn renews_at_a_third_of_the_ttl() {
     let guard = locks.mutex("x").acquire().await.unwrap();
     clock.sleep(TTL * 3).await;
     let renewals = stage.calls("renew");
-    // A renewal may be early by a sixteenth of the TTL.
+    // A renewal may be early by up to a sixteenth of the TTL.
     let first = renewals[0].at.saturating_since(start);
     assert!(first <= TTL / 3 + millis(5) && first >= TTL / 4, "{first:?}");
     assert!((8..=12).contains(&renewals.len()), "{} renewals in three TTLs", renewals.len());
@@ -75,11 +75,11 @@ async fn after_a_failed_renewal_there_is_a_pause_whatever_the_ttl() {
     }
 }
 
-/// After a hand-over, a hold has such a short first term.
+/// After a hand-over, a hold's first term is as short as here.
 #[tokio::test(start_paused = true)]
 async fn a_short_first_term_of_a_long_ttl_is_renewed_in_time() {
     let (locks, stage, _, _, clock) = troubled();
-    // The renewal of `x` must not wait for this hold's check, which is due later.
+    // The renewal of `x` must not wait for the check of `other`, which is due later.
     let _other = locks.mutex("other").ttl(millis(7_500)).acquire().await.unwrap();
     for ttl in [secs(30), secs(60), secs(3_600)] {
         stage.on("acquire", [Act::Valid(secs(2))]);
@@ -91,7 +91,7 @@ async fn a_short_first_term_of_a_long_ttl_is_renewed_in_time() {
     }
 }
 
-/// A batch has the time limit of its least patient hold.
+/// A batch has the time limit of its least patient hold, so such a hold needs a separate batch.
 #[tokio::test(start_paused = true)]
 async fn one_with_little_time_left_does_not_make_others_impatient() {
     let (locks, stage, _, _, clock) = troubled();

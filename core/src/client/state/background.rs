@@ -44,7 +44,7 @@ impl Job {
         }
     }
 
-    /// Runs the job. If the future is dropped unfinished, the turn passes on.
+    /// Runs the job. If the future is dropped unfinished, the next local request gets the turn.
     pub(crate) fn run(self) -> impl Future<Output = ()> + Send + 'static {
         // `Running` must exist before the first poll, because the future may be dropped unpolled.
         let mut running = Running(self);
@@ -53,8 +53,9 @@ impl Job {
         }
     }
 
-    /// Passes the turn on before the release has an answer. A silent server then delays the next request only by that
-    /// request's limit. Exclusion doesn't need the turn: the server distinguishes claims by token, as for two clients.
+    /// Passes the turn on before the release has an answer. The next request then waits for a
+    /// silent server only until its own limit. Exclusion doesn't need the turn: the server
+    /// distinguishes claims by token, as for two clients.
     fn pass_turn(&mut self, since: BootInstant, error: &Error) {
         if std::mem::take(&mut self.has_turn) {
             let name = &self.claim().name;
@@ -76,8 +77,8 @@ impl Job {
             }
             match answer {
                 Ok(ended) if self.is_reconciled(ended, now) => break,
-                // Without a tombstone, the acquire may still arrive, so the release is repeated for
-                // a TTL.
+                // Without a tombstone, a late acquire may still be granted, so the release is
+                // repeated for one TTL.
                 Ok(_) => {}
                 Err(error) => {
                     ignore_panic(

@@ -28,7 +28,7 @@ impl Shared {
         }
     }
 
-    /// Handles all events in one pass, because the end of a session loses many holds.
+    /// Handles all events in one pass, because the end of a session may end many holds.
     pub(crate) fn take_hold_events(&self) {
         let events =
             std::mem::take(&mut *self.hold_events.lock().unwrap_or_else(PoisonError::into_inner));

@@ -1,4 +1,4 @@
-//! One hold: its term, and its loss in two stages.
+//! One hold: its term, its phase, and its next check.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -113,7 +113,7 @@ impl Hold {
         let lost_at = term.lost_at.min(self.keep_until);
         let margin = term.deadline.saturating_since(term.lost_at);
         let deadline = term.deadline.min(lost_at + margin);
-        // Starting some renewals earlier spreads the renewals of a burst.
+        // Some renewals start earlier, so that holds granted in a burst aren't renewed in one.
         let window = term.at_risk_at.as_nanos().saturating_sub(term.renew_at.as_nanos()) / 8;
         let early = window / 255 * u64::from(self.claim.token.as_bytes()[0]);
         self.renew_at.store(term.renew_at.as_nanos() - early, Ordering::Release);
@@ -306,7 +306,8 @@ impl Hold {
         (self.claim.ttl / 30).min(left / 8).min(LONGEST_SLACK)
     }
 
-    /// Returns the slack of the first check. A check that reports a loss has none.
+    /// Returns the slack of the first check: that of a renewal, or zero if the check reports a
+    /// loss.
     pub(crate) fn first_slack(&self) -> Duration {
         let renews = self.claim.renewal_mode == RenewalMode::Auto
             && self.renew_at.load(Ordering::Acquire) < self.lost_at.load(Ordering::Acquire);

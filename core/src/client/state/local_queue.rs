@@ -328,7 +328,8 @@ impl Shared {
             match queued.sender.send(Passed::Turn(turn)) {
                 Ok(()) => return,
                 Err(Passed::Turn(mut turn)) => {
-                    // Without this, dropping the turn would recurse, maybe thousands of calls deep.
+                    // If `shared` were set, dropping the turn would recurse, maybe thousands of
+                    // calls deep.
                     turn.shared = None;
                     pending = turn.pending.take();
                 }

@@ -60,9 +60,10 @@ pub(crate) struct Shared {
     pub(crate) renewer: Arc<Notify>,
     pub(crate) jobs: Mutex<VecDeque<Job>>,
     pub(crate) hold_events: Mutex<Vec<(Token, HoldEvent)>>,
-    /// The number of live holds whose release has begun. The table counts them when it is done.
+    /// The number of releases of live holds that have begun. `Totals::released` counts each when it
+    /// is done.
     ended: AtomicU64,
-    /// The number of releases in progress in the background or of lost holds.
+    /// The number of releases in progress that run in the background or belong to lost holds.
     others: AtomicU64,
     pub(crate) waiting: AtomicU64,
     /// Notified after a release or a rejected request of a closed client, and when the renewal task ends.
@@ -148,7 +149,8 @@ pub(crate) enum Passed {
     Refused(Error),
 }
 
-/// A share of an owner's hold. Dropping the last share unused ends the hold.
+/// A share of an owner's hold, until a guard takes it. Dropping the share ends the hold if no other
+/// share or guard is left.
 pub(crate) struct Entered(Option<Arc<Hold>>);
 
 /// The turn of a local request, or a placeholder. When a turn is dropped, the next local request

@@ -140,7 +140,7 @@ impl Server {
         }
     }
 
-    /// Offers a free lock to its waiting claims. Returns false if there are none.
+    /// Offers a free lock to its waiting claims. Returns whether any claim got an offer.
     fn hand_over(&self, name: &LockName) -> bool {
         let waiting = self.state.lock().unwrap().waiting.clone();
         let mut was_offered = false;
@@ -265,7 +265,7 @@ impl Server {
         let _ = self.release(claim, ReleaseMode::Reconcile).await;
     }
 
-    /// Ends a hold. Its holder may be notified late or by its next renewal.
+    /// Ends a hold. The holder is notified afterwards, or by its next renewal if the event is lost.
     pub(super) async fn end_without_notice(self: Arc<Self>, claim: Claim) {
         self.state.lock().unwrap().excused.insert(claim.token);
         let token = claim.token;

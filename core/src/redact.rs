@@ -25,7 +25,7 @@ pub fn url(text: &str) -> String {
 }
 
 /// Returns advice if a URL has an `@` after a `?`. Its password may contain an unescaped `?`, and
-/// the rest of the password then looks like parameters. An error must not quote them.
+/// the rest of the password then looks like parameters. An error must not quote these parameters.
 pub fn hidden_password(url: &str) -> Option<&'static str> {
     let (_, query) = url.split_once('?')?;
     query.contains('@').then_some(

@@ -5,9 +5,9 @@
 //! different clock rates (Redlock: "Distributed Locks with Redis").
 //!
 //! ```text
-//! start      renew at    at risk          lost      deadline   the server's expiry
-//!   |-----------|-----------|---------------|-----------|--------------|
-//!   0          1/3         1/2           − margin    − drift          TTL
+//! start    renew at     at risk           lost          deadline   the server's expiry
+//!   |----------|------------|---------------|---------------|--------------|
+//!   0        TTL/3    deadline/2    deadline − margin  TTL − drift        TTL
 //! ```
 
 use std::time::Duration;

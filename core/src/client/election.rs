@@ -59,8 +59,8 @@ impl Election {
         }
     }
 
-    /// Returns the leader. On Redis, this may be a candidate with an unconfirmed offer, for
-    /// at most 2 s or one TTL.
+    /// Returns the leader. On Redis, this may be a candidate with an unconfirmed offer, for at most
+    /// 2 s, or one TTL if shorter.
     ///
     /// # Errors
     /// Errors of the server or the connection, and of an invalid name.

@@ -63,8 +63,8 @@ impl Waiters {
         }
     }
 
-    /// Passes a grant to its waiter. If none is registered, the claim's release is in progress, and
-    /// ends the grant.
+    /// Passes a grant to its waiter. Without a waiter, the claim's release is in progress, and ends
+    /// the grant.
     pub(crate) fn hand(&self, token: Token, granted: Granted) {
         if let Some(waiter) = self.registered().by_token.get(&token) {
             *waiter.handed.lock().unwrap_or_else(PoisonError::into_inner) = Some(granted);

@@ -298,8 +298,8 @@ impl Hold {
         has_turn
     }
 
-    /// Returns how much earlier than due a renewal may join a batch. This must be less than the
-    /// pause after a failed renewal, and less than the first term after a hand-over.
+    /// Returns how much earlier than due a renewal may join a batch. The slack must be less than
+    /// the pause after a failed renewal, and less than the first term after a hand-over.
     pub(crate) fn renew_slack(&self) -> Duration {
         let renew_at = BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire));
         let left = self.lost_at().saturating_since(renew_at);

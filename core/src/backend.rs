@@ -111,8 +111,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// Breaks a hold.
     ///
     /// - Breaks only the hold that the caller has `seen`, never a later one.
-    /// - The holder's next renewal returns [`Reason::Broken`](crate::Reason::Broken) as long as the server has a
-    ///   record.
+    /// - The holder's next renewal returns [`Reason::Broken`](crate::Reason::Broken) as long as the
+    ///   server has a record of the break.
     /// - The server stores `by` and `reason` as long as it stores the broken hold.
     async fn break_lock(
         &self,

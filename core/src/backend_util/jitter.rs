@@ -9,7 +9,7 @@ use std::time::Duration;
 pub struct Jitter(Option<Arc<AtomicU64>>);
 
 impl Jitter {
-    /// Returns a generator that repeats the same sequence for each seed.
+    /// Returns a generator whose sequence depends only on the seed.
     pub fn from_seed(seed: u64) -> Self {
         Self(Some(Arc::new(AtomicU64::new(seed))))
     }

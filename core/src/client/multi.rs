@@ -333,8 +333,8 @@ impl Part {
         }
     }
 
-    /// Returns true if this request certainly doesn't hold the lock under another name, and false
-    /// if that is uncertain. If this request does hold it, returns a conflict.
+    /// Returns true if this name certainly isn't an alias of a held lock, and false if that is
+    /// uncertain. Returns a conflict if the name is an alias.
     async fn is_apart_from(&self, held: &[Guard]) -> Result<bool> {
         if held.is_empty() {
             return Ok(true);

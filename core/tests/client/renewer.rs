@@ -12,7 +12,7 @@ async fn renews_at_a_third_of_the_ttl() {
     let guard = locks.mutex("x").acquire().await.unwrap();
     clock.sleep(TTL * 3).await;
     let renewals = stage.calls("renew");
-    // A renewal may be early by up to a sixteenth of the TTL.
+    // A renewal may be up to a sixteenth of the TTL early.
     let first = renewals[0].at.saturating_since(start);
     assert!(first <= TTL / 3 + millis(5) && first >= TTL / 4, "{first:?}");
     assert!((8..=12).contains(&renewals.len()), "{} renewals in three TTLs", renewals.len());

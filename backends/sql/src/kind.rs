@@ -1,6 +1,7 @@
 use lockwright_core::Mode;
 
-/// Returns the token column for a name with shared holders. No hold's token has this form.
+/// Returns the value of the token column for a name with shared holders. No hold's token has this
+/// form.
 pub(crate) fn kind(mode: Mode) -> Option<String> {
     match mode {
         Mode::Shared => Some(READERS.to_owned()),

@@ -6,8 +6,8 @@
 //! | [`postgres`] | a PostgreSQL server |
 //! | [`mysql`] | a MySQL or MariaDB server |
 //!
-//! SQLite needs Linux or Android: other systems have no clock in the standard library that runs
-//! during suspend and is shared by all processes.
+//! The SQLite backend needs Linux or Android. On other systems, the standard library has no clock
+//! that runs during suspend and is shared by all processes.
 #![forbid(unsafe_code)]
 
 #[cfg(any(

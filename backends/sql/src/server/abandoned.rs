@@ -34,8 +34,8 @@ const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The time limit for one connect doubles up to this. A frozen server may open a session for each
-/// attempt when it resumes.
+/// The time limit for one connect doubles up to this, because a frozen server may open a session
+/// for each attempt when it resumes.
 const LONGEST_CONNECT: Duration = Duration::from_secs(60);
 
 /// The time in which the server ends the session of a closed connection.

@@ -25,7 +25,7 @@ pub(crate) fn swept(rows: &[Row]) -> Result<u64, BadRow> {
     u64::try_from(number).map_err(|_| BadRow)
 }
 
-/// Returns an error if the recorded fence, in the last row, is higher.
+/// Returns an error if the recorded fence, in the last row, is higher than `fence`.
 pub(crate) fn check(
     name: &LockName,
     fence: Fence,

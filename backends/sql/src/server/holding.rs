@@ -61,7 +61,7 @@ impl<'r> Holding<'r> {
         granted.fences = self.fences;
         granted.waiters = self.waiting;
         if self.broken.is_some() {
-            // A broken hold isn't renewed.
+            // A broken hold can't be renewed, so it is valid only for the remaining time.
             granted.valid = Some(self.remaining());
         }
         granted
@@ -85,7 +85,7 @@ impl<'r> Holding<'r> {
         holder
     }
 
-    /// Returns false for permits, whose `fence` is only a number.
+    /// Returns false for permits, whose `fence` only numbers the hold.
     fn has_fence(&self) -> bool {
         !matches!(self.mode, Mode::Permits { .. })
     }

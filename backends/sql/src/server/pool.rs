@@ -44,7 +44,8 @@ const TRIES: u32 = 5;
 
 const IDLE: Duration = Duration::from_secs(300);
 
-/// A dropped request without any answer for this time closes all connections of its generation.
+/// A request that is dropped after this time without an answer closes all connections of its
+/// [generation](Idle::generation).
 const SILENCE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Pool<D: Dialect> {
@@ -61,7 +62,8 @@ pub(crate) struct Pool<D: Dialect> {
 
 struct Idle<C> {
     connections: Vec<(Connected<C>, Instant)>,
-    /// Incremented when all connections seem dead. Older connections aren't returned to the pool.
+    /// Incremented when all connections seem dead. Connections of earlier generations aren't
+    /// returned to the pool.
     generation: u64,
     answered: Instant,
 }
@@ -194,7 +196,7 @@ impl<D: Dialect> Pool<D> {
     ) -> Result<Vec<Row>> {
         let deadline = Deadline::now() + sending.within;
         let mut tries = 1;
-        // The first try was unanswered, so it may have taken effect even if the second fails.
+        // True after an unanswered first try, which may have taken effect even if the second fails.
         let mut is_unsure = false;
         loop {
             let mut when_ended = None;
@@ -301,7 +303,8 @@ impl<D: Dialect> Pool<D> {
         {
             let mut idle = self.idle();
             taken.generation = idle.generation;
-            // The most recently used connection is taken, so that the others become idle.
+            // The most recently used connection is taken, so that unneeded ones reach the idle
+            // limit.
             if let Some((connected, used)) = idle.connections.pop() {
                 if used.elapsed() < IDLE {
                     taken.connected = Some(connected);

@@ -18,7 +18,6 @@ pub(crate) async fn make_sure<D: Dialect>(pool: &Pool<D>) -> Result<()> {
         Err(error)
             if is_missing(&error) || (!D::TABLES_APPEAR_AT_ONCE && is_unfinished(&error)) =>
         {
-            // `lockwright schema` prints the same SQL.
             match pool.fetch_text(D::patiently(text(pool.dialect())), Effect::Changes).await {
                 Err(error) if error.kind() == ErrorKind::Denied => Err(Error::new(
                     ErrorKind::Denied,

@@ -15,10 +15,10 @@ pub(crate) enum Use {
 }
 
 /// The limits on one backend's server sessions, by use. One session is reserved for ending
-/// abandoned ones.
+/// abandoned sessions.
 ///
-/// A connection keeps its permit until its session has certainly ended. Otherwise session and
-/// permit go to `Pool::abandon`.
+/// A connection keeps its permit until the server has ended its session. A session that may live on
+/// goes to `Pool::abandon`, with its permit.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionLimit {
     shares: [(usize, Arc<Semaphore>); 3],

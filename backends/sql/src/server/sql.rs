@@ -94,8 +94,6 @@ impl Sql {
         text
     }
 
-    /// # Panics
-    /// If a parameter has no argument.
     pub(crate) fn render(
         &self,
         arguments: Arguments<'_>,
@@ -105,8 +103,6 @@ impl Sql {
     }
 }
 
-/// # Panics
-/// If the parameter has no argument.
 pub(crate) fn value<'a>(arguments: Arguments<'a>, name: &str) -> Value<'a> {
     match arguments.iter().find(|(known, _)| *known == name) {
         Some((_, value)) => *value,

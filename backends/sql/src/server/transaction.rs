@@ -19,7 +19,7 @@ pub enum Wait {
 #[must_use = "if the result is ignored, a transaction continues without the lock"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The transaction has the lock until it ends. It may have had it before.
+    /// The transaction has the lock until it ends. It may have had the lock before.
     Locked,
     /// Another session still holds the lock. The transaction is unchanged and usable. Never
     /// returned for [`Wait::NoLimit`].

@@ -1,4 +1,4 @@
-//! A claim's task while the claim holds.
+//! A claim's task while it holds the lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(super) struct Hold<S> {
     pub(super) broken: bool,
 }
 
-/// If the runtime ends, the fields are dropped in this order.
+/// The state of a task that holds. If the runtime ends, the fields are dropped in this order.
 pub(super) struct Holding<S: Server> {
     /// The first field, so that a loss is reported before the session ends.
     pub(super) live: Live<S>,

@@ -1,17 +1,17 @@
 //! The engine of the modes `session` and `row`, whose holds live in database sessions.
 //!
-//! Each hold has its own connection, outside of any pool, and a task that owns it. If a caller
-//! drops its future, the task undoes the request.
+//! Each hold has its own connection, outside of any pool, and a task that owns the connection. If a
+//! caller drops its future, the task undoes the request.
 //!
 //! # The rules
 //!
 //! - **The server ends the hold.** The session's idle timeout is the TTL, set together with the
 //!   lock. Any statement restarts the timeout, so only a renewal may send one.
-//! - **Another connection writes the fence, after the lock.** So a crash of the holder doesn't roll
-//!   the fence back, and the fence isn't read from a snapshot older than the lock.
-//! - **A hold after a wait starts** when one more statement is sent on its session.
-//! - **A writer that waits for readers closes a barrier to new readers**, also between the slices
-//!   of its wait. Otherwise the server would then grant the lock to readers queued behind the
+//! - **Another connection writes the fence, once the lock is held.** So a crash of the holder
+//!   doesn't roll the fence back, and the fence isn't read from a snapshot older than the lock.
+//! - **After a wait for the lock, the TTL counts** from the sending of a first renewal.
+//! - **A writer that waits for readers closes a barrier to new readers**, also between two
+//!   statements of its wait. Otherwise the server would grant the lock to readers queued behind the
 //!   writer.
 //! - **Holds and requests have separate permits**, so a release never waits for a hold's permit.
 //! - **A hold ends with its connection**, and the task reports that at once.
@@ -49,8 +49,8 @@ pub(crate) enum Locked {
     Yes,
     /// Another session has the lock, and this session isn't queued for it.
     No {
-        /// True if the recorded token is the claim's own. Then another session may hold for the
-        /// claim.
+        /// True if the recorded token is the claim's own. Then another session may hold the lock
+        /// for this claim.
         same_token: bool,
     },
 }
@@ -70,13 +70,14 @@ pub(crate) trait Session: Debug + Send + Sync + 'static {
     fn id(&self) -> SessionId;
 
     /// Sets the idle timeout to the TTL, rounded up, and acquires the lock. While a lock is held,
-    /// the timeout is never longer.
+    /// the timeout is never longer than that.
     ///
     /// With a `slice`, the call blocks in the server for at most that time. After an unsuccessful
     /// wait, the caller waits again or calls [`leave`](Session::leave), unless the wait was the
     /// `last`.
     ///
-    /// A writer that waits for readers blocks new readers. No two sessions hold for one claim.
+    /// A writer that waits for readers blocks new readers. No two sessions hold the lock for one
+    /// claim.
     ///
     /// # Cancel safety
     /// After a drop of the future, the session must be closed.
@@ -124,7 +125,7 @@ pub(crate) trait Server: Debug + Send + Sync + 'static {
     /// [`Unavailable`](lockwright_core::ErrorKind::Unavailable).
     async fn connect(&self, permit: Permit<Self::Dialect>) -> Result<Self::Session>;
 
-    /// Records the session as the holder, and commits its fence, above all earlier ones. Returns
+    /// Records the session as the holder with a fence above all earlier ones, and commits. Returns
     /// `None` if the session has ended.
     async fn note(&self, claim: &Claim, session: SessionId) -> Result<Option<Fence>>;
 

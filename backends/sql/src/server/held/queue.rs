@@ -24,7 +24,7 @@ impl Queues {
         let turnstile = Arc::clone(
             self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(name.clone()).or_default(),
         );
-        // Dropping the wait drops this value, which removes the entry.
+        // Dropping the future during the wait drops `turn`, which removes the map's entry.
         let mut turn = Turn { queues: self, name: name.clone(), turn: None };
         turn.turn = Some(turnstile.lock_owned().await);
         turn

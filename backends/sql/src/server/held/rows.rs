@@ -35,7 +35,8 @@ pub(crate) struct StatementTexts {
     /// Returns the rows of `inspect`, without waiters, for at most `:limit` held names after
     /// `:from` in byte order. `:inclusive` includes `:from`.
     pub(crate) list: &'static str,
-    /// Marks the hold or its tombstone, if any, and returns a row. An earlier break's reason stays.
+    /// Marks the hold or its tombstone as broken, if any, and returns a row. An earlier break's
+    /// reason stays.
     pub(crate) mark_broken: &'static str,
     pub(crate) mark_released: &'static str,
     /// Returns the sessions that hold or wait for this claim.
@@ -46,8 +47,8 @@ pub(crate) struct StatementTexts {
     /// can't.
     pub(crate) kill_foreign: &'static str,
     pub(crate) cancel: &'static str,
-    /// Raises the floor above the fences of at most `:limit` rows that aren't held and didn't
-    /// change for `:idle_us`. Deletes the rows, and returns how many.
+    /// Deletes at most `:limit` rows that aren't held and didn't change for `:idle_us`, and returns
+    /// how many. Raises the floor, above which new fences start, to their highest fence.
     pub(crate) sweep: &'static str,
 }
 
@@ -334,7 +335,7 @@ impl<D: Dialect> Rows<D> {
         }
     }
 
-    /// Marks the hold, which ends it at its next renewal. Returns whether there is one. Retries,
+    /// Marks the hold, which ends it at its next renewal. Returns whether the hold exists. Retries,
     /// because a holder writes its row after locking.
     async fn mark_broken(
         &self,
@@ -359,7 +360,7 @@ impl<D: Dialect> Rows<D> {
     }
 
     pub(crate) async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
-        // No statement runs this long, so none has read the floor before it was raised.
+        // No statement runs this long, so each running statement began after the rows' last change.
         const YOUNGEST: Duration = Duration::from_secs(60);
 
         let idle_us = i64::try_from(idle.max(YOUNGEST).as_micros()).unwrap_or(i64::MAX);

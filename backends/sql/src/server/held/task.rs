@@ -203,15 +203,15 @@ impl<S: Server> Task<S> {
                         return Ok(Asked::CarriedElsewhere(granted));
                     }
                     if std::mem::take(&mut may_have_been_late) {
-                        // The late request's session had the lock, and may have ended since. So the
-                        // loop tries again.
+                        // The late statement may have given the lock to the closed session. So that
+                        // session is ended, and the loop tries again.
                         shared.server.end(claim).await?;
                         tries = 0;
                         continue;
                     }
                     if same_token && slice.is_some() {
-                        // An abandoned attempt may have left the other session, and the server may
-                        // list it for a while.
+                        // The other session may be left over from an abandoned attempt, and the
+                        // server may list it for a while.
                         tokio::select! {
                             biased;
                             why = inbox.withdrawn() => {
@@ -222,8 +222,8 @@ impl<S: Server> Task<S> {
                     }
                 }
                 Err(error) if used => {
-                    // Other idle sessions may have ended too. Or only the connection has ended, and
-                    // the session has acquired the lock.
+                    // Other idle sessions may have ended too. If only the connection has ended, its
+                    // session may have acquired the lock.
                     tracing::debug!(%error, "an idle session had ended");
                     tries = 0;
                     // After a definite error, the session needn't be ended.
@@ -314,8 +314,8 @@ async fn granted<S: Server>(
         }
     };
     let result = if may_have_blocked {
-        // The renewal is the hold's start. The send of the wait is too early for that, and its
-        // answer too late.
+        // The hold starts with this renewal. The time when the wait was sent is too early for a
+        // start, and the time of its answer too late.
         let keeping = async {
             let kept = tokio::time::timeout(limit, session.keep(claim)).await;
             kept.unwrap_or_else(|_| {

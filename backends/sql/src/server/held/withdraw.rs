@@ -31,8 +31,8 @@ pub(super) async fn from_wait<S: Server>(
 }
 
 /// Closes the session and, unless `quiet`, asks the server to end it. Returns false if the server
-/// doesn't find it, because its last statement may be in transit. After an error, the session may
-/// still exist.
+/// doesn't find the session. Then its last statement may be in transit. After an error, the session
+/// may still exist.
 pub(super) async fn close<S: Server>(
     server: &S,
     claim: &Claim,

@@ -30,8 +30,8 @@ const PAGE: usize = 200;
 
 const SWEEP: usize = 1_000;
 
-/// A sweep deletes only rows unchanged for this time. No statement runs as long, so none has missed
-/// their last change.
+/// A sweep deletes only rows unchanged for this time. No statement runs as long, so every running
+/// statement has seen the rows' last change.
 const YOUNGEST_SWEPT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -47,7 +47,8 @@ pub(crate) struct LeaseBackend<D: Dialect> {
 }
 
 pub(crate) trait ReleaseListener: std::fmt::Debug + Send + Sync {
-    /// Starts to listen, which wakes all waiters. Returns a polling interval if it can't.
+    /// Starts to listen, which wakes all waiters. If it can't, returns the interval at which
+    /// waiters poll instead.
     fn listen(&self) -> Option<Duration>;
 }
 
@@ -83,8 +84,8 @@ impl<D: Dialect> LeaseBackend<D> {
     ) -> Self {
         let dialect = pool.dialect();
         let statements = Statements::new(dialect.texts(), |text| dialect.expand(text));
-        // A renewal waits only for rows of names. A wait for a reader's row would lock out the
-        // name's other readers.
+        // Only the first SKIP LOCKED is removed, so a renewal waits for a name's row, but not for a
+        // reader's row: that wait would lock out the name's other readers.
         let waiting = [dialect.texts().renew, dialect.texts().shared_renew]
             .map(|text| Sql::new(&dialect.expand(text).replacen(" SKIP LOCKED", "", 1)));
         Self {
@@ -326,11 +327,11 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         answer.map_err(|error| error.with_backend(self.profile.backend).with_name(name))
     }
 
-    /// Raises the floor to the highest fence of the rows to delete, and commits. Only then deletes
-    /// rows with fences up to the floor.
+    /// Raises the floor, above which the fences of new rows start, to the highest fence of the rows
+    /// to delete. After that commit, deletes rows with fences up to the floor.
     ///
-    /// An acquire that reads the new floor starts above it. An earlier one has read the row, which
-    /// is unchanged for a minute, and starts above the row's fence.
+    /// An acquire that reads the new floor grants a fence above it. An earlier acquire has read the
+    /// row, which is unchanged for a minute, and grants a fence above the row's.
     async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         let after = self.swept.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let arguments = [

@@ -10,11 +10,10 @@ use crate::server::holding::micros_up;
 use crate::server::pool::Sending;
 use crate::server::sql::{Sql, Value};
 
-/// The pause before a retry of locked rows.
 const LOCKED_PAUSE: Duration = Duration::from_millis(10);
 
-/// The minimum wait in the server's queue for a locked row, because sessions that take turns leave
-/// no gap for a retry.
+/// The minimum wait in the server's queue for a locked row. If sessions lock the row in turns, a
+/// retry without a wait finds it locked each time.
 const WAITS_FOR_ROW: Duration = Duration::from_millis(500);
 
 const WAIT_AT_ONCE: usize = 3;
@@ -24,7 +23,7 @@ const SMALLER_FOR: Duration = Duration::from_secs(60);
 
 type Holds<'a, 'b> = &'a [(usize, &'b Renew<'b>)];
 
-/// `None` for a row that another session has locked.
+/// Each hold's index and renewal, which is `None` if another session has locked the row.
 type Renewals = Vec<(usize, Option<Renewal>)>;
 
 impl<D: Dialect> LeaseBackend<D> {
@@ -101,7 +100,7 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 
     /// Renews in batches of at most `size`, and halves a failed batch. Returns an error only if all
-    /// fail.
+    /// batches fail.
     async fn renew_some(
         &self,
         statement: &Sql,
@@ -184,7 +183,7 @@ impl<D: Dialect> LeaseBackend<D> {
 }
 
 /// Returns the next limit of a batch after batches of `size` succeeded. Concurrent renewals double
-/// it only once.
+/// the limit only once.
 fn grown(limit: usize, size: usize) -> usize {
     if limit == size { limit.saturating_mul(2) } else { limit }
 }

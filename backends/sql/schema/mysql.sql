@@ -40,8 +40,8 @@ CREATE TABLE IF NOT EXISTS {tombstone} (
 
 -- Readers, holders of permits, and writers that wait for readers.
 --
--- The name's row in {lease} has the token `readers` or `semaphore of N`, the fence of the readers
--- or of the last permit, and the expiry of the last holder. Clients lock that row before they
+-- The name's row in {lease} has the token `readers` or `semaphore of N`, the readers' fence or the
+-- last semaphore holder's number, and the holders' latest expiry. Clients lock that row before they
 -- change rows here.
 --
 -- A row with the mode `exclusive` is a waiting writer. New readers are rejected until it expires or
@@ -54,7 +54,8 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     -- The permits and the semaphore's size, or 0 in other modes.
     permits  BIGINT NOT NULL,
     size     BIGINT NOT NULL,
-    -- The readers' fence, the permits' number, or the fence of the readers that a writer waits for.
+    -- The readers' fence, a semaphore holder's unique number, or the fence of the readers that a
+    -- writer waits for.
     fence    BIGINT NOT NULL,
     ttl      BIGINT NOT NULL,
     expires  BIGINT NOT NULL,
@@ -63,8 +64,8 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     PRIMARY KEY (name, token)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- One row, created last. A name without a row gets a fence above the floor, so rows with fences up
--- to the floor may be deleted.
+-- One row, created last. A name without a row in {lease} gets a fence above the floor, so rows with
+-- fences up to the floor may be deleted.
 CREATE TABLE IF NOT EXISTS {meta} (
     id      INT NOT NULL PRIMARY KEY,
     version INT NOT NULL,

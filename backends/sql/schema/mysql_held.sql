@@ -3,7 +3,7 @@
 
 -- The last holder of each name.
 CREATE TABLE IF NOT EXISTS {hold} (
-    -- `session` or `row`, which don't exclude each other.
+    -- The mode: `session` or `row`. Holds of the two don't exclude each other.
     kind     VARCHAR(8)   NOT NULL,
     name     VARCHAR(512) NOT NULL,
     token    VARCHAR(32)  NOT NULL,

@@ -44,8 +44,8 @@ CREATE INDEX IF NOT EXISTS {prefix}_tombstone_until ON {tombstone} (until);
 
 -- Readers, holders of permits, and writers that wait for readers.
 --
--- The name's row in {lease} has the token `readers` or `semaphore of N`, the fence of the readers
--- or of the last permit, and the expiry of the last holder. Clients lock that row before they
+-- The name's row in {lease} has the token `readers` or `semaphore of N`, the readers' fence or the
+-- last semaphore holder's number, and the holders' latest expiry. Clients lock that row before they
 -- change rows here.
 --
 -- A row with the mode `exclusive` is a waiting writer. New readers are rejected until it expires or
@@ -58,7 +58,8 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     -- The permits and the semaphore's size, or 0 in other modes.
     permits  bigint NOT NULL,
     size     bigint NOT NULL,
-    -- The readers' fence, the permits' number, or the fence of the readers that a writer waits for.
+    -- The readers' fence, a semaphore holder's unique number, or the fence of the readers that a
+    -- writer waits for.
     fence    bigint NOT NULL,
     ttl      bigint NOT NULL,
     expires  bigint NOT NULL,
@@ -67,8 +68,8 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     PRIMARY KEY (name, token)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
--- One row. A name without a row gets a fence above the floor, so rows with fences up to the floor
--- may be deleted.
+-- One row. A name without a row in {lease} gets a fence above the floor, so rows with fences up to
+-- the floor may be deleted.
 CREATE TABLE IF NOT EXISTS {meta} (
     id      integer PRIMARY KEY CHECK (id = 1),
     version integer NOT NULL,

@@ -3,7 +3,7 @@
 
 -- The last holder of each name.
 CREATE TABLE IF NOT EXISTS {hold} (
-    -- `session` or `row`, which don't exclude each other.
+    -- The mode: `session` or `row`. Holds of the two don't exclude each other.
     kind     text   NOT NULL,
     name     text   COLLATE "C" NOT NULL,
     token    text   NOT NULL,

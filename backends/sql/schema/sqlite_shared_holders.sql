@@ -1,8 +1,8 @@
 
 -- Readers, holders of permits, and writers that wait for readers.
 --
--- The name's row in lockwright_lease has the token `readers` or `semaphore of N`, the fence of the
--- readers or of the last permit, and the expiry of the last holder.
+-- The name's row in lockwright_lease has the token `readers` or `semaphore of N`, the readers'
+-- fence or the last semaphore holder's number, and the holders' latest expiry.
 --
 -- A row with the mode `exclusive` is a waiting writer. New readers are rejected until it expires or
 -- the name's fence changes.
@@ -14,7 +14,8 @@ CREATE TABLE IF NOT EXISTS lockwright_shared_holder (
     -- The permits and the semaphore's size, or 0 in other modes.
     permits    INTEGER NOT NULL,
     size       INTEGER NOT NULL,
-    -- The readers' fence, the permits' number, or the fence of the readers that a writer waits for.
+    -- The readers' fence, a semaphore holder's unique number, or the fence of the readers that a
+    -- writer waits for.
     fence      INTEGER NOT NULL,
     ttl_ns     INTEGER NOT NULL,
     expires_ns INTEGER NOT NULL,

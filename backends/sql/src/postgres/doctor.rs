@@ -10,7 +10,6 @@ use crate::server::pool::Pool;
 use crate::server::schema;
 use crate::server::sql::Sql;
 
-/// The oldest version that still gets fixes.
 const OLDEST_MAINTAINED: i64 = 140_000;
 
 /// The tolerated difference of clocks, larger than network delays.

@@ -111,7 +111,7 @@ impl ListenTask {
                 }
                 End::Lost(error) => {
                     tracing::debug!(%error, "the listening connection was lost");
-                    // Notifications may be lost.
+                    // Notifications may have been lost, so all waiters retry.
                     self.waiters.wake_all();
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -194,7 +194,7 @@ impl Drop for Line<'_> {
     }
 }
 
-/// Returns `None` behind a pooler.
+/// Opens a connection that listens. Returns `None` behind a pooler.
 async fn line(pool: &Pool<Postgresql>, permit: SessionPermit) -> sqlx::Result<Option<Line<'_>>> {
     let limits = pool.limits();
     let dialect = pool.dialect();

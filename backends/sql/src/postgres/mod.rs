@@ -5,8 +5,8 @@
 //! | mode | a hold is | for |
 //! |---|---|---|
 //! | `lease`, the default | a row that expires by itself | everything; behind a transaction pooler too |
-//! | `session` | an advisory lock | exclusion of `pg_advisory_lock` in other programs |
-//! | `row` | a locked row in an open transaction | the same, without numbers for names |
+//! | `session` | an advisory lock | exclusion of other programs' `pg_advisory_lock` |
+//! | `row` | a locked row in an open transaction | exclusion of other programs' `SELECT … FOR UPDATE` |
 //!
 //! Holds of different modes don't exclude each other. All modes support readers; only `lease`
 //! supports permits.
@@ -106,7 +106,7 @@ impl Config {
     }
 
     async fn lease(self) -> Result<Arc<dyn DistributedLock>> {
-        // A pooler delivers no notifications, so a listener needs no session.
+        // A pooler delivers no notifications, so behind one no session is reserved for a listener.
         let (pool, look) = self.look(false).await?;
         if !self.common.for_diagnosis {
             look.can_lock(self.backend())?;
@@ -130,7 +130,7 @@ impl Config {
         let marked = Arc::new(Pool::new(dialect.clone().marked(), limits, sessions));
         match Server::look(&marked).await {
             Ok(look) => Ok((marked, look)),
-            // The server may have rejected the mark. If not, the retry fails too.
+            // The server may have rejected the mark. If not, the retry without it fails too.
             Err(error) if error.kind() == ErrorKind::InvalidConfig => {
                 let sessions = self.common.sessions(listens_by_pooler)?;
                 let pool = Arc::new(Pool::new(dialect, limits, sessions));

@@ -36,7 +36,7 @@ impl Plans {
         self.kept.load(Ordering::Relaxed)
     }
 
-    /// The arguments for a `name` must always have the same types.
+    /// Returns the plan of a statement. The arguments for a `name` must always have the same types.
     pub(super) fn of(&self, name: &'static str, sql: &Sql, arguments: Arguments<'_>) -> Arc<Plan> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(known.entry(name).or_insert_with(|| Arc::new(Plan::new(sql, arguments))))

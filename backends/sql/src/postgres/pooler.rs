@@ -1,8 +1,8 @@
 //! Detection of the kind of server: a primary, a replica, or a pooler in front.
 //!
-//! A session must have no state before a pooler is detected, because the state may confuse the
-//! pooler's other clients. So each connection sets a mark. A pooler rejects this setting, omits it,
-//! or shows another client's value.
+//! Each connection sets a mark, a setting with a random value. A pooler rejects the setting, omits
+//! it, or shows another client's value. Before that test, sessions get no other state, because it
+//! may confuse the pooler's other clients.
 
 use lockwright_core::{Error, ErrorKind, Result};
 

@@ -101,9 +101,10 @@ const ROLL_BACK: &str = "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT loc
 ///
 /// # Cancel safety
 /// No lock outlives the transaction. A dropped wait occupies the connection for at most five
-/// seconds. Drop the transaction too: it is rolled back after that. (`rollback()` returns the error
-/// of the wait, and happens with the connection's next use.) To stop the wait at once, close the
-/// connection, and set `client_connection_check_interval` on the server.
+/// seconds. Drop the transaction too: it is rolled back after that. (An explicit `rollback()`
+/// returns the wait's error, and the rollback then happens with the connection's next use.) To stop
+/// the wait at once, close the connection, and set `client_connection_check_interval` on the
+/// server.
 pub async fn lock_in_transaction(tx: &mut PgConnection, name: &str, wait: Wait) -> Result<Outcome> {
     DEFAULT.lock(tx, name, wait).await
 }
@@ -288,7 +289,7 @@ pub(super) fn failed(cause: &sqlx::Error) -> Error {
     error.with_backend(BACKEND).with_source(cause.to_string())
 }
 
-/// At least one millisecond, because zero disables the timeout.
+/// Returns at least one millisecond, because zero disables the timeout.
 fn millis(slice: Duration) -> i64 {
     i64::try_from(slice.as_micros().div_ceil(1_000)).unwrap_or(i64::MAX).max(1)
 }

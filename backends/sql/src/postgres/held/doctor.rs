@@ -69,7 +69,6 @@ fn shared_sessions(error: &Error) -> Finding {
     }
 }
 
-/// Each hold and each name with waiters needs a connection.
 async fn connections(sessions: &Sessions) -> Result<Option<Finding>> {
     use crate::server::errors::Effect;
 

@@ -15,8 +15,9 @@
 //!
 //! # The barrier of a name
 //!
-//! A writer that waits for readers has the name's barrier, an advisory lock whose two numbers come
-//! from later digits of the SHA-256. The modes use different digits. Readers need an open barrier.
+//! A writer that waits for readers holds the name's barrier, an advisory lock whose two numbers
+//! come from later digits of the SHA-256. The modes use different digits. Readers need an open
+//! barrier.
 //!
 //! # The mark of a session
 //!
@@ -151,11 +152,11 @@ fn key_from(name: &str, at: usize) -> String {
     format!("('x' || {})::bit(64)::bigint", digits_from(name, at, 16))
 }
 
-/// A lock by token, so that only one session reads for a claim.
+/// The key of a lock that a reader takes by its token, so that only one session reads for a claim.
 const CLAIM: &str = "('x' || substr(:token, 1, 16))::bit(64)::bigint";
 
 /// Closes the barrier before a writer waits for readers, unless a writer has closed it. Readers
-/// only pass through the barrier, so the writer can wait for them.
+/// lock the barrier only for a moment, so the writer doesn't wait long for it.
 const CLOSE_BARRIER: &str = "CASE WHEN EXISTS (SELECT FROM {hold} \
          WHERE kind = '{kind}' AND name = :name AND token = '{readers}') \
      AND NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted \

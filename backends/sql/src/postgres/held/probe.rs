@@ -8,9 +8,9 @@ use crate::server::errors::{not_connected, not_connected_in};
 use crate::server::held::{Permit, Server, Session};
 use crate::server::sessions::Use;
 
-/// Rejects a pooler that shares sessions: while a second connection has a transaction, it answers
-/// with the first connection's session, or switches the first connection to another session. A
-/// session pooler does neither.
+/// Rejects a pooler that shares sessions. While a second connection has a transaction, such a
+/// pooler lets it use the first connection's session, or switches the first connection to another
+/// session. A session pooler does neither.
 pub(super) async fn check(sessions: &Sessions) -> Result<()> {
     let (pool, dialect) = (&sessions.rows.pool, sessions.rows.pool.dialect());
     let limits = pool.limits();

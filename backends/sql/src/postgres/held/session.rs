@@ -78,7 +78,7 @@ impl PgSession {
         };
         let mut listener = match connected {
             Ok(listener) => listener,
-            // The session may exist on the server.
+            // The session may exist on the server, so the permit isn't given back at once.
             Err(error @ sqlx::Error::PoolTimedOut) => {
                 return Err(errors::not_connected(error, dialect).error);
             }
@@ -109,8 +109,8 @@ impl PgSession {
     }
 
     async fn set_up(&mut self, opened: Instant) -> Result<()> {
-        // A session without a hold also times out, in case this process is stopped. A hold's
-        // transaction must see later commits, such as a break.
+        // A session without a hold also times out, in case this process is stopped. At `read
+        // committed`, a hold's transaction sees later commits, such as a break.
         let mut text = "SET application_name = 'lockwright/idle'; SET statement_timeout = 0; \
                         SET lock_timeout = 0; SET idle_session_timeout = '60s'; \
                         SET idle_in_transaction_session_timeout = '60s'; \
@@ -436,7 +436,6 @@ async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
     }
 }
 
-/// Returns milliseconds, rounded up.
 fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros().div_ceil(1_000)).unwrap_or(i64::MAX)
 }

@@ -1,5 +1,5 @@
 -- Grants a free or expired name, renews the token's own hold, or records a waiter. Returns whether
--- the token has a tombstone, and a hold.
+-- the token has a tombstone, and then the present hold.
 --
 -- The clock is read after the row was locked. So a hold that has expired by then isn't renewed, and
 -- a TTL starts no earlier than its grant.
@@ -11,7 +11,7 @@ WITH seen AS (
     INSERT INTO {lease} AS lease
         (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, waiting, tombstones)
     SELECT :name, :token, :identity, 'exclusive',
-           -- The fence is above the row's too, because a sweep may delete the row before the
+           -- The fence is also above the seen row's, because a sweep may delete that row before the
            -- insert.
            greatest(meta.floor + 1, coalesce(seen.fence + seen.fences, 0), at.now),
            :fences, :ttl, at.now + :ttl, at.now, NULL, 0, ''
@@ -19,8 +19,8 @@ WITH seen AS (
     CROSS JOIN (SELECT {now} AS now OFFSET 0) AS at
     LEFT JOIN seen ON true
     WHERE NOT EXISTS (SELECT FROM ended)
-      -- A rejected claim writes nothing, nor does a waiter if the record of waiters is valid for
-      -- some seconds.
+      -- A rejected claim writes nothing. A waiter's claim writes only if the record of waiters
+      -- would expire within five seconds.
       AND NOT coalesce(
           seen.token <> :token AND seen.expires > at.now
               AND (NOT :waits OR seen.waiting > at.now + 5000000),

@@ -1,5 +1,5 @@
--- Leaves a tombstone for the holder's next renewal or repeated claim. If the token held, returns
--- for how many microseconds its holder may still rely on it.
+-- Frees the name, and leaves a tombstone for the holder's next renewal or repeated claim. If the
+-- token held, returns for how many microseconds its holder may still rely on the hold.
 WITH freed AS (
     UPDATE {lease} SET
         token = NULL,

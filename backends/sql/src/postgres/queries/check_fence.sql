@@ -1,4 +1,4 @@
--- The last row has the highest fence, maybe above :fence.
+-- Returns the name's highest fence last. It may be above :fence.
 SAVEPOINT lockwright;
 INSERT INTO {fence} AS seen (name, fence, updated) VALUES (:name, :fence, clock_timestamp())
 ON CONFLICT (name) DO UPDATE SET fence = EXCLUDED.fence, updated = EXCLUDED.updated

@@ -1,8 +1,8 @@
--- Leaves a tombstone, and frees the name if the token holds it. If the token was there, returns
--- whether it held.
+-- Leaves a tombstone, and frees the name if its row has the token. Then returns whether the hold
+-- was unexpired.
 --
--- A concurrent acquire may not see the tombstone, so the name's row has the token too. The second
--- statement waits for that acquire, so the third sees its result.
+-- A concurrent acquire may not see the tombstone, so the second statement adds the token to the
+-- name's row too. It waits for that acquire, so the third statement sees the acquire's result.
 INSERT INTO {tombstone} AS tombstone (token, until)
 VALUES (:token, {now} + :tombstone)
 ON CONFLICT (token) DO UPDATE SET until = greatest(tombstone.until, excluded.until);

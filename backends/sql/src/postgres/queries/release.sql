@@ -1,4 +1,4 @@
--- If the token was there, returns whether it held.
+-- Frees the name if its row has the token. Then returns whether the hold was unexpired.
 WITH ended AS (
     UPDATE {lease} SET
         token = NULL,

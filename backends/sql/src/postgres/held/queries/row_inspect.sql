@@ -1,4 +1,4 @@
--- Row locks aren't visible. So the holder is the session with a recorded token's mark.
+-- Row locks aren't visible. So a holder is a session whose mark contains a recorded token.
 SELECT :name, holding.pid::bigint, held.token, held.token, held.identity, last.fence, {left},
        held.broken,
        (SELECT count(*) FROM pg_stat_get_activity(NULL) AS waiting

@@ -1,5 +1,5 @@
--- Returns a fifth row if the lock was acquired. Until then the idle timeout is at most a slice, so
--- that a dead writer's barrier soon opens.
+-- Returns a fifth row if the lock was acquired. Until then the idle timeout is at most five
+-- seconds, so that a dead writer's barrier soon opens.
 BEGIN;
 SELECT set_config('idle_session_timeout', least(:ttl_ms, 5000)::text, false),
        set_config('idle_in_transaction_session_timeout', least(:ttl_ms, 5000)::text, false),

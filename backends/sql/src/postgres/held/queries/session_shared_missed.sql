@@ -1,4 +1,5 @@
--- The lock may have been granted at the last moment. Returns whether the claim's token is recorded.
+-- Releases all locks, because the last may have been granted just before the wait timed out.
+-- Returns whether the claim's token is recorded.
 ROLLBACK;
 SELECT EXISTS (SELECT FROM {reader}
                WHERE kind = 'session' AND name = :name AND token = :token),

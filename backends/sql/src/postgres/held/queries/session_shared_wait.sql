@@ -1,6 +1,6 @@
 -- Waits until the barrier is open, then for the claim's own lock, so that only one session reads
--- for a claim. Sets the TTL before, because locks may be granted at the last moment and outlive the
--- transaction.
+-- for a claim. Sets the TTL first, because a lock may be granted just before the wait times out,
+-- and outlives the transaction.
 BEGIN;
 SELECT set_config('idle_session_timeout', :ttl_ms::text, false),
        set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false),

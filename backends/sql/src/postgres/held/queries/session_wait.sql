@@ -1,4 +1,4 @@
--- Until the session has the lock, its idle timeout is at most a slice, so that a dead writer's
+-- Until the session has the lock, its idle timeout is at most five seconds, so that a dead writer's
 -- barrier soon opens.
 BEGIN;
 SELECT set_config('idle_session_timeout', least(:ttl_ms, 5000)::text, false),

@@ -65,7 +65,6 @@ fn shared_sessions(error: &Error) -> Finding {
     }
 }
 
-/// Each hold and each name with waiters needs a connection.
 async fn connections(sessions: &Sessions, facts: &Facts) -> Result<Option<Finding>> {
     const FEW: i64 = 20;
     const USED: &str = "SHOW GLOBAL STATUS LIKE 'Threads_connected'";

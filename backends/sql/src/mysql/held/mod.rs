@@ -11,7 +11,8 @@
 //! SELECT GET_LOCK(SHA2('Orders/42', 256), 10);
 //! ```
 //!
-//! A `GET_LOCK` excludes the whole server. The mode `row` locks the name's row of `lockwright_row`.
+//! A `GET_LOCK` applies to the whole server, not to one database. The mode `row` locks the name's
+//! row of `lockwright_row`.
 //!
 //! # The barrier of a name
 //!

@@ -266,7 +266,6 @@ async fn waiting(folder: &std::path::Path, unrelated: bool) {
     let cpu = || clock_gettime(ClockId::ProcessCPUTime);
     let (before, start) = (cpu(), Instant::now());
     while start.elapsed() < Duration::from_secs(5) {
-        // Each waiter retries at the profile's slow interval, like a client.
         for claim in &waiting {
             assert!(matches!(backend.acquire(claim, far).await.unwrap(), AcquireOutcome::Busy(_)));
         }

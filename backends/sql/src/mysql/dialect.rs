@@ -218,8 +218,8 @@ impl Dialect for MySql {
     async fn open(&self, limits: Limits) -> sqlx::Result<(MySqlConnection, Option<ServerSession>)> {
         let opened = Instant::now();
         let mut connection = self.connect().await?;
-        // The limits are whole seconds. The statement limit exceeds the client's, because its error
-        // may follow a commit. MySQL applies it to reads only.
+        // The limits are whole seconds. The statement limit exceeds the client's, because the
+        // server's timeout error may follow a commit. MySQL applies this limit to reads only.
         let lock = limits.answer.as_secs().max(1);
         let statement = limits.slow.as_secs() + 1;
         let text = format!(

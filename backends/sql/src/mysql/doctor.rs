@@ -11,7 +11,6 @@ use crate::server::pool::Pool;
 use crate::server::schema;
 use crate::server::sql::Sql;
 
-/// The tolerated difference of clocks, larger than network delays.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
 const MANY_NAMES: i64 = 1_000_000;
@@ -138,7 +137,6 @@ async fn clock(pool: &Pool<MySql>) -> Result<Vec<Finding>> {
         });
     }
     let server = UNIX_EPOCH + Duration::from_micros(now.try_into().unwrap_or(0));
-    // The server read its clock between `asked` and `answered`.
     let ahead = server.duration_since(answered).unwrap_or_default();
     let behind = asked.duration_since(server).unwrap_or_default();
     let difference = ahead.max(behind);

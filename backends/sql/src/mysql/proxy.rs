@@ -5,8 +5,8 @@ use crate::server::dialect::{Dialect, Row};
 use crate::server::errors::{not_connected, not_connected_in};
 use crate::server::pool::Pool;
 
-/// Returns whether a proxy shares sessions. It then answers a transaction on a second connection
-/// with the first connection's session, or switches the first connection to another session.
+/// Returns whether a proxy shares sessions. Such a proxy lets a transaction on a second connection
+/// use the first connection's session, or switches the first connection to another session.
 pub(super) async fn shares_sessions(pool: &Pool<MySql>) -> Result<bool> {
     let dialect = pool.dialect();
     let limit = pool.limits().connect;

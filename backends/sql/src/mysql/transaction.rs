@@ -21,10 +21,10 @@
 //! ```
 //!
 //! - **Take the lock before the transaction reads anything.** At `REPEATABLE READ`, MySQL's
-//!   default, a plain `SELECT` sees the state at the transaction's first `SELECT`. If that was
-//!   before the wait, it misses all changes made during the wait.
+//!   default, a plain `SELECT` sees the state at the transaction's first `SELECT`. If the first
+//!   `SELECT` was before the wait, later ones miss all changes made during the wait.
 //! - The lock excludes other transactions, and programs that lock the name's row with `SELECT … FOR
-//!   UPDATE` or change it, but no holds of a client.
+//!   UPDATE` or change it, but no holds of a [`Mysql`](super::Mysql).
 //! - The transaction may take the lock repeatedly, and other locks. Always take several in the same
 //!   order: on a deadlock, the server rolls back one whole transaction.
 //! - A name's row remains until [`InTransaction::sweep`]. The server may also report a deadlock
@@ -86,8 +86,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the tables don't exist.
 /// - [`Denied`](lockwright_core::ErrorKind::Denied): the user may not change them.
 /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): the **server** rolled the
-///   transaction back, because of a deadlock or `innodb_rollback_on_timeout`; or it is read-only;
-///   or the connection broke.
+///   transaction back, because of a deadlock or `innodb_rollback_on_timeout`; or the transaction is
+///   read-only; or the connection broke.
 ///
 /// # Cancel safety
 /// No lock outlives the transaction. A dropped wait occupies the connection for at most five
@@ -209,7 +209,7 @@ impl InTransaction {
                 Ok(_) => return Ok(Outcome::Locked),
                 Err(cause) if number(&cause) == Some(LOCK_WAIT_TIMEOUT) => self.passed(tx).await?,
                 Err(cause) => {
-                    // The first error is the cause.
+                    // The lock's error is the cause, so an error of the restore is ignored.
                     let _ = run(tx, &self.restore, &[]).await;
                     return Err(failed(&cause));
                 }

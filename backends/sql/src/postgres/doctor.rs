@@ -12,7 +12,6 @@ use crate::server::sql::Sql;
 
 const OLDEST_MAINTAINED: i64 = 140_000;
 
-/// The tolerated difference of clocks, larger than network delays.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
 const MANY_NAMES: i64 = 1_000_000;
@@ -182,7 +181,6 @@ fn long_transaction(facts: &Facts) -> Option<Finding> {
 
 fn clock(facts: &Facts, asked: SystemTime, answered: SystemTime) -> Option<Finding> {
     let server = UNIX_EPOCH + Duration::from_micros(facts.now.try_into().unwrap_or(0));
-    // The server read its clock between `asked` and `answered`.
     let ahead = server.duration_since(answered).unwrap_or_default();
     let behind = asked.duration_since(server).unwrap_or_default();
     let difference = ahead.max(behind);

@@ -73,7 +73,7 @@ impl Database {
     }
 
     pub(super) fn is_still(&self, open: &Open) -> bool {
-        // `stat` is used, because closing the file would drop SQLite's locks on it.
+        // `stat` doesn't open the file. Closing it would drop SQLite's locks on it.
         file_id(&self.path).is_ok_and(|id| id == open.id)
     }
 
@@ -187,7 +187,7 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Assumes that the real and effective users are the same.
+/// Checks write access, assuming that the real and effective users are the same.
 pub(super) fn writable(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::access(path, Access::WRITE_OK)?)
 }

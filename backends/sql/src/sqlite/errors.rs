@@ -121,7 +121,7 @@ impl Failure {
         };
         let kind = match (kind, self.effect) {
             (ErrorKind::Indeterminate, Effect::None) => ErrorKind::Unavailable,
-            // At worst, a claim is in a file that the user must delete.
+            // A claim that was written is in a file that the user must delete, so the kind stays.
             (kind, Effect::Unknown) if code == Some(CORRUPT) => kind,
             (_, Effect::Unknown) => ErrorKind::Indeterminate,
             (kind, Effect::None) => kind,

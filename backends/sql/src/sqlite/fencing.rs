@@ -34,9 +34,8 @@ const BACKEND: &str = "sqlite-transaction";
 
 /// Rejects the transaction of a holder if a later holder has already written.
 ///
-/// If there is none, records the fence as part of the transaction. The name may differ from the
-/// lock's, but all writers of the same data must use the same name. [`make_fence_table`] creates
-/// the table.
+/// Otherwise records the fence as part of the transaction. The name may differ from the lock's, but
+/// all writers of the same data must use the same name. [`make_fence_table`] creates the table.
 ///
 /// # Errors
 /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later

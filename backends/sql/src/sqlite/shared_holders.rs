@@ -18,7 +18,7 @@ use super::statements::{
 };
 use crate::kind;
 
-/// How long a writer's poll blocks new readers: several polls.
+/// How long a writer's poll blocks new readers: the time of several polls.
 const WAITS: Duration = Duration::from_secs(3);
 
 struct Look {
@@ -323,7 +323,7 @@ async fn add(
         .map(drop)
 }
 
-/// Names expire with their last holder.
+/// Makes the names expire with their last holders.
 async fn keep(
     connection: &mut SqliteConnection,
     names: &[impl AsRef<str>],

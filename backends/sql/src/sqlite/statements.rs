@@ -74,8 +74,9 @@ pub(super) enum Acquired {
 }
 
 /// Acquires the name. Outside a transaction, `at` is older than the write lock, which is safe. A
-/// row that had expired by `at` is still expired, and the new expiry is no earlier than the send
-/// plus the TTL. Only a transaction may renew an existing hold, because it may have just expired.
+/// row that had expired by `at` is still expired, and the new expiry is no earlier than the
+/// request's start plus the TTL. Only a transaction may renew an existing hold, because the hold
+/// may have just expired.
 pub(super) async fn acquire(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -406,7 +407,7 @@ pub(super) async fn held(
         .collect()
 }
 
-/// Deletes at most `limit` rows of each kind that expired more than `idle` ago. Younger ones show a
+/// Deletes at most `limit` rows of each kind that expired more than `idle` ago. Younger rows show a
 /// paused holder why it lost its hold.
 pub(super) async fn sweep(
     connection: &mut SqliteConnection,
@@ -482,7 +483,7 @@ pub(super) fn holder(row: &SqliteRow, at: Moment<'_>) -> Result<Holder> {
         holder.mode = kind::mode(word, row.try_get("permits")?, row.try_get("size")?)
             .ok_or_else(|| sqlx::Error::Decode(format!("{word:?} is no mode").into()))?;
     }
-    // The `fence` of permits is only a number.
+    // The `fence` of permits only numbers the hold.
     if word != "permits" {
         holder.fence = Some(fence(row)?);
     }
@@ -508,7 +509,7 @@ pub(super) fn decode(error: impl std::error::Error + Send + Sync + 'static) -> s
     sqlx::Error::Decode(error.into())
 }
 
-/// SQLite's integers are signed.
+/// Returns nanoseconds as `i64`, because SQLite's integers are signed.
 pub(super) fn stored(instant: BootInstant) -> i64 {
     i64::try_from(instant.as_nanos()).unwrap_or(i64::MAX)
 }

@@ -7,8 +7,6 @@
 //! - The wake-up follows the commit, so a woken waiter finds the name free.
 //! - The log has no POSIX locks, so closing it is safe, unlike closing the database file.
 //! - A process killed after its commit loses the wake-up. The client's slow poll replaces it.
-//!
-//! The README compares alternatives.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -188,8 +186,8 @@ enum Change {
     FileGone,
 }
 
-/// A watch by inotify. It polls if the user has no inotify watch left, or without WAL mode, which
-/// has no log.
+/// A watch of the log by inotify. Polls if the user has no inotify watch left, or if there is no
+/// log because the file isn't in WAL mode.
 enum Watch {
     Inotify(AsyncFd<OwnedFd>),
     Poll,

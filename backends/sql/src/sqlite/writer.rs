@@ -91,7 +91,7 @@ impl Jobs {
     }
 
     /// # Cancel safety
-    /// A dropped request is still carried out, unless it has no lasting effect and hasn't begun.
+    /// A dropped request is still carried out, unless it is a read or an acquire and hasn't begun.
     pub(super) async fn ask(&self, request: Request) -> Result<Answer> {
         let (answer, answered) = oneshot::channel();
         self.0.send(Job { request, answer }).map_err(|_| {
@@ -318,7 +318,7 @@ impl Writer {
     async fn roll_back(&mut self, because: sqlx::Error) -> Failure {
         match self.execute("ROLLBACK").await {
             Ok(()) => Failure::without_effect(because),
-            // Closing the connection ends the transaction.
+            // The unknown effect closes the connection, which ends the transaction.
             Err(_) => Failure::in_doubt(because),
         }
     }
@@ -379,7 +379,7 @@ impl Writer {
         }
         let Ok(connection) = open_connection(&mut self.open) else { return };
         let at = Moment { now, boot: &self.database.boot };
-        // The next request also reports a failure.
+        // A failure is ignored, because the next request also reports it.
         let swept = statements::sweep(connection, KEPT, SWEEP, at).await.unwrap_or_default();
         self.next_sweep = now + if swept.more { SHORT_PAUSE } else { PAUSE };
     }

@@ -90,8 +90,8 @@ impl MySqlSession {
         let statements = Arc::clone(&self.statements);
         let locking = statements.of(claim);
         let sql = if slice.is_some() { &locking.wait } else { &locking.try_lock };
-        // A reader may wait twice, at the barrier and for the row, so its wait is ended in that way
-        // too.
+        // A reader may wait twice, at the barrier and for the row, so its wait is ended by `KILL
+        // QUERY` too.
         let is_cut =
             |slice: &Duration| claim.mode == Mode::Shared || *slice < Duration::from_secs(1);
         let whole = slice.map_or(0, |slice| slice.as_secs().max(1));
@@ -111,7 +111,8 @@ impl MySqlSession {
                 biased;
                 done = &mut running => return done,
                 () = tokio::time::sleep(slice) => {
-                    // Both must end here, because a late `KILL QUERY` could end the next statement.
+                    // Both the statement and the `KILL QUERY` must end here, because a late `KILL
+                    // QUERY` could end the next statement.
                     let cut = format!("KILL QUERY {id}");
                     let cut = pool.fetch_text(cut, Effect::Changes).await;
                     (running.await, cut)
@@ -174,7 +175,8 @@ impl MySqlSession {
             }
             match self.run(Self::text(&statements.make, claim, &[])).await {
                 Ok(_) => {}
-                // The failed statement may have left the named lock for creating the row.
+                // The failed statement may still have the named lock under which it creates the
+                // row.
                 Err(error) if is_in_vain(&error) => {
                     self.run("DO RELEASE_ALL_LOCKS()".to_owned()).await?;
                 }
@@ -317,7 +319,6 @@ impl Session for MySqlSession {
     }
 }
 
-/// Returns whole seconds, rounded up, and at least one.
 fn seconds_up(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos().div_ceil(1_000_000_000)).unwrap_or(i64::MAX).max(1)
 }

@@ -17,7 +17,7 @@ use crate::server::held::{Permit, SessionId};
 use crate::server::pool::Pool;
 use crate::server::sessions::Use;
 
-/// The interval of the checks, by which a report is late.
+/// The interval of the checks. A session's end is reported at most this late.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// The number of idle intervals after which the connection is closed.
@@ -202,7 +202,7 @@ impl Drop for Asking {
 
 impl Watching {
     pub(super) async fn ended(&mut self) {
-        // If the watch fails, the session may still exist.
+        // If the watch fails, the session may still exist, so nothing is reported.
         if self.ended.wait_for(|ended| *ended).await.is_err() {
             std::future::pending::<()>().await;
         }

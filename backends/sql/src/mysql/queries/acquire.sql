@@ -1,9 +1,11 @@
 -- The first statement is atomic. Its first assignment decides, by a clock read after the row was
--- locked. The later ones use that decision. The second statement finds the result by the token.
+-- locked. The later assignments use that decision. The second statement finds the result by the
+-- token.
 INSERT INTO {lease}
     (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, tombstones, decided)
 SELECT :name, :token, :identity, 'exclusive',
-       -- The fence is above the row's too, because a sweep may delete the row before the insert.
+       -- The fence is also above the seen row's, because a sweep may delete that row before the
+       -- insert.
        GREATEST(meta.floor + 1, COALESCE(seen.fence + seen.fences, 0), {now}),
        :fences, :ttl, {now} + :ttl, {now}, NULL, '', 2
 FROM {meta} AS meta

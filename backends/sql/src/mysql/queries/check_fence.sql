@@ -1,5 +1,5 @@
--- The last row has the highest fence, maybe above :fence. The read locks, because another could use
--- an older snapshot.
+-- Returns the name's highest fence last. It may be above :fence. The read locks the row, because a
+-- read without a lock could use an older snapshot.
 SAVEPOINT lockwright_probe;
 RELEASE SAVEPOINT lockwright_probe;
 INSERT INTO {fence} (name, fence, updated) VALUES (:name, :fence, UTC_TIMESTAMP())

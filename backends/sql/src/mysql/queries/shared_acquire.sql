@@ -19,7 +19,7 @@ WHERE name = :name AND expires > @lockwright_now;
 
 SET @lockwright_own = @lockwright_own AND @lockwright_ours AND NOT @lockwright_buried;
 
--- 2 is a new hold, 1 the token's own hold, 0 nothing.
+-- The effect: 2 a new hold, 1 a renewal of the token's own hold, 0 none.
 SET @lockwright_does = CASE
     WHEN @lockwright_buried THEN 0
     WHEN @lockwright_own THEN IF(@lockwright_broken, 0, 1)

@@ -1,4 +1,3 @@
--- Skips locked rows.
 SELECT MAX(part.until_us) INTO @lockwright_last
 FROM (
     SELECT until_us FROM {tombstone} WHERE until_us < {begun} ORDER BY until_us LIMIT :limit

@@ -1,8 +1,9 @@
 -- Locks the row by a write. INSERT IGNORE would take a shared lock first, which allows a deadlock.
 -- A SELECT would lock a gap, and take a snapshot before the wait.
 --
--- The savepoint shows after a wait whether the transaction is still the same. MariaDB limits this
--- statement's time. MySQL reads that part as a comment, and needs the session's limit.
+-- The savepoint shows after a wait whether the transaction is still the same. On MariaDB, SET
+-- STATEMENT limits the wait of the INSERT. MySQL reads that part as a comment, and needs the
+-- session's limit.
 SAVEPOINT lockwright_probe;
 SET @lockwright = NULL /*!80000 , @lockwright_limit = @@SESSION.innodb_lock_wait_timeout,
     SESSION innodb_lock_wait_timeout = :seconds */;

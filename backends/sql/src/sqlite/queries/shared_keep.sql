@@ -1,4 +1,4 @@
--- Names expire with their last holder.
+-- Makes the names expire with their last holders.
 -- ?1 JSON [[name, ...], ...], ?2 now, ?3 boot
 UPDATE lockwright_lease
 SET expires_ns = max(expires_ns, coalesce((

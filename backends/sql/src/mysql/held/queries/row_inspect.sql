@@ -1,4 +1,4 @@
--- The user may not see row locks. So the holder is the session with a recorded token's mark.
+-- The user may not see row locks. So a holder is a session whose mark contains a recorded token.
 SELECT :name, held.session, held.token, held.token, held.identity, last.fence, {left}, held.broken,
        (SELECT COUNT(*) FROM information_schema.processlist AS waiting
         WHERE waiting.info LIKE CONCAT('SELECT name FROM %X''', LOWER(HEX(:name)), '''% FOR UPDATE')

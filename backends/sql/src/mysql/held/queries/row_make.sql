@@ -1,4 +1,5 @@
--- Takes a named lock, because an insert of an existing row would wait for that row's lock.
+-- The named lock prevents an insert by another client after the check. An insert of an existing row
+-- would wait for that row's lock.
 SET @lockwright_made = GET_LOCK({mark_of_row}, 1);
 INSERT IGNORE INTO {row} (name)
 SELECT :name FROM {meta} WHERE NOT EXISTS (SELECT 1 FROM {row} WHERE name = :name);

@@ -1,6 +1,6 @@
 -- A waiting writer takes the lock that stops new readers, then the barrier, at which the next
--- readers wait. Until it has the row, its idle timeout is at most a slice, so a dead writer soon
--- blocks no readers.
+-- readers wait. Until the writer has the row, its idle timeout is at most five seconds, so a dead
+-- writer doesn't block readers for long.
 SET SESSION wait_timeout = LEAST(:ttl_s, 5), lock_wait_timeout = :limit_s, innodb_lock_wait_timeout = :slice_s;
 SET @lockwright_mark = GET_LOCK({mark}, 0);
 SET @lockwright_waits = IF(

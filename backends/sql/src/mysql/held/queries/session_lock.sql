@@ -1,4 +1,5 @@
--- Requests the lock only with the mark. Returns whether the mark and the lock were acquired.
+-- Requests the lock only if the mark was acquired. Returns whether the mark and the lock were
+-- acquired.
 SET SESSION wait_timeout = :ttl_s, lock_wait_timeout = :limit_s;
 SET @lockwright_mark = GET_LOCK({mark}, 0), @lockwright_got = NULL;
 SET @lockwright_got = IF(@lockwright_mark = 1, GET_LOCK({key}, :slice_s), NULL);

@@ -41,8 +41,8 @@ CREATE TABLE IF NOT EXISTS {tombstone} (
 -- Readers, holders of permits, and writers that wait for readers.
 --
 -- The name's row in {lease} has the token `readers` or `semaphore of N`, the readers' fence or the
--- last semaphore holder's number, and the holders' latest expiry. Clients lock that row before they
--- change rows here.
+-- latest semaphore holder's number, and the holders' latest expiry. Clients lock that row before
+-- they change rows here.
 --
 -- A row with the mode `exclusive` is a waiting writer. New readers are rejected until it expires or
 -- the name's fence changes.
@@ -64,8 +64,8 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     PRIMARY KEY (name, token)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- One row, created last. A name without a row in {lease} gets a fence above the floor, so rows with
--- fences up to the floor may be deleted.
+-- One row, created last. A name's new row gets a fence above the floor, so rows with fences up to
+-- the floor may be deleted.
 CREATE TABLE IF NOT EXISTS {meta} (
     id      INT NOT NULL PRIMARY KEY,
     version INT NOT NULL,

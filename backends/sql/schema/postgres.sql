@@ -45,8 +45,8 @@ CREATE INDEX IF NOT EXISTS {prefix}_tombstone_until ON {tombstone} (until);
 -- Readers, holders of permits, and writers that wait for readers.
 --
 -- The name's row in {lease} has the token `readers` or `semaphore of N`, the readers' fence or the
--- last semaphore holder's number, and the holders' latest expiry. Clients lock that row before they
--- change rows here.
+-- latest semaphore holder's number, and the holders' latest expiry. Clients lock that row before
+-- they change rows here.
 --
 -- A row with the mode `exclusive` is a waiting writer. New readers are rejected until it expires or
 -- the name's fence changes.
@@ -68,8 +68,8 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     PRIMARY KEY (name, token)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
--- One row. A name without a row in {lease} gets a fence above the floor, so rows with fences up to
--- the floor may be deleted.
+-- One row. A name's new row gets a fence above the floor, so rows with fences up to the floor may
+-- be deleted.
 CREATE TABLE IF NOT EXISTS {meta} (
     id      integer PRIMARY KEY CHECK (id = 1),
     version integer NOT NULL,

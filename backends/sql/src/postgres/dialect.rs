@@ -172,7 +172,7 @@ impl Dialect for Postgresql {
     }
 
     fn is_by_file(&self) -> bool {
-        // A path is the folder of a unix socket.
+        // A host that is a path is the folder of a unix socket.
         self.server.get_socket().is_some() || self.server.get_host().starts_with('/')
     }
 

@@ -1,8 +1,8 @@
 //! Detection of the kind of server: a primary, a replica, or a pooler in front.
 //!
 //! Each connection sets a mark, a setting with a random value. A pooler rejects the setting, omits
-//! it, or shows another client's value. Before that test, sessions get no other state, because it
-//! may confuse the pooler's other clients.
+//! it, or shows another client's value. Before that test, sessions get no other state, because such
+//! state may confuse the pooler's other clients.
 
 use lockwright_core::{Error, ErrorKind, Result};
 

@@ -121,7 +121,7 @@ impl<D> Abandoned<D> {
 }
 
 impl<D: Dialect> Abandoned<D> {
-    /// Adds a session. The receiver resolves when the session has ended.
+    /// The receiver resolves when the session has ended.
     pub(crate) fn add(
         self: &Arc<Self>,
         runtime: &Handle,

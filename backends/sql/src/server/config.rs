@@ -130,7 +130,7 @@ fn taken(url: &str, drivers: &[&str]) -> Result<(String, Common)> {
     Ok((url, common))
 }
 
-/// Returns whether `name` is `known`. A `[` at the end of `known` marks a prefix.
+/// A `[` at the end of `known` marks a prefix.
 fn is_named(name: &str, known: &str) -> bool {
     name == known || (known.ends_with('[') && name.starts_with(known))
 }

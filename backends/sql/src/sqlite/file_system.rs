@@ -9,10 +9,8 @@ use std::path::Path;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Network(pub(super) String);
 
-/// The magic number of FUSE and virtiofs.
 const FUSE: u64 = 0x6573_5546;
 
-/// FUSE file systems whose data are on this machine.
 const LOCAL_FUSE: [&str; 8] = [
     "fuseblk",
     "fuse.bindfs",

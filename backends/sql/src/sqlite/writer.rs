@@ -63,7 +63,6 @@ struct Job {
 #[derive(Debug, Clone)]
 pub(super) struct Jobs(mpsc::UnboundedSender<Job>);
 
-/// A handle that doesn't keep the file open.
 #[derive(Debug)]
 pub(super) struct WeakJobs(mpsc::WeakUnboundedSender<Job>);
 
@@ -164,7 +163,6 @@ impl From<Acquired> for Outcome {
 /// The most rows of each kind in one sweep step.
 const SWEEP: u32 = 200;
 
-/// The most requests in one transaction.
 const BATCH: usize = 64;
 
 struct Writer {

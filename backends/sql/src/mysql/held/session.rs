@@ -25,7 +25,6 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 pub(crate) struct MySqlSession {
     connection: MySqlConnection,
     statements: Arc<Statements>,
-    /// The pool for requests about this session.
     pool: Arc<Pool<MySql>>,
     watch: Arc<Watch>,
     watching: Option<Watching>,
@@ -111,8 +110,8 @@ impl MySqlSession {
                 biased;
                 done = &mut running => return done,
                 () = tokio::time::sleep(slice) => {
-                    // Both the statement and the `KILL QUERY` must end here, because a late `KILL
-                    // QUERY` could end the next statement.
+                    // The statement and its `KILL QUERY` must both end here. A late `KILL QUERY`
+                    // could end the next statement.
                     let cut = format!("KILL QUERY {id}");
                     let cut = pool.fetch_text(cut, Effect::Changes).await;
                     (running.await, cut)

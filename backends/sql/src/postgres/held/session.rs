@@ -245,7 +245,7 @@ impl PgSession {
         Ok(rows)
     }
 
-    /// Locks the row. Rolls back a failed attempt.
+    /// Rolls back a failed attempt.
     async fn lock_row(
         &mut self,
         claim: &Claim,

@@ -1,5 +1,5 @@
--- Leaves a tombstone, and frees the name if its row has the token. Then returns whether the hold
--- was unexpired.
+-- Leaves a tombstone, and frees the name if its row has the token. In that case, returns whether
+-- the hold was unexpired.
 --
 -- A concurrent acquire may not see the tombstone, so the second statement adds the token to the
 -- name's row too. It waits for that acquire, so the third statement sees the acquire's result.

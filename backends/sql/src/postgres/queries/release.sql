@@ -1,4 +1,4 @@
--- Frees the name if its row has the token. Then returns whether the hold was unexpired.
+-- Frees the name if its row has the token. In that case, returns whether the hold was unexpired.
 WITH ended AS (
     UPDATE {lease} SET
         token = NULL,

@@ -41,7 +41,6 @@ use crate::server::dialect::Dialect;
 pub(crate) use engine::Engine;
 pub(crate) use permit::Permit;
 
-/// The session's id on the server.
 pub(crate) type SessionId = i64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -48,7 +48,7 @@ pub(crate) struct StatementTexts {
     pub(crate) kill_foreign: &'static str,
     pub(crate) cancel: &'static str,
     /// Deletes at most `:limit` rows that aren't held and didn't change for `:idle_us`, and returns
-    /// how many. Raises the floor, above which new fences start, to their highest fence.
+    /// how many. Raises the floor, above which new fences start, to the rows' highest fence.
     pub(crate) sweep: &'static str,
 }
 

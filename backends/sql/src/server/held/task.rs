@@ -314,8 +314,8 @@ async fn granted<S: Server>(
         }
     };
     let result = if may_have_blocked {
-        // The hold starts with this renewal. The time when the wait was sent is too early for a
-        // start, and the time of its answer too late.
+        // The hold starts with this renewal. The wait was sent too early for a start, and answered
+        // too late.
         let keeping = async {
             let kept = tokio::time::timeout(limit, session.keep(claim)).await;
             kept.unwrap_or_else(|_| {

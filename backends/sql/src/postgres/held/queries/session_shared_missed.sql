@@ -1,4 +1,4 @@
--- Releases all locks, because the last may have been granted just before the wait timed out.
+-- Releases all locks, because the last one may have been granted just before the wait timed out.
 -- Returns whether the claim's token is recorded.
 ROLLBACK;
 SELECT EXISTS (SELECT FROM {reader}

@@ -1,7 +1,7 @@
 -- Lockwright's tables in a SQLite file. Other tables may be in the same file.
 --
--- Columns in _ns are nanoseconds of CLOCK_BOOTTIME. It restarts at each boot, so rows of another
--- boot id have expired.
+-- Columns that end in _ns are nanoseconds of CLOCK_BOOTTIME. That clock restarts at each boot, so
+-- rows of another boot id have expired.
 
 -- One row. `fence` is the highest fence ever granted, so no name gets a fence twice, even if its
 -- row is deleted.

@@ -37,7 +37,7 @@ pub async fn check_fence(tx: &mut MySqlConnection, name: &str, fence: Fence) -> 
 
 impl InTransaction {
     /// Deletes some rows of names unused for `idle`, and returns their number. Repeat until it
-    /// returns 0. No transaction waits for it.
+    /// returns 0. No transaction waits for a sweep.
     ///
     /// `idle` must be longer than any holder can be stopped, because a deleted fence rejects no
     /// write.

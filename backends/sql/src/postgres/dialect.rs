@@ -382,8 +382,8 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
             Verdict::again("the tables are being altered again and again; try again").useless()
         }
         "55P03" => Verdict::new(Unavailable, "another session keeps the tables locked"),
-        // A statement timeout precedes the commit. A cancel may follow it, while the server writes
-        // its log.
+        // A statement timeout precedes the commit. A cancel may follow the commit, while the server
+        // writes its log.
         "57014" if message.contains("statement timeout") => {
             Verdict::new(Unavailable, "the server cancelled the request by its statement_timeout")
         }

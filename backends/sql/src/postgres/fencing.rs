@@ -38,7 +38,7 @@ pub async fn check_fence(tx: &mut PgConnection, name: &str, fence: Fence) -> Res
 
 impl InTransaction {
     /// Deletes some fences of names unused for `idle`, and returns their number. Repeat until it
-    /// returns 0. No transaction waits for it.
+    /// returns 0. No transaction waits for a sweep.
     ///
     /// `idle` must be longer than any holder can be stopped, because a deleted fence rejects no
     /// write.

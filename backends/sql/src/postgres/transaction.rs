@@ -175,8 +175,8 @@ impl InTransaction {
     /// # Cancel safety
     /// May be dropped at any time; the table may then remain.
     pub async fn make_tables(&self, connection: &mut PgConnection) -> Result<()> {
-        // The lock serializes concurrent creation. It lasts until the end, because the query is one
-        // transaction.
+        // The lock serializes concurrent creation. The lock lasts until the query's end, because
+        // the query is one transaction.
         let text = format!("SELECT pg_advisory_xact_lock(5499258310474722403); {}", self.schema());
         fetch_on(connection, text).await.map(drop).map_err(|cause| failed(&cause))
     }

@@ -7,7 +7,7 @@ const LONGEST: usize = 40;
 
 const LONGEST_SCHEMA: usize = 63;
 
-/// The tables' schema and prefix. They are only letters, digits and underscores, because they
+/// The tables' schema and prefix. They contain only letters, digits and underscores, because they
 /// become part of the SQL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tables {

@@ -1,7 +1,7 @@
 //! Notifications of releases.
 //!
-//! In the process, the writer notifies every client after its commit. For other processes, it opens
-//! and closes SQLite's log for reading, which inotify reports.
+//! In its own process, the writer notifies every client after its commit. For other processes, it
+//! opens and closes SQLite's log for reading, which inotify reports.
 //!
 //! - SQLite opens the log for writing, so grants, renewals and checkpoints wake no waiter.
 //! - The wake-up follows the commit, so a woken waiter finds the name free.
@@ -35,7 +35,8 @@ pub(super) struct Waiters {
 
 #[derive(Debug, Default)]
 struct Expected {
-    /// When each name's waiters are forgotten. A client repeats its request long before.
+    /// The time at which each name's waiters are forgotten. A client repeats its request long
+    /// before that.
     until: HashMap<LockName, BootInstant>,
     watching: bool,
 }

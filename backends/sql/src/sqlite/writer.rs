@@ -70,7 +70,7 @@ pub(super) struct WeakJobs(mpsc::WeakUnboundedSender<Job>);
 const ANSWER_LIMIT: Duration = Duration::from_secs(3 * BUSY_LIMIT.as_secs());
 
 impl Jobs {
-    /// The writer ends with the last of these handles.
+    /// Starts the writer, which ends with the last of these handles.
     pub(super) fn start(
         database: &Database,
         open: Open,

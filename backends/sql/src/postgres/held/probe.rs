@@ -18,7 +18,7 @@ pub(super) async fn check(sessions: &Sessions) -> Result<()> {
     let mut first = sessions.open(sessions.permit(deadline).await?).await?;
     let opened = first.id();
     let limit = limits.connect;
-    // With the smallest limit on sessions, there is only one permit for holds.
+    // With the smallest limit on sessions, there is only one permit for holds, which `first` has.
     let _permit = match Permit::try_get(pool, Use::Hold) {
         Some(permit) => permit,
         None => Permit::get(pool, Use::Listen, deadline).await?,

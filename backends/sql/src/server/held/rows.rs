@@ -27,8 +27,8 @@ pub(crate) struct StatementTexts {
     /// session isn't the claim's any more.
     pub(crate) note: &'static str,
     pub(crate) shared_note: &'static str,
-    /// Returns whether the hold or its tombstone is marked as broken, and as released through
-    /// another connection. Returns no row if neither exists.
+    /// Returns whether the hold or its tombstone is marked as broken, and whether as released
+    /// through another connection. Returns no row if neither exists.
     pub(crate) why_ended: &'static str,
     /// Returns each holder as a [`View`], or one row without a session if the name is free.
     pub(crate) inspect: &'static str,
@@ -360,7 +360,8 @@ impl<D: Dialect> Rows<D> {
     }
 
     pub(crate) async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
-        // No statement runs this long, so each running statement began after the rows' last change.
+        // No statement runs this long, so each running statement began after the last change of the
+        // deleted rows.
         const YOUNGEST: Duration = Duration::from_secs(60);
 
         let idle_us = i64::try_from(idle.max(YOUNGEST).as_micros()).unwrap_or(i64::MAX);

@@ -1,5 +1,4 @@
 -- Returns the name's highest fence, which may be above ?2.
--- ?1 name, ?2 fence
 INSERT INTO lockwright_fence (name, fence, updated) VALUES (?1, ?2, datetime('now', 'subsec'))
 ON CONFLICT (name) DO UPDATE SET
     updated = iif(fence <= excluded.fence, excluded.updated, updated),

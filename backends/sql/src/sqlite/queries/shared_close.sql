@@ -1,2 +1,1 @@
--- ?1 name
 DELETE FROM lockwright_lease WHERE name = ?1 AND mode <> 'exclusive'

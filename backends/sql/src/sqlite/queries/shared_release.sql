@@ -1,2 +1,1 @@
--- ?1 name, ?2 token
 DELETE FROM lockwright_shared_holder WHERE name = ?1 AND token = ?2 RETURNING mode, expires_ns, boot

@@ -1,3 +1,2 @@
--- ?1 boot, ?2 before, ?3 limit
 DELETE FROM lockwright_lease WHERE name IN (
     SELECT name FROM lockwright_lease WHERE boot <> ?1 OR expires_ns <= ?2 LIMIT ?3)

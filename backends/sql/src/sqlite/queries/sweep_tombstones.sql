@@ -1,3 +1,2 @@
--- ?1 boot, ?2 now, ?3 limit
 DELETE FROM lockwright_tombstone WHERE token IN (
     SELECT token FROM lockwright_tombstone WHERE boot <> ?1 OR until_ns <= ?2 LIMIT ?3)

@@ -1,4 +1,3 @@
--- ?1 name, ?2 token
 SELECT
     EXISTS (SELECT 1 FROM lockwright_lease
             WHERE name = ?1 AND token = ?2 AND broken IS NOT NULL)

@@ -1,5 +1,5 @@
 -- A concurrent acquire that read the old floor gets the current time as its fence, so rows with
--- larger fences stay. Locked rows and names with readers also stay.
+-- fences above that time stay. Locked rows and names with readers also stay.
 DELETE FROM {reader}
 WHERE kind = '{kind}' AND updated < {now} - :idle_us AND IS_USED_LOCK({mark_of_reader}) IS NULL
 LIMIT :limit;

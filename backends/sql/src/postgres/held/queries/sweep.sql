@@ -1,5 +1,5 @@
 -- A concurrent acquire that read the old floor gets the current time as its fence, so rows with
--- larger fences stay. Names with readers also stay.
+-- fences above that time stay. Names with readers also stay.
 WITH gone AS (
     DELETE FROM {reader} WHERE (kind, name, token) IN (
         SELECT kind, name, token FROM {reader} AS held

@@ -25,10 +25,10 @@
 //!   `SELECT` was before the wait, later ones miss all changes made during the wait.
 //! - The lock excludes other transactions, and programs that lock the name's row with `SELECT … FOR
 //!   UPDATE` or change it, but no holds of a [`Mysql`](super::Mysql).
-//! - The transaction may take the lock repeatedly, and other locks. Always take several in the same
-//!   order: on a deadlock, the server rolls back one whole transaction.
+//! - The transaction may take the lock repeatedly, and other locks. Always take several locks in
+//!   the same order: on a deadlock, the server rolls back one whole transaction.
 //! - A name's row remains until [`InTransaction::sweep`]. The server may also report a deadlock
-//!   when a name's first transaction is rolled back while two or more wait.
+//!   when a name's first transaction is rolled back while two or more others wait.
 //! - On a cluster with several primaries (Galera), two transactions on different nodes can both
 //!   have the lock. Only one can commit.
 //!

@@ -23,8 +23,8 @@
 //! - The lock excludes other transactions, holds in the mode [`session`](super::Mode::Session), and
 //!   other programs that lock the [key](#the-key-of-a-name), but no holds in the modes `lease` and
 //!   `row`.
-//! - The transaction may take the lock repeatedly, and other locks. Always take several in the same
-//!   order: on a deadlock, one transaction gets an error after `deadlock_timeout`.
+//! - The transaction may take the lock repeatedly, and other locks. Always take several locks in
+//!   the same order: on a deadlock, one transaction gets an error after `deadlock_timeout`.
 //! - The transaction must be `READ COMMITTED`, PostgreSQL's default. Higher levels are rejected:
 //!   their statements see the state before the wait.
 //! - The lock works behind a transaction pooler.

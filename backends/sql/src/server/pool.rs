@@ -1,8 +1,8 @@
 //! A small connection pool with a time limit for each request.
 //!
 //! A connection is returned only after a complete answer. Otherwise its session is ended on the
-//! server, so no late answer reaches the next request. sqlx's own pool would double the number of
-//! requests.
+//! server, so no late answer reaches the next request. sqlx's own pool would add a ping to each
+//! request.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

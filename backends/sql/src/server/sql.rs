@@ -16,7 +16,7 @@ pub(crate) type Arguments<'a> = &'a [(&'static str, Value<'a>)];
 
 /// SQL with parameters written as `:name`, without comments.
 ///
-/// It is sent as one plain query with literals: one round trip, and no prepared statement that
+/// The SQL is sent as one plain query with literals: one round trip, and no prepared statement that
 /// might be missing on a pooler's connection. A dialect may prepare a [hot](Sql::hot) statement.
 #[derive(Debug, Clone)]
 pub(crate) struct Sql {

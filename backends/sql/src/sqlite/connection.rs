@@ -73,7 +73,7 @@ impl Database {
     }
 
     pub(super) fn is_still(&self, open: &Open) -> bool {
-        // `stat` doesn't open the file. Closing it would drop SQLite's locks on it.
+        // `stat` avoids opening the file, because closing the file would drop SQLite's locks on it.
         file_id(&self.path).is_ok_and(|id| id == open.id)
     }
 

@@ -136,7 +136,8 @@ fn ring(log: &Path) {
 }
 
 async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
-    // Releases of other names also wake this task. It handles all within this time together.
+    // Releases of other names also wake this task. It handles all releases within this time
+    // together.
     const GAP: Duration = Duration::from_millis(1);
 
     let mut tidied = tokio::time::Instant::now();

@@ -143,7 +143,7 @@ fn key(name: &str) -> String {
 }
 
 /// The time left in µs, or NULL if the user may not see the session. MySQL counts started seconds,
-/// so one is subtracted. MariaDB reads that part as a comment.
+/// so one is subtracted. MariaDB reads the subtraction as a comment.
 const LEFT: &str = "CASE WHEN activity.id IS NULL THEN NULL \
      WHEN activity.command = 'Sleep' \
          THEN GREATEST(0, CAST(held.ttl_ms AS SIGNED) \

@@ -217,8 +217,8 @@ impl PgSession {
         let mut all = String::new();
         let in_transaction = self.statements.kind == Kind::Row;
         if which == Which::Keep {
-            // Others may have locked the table that a renewal reads. Without a limit, a release
-            // would wait too.
+            // Other sessions may have locked the table that a renewal reads. Without a limit, a
+            // release would wait for the renewal.
             let savepoint = if in_transaction { "SAVEPOINT lockwright; " } else { "" };
             let limit = millis(claim.ttl / 4);
             all.push_str(&format!(

@@ -111,7 +111,7 @@ pub(crate) trait Server: Debug + Send + Sync + 'static {
 
     type Dialect: Dialect;
 
-    /// The most by which the time from [`inspect`](Server::inspect) may be too long.
+    /// The most by which the remaining time from [`inspect`](Server::inspect) may be too long.
     const TIME_LEFT_TOO_LONG_BY: Duration = Duration::ZERO;
 
     fn profile(&self) -> &Profile;

@@ -24,7 +24,8 @@ impl Queues {
         let turnstile = Arc::clone(
             self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(name.clone()).or_default(),
         );
-        // Dropping the future during the wait drops `turn`, which removes the map's entry.
+        // Dropping the future during the wait drops `turn`, which removes the map's entry if it is
+        // unused.
         let mut turn = Turn { queues: self, name: name.clone(), turn: None };
         turn.turn = Some(turnstile.lock_owned().await);
         turn

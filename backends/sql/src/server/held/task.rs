@@ -343,7 +343,7 @@ async fn granted<S: Server>(
     }
 }
 
-/// Returns the grant of another session for the claim's own token. This task can't renew it.
+/// Returns the grant of another session for the claim's own token. This task can't renew that hold.
 async fn carried_elsewhere<S: Server>(server: &S, claim: &Claim) -> Result<Option<Granted>> {
     let inspection = server.inspect(&claim.name).await?;
     let holder = inspection.holders.iter().find(|holder| holder.token == Some(claim.token));

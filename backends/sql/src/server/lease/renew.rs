@@ -182,8 +182,8 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 }
 
-/// Returns the next limit of a batch after batches of `size` succeeded. Concurrent renewals double
-/// the limit only once.
+/// Returns the next size limit of batches, after batches of `size` succeeded. Concurrent renewals
+/// double the limit only once.
 fn grown(limit: usize, size: usize) -> usize {
     if limit == size { limit.saturating_mul(2) } else { limit }
 }

@@ -12,8 +12,8 @@ in_each_mode!(plain; holder_gets_broken_despite_a_next_holder,
     claim_gets_broken_through_another_connection,
     tombstone_of_a_broken_hold_is_swept,);
 
-/// The next holder waits in the server, so it acquires the lock before the broken holder asks for
-/// the reason.
+/// `next` waits in the server, so it acquires the lock before the client of `guard` asks why it
+/// lost the lock.
 async fn holder_gets_broken_despite_a_next_holder(server: &Server, mode: &str) {
     let operator = shared(server, mode).await;
     let locks = client(server, mode, LONG).await;

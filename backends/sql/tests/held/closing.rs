@@ -43,13 +43,12 @@ async fn closed_client_is_granted_nothing(server: &Server, mode: &str) {
             }
             Err(error) => assert_eq!(error.kind(), ErrorKind::Closed, "{mode}: {error:?}"),
         }
-        // The server may briefly have the closed client's session, and grant the lock to it next.
+        // For a moment, the server may keep the closed client's session and grant the lock to it.
         within(ms(2_000), "the wait to end", async || waiters(&*one, "x").await == 0).await;
         within(ms(2_000), "the name to be free", async || is_free(&*one, "x").await).await;
     }
 }
 
-/// The lock remains held while the waiter's client is closed.
 async fn closed_waiter_leaves_the_server(server: &Server, mode: &str) {
     let one = shared(server, mode).await;
     let locks = client(server, mode, LONG).await;

@@ -85,7 +85,8 @@ async fn a_broken_way_is_reported_at_once(server: &Server, mode: &str) {
     again.release().await.unwrap();
 }
 
-/// The connection is silent in both directions, so client and server both rely on their clocks.
+/// The connection is silent in both directions, so client and server each end the hold by their
+/// own clock.
 async fn a_silent_way_is_a_loss_by_the_deadline_and_frees_within_the_ttl(
     server: &Server,
     mode: &str,
@@ -118,8 +119,7 @@ async fn an_absent_server_is_reported_soon() {
         let locks = client(&server, mode, LONG).await;
         locks.mutex("x").acquire().await.unwrap().release().await.unwrap();
         server.stop();
-        // The client sends the request for `x` on its idle session, perhaps before the server has
-        // stopped.
+        // The request for `x` is sent on an idle session that has ended.
         for (name, kinds) in [("x", DEAD_SESSION), ("y", &[ErrorKind::Unavailable])] {
             let begun = Instant::now();
             let error = locks.mutex(name).try_acquire().await.unwrap_err();
@@ -129,7 +129,8 @@ async fn an_absent_server_is_reported_soon() {
     }
 }
 
-/// A holder that is stopped after it acquired the lock must not overwrite the next holder's row.
+/// The session ends between the grant and the write of its row. The late write must not replace
+/// the row of a next holder.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_has_ended_is_not_written_down() {
     let server = Server::start().unwrap();

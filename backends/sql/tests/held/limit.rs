@@ -146,7 +146,7 @@ async fn stays_within_the_limit<T>(
     assert!(most <= LIMIT, "{mode}: {most} sessions");
 }
 
-/// Acquires 30 names repeatedly until it is stopped, and ignores errors.
+/// Acquires 30 names repeatedly until the returned flag is set, and ignores errors.
 fn busily(locks: &Locks) -> (Arc<AtomicBool>, JoinSet<()>) {
     let over = Arc::new(AtomicBool::new(false));
     let mut waiting = JoinSet::new();
@@ -165,7 +165,7 @@ fn busily(locks: &Locks) -> (Arc<AtomicBool>, JoinSet<()>) {
     (over, waiting)
 }
 
-/// Stops the tasks, and checks that the client works again.
+/// Stops the tasks of `busily`, and checks that the client works again.
 async fn recovers(locks: &Locks, (over, mut waiting): (Arc<AtomicBool>, JoinSet<()>)) {
     sleep(ms(1_000)).await;
     over.store(true, Ordering::SeqCst);
@@ -211,7 +211,7 @@ async fn holds_beyond_the_limit_say_so(server: &Server, mode: &str) {
     }
 }
 
-/// Holds and waits use all sessions for holds, and more requests wait for a session.
+/// The holds use all sessions that the limit leaves for holds, and other requests wait for one.
 async fn holds_are_kept_and_released_at_the_limit(server: &Server, mode: &str) {
     let locks = client(server, mode).await;
     let mut held = Vec::new();
@@ -244,7 +244,6 @@ async fn full_server_is_named_with_leases() {
     full_server_is_named(&limited(), "lease").await;
 }
 
-/// Other applications use all of the server's connections.
 async fn full_server_is_named(server: &Server, mode: &str) {
     let locks = client(server, mode).await;
     let held = locks.mutex("held").acquire().await.unwrap();
@@ -261,8 +260,8 @@ async fn full_server_is_named(server: &Server, mode: &str) {
     let url = in_mode(&server.url(), mode);
     expect("a new client", &Backend::connect(&url).await.expect_err("the server is full"));
 
-    // A lease may be requested on an idle connection, so this sends several. Other holds always
-    // need a new connection.
+    // In the mode `lease`, a request may use an idle connection, so the test sends several. In
+    // the other modes, each request needs a new connection.
     let mut asking = JoinSet::new();
     for number in 0..if mode == "lease" { 6 } else { 1 } {
         let request = locks.mutex(format!("x{number}"));

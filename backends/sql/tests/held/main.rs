@@ -8,7 +8,8 @@ mod postgres;
 #[path = "../support/mod.rs"]
 mod support;
 
-/// Makes a test of each rule, which runs in each mode on a server from `$start`.
+/// Makes a test of each function `$rule`. The test calls it in each mode, on one server that
+/// `$start` returns.
 macro_rules! in_each_mode {
     ($start:ident; $($rule:ident),* $(,)?) => {
         mod in_each_mode {

@@ -22,10 +22,9 @@ use crate::support::{ms, mysql as server};
 
 const SHARED_MODES: [&str; 1] = ["row"];
 
-/// The shortest TTL that the server ends in time, because it counts seconds.
+/// The shortest TTL that the server enforces exactly: its timeouts are whole seconds.
 const SHORT_TTL: Duration = ms(2_000);
 
-/// The kinds of errors on a session that has ended.
 const DEAD_SESSION: &[ErrorKind] = &[ErrorKind::Unavailable, ErrorKind::Indeterminate];
 
 /// A lock that blocks writes of a holder's row, but no reads.
@@ -33,8 +32,8 @@ const OTHER_LOCKS: [&str; 1] = ["BEGIN; SELECT * FROM lockwright_hold WHERE name
 
 const FOR_SHARE: &str = "LOCK IN SHARE MODE";
 
-/// The time within which a killed waiter leaves the queue. During a `GET_LOCK` the server checks
-/// its client. During a wait for a row it doesn't, so the slice is the limit.
+/// The time within which a killed waiter leaves the queue. During a `GET_LOCK`, the server checks
+/// its client. A wait for a row ends only with the statement's time limit.
 fn dead_waiter_limit(mode: &str) -> Duration {
     if mode == "session" { ms(3_000) } else { ms(6_000) }
 }

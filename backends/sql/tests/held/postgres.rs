@@ -35,13 +35,13 @@ use crate::support::{MODES, ms, postgres as server};
 
 const SHARED_MODES: [&str; 2] = MODES;
 
-/// The shortest TTL that the server ends in time.
+/// The shortest TTL that the server ends reliably in these tests.
 const SHORT_TTL: Duration = ms(1_500);
 
 const DEAD_SESSION: &[ErrorKind] = &[ErrorKind::Unavailable];
 
-/// Locks that block writes of a holder's row, but no reads. The second one blocks after the
-/// statement has first checked the mark.
+/// Locks that block writes of a holder's row, but no reads. The first blocks the write before it
+/// checks whether its session lives, and the second after its first check.
 const OTHER_LOCKS: [&str; 2] = [
     "BEGIN; LOCK TABLE lockwright_hold IN SHARE MODE",
     "BEGIN; SELECT FROM lockwright_hold WHERE name = 'x' FOR UPDATE",
@@ -49,7 +49,8 @@ const OTHER_LOCKS: [&str; 2] = [
 
 const FOR_SHARE: &str = "FOR SHARE";
 
-/// The time within which a killed waiter leaves the queue. Its slice is longer, five seconds.
+/// The time within which a killed waiter leaves the queue. It is shorter than a statement of the
+/// wait, because the server checks its clients once a second.
 fn dead_waiter_limit(_mode: &str) -> Duration {
     ms(3_000)
 }

@@ -84,7 +84,7 @@ async fn a_stopped_holder_loses_it_within_its_ttl(server: &Server, mode: &str) {
             !is_busy(&backend, &next).await
         })
         .await;
-        // The holder's last renewal was at most half a TTL earlier.
+        // The holder renewed its hold at most half a TTL before it stopped.
         assert!(took + ms(100) >= ttl / 2, "it was free after {took:?}");
         assert!(stopped.elapsed() <= ttl + ms(500), "{:?}", stopped.elapsed());
         assert_eq!(holding(server), 1, "the server has more than the next one's hold");
@@ -112,8 +112,8 @@ async fn a_killed_holder_frees_at_once(server: &Server, mode: &str) {
 /// from an old snapshot.
 async fn a_crashed_holder_shares_its_fence_with_nobody(server: &Server, mode: &str) {
     let backend = backend(server, mode).await;
-    // The fence is set ahead of the clock. Otherwise the clock would hide that a fence was rolled
-    // back.
+    // New fences exceed the name's last fence and the clock. With the last fence far ahead, the
+    // clock can't hide a rollback.
     acquire_and_release(&backend, "x").await;
     server.sql("UPDATE lockwright_hold SET fence = fence + 1000000000000000").unwrap();
     let last = format!("SELECT fence FROM lockwright_hold WHERE kind = '{mode}'");

@@ -36,8 +36,8 @@ async fn locked_table_delays_no_release(server: &Server, mode: &str) {
         matches!(one.try_acquire(&next).await, Ok(AcquireOutcome::Granted(_)))
     })
     .await;
-    // A failed renewal keeps the lock. In the mode `row`, a successful one would prevent the lock
-    // of the table.
+    // A failed renewal keeps the hold. The table is locked before the first renewal, because in the
+    // mode `row` a successful renewal leaves a lock on the table.
     let lock = lock_table(server, "lockwright_hold").await;
     let renewals = one.renew(&[Renew::of(&next)]).await.unwrap();
     assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate, "{mode}");

@@ -50,7 +50,7 @@ async fn a_dropped_wait_leaves_no_ghost(server: &Server, mode: &str) {
             assert!(is_busy(&two, &claim_for("x", LONG)).await);
             one.release(&holder, ReleaseMode::Plain).await.unwrap();
         }
-        // Checks for longer than a slice.
+        // The server could also grant the lock to the dropped wait a little later.
         let begun = Instant::now();
         while begun.elapsed() < ms(600) {
             assert_eq!(holding(server), 0, "a ghost owns it");
@@ -75,7 +75,7 @@ async fn a_wait_dropped_as_it_is_granted_leaves_no_ghost(server: &Server, mode: 
         })
         .await;
         let dropping = async {
-            // From round to round, the drop moves from before the release to after its end.
+            // The delay grows with `round`, so the drop comes before, during or after the release.
             tokio::time::sleep(Duration::from_micros(round % 12 * 100)).await;
             waiting.abort();
         };
@@ -109,8 +109,7 @@ async fn a_hold_after_a_wait_is_valid_from_the_end_of_the_wait(server: &Server, 
     granted.release().await.unwrap();
 }
 
-/// A start that is too early wastes a part of the TTL. Clients reject a grant whose start is more
-/// than a TTL ago.
+/// A grant's TTL begins at its `start`, so an early `start` wastes a part of the TTL.
 async fn a_wait_states_when_it_was_over(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
     let (holder, waiter) = (claim_for("x", LONG), claim_for("x", LONG));
@@ -167,8 +166,8 @@ async fn many_waiters_of_a_process_block_one_connection(server: &Server, mode: &
 async fn a_limit_of_any_length_is_kept(server: &Server, mode: &str) {
     let backend = backend(server, mode).await;
     let holder = hold(&backend, "x").await;
-    // The three limits are shorter than a wait's early end, shorter than a slice, and longer than a
-    // slice.
+    // A limit of 5 ms is too short for a wait in the server. 300 ms takes one statement. 2,300 ms
+    // takes several, because each waits for at most the TTL.
     for limit in [ms(5), ms(300), ms(2_300)] {
         // The fastest attempt counts, because a busy machine is sometimes late, but a limit that
         // isn't kept is late each time.

@@ -112,13 +112,13 @@ async fn a_read_only_file_system() {
     assert_eq!(kind, ErrorKind::Denied, "{text}");
 }
 
-/// Runs a part of the tests as a user who has no permissions in the folder.
+/// Starts a process that plays `part` as a user without permissions in the folder of `place`.
 pub(crate) fn start_as_another_user(part: &str, place: &Place) -> Process {
     let mut command = this_binary();
     if rustix::process::geteuid().is_root() {
         let program = place.folder().join("program");
-        // Another process copies the program. This one might pass the open copy to a test's child,
-        // and a file that is open for writing can't be run.
+        // `install` writes the copy, because a child of another test might inherit this process's
+        // open file. A file that is open for writing can't be run.
         let mut install = Command::new("install");
         install.args(["-m", "755"]).arg(std::env::current_exe().unwrap()).arg(&program);
         assert!(install.status().unwrap().success());

@@ -1,4 +1,4 @@
-//! Rejection of late writes to the application's own file.
+//! Rejection of writes with an outdated fence, in the application's own file.
 
 use std::time::Duration;
 

@@ -54,8 +54,8 @@ fn inside() {
         assert!(error.to_string().contains(part), "{error}");
     }
     assert!(!Path::new(&file).exists());
-    // The backend doesn't reject the path. SQLite tries to create the file, and this file system
-    // rejects that.
+    // With `file_system=any`, the backend accepts the path. SQLite then fails to create the file,
+    // because `serve` rejects that.
     let url = format!("sqlite:{}?file_system=any", file.display());
     let error = runtime.block_on(Sqlite::connect(&url)).unwrap_err();
     assert!(!error.to_string().contains("other machines"), "{error}");

@@ -54,7 +54,7 @@ async fn part() {
 const HELD: Duration = Duration::from_millis(1_500);
 const TURNS: u64 = 60;
 
-/// Acquires one name in turn with other processes, and checks mutual exclusion on a file.
+/// Acquires one name in turn with other processes. Files in `folder` show any lack of exclusion.
 async fn work(folder: &Path, file: &Path) {
     let backend = Sqlite::open(file).await.unwrap();
     let woken = Arc::new(Notify::new());
@@ -91,15 +91,14 @@ async fn wait_for(backend: &Sqlite, claim: &Claim, woken: &Notify) -> Fence {
     }
 }
 
-/// Checks that no other process is in the critical section, and that the register has no higher
-/// fence.
+/// Checks that no other process is in the critical section, and that `fence` is above the last one.
 fn alone(folder: &Path, fence: Fence) {
     let inside = folder.join("inside");
     OpenOptions::new().write(true).create_new(true).open(&inside).expect("two are inside");
     let register = folder.join("register");
     let (turns, highest) = read_register(&register);
     assert!(fence.get() > highest, "fence {fence} after {highest}");
-    // The register is written in several steps, so that a second process inside would be detected.
+    // Writing takes several steps, during which a second process would find the file `inside`.
     std::thread::yield_now();
     let mut file = fs::File::create(&register).unwrap();
     write!(file, "{} {fence}", turns + 1).unwrap();
@@ -148,7 +147,7 @@ async fn a_killed_holder_delays_the_next_by_one_ttl_and_no_less() {
         waited = true;
         tokio::time::sleep(ms(2)).await;
     }
-    // The holder read the clock after its grant was stored.
+    // The holder read `held_at` after its grant was stored, so the hold may end before `HELD`.
     let since = Duration::from_nanos(Clock::boot().now().as_nanos() - held_at);
     assert!(waited, "the hold had gone before its time");
     assert!(since < HELD + ms(500), "it took {since:?}");
@@ -179,8 +178,8 @@ async fn a_hold_of_another_boot_is_over() {
     let backend = place.open().await;
     let old = claim_for("x", LONG);
     let fence = grant(&backend, &old).await.fence;
-    // This request waits for the end of the first sweep, which would delete the row that is changed
-    // below.
+    // This request waits for the end of the backend's first sweep, which would delete the row that
+    // is changed below.
     assert!(is_busy(&backend, &claim_for("x", LONG)).await);
     let mut raw = place.raw().await;
     sql(&mut raw, "UPDATE lockwright_lease SET boot = 'another', expires_ns = 9000000000000000000")

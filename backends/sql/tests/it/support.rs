@@ -17,8 +17,7 @@ mod process;
 #[path = "../support/sqlite.rs"]
 mod sqlite;
 
-/// Sends `requests` while an earlier request waits for the write lock, so that they share a
-/// transaction.
+/// Sends `requests`, which share a transaction because an earlier request waits for the write lock.
 pub(crate) async fn in_one_transaction<T>(
     place: &Place,
     backend: &Sqlite,

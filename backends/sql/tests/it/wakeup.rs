@@ -24,7 +24,6 @@ fn far() -> Wait {
     in_time(LONG)
 }
 
-/// The time limit for a wake-up, long enough for a busy machine.
 const SOON: Duration = Duration::from_secs(5);
 
 #[tokio::test]

@@ -51,7 +51,7 @@ const NO_SCHEMA: (ErrorKind, &str) = (ErrorKind::Denied, "");
 /// The column with a tombstone's expiry.
 const UNTIL: &str = "until_us";
 
-/// The beginning of an administrator's statements that may take long.
+/// A prefix for an administrator's statements that may take long.
 const PATIENTLY: &str =
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET max_statement_time = 0;";
 

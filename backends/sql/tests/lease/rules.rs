@@ -1,4 +1,4 @@
-//! The rules for granting rows. Each test was seen to fail when its rule was broken by hand.
+//! The rules for granting rows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +71,7 @@ async fn hold_that_expires_while_its_row_is_locked_is_not_revived() {
                 if by_renewal {
                     renew(&backend, &held).await == RenewalOutcome::Renewed { valid: None }
                 } else {
-                    // A new hold is correct, but a revived one isn't.
+                    // A grant with a new fence is correct. One with the old fence revives the hold.
                     let answer = backend.try_acquire(&held).await;
                     matches!(answer, Ok(AcquireOutcome::Granted(granted)) if granted.fence == first.fence)
                 }
@@ -128,7 +128,7 @@ async fn fences_grow_past_what_was_reserved() {
     refused(backend.try_acquire(&claim("x")).await, ErrorKind::Conflict, "");
 }
 
-/// The fence must exceed that of the locked row, not of the row at the statement's start.
+/// The granted fence must exceed the fence that another session sets during the wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn fences_grow_past_what_was_granted_during_a_wait() {
     let (server, backend) = start().await;
@@ -142,13 +142,13 @@ async fn fences_grow_past_what_was_granted_during_a_wait() {
     assert_eq!(granted(asking).await.fence, Fence::new(9_000_000_000_000_005));
 }
 
-/// A request that loses against others is retried.
+/// The backend retries a request that fails because of a concurrent transaction.
 #[tokio::test(flavor = "multi_thread")]
 async fn serializable_transactions_are_no_obstacle() {
     let (server, _) = start().await;
     set_isolation(&server, "serializable");
     let clients = [connect(&server.url()).await, connect(&server.url()).await].map(Arc::new);
-    // A request that has lost each attempt had no effect.
+    // The error after the last attempt must say that the request had no effect.
     let lost = |error: Error| assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     for _ in 0..20 {
         let (_, granted) = one_of_many(&clients, 8, "x", lost).await;

@@ -44,7 +44,7 @@ async fn one_off_names_go(count: usize) {
     let server = large_server();
     let backend = connect(&server.url()).await;
     one_off_names(&server, count);
-    // The last of these fences are ahead of the clock.
+    // Each grant reserves a billion fences, so its last fence is ahead of the clock.
     let mut fences = Vec::new();
     for i in 0..20 {
         let mut held = claim(&format!("real/{i}"));
@@ -90,7 +90,8 @@ async fn young_held_and_awaited_rows_stay() {
     hold(&backend, "held").await;
     let released = hold(&backend, "released").await;
     backend.release(&released, ReleaseMode::Reconcile).await.unwrap();
-    // The row is too young, because a running statement may not have seen its last change.
+    // A sweep keeps a row that was just changed, because a running statement may not have seen the
+    // change.
     assert_eq!(sweep(&backend, Duration::ZERO).await, 0);
     server.sql("UPDATE lockwright_lease SET updated = updated - 1800000000").unwrap();
     assert_eq!(sweep(&backend, Duration::from_secs(3600)).await, 0);
@@ -112,7 +113,7 @@ async fn a_sweep_waits_for_nobody() {
     assert_eq!(sweep(&backend, Duration::ZERO).await, 1);
 }
 
-/// The acquire starts before the row is deleted, so it has read the old floor.
+/// The acquire starts before the row is deleted, and must still grant a higher fence.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_under_way_starts_above_the_row_that_was_swept() {
     let (server, backend) = start().await;
@@ -130,7 +131,8 @@ async fn a_claim_under_way_starts_above_the_row_that_was_swept() {
     assert!(fence > Fence::new(last), "it had {last}, and then got {fence}");
 }
 
-/// Fences of a name never decrease. Each task cycles through its names, so some are always unused.
+/// Fences of a name never decrease. Each task cycles through its names, so the sweep always finds
+/// unused ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn sweeping_and_locking_at_once() {
     const NAMES: usize = 16;

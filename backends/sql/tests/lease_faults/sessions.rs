@@ -26,7 +26,7 @@ struct Asking {
     answers: Arc<AtomicUsize>,
 }
 
-/// Acquires many names repeatedly with one client, until it is stopped.
+/// Acquires many names repeatedly with one client, until `over` is set.
 async fn ask(server: &Server) -> Asking {
     let url = format!("{}?connections={LIMIT}", server.url());
     let client = locks(&url, TTL).await;
@@ -39,7 +39,6 @@ async fn ask(server: &Server) -> Asking {
             while !over.load(Ordering::Relaxed) {
                 number += 1;
                 let asking = client.mutex(format!("name-{task}-{}", number % 5)).try_acquire();
-                // Half of the requests are dropped early.
                 let limit = Duration::from_millis(if number % 2 == 0 { 300 } else { 3_000 });
                 if let Ok(Ok(Some(guard))) = tokio::time::timeout(limit, asking).await {
                     answers.fetch_add(1, Ordering::Relaxed);

@@ -123,6 +123,6 @@ async fn dropped_request_keeps_connections_that_answer() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let opened = proxy.accepted() - before;
     asking.shutdown().await;
-    // One new connection replaces the silent one, and another ends its session.
+    // One new connection replaces the silent one, and another ends the silent one's session.
     assert!((1..=3).contains(&opened), "{opened} new connections");
 }

@@ -33,8 +33,8 @@ async fn until_readers_are_refused(backend: &dyn DistributedLock) {
     }
 }
 
-/// No reader is granted between the slices of the writer's wait, whether it polls or is queued
-/// behind the writer.
+/// The writer waits in several statements, each of one TTL. No reader is granted between them,
+/// whether the reader polls or is queued behind the writer.
 pub(super) async fn a_writer_that_waits_stays_ahead(Two(one, two): Two) {
     let slice = Duration::from_secs(2);
     let (first, late) = (reader(), reader());
@@ -94,8 +94,8 @@ pub(super) async fn one_session_reads_for_a_claim(Two(one, two): Two) {
     }
 }
 
-/// Readers alone don't change the name's row, so it becomes old, but its fence must stay. A sweep
-/// deletes dead readers first, and later the name.
+/// Readers alone don't change the name's row, so the row becomes old, but a sweep must keep its
+/// fence. A sweep deletes dead readers first, and later the name.
 pub(super) async fn a_sweep_leaves_what_is_read(server: &Server, Two(one, two): Two) {
     let rows = |table: &str| count(server, &format!("SELECT count(*) FROM lockwright_{table}"));
     let age = || {

@@ -80,7 +80,7 @@ impl Factory for Suite {
     fn harms(&self) -> &[Harm] {
         match self.mode {
             "lease" => HARMS,
-            // The profile doesn't promise to survive a restart or a reset connection.
+            // In the other modes, holds don't survive a restart or a reset connection.
             _ => &[Harm::Freeze],
         }
     }

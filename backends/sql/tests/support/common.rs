@@ -71,7 +71,6 @@ pub(crate) async fn release(backend: &dyn DistributedLock, claim: &Claim) {
     assert_eq!(backend.release(claim, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
 }
 
-/// Returns whether the name can be acquired, and releases it again.
 pub(crate) async fn is_free(backend: &dyn DistributedLock, of: &str) -> bool {
     let claim = claim_for(of, LONG);
     let free = !is_busy(backend, &claim).await;
@@ -90,7 +89,7 @@ pub(crate) async fn until_one_waits(backend: &dyn DistributedLock) {
 }
 
 /// Sends several requests for a name at the same time, of which one must be granted. Returns the
-/// index of its backend, and its claim.
+/// granted request's backend index and claim.
 pub(crate) async fn one_of_many<B: DistributedLock>(
     backends: &[Arc<B>],
     number: usize,
@@ -135,7 +134,6 @@ pub(crate) async fn findings(backend: &dyn DistributedLock) -> Vec<&'static str>
     backend.doctor().await.unwrap().into_iter().map(|finding| finding.code).collect()
 }
 
-/// Waits until `done` returns true, and returns how long it took.
 pub(crate) async fn within(
     limit: Duration,
     what: &str,

@@ -59,7 +59,6 @@ pub(crate) async fn run(session: &mut Connection, sql: &str) {
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(session).await.unwrap();
 }
 
-/// Opens a session that locks the row of `table` that meets `condition`.
 pub(crate) async fn lock_row(server: &Server, table: &str, condition: &str) -> Connection {
     let mut session = session(server).await;
     let lock = format!("SELECT name FROM {table} WHERE {condition} FOR UPDATE");
@@ -81,12 +80,10 @@ pub(crate) fn sessions(server: &Server) -> usize {
     count(server, SESSIONS)
 }
 
-/// Waits until exactly `number` statements wait for a lock.
 pub(crate) async fn wait_for_blocked(server: &Server, number: usize) {
     eventually(|| async { (count(server, BLOCKED) == number).then_some(()) }).await;
 }
 
-/// Starts a server with a second user, `application`.
 pub(crate) fn with_application(options: Options) -> Server {
     let server = options.start().unwrap();
     add_user(&server, "application", "application");

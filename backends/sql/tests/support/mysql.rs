@@ -74,8 +74,8 @@ pub(crate) fn end_session_of(server: &Server, token: Token) {
     server.sql(&format!("KILL {}", session_of(token))).unwrap();
 }
 
-/// Counts sessions that wait for a lock. InnoDB's own view isn't refreshed while it is read
-/// continuously.
+/// Counts sessions that wait for a lock, by the process list. InnoDB's view `innodb_trx` isn't
+/// refreshed while it is read continuously.
 pub(crate) fn queued(server: &Server) -> usize {
     running(server, "state = 'User lock' OR info LIKE 'SELECT name FROM % FOR UPDATE'")
 }

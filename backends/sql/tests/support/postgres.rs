@@ -87,7 +87,6 @@ pub(crate) fn writing(server: &Server) -> usize {
     queued(server)
 }
 
-/// Counts granted advisory locks and open transactions.
 pub(crate) fn holding(server: &Server) -> usize {
     count(
         server,

@@ -4,7 +4,6 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The environment variable with a child's role.
 pub(crate) const ROLE: &str = "LOCKWRIGHT_TEST_ROLE";
 
 /// A child process that runs an ignored test in the role that its environment names.

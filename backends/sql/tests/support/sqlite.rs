@@ -7,7 +7,6 @@ use tempfile::TempDir;
 
 use crate::support::{ms, within};
 
-/// A temporary folder with a lock file.
 pub(crate) struct Place {
     folder: TempDir,
 }

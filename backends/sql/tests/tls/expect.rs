@@ -31,7 +31,6 @@ pub(crate) fn assert_says<T: std::fmt::Debug>(
     }
 }
 
-/// Returns the second line of a PEM file.
 pub(crate) fn body(file: &Path) -> String {
     let text = std::fs::read_to_string(file).unwrap();
     text.lines().nth(1).unwrap().to_owned()

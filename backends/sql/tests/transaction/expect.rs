@@ -4,7 +4,6 @@ pub(crate) use crate::support::refused;
 use lockwright_core::{Error, ErrorKind, Reason};
 use lockwright_sql::transaction::{Outcome, Wait};
 
-/// A time limit for events that the test expects.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) const BRIEFLY: Wait = Wait::For(Duration::from_millis(300));

@@ -11,15 +11,14 @@ use super::{
 };
 use crate::expect::{BRIEFLY, PATIENCE, busy, locked, refused};
 
-/// The waiter must see the holder's change also at the default level, where an earlier snapshot
-/// would show old data.
+/// The waiter must see the holder's change at each isolation level, although a snapshot from before
+/// the wait would show old data.
 #[tokio::test]
 async fn a_waiter_gets_it_with_the_commit_and_sees_what_was_done() {
     let (server, pool) = shop().await;
     for set_level in SET_LEVEL {
         for wait in [Wait::NoLimit, Wait::For(PATIENCE)] {
             let mut holder = pool.begin().await.unwrap();
-            // The previous round's waiter may still be rolling back.
             locked(lock_in_transaction(&mut holder, "a", Wait::For(PATIENCE)).await);
             let before = stock(&mut holder).await;
             let mut waiter = Connection::connect(&server.url()).await.unwrap();

@@ -85,7 +85,8 @@ async fn a_wait_that_ends_as_it_is_granted_leaves_nothing(server: &Server, mode:
     }
 }
 
-/// The proxy drops the `KILL QUERY`. If it arrived late, it would interrupt a renewal.
+/// The proxy drops the `KILL QUERY` for the wait. If the session were used further, a late
+/// `KILL QUERY` would interrupt a renewal.
 async fn a_wait_that_may_yet_be_cut_off_is_no_grant(server: &Server, mode: &str) {
     let meddler = Meddler::before(server.port()).await;
     let two = backend_through(server, meddler.port(), mode).await;
@@ -103,8 +104,8 @@ async fn a_wait_that_may_yet_be_cut_off_is_no_grant(server: &Server, mode: &str)
     assert_eq!(holding(server), 0, "{mode}");
 }
 
-/// The ghost has the mark of the waiter's own token, as after a lost attempt. The server reports
-/// its session without delay.
+/// The ghost has the mark of the waiter's own token, as after a lost attempt. The server rejects
+/// the waiter without delay, so the client must pause between attempts.
 async fn a_wait_for_ones_own_ghost_is_no_hot_loop(server: &Server, mode: &str) {
     let backend = backend(server, mode).await;
     let waiter = claim_for("x", LONG);

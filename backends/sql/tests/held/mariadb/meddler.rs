@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The way in which the proxy disturbs the first request that contains a text.
+/// The way in which the proxy disturbs a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Harm {
     /// The proxy drops the request silently.
@@ -16,7 +16,7 @@ pub(crate) enum Harm {
     Unanswered,
 }
 
-/// The text and the kind of the next disturbance.
+/// A text in the next request to disturb, and the kind of disturbance.
 type Plan = Arc<Mutex<Option<(&'static str, Harm)>>>;
 
 #[derive(Debug)]

@@ -31,7 +31,8 @@ async fn an_idle_session_outlives_the_ttl_of_its_last_claim() {
     }
 }
 
-/// The renewal must see the break, which is committed after its transaction began.
+/// In the mode `row`, the renewal must see the break although it was committed after the hold's
+/// transaction began.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broken_hold_runs_out_at_every_level_of_isolation() {
     let server = Server::start().unwrap();

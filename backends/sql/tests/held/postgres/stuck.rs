@@ -23,17 +23,17 @@ in_each_mode!(
     a_reader_granted_in_the_last_moment_has_it_for_its_ttl,
 );
 
-/// SQL for the server process that waits for a lock.
+/// Selects the id of the server process that waits for a lock.
 const BLOCKED: &str = "SELECT DISTINCT pid FROM pg_locks WHERE NOT granted";
 
-/// Stops the server process whose id the SQL returns.
+/// Stops the server process whose id the query `pid` returns.
 fn stop(server: &Server, pid: &str) -> Pid {
     let pid = Pid::from_raw(count(server, pid).try_into().unwrap()).unwrap();
     kill_process(pid, Signal::STOP).unwrap();
     pid
 }
 
-/// The server process is stopped, so other clients can't end it either.
+/// The holder's server process is stopped, so another client can't end it.
 async fn unfinished_hold_is_not_reported_as_free(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
     let held = hold(&one, "x").await;
@@ -65,7 +65,7 @@ async fn a_foreign_session_that_has_not_ended_is_not_said_to_be_free() {
 }
 
 /// The lock becomes free while the waiter's server process is stopped. The process continues after
-/// its slice, so it may report a timeout although it has the lock.
+/// the wait's time limit, so it may report a timeout although it has the lock.
 async fn a_failed_wait_that_was_granted_in_the_last_moment_keeps_nothing(
     server: &Server,
     mode: &str,

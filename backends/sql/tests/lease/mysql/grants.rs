@@ -14,7 +14,7 @@ use crate::support::{
     acquire_and_release, acquiring, break_x, claim, claim_for, grant, hold, name, refused,
 };
 
-/// The acquire began earlier, so it doesn't see the tombstone of its token.
+/// The acquire begins before the release of its token, so it doesn't see the release's tombstone.
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_in_flight_is_reconciled() {
     let (server, backend) = start().await;
@@ -34,7 +34,7 @@ async fn claim_in_flight_is_reconciled() {
     let _ = asking.await.unwrap();
     assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty());
     refused(backend.try_acquire(&late).await, ErrorKind::Lost(Reason::Gone), "");
-    // Without the tombstone, the name's row still has the token.
+    // The name's row also records the released token, so the tombstone isn't needed here.
     server.sql("DELETE FROM lockwright_tombstone").unwrap();
     refused(backend.try_acquire(&late).await, ErrorKind::Lost(Reason::Gone), "");
     assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty(), "a ghost holds it");
@@ -106,7 +106,8 @@ async fn names_are_whole_in_a_database_with_another_character_set() {
     assert_eq!(server.sql("SELECT count(*) FROM lockwright_lease").unwrap(), "0");
 }
 
-/// The row becomes old enough only after the floor was raised.
+/// Fences of names without a row exceed the floor. The trigger keeps the floor low, so the sweep
+/// must not delete rows above it.
 #[tokio::test]
 async fn a_row_above_the_floor_stays() {
     let (server, backend) = start().await;

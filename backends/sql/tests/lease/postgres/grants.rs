@@ -33,7 +33,7 @@ async fn claim_in_flight_is_reconciled() {
     assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty());
 }
 
-/// Updates within a page write no index, and need no vacuum.
+/// An update that stays on the row's page writes no index and needs no vacuum.
 #[tokio::test]
 async fn renewals_and_acquires_write_no_index() {
     let (server, backend) = start().await;
@@ -58,7 +58,8 @@ async fn renewals_and_acquires_write_no_index() {
     .await;
 }
 
-/// The row becomes old enough only after the floor was raised.
+/// Fences of names without a row exceed the floor, so a sweep first raises the floor to the fences
+/// of the rows to delete. The row `young` becomes old enough later.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_above_the_floor_stays() {
     let (server, backend) = start().await;

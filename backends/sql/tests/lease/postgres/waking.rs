@@ -25,7 +25,7 @@ async fn a_release_and_a_break_are_reported() {
     let (first, second) = (claim("x"), claim("x"));
     grant(&holder, &first).await;
     busy(&waiter, &second, WAIT).await;
-    // A client wakes all waiters when it begins to listen.
+    // A client wakes all its waiters when it begins to listen.
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
     busy(&waiter, &second, WAIT).await;
     holder.release(&first, ReleaseMode::Plain).await.unwrap();
@@ -58,7 +58,7 @@ async fn nothing_is_published_that_nobody_waits_for() {
     busy(&waiter, &claim("loud"), WAIT).await;
     holder.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(next(&mut told).await, Event::Wake(name("loud")));
-    // Notifications arrive in the order of commits, so others would have arrived first.
+    // Notifications arrive in the order of commits, so one for another name would arrive first.
     let hearing = async {
         loop {
             let note = listener.recv().await.unwrap();
@@ -96,7 +96,7 @@ async fn a_lost_listener_comes_back() {
     busy(&waiter, &second, WAIT).await;
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
     server.terminate_sessions().unwrap();
-    // A client wakes all waiters when it listens again.
+    // A client wakes all its waiters when it listens again.
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
     // The row still records a waiter. The holder's first request may fail on a dead connection.
     eventually(|| async { holder.release(&first, ReleaseMode::Reconcile).await.ok() }).await;

@@ -10,8 +10,8 @@ use super::shop::{begin_locked, shop, stock};
 use super::{DEFAULT_LIMIT, limit, waiting};
 use crate::expect::{busy, locked, refused};
 
-/// Some names are adjacent in the index, and the isolation level locks gaps. The second round finds
-/// existing rows.
+/// At `REPEATABLE READ`, a row lock may also lock the gap to the next row, and some of these names
+/// are adjacent. The second round finds existing rows.
 #[tokio::test]
 async fn other_names_are_other_locks() {
     let (server, pool) = shop().await;

@@ -16,7 +16,7 @@ use crate::escape::escape;
 /// Another client holds the lock. `-E` changes this code.
 pub(crate) const HELD: u8 = 1;
 pub(crate) const USAGE: u8 = 64;
-/// The name has another mode or another library's lock.
+/// The name is locked in another mode or by another library.
 pub(crate) const CONFLICT: u8 = 65;
 pub(crate) const UNAVAILABLE: u8 = 69;
 pub(crate) const SUPERVISOR: u8 = 70;

@@ -2,7 +2,7 @@ use std::fmt::Write;
 
 use super::{Protocol, Step, explore, mix};
 
-/// Two numbers that count from 0 to `top`. With `swaps`, exchanging them makes no difference.
+/// Two numbers that count from 0 to `top`. With `swaps`, their order makes no difference.
 struct Grid {
     top: u64,
     swaps: bool,
@@ -81,7 +81,8 @@ fn a_trace_has_the_names_of_the_beginning() {
     assert!(["001", "010", "100", "110", "101", "011"].contains(&steps.as_str()), "{trace}");
 }
 
-/// Two programs that check a flag and then enter. With `takes`, the check also sets the flag.
+/// Two programs that check a flag and then enter a critical section. With `takes`, the check also
+/// sets the flag.
 struct Flag {
     takes: bool,
 }

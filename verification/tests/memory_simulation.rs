@@ -178,7 +178,6 @@ fn is_granted(event: &Event) -> bool {
     matches!(event, Event::Granted { .. })
 }
 
-/// Returns whether an entry shows that this work was done.
 fn shows(work: Work, event: &Event) -> bool {
     match (work, event) {
         (Work::Readers, Event::Asked { mode, .. }) => *mode == Mode::Shared,
@@ -199,7 +198,7 @@ fn a_server_that_forgets_is_noticed() {
     assert!(noticed > 0, "the checker found no violation on a server that forgets its holds");
 }
 
-/// Returns the seeds of `LOCKWRIGHT_SEEDS=FROM..TO`, or those of the test command.
+/// Returns the seeds of `LOCKWRIGHT_SEEDS=FROM..TO`, or `SEEDS`.
 fn seeds() -> Range<u64> {
     let Ok(text) = std::env::var("LOCKWRIGHT_SEEDS") else { return SEEDS };
     let seeds = text

@@ -93,7 +93,7 @@ async fn still_holds(locks: &Locks, what: &Break, seen: &Inspection) -> Result<b
     Ok(constant_fields(&now) == constant_fields(seen))
 }
 
-/// Adds a hint: another library's hold can only be freed at once.
+/// Adds a hint to use `--now` for another library's hold, which can't be left to expire.
 fn refused(error: Error, now: bool) -> Failure {
     let could_be_freed = error.kind() == ErrorKind::Conflict && !now;
     let mut failure = Failure::from(error);

@@ -1,5 +1,5 @@
-//! The process that becomes CMD by `exec`. It first arranges to die with the supervisor. Code
-//! between `fork` and `exec` would be unsafe.
+//! The process that becomes CMD by `exec`. It first arranges to die with the supervisor. This is
+//! done in a program, because code between `fork` and `exec` would be unsafe.
 
 use std::env::ArgsOs;
 use std::ffi::OsString;
@@ -37,7 +37,7 @@ pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
         );
     }
     if getppid() != Some(supervisor) {
-        // The supervisor died, so no process keeps the deadline.
+        // The supervisor died, so it can't end CMD by the deadline.
         return ExitCode::from(exit::SUPERVISOR);
     }
     if let Some(group) = hands_over {

@@ -14,7 +14,7 @@ use crate::process::descendants::{self, Process};
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// How many scans in a row must find no process, if `wait` can't confirm it.
+/// How many scans in a row must find no process, if `wait` can't confirm that none is left.
 const EMPTY_SCANS: u32 = 3;
 
 pub(super) struct Children {
@@ -33,15 +33,15 @@ impl Children {
     }
 
     /// Updates `foreign`: the descendants outside the supervisor's subtree. While the supervisor
-    /// lives, it adopts CMD's orphans.
+    /// lives, CMD's orphans stay in its subtree.
     pub(super) fn update_foreign(&self, supervisor: Pid) {
         if !self.has_foreign() {
             return;
         }
         let Some(ours) = descendants::process(supervisor) else { return };
         let Ok(others) = descendants::of(getpid(), &[ours]) else { return };
-        // The kernel ends the supervisor and transfers its orphans in one step. If the supervisor
-        // still lives, the scan was before that.
+        // The kernel ends the supervisor and transfers its orphans to this process in one step. If
+        // the supervisor still lives, the scan found none of them.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if let Ok(None) = waitid(WaitId::Pid(supervisor), options) {
             self.foreign.replace(others);
@@ -49,8 +49,8 @@ impl Children {
     }
 
     /// Ends all descendants that aren't foreign. Returns `true` if the kernel confirms that none is
-    /// left. If there are foreign ones, only scans can check, and a constantly forking process may
-    /// escape them.
+    /// left. With foreign descendants, only scans can check, and a constantly forking process may
+    /// escape the scans.
     pub(super) async fn end_all(&self, command: Option<Pid>) -> bool {
         let foreign = self.foreign.take();
         let mut retry_pause = FIRST_RETRY_PAUSE;

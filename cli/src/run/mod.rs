@@ -22,10 +22,10 @@ use crate::output::Output;
 use signals::Signals;
 pub(crate) use waiting::holder_name;
 
-/// The limit for the last requests. If they fail, the hold expires after its TTL.
+/// The time limit for the release and for `close`. If the release fails, the hold expires.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The limit after a loss. The server is mostly unreachable then, and the hold expires soon.
+/// The time limit for the release after a loss. The server is mostly unreachable then.
 const SHUTDOWN_TIMEOUT_WHEN_LOST: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(connection: &ConnectionOptions, run: &Run) -> ExitCode {
@@ -202,7 +202,6 @@ async fn acquire(output: Output, run: &Run, locks: &Locks) -> Result<Option<Guar
     }
 }
 
-/// Releases the hold. If this fails, the hold expires.
 async fn release(
     output: Output,
     guard: Guard,

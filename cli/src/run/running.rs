@@ -161,8 +161,8 @@ impl Held<'_> {
                 signal = signals.next() => self.forward(signal),
                 _ = child_changed.recv() => self.continue_supervisor(),
                 () = sleep_until(give_up_at) => {
-                    // The supervisor had half of the time until the deadline. Its final report may
-                    // be unread, or the supervisor is stopped or starved.
+                    // The supervisor should have ended the command by now. Its final report may be
+                    // unread, or the supervisor is stopped or starved.
                     while let Some(report) = self.try_report() {
                         if let Some(outcome) = self.on_report(report)? {
                             return Ok(self.conclude(outcome).await);
@@ -178,8 +178,8 @@ impl Held<'_> {
     /// Returns `true` if certainly no process of the command is left.
     async fn end_all(&self) -> bool {
         if self.supervisor_done.get() && self.children.has_foreign() {
-            // The supervisor has reported the end of the command's last process, so the others are
-            // foreign.
+            // The supervisor has reported the end of the command's last process, so the remaining
+            // processes are foreign.
             return true;
         }
         self.children.end_all(self.command.get()).await
@@ -212,8 +212,8 @@ impl Held<'_> {
         outcome
     }
 
-    /// Sends an order. If this fails, the supervisor has ended, or ends everything by its last
-    /// deadline.
+    /// Sends an order. A failure is ignored, because the supervisor then has ended, or ends all
+    /// processes by its last deadline.
     fn order(&self, order: Order) {
         let _ = ipc::post(&self.socket, &order.encode());
     }

@@ -16,7 +16,8 @@ const FORWARDED: [Signal; 8] = [
     Signal::WINCH,
 ];
 
-/// The signals for CMD. Those that were ignored at the start stay ignored, so `nohup` works.
+/// The signals to forward to CMD. A signal that was ignored at the start stays ignored, so `nohup`
+/// works.
 #[derive(Debug)]
 pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 

@@ -111,8 +111,8 @@ async fn report_holders(output: Output, locks: &Locks, name: &str) -> std::conve
     loop {
         if let Ok(seen) = locks.inspect(name).await {
             // A holder with this client's identity may be this client's new grant, so it is skipped
-            // once. At the next look, it is another client, with the same host name and process id
-            // in another container.
+            // once. If it is still there at the next look, it is another client, with the same host
+            // name and process id in another container.
             let others: Vec<_> = seen
                 .holders
                 .iter()

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::harness::{Finished, Sandbox};
 
-/// Runs with this configuration, and without a URL in the environment.
 fn with_config<const N: usize>(sandbox: &Sandbox, config: &str, args: [&str; N]) -> Finished {
     let file = sandbox.path("lockwright.toml");
     fs::write(&file, config).unwrap();
@@ -87,7 +86,8 @@ fn a_sweep_clears_away_what_ran_out() {
     // The runtime ends without releasing the holds, like a killed process.
     runtime().block_on(async {
         let locks = lockwright::connect(&url).await.unwrap();
-        // `a` is last: this client would release a hold that expires while it acquires another.
+        // `a` is last, because this client would release a hold that expires while the client
+        // acquires another.
         for name in ["b", "a"] {
             std::mem::forget(locks.mutex(name).ttl(ttl).acquire().await.unwrap());
         }

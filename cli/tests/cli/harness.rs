@@ -15,7 +15,6 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// The environment variable by which a test finds its processes.
 const MARK: &str = "LOCKWRIGHT_TEST_SANDBOX";
 
-/// A test's folder, database and processes.
 pub(crate) struct Sandbox {
     folder: tempfile::TempDir,
     url: String,
@@ -286,7 +285,6 @@ impl Log {
             .collect()
     }
 
-    /// Waits until each of these names has written a new entry.
     pub(crate) fn wait_for_all(&self, names: &[&str]) {
         let before = self.entries().len();
         for name in names {

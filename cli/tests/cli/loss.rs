@@ -89,7 +89,6 @@ impl Told {
         self.first.iter().map(|entry| entry.time).fold(0.0, f64::max)
     }
 
-    /// Asserts that the writes ended before the deadline, but not more than a second before.
     fn assert_ended_by_deadline(&self) {
         let before = self.deadline - self.last();
         assert!(before > 0.0, "written {} s after the deadline", -before);
@@ -180,7 +179,7 @@ fn a_stopped_supervisor_is_continued() {
     assert_eq!(held.code(), 0);
 }
 
-/// The supervisor ends the command between its stops, or `lockwright run` does.
+/// Either the supervisor ends the command between two stops, or `lockwright run` does.
 #[test]
 fn a_supervisor_that_is_stopped_again_and_again_does_not_help_the_command() {
     let sandbox = Sandbox::new();
@@ -403,7 +402,7 @@ fn a_command_does_not_begin_after_its_term() {
     assert!(sandbox.path("began").exists());
 }
 
-/// Simulates that `lockwright run` was stopped between the grant and its start.
+/// Simulates that `lockwright run` was stopped between the grant and its first order.
 #[test]
 fn a_supervisor_does_not_start_a_command_after_its_term() {
     let sandbox = Sandbox::new();

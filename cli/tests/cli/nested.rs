@@ -13,7 +13,7 @@ fn nested<'a>(script: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     args
 }
 
-/// Runs the program as inside an outer run with these holds.
+/// Runs the program as if inside an outer run with `holds`.
 fn with_holds<const N: usize>(sandbox: &Sandbox, holds: &str, args: [&str; N]) -> Finished {
     sandbox.finish(sandbox.lockwright(args).env("LOCKWRIGHT_HOLDS", holds))
 }

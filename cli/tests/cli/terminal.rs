@@ -179,7 +179,7 @@ fn a_job_in_the_background_reads_when_it_comes_to_the_foreground() {
     terminal.wait_for("still here");
     terminal.typed("fg\n");
     wait_until("the command has the foreground", || {
-        // The second match is the job that the shell resumes.
+        // The second match is in the shell's message about the resumed job.
         terminal.screen().matches("rea''dy").count() >= 2
     });
     terminal.typed("one\n");

@@ -35,11 +35,11 @@ struct Rules {
     one_request_for_both: bool,
     /// An unconfirmed offer is valid for `OFFER`. Without this rule, it is valid for a TTL.
     uses_an_offer_briefly: bool,
-    /// A client requests an offer again that may have expired, and gets its fence. Without this
-    /// rule, the client renews it.
+    /// If an offer may have expired, its client requests the lock again, and gets the offer's
+    /// fence. Without this rule, the client renews the offer.
     asks_again: bool,
     offers_briefly: bool,
-    /// No client is granted the lock while others wait.
+    /// No new client is granted the lock while others wait.
     no_newcomer_overtakes: bool,
     leaves_the_queue: bool,
     a_fence_of_its_own: bool,
@@ -124,7 +124,7 @@ enum Phase {
         asked: bool,
         queued: Option<i8>,
     },
-    /// The client renews an offer that was too old to use, and has this fence.
+    /// The client renews an offer with this fence that was too old to use.
     Confirming {
         fence: u8,
     },
@@ -237,7 +237,7 @@ impl HandOver {
         state.expires = state.now + if self.rules.offers_briefly { OFFER } else { TTL };
         state.fence += u8::from(self.rules.a_fence_of_its_own);
         let kind = Kind::Offer { fence: state.fence, time: state.now };
-        // Without room, the notification is lost.
+        // Without room on the wire, the notification is lost.
         if state.wire.has_room() {
             state.wire.send(Message { who: first, kind, sent: state.now });
         }
@@ -344,7 +344,7 @@ impl HandOver {
         }
     }
 
-    /// Processes an offer that was made at `began`, by the server's clock.
+    /// Processes an offer that was made at `began`, by the client's clock.
     fn hear_of_offer(
         &self,
         state: &mut State,
@@ -477,7 +477,7 @@ impl Protocol for HandOver {
             step(Action::Step, next, None);
         }
         for who in ALL {
-            // At most one client stops, because several show nothing more.
+            // At most one client stops, because a second one shows nothing new.
             let nobody_stopped = !state.phases.contains(&Phase::Stopped);
             if nobody_stopped && matches!(state.phase(who), Phase::Waiting { .. }) {
                 let mut next = *state;

@@ -1,5 +1,5 @@
-//! Models of protocols. They explore every interleaving of steps within bounds, and the result
-//! without each rule. `docs/src/models.md` describes them.
+//! Models of protocols. They explore every interleaving of steps within bounds, with all rules and
+//! without each rule. `docs/src/models.md` describes the models.
 #![forbid(unsafe_code)]
 
 mod handover;
@@ -18,7 +18,7 @@ fn page() -> Page {
     Page::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src/models.md"))
 }
 
-/// Checks that the protocol keeps every promise, and that the page has the row.
+/// Checks that the protocol keeps every promise, and that the page has a row with the figures.
 fn holds<P: Protocol>(title: &str, protocol: &P) {
     let explored = explore(protocol, LIMIT, |_| true);
     if let Some((promise, trace)) = &explored.broken {
@@ -29,14 +29,15 @@ fn holds<P: Protocol>(title: &str, protocol: &P) {
     page().has(&row);
 }
 
-/// Checks that the protocol keeps every promise within other bounds.
+/// Like `holds`, but the page has no row for this protocol.
 fn holds_too<P: Protocol>(title: &str, protocol: &P) {
     let explored = explore(protocol, LIMIT, |_| true);
     println!("{title}: {} states", explored.states);
     assert!(explored.broken.is_none(), "{title}: {:?}", explored.broken);
 }
 
-/// Checks that the protocol without a rule breaks this promise, and that the page has the trace.
+/// Checks that `protocol`, which lacks a rule, breaks the promise `wanted`, and that the page has
+/// the trace.
 fn refuted<P: Protocol>(title: &str, protocol: &P, wanted: P::Promise) {
     let explored = explore(protocol, LIMIT, |promise| promise == wanted);
     let Some((promise, trace)) = explored.broken else {

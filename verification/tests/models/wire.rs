@@ -14,7 +14,6 @@ impl<M: Copy + Ord> Wire<M> {
         self.0.iter().any(Option::is_none)
     }
 
-    /// Sends a message. Panics if there is no room.
     pub(crate) fn send(&mut self, message: M) {
         let free = self.0.iter_mut().find(|place| place.is_none());
         *free.expect("there is room") = Some(message);

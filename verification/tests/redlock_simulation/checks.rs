@@ -114,7 +114,7 @@ mod tests {
         assert!(register.write(Fence::new(6), at(20), token(2)));
         assert!(!register.write(Fence::new(5), at(10), token(1)));
         assert_eq!(register.outcome(), (1, Vec::new()));
-        // An earlier hold has a larger fence.
+        // This hold was granted before the latest one, so its accepted write is stale.
         assert!(register.write(Fence::new(9), at(15), token(3)));
         assert_eq!(register.outcome().1.len(), 1);
     }

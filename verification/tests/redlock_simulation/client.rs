@@ -138,7 +138,7 @@ impl Task {
         }
     }
 
-    /// Writes after checking the hold, sometimes too late.
+    /// Checks the hold, and then writes, sometimes too late.
     async fn write(&mut self, hold: &Hold, number: usize, ttl: Duration) {
         if hold.guard().check().is_err() {
             return;

@@ -97,7 +97,7 @@ struct Link {
     cut_until: Micros,
     /// The client has reset its connection, and can't reconnect while the link is cut.
     given_up: bool,
-    /// The connection of the last check, and the run it found.
+    /// The connection of the client's last check, and the server's run at that time.
     looked: Option<(u64, String)>,
 }
 

@@ -27,8 +27,8 @@ impl SimulatedNode {
         self.net.call(self.client, self.node, request).await
     }
 
-    /// Returns whether a request counts. Like the real node, this requires a verified run of the
-    /// server.
+    /// Returns whether this node's answers count. As with a real node, the client must have
+    /// verified the server's run.
     fn counts(&self, incarnation: &Incarnation) -> bool {
         incarnation.votes && self.net.is_known(self.client, self.node, &incarnation.run)
     }

@@ -255,8 +255,8 @@ impl Plan {
         }
     }
 
-    /// Adds losses of data. They affect only a minority within one largest TTL and a node's time to
-    /// vote again.
+    /// Adds losses of data. Only a minority of nodes is affected within the largest TTL plus the time
+    /// until a node votes again.
     fn add_losses(&mut self, chance: &mut Chance) {
         let largest = self.largest_ttl.as_micros() as u64;
         let end = self.horizon.as_micros() as u64;
@@ -314,7 +314,8 @@ impl Plan {
         }
     }
 
-    /// Limits the clocks' differences to less than a new node's wait, as fences need after losses of data.
+    /// Limits the clocks' differences to less than the time that a new node waits. Otherwise fences
+    /// could decrease after losses of data.
     fn tame_clocks(&mut self, chance: &mut Chance) {
         let apart = self.largest_ttl.as_micros() as u64 / 2;
         for client in &mut self.clients {

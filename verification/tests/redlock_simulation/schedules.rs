@@ -11,7 +11,7 @@ use crate::trace::Trace;
 
 const SEEDS: u64 = 500;
 
-/// Limits on the search for a failing schedule: in total, and per step.
+/// The numbers of seeds in the search for a failing schedule: in total, and per batch.
 const BEYOND: u64 = 4_000;
 const CHUNK: usize = 8;
 

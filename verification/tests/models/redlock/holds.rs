@@ -100,6 +100,6 @@ fn larger_bounds() {
         rules,
         four,
     ));
-    // Compared last, so that all results are printed.
+    // The rows are compared last, so that all results are printed.
     rows.iter().for_each(|row| page::has(row));
 }

@@ -14,7 +14,7 @@ fn refuted(title: &str, rules: Rules, bounds: Bounds) {
     refuted_as(title, rules, bounds, |_| true);
 }
 
-/// Compares the shortest trace to a broken promise with the page's.
+/// Checks that the page has the shortest trace that breaks a `wanted` promise.
 fn refuted_as(title: &str, rules: Rules, bounds: Bounds, wanted: impl Fn(Promise) -> bool) {
     let explored = explore(&Redlock::<3> { rules, bounds }, LIMIT, wanted);
     let Some((promise, trace)) = explored.broken else {
@@ -158,7 +158,7 @@ fn late_note() -> Redlock<3> {
     Redlock { rules, bounds }
 }
 
-/// The search takes too long for every run, so this test walks the page's trace.
+/// The search takes too long for every test run, so this test walks the page's trace.
 #[test]
 fn asked_again_while_a_request_is_unanswered() {
     let trace = page::trace_of(LATE_NOTE);

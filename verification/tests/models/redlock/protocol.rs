@@ -187,7 +187,8 @@ impl<const N: usize> Redlock<N> {
         }
     }
 
-    /// Returns the highest fence that is certainly a largest TTL old, among the rounds that a voting node has lost.
+    /// Returns the highest fence of the rounds that a voting node has lost. The fence is certainly
+    /// older than the largest TTL.
     fn certainly_older(&self, state: &State<N>) -> u64 {
         let mut highest = 0;
         if self.rules.clocks_are_near {
@@ -219,7 +220,8 @@ impl<const N: usize> Redlock<N> {
         })
     }
 
-    /// For each quorum among the present replies, adds a step that chooses its highest fence.
+    /// For each quorum among the present replies, adds a step that chooses the quorum's highest
+    /// fence.
     fn choose(&self, state: &State<N>, round: usize, steps: &mut Steps<N>) {
         let mut at = 0;
         while at < N {
@@ -371,7 +373,7 @@ impl<const N: usize> Redlock<N> {
             && of_token.all(|round| !state.rounds.is_live(round) && !node.has(round, Mail::Asked))
     }
 
-    /// Returns whether a next claim would be granted, with the highest fence of all.
+    /// Returns whether a next claim would be granted, with a higher fence than all earlier ones.
     fn next_is_granted(&self, state: &State<N>) -> bool {
         let quiet = state.nodes.iter().all(|node| node.is_free() && !node.waits());
         let over = (0..self.bounds.rounds).all(|round| !state.rounds.is_live(round));

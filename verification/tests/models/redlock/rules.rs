@@ -25,7 +25,7 @@ pub(crate) enum Note {
     Raises,
 }
 
-/// Rules that can be broken; [`Rules::default`] is correct.
+/// Rules that a mutant can lack; [`Rules::default`] has all of them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rules {
     /// A quorum is more than half of the nodes; without this rule, half.
@@ -43,9 +43,9 @@ pub(crate) struct Rules {
     pub(crate) quarantine: bool,
     /// A request names the expected incarnation.
     pub(crate) compares_incarnation: bool,
-    /// Candidates are chosen after reading the incarnations.
+    /// Candidates for the fence are chosen after reading the nodes' incarnations.
     pub(crate) looks_before_candidate: bool,
-    /// Candidates are above all fences that are a largest TTL old.
+    /// Candidates are above all fences that are older than the largest TTL.
     pub(crate) clocks_are_near: bool,
     pub(crate) release_checks_token: bool,
     /// A token isn't requested at a node to which a release of it is in flight.

@@ -1,6 +1,5 @@
 //! A state, packed into one word per node and one for the rounds: small, and cheap to compare in a debug build.
 
-/// Maximum number of rounds.
 pub(crate) const MOST_ROUNDS: usize = 4;
 
 pub(crate) const HIGHEST: u64 = 15;

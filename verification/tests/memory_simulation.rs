@@ -145,7 +145,7 @@ fn no_schedule_breaks_a_promise() {
 
 #[test]
 fn seeds_that_found_a_bug_find_none() {
-    // In these runs, a lock was free for a second while a client waited.
+    // In these runs, a bug left a lock free for a second while a client waited.
     for seed in [4972, 5512, 6304, 9944] {
         assert_eq!(run(seed, false).violations, [], "seed {seed}");
     }

@@ -1,5 +1,5 @@
 //! The process that becomes CMD by `exec`. It first arranges to die with the supervisor. This is
-//! done in a program, because code between `fork` and `exec` would be unsafe.
+//! a separate program, because code between `fork` and `exec` would be unsafe.
 
 use std::env::ArgsOs;
 use std::ffi::OsString;

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// The limit for quick operations, long enough for a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// The environment variable by which a test finds its processes.

@@ -58,7 +58,7 @@ struct Clocks {
 
 const DRIFTING: Clocks = Clocks { drift: ALLOWANCE, step: 0, end: 4 };
 
-/// Clocks without drift, with which a model has fewer states.
+/// Clocks without drift, so that a model has fewer states.
 const ONE_CLOCK: Clocks = Clocks { drift: 0, step: 0, end: 5 };
 
 const RULES: Rules = Rules {
@@ -118,8 +118,8 @@ struct Message {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Idle,
-    /// `asked` is true after a poll since the last tick of the client's clock. `queued` is the sending time minus
-    /// the server's time of queueing.
+    /// `asked` is true after a poll since the last tick of the client's clock. `queued` is the
+    /// claim's time of sending by that clock, minus its time of queueing by the server's.
     Waiting {
         asked: bool,
         queued: Option<i8>,

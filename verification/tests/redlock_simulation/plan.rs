@@ -15,7 +15,7 @@ pub(crate) enum World {
     ClocksRace,
     /// Releases are delivered twice, the second time late.
     ReleasesTwice,
-    /// All data are lost, and the clocks for candidates differ widely.
+    /// All data are lost, and the clocks for fence candidates differ widely.
     ForgetsWithWildClocks,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Plan {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NodePlan {
     pub(crate) keeps_every_write: bool,
-    /// Speed of its clock, in millionths.
+    /// Speed of the node's clock, in millionths.
     pub(crate) rate: u64,
 }
 
@@ -255,8 +255,8 @@ impl Plan {
         }
     }
 
-    /// Adds losses of data. Only a minority of nodes is affected within the largest TTL plus the time
-    /// until a node votes again.
+    /// Adds losses of data by minorities of the nodes. The next minority loses its data only when
+    /// the previous one may vote again.
     fn add_losses(&mut self, chance: &mut Chance) {
         let largest = self.largest_ttl.as_micros() as u64;
         let end = self.horizon.as_micros() as u64;
@@ -289,8 +289,9 @@ impl Plan {
         }
     }
 
-    /// Makes the nodes' counters differ by more than clocks compensate. One client's clock is ahead
-    /// of all others. That client mostly reaches one node, which the other clients often miss.
+    /// Makes the nodes' fence counters differ by more than clocks can compensate. One client's
+    /// clock is ahead of all others. That client mostly reaches one node, which the other clients
+    /// often miss.
     fn tilt(&mut self, chance: &mut Chance) {
         let end = self.horizon.as_micros() as u64;
         let largest = self.largest_ttl;

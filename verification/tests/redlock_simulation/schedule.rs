@@ -136,7 +136,7 @@ async fn aftermath(
             Err(error) => problems.push(format!("{name} is stuck: {error}")),
         }
     }
-    // Failed and cancelled requests must leave nothing.
+    // Failed and cancelled requests must leave no hold.
     let (held, other) = (fresh[0].mutex("name0").acquire().await, fresh[1].mutex("name0"));
     if let Ok(Some(_)) = other.try_acquire().await {
         problems.push("two hold at once in the end".to_owned());
@@ -160,7 +160,7 @@ async fn aftermath(
             problems.push("a fresh client doesn't come to its end".to_owned());
         }
     }
-    // Wait for late releases. No lock expires within this time.
+    // During this pause, late releases arrive, but no lock expires.
     sleep(plan.largest_ttl / 10).await;
     for (node, name, token) in net.locked() {
         problems.push(format!("{name} is left on node {node}, by {}", tag(token)));

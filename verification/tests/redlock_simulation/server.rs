@@ -106,9 +106,9 @@ pub(crate) struct Server {
     data: Data,
     snapshot: Data,
     flaws: Flaws,
-    /// Speed of its clock, in millionths.
+    /// Speed of the node's clock, in millionths.
     rate: u64,
-    /// How far its clock has stepped ahead.
+    /// How far the node's clock has stepped ahead.
     stepped: Micros,
     pub(crate) strangers: u64,
 }

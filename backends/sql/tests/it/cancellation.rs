@@ -8,7 +8,6 @@ use lockwright_core::{
 
 use crate::support::{LONG, Place, claim_for, grant, hold, ms, sql};
 
-/// Polls `future` up to `polls` times, and drops it.
 async fn drop_after<T>(polls: u32, future: impl Future<Output = T>) {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());

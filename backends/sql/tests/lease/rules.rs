@@ -1,4 +1,4 @@
-//! The rules for granting rows.
+//! Rules for granting leases.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -101,7 +101,6 @@ async fn dropped_request_keeps_connections_that_answer() {
             }
         });
     }
-    // Waits until the pool opens no more connections.
     eventually(|| async {
         let accepted = proxy.accepted();
         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -34,7 +34,7 @@ impl Place {
         SqliteConnection::connect_with(&options).await.unwrap()
     }
 
-    /// Closes the last backend of the file, and waits until its log is gone.
+    /// Closes the last backend of the file, and waits until the file's log is gone.
     pub(crate) async fn close(&self, backend: Sqlite) {
         drop(backend);
         let log = self.folder.path().join("locks.db-wal");

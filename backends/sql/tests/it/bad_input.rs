@@ -141,7 +141,7 @@ async fn a_file_or_folder_that_cannot_be_written() {
     mode(place.folder(), 0o755);
     let mut other = start_as_another_user("not-allowed-to-write", &place);
     assert_eq!(other.next_line(), "Denied: locks.db");
-    // All users may write the file, but can't create its log next to it.
+    // All users may write the file, but can't create its log.
     mode(&place.file(), 0o666);
     mode(place.folder(), 0o555);
     other.go_on();

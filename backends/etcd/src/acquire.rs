@@ -30,8 +30,8 @@ pub(crate) struct AcquireSteps<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) claim: &'a Claim,
     pub(crate) waits: bool,
-    /// Add the key although other keys have the queue's prefix, because they belong to nested
-    /// names.
+    /// The existing keys with the queue's prefix belong to nested names, so add the key despite
+    /// them.
     pub(crate) must_queue: bool,
     recorder: Option<DeletionRecorder<'a>>,
     begun: BootInstant,
@@ -105,7 +105,7 @@ async fn run(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<AcquireO
 
 impl AcquireSteps<'_> {
     /// Reports that `owner` holds the lock. If `is_unsure`, an earlier request may still add the
-    /// key. The claim then counts as queued, so that its client releases it.
+    /// claim's key. The claim then counts as queued, so that the caller releases it.
     pub(crate) fn reject_busy(&self, is_unsure: bool, owner: &Entry) -> Step {
         if !is_unsure {
             self.shared.forget(self.claim);
@@ -153,8 +153,8 @@ impl AcquireSteps<'_> {
         self.place(lease, key, created, owner, previous.keys.first().map(QueueKey::of)).await
     }
 
-    /// Renews the lease of a waiting fixed claim, because its TTL starts with the grant. No
-    /// background task does that.
+    /// Renews the lease of a fixed claim while it waits: its TTL starts with the grant, and no
+    /// background task renews its lease.
     pub(crate) async fn keep_fixed(
         &self,
         lease: &Arc<Lease>,
@@ -237,8 +237,8 @@ impl AcquireSteps<'_> {
             return self.granted(lease, key, created, value::fence(created), waiters).await;
         }
         if owner.token() == Some(claim.token) {
-            // Another connection acquired the lock with this token. Use its key, because the claim
-            // would wait for itself.
+            // Another connection acquired the lock with this claim's token. Use that key: with a
+            // second key, the claim would wait for itself.
             release::delete(shared, key, created).await?;
             shared.forget(claim);
             return self.take_over(&owner).await;
@@ -272,8 +272,8 @@ impl AcquireSteps<'_> {
         Ok(Step::Done(AcquireOutcome::Busy(busy)))
     }
 
-    /// Reports the grant, or first renews a lease with little time left: etcd deletes the keys of
-    /// an expired lease with a delay.
+    /// Reports the grant. A lease with little time left is renewed first, because it may have
+    /// expired: etcd deletes an expired lease's keys with a delay.
     pub(crate) async fn granted(
         &self,
         lease: &Arc<Lease>,

@@ -1,8 +1,8 @@
 //! Acquiring a lock as a reader or for permits.
 //!
-//! The client reads the queue. If the queue admits the claim, its key is added on condition that no
-//! newer key exists. So a claim that doesn't wait blocks no others. After `JOINS` failed attempts,
-//! the key is added unconditionally.
+//! The client reads the queue. If the queue admits the claim, the client adds the claim's key on
+//! condition that no other key was added since the read. So a claim that doesn't wait blocks no
+//! others. After `JOINS` failed attempts, the client adds the key unconditionally.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl AcquireSteps<'_> {
     pub(crate) async fn enqueue_shared(&mut self, lease: Arc<Lease>) -> Result<Step> {
         let (shared, claim) = (self.shared, self.claim);
         let key = shared.keys().own(claim, lease.id);
-        // Register the claim first, so that its key is never an orphan.
+        // Register the claim before its key exists, so that the removal of orphans spares the key.
         self.enter(&lease, &key, None, self.is_unsure());
         for _ in 0..JOINS {
             let snapshot = match shared.queue_snapshot(&claim.name).await {
@@ -81,8 +81,8 @@ impl AcquireSteps<'_> {
         }
     }
 
-    /// Puts the key; with a `snapshot`, only if the queue has no newer key and the reader's key is
-    /// unchanged.
+    /// Puts the key. With a `snapshot`, the put fails if a key was added since the snapshot, or if
+    /// the key of the reader that shares its fence has changed.
     async fn put(
         &mut self,
         lease: &Arc<Lease>,
@@ -196,8 +196,8 @@ impl AcquireSteps<'_> {
         let put = TxnOp::put(own.key.clone(), value.bytes(), Some(on_its_lease));
         let txn = Txn::new().when([is_unchanged(own), is_unchanged(from)]).and_then([put]);
         let noting = self.shared.transact(txn, Effect::Changes, Some(lease)).await;
-        // If an unanswered copy stored the value, this request fails, and the next read shows the
-        // value.
+        // If an earlier, unanswered copy of this request stored the value, this one fails, and the
+        // next read shows the value.
         Ok(noting.map_err(RequestError::error)?.succeeded)
     }
 

@@ -30,16 +30,16 @@ pub(crate) enum ErrorClass {
     NoLease,
     /// The server rejected the request. Unless the error is indeterminate, nothing was done.
     Refused(Error),
-    /// Nothing was done. Another member may do it.
+    /// Nothing was done. Another member may accept the request.
     Elsewhere(Error),
-    /// Nothing was done. This member may do it later.
+    /// Nothing was done. This member may accept the request later.
     Later(Error),
     /// The request may have been carried out.
     Unsure(Error),
 }
 
-/// etcd's error messages and their meaning. For most of them, nothing was done. `MaybeDone` and
-/// `Unsure` mark the exceptions.
+/// etcd's error messages and their meaning. A request with such an error had no effect, unless its
+/// meaning is `MaybeDone` or `Unsure`.
 const REFUSALS: [(&str, Meaning, &str); 19] = [
     ("requested lease not found", Meaning::NoLease, ""),
     ("permission denied", Meaning::Refused(ErrorKind::Denied), NO_PERMISSION),

@@ -75,9 +75,9 @@ pub async fn transact(
     }
 }
 
-/// Adds the fence check to `write`. etcd has no comparison "at most", so the stored fence is
-/// compared with the next number. No comparison matches a missing value, so the first fence has its
-/// own branch.
+/// Adds the fence check to `write`. etcd has no comparison "at most", so the stored fence must be
+/// less than `fence + 1`. No comparison matches a missing value, so the first fence has its own
+/// branch.
 fn guarded(key: Vec<u8>, fence: Fence, write: Txn) -> Result<Txn> {
     let fence = fence.checked().map_err(|error| error.with_backend("etcd"))?;
     let text = |number: u64| format!("{number:0DIGITS$}");

@@ -15,8 +15,8 @@ pub(crate) async fn inspect(shared: &Shared, name: &LockName) -> Result<Inspecti
     inspection(shared, name.clone(), holders, places.len(), &mut HashMap::new()).await
 }
 
-/// A position in a listing. `start` is the first key of the next page. `listed` has the names that
-/// were listed and may have more keys, each as the length of its prefix in `start`.
+/// A position in a listing. `start` is the first key of the next page. Names that were already
+/// listed may have keys there too: `listed` has the lengths of their prefixes of `start`.
 #[derive(Debug, PartialEq, Eq)]
 struct Position {
     start: Vec<u8>,

@@ -1,16 +1,16 @@
 //! The keys of a lock.
 //!
-//! A key is `PREFIX NAME / LEASE`, as in Go's `concurrency.NewMutex(session, PREFIX + NAME)`, with
-//! the lease's id in hex. Unless names are raw, their slashes are percent-encoded, so that the keys
-//! of `a/b` are not among those of `a`.
+//! A key is `PREFIX NAME / LEASE` without the spaces, as in Go's
+//! `concurrency.NewMutex(session, PREFIX + NAME)`. The lease's id is in hex. Unless names are raw,
+//! their slashes are percent-encoded, so that the keys of `a/b` are not among those of `a`.
 //!
 //! Keys of readers and permit holders end in ` . MARK . TOKEN`. The mark is `r` for a reader, and
 //! `p2of3` for two of three permits. A key without a mark is exclusive, even if another program
 //! wrote it.
 //!
 //! `PREFIX ended: TOKEN /` is the tombstone of a token. Nothing follows its last slash, so
-//! Lockwright ignores it in queues. In Go, it is only in the queue of a lock named `PREFIX
-//! ended:TOKEN`, or named like a part of the prefix.
+//! Lockwright ignores it in queues. A Go program finds it only in the queue of a lock named
+//! `PREFIX ended:TOKEN`, or named like a part of the prefix.
 
 use lockwright_core::backend_util::{admission, percent};
 use lockwright_core::{Claim, LockName, Mode, Token};
@@ -49,7 +49,7 @@ impl Keys {
         format!("{}ended:{token}/", self.prefix).into_bytes()
     }
 
-    /// Returns a key that never exists and that every client that may lock may read.
+    /// Returns a key that never exists. Each user that may lock may also read it.
     pub(crate) fn probe_key(&self) -> Vec<u8> {
         format!("{}/", self.prefix).into_bytes()
     }
@@ -69,7 +69,8 @@ impl Keys {
             return None;
         }
         let name = if self.raw { encoded.to_owned() } else { percent::decode(encoded)? };
-        // Another program's key may decode to a name that is encoded otherwise. It is in no queue.
+        // Another program's key may contain an encoding that Lockwright doesn't produce. Such a key
+        // is in no queue.
         (self.encoded(&name) == encoded).then_some(())?;
         LockName::new(name).ok()
     }

@@ -117,7 +117,8 @@ impl Lease {
         self.state().answered
     }
 
-    /// Records a majority's response, which proves the keep-alive if `link` and `term` match.
+    /// Records a majority's response. It proves the keep-alive `kept`, if that has the same `link`
+    /// and `term`.
     pub(crate) fn prove(&self, kept: Option<KeptAlive>, link: u64, term: u64) {
         if let Some(kept) = kept.filter(|kept| (kept.link, kept.term) == (link, term)) {
             let mut state = self.state();
@@ -173,7 +174,8 @@ impl Lease {
     }
 
     /// Counts a tombstone. After a minute, a lease with tombstones accepts no more claims, so that
-    /// they end with it. If it closed at once, each canceled request would leave a lease behind.
+    /// the lease ends, and its tombstones with it. If it closed at once, each canceled request
+    /// would leave a lease behind.
     pub(crate) fn count_tombstone(&self, now: BootInstant) {
         let mut state = self.state();
         state.closes = state.closes.min(now + IDLE_TIMEOUT);

@@ -34,7 +34,7 @@
 //! - Mutual exclusion if the leader dies or is cut off, but not if it is paused for longer than a
 //!   TTL. A resumed leader may revoke live leases ([etcd issue
 //!   15247](https://github.com/etcd-io/etcd/issues/15247)), and no client can prevent that. A
-//!   leader of 3.4.31, 3.5.13 or newer doesn't if only its disk stalled.
+//!   leader of 3.4.31, 3.5.13 or newer doesn't revoke them if only its disk stalled.
 //! - Increasing fences, as long as no snapshot is restored without `--bump-revision`.
 //! - First come, first served, among all waiters. A release wakes the next waiter.
 #![forbid(unsafe_code)]
@@ -150,7 +150,7 @@ impl Config {
 /// Returns the backend's guarantees: only those that fault tests have shown.
 ///
 /// [`Fault::Failover`] is missing, because a leader that was frozen revokes live leases when it
-/// resumes. Before that, the leader asks a majority only if it missed three heartbeats, and etcd
+/// resumes. Before it revokes a lease, it asks a majority only if it missed three heartbeats. etcd
 /// 3.4.23 never asks.
 pub fn profile() -> Profile {
     let mut profile = Profile::new("etcd");

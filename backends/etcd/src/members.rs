@@ -1,7 +1,7 @@
 //! The cluster's members.
 //!
-//! Requests go to one member at a time. The client library would rotate among all members, also to
-//! a frozen one. And only two responses of the same member prove a renewal.
+//! Requests go to one member at a time, for two reasons. `etcd_client` would rotate among all
+//! members, even to a frozen one. And only two responses of the same member prove a renewal.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -64,8 +64,8 @@ impl Link {
         }
     }
 
-    /// Sends a request without a key. A member rejects it at once, without its disk or other
-    /// members.
+    /// Sends a request without a key. A member rejects it at once, without using its disk or
+    /// asking other members.
     async fn says_anything(&self) {
         let request = GetOptions::new().with_serializable();
         let _ = self.client.kv_client().get("", Some(request)).await;
@@ -374,14 +374,14 @@ impl Members {
         }
     }
 
-    /// Connects to the first member that responds. `failed` is tried last.
+    /// Connects to the first member that responds. The member `failed` is tried last.
     async fn connect(&self, failed: Option<usize>) -> Result<Link, LinkError> {
         let begun = Instant::now();
         let mut trying = JoinSet::new();
         for (member, endpoint) in self.config.endpoints.iter().cloned().enumerate() {
             let config = self.config.clone();
             let is_last = failed == Some(member) && self.config.endpoints.len() > 1;
-            // A connection ends with the runtime that created it.
+            // A connection ends with the runtime that created it, so use the client's runtime.
             let connecting = async move {
                 if is_last {
                     sleep(LAST).await;

@@ -3,8 +3,8 @@
 //! The client registers each key before it creates it, so orphans come only from a restored
 //! snapshot. An orphan would stay while other claims keep its lease alive.
 //!
-//! An orphan is removed if two checks in a row find it. Its claim is registered during that, so
-//! that a repeated acquire is rejected instead of granted.
+//! An orphan is removed if two checks in a row find it. During the removal its claim is
+//! registered, so that a repeated acquire is rejected instead of granted.
 
 use std::collections::HashSet;
 use std::sync::Arc;

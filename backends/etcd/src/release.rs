@@ -45,7 +45,7 @@ pub(crate) async fn release(
             Some(created) => {
                 let ended = delete(shared, &place.key, created).await?;
                 if ended == ReleaseOutcome::NotHeld {
-                    // Breaking the hold may have left a tombstone.
+                    // An operator who broke the hold may have put a tombstone on the lease.
                     place.lease.count_tombstone(shared.clock.now());
                 }
                 ended

@@ -66,7 +66,7 @@ pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
     Ok(Contents { endpoints, login, security, keys: Keys { prefix, raw } })
 }
 
-/// Returns the URL without passwords, even those without a user, and unknown parameters.
+/// Returns the URL with passwords, logins without a colon, and unknown parameters masked.
 pub(crate) fn shown(url: &str) -> String {
     let shown = redact::url(&redact::without_hidden_password(url));
     let (members, query) = match shown.split_once('?') {

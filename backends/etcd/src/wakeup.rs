@@ -172,9 +172,9 @@ async fn watch(
     }
 }
 
-/// Returns the revision from which a later watch resumes. It follows the last event, because more
-/// events below the store's revision may come. A resumed watch's creation response gives none,
-/// because the missed events follow it.
+/// Returns the revision from which a later watch resumes: one above the last event's, because more
+/// events below the store's revision may come. The creation response of a resumed watch gives no
+/// revision, because the missed events come after it.
 fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
     let latest = match response.events().last() {
         Some(event) => event.kv()?.mod_revision(),

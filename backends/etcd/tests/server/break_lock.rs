@@ -17,7 +17,7 @@ use crate::common::{
     member_and_client, next as next_event,
 };
 
-/// Returns a key's lease and its remaining time, or `None` without the key.
+/// Returns a key's lease and the lease's remaining time, or `None` if the key doesn't exist.
 async fn lease_of(client: &Client, key: &str) -> Option<(i64, Duration)> {
     let found = client.kv_client().get(key, None).await.unwrap();
     let lease = found.kvs().first()?.lease();
@@ -80,7 +80,7 @@ async fn concurrent_breaks_report_the_outcome_and_leave_nothing() {
             breaking.spawn(async move {
                 let how = BreakMode::RunOut;
                 let broken = operator.break_lock(&name, BreakTarget::Any, how, "me", "why").await;
-                // Dropping the client would cancel its revocations.
+                // Return the client, because dropping it would cancel its revocations.
                 (broken, operator)
             });
         }
@@ -90,7 +90,7 @@ async fn concurrent_breaks_report_the_outcome_and_leave_nothing() {
             let Ok(Broken::RunsOut(left)) = broken else { panic!("{broken:?}") };
             assert!(*left >= is && *left <= ttl + Duration::from_secs(1), "{left:?} of {is:?}");
         }
-        // These are the shared lease, and one for each broken hold.
+        // The leases are the shared one, and one for each broken hold.
         eventually(|| async {
             let leases = client.lease_client().leases().await.unwrap();
             (leases.leases().len() == 2 + round).then_some(())

@@ -104,7 +104,8 @@ async fn members_of_different_clusters_are_an_error() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_is_nearly_full_is_a_warning_and_a_full_one_an_error() {
-    // The file grows by 16 MiB at a time: to 48 MiB, nearly full, and then beyond the quota.
+    // The database file grows by 16 MiB at a time: first to 48 MiB, which is nearly full, and then
+    // beyond the quota.
     let quota = 52 << 20;
     let options = options().members(1).set("quota-backend-bytes", quota.to_string());
     let cluster = options.start().unwrap();

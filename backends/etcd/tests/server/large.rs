@@ -139,7 +139,7 @@ async fn compacted_queue_is_read_again() {
     proxy.set(Traffic::Delay(delay));
     let asked = name("long");
     let (inspection, compacted) = tokio::join!(etcd.inspect(&asked), async {
-        // The client requests the second page before this time.
+        // The client requests the second page before `end`.
         let end = tokio::time::Instant::now() + delay * 4;
         let mut compacted = 0;
         while tokio::time::Instant::now() < end {

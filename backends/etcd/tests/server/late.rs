@@ -93,7 +93,7 @@ async fn a_lease_whose_grant_was_not_heard_of_is_asked_for_again_and_not_another
     renewed(&etcd, &claim).await;
 }
 
-/// The lease may be as old as the first request.
+/// The lease found by the repeated request may be as old as the first request.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_whose_grant_was_not_heard_of_is_not_taken_for_a_new_one() {
     let late = Late::start();

@@ -13,7 +13,7 @@ use crate::common::{
 };
 use crate::queue::queue;
 
-/// A client that looks for such keys once per TTL, if that is 3 s or more.
+/// Connects a client that checks for orphans once per TTL, if the TTL is at least 3 s.
 async fn watchful(url: &str) -> Etcd {
     let hour = Duration::from_secs(3_600);
     let config = Config::new(url).unwrap().connect_timeout(LIMIT).keep_alive(hour, hour);

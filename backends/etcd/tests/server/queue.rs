@@ -21,7 +21,7 @@ pub(crate) async fn queue(cluster: &testbed::Etcd, name: &str) -> Vec<(String, i
     found.kvs().iter().map(place).collect()
 }
 
-/// An unrepeated claim would lose its place after its TTL or 10 s.
+/// A claim that isn't repeated loses its place after its TTL, but not before 10 s.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_acquire_keeps_the_queue_position() {
     let (cluster, etcd) = member_and_client().await;

@@ -101,8 +101,8 @@ async fn hold_moves_to_the_backend_that_repeats_its_claim() {
     ));
 }
 
-/// A client that releases another client's hold first searches its key. Before it deletes the key,
-/// the next hold may get the same one.
+/// A client that releases another client's hold first searches for the hold's key. Before it
+/// deletes that key, the next hold may get the same key.
 #[tokio::test(flavor = "multi_thread")]
 async fn release_by_token_never_ends_the_next_hold() {
     let (cluster, etcd) = member_and_client().await;

@@ -69,7 +69,7 @@ async fn a_client_shows_its_certificate_where_one_is_wanted() {
     grant(&etcd, &claim("a")).await;
     assert!(!format!("{etcd:?}").contains("BEGIN"), "{etcd:?}");
 
-    // The server's reason may be lost, so two errors are possible.
+    // The server's reason for the rejection may be lost, so two errors are possible.
     let without = refused(&with(&cluster.url(), &all[..1])).await;
     assert!(matches!(without.kind(), ErrorKind::Denied | ErrorKind::Unavailable), "{without}");
     assert!(without.to_string().contains("cert=PATH"), "{without}");

@@ -71,6 +71,7 @@ async fn holder_of_a_revoked_lease_is_notified_at_once() {
         told.saturating_since(before),
         told.saturating_since(revoked)
     );
-    // The next renewal is due after a third of the TTL.
+    // Without a notification, the holder would notice at its next renewal, a third of the TTL
+    // later.
     assert!(told < before + LONG / 2, "notified {:?} later", told.saturating_since(before));
 }

@@ -27,7 +27,7 @@ async fn a_hold_outlives_the_leader(version: Version) {
     let old = elected(&cluster, old);
     all.survives(holder, waiter).await;
 
-    // Restart that member. Then kill the leader of the waiter's client.
+    // Restart the killed member. Then kill the leader while the waiter's client is connected to it.
     super::blocking(|| {
         for member in &mut cluster.members {
             if !member.is_healthy() {

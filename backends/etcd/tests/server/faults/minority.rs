@@ -4,7 +4,7 @@ use lockwright_testbed::etcd::Version;
 
 use super::{LONG, SHORT, connected_to, follower, locks, participants, start, url_of, url_without};
 
-/// The client still reaches the follower, so its pings are answered.
+/// The client still reaches the follower, which answers the pings.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_a_follower_that_is_cut_off_loses_its_hold_in_time() {
     let cluster = start(Version::Debian);

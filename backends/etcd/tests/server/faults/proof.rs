@@ -21,8 +21,8 @@ on_each_version!(a_leader_that_was_replaced_proves_nothing);
 /// How long a request to a paused member may take.
 const STANDSTILL: Duration = Duration::from_secs(12);
 
-/// Connects a client that waits for a paused member. The resumed member then carries out its
-/// request.
+/// Connects a client that waits for a paused member, until the resumed member carries out the
+/// client's request.
 async fn stubborn(url: &str) -> Etcd {
     stubborn_for(url, STANDSTILL).await
 }
@@ -54,7 +54,7 @@ async fn a_leader_that_was_replaced_proves_nothing(version: Version) {
         let renewed = etcd.renew(&[Renew::of(&claim)]).await;
         (renewed, etcd)
     });
-    // Both requests arrive before the member thaws.
+    // The keep-alive and the renewal arrive before the member thaws.
     sleep(Duration::from_millis(500)).await;
     cluster.members[old].thaw();
     let answer = timeout(STANDSTILL, answers.message()).await;
@@ -70,7 +70,7 @@ async fn a_leader_that_was_replaced_proves_nothing(version: Version) {
 }
 
 /// A replaced leader answers the keep-alive, which doesn't renew the lease. Another member answers
-/// the read. The client must repeat the keep-alive there.
+/// the read. The client must repeat the keep-alive at that member.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
     // The TTL is so long that no background task renews the hold.
@@ -132,7 +132,7 @@ async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
     cluster.members[old].freeze();
     cluster.isolate(old);
     let new = elected(&cluster, old);
-    // The election's result arrives between keep-alive and read.
+    // With this delay, the election's result arrives between keep-alive and read.
     proxy.set(Traffic::Delay(Duration::from_secs(2)));
     keeper.keep_alive().await.unwrap();
     let renewing = tokio::spawn(async move {

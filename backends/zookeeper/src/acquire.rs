@@ -18,7 +18,7 @@ use crate::shared::{Node, Place, Shared};
 use crate::value::Value;
 use crate::wakeup::watch;
 
-/// Attempts to create a node, because the servers may remove its empty parent.
+/// The number of attempts to create a node: the servers may remove its empty parent in between.
 const PARENT_TRIES: usize = 10;
 
 const FENCE_TRIES: usize = 10;
@@ -99,8 +99,8 @@ impl Acquire<'_> {
             Some(Place { node: Some(node), is_held, .. }) => {
                 return Ok(self.repeat(node, is_held).await?);
             }
-            // The request for the node was not answered. After the response to a later request, it
-            // has been carried out or rejected.
+            // An earlier request for the node was not answered. After the response to a later
+            // request, the earlier one has been carried out or rejected.
             Some(Place { node: None, .. }) => {
                 self.session.prove().await?;
                 let queue = self.read_queue().await?;
@@ -275,8 +275,8 @@ impl Acquire<'_> {
         self.grant_if_admitted(queue, at, own).await
     }
 
-    /// Ends a broken claim. A granted hold's node stays until the TTL ends, because its holder may
-    /// still consider it valid.
+    /// Ends a broken claim. A granted hold's node stays until the TTL ends, because the holder may
+    /// still consider the hold valid.
     async fn broken(&self, own: &Node, is_held: bool) -> Result<AcquireOutcome> {
         if !is_held {
             let removing = self.session.client().delete(&own.path, None);
@@ -392,8 +392,8 @@ impl Acquire<'_> {
         self.shared.registry.place(self.claim).is_some_and(|place| place.is_held)
     }
 
-    /// Leaves a queue whose numbers are used up. Once it is empty, its parent is removed too, and
-    /// the servers count from zero again.
+    /// Leaves a queue whose sequence numbers are used up, and removes the queue's node if it is
+    /// empty. In a new queue's node, the servers count from zero again.
     async fn restart_numbers(&self, own: Node) -> Result<AcquireOutcome> {
         let client = self.session.client();
         let (removing, emptied) =
@@ -438,7 +438,8 @@ impl Acquire<'_> {
         match answer {
             Ok(children) => Ok(queue(children)),
             Err(failure) if failure.is(&zk::Error::NoNode) => Ok(Vec::new()),
-            // A registered claim may have a node, so its error must make the caller release it.
+            // A registered claim may have a node, so the error must make the caller release the
+            // claim.
             Err(failure) => Err(failure.error(match self.shared.registry.place(self.claim) {
                 Some(_) => Effect::Changes,
                 None => Effect::Reads,
@@ -451,8 +452,8 @@ impl Acquire<'_> {
     }
 }
 
-/// Returns the fence: the transaction that created the node. It increases in the order of the
-/// queue, as long as the ensemble keeps its data.
+/// Returns the fence: the id of the transaction that created the node. Fences increase in the
+/// order of the queue, as long as the ensemble keeps its data.
 pub(crate) fn fence(stat: &zk::Stat) -> Result<Fence> {
     u64::try_from(stat.czxid)
         .ok()

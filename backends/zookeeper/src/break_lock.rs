@@ -65,8 +65,8 @@ async fn break_one(
                  the lock at once instead",
             ));
         };
-        // A dead client's node is removed with its session: up to a tick after the timeout, which
-        // exceeds a fixed hold's TTL by `SPARE_TICKS`.
+        // A dead client's node is removed with its session, up to a tick after the session's
+        // timeout. For a fixed hold, that timeout exceeds the TTL by `SPARE_TICKS`.
         let left = value.ttl() + shared.limits.tick * (SPARE_TICKS + 1);
         value.broken = Some(note.to_owned());
         let marking =

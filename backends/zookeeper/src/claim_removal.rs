@@ -56,7 +56,7 @@ impl Shared {
         self.remove(self.registry.mark_overdue(|place| place.is_overdue = true));
     }
 
-    /// Removes nodes, in parallel for each session, so that no session delays another.
+    /// Removes the claims' nodes, in one task per session, so that no session delays another.
     pub(crate) fn remove(self: &Arc<Self>, overdue: Vec<(LockName, Token, Place)>) {
         let mut sessions: HashMap<i64, Vec<_>> = HashMap::new();
         for (name, token, place) in overdue {
@@ -120,8 +120,8 @@ pub(crate) async fn remove_by_token(
     Ok(any)
 }
 
-/// Removes an overdue claim's nodes in this session. The caller may have acquired the same claim in
-/// another session.
+/// Removes an overdue claim's nodes, but only those of this session. The caller may have acquired
+/// the same claim in another session.
 async fn remove_of_session(session: &Arc<Session>, queue_path: &str, token: Token) -> Result<()> {
     for path in nodes(session, queue_path, token).await? {
         let stat = session.read(|| session.client().check_stat(&path)).await;

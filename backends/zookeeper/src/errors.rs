@@ -16,7 +16,7 @@ pub(crate) enum Effect {
 
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// No response came. The library may still send the request.
+    /// No response came. The client library may still send the request.
     Silence(Duration),
     Response(zk::Error),
 }

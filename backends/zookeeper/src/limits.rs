@@ -38,7 +38,7 @@ pub(crate) async fn try_out(
     // The tick isn't known yet, and is set below.
     let long = Session::open(config, clock, probe_path, MAX_TIMEOUT, MAX_TIMEOUT).await?;
     let (asked, shortest) = shortest(config).await?;
-    // Ask each server, because a session may move to any of them, which resets its timeout.
+    // Ask each server, because a session may move to any of them, and gets a new timeout there.
     let (least, most) = tokio::join!(granted(config, asked), granted(config, MAX_TIMEOUT));
     let shortest = least.iter().map(|granted| granted.timeout).fold(shortest, Duration::max);
     let longest = most.iter().map(|granted| granted.timeout).fold(long.timeout(), Duration::min);
@@ -79,8 +79,8 @@ impl Limits {
         Self { shortest: tick * 2, longest: tick * 20, tick }
     }
 
-    /// Returns the shortest TTL. A proof takes two reports of a follower to the leader, each within
-    /// a tick.
+    /// Returns the shortest TTL. A proof that a session lives takes two reports of a follower to
+    /// the leader, each within a tick.
     pub(crate) fn shortest_ttl(&self) -> Duration {
         self.shortest.max(self.tick * 4)
     }

@@ -5,12 +5,12 @@
 //! follower reports its active sessions.
 //!
 //! So a proof takes two requests. The second is sent at least a tick after the *response* to the
-//! first, and committed. By then, the follower has reported the first, so the session lived when
-//! the first was sent. A tick after the first was *sent* is not enough: a resumed follower forwards
-//! both at once, before its report.
+//! first, and committed. By then, the follower has reported that the session was active, so the
+//! session lived when the first was sent. A tick after the first was *sent* is not enough: a
+//! resumed follower forwards both requests at once, before its report.
 //!
-//! A quorum must commit the request, because a replaced leader answers `sync` alone for some ticks.
-//! So the request deletes a missing node.
+//! A quorum must commit these requests, because a replaced leader answers `sync` without a quorum
+//! for some ticks. So each request deletes a missing node.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -47,8 +47,8 @@ impl LivenessBound {
             self.bound = self.bound.max(first);
             self.unconfirmed.pop_front();
         }
-        // Responses may arrive out of order. Ignore an earlier request's, because a later one
-        // proves no less.
+        // Responses may arrive out of order. Ignore the response to an earlier request, because
+        // that to a later one proves no less.
         if self.unconfirmed.back().is_none_or(|(last, _)| *last < sent) {
             self.unconfirmed.push_back((sent, answered));
         }

@@ -42,8 +42,8 @@ impl Paths {
     }
 }
 
-/// Encodes what ZooKeeper forbids. Its rules apply to UTF-16 units, so characters outside the basic
-/// plane are forbidden as surrogates.
+/// Encodes the characters that ZooKeeper forbids. Its rules apply to UTF-16 units, so characters
+/// outside the basic plane are forbidden as surrogates.
 fn encode(name: &str) -> String {
     let dots = name == "." || name == "..";
     let reserved = name == "zookeeper";

@@ -13,8 +13,8 @@ use crate::liveness::LivenessBound;
 use crate::timeout_check::TimeoutCheck;
 use crate::{reachability, tls};
 
-/// The shortest silence timeout. The library uses two fifths of the session's timeout if that is
-/// less.
+/// The shortest silence timeout. The client library uses two fifths of the session's timeout if
+/// that is less.
 const SILENCE: Duration = Duration::from_millis(300);
 
 const READ_RETRY_PAUSE: Duration = Duration::from_millis(10);
@@ -225,8 +225,8 @@ pub(crate) async fn connect(config: &Config, timeout: Duration) -> Result<zk::Cl
     }
 }
 
-/// Returns how long a connection may be silent. The library's default, two fifths of the timeout,
-/// leaves too little time for a renewal.
+/// Returns how long a connection may be silent. The client library's default, two fifths of the
+/// session's timeout, leaves too little time for a renewal.
 fn silence(config: &Config, timeout: Duration) -> Duration {
     config.connect_timeout.min(config.silence_timeout).min(SILENCE.max(timeout / 4))
 }

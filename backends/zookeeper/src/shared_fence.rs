@@ -4,8 +4,8 @@
 //! fence stores it in its node.
 //!
 //! The nodes aren't read in one step. The result is correct if each node still exists when it is
-//! read. The lowest fence is that reader's own, or was copied from a reader that existed, and no
-//! later reader can have a lower one.
+//! read. The lowest fence found is then the own fence of its reader, or that reader copied it from
+//! another, and no later reader can have a lower one.
 
 use lockwright_core::backend_util::admission::{self, Reader};
 use lockwright_core::{Fence, Mode, Result};
@@ -24,7 +24,7 @@ struct Read {
 }
 
 impl Acquire<'_> {
-    /// Returns `None` if a concurrent reader has gone: then the caller reads the queue again.
+    /// Returns `None` if a concurrent reader's node is gone. The caller then reads the queue again.
     pub(crate) async fn shared_fence(
         &self,
         queue: &[Contender],

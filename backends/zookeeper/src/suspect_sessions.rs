@@ -36,8 +36,8 @@ impl SuspectSessions {
         let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
         for Granted { host, asked, timeout } in granted {
             let known = longest.entry(host.clone()).or_insert(*timeout);
-            // A server that grants less has reached its limit. A server that grants the whole
-            // request may grant more.
+            // A server that grants less than requested has reached its limit. Otherwise it may
+            // grant more.
             *known = if timeout < asked { *timeout } else { (*known).max(*timeout) };
         }
     }

@@ -1,7 +1,8 @@
 //! Detection of servers that shorten a session's timeout.
 //!
-//! A server to which a session moves resets the timeout to its own limit. The client library requests the last granted
-//! timeout, and doesn't report the new one. So one server that grants less shortens the session on all servers.
+//! A server to which a session moves reduces the timeout to the server's limit. The client library
+//! requests the last granted timeout, and doesn't report the new one. So one server that grants
+//! less shortens the session on all servers.
 //!
 //! After each reconnect, the client opens other sessions to find out which timeouts the servers
 //! grant. If the connection breaks before that, any server may have shortened the timeout, and all
@@ -16,7 +17,7 @@ enum SessionState {
     Verified,
     Disconnected,
     Suspect,
-    /// A server shortened the timeout, or it wasn't checked in time.
+    /// A server shortened the timeout, or the check took too long.
     Invalid,
 }
 

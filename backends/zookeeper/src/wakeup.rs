@@ -8,7 +8,7 @@ use crate::errors::Effect;
 use crate::session::Session;
 use crate::shared::Shared;
 
-/// Wakes the waiters when the node is removed. Returns whether it exists.
+/// Wakes the lock's waiters when the node at `path` is removed. Returns whether the node exists.
 pub(crate) async fn watch(
     shared: &Arc<Shared>,
     session: &Arc<Session>,

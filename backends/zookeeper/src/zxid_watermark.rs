@@ -2,12 +2,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use lockwright_core::Fence;
 
-/// The latest transaction that this client saw. If the ensemble has only earlier ones, older data
+/// The highest transaction id that this client saw. If the ensemble returns a lower one, older data
 /// were restored.
 ///
 /// The ensemble can't detect that, because its own records are restored too. Nor can a client that
-/// started later. This client can't if the leader's epoch was the same in the older data, because
-/// new transactions are then above all earlier ones.
+/// started later. This client can't if the older data have the same epoch: the next leader's epoch,
+/// and so each new transaction id, is then higher than all before.
 #[derive(Debug, Default)]
 pub(crate) struct ZxidWatermark(AtomicI64);
 

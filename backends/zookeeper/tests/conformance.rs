@@ -46,7 +46,7 @@ impl Protected for Shelf {
     }
 
     async fn read(&self) -> Result<Option<u64>> {
-        // The server may lag behind another writer's.
+        // The server of this client may lag behind the server of the last writer.
         self.client.sync(&self.value).await.map_err(problem)?;
         let (data, _) = self.client.get_data(&self.value).await.map_err(problem)?;
         Ok(std::str::from_utf8(&data).ok().and_then(|text| text.parse().ok()))

@@ -60,7 +60,7 @@ fn denied(root: &str) -> Finding {
     }
 }
 
-/// Reports rejected nodes. The likely reason is local sessions.
+/// Reports that the servers rejected a node. The likely reason is local sessions.
 fn unsupported(cause: &Error) -> Finding {
     Finding {
         severity: Severity::Error,

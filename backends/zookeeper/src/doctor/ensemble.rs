@@ -79,8 +79,8 @@ fn differing(granted: &[Granted]) -> Option<Finding> {
     })
 }
 
-/// Reports commits of more than a quarter of a tick. That is far above a healthy time, and
-/// noticeably shortens a TTL.
+/// Reports commits that take longer than a quarter of a tick. Healthy commits are far faster, and
+/// such delays take a noticeable part of a TTL.
 async fn commits(shared: &Shared, session: &Arc<Session>) -> Result<Option<Finding>> {
     let (mut commits, mut reads) = (Vec::new(), Vec::new());
     for _ in 0..TIMED {
@@ -133,7 +133,7 @@ async fn members(named: usize, servers: &[Server], session: &Session) -> Result<
     let members = || config.lines().filter(|line| line.starts_with("server."));
     let is_observer = |line: &&str| line.contains(":observer");
     let observers = members().filter(is_observer).count();
-    // A standalone server has an empty list.
+    // The configuration of a standalone server has no members.
     let voters = (members().count() - observers).max(1);
     let unnamed = (named < voters).then(|| unnamed(named, &voters.to_string()));
     Ok([few(voters), self::observers(observers), unnamed].into_iter().flatten().collect())

@@ -190,7 +190,7 @@ async fn unreadable_locks_are_skipped_in_lists_and_denied_by_name() {
     fails(zookeeper.inspect(&name("brokers")).await, ErrorKind::Denied);
 }
 
-/// Local sessions create no ephemeral nodes.
+/// Local sessions can't create ephemeral nodes.
 #[tokio::test(flavor = "multi_thread")]
 async fn local_sessions_are_refused_unless_they_become_global() {
     let options = testbed::ZooKeeper::options().set("localSessionsEnabled", "true");
@@ -216,7 +216,7 @@ async fn a_missing_chroot_is_named() {
         assert!(error.to_string().contains("chroot of the URL, /nowhere, is not"), "{error}");
     };
     is_named(patient(Config::new(&url).unwrap()).connect().await.unwrap_err());
-    // The chroot is also named if it is removed later.
+    // The error also names a chroot that was removed after the client connected.
     let raw = raw(&server.url()).await;
     let options = zk::CreateMode::Persistent.with_acls(zk::Acls::anyone_all());
     raw.create("/nowhere", b"", &options).await.unwrap();

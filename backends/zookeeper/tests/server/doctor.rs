@@ -9,7 +9,7 @@ use crate::common::{claim, connect, eventually, fails, grant, patient};
 
 const WARNING: Severity = Severity::Warning;
 
-/// The finding on all ensembles without a login.
+/// The finding for all URLs without a login.
 const OPEN: (&str, Severity) = ("zookeeper-open", Severity::Note);
 
 const SLOW: &str = "zookeeper-slow-commits";
@@ -27,7 +27,8 @@ fn without_slowness(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings
 }
 
-/// Uses the default timeouts, because tests without a quorum wait for them.
+/// Returns the findings of a client with default timeouts, because tests without a quorum wait for
+/// the timeouts.
 async fn impatient(url: &str) -> Vec<Finding> {
     let config = Config::new(url).unwrap().for_diagnosis();
     without_slowness(config.connect().await.unwrap().doctor().await.unwrap())
@@ -238,8 +239,9 @@ async fn older_data_are_found_by_clients_that_saw_later_ones() {
     let zookeeper = connect(&ensemble.url()).await;
     grant(&zookeeper, &claim("a")).await;
     let snapshot = ensemble.snapshot().unwrap();
-    // Each leader begins an epoch. If no epoch began since the copy, a restored ensemble continues above all earlier
-    // transactions. Then no client can detect the restore.
+    // A transaction id begins with the leader's epoch. No leader was elected since the snapshot, so
+    // the restored ensemble's leader has a higher epoch than all before. New ids are higher too,
+    // and no client can detect the restore.
     let before = grant(&zookeeper, &claim("b")).await.fence;
     ensemble.restore(&snapshot).unwrap();
     assert!(!codes(&zookeeper.doctor().await.unwrap()).contains(&back));
@@ -255,7 +257,7 @@ async fn older_data_are_found_by_clients_that_saw_later_ones() {
     assert!(!codes(&zookeeper.doctor().await.unwrap()).contains(&back));
     ensemble.restore(&snapshot).unwrap();
     assert!(codes(&zookeeper.doctor().await.unwrap()).contains(&back));
-    // A client that started later can't detect the restore.
+    // A client that started after the restore can't detect it.
     assert!(!found(&ensemble.url()).await.contains(&back));
 
     ensemble.restart(false).unwrap();

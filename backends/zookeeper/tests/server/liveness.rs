@@ -79,7 +79,7 @@ async fn one_try_leaves_nothing_behind() {
     eventually(|| async { (nodes() == 0).then_some(()) }).await;
 }
 
-/// Requests to a frozen server give up. They leave little on the server, which expires.
+/// Requests to a frozen server give up. The little that they leave on the server expires.
 #[tokio::test(flavor = "multi_thread")]
 async fn abandoned_requests_leave_nothing_on_the_servers() {
     let server = server();

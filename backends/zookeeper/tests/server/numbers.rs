@@ -19,7 +19,8 @@ const LONG: Duration = Duration::from_secs(30);
 
 /// Starts a server that has created `nodes` nodes below `/lockwright/x`.
 async fn server_after(nodes: i32) -> testbed::ZooKeeper {
-    // The server takes a snapshot every few transactions. The digest would reveal the changed data.
+    // The test changes a snapshot, so the server takes one every few transactions. A digest would
+    // reveal the change.
     let options = testbed::ZooKeeper::options().members(1).property("zookeeper.snapCount", "10");
     let mut server = options.property("zookeeper.digest.enabled", "false").start().unwrap();
     let raw = raw(&server.url()).await;
@@ -57,7 +58,7 @@ fn set_counts(data: &Path, nodes: i32) -> usize {
 
 /// Changes a node's count of created children. Returns false if the node is missing or the snapshot is incomplete.
 fn set_count(snapshot: &mut [u8], node: &str, count: i32) -> bool {
-    // Each part ends with a checksum and a slash.
+    // Each part of a snapshot ends with a checksum and a slash.
     let ends: Vec<usize> = (8..snapshot.len().saturating_sub(4))
         .filter(|end| snapshot[*end..].starts_with(b"\0\0\0\x01/"))
         .filter(|end| snapshot[*end - 8..*end] == adler32(&snapshot[..*end - 8]).to_be_bytes())

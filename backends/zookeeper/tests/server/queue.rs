@@ -39,7 +39,7 @@ async fn a_hold_is_a_node_as_curator_has_it_and_its_fence_is_its_transaction() {
     );
 }
 
-/// Nodes without a lock's node name are in no queue.
+/// A child whose name isn't one of a claim's node is in no queue.
 #[tokio::test]
 async fn node_outside_the_queue_blocks_no_claim() {
     let (server, zookeeper) = server_and_client().await;
@@ -143,7 +143,8 @@ async fn removed_hold_is_lost_and_removed_waiter_queues_again() {
     assert!(granted.fence > fence);
 }
 
-/// The servers remove empty containers. Then the numbers start again, but fences continue.
+/// The servers remove empty queues. In a new queue, the sequence numbers start again at zero, but
+/// fences still increase.
 #[tokio::test]
 async fn fences_grow_though_the_queue_itself_is_removed() {
     let (server, zookeeper) = server_and_client().await;

@@ -17,7 +17,7 @@ use crate::common::{
 /// A TTL so long that no session expires here.
 const LONG: Duration = Duration::from_secs(30);
 
-/// A server behind a proxy, and a client.
+/// Starts a server behind a proxy, and connects a client.
 async fn harmed() -> (testbed::ZooKeeper, Proxy, ZooKeeper) {
     harmed_with(testbed::ZooKeeper::options().members(1)).await
 }
@@ -143,7 +143,7 @@ async fn late_request_is_reconciled() {
     assert!(nodes(&raw, &claim).await.is_empty());
 }
 
-/// The future of the claim was dropped, and no client releases it.
+/// The future of the acquire is dropped, and no client releases the claim.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_request_ends_by_itself() {
     let (server, proxy, zookeeper) = harmed().await;
@@ -186,7 +186,7 @@ async fn repeated_acquire_of_a_claim_in_removal_is_rejected() {
     assert_eq!(again.kind(), expired, "{again}");
 }
 
-/// Any other error would leave the queued node without a release.
+/// After any other error, no client would release the queued claim.
 #[tokio::test(flavor = "multi_thread")]
 async fn error_with_an_existing_node_is_indeterminate() {
     let (server, _proxy, zookeeper) = harmed().await;

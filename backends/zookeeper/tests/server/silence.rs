@@ -6,7 +6,7 @@ use lockwright_testbed::{self as testbed, Proxy};
 use lockwright_zookeeper::ZooKeeper;
 use tokio::task::JoinSet;
 
-/// TTLs in seconds. ZooKeeper's default tick allows them from 8 s on.
+/// TTLs in seconds. With ZooKeeper's default tick, the shortest TTL would be 8 s.
 const TTLS: [u64; 5] = [1, 2, 3, 5, 30];
 
 pub(crate) async fn client(server: &testbed::ZooKeeper) -> Client {

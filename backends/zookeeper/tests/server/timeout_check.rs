@@ -14,8 +14,8 @@ use crate::common::{
 /// A TTL so long that nothing expires here.
 const LONG: Duration = Duration::from_secs(39);
 
-/// A server that accepts few connections, a client that can lose its only one, and another client that holds the lock
-/// `taken`.
+/// A server that accepts few connections, a client that can lose its only connection, and another
+/// client that holds the lock `taken`.
 struct Crowded {
     server: testbed::ZooKeeper,
     proxy: Proxy,
@@ -152,7 +152,7 @@ async fn suspect_session_is_given_up_and_admits_other_waiters() {
     eventually(|| async { zookeeper.try_acquire(&claim_for("z", ttl)).await.ok() }).await;
 }
 
-/// Each server resets the session's timeout, and the client library doesn't report it.
+/// A server may shorten a session that moves to it, and the client library doesn't report that.
 #[tokio::test(flavor = "multi_thread")]
 async fn session_with_a_shortened_timeout_is_given_up() {
     let mut server = testbed::ZooKeeper::options().members(1).start().unwrap();

@@ -33,7 +33,8 @@ async fn refused(url: &str) -> Error {
     error
 }
 
-/// The library doesn't report the reason, so the message lists all possible reasons.
+/// The client library doesn't report why a handshake failed, so the message lists all possible
+/// reasons.
 async fn fails(url: &str) {
     let error = refused(url).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{url}: {error}");
@@ -70,7 +71,8 @@ async fn servers_are_trusted_when_the_authority_that_is_named_signed_for_them() 
     zookeeper.release(&first, ReleaseMode::Plain).await.unwrap();
     assert!(grant(&by_name, &next).await.fence > fence);
 
-    // The other checks pass. Servers that can't be asked don't count as dead.
+    // The doctor can't query each server over TLS, but it doesn't report them as dead. Its other
+    // checks pass.
     let findings = zookeeper.doctor().await.unwrap();
     let found: Vec<_> = findings.iter().map(|finding| (finding.code, finding.severity)).collect();
     assert_eq!(found, [("zookeeper-not-looked-at", Severity::Note)], "{findings:?}");
@@ -160,7 +162,7 @@ async fn files_that_are_missing_or_something_else_are_named() {
     let pem =
         |kind: &str, body: &str| format!("-----BEGIN {kind}-----\n{body}\n-----END {kind}-----\n");
     let (empty, hollow) = (file(""), file(&pem("CERTIFICATE", "aHVzaA==")));
-    // One isn't base64, and the other is base64 of something else.
+    // `garbled` isn't base64, and `other` is base64 of something that isn't a key.
     let (garbled, other) =
         (file(&pem("PRIVATE KEY", "hush!")), file(&pem("PRIVATE KEY", "aHVzaA==")));
     let whole = std::fs::read_to_string(&authority).unwrap();

@@ -17,7 +17,7 @@ use lockwright_zookeeper::ZooKeeper;
 
 use crate::common::eventually;
 
-/// A TTL whose end tests can wait for.
+/// A TTL so short that tests can wait for its end.
 const SHORT: Duration = Duration::from_secs(6);
 
 /// A TTL longer than an election on a busy machine: members notice a lost leader within ten ticks (2 s), and elect
@@ -35,7 +35,7 @@ async fn locks(url: &str) -> Locks {
     Locks::new(ZooKeeper::connect(url).await.unwrap()).unwrap()
 }
 
-/// Returns a hold whose session is at `member`, of a client that knows all members.
+/// Returns a hold whose session is at `member`, and its client, which has the URL of all members.
 async fn hold_at(
     member: usize,
     ensemble: &testbed::ZooKeeper,
@@ -72,8 +72,8 @@ fn elected(ensemble: &testbed::ZooKeeper, old: usize) -> usize {
     blocking(|| ensemble.wait_for_another_leader(old)).unwrap()
 }
 
-/// Waits until a client's session is connected and its timeout is verified. If the connection breaks earlier, the holds
-/// are given up.
+/// Waits until a client's session is connected and its timeout is verified. If the connection broke
+/// before that, the client would give up its holds.
 async fn is_back(locks: &Locks, ttl: Duration) {
     eventually(|| async {
         let granted = locks.mutex("another").ttl(ttl).try_acquire().await.ok()??;

@@ -1,14 +1,16 @@
 //! Acquires a lock in one round: the client asks all nodes in parallel, and a quorum decides.
 //!
-//! A failed round isn't repeated, because a hold's deadline counts from the start of its round. On
-//! nodes without a reply it leaves tombstones, because the requests may still take effect.
+//! A failed round isn't repeated, because a hold's deadline counts from the start of its round. A
+//! failed round leaves tombstones on nodes that didn't reply, because its requests may still take
+//! effect there.
 //!
 //! # The fence
 //!
 //! A node replies with `max(its counter + 1, candidate)`. The same number from a quorum is the
-//! fence. The next quorum shares a node with this one, so its number is larger. If the numbers
-//! differ, nodes whose token still holds record the highest, which is valid once a quorum has it.
-//! If a quorum replies that the token held already, only their numbers count.
+//! fence. The next quorum shares a node with this one, so the next fence is larger. If the numbers
+//! differ, the nodes on which the token still holds record the highest. That number is the fence
+//! once a quorum has it. If a quorum replies that the token held already, only the numbers of those
+//! replies count.
 
 mod refusal;
 mod tally;
@@ -260,7 +262,7 @@ impl Round {
         }
     }
 
-    /// Returns the nodes at which the claim may hold now or later.
+    /// Returns the nodes on which the claim may hold the lock now or later.
     fn left_behind(&self) -> Nodes {
         let mut nodes = self.request.token_state.in_doubt();
         self.yes().for_each(|(at, ..)| nodes.add(at));

@@ -62,7 +62,7 @@ impl NodeErrors {
 }
 
 impl fmt::Display for NodeErrors {
-    // Only the number: the quorum's error already lists the errors.
+    // Show only the number, because the quorum's error already lists the errors.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.len() {
             1 => f.write_str("the error of one node"),

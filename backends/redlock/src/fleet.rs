@@ -15,7 +15,8 @@ use crate::pending_releases::PendingReleases;
 use crate::requests::Requests;
 use crate::token_states::TokenStates;
 
-/// This timeout is longer than a round, because a late incarnation serves the next round.
+/// The timeout of [`Node::look`] and [`Node::admit`]. It is longer than a round, because the next
+/// round can use an incarnation that arrives late.
 const LOOK_PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]

@@ -2,13 +2,14 @@
 //!
 //! # Incarnations
 //!
-//! A node that lost its data must not vote for one largest TTL: then all lost holds have ended.
-//! Each node therefore stores an [`Incarnation`], which is lost with its data. An incarnation has
-//! the server's run id, a random number, the fleet's largest TTL, whether every write was
-//! persisted, and [`votes`](Incarnation::votes).
+//! A node that lost its data must not vote until one largest TTL has passed. By then, all lost
+//! holds have ended. Each node therefore stores an [`Incarnation`], which is lost with its data. An
+//! incarnation has the server's run id, a random number, the fleet's largest TTL, whether every
+//! write was persisted, and [`votes`](Incarnation::votes).
 //!
-//! Votes and renewals carry the incarnation that the client read. The node compares it in the same
-//! atomic step. After a loss or a restart, it replies [`Vote::WrongIncarnation`].
+//! Requests for votes and renewals carry the incarnation that the client read. The node compares
+//! that with its own in the same atomic step. After a loss or a restart, the node replies
+//! [`Vote::WrongIncarnation`].
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -98,7 +99,7 @@ pub trait Node: Debug + Send + Sync + 'static {
         holds: &[Renew<'_>],
     ) -> Result<Option<Vec<RenewalOutcome>>>;
 
-    /// Ends a hold, or a claim without a reply. The incarnation may be any.
+    /// Ends a hold, or a claim without a reply, whatever the node's incarnation.
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome>;
 
     /// Returns the holder of `name` on this node.

@@ -199,8 +199,8 @@ impl NodeVote {
         }
     }
 
-    /// Waits for the time limit after the round's failure, because many replies arrive shortly
-    /// afterwards.
+    /// Waits until the round has failed and its time limit has passed. Many replies arrive between
+    /// the failure and the limit.
     async fn failed_and_overdue(&self) {
         if self.decided().await != Verdict::Failed {
             return std::future::pending().await;
@@ -240,8 +240,8 @@ impl NodeVote {
         let VoteRequest { fleet, claim, .. } = &*self.request;
         let raised = fleet.nodes[self.at].raise(incarnation, claim, fence);
         let noted = within(Fleet::longest_wait(claim.ttl), raised).await;
-        // An unanswered note may take effect late. A later round of the token could then use this
-        // old fence.
+        // An unanswered `raise` may take effect late. A later round of the token could then use
+        // this old fence.
         self.note_is_on_its_way |= noted.as_ref().is_err_and(|error| !had_no_effect(error));
         noted
     }

@@ -15,7 +15,7 @@ use crate::fleet::{Fleet, ask_all};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A node walks all its keys for one page.
+/// For one page of a listing, a node scans all its keys.
 const LISTING_PATIENCE: Duration = Duration::from_secs(30);
 
 const BREAK_TRIES: usize = 10;

@@ -10,7 +10,8 @@ use tokio::time::sleep;
 use crate::fleet::{Fleet, within};
 use crate::token_states::TokenState;
 
-/// Maximum number of releases per node. Beyond it, the oldest holds expire by themselves.
+/// Maximum number of pending releases per node. Beyond it, the oldest are dropped, and their holds
+/// expire by themselves.
 const MOST: usize = 10_000;
 
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));

@@ -1,5 +1,5 @@
-//! Renews holds with one request per node for the whole batch. A node without the hold is repaired
-//! only after a quorum's renewal: otherwise a repair could revive a lost hold.
+//! Renews holds with one request per node for the whole batch. A node that lacks a hold is repaired
+//! only after a quorum renewed that hold: otherwise the repair could revive a lost hold.
 
 use std::sync::Arc;
 use std::time::Duration;

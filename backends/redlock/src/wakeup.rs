@@ -1,8 +1,8 @@
 //! Notifications by the nodes, forwarded to the quorum's clients.
 //!
-//! A wake-up is forwarded when a quorum has sent it. A minority's wake-up is forwarded later,
-//! because messages can be lost. That pause is random, so that clients with split votes don't retry
-//! together. A loss is forwarded when no quorum is left.
+//! A wake-up is forwarded when a quorum has sent it. Messages can be lost, so a minority's wake-up
+//! is forwarded too, after a pause. The pause is random, so that clients with split votes don't
+//! retry together. A loss is forwarded when no quorum is left.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -191,7 +191,7 @@ impl Wakeups {
             return;
         }
         let mut present = self.clients();
-        // If another task has changed the list, the indices are wrong.
+        // If another task has changed the list of clients, the indices in `gone` are wrong.
         if Arc::ptr_eq(&present, &clients) {
             drop(clients);
             let mut gone = gone.into_iter();

@@ -36,7 +36,7 @@ impl Round {
                      again; use a new request",
                 ));
             }
-            // Without a refusal, the votes only came too late, and the name may be free.
+            // If no node refused, the votes only came too late, and the name may be free.
             if no > 0 {
                 return Ok(AcquireOutcome::Busy(self.busy(yes)));
             }

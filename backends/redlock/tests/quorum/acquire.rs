@@ -300,7 +300,7 @@ async fn unanswered_request_stays_blocked_after_a_later_vote_is_returned() {
     for node in &five.nodes[1..] {
         node.hold(&claim("x"));
     }
-    // The reply to the request is lost, and its caller drops it.
+    // The reply to the request is lost, and the caller drops the request.
     five.nodes[0].state().attempts = Fate::Broken;
     poll_once(&mut five.redlock.acquire(&waiting, Wait::No)).await;
     wait_until("it was asked", || five.nodes[0].asked("attempt") == 2).await;
@@ -402,7 +402,7 @@ async fn a_ttl_beyond_the_largest_is_refused() {
     assert_eq!(five.redlock.try_acquire(&long).await.unwrap_err().kind(), ErrorKind::InvalidInput);
 }
 
-/// Until a node answers a token's release, however late, it isn't asked for that token.
+/// Until a node answers a token's release, however late, it gets no more requests for that token.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_owed_a_tombstone_has_no_part_however_long_that_takes() {
     let five = five();
@@ -425,7 +425,7 @@ async fn a_node_that_is_owed_a_tombstone_has_no_part_however_long_that_takes() {
     grant(&five.redlock, &claim("x")).await;
 }
 
-/// An unconfirmed note may take effect late, and give the next round an old fence.
+/// An unanswered write-back of a fence may take effect late, and give the next round an old fence.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_owes_the_answer_to_a_note_is_not_asked_again() {
     let five = five();

@@ -121,7 +121,7 @@ async fn possible_holds_of_a_quorum_are_shown_while_nodes_are_away() {
 
 #[tokio::test(start_paused = true)]
 async fn remains_of_an_earlier_hold_are_not_taken_for_the_present_one() {
-    // Equally many nodes show each claim, so repeat this: chance must not decide.
+    // Equally many nodes show each claim. Repeat the test, because chance must not decide.
     for _ in 0..10 {
         let five = five();
         let (left, held) = (claim("x"), claim("x"));
@@ -218,7 +218,7 @@ async fn present_holder_is_broken_on_all_nodes() {
 #[tokio::test(start_paused = true)]
 async fn votes_of_too_few_nodes_are_no_hold_to_be_broken() {
     let five = five();
-    // The state after a release that two nodes missed.
+    // This is the state after a release that two nodes missed.
     let left = claim("x");
     five.nodes[0].hold(&left);
     five.nodes[1].hold(&left);

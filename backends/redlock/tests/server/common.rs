@@ -58,7 +58,7 @@ impl Five {
         nodes.into_iter().filter(holds).count()
     }
 
-    /// Waits until a claim holds on all nodes. Renewals repair slow ones.
+    /// Waits until a claim holds on all nodes. The renewals repair slow nodes.
     pub(crate) async fn all_hold(&self, redlock: &Redlock, claim: &Claim) {
         let hold = Renew::of(claim);
         eventually(async || {

@@ -21,7 +21,7 @@ async fn one_server_under_two_addresses_is_refused() {
     let error = refused(&urls).await;
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
     assert!(error.to_string().contains("the same server"), "{error}");
-    // Without a proxy, the second URL is detected before connecting, even with another database.
+    // A second URL without a proxy is rejected before connecting, even with another database.
     urls[2] = format!("{}3", urls[0]);
     let error = refused(&urls).await;
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);

@@ -6,7 +6,7 @@ use lockwright_core::Locks;
 
 use crate::common::{Five, LIMIT, eventually, options};
 
-/// The contenders' activity, which checks that only one of them is active.
+/// Counts the contenders' turns, and checks that only one contender is inside at a time.
 #[derive(Default)]
 struct Room {
     inside: AtomicUsize,

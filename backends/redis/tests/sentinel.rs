@@ -1,6 +1,6 @@
 //! The conformance suite on a master that Sentinels name.
 //!
-//! The Sentinels wait a minute, so that no failover occurs.
+//! The Sentinels would wait a minute before a failover, so that none occurs.
 #![forbid(unsafe_code)]
 
 #[path = "suite/fenced_value.rs"]
@@ -15,7 +15,7 @@ use lockwright_core::Result;
 use lockwright_redis::Redis;
 use lockwright_testbed::{self as testbed, Proxy, Sentinels};
 
-/// The proxy's IP address, and the master's name for Sentinels that lead there.
+/// The proxy's IP address, and the name under which the Sentinels announce it as a master.
 const ELSEWHERE: (Ipv4Addr, &str) = (Ipv4Addr::new(127, 0, 0, 2), "elsewhere");
 
 fn start() -> testbed::Result<Sentinels> {

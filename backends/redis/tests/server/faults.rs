@@ -33,7 +33,7 @@ async fn behind_proxy() -> (testbed::Redis, Proxy, Redis) {
 async fn a_lost_answer_is_indeterminate_and_the_same_token_finds_its_hold() {
     let (server, proxy, redis) = behind_proxy().await;
     let claim = claim("a");
-    // Cache the scripts, so that the lost reply is the attempt's.
+    // Cache the scripts, so that the acquire sends one request, whose reply is lost.
     let before = self::claim("before");
     grant(&redis, &before).await;
     redis.release(&before, ReleaseMode::Plain).await.unwrap();
@@ -192,7 +192,7 @@ async fn a_master_that_became_a_replica_is_unavailable_and_is_looked_for_anew() 
     })
     .await;
     assert_eq!(refused.kind(), ErrorKind::Unavailable);
-    // The client reconnects, because the name may lead to a new master.
+    // The client reconnects, because the server's name may lead to a new master.
     eventually(|| async { (proxy.accepted() >= 2).then_some(()) }).await;
     server.command::<()>(&["REPLICAOF", "NO", "ONE"]).unwrap();
     grant(&redis, &claim("a")).await;

@@ -164,7 +164,7 @@ async fn present_holder_can_be_broken_without_a_token() {
     let broken = redis.break_lock(&name, BreakTarget::Any, BreakMode::Now, "anna", "stuck").await;
     assert!(matches!(broken.unwrap(), Broken::Freed(_)));
 
-    // A foreign holder renews its hold, and only freeing it has an effect.
+    // A foreign holder renews its hold despite a break, so only freeing the lock has an effect.
     server.command::<()>(&["SET", "a", "theirs", "PX", "20000"]).unwrap();
     let seen = BreakTarget::Token(Token::random());
     let broken = redis.break_lock(&name, seen, BreakMode::Now, "anna", "stuck").await;
@@ -206,7 +206,7 @@ async fn a_listing_has_what_is_held_and_nothing_else() {
     let released = claim("orders/3");
     grant(&redis, &released).await;
     redis.release(&released, ReleaseMode::Reconcile).await.unwrap();
-    // A foreign lock, and the remains of a deleted one.
+    // Create a foreign lock, and the remains of a deleted lock.
     server.command::<()>(&["SET", "orders/4", "theirs"]).unwrap();
     server.command::<()>(&["DEL", "other"]).unwrap();
     server.command::<()>(&["HSET", "lockwright:{x}:fence", "field", "no fence"]).unwrap();
@@ -232,7 +232,7 @@ async fn permanent_hold_is_listed_exactly_once_among_changes() {
         grant(&redis, &claim_for(&held, Duration::from_secs(600))).await;
         steady.insert(held);
     }
-    // Growth causes a rehash during the walk, so that `SCAN` repeats keys.
+    // The growing number of keys causes a rehash during the listing, so that `SCAN` repeats keys.
     let churning = std::sync::Arc::clone(&redis);
     let churn = tokio::spawn(async move {
         for i in 0.. {

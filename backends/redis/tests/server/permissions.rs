@@ -1,5 +1,5 @@
-//! Each script without one of its commands: a failure midway lets in no second holder, and its
-//! error is accurate.
+//! Runs each script without the permission for one of its commands. The failure midway lets in no
+//! second holder, and the error is accurate.
 
 use std::time::Duration;
 

@@ -173,7 +173,7 @@ async fn contenders(url: &str, waiters: u64, ttl: Duration) -> (Process, Vec<Pro
     (holder, queue)
 }
 
-/// Returns the dead holder's TTL, plus one offer for each dead waiter ahead, plus one second.
+/// Returns the dead holder's TTL, plus an offer's TTL for each dead waiter ahead, plus one second.
 fn bound(dead_waiters: u32) -> Duration {
     TTL + TTL * dead_waiters + Duration::from_secs(1)
 }
@@ -234,7 +234,7 @@ async fn waiters_that_die_in_a_row_cost_one_offer_each() {
     assert!(died.elapsed() <= bound(7), "{:?}", died.elapsed());
 }
 
-/// The waiters still expect the released hold, with most of its long TTL left.
+/// The last response to the waiters shows the released hold, with most of its long TTL left.
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_releaser_of_a_long_hold_costs_one_offer() {
     const OFFER: Duration = Duration::from_secs(2);

@@ -89,7 +89,7 @@ async fn an_offer_that_nobody_takes_goes_on_to_the_next() {
     let begun = Instant::now();
     let mut fence = None;
     for claim in &waiting {
-        // The releasing client watches its offer, and passes it on.
+        // When the offer expires, the releasing client offers the lock to the next waiter.
         let (token, granted) = handed(&mut told).await;
         assert_eq!(token, claim.token);
         assert!(Some(granted.fence) > fence);
@@ -101,7 +101,7 @@ async fn an_offer_that_nobody_takes_goes_on_to_the_next() {
     assert_eq!(waiter.inspect(&name("a")).await.unwrap().waiters, Some(1));
 }
 
-/// The runtime of the releasing call ends right after it.
+/// The runtime of the releasing call ends right after the call.
 #[tokio::test]
 async fn an_offer_is_looked_after_beyond_the_runtime_of_the_release() {
     let (server, holder) = server_and_client().await;
@@ -219,7 +219,8 @@ async fn a_limit_ends_a_waiters_place_too() {
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "offered to nobody");
 }
 
-/// A waiter's position outlives its limit, so that another waiter of the process may inherit it.
+/// A waiter's position outlives the waiter's limit, so that another waiter of the process may
+/// inherit the position.
 #[tokio::test]
 async fn a_place_outlives_the_limit_a_little() {
     let (server, redis) = server_and_client().await;
@@ -233,7 +234,8 @@ async fn a_place_outlives_the_limit_a_little() {
     let record: String = server.command(&["HGET", "lockwright:{a}:meta", &token]).unwrap();
     let live: u64 = record.split(' ').nth(1).unwrap().parse().unwrap();
     let asked = Duration::from_secs(seconds) + Duration::from_micros(micros);
-    // One millisecond for rounding, one for the two clocks.
+    // Subtract one millisecond for rounding, and one because `least` mixes the server's clock and
+    // the client's.
     let least = asked + limit + OFFER - Duration::from_millis(2);
     assert!(Duration::from_millis(live) >= least, "{live} is before {least:?}");
 }

@@ -25,7 +25,7 @@ async fn pair() -> (testbed::Redis, testbed::Redis) {
     (master, replica)
 }
 
-/// Waits until the replica's acknowledgements count.
+/// Waits until the master counts the replica's acknowledgements.
 async fn acknowledges(master: &testbed::Redis) {
     let mut connection = master.connection().unwrap();
     eventually(|| {
@@ -70,7 +70,7 @@ impl Address {
     }
 }
 
-/// Kills the client's connection for commands, which waits for replicas.
+/// Kills the one connection whose line in `CLIENT LIST` contains `has`.
 pub(crate) fn kill_what_waits(server: &testbed::Redis, has: &str) {
     let clients: String = server.command(&["CLIENT", "LIST", "TYPE", "normal"]).unwrap();
     let mut killed = 0;

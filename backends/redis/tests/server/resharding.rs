@@ -71,7 +71,7 @@ async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
         let live = &claims[step..];
         for claim in live {
             for key in [claim.name.as_str().to_owned(), fence(fences.len() - 1)] {
-                // A shorter TTL makes the renewal visible. The key is on one of the two nodes.
+                // A shorter TTL makes the renewal visible. The key is on one of the nodes.
                 for node in &cluster.nodes[..3] {
                     let mut connection = node.connection().unwrap();
                     redis::cmd("ASKING").exec(&mut connection).unwrap();

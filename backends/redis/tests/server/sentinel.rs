@@ -249,7 +249,7 @@ async fn nothing_is_granted_while_two_connections_lead_to_two_masters() {
     let other = testbed::Redis::start().unwrap();
     let url = format!("{}?replicas=1", set.url());
     let redis = connect(&url).await;
-    // A new subscriber queries the master once. If that is late, the assertions still hold.
+    // A new subscriber queries the master once. Even if that query is late, the assertions hold.
     eventually(|| async { all_are_listened_to(&set).then_some(()) }).await;
     let is_asked = |sentinel: &testbed::redis::Sentinel| {
         let clients: String = sentinel.command(&["CLIENT", "LIST"]).unwrap();

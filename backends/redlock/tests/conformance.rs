@@ -12,7 +12,6 @@ const NODES: usize = 5;
 
 const MINORITY: usize = 2;
 
-/// Returns a fleet's URL, with a time-out for busy test machines.
 fn url(nodes: &[String]) -> String {
     format!("redlock:{}?node_timeout=240ms", nodes.join(","))
 }

@@ -23,7 +23,6 @@ struct Shelf {
 impl Shelf {
     async fn open(url: String, name: LockName) -> Result<Self> {
         let servers = url.trim_start_matches("zookeeper:");
-        // The timeout is longer than a busy machine takes.
         let patient = zk::Client::connector().with_session_timeout(Duration::from_secs(20));
         let client = patient.connect(servers).await.map_err(problem)?;
         let name = name.as_str().replace('/', "-");

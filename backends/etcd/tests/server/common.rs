@@ -2,7 +2,6 @@ pub(crate) use lockwright_conformance::test_helpers::*;
 use lockwright_etcd::{Config, Etcd};
 use lockwright_testbed as testbed;
 
-/// Connects a client with timeouts that a busy machine doesn't reach.
 pub(crate) async fn connect(url: &str) -> Etcd {
     patient(Config::new(url).unwrap()).connect().await.unwrap()
 }

@@ -17,7 +17,6 @@ use crate::common::{
     member_and_client, name, released, renewed,
 };
 
-/// A member that is reachable through a proxy and directly.
 struct Late {
     cluster: testbed::Etcd,
     proxy: Proxy,

@@ -14,7 +14,6 @@ use crate::common::{
     token_in,
 };
 
-/// A time-out that is enough for a busy machine.
 const QUICK: Duration = Duration::from_secs(1);
 
 pub(crate) async fn impatient(url: &str) -> Redis {

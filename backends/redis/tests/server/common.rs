@@ -4,7 +4,6 @@ use lockwright_redis::{Config, Redis};
 use lockwright_testbed as testbed;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// Connects with time-outs that a busy machine doesn't reach.
 pub(crate) async fn connect(url: &str) -> Redis {
     patient(Config::new(url).unwrap()).connect().await.unwrap()
 }

@@ -13,7 +13,6 @@ fn node(server: &testbed::Redis) -> Node {
     Node::new(patient(Config::new(&server.url()).unwrap()), LARGEST).unwrap()
 }
 
-/// Returns the incarnation. Retries after a lost connection.
 async fn looked(node: &Node) -> Incarnation {
     eventually(async || node.look().await.ok()).await
 }

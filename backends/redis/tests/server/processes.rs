@@ -89,7 +89,6 @@ impl Drop for Process {
     }
 }
 
-/// Returns how many requests clients have sent.
 fn requests(server: &testbed::Redis) -> u64 {
     let stats: String = server.command(&["INFO", "commandstats"]).unwrap();
     let asked =

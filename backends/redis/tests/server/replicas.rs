@@ -13,7 +13,6 @@ use crate::common::{
 };
 use crate::connect::{SECRET, wrong};
 
-/// Longer than a busy machine takes to replicate.
 const LONG: Duration = Duration::from_secs(5);
 /// A wait for replicas that is meant to time out.
 const SHORT: Duration = Duration::from_millis(200);

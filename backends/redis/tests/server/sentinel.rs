@@ -16,7 +16,6 @@ use crate::common::{
 use crate::connect::{SECRET, wrong};
 use crate::replicas::kill_what_waits;
 
-/// A time-out that is enough for a busy machine.
 const QUICK: Duration = Duration::from_secs(1);
 
 async fn impatient(set: &Sentinels) -> Redis {

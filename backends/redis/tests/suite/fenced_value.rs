@@ -7,7 +7,6 @@ use lockwright_redis::fencing::FencedScript;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, AsyncConnectionConfig, Client, RedisError};
 
-/// Longer than a request takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// A value and its fence, under keys of one slot.

@@ -7,7 +7,6 @@ use lockwright_core::{Claim, DistributedLock, Renew};
 use lockwright_redlock::{Config, NodeStatus, Options, Redlock};
 use lockwright_testbed::{self as testbed, Fleet};
 
-/// More than a busy machine needs for a reply.
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(crate) const NODES: usize = 5;

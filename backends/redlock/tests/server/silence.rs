@@ -12,7 +12,6 @@ const TTLS: [u64; 5] = [1, 2, 3, 5, 30];
 const SOON: Duration = Duration::from_secs(2);
 
 async fn client(fleet: &Fleet) -> Locks {
-    // The time-out is enough for a busy machine, and far below each TTL.
     let options = Options::new().node_timeout(Duration::from_millis(100));
     let urls = fleet.urls_through_proxies();
     let nodes = urls.iter().map(|url| lockwright_redis::Config::new(url).unwrap()).collect();

@@ -5,10 +5,8 @@ use lockwright_core::{Claim, DistributedLock, Renew, RenewalOutcome};
 use lockwright_testbed as testbed;
 use lockwright_zookeeper::{Config, ZooKeeper};
 
-/// A TTL longer than a busy machine's delays.
 pub(crate) const TTL: Duration = Duration::from_secs(4);
 
-/// Connects a client with timeouts that a busy machine doesn't reach.
 pub(crate) async fn connect(url: &str) -> ZooKeeper {
     patient(Config::new(url).unwrap()).connect().await.unwrap()
 }

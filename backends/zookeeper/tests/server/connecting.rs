@@ -111,14 +111,12 @@ async fn servers_without_sessions_are_distinguished_from_unreachable_ones() {
         let config = Config::new(url).unwrap().connect_timeout(Duration::from_millis(300));
         config.connect().await.unwrap_err().to_string()
     };
-    // A listener that never answers.
     let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mute = mute.local_addr().map(|address| (mute, address)).unwrap();
     let told = connect(&format!("zookeeper:127.0.0.1:1,{}", mute.1)).await;
     assert!(told.contains("127.0.0.1:1 refuses connections"), "{told}");
     assert!(told.contains(&format!("{} is reached, and gives no session", mute.1)), "{told}");
     assert!(told.contains("zookeeper+tls"), "{told}");
-    // A server without a quorum.
     let mut ensemble = testbed::ZooKeeper::start().unwrap();
     ensemble.members[0].kill();
     ensemble.members[1].kill();

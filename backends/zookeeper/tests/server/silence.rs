@@ -51,7 +51,6 @@ async fn hold_survives_a_silent_connection() {
     }
 }
 
-/// The caller drops each request before the backend's own timeout.
 #[tokio::test(flavor = "multi_thread")]
 async fn dropped_requests_have_the_connection_replaced() {
     let server = testbed::ZooKeeper::options().members(1).start().unwrap();

@@ -17,10 +17,9 @@ use lockwright_testbed::{self as testbed, Proxy};
 /// A TTL so short that tests can wait for its end.
 const SHORT: Duration = Duration::from_secs(5);
 
-/// A TTL longer than an election on a busy machine. By default members notice a lost leader within two seconds.
+/// A TTL longer than an election on a busy machine.
 const LONG: Duration = Duration::from_secs(15);
 
-/// The tolerated delay on a busy machine.
 const SLACK: Duration = Duration::from_secs(20);
 
 macro_rules! on_each_version {

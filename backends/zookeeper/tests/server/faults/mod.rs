@@ -20,11 +20,9 @@ use crate::common::eventually;
 /// A TTL so short that tests can wait for its end.
 const SHORT: Duration = Duration::from_secs(6);
 
-/// A TTL longer than an election on a busy machine: members notice a lost leader within ten ticks (2 s), and elect
-/// another within seconds.
+/// A TTL longer than an election on a busy machine.
 const LONG: Duration = Duration::from_secs(15);
 
-/// The tolerated delay on a busy machine.
 const SLACK: Duration = Duration::from_secs(20);
 
 fn participants(ttl: Duration) -> Participants {

@@ -14,7 +14,6 @@ use crate::common::{claim_for, eventually, grant, raw, renew};
 /// A sync limit so long that a cut-off member doesn't notice its isolation.
 const UNNOTICED: u32 = 150;
 
-/// The time that a member may take to answer.
 const SOON: Duration = Duration::from_secs(3);
 
 async fn answers<T>(request: impl Future<Output = Result<T, zk::Error>>) -> bool {

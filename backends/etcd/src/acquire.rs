@@ -153,8 +153,8 @@ impl AcquireSteps<'_> {
         self.place(lease, key, created, owner, previous.keys.first().map(QueueKey::of)).await
     }
 
-    /// Renews the lease of a fixed claim while it waits: its TTL starts with the grant, and no
-    /// background task renews its lease.
+    /// Renews the lease of a fixed claim while the claim waits: the TTL starts with the grant, and
+    /// no background task renews the lease.
     pub(crate) async fn keep_fixed(
         &self,
         lease: &Arc<Lease>,

@@ -1,8 +1,8 @@
 //! Leases: their claims and their validity.
 //!
-//! One lease carries all auto-renewed claims of one TTL. Each fixed claim has its own lease. A
-//! lease carries only one exclusive claim of a name, because a key consists of the name and the
-//! lease.
+//! One lease carries all auto-renewed claims of one TTL. Each fixed claim, which isn't
+//! auto-renewed, has its own lease. A lease carries only one exclusive claim of a name, because a
+//! key consists of the name and the lease.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

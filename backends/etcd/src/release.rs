@@ -63,7 +63,7 @@ async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Place) -> Resul
     shared.wakeups.forget(&place.key);
     match place.created {
         Some(created) if !place.is_unsure => {
-            // Another client may have resumed the hold and moved it to its own lease.
+            // Another client may have resumed the hold and moved the key to a lease of that client.
             let is_there = [
                 Compare::create_revision(place.key.clone(), CompareOp::Equal, created),
                 Compare::lease(place.key.clone(), CompareOp::Equal, place.lease.id),

@@ -83,7 +83,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
             Err(_) => failure = Some(runtime::gone()),
         }
     }
-    // Without any result, return the error, which says more.
+    // If no outcome is known, return the error, which says more.
     let all_unknown =
         outcomes.iter().all(|renewal| renewal.outcome == RenewalOutcome::Indeterminate);
     match failure {

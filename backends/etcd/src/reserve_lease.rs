@@ -53,7 +53,7 @@ impl Shared {
             let reservation = match found() {
                 Some(lease) => reservation(lease),
                 None => {
-                    // Limit the wait for the lock, so that each caller gets an error in time.
+                    // Limit the wait for `asking`, so that each caller gets an error in time.
                     let limit = self.members.limit(claim.ttl);
                     let _one = timeout(limit, self.leases.asking.lock()).await.map_err(|_| {
                         let what = "earlier requests for a lease are still unanswered";

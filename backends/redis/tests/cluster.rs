@@ -12,7 +12,6 @@ use lockwright_core::Result;
 use lockwright_redis::Redis;
 use lockwright_testbed::{self as testbed, Proxy};
 
-/// The proxies' IP address.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 async fn connect(url: String) -> Result<Redis> {

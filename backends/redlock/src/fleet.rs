@@ -47,7 +47,7 @@ impl Fleet {
     }
 
     /// Returns the incarnation for a request to the node. First checks or admits the node, if that
-    /// is due. After an error, no request that counts was sent.
+    /// is due. Until this returns, no request that affects locks is sent.
     pub(crate) async fn incarnation(&self, at: usize, until: Instant) -> Result<Arc<Incarnation>> {
         let membership = &self.memberships[at];
         match membership.next(self.now()) {

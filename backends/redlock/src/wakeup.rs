@@ -16,7 +16,8 @@ use tokio::time::{Instant, sleep};
 use crate::node::Node;
 use crate::token_states::Nodes;
 
-/// Beyond this number, notifications are dropped. Polls and renewals must suffice then.
+/// The maximum number of names with wake-ups, and of tokens with losses. Beyond it, all are dropped,
+/// and clients rely on polls and renewals.
 const MOST: usize = 10_000;
 
 const TOGETHER: Duration = Duration::from_secs(60);

@@ -118,7 +118,8 @@ impl Acquire<'_> {
                 QueueState::NoParent => parent_is_missing = true,
             }
         }
-        // In an untrusted session, the claim wouldn't be granted, and would block other waiters.
+        // In a session with an unverified timeout, the claim wouldn't be granted, and would block
+        // other waiters.
         self.session.trusted().await.map_err(|cause| {
             let cause = error(ErrorKind::Unavailable, cause.message());
             Stopped::Before(Arc::clone(&self.session), cause)

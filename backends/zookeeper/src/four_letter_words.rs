@@ -20,7 +20,9 @@ pub(crate) enum Status {
     Serves { version: String, mode: String },
     /// The server has no quorum.
     Alone,
+    /// The server rejects the command.
     Refuses(String),
+    /// The server doesn't answer.
     Silent(String),
 }
 

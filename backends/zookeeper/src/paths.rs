@@ -30,7 +30,7 @@ impl Paths {
         format!("{}/%nobody", self.prefix)
     }
 
-    /// Returns the prefix of nodes that belong to no name.
+    /// Returns the prefix of the doctor's probe nodes. They belong to no name.
     pub(crate) fn probe(&self) -> String {
         format!("{}/%probe-", self.prefix)
     }

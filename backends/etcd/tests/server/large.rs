@@ -121,7 +121,6 @@ async fn a_queue_of_more_than_one_page_is_read_as_a_whole() {
     let page = etcd.list("", None).await.unwrap();
     assert_eq!((page.names.len(), page.names[0].waiters), (1, Some(2_101)));
     assert_eq!(page.names[0].holders, first.holders);
-    // The oldest key, the holder's, sorts last.
     etcd.break_lock(&name("long"), BreakTarget::Any, BreakMode::Now, "me", "why").await.unwrap();
     let left = cluster.ctl(&["get", "lockwright/long/f"]).unwrap();
     assert_eq!(left.trim(), "", "another was broken");
@@ -154,7 +153,7 @@ async fn compacted_queue_is_read_again() {
 }
 
 /// During the read, the second-oldest keys are deleted, and then the oldest, which is read last. A
-/// read that mixes both times would report a second-oldest key, which never held the lock.
+/// read of pages from different times would report a second-oldest key, which never held the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_is_read_as_it_was_at_one_moment() {
     let cluster = start();

@@ -66,7 +66,6 @@ async fn foreign_key_holds_and_queues_like_a_claim() {
     etcd.release(&waits, ReleaseMode::Plain).await.unwrap();
     busy(&etcd, &claim("a"), Wait::No).await;
     let inspection = etcd.inspect(&name("a")).await.unwrap();
-    // A key without a lease lasts until a client deletes it.
     assert_eq!(inspection.holders[0].remaining, None);
     assert!(inspection.holders[0].endless);
 }

@@ -120,7 +120,6 @@ async fn a_claim_that_was_dropped_while_its_lease_was_kept_alive_leaves_it() {
     assert_eq!(lease(&orders[0].0), lease(&first[0].0), "as if it were still there");
 }
 
-/// Makes the network work again and releases the claim.
 async fn ended(etcd: &Etcd, claim: &Claim, proxy: &Proxy) -> lockwright_core::ReleaseOutcome {
     proxy.set(Traffic::Forward);
     proxy.drop_connections();

@@ -21,7 +21,7 @@ pub(crate) async fn impatient(url: &str) -> Redis {
     config.connect().await.unwrap()
 }
 
-/// Returns a name for each of the three masters, in their order.
+/// Returns a lock name on each of the three masters, in the order of `cluster.nodes`.
 pub(crate) fn names_of_all_masters(cluster: &Cluster) -> [String; 3] {
     [0, 1, 2].map(|master| {
         let mut names = (0..).map(|i| format!("lock {i}"));
@@ -240,7 +240,7 @@ async fn a_frozen_master_holds_up_no_renewals_of_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_share_the_search_for_nodes_that_are_all_silent() {
     let cluster = block_in_place(Cluster::start).unwrap();
-    // The response time-out leaves callers without a connection time for a search.
+    // The response time-out is long enough for callers without a connection to search for a node.
     let config = Config::new(&cluster.url()).unwrap();
     let config = config.response_timeout(5 * QUICK).connect_timeout(QUICK);
     let redis = Arc::new(config.connect().await.unwrap());

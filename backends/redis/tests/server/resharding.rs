@@ -17,7 +17,7 @@ use crate::common::{
     handed, next, released, renewed,
 };
 
-/// Begins to move the slot of `key`, without its keys.
+/// Begins to move the slot of `key`, without moving keys.
 fn begin(cluster: &Cluster, key: &str) -> SlotMove {
     let from = cluster.master_of(key).unwrap();
     let to = (0..3).find(|master| *master != from).unwrap();

@@ -31,7 +31,7 @@ async fn wait_for(server: &testbed::Redis, key: &str, token: &str) {
     .await;
 }
 
-/// Returns whether a client, which uses RESP3, is subscribed to each Sentinel.
+/// Returns whether each Sentinel has a subscribed connection with RESP3, which is the client's.
 fn all_are_listened_to(set: &Sentinels) -> bool {
     set.sentinels.iter().all(|sentinel| {
         let clients: String = sentinel.command(&["CLIENT", "LIST"]).unwrap();

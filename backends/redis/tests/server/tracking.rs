@@ -178,8 +178,8 @@ async fn harmless_setting_is_no_risk() {
         renewed(&redis, &claim).await;
         until_tracked(&server, 1).await;
     };
-    // These changes cause no event: own renewals, another TTL, the same value, a full tracking
-    // table.
+    // These changes cause no event: the client's renewals, another TTL, the same value, a full
+    // tracking table.
     renew().await;
     let value: String = server.command(&["GET", "a"]).unwrap();
     for harmless in [

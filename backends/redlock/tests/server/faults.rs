@@ -91,7 +91,7 @@ async fn a_node_that_hangs_costs_no_more_than_its_time_out() {
     let error = redlock.try_acquire(&claim("y")).await.unwrap_err();
     let took = begun.elapsed();
     assert_eq!(error.kind(), ErrorKind::Indeterminate, "three may vote when they go on: {error}");
-    // One time-out for the votes, and one for the releases.
+    // The acquire waits one time-out for the votes, and another for the releases.
     assert!(took >= NODE_TIMEOUT && took < NODE_TIMEOUT * 8, "{took:?}");
     for at in [0, 2, 4] {
         five.fleet.servers[at].thaw();

@@ -18,7 +18,7 @@ async fn five() -> Five {
     Five::start_as(keeping_every_write(), options().largest_ttl(LARGEST_TTL)).await
 }
 
-/// Creates a fleet with a hold of `x` on nodes 0 to 2. The others vote, too.
+/// Creates a fleet with a hold of `x` on nodes 0 to 2. Nodes 3 and 4 vote, too.
 async fn bare_quorum() -> (Five, Redlock, Instant) {
     let five = five().await;
     let redlock = five.connect().await;

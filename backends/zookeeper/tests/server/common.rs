@@ -44,7 +44,6 @@ pub(crate) fn sessions(server: &testbed::ZooKeeper, timeout: Duration) -> usize 
     all.map(|listed| listed.matches(&timeout).count()).sum()
 }
 
-/// A server that accepts few connections.
 pub(crate) fn crowdable() -> testbed::zookeeper::Options {
     testbed::ZooKeeper::options().members(1).set("maxClientCnxns", "12")
 }

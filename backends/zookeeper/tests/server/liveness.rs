@@ -11,7 +11,6 @@ use crate::common::{LIMIT, busy, claim, connect, eventually, grant};
 
 const TTL: Duration = Duration::from_secs(2);
 
-/// Time for the servers to end a session, for a waiter's slow poll, and for a busy machine.
 const MORE: Duration = Duration::from_secs(4);
 
 async fn locks(url: String) -> Locks {

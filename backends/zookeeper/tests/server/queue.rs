@@ -9,7 +9,6 @@ use crate::common::{
     name, next, node_of, raw, released, renew, server_and_client,
 };
 
-/// The prefix of a node of Curator's `InterProcessMutex`.
 const CURATOR: &str = "/lockwright/x/_c_7b0a1f2e-1111-4222-8333-444455556666-lock-";
 
 fn ephemeral() -> zk::CreateOptions<'static> {

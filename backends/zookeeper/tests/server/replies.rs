@@ -17,7 +17,6 @@ use crate::common::{
 /// A TTL so long that no session expires here.
 const LONG: Duration = Duration::from_secs(30);
 
-/// Starts a server behind a proxy, and connects a client.
 async fn harmed() -> (testbed::ZooKeeper, Proxy, ZooKeeper) {
     harmed_with(testbed::ZooKeeper::options().members(1)).await
 }
@@ -138,7 +137,7 @@ async fn late_request_is_reconciled() {
         }),
         async { proxy.set(Traffic::Forward) }
     );
-    // A release that timed out may have removed the node before it was repeated.
+    // A release that timed out may have removed the node before the release was repeated.
     assert!(ended == ReleaseOutcome::Released || releases > 1, "it came first, and went");
     assert!(nodes(&raw, &claim).await.is_empty());
 }

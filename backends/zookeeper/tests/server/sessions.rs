@@ -162,7 +162,7 @@ async fn a_renewal_is_valid_from_a_request_that_is_a_tick_old() {
             panic!("it is held");
         };
         let (age, took) = (sent.saturating_since(begun), clock.now().saturating_since(sent));
-        // Only the session's creation counts at once; later proofs are at least a tick old.
+        // Only the session's creation is a proof at once. Later proofs are at least a tick old.
         assert!(valid + tick <= TTL + took || age < tick * 3, "{valid:?} after {age:?}");
         least = least.min(valid);
         tokio::time::sleep(Duration::from_millis(20)).await;

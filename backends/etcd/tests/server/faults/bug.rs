@@ -71,7 +71,7 @@ async fn holder_of_a_revoked_lease_is_notified_at_once() {
         told.saturating_since(before),
         told.saturating_since(revoked)
     );
-    // Without a notification, the holder would notice at its next renewal, a third of the TTL
-    // later.
+    // Without a notification, the holder would notice only at its next renewal, which is due
+    // after a third of the TTL.
     assert!(told < before + LONG / 2, "notified {:?} later", told.saturating_since(before));
 }

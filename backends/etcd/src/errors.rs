@@ -128,8 +128,8 @@ const REFUSALS: [(&str, Meaning, &str); 19] = [
     ),
 ];
 
-/// etcd also sends this error if the space runs out after it accepted the request. It carries out
-/// that request nevertheless.
+/// etcd also sends this error for a request that it carries out, if the space runs out after etcd
+/// accepted the request.
 const NO_SPACE: &str = "database space exceeded";
 
 const TOO_LARGE: &str = "message length too large";

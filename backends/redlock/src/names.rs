@@ -19,8 +19,8 @@ struct Memory {
 }
 
 impl Names {
-    /// Returns a fence above all seen, and at least the wall clock's time. Nodes whose counters
-    /// differ then reply with the same number.
+    /// Returns a fence above all that this client saw, and at least the wall clock's time. Nodes
+    /// whose counters differ then reply with the same number.
     pub(crate) fn candidate(&self, name: &LockName, micros: u64) -> Fence {
         let highest = self.lock().get(name).map_or(0, |memory| memory.highest);
         Fence::new(micros.max(highest.saturating_add(1)))

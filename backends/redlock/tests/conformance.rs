@@ -59,7 +59,7 @@ async fn fragile() -> Result<Fragile> {
     }))
 }
 
-/// Each case that harms the fleet gets its own.
+/// Each case that harms the fleet gets its own fleet.
 fn main() -> ExitCode {
     harness::serve(connect, || {
         let fleet = Fleet::start(NODES).map_err(problem)?;

@@ -48,7 +48,7 @@ impl LivenessBound {
             self.unconfirmed.pop_front();
         }
         // Responses may arrive out of order. Ignore the response to an earlier request, because
-        // that to a later one proves no less.
+        // the response to a later one proves no less.
         if self.unconfirmed.back().is_none_or(|(last, _)| *last < sent) {
             self.unconfirmed.push_back((sent, answered));
         }

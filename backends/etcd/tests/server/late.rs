@@ -72,7 +72,8 @@ async fn a_request_that_was_overtaken_by_its_end_is_kept_out() {
     eventually(|| async { (late.tombstones() == 0).then_some(()) }).await;
 }
 
-/// With slow disks, each response to a lease request may be late.
+/// With slow disks, each response to a lease request may be late. Retries must not create more
+/// leases.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_whose_grant_was_not_heard_of_is_asked_for_again_and_not_another() {
     let late = Late::start();

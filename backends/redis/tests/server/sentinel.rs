@@ -260,7 +260,8 @@ async fn nothing_is_granted_while_two_connections_lead_to_two_masters() {
         std::future::ready((quiet > 20).then_some(()))
     })
     .await;
-    // The Sentinels don't announce this change, so the client must reconnect to detect it.
+    // The Sentinels don't announce the change of master below, so the client must reconnect to
+    // detect it.
     let port = other.port().to_string();
     for sentinel in &set.sentinels {
         let name = set.master_name();

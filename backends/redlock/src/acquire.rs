@@ -207,7 +207,7 @@ impl Round {
         }
     }
 
-    /// Makes nodes with smaller fences record the highest. Returns that fence once a quorum has it.
+    /// Makes nodes with smaller fences record the highest fence. Returns it once a quorum has it.
     async fn write_back(&mut self) -> Option<Fence> {
         let quorum = self.request.fleet.quorum;
         let repeats = self.yes().filter(|(_, yes, _)| yes.repeated).count();

@@ -180,7 +180,7 @@ async fn a_listing_is_merged_page_by_page() {
         let held = claim(&format!("x{number:02}"));
         grant(&five.redlock, &held).await;
         wait_until("all hold it", || five.holders(&held) == 5).await;
-        // Pages of different nodes end at different names.
+        // Each node lacks other names, so that the nodes' pages end at different names.
         five.nodes[number % 5].state().holds.remove(&held.name);
         expected.push(held.name);
     }

@@ -118,7 +118,6 @@ impl TestNode {
         self.state().holds.get(name).map(|hold| hold.token)
     }
 
-    /// Stores a hold without a request.
     pub(crate) fn hold(&self, claim: &Claim) {
         let hold = Hold {
             token: claim.token,

@@ -63,7 +63,6 @@ async fn waiter_watches_its_predecessor_and_only_the_next_is_woken() {
         let zookeeper = connect(&server.url()).await;
         let (told, claim) = (events(&zookeeper), claim("x"));
         assert!(busy(&zookeeper, &claim, FOR_EVER).await.queued);
-        // A repeated acquire changes nothing.
         assert!(busy(&zookeeper, &claim, FOR_EVER).await.queued);
         waiting.push((zookeeper, told, claim));
     }

@@ -9,7 +9,8 @@ use crate::url::{self, Problem};
 
 /// Connection settings.
 ///
-/// See [the crate's documentation](crate#connecting) for URLs. Special characters are percent-encoded: `/` is `%2F`.
+/// See [the crate's documentation](crate#connecting) for URLs, in which special characters are
+/// percent-encoded: `/` is `%2F`.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {
@@ -38,7 +39,8 @@ impl Config {
     /// Parses a URL.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) describes the problem, without the password.
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed. The
+    /// message hides the password.
     pub fn new(url: &str) -> Result<Self> {
         let shown = url::shown(url);
         let contents = url::read(url).map_err(|Problem { what, form, backend }| {
@@ -56,15 +58,15 @@ impl Config {
         config.checked_prefix(contents.key_prefix)
     }
 
-    /// Sets the prefix of each lock's key; empty by default, as in other lock libraries.
+    /// Sets the prefix of each lock's key; empty by default.
     #[must_use]
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.key_prefix = prefix.into();
         self
     }
 
-    /// Sets the time limit for a reply; 1 s by default. At most half of the TTL applies (a fifth for renewals). A
-    /// request without a reply is indeterminate, and its connection is replaced.
+    /// Sets the time limit for a reply; 1 s by default. At most half of the TTL applies (a fifth
+    /// for renewals). A request without a reply is indeterminate, and its connection is replaced.
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit;
@@ -78,18 +80,19 @@ impl Config {
         self
     }
 
-    /// Allows connecting to a replica, for [`doctor`](lockwright_core::DistributedLock::doctor).
+    /// Allows connecting to a replica, to run [`doctor`](lockwright_core::DistributedLock::doctor).
     #[must_use]
     pub fn for_diagnosis(mut self) -> Self {
         self.for_diagnosis = true;
         self
     }
 
-    /// Requires `count` replicas to acknowledge a grant or a renewal within `limit`.
+    /// Requires that `count` replicas acknowledge each grant and renewal within `limit`.
     ///
-    /// Otherwise an acquire is given back and fails, and a renewal is indeterminate. A failover isn't safe even so: a
-    /// different replica may take over. Such requests run one after the other, each for a round trip to the replicas,
-    /// or for the whole limit while one is missing.
+    /// If too few acknowledge a grant, the client releases the lock, and the acquire fails. A
+    /// renewal is indeterminate then. A failover isn't safe even so, because another replica may
+    /// take over. Grants and renewals run one after the other, each for a round trip to the
+    /// replicas, or for the whole `limit` while one is missing.
     #[must_use]
     pub fn replicas(mut self, count: u32, limit: Duration) -> Self {
         self.replicas = Some(Replicas { count, limit });

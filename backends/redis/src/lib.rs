@@ -10,63 +10,65 @@
 //! # }
 //! ```
 //!
-//! A lock is a string key with exactly the lock's name, which expires. Its value has the token, the fence and the
-//! identity of an exclusive holder. Clients that lock with `SET NX PX` (redis-py, redsync, redlock-js) are excluded too.
+//! A lock is a string key that expires: the lock's name after an optional prefix. Its value
+//! contains the token, fence and identity of an exclusive holder. Clients that use `SET NX PX` on
+//! this key (redis-py, redsync, redlock-js) are excluded too.
 //!
 //! Requires Redis 6.0 or Valkey.
 //!
 //! # Connecting
 //!
-//! | URL | connects to |
-//! |---|---|
-//! | `redis://[user][:password]@host[:port][/database]` | one server |
-//! | `redis+unix:///path/to/socket[?db=0]` | one server |
-//! | `redis+sentinel://[user][:password]@host[:port],host[:port],…/MASTER[/database]` | the master of that name; the hosts are Sentinels (port 26379), the login is for the servers |
-//! | `redis+cluster://[user][:password]@host[:port],host[:port],…` | a Cluster, through any of these nodes |
+//! - `redis://[user][:password]@host[:port][/database]` or `redis+unix:///path/to/socket[?db=0]`:
+//!   one server
+//! - `redis+sentinel://[user][:password]@host[:port],host[:port],…/MASTER[/database]`: the master
+//!   of that name. The hosts are Sentinels (default port 26379), the login is for the servers.
+//! - `redis+cluster://[user][:password]@host[:port],host[:port],…`: a Cluster, through any of these
+//!   nodes
 //!
-//! `rediss:`, `rediss+sentinel:` and `rediss+cluster:` use TLS, with the feature `tls`. Each scheme may begin with
-//! `valkey` instead of `redis`.
+//! `rediss:`, `rediss+sentinel:` and `rediss+cluster:` use TLS, with the feature `tls`. The client
+//! always checks the server's certificate and host name. Each scheme may begin with `valkey`
+//! instead of `redis`.
 //!
-//! | parameter | meaning |
-//! |---|---|
-//! | `prefix` | prefix of each lock's key |
-//! | `sentinel_user`, `sentinel_password` | the login for the Sentinels |
-//! | `ca` | a PEM file of trusted authorities; default: the system's |
-//! | `cert`, `key` | PEM files of the client |
-//! | `replicas`, `replica_timeout` | [`Config::replicas`]; the time is 100 ms by default |
+//! Parameters:
 //!
-//! The server's certificate and host name are always checked.
+//! - `prefix`: starts each lock's key
+//! - `sentinel_user`, `sentinel_password`: the login for the Sentinels
+//! - `ca`: a PEM file of trusted authorities; default: the system's
+//! - `cert`, `key`: the client's PEM files
+//! - `replicas`, `replica_timeout` (default 100 ms): see [`Config::replicas`]
 //!
 //! # Guarantees
 //!
-//! - Mutual exclusion holds while the server keeps its data and its clock doesn't jump ahead. It survives client
-//!   crashes and partitions.
-//! - A restart is survived only if the server persists every write: `appendonly yes` with `appendfsync always`, checked
-//!   when connecting. On loading its log, Redis drops writes that the *default* user may not make; if that user is off,
-//!   it needs `user default off ~* &* +@all`. All of this must be in the configuration file: a restart loses settings
-//!   made only by `CONFIG SET`, and with them the locks. No client can detect this.
-//! - Fences grow, unless the data are lost **and** the server's clock steps back. They grow over a failover, unless the
-//!   new master's clock is behind the old one's by more than the failover took. While clients are connected, don't replace
-//!   a server's data (`SWAPDB`, `REPLICAOF`) by data of the last second: fences may repeat.
-//! - Waiters are served in order of arrival. A failover, or the move of a slot to a server whose clock is far ahead,
-//!   may lose the queue; the waiters then queue again.
-//! - Failovers aren't survived: the new master may lack the last grants, and two clients may hold. Only the fence
-//!   distinguishes them. With `replicas=1` too, a replica without the grant may take over.
+//! - Mutual exclusion holds while the server keeps its data and its clock doesn't jump ahead. It
+//!   survives client crashes and partitions.
+//! - Locks survive a restart only if the server persists every write: `appendonly yes` with
+//!   `appendfsync always`, checked when connecting. A *default* user that is off needs
+//!   `user default off ~* &* +@all`, because Redis loads its log with that user's permissions. Put
+//!   all this into the configuration file: a restart loses settings made only by `CONFIG SET`, and
+//!   with them the locks. No client can detect this.
+//! - Fences grow, unless the data are lost **and** the server's clock steps back. After a failover
+//!   they grow too, unless the new master's clock is behind by more than the failover took. While
+//!   clients are connected, don't replace a server's data with a copy from the last second
+//!   (`SWAPDB`, `REPLICAOF`): fences may repeat.
+//! - Waiters are served in order of arrival. A failover, or a slot's move to a server whose clock
+//!   is far ahead, may lose the queue; then they queue again.
+//! - A failover may lose the last grants, even with `replicas=1`, and two clients may hold one
+//!   lock. Only the fence distinguishes them.
 //!
 //! # Sentinel
 //!
-//! A client leaves a replaced master, even if that still answers. If a failover loses a lock, the holder's next renewal
-//! reports it.
+//! A client disconnects from a replaced master, even if that still answers. If a failover loses a
+//! lock, the holder's next renewal reports it.
 //!
 //! # Cluster
 //!
-//! A dead or frozen node blocks only its own slots. While a slot moves, its exclusive holds are renewed and released,
-//! and nothing is granted. Shared holds and permits are renewed while their keys share a node, and released after the
-//! move. A Cluster of Redis 6 is untested.
+//! A dead or frozen node blocks only its own slots. While a slot moves, nothing is granted, but
+//! exclusive holds can be renewed and released. Shared holds and permits can be renewed while all
+//! their keys are on one node, and released after the move. Clusters of Redis 6 are untested.
 //!
 //! # Permissions
 //!
-//! A dedicated user needs the keys of the locks, the keys under `lockwright:*`, and these commands:
+//! A dedicated user needs these permissions:
 //!
 //! ```text
 //! ACL SETUSER locks on >PASSWORD ~orders/* ~lockwright:* resetchannels &lockwright:* -@all
@@ -76,17 +78,19 @@
 //!     +client|tracking +client|caching
 //! ```
 //!
-//! - `+incr`: for fewer commands on uncontended locks. Without it, the server logs a denial for each name every ten
-//!   seconds.
-//! - `+select`: if the URL names a database other than 0.
+//! `~orders/*` are the locks' keys. In addition:
+//!
+//! - `+incr`: for fewer commands on uncontended locks. Without it, the server logs denials.
+//! - `+select`: for a database other than 0.
 //! - `+role`: with Sentinel.
 //! - `+wait`: with `replicas`.
-//! - `+acl|dryrun`: to survive a restart (not for the default user).
-//! - `+cluster|slots +asking`: in a Cluster; `+cluster|info +cluster|nodes` for `doctor` and complete listings.
+//! - `+acl|dryrun`: to check that locks survive a restart (unless the user is `default`).
+//! - `+cluster|slots +asking`: in a Cluster; `+cluster|info +cluster|nodes` for `doctor` and
+//!   complete listings.
 //!
-//! Without the rule's last line, changes by other clients are noticed later. `+hello` is needed up to Redis 6.2. Redis
-//! 6.0 has no channel rules, so omit `resetchannels &lockwright:*`. Sentinels' own users need
-//! `+sentinel|master +subscribe resetchannels &+switch-master`.
+//! Without the rule's last line, the client detects changes by other clients later. `+hello` is
+//! needed up to Redis 6.2. Redis 6.0 has no channel rules, so omit `resetchannels &lockwright:*`.
+//! The user for the Sentinels needs `+sentinel|master +subscribe resetchannels &+switch-master`.
 #![forbid(unsafe_code)]
 
 mod acquire;
@@ -129,22 +133,22 @@ use replicas::GivenUp;
 use servers::Servers;
 use topology::Topology;
 
-/// The interval is long, because the server offers the lock to a queued waiter.
+/// A queued waiter polls rarely, because the server offers it the lock.
 const SLOW_POLL: Duration = Duration::from_secs(10);
 
-/// How long a waiter stays queued without a request.
+/// How long a waiter stays queued without sending a request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The lifetime of an offer, as in the scripts.
+/// The longest lifetime of an offer, as in `hand_over.lua`.
 const OFFER: Duration = Duration::from_secs(2);
 
-/// For a foreign client's lock, which sends no wake-up, without tracking.
+/// The poll interval for another library's lock, which sends no wake-up, without client tracking.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
 /// Locks on one Redis server, on the master that Sentinels name, or in a Cluster.
 ///
-/// It has one connection to each server in use, another for requests that wait for replicas, and one to each Sentinel.
-/// They close when the value is dropped.
+/// The client has one connection to each server in use, another for requests that wait for
+/// replicas, and one to each Sentinel. Dropping the value closes them.
 #[derive(Debug)]
 pub struct Redis {
     servers: Servers,
@@ -199,22 +203,24 @@ async fn connect(config: Config) -> Result<Redis> {
     if !for_diagnosis {
         server.can_lock()?;
     }
-    // A restarted master may become a replica of a server that lacks the last writes.
+    // With Sentinel, a restarted master may become a replica of a server that lacks the last
+    // writes.
     let keeps = matches!(topology, Topology::One(_)) && server.keeps_every_write();
     Ok(Redis::new(servers, profile_of(topology.backend(), keeps)))
 }
 
-/// Returns the guarantees on a server that persists every write. Others don't survive [`Fault::ServerRestart`].
+/// Returns the profile of a server that persists every write. Other servers don't survive
+/// [`Fault::ServerRestart`].
 pub fn profile() -> Profile {
     profile_of("redis", true)
 }
 
-/// Returns the guarantees with Sentinel.
+/// Returns the profile with Sentinel.
 pub fn sentinel_profile() -> Profile {
     profile_of("redis-sentinel", false)
 }
 
-/// Returns the guarantees on a Cluster.
+/// Returns the profile of a Cluster.
 pub fn cluster_profile() -> Profile {
     profile_of("redis-cluster", false)
 }

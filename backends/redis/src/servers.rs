@@ -79,7 +79,7 @@ impl Servers {
         }
     }
 
-    /// In a Cluster subscribers may be on another node.
+    /// Returns '1' if `PUBLISH` counts all receivers. In a Cluster, they may be on other nodes.
     pub(crate) fn counts_receivers(&self) -> &'static str {
         match self {
             Self::One(_) => "1",
@@ -101,7 +101,7 @@ impl Servers {
         }
     }
 
-    /// Returns `None` at once if the keys' slot moves and no node has all of them.
+    /// Returns `None` if a moving slot's keys aren't all on one node.
     pub(crate) async fn try_run(
         &self,
         script: &Script,

@@ -7,10 +7,10 @@ pub(crate) enum Topology {
     Sentinel {
         sentinels: Vec<ConnectionInfo>,
         master: String,
-        /// The servers' settings, except the address.
+        /// The master's connection settings, except the address.
         server: ConnectionInfo,
     },
-    /// Some of the Cluster's nodes.
+    /// The nodes in the URL.
     Cluster { seeds: Vec<ConnectionInfo> },
 }
 

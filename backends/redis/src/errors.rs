@@ -1,22 +1,20 @@
-//! Mapping of the redis client's errors to a lock's errors.
-
 use std::time::Duration;
 
 use lockwright_core::{Error, ErrorKind};
 use redis::{RedisError, ServerErrorKind};
 use tokio::time::Instant;
 
-/// A change without a reply is indeterminate; a read had no effect.
+/// A request's effect: without a reply, a change is indeterminate, and a read had none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
-    /// The reply is useless after this time.
+    /// A change whose reply is useless after this time.
     ChangesBy(Instant),
     Reads,
 }
 
 impl Effect {
-    /// Not below 100 ms, which a busy machine may need.
+    /// Limits the wait for a reply, but not below 100 ms, which a busy machine may need.
     pub(crate) fn changes_within(limit: Duration) -> Self {
         const SHORTEST: Duration = Duration::from_millis(100);
         Self::ChangesBy(Instant::now() + limit.max(SHORTEST))
@@ -45,7 +43,7 @@ impl Effect {
     }
 }
 
-/// The Cluster and Sentinel backends set their own names later.
+/// Names the backend `redis`; with Sentinel or a Cluster, callers replace this name.
 pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
     Error::new(kind, message).with_backend("redis")
 }
@@ -54,8 +52,8 @@ pub(crate) fn odd_answer(effect: Effect, what: impl std::fmt::Debug) -> Error {
     effect.unanswered(&format!("the server sent an unexpected reply: {what:?}"))
 }
 
-/// Errors before any change. A script that fails with one had no effect: its deciding write is the last command whose
-/// failure is reported.
+/// Codes of errors before any change. A script that fails with one had no effect, because its
+/// deciding write is the last command whose failure it reports.
 const REFUSALS: [(&str, ErrorKind, &str); 15] = [
     ("NOAUTH", ErrorKind::Denied, "the server requires a password; add it to the URL"),
     ("WRONGPASS", ErrorKind::Denied, "the server refuses the user name or password"),
@@ -105,7 +103,7 @@ const REFUSALS: [(&str, ErrorKind, &str); 15] = [
 
 pub(crate) fn translate(cause: RedisError, effect: Effect) -> Error {
     if let Some((kind, message)) = refusal(&cause) {
-        // A denial names the permission in quotes.
+        // The server's message is added if it names the permission, in quotes.
         let names_it = kind == ErrorKind::Denied && cause.to_string().contains('\'');
         let words = if names_it { own_words(&cause) } else { String::new() };
         return error(kind, format!("{message}{words}")).with_source(cause.to_string());
@@ -118,7 +116,7 @@ pub(crate) fn translate(cause: RedisError, effect: Effect) -> Error {
     effect.unanswered(message).with_source(cause.to_string())
 }
 
-/// The server's or system's own message, without the library's additions.
+/// Returns the server's or system's own message, without the library's additions.
 pub(crate) fn own_words(cause: &RedisError) -> String {
     let words = if cause.is_io_error() {
         cause.to_string()
@@ -142,7 +140,7 @@ pub(crate) fn refusal(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
     let code = cause.code()?;
     find(code).or_else(|| {
         let detail = cause.detail().filter(|_| code == "ERR")?;
-        // From 7.0 on, a script's missing permissions have no code.
+        // From Redis 7.0 on, a denial inside a script has only the code `ERR`.
         if ["The user executing the script can't", "ACL failure in script"]
             .iter()
             .any(|denial| detail.contains(denial))
@@ -153,7 +151,7 @@ pub(crate) fn refusal(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
     })
 }
 
-/// The client library drops the code of this error.
+/// Recognizes the message, because the client library drops the error code.
 fn refused_database(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
     if !cause.to_string().contains("refused to switch database") {
         return None;
@@ -186,11 +184,11 @@ pub(crate) fn lacks_script(cause: &RedisError) -> bool {
     cause.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
-/// Returns whether the server is a replica.
+/// Returns whether the error comes from a replica.
 pub(crate) fn needs_reconnect(cause: &RedisError) -> bool {
     let says_so = |word: &str| matches!(word, "READONLY" | "MASTERDOWN");
     match cause.code() {
-        // Up to 6.2 an error inside a script is an ERR that quotes the real one.
+        // Up to Redis 6.2, an error inside a script is an `ERR` that quotes the real error.
         Some("ERR") => {
             cause.detail().is_some_and(|detail| detail.split([' ', '-', ':']).any(says_so))
         }

@@ -1,5 +1,3 @@
-//! Connection failures, described for users.
-
 use std::time::Duration;
 
 use lockwright_core::ErrorKind;
@@ -19,7 +17,7 @@ impl Failure {
     }
 
     pub(crate) fn silence(server: &str, limit: Duration) -> Self {
-        // A server without TLS takes the handshake for an incomplete command.
+        // Without TLS, a server takes the handshake for an incomplete command, and stays silent.
         Self::unavailable(format!(
             "{server} did not answer within {limit:?}; check that it is a Redis, that it runs, \
              and that it uses TLS if the URL does"

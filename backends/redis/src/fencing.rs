@@ -11,7 +11,7 @@
 //! let write = FencedScript::new("return redis.call('SET', KEYS[1], ARGV[1])");
 //! let guard = locks.mutex("orders/42").acquire().await?;
 //! let mut connection = Client::open("redis://a/")?.get_multiplexed_async_connection().await?;
-//! // Lost: a later holder has written, and nothing was done.
+//! // Fails with `Lost`, and writes nothing, if a later holder has written.
 //! let answer: String = write
 //!     .invoke(&mut connection, "order:42:fence", &guard.fenced(), &["order:42"], &["paid"])
 //!     .await?;
@@ -19,8 +19,8 @@
 //! # }
 //! ```
 //!
-//! All writers of the data must use the same key for the fence. In a Cluster it must be in the slot of the other keys
-//! (`{order:42}:fence`). Fences of every backend work.
+//! All writers of the data must use the same key for the fence. In a Cluster, that key must be in
+//! the slot of the other keys (`{order:42}:fence`). Fences of every backend work.
 
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{Error, ErrorKind, Fence, Result};
@@ -34,7 +34,7 @@ use crate::errors::{Effect, error, translate};
 pub struct FencedScript(Script);
 
 impl FencedScript {
-    /// Creates it from Lua text, which sees only its own `KEYS` and `ARGV`.
+    /// Creates a script from Lua text, which sees only its own `KEYS` and `ARGV`.
     ///
     /// A shebang such as `#!lua flags=allow-oom` must allow writes.
     pub fn new(text: &str) -> Self {
@@ -49,8 +49,8 @@ impl FencedScript {
 
     /// Runs the script if no later holder has written, and records the fence under `key`.
     ///
-    /// The same holder may repeat it, as may concurrent shared holders. The fence is recorded first, and effects of a
-    /// script that fails midway remain.
+    /// The same holder may repeat it, as may concurrent shared holders. If the script fails midway,
+    /// the fence is recorded, and earlier effects remain.
     ///
     /// # Errors
     /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder has
@@ -63,7 +63,7 @@ impl FencedScript {
     ///   source). Retry only if it may run twice.
     ///
     /// # Cancel safety
-    /// If dropped, the script may have run, or may run later.
+    /// If the future is dropped, the script may have run, or may run later.
     pub async fn invoke<T: FromRedisValue>(
         &self,
         connection: &mut impl ConnectionLike,

@@ -42,7 +42,7 @@ fn no_password_is_shown() {
     });
 }
 
-/// Regression: parts of these passwords were displayed.
+/// Regression test: errors contained parts of these passwords.
 #[test]
 fn a_password_with_a_question_mark() {
     for url in ["redis://hush?hush@a:1,b:2/_ter?sentuser=x", "redis://me:hush?hush@db?x=1"] {

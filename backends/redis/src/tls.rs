@@ -1,5 +1,3 @@
-//! TLS: trusted certificates and client certificates.
-
 use lockwright_core::ErrorKind;
 #[cfg(not(feature = "tls"))]
 use lockwright_core::backend_util::tls::not_in_this_build;
@@ -15,7 +13,7 @@ pub(crate) fn secured(
     servers: Vec<ConnectionInfo>,
     files: &Files,
 ) -> Result<Vec<ConnectionInfo>, String> {
-    // The client library panics without a provider.
+    // The client library panics without a crypto provider.
     tls::choose_provider();
     let certificates = TlsCertificates {
         client_tls: match &files.client {

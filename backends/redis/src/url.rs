@@ -1,4 +1,5 @@
-//! URL parsing. The client library's parser takes one host, and misreads passwords with special characters.
+//! Parsing of URLs. The `redis` crate's parser takes one host, and misreads passwords with special
+//! characters.
 
 use std::collections::BTreeMap;
 #[cfg(target_os = "linux")]
@@ -88,7 +89,8 @@ pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
     read.map_err(problem)
 }
 
-/// Hides values of unknown parameters, and a user name without a password: it may be a password.
+/// Hides the password, values of unknown parameters, and a user name without a password, which may
+/// be a password.
 pub(crate) fn shown(url: &str) -> String {
     let shown = redact::url(&redact::without_hidden_password(url));
     let (place, query) = match shown.split_once('?') {
@@ -118,7 +120,7 @@ fn socket(url: &str) -> Result<Contents, String> {
     let parsed = redis::parse_redis_url(url).ok_or("there is no Redis URL")?;
     let query = parsed.query().unwrap_or_default().to_owned();
     let mut parameters = Parameters::of(&query)?;
-    // The library takes these from the URL.
+    // The client library reads these from the URL.
     for known in ["db", "user", "pass"] {
         parameters.take(known);
     }
@@ -215,7 +217,8 @@ impl<'u> Parts<'u> {
         let (authority, after) = rest.split_at(end);
         let (after, fragment) = after.split_once('#').unwrap_or((after, ""));
         let (path, query) = after.split_once('?').unwrap_or((after, ""));
-        // A parameter may contain an @ too. The password's end is unclear.
+        // An @ after the host belongs to a password with an unescaped /, ? or #, unless it is in a
+        // known parameter's value.
         let is_astray = |parameter: &str| match parameter.split_once('=') {
             Some((name, _)) => name.contains('@') || !Parameters::ALL.contains(&name),
             None => true,
@@ -270,7 +273,7 @@ impl<'u> Parts<'u> {
 
     fn no_port(&self, text: &str) -> String {
         if self.login.is_empty() {
-            // The text isn't quoted, as it may be a password.
+            // The text isn't quoted, because it may be a password.
             "what follows the host is not a port up to 65535 (an @ follows a password)".to_owned()
         } else {
             format!("the port {text:?} is not a number up to 65535")
@@ -294,7 +297,7 @@ impl Parameters {
     ];
 
     fn of(query: &str) -> Result<Self, String> {
-        // A plus is a plus, as in a login.
+        // Keeps a plus, which the parser would turn into a space.
         let query = query.replace('+', "%2B");
         let url = redis::parse_redis_url(&format!("redis://host/?{query}"))
             .ok_or("there are parameters that can't be read")?;
@@ -351,7 +354,7 @@ fn wrong_part(message: &str) -> String {
     found.map_or("the host or the login can't be read", |(_, problem)| problem).to_owned()
 }
 
-/// RESP3 is for wake-ups. The kernel detects dead peers.
+/// RESP3 is for wake-ups. The user time-out closes connections to dead peers.
 fn with_our_settings(server: ConnectionInfo) -> ConnectionInfo {
     let tcp = server.tcp_settings().clone().set_nodelay(true);
     #[cfg(target_os = "linux")]

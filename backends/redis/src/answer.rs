@@ -6,7 +6,7 @@ use redis::{FromRedisValue, Value};
 
 use crate::errors::{Effect, odd_answer};
 
-/// A flat list of strings and nils. Numbers are strings.
+/// A script's reply: strings, also for numbers, and nils.
 #[derive(Debug)]
 pub(crate) struct Reply {
     fields: Vec<Option<String>>,
@@ -33,7 +33,7 @@ impl Reply {
         self.word(at)?.parse().map_err(|_| odd_answer(self.effect, &self.fields))
     }
 
-    /// `None` for -1, the server's "no expiry".
+    /// `None` for -1, which means no expiry.
     pub(crate) fn duration(&self, at: usize) -> Option<Duration> {
         self.text(at)?.parse().ok().map(Duration::from_millis)
     }
@@ -53,7 +53,7 @@ pub(crate) fn found(name: &LockName, answer: Value) -> Result<Found> {
         return Ok(Found::Alien(format!("a {}", reply.text(3).unwrap_or("value of another type"))));
     }
     let mut inspection = Inspection::free(name.clone());
-    // A mark may follow (`exclusive.lua`).
+    // The counter's value may end with a mark (`exclusive.lua`).
     let fence = reply.text(1).and_then(|counter| counter.split(' ').next()?.parse().ok());
     inspection.fence = fence.map(Fence::new);
     inspection.waiters = reply.text(2).and_then(|waiters| waiters.parse().ok());
@@ -71,7 +71,7 @@ pub(crate) fn all_found(names: &[LockName], answer: Value) -> Result<Vec<Found>>
     }
 }
 
-/// Fields: ms left, token, identity, fence, broken, mode.
+/// Parses the fields from `at`: ms left, token, identity, fence, break's operator and reason, mode.
 pub(crate) fn holder(reply: &Reply, at: usize) -> Holder {
     let token = reply.text(at + 1).and_then(|token| token.parse::<Token>().ok());
     let mut holder = Holder::new(token);
@@ -79,7 +79,6 @@ pub(crate) fn holder(reply: &Reply, at: usize) -> Holder {
     holder.endless = reply.text(at) == Some("-1");
     holder.identity = reply.text(at + 2).and_then(identity);
     holder.mode = reply.text(at + 5).and_then(mode).unwrap_or(Mode::Exclusive);
-    // For permits the scripts store a number that isn't a fence.
     let has_fence = !matches!(holder.mode, Mode::Permits { .. });
     let fence = reply.text(at + 3).filter(|_| has_fence);
     holder.fence = fence.and_then(|fence| fence.parse().ok()).map(Fence::new);
@@ -106,7 +105,7 @@ fn mode(text: &str) -> Option<Mode> {
     }
 }
 
-/// Identities and leaders' values lack control characters.
+/// Separates an identity from its leader's value. Neither contains control characters.
 const VALUE: char = '\u{1f}';
 
 pub(crate) fn identity_text(identity: &Identity) -> String {
@@ -116,7 +115,7 @@ pub(crate) fn identity_text(identity: &Identity) -> String {
     }
 }
 
-/// Parses `[label@]host:pid` from its end: a label may contain any character.
+/// Parses `[label@]host:pid` from the end, because a label may contain `@` and `:`.
 fn identity(text: &str) -> Option<Identity> {
     let (text, value) = match text.split_once(VALUE) {
         Some((text, value)) => (text, Some(Arc::from(value))),

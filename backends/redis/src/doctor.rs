@@ -12,7 +12,6 @@ use crate::replay::{self, Replay};
 use crate::sentinel;
 use crate::servers::Servers;
 
-/// Older versions get no fixes.
 const OLDEST_MAINTAINED: (u32, u32) = (6, 2);
 
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
@@ -21,7 +20,7 @@ const NEARLY_FULL_PERCENT: u64 = 90;
 
 type Facts = HashMap<String, String>;
 
-/// `None` if the user may not ask.
+/// The replies to `INFO` and `CONFIG GET`; `None` if not permitted.
 #[derive(Debug)]
 pub(crate) struct Server {
     info: Option<Facts>,
@@ -335,7 +334,6 @@ fn tracking(link: &Link) -> Option<Finding> {
     })
 }
 
-/// `None` if the user may not run the command.
 pub(crate) fn permitted(answer: Result<Value>) -> Result<Option<Value>> {
     match answer {
         Ok(answer) => Ok(Some(answer)),

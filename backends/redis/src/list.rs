@@ -1,8 +1,9 @@
-//! Listing of held names, without an index, which would cost another write per grant.
+//! Listing of held names. An index would cost another write per grant, so each page scans all keys
+//! with `SCAN`.
 //!
-//! A page is a whole walk with `SCAN`, which returns each key that exists throughout at least once. In a Cluster, a key
-//! that moves from an unvisited master to a visited one would be missed. So if a slot was moving or changed its master,
-//! all masters are walked once more. A name held throughout is listed, unless its slot moves twice.
+//! `SCAN` returns every key that exists throughout. In a Cluster, it misses a key that moves from
+//! an unscanned master to a scanned one. So if a slot moved or is moving, all masters are scanned
+//! once more. A name held throughout is listed, unless its slot moves twice.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,9 +17,9 @@ use crate::errors::{Effect, odd_answer};
 use crate::keys::{FENCE_PATTERN, lock_of_fence};
 use crate::servers::Servers;
 
-/// Names per page: many, because each page is a walk.
+/// Names per page: many, because each page scans all keys.
 const PAGE: usize = 5_000;
-/// `SCAN` blocks the server.
+/// Limited, because `SCAN` blocks the server.
 const SCANNED_AT_ONCE: usize = 1_000;
 const WALKS: usize = 2;
 const INSPECTED_AT_ONCE: usize = 250;
@@ -40,7 +41,6 @@ pub(crate) async fn page(servers: &Servers, prefix: &str, from: Option<Cursor>) 
     Ok(page)
 }
 
-/// Returns the names, and whether there are no more.
 async fn names(
     servers: &Servers,
     prefix: &str,
@@ -117,12 +117,12 @@ async fn existing(link: &Arc<Link>, mut locks: Vec<(&str, LockName)>) -> Result<
         exist.cmd("EXISTS").arg(*lock);
     }
     let mut answers = link.read_each(&exist, locks.len()).await?.into_iter();
-    // Keeps the name on an error reply: the key's slot is moving.
+    // An error reply keeps the name: its key's slot is moving.
     locks.retain(|_| !matches!(answers.next(), Some(Value::Int(0))));
     Ok(locks.into_iter().map(|(_, name)| name).collect())
 }
 
-/// Keys that aren't UTF-8 can't be locks.
+/// Skips keys that aren't UTF-8, which can't be locks.
 fn scanned(answer: Value) -> Result<(String, Vec<String>)> {
     let (next, keys): (String, Vec<Vec<u8>>) = FromRedisValue::from_redis_value(answer)
         .map_err(|cause| odd_answer(Effect::Reads, cause))?;

@@ -14,7 +14,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(crate) struct Batch {
     holds: Vec<BatchEntry>,
-    /// The first hold's TTL in milliseconds: most holds have the same.
+    /// The first hold's TTL in ms, which most holds share.
     ttl: String,
     effect: Effect,
 }
@@ -29,7 +29,7 @@ struct BatchEntry {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Exclusive,
-    /// Also extends the expiry of the fence counter, whose key shows the lock to a listing.
+    /// Also extends the expiry of the fence counter, by which a listing finds the lock.
     ExclusiveWithFence,
     Shared,
 }
@@ -44,8 +44,8 @@ impl Kind {
     }
 }
 
-/// Returns whether a renewal extends the counter's expiry: for one TTL each day, at a time derived from the token. At
-/// least one renewal is sent within a TTL.
+/// Returns whether a renewal now extends the fence counter's expiry: for one TTL of each day, at a
+/// time derived from the token. At least one renewal is sent within a TTL.
 fn extends_fence(claim: &Claim) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let phase = DAY / 256 * u32::from(claim.token.as_bytes()[0]);
@@ -101,8 +101,8 @@ impl Batch {
         renewals(answer, self.holds.len())
     }
 
-    /// Returns the keys and arguments of each hold. An exclusive hold has only its lock's key, because all keys of a
-    /// script must be on one node while a slot moves.
+    /// Returns one request per hold, for use while a slot moves. A script's keys must then be on
+    /// one node, so an exclusive hold's request has only its lock's key.
     pub(crate) fn single_requests(&self) -> impl Iterator<Item = (Vec<&str>, [String; 3])> {
         self.holds.iter().map(|BatchEntry { keys, kind, argument, .. }| {
             let keys = match kind {
@@ -113,7 +113,7 @@ impl Batch {
         })
     }
 
-    /// `None` for the wrong incarnation.
+    /// Returns `None` if the node's incarnation differs.
     pub(crate) fn renewals_of_a_node(&self, answer: Value) -> Result<Option<Vec<Renewal>>> {
         let is_wrong_incarnation = matches!(
             &answer,
@@ -122,7 +122,7 @@ impl Batch {
         if is_wrong_incarnation { Ok(None) } else { self.renewals(answer).map(Some) }
     }
 
-    /// Sets [`Reason::Broken`] for lost holds whose tombstone says so. If the read fails, the reason stays `Gone`.
+    /// Sets [`Reason::Broken`] for lost holds whose tombstone records a break.
     pub(crate) async fn find_reasons(&self, servers: &Servers, renewals: &mut [Renewal]) {
         let is_gone = |renewal: &Renewal| *renewal == Renewal::not_held(Reason::Gone);
         let lost = self.holds.iter().zip(renewals).filter(|(_, renewal)| is_gone(renewal));
@@ -131,7 +131,7 @@ impl Batch {
         let Some(first) = lost.first() else { return };
         let mut notes = redis::cmd("MGET");
         notes.arg(&lost);
-        // The renewals must still be returned in time.
+        // Leaves time to return the renewals.
         let half = self.effect.limit(Duration::MAX) / 2;
         let effect = Effect::ChangesBy(Instant::now() + half);
         let notes = servers.command(first, None, &notes, effect).await;
@@ -156,7 +156,7 @@ pub(crate) fn renewals(answer: Value, count: usize) -> Result<Vec<Renewal>> {
     (0..count)
         .map(|at| match reply.word(at)? {
             "renewed" => Ok(Renewal::RENEWED),
-            // Too few replicas have it.
+            // Too few replicas acknowledged the renewal.
             "unsure" => Ok(Renewal::INDETERMINATE),
             "broken" => Ok(Renewal::not_held(Reason::Broken)),
             "gone" => Ok(Renewal::not_held(Reason::Gone)),

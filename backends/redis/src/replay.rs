@@ -1,6 +1,6 @@
-//! Whether a server's log restores the scripts' writes.
+//! A check that a server's log restores the scripts' writes.
 //!
-//! On loading its log, Redis silently drops transactions (so scripts) that the *default* user may not run (measured
+//! On loading its log, Redis silently drops scripts that the *default* user may not run (measured
 //! with 7.0; redis/redis issue 14541, valkey-io/valkey issue 3983).
 
 use std::sync::Arc;
@@ -15,14 +15,13 @@ use crate::errors::Effect;
 pub(crate) enum Replay {
     Restored,
     Dropped,
-    /// The user may not ask, or the server is too old.
+    /// The user may not run `ACL DRYRUN`, or the server lacks it.
     Unknown,
 }
 
 pub(crate) async fn ask(link: &Arc<Link>, live: &Arc<Live>) -> Result<Replay> {
     let config = link.config();
     if matches!(config.topology.user(), None | Some("default")) {
-        // The default user is connected.
         return Ok(Replay::Restored);
     }
     let lock = format!("{}lockwright", config.key_prefix);

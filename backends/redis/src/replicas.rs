@@ -1,8 +1,8 @@
-//! Waiting for replicas: a grant or a renewal counts only once enough replicas have it.
+//! Waiting for replicas: a grant or renewal counts only once enough replicas have acknowledged it.
 //!
-//! `WAIT` blocks the connection, so these requests have their own. If too few replicas have a grant, it is released. A
-//! release without a reply may take effect late, even after a new grant to the same token. So the client continues with
-//! another token.
+//! `WAIT` blocks a connection, so these requests have one of their own. If too few replicas
+//! acknowledge a grant, the client releases it. Until that release is confirmed, it could end a
+//! later grant to the same token. So the client rejects new requests with that token.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -33,7 +33,7 @@ impl Replicas {
     }
 }
 
-/// The request ran but doesn't count.
+/// Source of an error: the script ran, but too few replicas acknowledged it.
 #[derive(Debug)]
 struct TooFew {
     message: String,
@@ -56,7 +56,7 @@ pub(crate) fn given_back(cause: &Error) -> Error {
     error(ErrorKind::Unavailable, format!("{message}; the lock was given back"))
 }
 
-/// Tokens whose grant didn't count, and whose release may still take effect.
+/// Tokens whose grant lacked replicas, until its release is confirmed.
 #[derive(Debug, Default)]
 pub(crate) struct GivenUp(Mutex<HashSet<Token>>);
 
@@ -101,7 +101,7 @@ impl Link {
             Ok(answer) if did_something(&answer) => answer,
             answer => return Ok(answer),
         };
-        // `WAIT` covers only its own connection's writes.
+        // `WAIT` covers only writes of its own connection, so it uses the script's.
         let (wait, limit) = (replicas.wait(), self.config().response_timeout + replicas.limit);
         let mut connection = live.connection();
         let asking = wait.query_async::<u32>(&mut connection);
@@ -115,7 +115,7 @@ impl Link {
                 replicas.count, replicas.limit
             ),
             Ok(Err(cause)) => format!("the server did not wait for its replicas ({cause})"),
-            // The script has run.
+            // The script has run, so the grant may exist.
             Err(_) if is_acquire => return Err(effect.timed_out(limit)),
             Err(silence) => silence.to_string(),
         };
@@ -128,7 +128,7 @@ impl Link {
     }
 }
 
-/// Makes renewals indeterminate. Losses remain certain.
+/// Replaces each `renewed` in the reply by `unsure`. Losses remain certain.
 fn unsure(answer: Value) -> Value {
     let one = |word: Value| match word {
         Value::BulkString(word) if word == b"renewed" => Value::BulkString(b"unsure".to_vec()),

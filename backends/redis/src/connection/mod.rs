@@ -1,8 +1,9 @@
-//! A client's connection, shared by requests and wake-ups, which reconnects by itself.
+//! A client's connection to a server, shared by requests and wake-ups, which reconnects by itself.
 //!
-//! It is replaced when it breaks, when a reply is late (a frozen server keeps its connections open), when the probe of
-//! a dropped request times out (`probe.rs`), and when the server is a replica now. Nothing is sent twice: once a
-//! connection has a request, only its reply shows the outcome.
+//! The client replaces a connection when it breaks, when a reply is late (a frozen server keeps its
+//! connections open), when the probe of a dropped request times out (`probe.rs`), and when the
+//! server is a replica now. A request without a reply is never resent, because the server may have
+//! executed it.
 
 mod open;
 mod probe;
@@ -37,11 +38,11 @@ pub(crate) struct Link {
     config: Arc<Config>,
     wakeups: Arc<Wakeups>,
     to: Whereabouts,
-    /// The connection of requests that wait for replicas.
+    /// For requests that wait for replicas.
     waiting: Option<Arc<Link>>,
     is_waiting: bool,
     current: Mutex<Option<Arc<Live>>>,
-    /// The last failure.
+    /// Held while connecting. Contains the last failure.
     connecting: tokio::sync::Mutex<Failure>,
     failures: AtomicU64,
     opened: AtomicU64,
@@ -180,7 +181,8 @@ impl Link {
         answer.map_err(|cause| errors::translate(cause, effect))
     }
 
-    /// The inner error is the server's own, which may redirect the request; the outer one means no reply.
+    /// Runs a script directly after `before`. The inner error is the server's reply, which may be a
+    /// redirection; the outer one means no reply.
     pub(crate) async fn try_run_on(
         self: &Arc<Self>,
         live: &Arc<Live>,
@@ -194,19 +196,19 @@ impl Link {
             && replicas::are_waited_for(script)
         {
             let other = waiting.live().await?;
-            // After a failover one of the two may lead to the old master, and couldn't release the other's grant.
+            // After a failover, one of the two connections may lead to the old master, and couldn't
+            // release the other's grant.
             if other.server != live.server {
                 self.mark_broken(&live.alive);
                 waiting.mark_broken(&other.alive);
                 let problem = "the master is being replaced; try again";
                 return Err(error(ErrorKind::Unavailable, problem));
             }
-            // Boxed: few requests wait for replicas, and the future is large.
             let answer =
                 waiting.run_and_wait(&other, replicas, before, script, keys, arguments, effect);
             let answer = Box::pin(answer).await;
             if answer.is_err() && !other.alive.load(Ordering::Acquire) {
-                // The cause may have silenced this connection too.
+                // The cause may have silenced this connection, too.
                 self.probe(live, Duration::ZERO);
             }
             return answer;
@@ -223,7 +225,7 @@ impl Link {
         arguments: &[&str],
         effect: Effect,
     ) -> Result<Result<Value, RedisError>> {
-        // The bound is added here, because it depends on the connection.
+        // The counter's lower bound depends on the connection (`fast_path.rs`).
         let has_bound = std::ptr::eq(script, &*scripts::FAST_ACQUIRE);
         let with_bound = |mut cmd: Cmd| {
             if has_bound {
@@ -233,7 +235,7 @@ impl Link {
         };
         let cmd = with_bound(script.by_hash(keys, arguments));
         match self.ask(live, before, &cmd, effect).await? {
-            // The server did nothing, so this isn't a second attempt.
+            // The server lacked the script and did nothing, so this isn't a second attempt.
             Err(cause) if errors::lacks_script(&cause) => {
                 let cmd = with_bound(script.by_text(keys, arguments));
                 Box::pin(self.ask(live, before, &cmd, effect)).await
@@ -256,7 +258,7 @@ impl Link {
         answer.map_err(|cause| errors::translate(cause, Effect::Reads))
     }
 
-    /// Sends read commands in one pipeline and returns their replies, which may be errors.
+    /// The replies may be errors.
     pub(crate) async fn read_each(
         self: &Arc<Self>,
         commands: &Pipeline,
@@ -273,7 +275,7 @@ impl Link {
         answer.map_err(|cause| errors::translate(cause, Effect::Reads))
     }
 
-    /// The outer error means no reply.
+    /// Sends a command directly after `before`. The outer error means no reply.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         live: &Arc<Live>,
@@ -305,7 +307,6 @@ impl Link {
         }
         let unanswered = Unanswered::new(self, live, limit);
         let Ok(answer) = timeout(limit, asking).await else {
-            // Other requests on this connection wait up to their own limits.
             unanswered.timed_out();
             return Err(effect.timed_out(limit));
         };
@@ -337,13 +338,13 @@ impl Link {
     }
 
     fn mark_broken(&self, alive: &AtomicBool) {
-        // Only the first caller signals: there may be a new connection by now.
+        // Only the first caller signals, because a new connection may exist by now.
         if alive.swap(false, Ordering::AcqRel) {
             let _ = self.broken.send(());
         }
     }
 
-    /// An error means that nothing was sent.
+    /// Connects if necessary. An error means that nothing was sent.
     pub(crate) async fn live(self: &Arc<Self>) -> Result<Arc<Live>> {
         if let Some(live) = self.usable() {
             return Ok(live);
@@ -353,9 +354,9 @@ impl Link {
         if let Some(live) = self.usable() {
             return Ok(live);
         }
-        // Callers that waited share the result.
+        // Callers that waited share the failure.
         if self.failures.load(Ordering::Acquire) == failures {
-            // A task opens it, so that the caller's end doesn't take the connection from others.
+            // A task connects, so that a cancelled caller doesn't abort it for others.
             let link = Arc::clone(self);
             let opened = self.runtime.spawn(async move { link.open().await }).await;
             *failure = match opened {
@@ -373,7 +374,8 @@ impl Link {
     }
 }
 
-/// Sends two commands with none between them. The second has no effect if the first was refused.
+/// Sends two commands with none between them. If the server refuses the first, the second has no
+/// effect.
 async fn both(
     connection: &mut MultiplexedConnection,
     first: &Cmd,

@@ -35,7 +35,8 @@ impl Link {
         };
         let live = Arc::new(live);
         *self.current() = Some(Arc::clone(&live));
-        // Messages since the last connection were lost. A task wakes waiters, because the caller's lock is held.
+        // Wake-ups since the last connection were lost. A task wakes the waiters, because the
+        // caller holds `connecting`.
         if !self.is_waiting {
             let link = Arc::clone(self);
             self.runtime.spawn(async move { link.wakeups.subscribers().wake_all() });
@@ -56,7 +57,7 @@ impl Link {
             let mut connection =
                 client.get_multiplexed_async_connection_with_config(&settings).await?;
             if self.is_waiting {
-                // A no-op that detects a missing permission now.
+                // This `WAIT` only detects a missing permission.
                 redis::cmd("WAIT").arg(0).arg(1).exec_async(&mut connection).await?;
             } else {
                 connection.subscribe(&self.wakeups.channels()).await?;

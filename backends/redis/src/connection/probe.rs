@@ -8,11 +8,11 @@ use tokio::time::timeout;
 
 use super::{Link, Live};
 
-/// Very short TTLs may time out earlier on a busy machine; then a probe decides.
+/// After a shorter time-out, which a busy machine may cause, a probe decides.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// A dropped request's connection is probed. Otherwise callers with short limits would never detect a silent
-/// connection.
+/// A request without a reply. If dropped, its connection is probed. Otherwise callers with short
+/// limits would never detect a silent connection.
 #[must_use]
 pub(super) struct Unanswered<'r> {
     link: &'r Arc<Link>,
@@ -55,7 +55,7 @@ impl Link {
     fn silence(&self) -> Duration {
         let longest = self.config.response_timeout;
         let blocks = self.config.replicas.filter(|_| self.is_waiting);
-        // The server may be busy with the `WAIT` of one or two other requests.
+        // The `WAIT` of other requests may delay the reply.
         let wait = blocks.map_or(Duration::ZERO, |replicas| replicas.limit * 3 / 2);
         SILENCE.max(wait).min(longest)
     }
@@ -68,7 +68,7 @@ impl Link {
         let (link, live) = (Arc::downgrade(self), Arc::clone(live));
         self.runtime.spawn(async move {
             let (ping, mut connection) = (redis::cmd("PING"), live.connection());
-            // An error is a reply: the user may lack permission for PING.
+            // An error is a reply, too: PING may be denied.
             let answer = timeout(limit, ping.query_async::<redis::Value>(&mut connection)).await;
             live.probed.store(false, Ordering::Release);
             if let (Err(_), Some(link)) = (answer, link.upgrade()) {

@@ -5,7 +5,7 @@ use lockwright_core::{Finding, Severity};
 use super::master::{Master, Refusal, Sentinels};
 use crate::config::Config;
 
-/// Fewer Sentinels can't outvote a wrong or missing one.
+/// With fewer Sentinels, no majority is left when one fails.
 const ENOUGH: u64 = 3;
 
 pub(crate) async fn examine(config: &Config) -> Vec<Finding> {

@@ -1,5 +1,4 @@
-//! Discovery of the master through Sentinels: the latest election in a majority's replies counts. The client library
-//! asks one by one, and accepts the first reply.
+//! Discovery of the master through Sentinels: the latest election in a majority's replies counts.
 
 use std::fmt::{self, Write};
 use std::future::Future;
@@ -62,7 +61,7 @@ impl<'c> Sentinels<'c> {
         }
     }
 
-    /// `connect` must verify the role.
+    /// Connects to the master, with retries. `connect` must verify the server's role.
     pub(crate) async fn reach<T, F: Future<Output = Result<T, Failure>>>(
         self,
         connect: impl Fn(ConnectionInfo) -> F,
@@ -71,7 +70,7 @@ impl<'c> Sentinels<'c> {
         let searching = async {
             loop {
                 match self.once(&connect).await {
-                    // A failover takes time, and a dead master is still named.
+                    // Until a failover is complete, Sentinels name the dead master.
                     Err(failure) if failure.kind == ErrorKind::Unavailable => last = Some(failure),
                     end => return end,
                 }
@@ -93,7 +92,7 @@ impl<'c> Sentinels<'c> {
         let master = self.master().await?;
         tokio::select! {
             end = connect(moved_to(self.server, &master.host, master.port)) => end,
-            // A frozen master would use up the time limit.
+            // Leaves a frozen master, which would use up the time limit.
             () = self.another_than(&master) => Err(Failure::unavailable(format!(
                 "{master} isn't the master {:?} any more", self.name
             ))),
@@ -128,7 +127,7 @@ impl<'c> Sentinels<'c> {
             return Err(self.unnamed(refusals));
         };
         if heard_enough {
-            // The last of concurrent calls needn't have the latest reply.
+            // A concurrent call may have stored a later election already.
             self.latest.fetch_max(master.epoch, Ordering::AcqRel);
         } else {
             self.latest.store(master.epoch, Ordering::Release);
@@ -189,8 +188,8 @@ impl<'c> Sentinels<'c> {
     }
 }
 
-/// The replies aren't enough if all are older than a known election. Then all are used, because reset Sentinels count
-/// elections from zero.
+/// Returns whether a majority has replied, and not only with elections older than `latest`. If
+/// never, the caller uses all replies, because reset Sentinels count elections from zero.
 fn are_enough(named: &[Master], sentinels: usize, latest: u64) -> bool {
     named.len() > sentinels / 2 && named.iter().any(|master| master.epoch >= latest)
 }

@@ -1,5 +1,3 @@
-//! A master behind Sentinels.
-
 pub(crate) mod doctor;
 pub(crate) mod master;
 pub(crate) mod switch_master;

@@ -1,5 +1,5 @@
-//! Notification of failovers by the Sentinels. A replaced master that was frozen or partitioned grants locks until it
-//! is demoted.
+//! Notification of failovers by the Sentinels. Until it is demoted, a replaced master that was
+//! frozen or partitioned still grants locks.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -31,14 +31,14 @@ pub(crate) fn listen(link: &Arc<Link>) -> JoinSet<()> {
 }
 
 async fn listen_to(sentinel: ConnectionInfo, link: Weak<Link>) {
-    // The library supports only RESP3 pushes.
+    // The client library receives pushes only with RESP3.
     let settings = sentinel.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
     let sentinel = sentinel.set_redis_settings(settings);
     loop {
         let Some(limit) = link.upgrade().map(|link| link.config().connect_timeout) else { return };
         match timeout(limit, subscribe(sentinel.clone())).await {
             Ok(Ok((mut connection, mut pushes))) => {
-                // A failover may have happened before.
+                // A failover may have happened before the subscription.
                 check(&link).await;
                 loop {
                     match timeout(SILENCE, pushes.recv()).await {
@@ -48,7 +48,7 @@ async fn listen_to(sentinel: ConnectionInfo, link: Weak<Link>) {
                             _ => {}
                         },
                         Ok(None) => break,
-                        // A dropped connection is silent, too.
+                        // A broken connection may be silent, so send a request.
                         Err(_) => match timeout(limit, answers(&mut connection, &link)).await {
                             Ok(true) => {}
                             _ => break,
@@ -71,7 +71,7 @@ async fn answers(connection: &mut redis::aio::MultiplexedConnection, link: &Weak
     };
     match question.exec_async(connection).await {
         Ok(()) => true,
-        // A refusal is a reply, too.
+        // An error reply is a reply, too.
         Err(cause) => cause.code().is_some(),
     }
 }
@@ -90,7 +90,8 @@ async fn subscribe(
     Ok((connection, pushes))
 }
 
-/// All Sentinels are asked: the notifying one may be the first or the last to change.
+/// Disconnects from a replaced master. Asks all Sentinels, because the message's sender may be the
+/// first or the last to change.
 async fn check(link: &Weak<Link>) {
     let Some(link) = link.upgrade() else { return };
     let Some(sentinels) = link.sentinels() else { return };

@@ -1,19 +1,22 @@
 //! Offers: how a lock is handed to the first waiter in its queue.
 //!
-//! The script that frees a lock makes the first waiter its holder for a short life, and publishes this offer on the
-//! client's own channel. The client confirms it by a renewal; otherwise the offer lapses. The life is short because a
-//! server counts a stopped client among a message's receivers.
+//! The script that frees a lock makes the first waiter its holder for two seconds at most, and
+//! publishes this offer on that client's channel. The client confirms it by a renewal; otherwise
+//! the offer lapses. The time is short, because a server counts a stopped client among a message's
+//! receivers.
 //!
-//! # The start of an offered hold
+//! # Start of the hold
 //!
-//! The server reports when it queued the claim and when it made the offer. The hold begins at least this difference
-//! after the claim was sent, less one hundredth for clock drift, and never after the message's receipt. After the move
-//! of a slot or a failover, the times may be of different clocks. Then the client sends the claim again.
+//! The server reports when it queued the claim and when it made the offer. The hold starts this
+//! difference after the claim was sent, less one hundredth for clock drift, and never after the
+//! message's receipt. With Sentinel and in a Cluster, the times may be of different clocks, so the
+//! client sends the claim again.
 //!
-//! # Expiry of an offer
+//! # Expiry
 //!
-//! A client whose release made an offer checks the lock when the offer has lapsed. That client may die first. So each
-//! waiter also asks when the hold or offer that it last saw ends, as do the next two waiters when the offer lapses.
+//! When an offer lapses, the client whose release made it has the server offer the lock again. That
+//! client may die first. So each waiter also retries when the hold or offer that it last saw ends,
+//! as do the next two waiters when the offer lapses.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -30,10 +33,10 @@ use crate::keys::Keys;
 use crate::scripts;
 use crate::servers::{Servers, WeakServers};
 
-/// Timers of client and server are coarse.
+/// Added to offers' lifetimes, because timers are coarse.
 const GRACE: Duration = Duration::from_millis(20);
 
-/// The client that made the offer asks first.
+/// Delays the next waiters, so that the client that made the offer retries first.
 const BEHIND: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
@@ -47,11 +50,12 @@ pub(crate) struct Offers {
 
 #[derive(Debug)]
 struct Waiting {
-    /// When the claim was sent, and queued by the server's clock in µs.
+    /// When the client sent the claim, and when the server queued it (server time in µs).
     queued: Option<(BootInstant, u64)>,
-    /// An offer must be confirmed by a new request.
+    /// Set if only a new request can confirm an offer.
     ask_again: bool,
-    /// The time of the last offer: in a Cluster each connection delivers it.
+    /// The last offer's server time, to ignore duplicates: in a Cluster, each connection delivers
+    /// it.
     offered_at: Option<u64>,
     name: Option<LockName>,
     asks_at: Option<Instant>,
@@ -83,7 +87,7 @@ impl Offers {
         self.clock.now()
     }
 
-    /// Must be called before the request is sent, because an offer may precede the reply.
+    /// Must precede the request, because an offer may arrive before the reply.
     pub(crate) fn asks(&self, token: Token) {
         self.waiting().entry(token).or_insert(Waiting {
             queued: None,
@@ -102,7 +106,7 @@ impl Offers {
     }
 
     pub(crate) fn waits(&self, claim: &Claim, sent: BootInstant, micros: u64, ask_again: bool) {
-        // A fixed hold must begin with its full TTL.
+        // A fixed hold must begin with its full TTL, unlike an offer.
         let ask_again = ask_again || claim.renewal_mode == RenewalMode::Off;
         let mut waiting = self.waiting();
         let known = waiting.get(&claim.token);
@@ -119,7 +123,7 @@ impl Offers {
         }
     }
 
-    /// Fields: token, first fence, fences, TIME in µs, lifetime in ms.
+    /// Parses an offer: token, first fence, fences, server time in µs, lifetime in ms.
     pub(crate) fn receive(&self, text: &str) -> Option<Event> {
         let received = self.now();
         let mut words = text.split(' ');
@@ -129,7 +133,7 @@ impl Offers {
         granted.fences = u32::try_from(number()?).ok()?;
         let (micros, life) = (number()?, Duration::from_millis(number()?));
         let mut waiting = self.waiting();
-        // A withdrawn claim's release ends the offer too.
+        // A withdrawn claim isn't found. Its release ends the offer.
         let known = waiting.get_mut(&token).filter(|known| known.offered_at != Some(micros))?;
         known.offered_at = Some(micros);
         (granted.start, granted.valid) = match known.queued {
@@ -139,14 +143,15 @@ impl Offers {
                 waiting.remove(&token);
                 (Some(start.min(received)), Some(life))
             }
-            // The start is unknown, or the claim was queued after the offer, which has lapsed. Only a new request makes
-            // the claim a hold.
+            // The start is unknown, or the claim was queued after the offer, which has lapsed. Only
+            // a new request makes the claim a hold.
             _ => (Some(received), Some(Duration::ZERO)),
         };
         Some(Event::Handed(token, granted))
     }
 
-    /// Fields: token, and the offer's lifetime in ms. Returns when to wake the waiter, unless planned already.
+    /// Parses `behind`, the waiter's token, and the offer's lifetime in ms. Returns when to wake
+    /// the waiter, unless planned already.
     pub(crate) fn receive_behind(&self, text: &str) -> Option<(Token, Instant)> {
         let (token, life) = text.strip_prefix("behind ")?.split_once(' ')?;
         let (token, life) = (token.parse().ok()?, Duration::from_millis(life.parse().ok()?));
@@ -156,7 +161,7 @@ impl Offers {
         known.asks_at.replace(at).is_none().then_some((token, at))
     }
 
-    /// Returns the lock to ask for now, or when a later offer lapses.
+    /// Returns the lock to request now, or in `Err` when a later offer lapses.
     pub(crate) fn asks_now(&self, token: Token) -> Option<Result<LockName, Instant>> {
         let mut waiting = self.waiting();
         let known = waiting.get_mut(&token)?;
@@ -178,14 +183,14 @@ impl Offers {
     }
 }
 
-/// Checks an offer when it lapses, with one task per name.
+/// Starts a task that offers the lock again when an offer lapses, unless the name has one.
 pub(crate) fn expire_offer(servers: &Servers, name: &LockName, life: Duration) {
     let until = Instant::now() + life + GRACE;
     match servers.wakeups().offers().made().entry(name.clone()) {
         Entry::Occupied(mut later) => *later.get_mut() = until.max(*later.get()),
         Entry::Vacant(first) => {
             first.insert(until);
-            // The backend's first runtime outlives the caller's.
+            // The caller's runtime may end earlier.
             servers.runtime().spawn(expire_offers(servers.downgrade(), name.clone(), until));
         }
     }
@@ -215,7 +220,7 @@ async fn expire_offers(servers: WeakServers, name: LockName, mut until: Instant)
     }
 }
 
-/// If this fails, waiters poll.
+/// Returns the new offer's lifetime. If this fails, waiters poll.
 async fn grant_next(servers: &Servers, name: &LockName) -> Option<Duration> {
     let keys = Keys::new(&servers.config().key_prefix, name).ok()?;
     let arguments = [servers.counts_receivers(), servers.wakeups().released(), name.as_str()];
@@ -270,7 +275,7 @@ mod tests {
             "reported once"
         );
 
-        // A server clock that stepped ahead doesn't put the start into the future.
+        // The server's clock has stepped ahead.
         offers.waits(&claim, sent, 5_000_000, false);
         let before = offers.now();
         let start = offered(&offers, &claim, 5_000_000_000).start.unwrap();

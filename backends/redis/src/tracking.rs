@@ -1,16 +1,17 @@
-//! Notification of changes by other clients: RESP3 client tracking of foreign locks with waiters, and of renewed holds.
+//! Notification of changes by other clients, through RESP3 client tracking of renewed holds, and of
+//! other libraries' locks with waiters.
 //!
 //! Measured on Redis 7.0.15:
 //!
-//! - With `OPTIN`, a command is tracked if it directly follows `CLIENT CACHING YES`, in one write. A script that reads
-//!   any key tracks all declared keys.
-//! - A write by the same connection silently ends the tracking of its key (with `NOLOOP`). So a plain read follows each
-//!   renewal.
-//! - Each change is reported once. A reported key is read again: the server also reports keys when its table is full,
-//!   and when only a TTL changes.
-//! - `FLUSHALL` reports all keys without naming them. An expired key is reported when the server removes it.
+//! - With `OPTIN`, a command's keys are tracked if it directly follows `CLIENT CACHING YES`, in one
+//!   write.
+//! - With `NOLOOP`, a write by the same connection silently ends the tracking of its key. So a
+//!   plain read follows each renewal.
+//! - A tracked key is reported once, also when the server's table is full or only a TTL changes. So
+//!   the client reads a reported key again.
+//! - `FLUSHALL` is reported without keys.
 //!
-//! Tracking is a hint, lost with the connection: then holds are read and waiters woken.
+//! Tracking ends with the connection. After a reconnect, the client reads the keys of all holds.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +27,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::errors::Effect;
 use crate::servers::{Servers, WeakServers};
 
-/// Shorter holds are renewed often enough.
+/// Shorter holds aren't tracked: their renewals detect a loss soon enough.
 const SHORTEST_TTL: Duration = Duration::from_secs(3);
 
 const LOOKED_AT_ONCE: usize = 100;
@@ -86,7 +87,7 @@ impl Tracked {
         let mut keys = Vec::new();
         let mut known = self.holds();
         for (Renew { claim, .. }, renewal) in holds.iter().zip(renewals) {
-            // Every shared holder changes the key.
+            // A shared lock isn't tracked, because each holder changes its key.
             if claim.mode != Mode::Exclusive {
                 continue;
             }
@@ -176,13 +177,14 @@ async fn watch(servers: WeakServers, mut changes: UnboundedReceiver<Changed>) {
             continue;
         }
         for keys in keys.chunks(LOOKED_AT_ONCE) {
-            // A frozen node must not delay the others' notifications.
+            // Tasks, so that a frozen node doesn't delay others.
             tokio::spawn(look_at(servers.downgrade(), keys.to_vec()));
         }
     }
 }
 
-/// Keys without a reply (moving slot, dead node) are retried a few times; then the next renewal detects a loss.
+/// Reads keys, and reports lost holds. Keys without a reply (moving slot, dead node) are retried a
+/// few times; then the next renewal detects a loss.
 async fn look_at(servers: WeakServers, keys: Vec<String>) {
     const TRIES: u32 = 8;
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -208,7 +210,7 @@ async fn look_at(servers: WeakServers, keys: Vec<String>) {
     }
 }
 
-/// Returns false if the keys can't be tracked now.
+/// Reads and tracks keys. Returns false if that fails.
 async fn look_at_some(servers: &Servers, keys: &[String]) -> bool {
     let Some(first) = keys.first() else { return true };
     let mut values = redis::cmd("MGET");
@@ -233,7 +235,7 @@ async fn look_at_some(servers: &Servers, keys: &[String]) -> bool {
     true
 }
 
-/// Tracks a lock. Returns `None` if that isn't possible, and false if the lock is free already.
+/// Tracks a lock. Returns whether it is held, or `None` if it can't be tracked.
 pub(crate) async fn listen_for(servers: &Servers, lock: &str) -> Option<bool> {
     if !servers.wakeups().tracked().works() {
         return None;

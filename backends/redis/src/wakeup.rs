@@ -1,11 +1,12 @@
 //! Wake-ups and notifications of breaks, on three channels:
 //!
-//! - *released*: a lock that all its waiters should request again: after a break, after a release during a move or by a
-//!   quorum's node, or if more waiters are eligible than one script serves.
+//! - *released*: a lock that all waiters should request again: after a break, after a release while
+//!   the slot moves or on a quorum's node, or if a script can't serve all eligible waiters.
 //! - *broken*: the token of a hold that an operator broke.
-//! - *offered*, a channel per client: see `hand_over.rs`.
+//! - *offered*, one channel per client: see `hand_over.rs`.
 //!
-//! These messages are hints, lost without a connection. So each new subscription wakes all waiters, and waiters poll.
+//! Messages are lost without a connection. So each new connection wakes all waiters, and waiters
+//! poll.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -38,7 +39,7 @@ pub(crate) struct Wakeups {
 
 impl Wakeups {
     pub(crate) fn new(config: &Config) -> Self {
-        // All databases of a server share channels.
+        // Channel names contain the database, because databases share channels.
         let scope = format!("{}:{}", config.topology.database(), config.key_prefix);
         Self {
             key_prefix: config.key_prefix.clone(),
@@ -52,8 +53,8 @@ impl Wakeups {
         }
     }
 
-    /// In a Cluster each connection receives each message; only that of the serving node counts. (With a wrong map none
-    /// may count. Then the new connection to the right node wakes all waiters.)
+    /// Sets a Cluster's slot map. Each connection receives each message; only that of the slot's
+    /// node counts. If the map is wrong, the new connection to the right node wakes all waiters.
     pub(crate) fn route(&self, slots: Arc<Current>) {
         let _ = self.slots.set(slots);
     }
@@ -132,8 +133,8 @@ async fn ask_later(wakeups: Weak<Wakeups>, token: Token, mut at: Instant) {
     }
 }
 
-/// Parses `now TOKEN` (ended) or `run-out TOKEN` (can't be renewed), both a loss. With `run-out` the name stays held
-/// until the holder is done, or the hold expires.
+/// Parses `now TOKEN` (the hold has ended) or `run-out TOKEN` (it can't be renewed, but lasts until
+/// its release or expiry). Both are a loss.
 fn broken_hold(text: &str) -> Option<Event> {
     let (how, token) = text.split_once(' ')?;
     matches!(how, "now" | "run-out").then_some(())?;

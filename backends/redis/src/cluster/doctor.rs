@@ -1,5 +1,3 @@
-//! Diagnosis of a Cluster and of each of its masters.
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -139,7 +137,7 @@ impl Problem {
     }
 }
 
-/// `CLUSTER NODES`: id, address, flags, master, ping, pong, epoch, link, slots.
+/// The lines of `CLUSTER NODES`: id, address, flags, master, ping, pong, epoch, link, slots.
 struct Nodes<'a>(Vec<Vec<&'a str>>);
 
 impl<'a> Nodes<'a> {
@@ -160,7 +158,7 @@ impl<'a> Nodes<'a> {
             if !slots.is_empty() && has_flag(fields, "master") && !has_replica() {
                 problems.push(Problem::WithoutReplica(node.to_owned()));
             }
-            // Only the node itself lists leaving slots: `[7->-id]`.
+            // Only the source lists its leaving slots: `[7->-id]`.
             if slots.iter().any(|slot| slot.contains("->-")) {
                 problems.push(Problem::Moving(node.to_owned()));
             }
@@ -177,7 +175,7 @@ fn is_well(fields: &[&str]) -> bool {
     !fields[2].split(',').any(|flag| ["fail", "fail?", "noaddr"].contains(&flag))
 }
 
-/// The queried node's own slots, moving ones marked.
+/// Returns the queried node's slots, with moving ones marked.
 pub(super) fn own_slots(nodes: &str) -> Option<String> {
     let nodes = Nodes::read(nodes);
     nodes.0.iter().find(|node| has_flag(node, "myself")).map(|own| own[8..].join(" "))

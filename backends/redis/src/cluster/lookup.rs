@@ -1,5 +1,5 @@
-//! Lookup of the slot map. Nodes receive changes by gossip, so the view of a majority counts, otherwise the most
-//! frequent one.
+//! Lookup of the slot map. Nodes receive changes by gossip, so the map of a majority counts,
+//! otherwise the most frequent one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -72,7 +72,7 @@ impl Cluster {
                 Err(_) => {}
             }
         }
-        // `max_by_key` returns the last of equals.
+        // Makes `max_by_key` prefer the first of equals.
         views.reverse();
         match views.into_iter().max_by_key(|(_, votes)| *votes) {
             Some((view, _)) => Ok(view),
@@ -100,7 +100,7 @@ impl Cluster {
             .ok_or_else(|| Failure::unavailable(format!("the node {at} lists no slots")))
     }
 
-    /// Asks without keeping a connection: most nodes are replicas.
+    /// Uses a temporary connection, because most such nodes are replicas.
     async fn ask_unknown_node(&self, at: &Address, question: &Cmd) -> Result<Value, Failure> {
         let settings =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);

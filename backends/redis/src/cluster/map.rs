@@ -1,5 +1,3 @@
-//! The map from slots to the nodes of a Cluster.
-
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -23,7 +21,7 @@ impl Address {
         }
     }
 
-    /// `host:port` (IPv6 too), or `:port` on the host that was asked.
+    /// Parses `host:port` (IPv6 too), or `:port` on the host `asked`.
     pub(crate) fn redirected(named: &str, asked: &Self) -> Option<Self> {
         let (host, port) = named.rsplit_once(':')?;
         Some(asked.address_of(host, port.parse().ok()?))
@@ -44,14 +42,13 @@ impl fmt::Display for Address {
 
 const NO_OWNER: u16 = u16::MAX;
 
-/// Replicas don't affect equality.
+/// Replicas don't affect equality, because nodes may disagree on which of them are healthy.
 #[derive(Clone)]
 pub(crate) struct SlotMap {
-    /// Sorted, for equality.
+    /// Sorted, for comparison.
     masters: Vec<Address>,
-    /// Index of the slot's master, or [`NO_OWNER`].
+    /// The index in `masters` of each slot's master, or [`NO_OWNER`].
     owners: Box<[u16]>,
-    /// Nodes may disagree on which replicas are healthy.
     replicas: BTreeSet<Address>,
 }
 
@@ -64,8 +61,8 @@ impl SlotMap {
         }
     }
 
-    /// Parses `CLUSTER SLOTS`: per range the first and last slot, master, replicas. `None` for a node
-    /// without slots.
+    /// Parses `CLUSTER SLOTS`: per range the first and last slot, master, replicas. Returns `None`
+    /// for a node without slots.
     pub(crate) fn read(answer: Value, asked: &Address) -> Option<Self> {
         let Value::Array(entries) = answer else { return None };
         let mut ranges = Vec::with_capacity(entries.len());
@@ -104,7 +101,7 @@ impl SlotMap {
         self.owners.iter().filter(|owner| **owner == NO_OWNER).count()
     }
 
-    /// Leaves the masters unsorted until the next lookup.
+    /// Sets a slot's master. `masters` is unsorted until the next lookup.
     pub(crate) fn moved(&mut self, slot: u16, to: &Address) {
         let index = self.masters.iter().position(|master| master == to).unwrap_or_else(|| {
             self.masters.push(to.clone());

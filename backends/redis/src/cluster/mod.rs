@@ -1,7 +1,7 @@
 //! A Redis Cluster: each request goes to the node that serves the slot of its keys.
 //!
-//! The client library's Cluster client resends a request whatever its outcome, so an earlier copy may still take
-//! effect. It also keeps the connection to a frozen node.
+//! The `redis` crate's Cluster client isn't used, because it resends requests of unknown outcome,
+//! and keeps its connection to a frozen node.
 //!
 pub(crate) mod doctor;
 mod lookup;
@@ -41,23 +41,25 @@ const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::fro
 pub(crate) struct Cluster {
     config: Arc<Config>,
     wakeups: Arc<Wakeups>,
-    /// Each server's settings, except the address.
+    /// Settings of all nodes, except the address.
     server: ConnectionInfo,
     seeds: Vec<Address>,
     current: Arc<Current>,
     links: Mutex<HashMap<Address, Arc<Link>>>,
-    /// The last failure.
+    /// Held during a lookup. Contains the last failure.
     looking: tokio::sync::Mutex<Option<Failure>>,
     looked: AtomicU64,
     will_look: AtomicBool,
     runtime: Handle,
 }
 
-/// A wrong map costs only a redirection: a node rejects requests for other nodes' slots.
+/// The slot map in use. If wrong, it costs only a redirection, because a node rejects requests for
+/// others' slots.
 #[derive(Debug)]
 pub(crate) struct Current(Mutex<Arc<SlotMap>>);
 
-/// Each master's own view: others notice a move late. `None` if the user may not ask.
+/// Each master's slots in its own view, because others notice a move late. `None` if the user may
+/// not ask.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Placement(BTreeMap<Address, Option<String>>);
 
@@ -129,7 +131,7 @@ impl Cluster {
         masters.filter_map(|at| Some((at.clone(), self.link(at).ok()?))).collect()
     }
 
-    /// Retries while the slot moves, within the response time-out.
+    /// Runs a script. Retries while the slot moves, within the response time-out.
     pub(crate) async fn run(
         self: &Arc<Self>,
         script: &Script,
@@ -154,7 +156,7 @@ impl Cluster {
         }
     }
 
-    /// Returns `None` at once if no node has all keys.
+    /// Returns `None` at once if the slot is moving and no node has all keys.
     pub(crate) async fn try_run(
         self: &Arc<Self>,
         script: &Script,
@@ -206,7 +208,7 @@ impl Cluster {
         if let Some(link) = links.get(at) {
             return Ok(Arc::clone(link));
         }
-        // The client's first runtime may outlive the caller's.
+        // The caller's runtime may end earlier.
         let _entered = self.runtime.enter();
         let to = Whereabouts::at(self.server_at(at));
         let (config, wakeups) = (Arc::clone(&self.config), Arc::clone(&self.wakeups));

@@ -1,12 +1,10 @@
-//! Sending a request to the node of its slot, and following its redirections.
+//! Sends each request to the node of its slot, and reacts to its reply:
 //!
-//! | reply | meaning | reaction |
-//! |---|---|---|
-//! | `MOVED` | nothing was done | send it to the slot's node, look up the map |
-//! | `ASK` | the keys have left | send it there after `ASKING`, this once |
-//! | `TRYAGAIN` | a key is missing | see `slot_migration.rs` |
-//! | `CLUSTERDOWN` | too many nodes are gone | unavailable; look up the map |
-//! | none | unknown | indeterminate, never resent; look up the map |
+//! - `MOVED` (another node has the slot): resend the request there, refresh the slot map.
+//! - `ASK` (the keys have moved before the slot): resend only this request, after `ASKING`.
+//! - `TRYAGAIN` (the slot is moving, and a key is missing): see `slot_migration.rs`.
+//! - `CLUSTERDOWN` (too many nodes are gone): unavailable, refresh the map.
+//! - No reply: indeterminate, never resend, refresh the map.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -20,7 +18,7 @@ use crate::connection::{Link, Live};
 use crate::errors::{self, Effect, error};
 use crate::scripts::Script;
 
-/// Nodes that disagree could redirect endlessly.
+/// A limit, because nodes that disagree could redirect endlessly.
 const REDIRECTIONS: u32 = 8;
 
 static ASKING: LazyLock<Cmd> = LazyLock::new(|| redis::cmd("ASKING"));
@@ -52,7 +50,7 @@ impl Cluster {
             let live = match link.live().await {
                 Ok(live) => live,
                 Err(failure) => {
-                    // Nothing was sent. The node may have been replaced.
+                    // Nothing was sent, so a node that replaced this one may get the request.
                     if looked || begun.elapsed() >= self.config.response_timeout {
                         self.look_up_soon();
                         return Err(failure);
@@ -99,7 +97,7 @@ impl Cluster {
             if begun.elapsed() >= self.config.response_timeout {
                 break;
             }
-            // One redirection is normal after a move.
+            // The first redirection is normal after a move.
             if redirections > 0 {
                 sleep(Duration::from_millis(1 << redirections)).await;
             }

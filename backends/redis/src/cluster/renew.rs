@@ -16,8 +16,8 @@ use crate::scripts;
 use crate::servers::Servers;
 
 impl Cluster {
-    /// Only a silent node's holds are indeterminate. Returns before the callers' limit. Requests continue in tasks,
-    /// whose time-outs detect a frozen node.
+    /// Returns before the callers' limit. Holds without a reply by then are indeterminate. Their
+    /// requests continue in tasks, whose time-outs detect a frozen node.
     pub(crate) async fn renew(self: &Arc<Self>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
         let until = Instant::now() + Renew::time_to_answer(holds);
         let prefix = &self.config().key_prefix;

@@ -71,7 +71,7 @@ pub(crate) fn all_found(names: &[LockName], answer: Value) -> Result<Vec<Found>>
     }
 }
 
-/// Parses the fields from `at`: ms left, token, identity, fence, break's operator and reason, mode.
+/// Parses from `at`: ms left, token, identity, fence, break's operator and reason, mode.
 pub(crate) fn holder(reply: &Reply, at: usize) -> Holder {
     let token = reply.text(at + 1).and_then(|token| token.parse::<Token>().ok());
     let mut holder = Holder::new(token);

@@ -52,8 +52,8 @@ pub(crate) fn odd_answer(effect: Effect, what: impl std::fmt::Debug) -> Error {
     effect.unanswered(&format!("the server sent an unexpected reply: {what:?}"))
 }
 
-/// Codes of errors before any change. A script that fails with one had no effect, because its
-/// deciding write is the last command whose failure it reports.
+/// Codes of errors before any change. This holds for scripts too: their deciding write is the last
+/// command whose failure they report.
 const REFUSALS: [(&str, ErrorKind, &str); 15] = [
     ("NOAUTH", ErrorKind::Denied, "the server requires a password; add it to the URL"),
     ("WRONGPASS", ErrorKind::Denied, "the server refuses the user name or password"),
@@ -116,7 +116,7 @@ pub(crate) fn translate(cause: RedisError, effect: Effect) -> Error {
     effect.unanswered(message).with_source(cause.to_string())
 }
 
-/// Returns the server's or system's own message, without the library's additions.
+/// Returns the server's or system's message, in parentheses.
 pub(crate) fn own_words(cause: &RedisError) -> String {
     let words = if cause.is_io_error() {
         cause.to_string()

@@ -1,7 +1,7 @@
 //! Rejection of late writes to Redis.
 //!
-//! A [`FencedScript`] rejects the writes of a holder that was paused for longer than its TTL, once a later holder has
-//! written.
+//! A [`FencedScript`] rejects the writes of a holder that was paused for longer than its TTL, once
+//! a later holder has written.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks) -> Result<(), Box<dyn std::error::Error>> {
@@ -53,14 +53,15 @@ impl FencedScript {
     /// the fence is recorded, and earlier effects remain.
     ///
     /// # Errors
-    /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder has
-    ///   written. Nothing was done.
-    /// - [`Conflict`](ErrorKind::Conflict): the value under `key` isn't a fence, and nothing was done. Or the script
-    ///   used a key of the wrong type.
+    /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a
+    ///   later holder has written. Nothing was done.
+    /// - [`Conflict`](ErrorKind::Conflict): the value under `key` isn't a fence, and nothing was
+    ///   done. Or the script used a key of the wrong type.
     /// - [`InvalidInput`](ErrorKind::InvalidInput): the fence is above [`Fence::MAX`].
-    /// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the server rejects the request.
-    /// - [`Indeterminate`](ErrorKind::Indeterminate): the script may have run, or failed midway (its message is the
-    ///   source). Retry only if it may run twice.
+    /// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the server rejects
+    ///   the request.
+    /// - [`Indeterminate`](ErrorKind::Indeterminate): the script may have run, or failed midway
+    ///   (its message is the source). Retry only if it may run twice.
     ///
     /// # Cancel safety
     /// If the future is dropped, the script may have run, or may run later.

@@ -1,9 +1,9 @@
 //! Offers: how a lock is handed to the first waiter in its queue.
 //!
 //! The script that frees a lock makes the first waiter its holder for two seconds at most, and
-//! publishes this offer on that client's channel. The client confirms it by a renewal; otherwise
-//! the offer lapses. The time is short, because a server counts a stopped client among a message's
-//! receivers.
+//! publishes this offer on the waiter's channel. The waiter's client confirms the offer by a
+//! renewal; otherwise it lapses. The time is short, because a server counts a stopped client among
+//! a message's receivers.
 //!
 //! # Start of the hold
 //!
@@ -87,7 +87,7 @@ impl Offers {
         self.clock.now()
     }
 
-    /// Must precede the request, because an offer may arrive before the reply.
+    /// Registers a claim before its request is sent, because an offer may arrive before the reply.
     pub(crate) fn asks(&self, token: Token) {
         self.waiting().entry(token).or_insert(Waiting {
             queued: None,
@@ -183,14 +183,14 @@ impl Offers {
     }
 }
 
-/// Starts a task that offers the lock again when an offer lapses, unless the name has one.
+/// Starts a task that offers the lock again when an offer lapses. A name has at most one.
 pub(crate) fn expire_offer(servers: &Servers, name: &LockName, life: Duration) {
     let until = Instant::now() + life + GRACE;
     match servers.wakeups().offers().made().entry(name.clone()) {
         Entry::Occupied(mut later) => *later.get_mut() = until.max(*later.get()),
         Entry::Vacant(first) => {
             first.insert(until);
-            // The caller's runtime may end earlier.
+            // Not on the caller's runtime, which may end earlier.
             servers.runtime().spawn(expire_offers(servers.downgrade(), name.clone(), until));
         }
     }
@@ -220,7 +220,7 @@ async fn expire_offers(servers: WeakServers, name: LockName, mut until: Instant)
     }
 }
 
-/// Returns the new offer's lifetime. If this fails, waiters poll.
+/// Makes the next offer, and returns its lifetime. If this fails, waiters poll.
 async fn grant_next(servers: &Servers, name: &LockName) -> Option<Duration> {
     let keys = Keys::new(&servers.config().key_prefix, name).ok()?;
     let arguments = [servers.counts_receivers(), servers.wakeups().released(), name.as_str()];

@@ -78,9 +78,10 @@
 //!     +client|tracking +client|caching
 //! ```
 //!
-//! `~orders/*` are the locks' keys. In addition:
+//! `~orders/*` are the locks' keys. Also:
 //!
-//! - `+incr`: for fewer commands on uncontended locks. Without it, the server logs denials.
+//! - `+incr`: for fewer commands on uncontended locks. Without it, the server regularly logs
+//!   denials.
 //! - `+select`: for a database other than 0.
 //! - `+role`: with Sentinel.
 //! - `+wait`: with `replicas`.
@@ -167,11 +168,15 @@ impl Redis {
     /// Connects to the server at `url` with the settings of [`Config::new`], and checks it.
     ///
     /// # Errors
-    /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed or names the wrong kind of
-    ///   server, an unknown database or an unknown master; the certificate isn't trusted; or there is no tokio runtime.
-    /// - [`Denied`](lockwright_core::ErrorKind::Denied): a password, certificate or permission is missing or wrong.
-    /// - [`Unsupported`](lockwright_core::ErrorKind::Unsupported): the server is a replica, or too old.
-    /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): no server answers, or it is still loading its data.
+    /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed or
+    ///   names the wrong kind of server, an unknown database or an unknown master; the certificate
+    ///   isn't trusted; or there is no tokio runtime.
+    /// - [`Denied`](lockwright_core::ErrorKind::Denied): a password, certificate or permission is
+    ///   missing or wrong.
+    /// - [`Unsupported`](lockwright_core::ErrorKind::Unsupported): the server is a replica, or too
+    ///   old.
+    /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): no server answers, or it is
+    ///   still loading its data.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
@@ -209,7 +214,7 @@ async fn connect(config: Config) -> Result<Redis> {
     Ok(Redis::new(servers, profile_of(topology.backend(), keeps)))
 }
 
-/// Returns the profile of a server that persists every write. Other servers don't survive
+/// Returns the profile of a server that persists every write. Other servers' locks don't survive
 /// [`Fault::ServerRestart`].
 pub fn profile() -> Profile {
     profile_of("redis", true)

@@ -101,8 +101,8 @@ impl Batch {
         renewals(answer, self.holds.len())
     }
 
-    /// Returns one request per hold, for use while a slot moves. A script's keys must then be on
-    /// one node, so an exclusive hold's request has only its lock's key.
+    /// Returns one request per hold for a moving slot. A script's keys must be on one node, so an
+    /// exclusive hold's request has only its lock's key.
     pub(crate) fn single_requests(&self) -> impl Iterator<Item = (Vec<&str>, [String; 3])> {
         self.holds.iter().map(|BatchEntry { keys, kind, argument, .. }| {
             let keys = match kind {

@@ -1,8 +1,8 @@
-//! Waiting for replicas: a grant or renewal counts only once enough replicas have acknowledged it.
+//! Waiting for replicas: a grant or renewal counts once enough replicas have acknowledged it.
 //!
 //! `WAIT` blocks a connection, so these requests have one of their own. If too few replicas
-//! acknowledge a grant, the client releases it. Until that release is confirmed, it could end a
-//! later grant to the same token. So the client rejects new requests with that token.
+//! acknowledge a grant, the client releases it. Until confirmed, that release could end a later
+//! grant to the same token. So the client rejects new claims with that token.
 
 use std::collections::HashSet;
 use std::fmt;

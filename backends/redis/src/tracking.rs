@@ -184,7 +184,7 @@ async fn watch(servers: WeakServers, mut changes: UnboundedReceiver<Changed>) {
 }
 
 /// Reads keys, and reports lost holds. Keys without a reply (moving slot, dead node) are retried a
-/// few times; then the next renewal detects a loss.
+/// few times. Later, a renewal detects a loss.
 async fn look_at(servers: WeakServers, keys: Vec<String>) {
     const TRIES: u32 = 8;
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);

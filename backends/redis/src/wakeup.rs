@@ -1,7 +1,7 @@
 //! Wake-ups and notifications of breaks, on three channels:
 //!
-//! - *released*: a lock that all waiters should request again: after a break, after a release while
-//!   the slot moves or on a quorum's node, or if a script can't serve all eligible waiters.
+//! - *released*: a lock that all waiters should request again, after a break, a release in a moving
+//!   slot or on a quorum's node, or if a script can't serve all eligible waiters.
 //! - *broken*: the token of a hold that an operator broke.
 //! - *offered*, one channel per client: see `hand_over.rs`.
 //!

@@ -175,7 +175,7 @@ fn is_well(fields: &[&str]) -> bool {
     !fields[2].split(',').any(|flag| ["fail", "fail?", "noaddr"].contains(&flag))
 }
 
-/// Returns the queried node's slots, with moving ones marked.
+/// Returns the queried node's slots, moving ones marked.
 pub(super) fn own_slots(nodes: &str) -> Option<String> {
     let nodes = Nodes::read(nodes);
     nodes.0.iter().find(|node| has_flag(node, "myself")).map(|own| own[8..].join(" "))

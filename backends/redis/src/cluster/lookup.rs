@@ -1,5 +1,5 @@
-//! Lookup of the slot map. Nodes receive changes by gossip, so the map of a majority counts,
-//! otherwise the most frequent one.
+//! Lookup of the slot map. Nodes receive changes by gossip, so the map of a majority counts, or
+//! else the most frequent.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

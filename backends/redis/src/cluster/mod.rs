@@ -2,7 +2,7 @@
 //!
 //! The `redis` crate's Cluster client isn't used, because it resends requests of unknown outcome,
 //! and keeps its connection to a frozen node.
-//!
+
 pub(crate) mod doctor;
 mod lookup;
 pub(crate) mod map;
@@ -208,7 +208,7 @@ impl Cluster {
         if let Some(link) = links.get(at) {
             return Ok(Arc::clone(link));
         }
-        // The caller's runtime may end earlier.
+        // Not on the caller's runtime, which may end earlier.
         let _entered = self.runtime.enter();
         let to = Whereabouts::at(self.server_at(at));
         let (config, wakeups) = (Arc::clone(&self.config), Arc::clone(&self.wakeups));

@@ -50,7 +50,7 @@ impl Cluster {
             let live = match link.live().await {
                 Ok(live) => live,
                 Err(failure) => {
-                    // Nothing was sent, so a node that replaced this one may get the request.
+                    // Nothing was sent, so another node may get the request.
                     if looked || begun.elapsed() >= self.config.response_timeout {
                         self.look_up_soon();
                         return Err(failure);

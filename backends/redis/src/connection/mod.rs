@@ -1,4 +1,4 @@
-//! A client's connection to a server, shared by requests and wake-ups, which reconnects by itself.
+//! A client's connection to a server, for requests and wake-ups, which reconnects by itself.
 //!
 //! The client replaces a connection when it breaks, when a reply is late (a frozen server keeps its
 //! connections open), when the probe of a dropped request times out (`probe.rs`), and when the
@@ -235,7 +235,7 @@ impl Link {
         };
         let cmd = with_bound(script.by_hash(keys, arguments));
         match self.ask(live, before, &cmd, effect).await? {
-            // The server lacked the script and did nothing, so this isn't a second attempt.
+            // The server lacked the script, so it did nothing.
             Err(cause) if errors::lacks_script(&cause) => {
                 let cmd = with_bound(script.by_text(keys, arguments));
                 Box::pin(self.ask(live, before, &cmd, effect)).await

@@ -8,7 +8,8 @@ use tokio::time::timeout;
 
 use super::{Link, Live};
 
-/// After a shorter time-out, which a busy machine may cause, a probe decides.
+/// A time-out marks the connection as broken. After a shorter one, which a busy machine may cause,
+/// a probe decides.
 const SILENCE: Duration = Duration::from_millis(100);
 
 /// A request without a reply. If dropped, its connection is probed. Otherwise callers with short

@@ -137,7 +137,7 @@ fn not_compiled_in(scheme: &Scheme) -> Error {
         several => ("s", format!("`{}`", several.join("` and `"))),
     };
     let of_the_command = match name {
-        // The command rejects `memory:`, because its processes share no memory.
+        // The command-line tool rejects `memory:`, because its processes share no memory.
         "memory" => String::new(),
         _ => {
             let features = scheme.features.join(",lockwright/");

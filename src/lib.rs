@@ -32,9 +32,9 @@
 //! | `zookeeper` | `zookeeper:A:2181,B:2181,C:2181/CHROOT` |
 //! | `zookeeper-tls` | `zookeeper+tls:A:2281,B:2281,C:2281/CHROOT?ca=FILE` |
 //! | `tls` | `rediss://HOST`, `etcd:https://…`, `postgres://…?sslmode=verify-full`, `mysql://…?ssl-mode=VERIFY_IDENTITY` |
-//! | `portable` | the default backends of the command |
+//! | `portable` | the default backends of the command-line tool |
 //!
-//! The README has more about each.
+//! The README has more about each backend.
 #![forbid(unsafe_code)]
 
 mod config;

@@ -9,15 +9,16 @@ use crate::connect::scheme_of;
 pub struct Node {
     /// The node's URL, without secrets.
     pub address: String,
-    /// True if it votes.
+    /// True if the node votes.
     pub votes: bool,
-    /// True if it has no earlier data, and doesn't vote yet.
+    /// True if the node has no earlier data, and doesn't vote yet.
     pub is_new: bool,
-    /// The reason why it doesn't vote.
+    /// The reason why the node doesn't vote.
     pub problem: Option<String>,
 }
 
-/// Returns the nodes' states. A new node votes one largest TTL after it was first seen.
+/// Returns the nodes' states. A new node votes once the largest TTL has passed since it was first
+/// seen.
 ///
 /// # Errors
 /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for an invalid URL, or a backend without
@@ -29,7 +30,7 @@ pub async fn nodes(url: &str) -> Result<Vec<Node>> {
     node_statuses(url, What::Look).await
 }
 
-/// Waits until every reachable node votes. A new process waits from the beginning.
+/// Waits until every reachable node votes. A later process starts this wait from the beginning.
 ///
 /// # Errors
 /// As [`nodes`].

@@ -2,7 +2,7 @@ use lockwright_core::{Error, Result, redact};
 
 use crate::connect::scheme_of;
 
-/// Returns the SQL of the backend's tables, for clients that may not create them. It doesn't
+/// Returns the SQL of the backend's tables, for clients that may not create them. The call doesn't
 /// connect.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! A process and its descendants, which need not share a process group.
+//! Functions for a process's descendants, which need not share its process group.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -36,7 +36,7 @@ fn state(pid: u32) -> Option<char> {
     stat(pid).map(|(state, _)| state)
 }
 
-/// Sends a signal. An ended child stays a zombie until its parent waits, so its id can't be reused.
+/// Signals `pids`. An ended child stays a zombie until its parent waits, so its id isn't reused.
 pub(crate) fn signal(pids: &[u32], signal: Signal) {
     for pid in pids.iter().filter_map(|pid| Pid::from_raw(i32::try_from(*pid).ok()?)) {
         let _ = kill_process(pid, signal);

@@ -21,8 +21,8 @@ pub(crate) fn temporary(server: &str, account: Option<Account>) -> Result<TempDi
 
 /// Fills `target` with the files of `make`, from a cache if possible.
 ///
-/// The cache has one archive per user, server and `recipe`, which a clean-up can't remove
-/// partially.
+/// The cache has one archive per user, server and `recipe`, because a clean-up of temporary files
+/// can't remove only a part of an archive.
 pub(crate) fn fill(
     target: &Path,
     server: &str,
@@ -86,8 +86,8 @@ pub(crate) fn text(path: &Path) -> String {
 
 /// Returns the cache folder, and checks that it is private: other users may have created it first.
 ///
-/// `LOCKWRIGHT_TESTBED_CACHE` names another parent folder, for processes that must share port
-/// locks.
+/// `LOCKWRIGHT_TESTBED_CACHE` names another parent folder, because processes that reserve ports
+/// must share the cache.
 pub(crate) fn cache() -> Result<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
     let parent =

@@ -25,7 +25,7 @@ pub fn build(source: &Path) -> Result<PathBuf> {
     let turn = File::create(program.with_extension("lock"))?;
     turn.lock()?;
     if !program.exists() {
-        // Under the final name, other processes could start a partial file.
+        // A killed build must not leave a partial file under the final name.
         let fresh = program.with_extension("new");
         go(&place)?
             // The build is a fifth faster without inlining and debug information.
@@ -53,7 +53,7 @@ fn go(place: &Path) -> Result<Program> {
 fn explain(error: &Error, source: &Path, place: &Path) -> Error {
     let module = fs::read_to_string(source.join("go.mod")).unwrap_or_default();
     let wanted = module.lines().find_map(|line| line.strip_prefix("go ")).unwrap_or("?");
-    // This runs outside the module's folder, in which an old Go only reports that it is too old.
+    // Inside the module's folder, an old Go only reports that it is too old, so use `place`.
     let found = go(place).and_then(|go| go.arg("version").run(place, "")).unwrap_or_default();
     let (source, found) = (source.display(), found.trim());
     Error::new(format!("{source} needs Go {wanted} or newer; `{found}` can't build it: {error}"))

@@ -70,7 +70,7 @@ impl Kind {
     }
 }
 
-/// MariaDB's packages may also have [`MYSQLD`], so this path comes first.
+/// MariaDB's packages may also have [`MYSQLD`], so searches try this path first.
 const MARIADBD: &str = "usr/sbin/mariadbd";
 const MYSQLD: &str = "usr/sbin/mysqld";
 
@@ -103,7 +103,7 @@ impl MariaDb {
         Ok(())
     }
 
-    /// Sets whether commits wait for a replica. None exists, so commits hang. Needs
+    /// Sets whether commits wait for a replica. No replica exists, so waiting commits hang. Needs
     /// [`Options::semi_synchronous`].
     pub fn wait_for_replica(&self, wait: bool) -> Result<()> {
         let role = match Kind::chosen() {
@@ -209,7 +209,7 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
     );
     let recipe = format!("{}\n{install:?}\n{users}", version()?);
     folder::fill(folder, "mariadb", &recipe, account(), |template| {
-        // A starting MariaDB deletes all temporary tables in TMPDIR, so each has its own.
+        // A starting MariaDB deletes all temporary tables in TMPDIR, so each server has its own.
         let data = format!("--datadir={}", folder::text(&template.join("data")));
         Program::new(installer, SERVER)
             .args(["--no-defaults", &data])
@@ -265,7 +265,7 @@ fn version() -> Result<String> {
     server().args(["--no-defaults", "--version"]).run(Path::new("/"), "")
 }
 
-/// Returns the options for the paths of a server in a folder of packages.
+/// Returns the path options of a server from `LOCKWRIGHT_SERVER_ROOT`.
 fn messages() -> Vec<String> {
     let folders = ["usr/share/mariadb", "usr/share/mysql"];
     let (Some(usr), Some(messages), Some(_)) =
@@ -304,7 +304,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     };
     // Many servers exhaust the kernel's AIO contexts.
     settings += "innodb_use_native_aio = 0\n";
-    // The server then loses data only if the machine crashes.
+    // With these settings, the server loses data only if the machine crashes.
     settings += "innodb_flush_log_at_trx_commit = 2\ninnodb_doublewrite = 0\n";
     if options.tls {
         settings += &format!("ssl_cert = {}\n", certificates::certificate(folder).display());
@@ -332,8 +332,8 @@ fn server() -> Program {
     Program::new(binary.as_deref().unwrap_or("mariadbd"), SERVER).env("LC_ALL", "C")
 }
 
-/// Reads the greeting on the unix socket, which opens after the port and can't be another
-/// process's.
+/// Reads the greeting on the unix socket. The socket opens after the port, and unlike the port, it
+/// can't belong to another process.
 fn greets(socket: &Path) -> Option<()> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;

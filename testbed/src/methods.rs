@@ -115,7 +115,7 @@ macro_rules! ensemble_methods {
                 self.url_through(self.members.iter().map(Member::port))
             }
 
-            /// Waits for another leader than `old`, and returns it.
+            /// Waits for a leader other than `old`, and returns its index.
             pub fn wait_for_another_leader(&self, old: usize) -> crate::Result<usize> {
                 wait_until("the election", || self.leader().ok().filter(|leader| *leader != old))
             }

@@ -6,7 +6,7 @@ use crate::folder;
 
 const ROOT: &str = "LOCKWRIGHT_SERVER_ROOT";
 
-/// Returns the folder, if there is one.
+/// Returns the folder, if the variable is set.
 ///
 /// # Panics
 /// If the folder has no servers, so that the installed ones aren't tested by mistake.

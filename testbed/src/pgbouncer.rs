@@ -31,7 +31,7 @@ impl Options {
         self.set("pool_mode", mode)
     }
 
-    /// Adds a setting of the section `[pgbouncer]`. The last one counts.
+    /// Adds a setting of the section `[pgbouncer]`. The last one of a name counts.
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
         self
@@ -111,7 +111,7 @@ fn url(port: u16, database: &str) -> String {
 
 fn psql(port: u16, database: &str, statements: &str, folder: &Path) -> Result<String> {
     let psql = postgres::psql()?
-        // PgBouncer's commands need the simple protocol.
+        // PgBouncer's commands need PostgreSQL's simple query protocol.
         .args(["-f", "-", &url(port, database)])
         .env("PGCONNECT_TIMEOUT", "10");
     Ok(psql.run(folder, statements)?.trim_end_matches('\n').to_owned())
@@ -146,7 +146,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
         .run_as(postgres::account())
         .start(folder)?;
     process.wait_until_ready(|| {
-        // Connecting is cheaper than `psql`, which then proves that this PgBouncer answers.
+        // Poll with a cheap connection. `psql` then proves that this PgBouncer has the port.
         TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
         psql(port, "pgbouncer", "SHOW VERSION;", folder).ok()
     })?;

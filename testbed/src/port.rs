@@ -12,8 +12,8 @@ use crate::{Result, folder};
 const FIRST: u16 = 15_000;
 const COUNT: u16 = 15_000;
 
-/// A process reserves this many ports at once, until it ends: others can't take a killed server's
-/// port before its restart.
+/// A process reserves this many ports at once, until it ends. So no other process can take a killed
+/// server's port before the server restarts.
 const BLOCK: u16 = 50;
 
 const TRIES: usize = 5;

@@ -59,7 +59,7 @@ impl Options {
     pub fn replica_of(mut self, primary: &Postgres) -> Self {
         self.primary =
             Some(Primary { folder: primary.folder.path().to_owned(), port: primary.port });
-        // Some settings must not be smaller than the primary's.
+        // Some settings of a standby must not be smaller than the primary's.
         self.settings.splice(0..0, primary.options.settings.iter().cloned());
         self.password.clone_from(&primary.options.password);
         self
@@ -190,7 +190,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     // Shared memory in /dev/shm would remain after a crash.
     settings += "dynamic_shared_memory_type = mmap\n";
     settings += "shared_buffers = 16MB\nmax_wal_size = 32MB\nmin_wal_size = 2MB\n";
-    // The server then loses data only if the machine crashes.
+    // With these settings, the server loses data only if the machine crashes.
     settings += "fsync = off\nfull_page_writes = off\n";
     if options.tls {
         let path = |path: PathBuf| quoted(&folder::text(&path));
@@ -217,7 +217,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     process.wait_until_ready(|| {
         let status = std::fs::read_to_string(data.join("postmaster.pid")).ok()?;
         let mut lines = status.lines();
-        // A killed server's file remains until it is overwritten.
+        // A killed server leaves its file, which has another process id.
         (lines.next()? == pid && lines.nth(6)?.trim() == "ready").then_some(())
     })?;
     Ok(process)
@@ -227,8 +227,8 @@ fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
 }
 
-/// Removes a killed server's System V segment, a limited resource. Only a kill leaves the file that
-/// names it.
+/// Removes a killed server's System V segment, a limited resource. Only a killed server leaves its
+/// `postmaster.pid`, which names the segment.
 fn remove_shared_memory(folder: &Path) {
     let status = std::fs::read_to_string(folder.join("data/postmaster.pid")).unwrap_or_default();
     if let Some(id) = status.lines().nth(6).and_then(|line| line.split_whitespace().nth(1)) {
@@ -250,8 +250,8 @@ fn binary(name: &str) -> Result<Program> {
     Ok(Program::new(folder::text(&folder.join(name)), PACKAGE).env("LC_ALL", "C"))
 }
 
-/// Returns the folder of the programs: of the chosen packages, of Debian's newest version, or in
-/// PATH.
+/// Finds the folder of PostgreSQL's programs: first in the chosen packages, then among Debian's
+/// versions (newest first), then in PATH.
 fn binaries() -> Option<&'static Path> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     FOUND

@@ -17,7 +17,7 @@ use crate::{Account, Error, Result, wait};
 
 static ENVIRONMENT: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
-/// Sets environment variables for later programs, whose own settings take precedence.
+/// Sets environment variables for programs that start later. A program's own take precedence.
 pub fn set_environment(variables: Vec<(String, String)>) {
     *ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner) = variables;
 }
@@ -70,7 +70,7 @@ impl Program {
         self
     }
 
-    /// Sets the user. `None` means this process's.
+    /// Sets the user. `None` means this process's user.
     pub fn run_as(mut self, account: Option<Account>) -> Self {
         self.account = account;
         self
@@ -251,7 +251,8 @@ impl Process {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Polls until the process answers. Fails with the log if it ends, or after [`wait::LIMIT`].
+    /// Polls until `ask` returns a value. Fails with the log if the process ends, or after
+    /// [`wait::LIMIT`].
     pub fn wait_until_ready<T>(&mut self, mut ask: impl FnMut() -> Option<T>) -> Result<T> {
         let answer = wait::until(wait::LIMIT, || match ask() {
             Some(answer) => Some(Some(answer)),

@@ -16,7 +16,7 @@ pub enum Traffic {
     Forward,
     /// Delays each piece of data in both directions.
     Delay(Duration),
-    /// Limits each connection's bytes per second and direction.
+    /// Limits each connection to this many bytes per second in each direction.
     Throttle(u32),
     /// Holds data until the mode changes.
     Hold,
@@ -52,10 +52,10 @@ struct State {
     swallowed_answers: usize,
     swallowed: usize,
     delayed: usize,
-    /// The connection whose requests are held.
+    /// The number of the connection whose requests are held.
     keeping: Option<usize>,
     kept_requests: usize,
-    /// Connections with a lower number are silent.
+    /// Data on connections with a lower number is dropped.
     silenced: usize,
 }
 
@@ -102,7 +102,7 @@ impl Proxy {
         self.drop_connections();
     }
 
-    /// Listens again.
+    /// Listens again, and forwards all data.
     pub fn mend(&self) {
         {
             let mut state = self.shared.state();
@@ -139,7 +139,7 @@ impl Proxy {
         self.shared.state().delayed
     }
 
-    /// Holds the requests of the connection with this number, from 0, until the next call.
+    /// Holds the requests of one connection (counted from 0) until the next call.
     pub fn keep_requests_of(&self, connection: Option<usize>) {
         self.shared.state().keeping = connection;
         self.shared.changed.notify_all();
@@ -224,8 +224,8 @@ impl Shared {
                     }
                     self.serve(client, Vec::new(), Duration::ZERO);
                 }
-                // A process that another thread has just forked keeps the socket open until its
-                // exec.
+                // Dropping isn't enough: a child that another thread has just forked has the socket
+                // open until its exec.
                 let _ = rustix::net::shutdown(&listening, rustix::net::Shutdown::Both);
             }
             self.state().listening = false;
@@ -317,7 +317,7 @@ impl Shared {
                 break;
             }
         }
-        // No test needs a half-closed connection. After a loss, the peer's side stays open.
+        // No test needs a half-closed connection. After dropped data, `to` stays open.
         if !has_lost {
             let _ = to.shutdown(Shutdown::Both);
         }

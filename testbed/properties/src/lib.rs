@@ -1,7 +1,8 @@
 //! Random input for the unit tests of parsers.
 //!
-//! Each property is checked with [`CASES`] inputs, the same in each run, or for
-//! `LOCKWRIGHT_PROPERTY_SECONDS` with new inputs. A failure prints the input.
+//! By default, each property is checked with the same [`CASES`] inputs in each run. If
+//! `LOCKWRIGHT_PROPERTY_SECONDS` is set, new inputs are used for that time. A failure prints the
+//! input.
 #![forbid(unsafe_code)]
 
 use std::fmt::Debug;
@@ -41,8 +42,8 @@ pub fn pairs(valid: &[&str], mut property: impl FnMut(&str, &str)) {
     check(pair, |(one, other)| property(one, other));
 }
 
-/// Checks a property of URLs. Each is one of `before`, a password with [`SECRET`] at both ends,
-/// `@`, and a mutation of one of `after`.
+/// Checks a property of URLs. Each URL joins one of `before`, a password with [`SECRET`] at both
+/// ends, `@`, and a mutation of one of `after`.
 pub fn urls_with_secrets(before: &[&str], after: &[&str], mut property: impl FnMut(&str)) {
     let url = |input: &mut Unstructured<'_>| {
         let (before, middle) = (*input.choose(before)?, text(input, &["", "x"])?);

@@ -41,7 +41,7 @@ impl Control {
         self.program(endpoints).args(arguments.iter().copied()).run(Path::new("/"), "")
     }
 
-    /// Like [`Control::run`], with retries during elections.
+    /// Like [`Control::run`], with retries because commands fail during elections.
     pub(super) fn decide(&self, endpoints: &[String], arguments: &[&str]) -> Result<String> {
         let mut last = Error::new("nothing");
         let answer = ensemble::wait_until(&arguments.join(" "), || {

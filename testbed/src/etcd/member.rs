@@ -29,7 +29,7 @@ pub(super) struct Ports {
     pub(super) clients: u16,
     /// The member's own peer port.
     pub(super) peers: u16,
-    /// The proxy's port, to which other members connect.
+    /// The port of this member's proxy, to which other members connect.
     pub(super) door: u16,
     pub(super) metrics: u16,
 }
@@ -95,7 +95,7 @@ impl Member {
 
     /// Restarts the member on the same ports, and waits for it but not for the cluster.
     ///
-    /// Without `keep_data`, a new member replaces it, which needs a majority of the others.
+    /// Without `keep_data`, a new member replaces the old one. The others must have a leader.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.stop();
         if keep_data {
@@ -127,7 +127,7 @@ impl Member {
         self.metric("etcd_server_is_leader") == Some(1.0)
     }
 
-    /// Returns whether the member has a leader.
+    /// Returns whether the member follows or is a leader.
     pub fn has_leader(&self) -> bool {
         self.metric("etcd_server_has_leader") == Some(1.0)
     }

@@ -91,7 +91,7 @@ impl Etcd {
     }
 
     /// Adds a learner at the end of [`Etcd::members`], and returns its index. etcd accepts only
-    /// one.
+    /// one learner.
     pub fn add_learner(&mut self) -> Result<usize> {
         let (name, ports) = (format!("member-{}", self.members.len()), Ports::find());
         let mut initial = self.members[0].initial.clone();
@@ -171,7 +171,7 @@ impl Etcd {
             let leaders = self.members.iter().filter(|member| member.is_leader()).count();
             let all_know = self.members.iter().all(Member::has_leader);
             (leaders == 1 && all_know).then_some(())?;
-            // A learner can't propose.
+            // A learner is never healthy, because it can't propose.
             let all_decide = self.members.iter().all(|one| one.is_learner || one.is_healthy());
             all_decide.then_some(())
         })

@@ -27,7 +27,7 @@ impl Etcd {
         Ok(snapshot)
     }
 
-    /// Restores a snapshot. Revisions go back too.
+    /// Restores a snapshot in all members. The revision returns to the snapshot's.
     ///
     /// # Errors
     /// If the snapshot can't be read, the members don't form a cluster, or one is a learner.
@@ -50,7 +50,7 @@ impl Member {
             Version::Debian => {
                 Program::new("etcdctl", super::control::PACKAGE).env("ETCDCTL_API", "3")
             }
-            // The old tool can't read the current version's snapshots.
+            // Debian's tool can't read the current version's snapshots.
             Version::Current => {
                 let program = folder::text(&go::build(Path::new(CURRENT))?);
                 Program::new(program, version::PACKAGE).arg("utl")

@@ -43,7 +43,7 @@ impl AdminConn {
     pub(crate) fn answers(&self) -> bool {
         match self.try_ask::<String>(&["PING"]) {
             Ok(answer) => answer == "PONG",
-            // The server answers, but its password was set in another way.
+            // A server that requires a login has started too.
             Err(error) => error.code() == Some("NOAUTH"),
         }
     }

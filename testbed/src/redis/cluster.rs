@@ -92,7 +92,8 @@ impl Cluster {
         answers.find(Result::is_ok).unwrap_or_else(|| Err(Error::new("no node answers")))
     }
 
-    /// Returns a key's master in the newest view. A dead master stays until its replica takes over.
+    /// Returns a key's master in the newest view. A dead master stays in it until a replica takes
+    /// over.
     pub fn master_of(&self, key: &str) -> Result<usize> {
         let slot = self.slot_of(key)?;
         self.views()
@@ -200,7 +201,7 @@ impl Cluster {
         })
     }
 
-    /// Assigns the slot. The other nodes are notified later.
+    /// Assigns the slot to its new master. The remaining nodes are notified later.
     pub fn hand_over(&self, slot: &SlotMove) -> Result<()> {
         for node in [slot.to, slot.from] {
             self.set_slot(node, slot.slot, &["NODE", &self.ids[slot.to]])?;
@@ -217,7 +218,7 @@ impl Cluster {
     /// Forms the Cluster, faster than `redis-cli --cluster create`.
     fn join(&self) -> Result<()> {
         for (index, node) in self.nodes.iter().enumerate() {
-            // Nodes need time to resolve equal epochs.
+            // The epochs differ, because nodes need time to resolve equal ones.
             let epoch = (index + 1).to_string();
             node.command::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch])?;
             if index < MASTERS {

@@ -17,8 +17,8 @@ const SENTINELS: usize = 3;
 const QUORUM: usize = 2;
 const CONFIGURATION: &str = "sentinel.conf";
 
-/// Periods in milliseconds: of sharing state, asking about a master that seems down, querying
-/// servers, and the TILT mode.
+/// How often, in milliseconds, a Sentinel shares its state, asks the others about a master that
+/// seems down, and queries servers; and how long its TILT mode lasts.
 const PERIODS: [&str; 8] =
     ["PUBLISH-PERIOD", "100", "ASK-PERIOD", "100", "INFO-PERIOD", "200", "TILT-PERIOD", "1000"];
 
@@ -141,8 +141,8 @@ impl Sentinels {
         self.sentinels.iter().map(opinion).collect()
     }
 
-    /// Waits until another server than `old` is the master, by its role and all Sentinels that
-    /// answer, and returns it.
+    /// Waits for a master other than `old`, and returns it. All Sentinels that answer, and the
+    /// server's own role, must agree.
     pub fn wait_for_failover(&self, old: usize) -> Result<usize> {
         wait_until("the failover", || {
             let master = self.master().ok().filter(|master| *master != old)?;
@@ -244,7 +244,7 @@ impl SentinelsOptions {
             format!("announce-port {port}"),
             format!("monitor {MASTER} 127.0.0.1 {master} {QUORUM}"),
             format!("down-after-milliseconds {MASTER} {down_after}"),
-            // A failed failover is retried after twice this time, in milliseconds.
+            // In milliseconds. A failed failover is retried after twice this time.
             format!("failover-timeout {MASTER} 3000"),
         ] {
             let _ = writeln!(lines, "sentinel {line}");

@@ -26,13 +26,13 @@ fn provide() -> Result<PathBuf> {
         let fresh = tempfile::Builder::new().tempdir_in(&cache)?;
         let fresh = fresh.path().join("classes");
         write(place.path(), &fresh)?;
-        // This replaces another process's equal file.
+        // This may replace another process's identical file.
         fs::rename(&fresh, &archive)?;
     }
     Ok(archive)
 }
 
-/// Returns a hash of the versions. The JVM ignores an archive of other versions.
+/// Returns a hash of the jar files and Java. The JVM ignores an archive of other versions.
 fn versions() -> Result<u64> {
     let mut hasher = DefaultHasher::new();
     let java = Program::new("java", server::JAVA_PACKAGE).locate()?;

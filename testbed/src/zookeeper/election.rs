@@ -1,7 +1,8 @@
 //! The first message of election connections.
 //!
 //! A member sends its address to a member with a larger number, which then dials that address and
-//! bypasses the proxy. So a host name replaces the address: each member maps it to its own proxy.
+//! bypasses the proxy. So this module replaces the address by a host name. Each member's hosts file
+//! maps the name to a proxy.
 
 use std::io::{self, Read};
 use std::net::TcpStream;
@@ -16,8 +17,8 @@ pub(super) fn nothing(_: &mut TcpStream, _: usize) -> io::Result<Vec<u8>> {
     Ok(Vec::new())
 }
 
-/// Reads a version, the member's number, and its address with a length, in network byte order.
-/// Replaces the address.
+/// Reads a version, the member's number, and the address after its length, in network byte order.
+/// Returns them with the member's name as the address.
 pub(super) fn name_instead_of_address(
     connection: &mut TcpStream,
     from: usize,

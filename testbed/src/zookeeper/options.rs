@@ -62,8 +62,8 @@ impl Options {
         self
     }
 
-    /// Sets for how many ticks a member may be silent; 10 by default. Until then, an isolated
-    /// member answers pings.
+    /// Sets after how many silent ticks members disconnect; 10 by default. Until then, an isolated
+    /// member answers its clients' pings.
     pub fn sync_limit(self, ticks: u32) -> Self {
         self.set("syncLimit", ticks.to_string())
     }

@@ -15,7 +15,7 @@ const PACKAGE: &str = "libzookeeper-java";
 
 const JARS: &str = "/usr/share/java";
 
-/// The manifest of `zookeeper.jar` refers to most dependencies.
+/// Jars for the class path. The manifest of `zookeeper.jar` refers to the dependencies not listed.
 const CLASS_PATH: [&str; 5] = [
     "zookeeper.jar",
     "netty-codec.jar",
@@ -40,12 +40,12 @@ const SMALL_SETTINGS: [&str; 4] = [
     "-Dzookeeper.nio.numSelectorThreads=1",
     "-Dzookeeper.nio.numWorkerThreads=2",
     "-Dzookeeper.commitProcessor.numWorkerThreads=1",
-    // In KiB. The default is 64 MB, and each restart creates a log.
+    // The initial size of a log, in KiB. The default is 64 MB, and each restart creates a log.
     "-Dzookeeper.preAllocSize=1024",
 ];
 
-/// The longest interval, in milliseconds, until an isolated member contacts the others; by default
-/// a minute.
+/// The longest pause, in milliseconds, before an isolated member contacts the others again; by
+/// default a minute.
 const ASKS_SOON: &str = "-Dzookeeper.fastleader.maxNotificationInterval=1000";
 
 pub(super) const CONFIGURATION: &str = "zoo.cfg";

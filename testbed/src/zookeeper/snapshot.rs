@@ -22,7 +22,7 @@ impl ZooKeeper {
         copied.map(|()| snapshot)
     }
 
-    /// Restores a snapshot. Transaction ids go back too.
+    /// Restores a snapshot in all members. Transaction ids continue from the snapshot's.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         all_at_once(&mut self.members, |member| {
             member.process.kill();

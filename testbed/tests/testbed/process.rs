@@ -8,7 +8,7 @@ use crate::{assert_gone, runs};
 
 const HELPER: &str = "TESTBED_HELPER";
 
-/// A helper process: the next test starts and kills it.
+/// Runs in a helper process, which the next test starts and kills.
 #[test]
 fn helper_that_starts_a_server_and_waits() {
     if std::env::var_os(HELPER).is_none() {

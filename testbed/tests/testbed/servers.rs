@@ -99,7 +99,7 @@ fn zookeeper() {
 #[test]
 fn go_programs() {
     let above = tempfile::tempdir().unwrap();
-    // The names are fixed, so that each build replaces the last run's.
+    // The names are fixed, so that each run replaces the programs of the last run.
     let build = |name: &str, go: &str| {
         let folder = above.path().join(name);
         std::fs::create_dir_all(&folder).unwrap();

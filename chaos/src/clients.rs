@@ -98,8 +98,8 @@ impl<'a> Clients<'a> {
         self.all().iter().map(|one| one.job.journal.clone()).collect()
     }
 
-    /// Counts the pending requests from before `since`. Returns 0 if one of `names` was granted
-    /// since.
+    /// Counts the pending requests for `names` that were sent before `since`. Returns 0 if one of
+    /// `names` was granted after `since`.
     pub(crate) fn held_up(&self, names: &[String], since: BootInstant) -> usize {
         let mut entries = self.entries();
         entries.sort_by_key(|entry| entry.at);
@@ -224,7 +224,7 @@ fn read(path: &Path) -> Vec<Entry> {
     journal::read(path).unwrap_or_default()
 }
 
-/// Counts exclusive holds: only exclusive holders write to the register.
+/// Counts present exclusive holds. Other holders don't write to the register.
 fn holds(entries: &[Entry]) -> usize {
     let mut exclusive = BTreeSet::new();
     let mut held = Vec::new();

@@ -1,7 +1,7 @@
 //! The servers' wall clock.
 //!
-//! `LD_PRELOAD` loads a library into each server, which adds an offset. etcd can't load it: it is
-//! linked statically.
+//! `LD_PRELOAD` loads a library into each server. The library adds an offset to the clock. etcd
+//! can't load it, because etcd is linked statically.
 
 use std::fs;
 use std::os::unix::fs::FileExt;

@@ -74,7 +74,6 @@ impl Configuration {
         }
     }
 
-    /// Returns whether a hold ends with its connection.
     pub(crate) fn holds_by_connection(self) -> bool {
         matches!(self, PostgresSession | PostgresRow | MysqlSession | MysqlRow)
     }
@@ -95,7 +94,7 @@ impl Configuration {
         match self {
             // The shortest TTL of etcd, and of MySQL's sessions, whose timeouts are whole seconds.
             Etcd | MysqlSession | MysqlRow => Duration::from_secs(2),
-            // Connecting takes longer: the client first asks for the master.
+            // Connecting takes longer, because the client first asks which server is the master.
             RedisSentinel | RedisCluster => Duration::from_secs(2),
             _ => Duration::from_secs(1),
         }

@@ -13,7 +13,7 @@ const HEADER: &str = "seed\tplan\toutcome\toperations\tgrants\thand-overs\twait-
                       refused\tlate-refused\tfaults";
 
 /// Records a result. A line of the same seed is replaced, unless it has a violation: a developer
-/// deletes it after finding the cause.
+/// deletes such a line after finding the cause.
 pub(crate) fn record(folder: &Path, configuration: Configuration, ran: &Ran) -> Result<()> {
     let path = folder.join(format!("{configuration}.tsv"));
     // Several lanes may record the same configuration.

@@ -1,5 +1,5 @@
-//! The faults, and what each backend promises under them: its profile's promise if that covers the
-//! fault, otherwise this module's.
+//! The faults, and what each backend promises under them. If the backend's profile doesn't cover a
+//! fault, this module defines the promise.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -116,10 +116,10 @@ impl Fault {
                 matches!(configuration, Configuration::PostgresLease | Configuration::MysqlLease)
             }
             TableLocked => matches!(kind, Kind::Postgres | Kind::Mysql),
-            // etcd has no limit, and ZooKeeper's can't be changed while it runs.
+            // etcd has no limit, and ZooKeeper's limit can't be changed while it runs.
             ConnectionLimit => matches!(kind, Kind::Postgres | Kind::Mysql | Kind::Redis),
             DescriptorLimit => !configuration.has_several_servers(),
-            // PostgreSQL and MariaDB write small changes to preallocated files, which still works.
+            // On a full disk, PostgreSQL and MariaDB still write to preallocated files.
             DiskFull => configuration == Configuration::Redis,
             DiskSlow => true,
             // etcd's clock can't be stepped. On Sentinel and Cluster, a step affects elections.
@@ -170,7 +170,7 @@ impl Fault {
             ClientKilled => survives(Promised::ClientCrash),
             // A stopped or blocked client ends its holds by its own clock.
             ClientStopped | RowLocked | TableLocked => Promise::KEPT,
-            // The others may consider a frozen server dead and replace it.
+            // The other servers may consider a frozen server dead and replace it.
             ServerFrozen | DiskSlow => match configuration {
                 RedisCluster => survives(Promised::Failover),
                 RedisSentinel if leader => survives(Promised::Failover),

@@ -35,7 +35,7 @@ pub(crate) struct Injected {
     pub(crate) effect: Option<String>,
 }
 
-/// In milliseconds. A dead client's hold lasts longer by up to this time.
+/// In milliseconds. A step back of the clock prolongs a dead client's hold by up to this time.
 pub(crate) const LARGEST_STEP_BACK: i64 = 2_500;
 
 const SOON: Duration = Duration::from_secs(3);
@@ -252,7 +252,7 @@ impl Scene<'_> {
         Ok(effect)
     }
 
-    /// Connects clients for `lasts`, and then for up to [`SOON`] until one is refused.
+    /// Connects clients for `lasts`. If none was refused, continues for up to [`SOON`].
     fn refusal(&self, lasts: Duration) -> Option<String> {
         let end = Instant::now() + lasts;
         let mut refused = 0;
@@ -323,7 +323,7 @@ fn descriptor_limit(pid: u32) -> Option<String> {
     line.split_whitespace().nth(3).map(str::to_owned)
 }
 
-/// Runs `prlimit` as the process's user: another user needs a capability, which root often lacks.
+/// Runs `prlimit` as the process's user. Any other user, even root, needs a capability for it.
 fn limit_descriptors(pid: u32, limit: &str) -> Result<()> {
     let owner = fs::metadata(format!("/proc/{pid}"))?;
     let output = Command::new("prlimit")

@@ -105,7 +105,7 @@ fn recorded(configuration: Configuration) -> BTreeSet<u64> {
         let mut columns = line.split('\t');
         let seed = columns.next()?.parse().ok()?;
         let is_this = columns.next()? == version;
-        // A later run doesn't replace a violation.
+        // A violation counts, because a later run doesn't replace its line.
         let showed = matches!(columns.next()?, "kept" | "not-promised" | "VIOLATION");
         (is_this && showed).then_some(seed)
     };
@@ -144,7 +144,7 @@ fn run_lane(
 
 pub(crate) const FOLDER: &str = "LOCKWRIGHT_CHAOS_FOLDER";
 pub(crate) const DISK: &str = "LOCKWRIGHT_CHAOS_DISK";
-/// The last instant of the boot clock to begin a schedule, in nanoseconds.
+/// The variable with the last instant to begin a schedule, in nanoseconds of the boot clock.
 pub(crate) const UNTIL: &str = "LOCKWRIGHT_CHAOS_UNTIL";
 
 fn count(line: &str, counts: &Mutex<Counts>) {

@@ -121,11 +121,11 @@ fn schedule(line: &str) -> Option<Schedule> {
 }
 
 impl Record {
-    /// Counts the schedules that confirm `promise`, and in which `fault` had an effect. A complete
-    /// promise is confirmed only by schedules of which no fault breaks a promise.
+    /// Counts the schedules in which `fault` had an effect, and which confirm `promise`. For a
+    /// complete promise, all faults of the schedule must have complete promises.
     fn shown(&self, fault: Fault, promise: Promise) -> usize {
         let outcome = if promise == Promise::KEPT { "kept" } else { "not-promised" };
-        // Another fault of the schedule may break the fences.
+        // The promise of another fault of the schedule may exclude fences.
         let fences = |one: &Schedule| {
             let of = |promised: &&Promised| one.faults.contains(&promised.fault);
             self.promises.faults.iter().filter(of).all(|promised| promised.promise.fences)

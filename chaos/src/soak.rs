@@ -127,7 +127,7 @@ fn left(servers: &mut dyn servers::Servers, ttl: Duration) -> Result<Vec<String>
     }
 }
 
-/// Returns the first and last measurement between the worker's plans. The worker creates `idle`
+/// Returns the first and last measurement. Between two plans, the worker creates the file `idle`
 /// and waits until it is removed.
 fn watch(child: &mut Child, time: Duration, idle: &Path) -> Result<(Measured, Measured)> {
     let begun = Instant::now();

@@ -51,7 +51,7 @@ fn the_sale(runtime: &tokio::runtime::Runtime) -> Result<()> {
     let (file, kill) = (&*setting.config, setting.kill);
     runtime.block_on(async {
         if setting.is_new && config.url.starts_with("redlock:") {
-            // Without this, new nodes wait for the largest TTL before they vote.
+            // Without `admit`, new nodes vote only after the largest TTL.
             lockwright::operator::admit(&config.url).await?;
         }
         let locks = config.connect().await?;

@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 
 const TOLERANCE: f64 = 0.03;
 
-/// Counts of system calls are nearly whole numbers.
+/// In system calls per run. These counts are nearly whole numbers.
 const TOLERANCE_OF_CALLS: f64 = 0.1;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Costs {
-    /// The compiler, target, C library and processor's vectors, which also determine a path's
+    /// The compiler, target, C library and vector extensions, which also determine a path's
     /// instructions.
     pub(crate) built: BTreeMap<String, String>,
     pub(crate) paths: Vec<Path>,
@@ -114,7 +114,7 @@ mod tests {
             (1.005, 1.0, &["6.00 system calls, 5.00 are recorded", "the cost increased"]),
             (0.9, 0.0, &["-10.0 %", "the cost decreased", "record it again"]),
             (1.0, -1.0, &["the cost decreased", "record it again"]),
-            // A decrease of one doesn't offset an increase of the other.
+            // A decrease of instructions doesn't offset an increase of calls.
             (0.9, 1.0, &["the cost increased"]),
         ] {
             let said = with(instructions, calls);

@@ -39,7 +39,6 @@ pub(crate) fn build(log: &str, args: &[&str]) -> Result<Vec<Binary>, Report> {
     Ok(binaries)
 }
 
-/// Cargo's message about a test binary.
 #[derive(Deserialize)]
 struct Artifact {
     package_id: String,
@@ -66,7 +65,7 @@ fn artifact(line: &str) -> Option<Binary> {
         serde_json::from_str(line).ok()?;
     let path = executable.filter(|_| profile.test)?;
     let folder = manifest_path.parent()?.to_path_buf();
-    // The id is `path+file:///a/folder#name@0.1.0`, without the name if it is the folder's.
+    // The id is `path+file:///a/folder#name@0.1.0`, without `name@` if the folder has that name.
     let (place, version) = package_id.rsplit_once('#')?;
     let package = match version.split_once('@') {
         Some((name, _)) => name.to_owned(),
@@ -284,7 +283,8 @@ mod tests {
     fn script(folder: &Path, name: &str, text: &str) -> Binary {
         let [draft, path] = [folder.join(format!("{name}.sh")), folder.join(name)];
         std::fs::write(&draft, format!("#!/bin/sh\n{text}\n")).unwrap();
-        // Another process writes the script: a child of another test could inherit the open file.
+        // Another process writes the script. A child of another test could inherit the open file,
+        // and a file that is open for writing can't be executed.
         let mut install = Command::new("install");
         assert!(install.args(["-m", "755"]).args([&draft, &path]).status().unwrap().success());
         let title = format!("self-test {name}");

@@ -26,12 +26,13 @@ const LIST: &[Package] = &[
     Package { package: INTEROP, servers: &[], without: &[] },
 ];
 
-/// Killed clusters keep both cores busy, so two in parallel don't elect a leader in time.
+/// These tests kill clusters, which keeps two cores busy. Two clusters in parallel don't elect a
+/// leader in time.
 const EXCLUSIVE: &[(&str, &str)] =
     &[("lockwright-etcd", "server"), ("lockwright-zookeeper", "server")];
 
-/// Tests that mostly wait, so that more of them run at once. The suites aren't listed, because
-/// their cases share a server.
+/// Test binaries whose tests mostly wait, so that more of them run at once. Conformance suites
+/// aren't listed, because their cases share a server.
 const TEST_THREADS: &[(&str, &str, &str)] = &[
     ("lockwright-sql", "held", "6"),
     ("lockwright-sql", "lease_faults", "6"),

@@ -8,7 +8,7 @@ pub(crate) struct Example {
     pub(crate) args: &'static [&'static str],
     pub(crate) ends_well: bool,
     pub(crate) closing: &'static str,
-    /// If true, `--quick` skips the example. Using the tests' features saves a build.
+    /// If true, `--quick` skips the example, and the build has the features of the tests' build.
     pub(crate) needs_server: bool,
 }
 

@@ -28,13 +28,13 @@ impl Suite {
         self.finished && self.counts.failed == 0
     }
 
-    /// Returns the counts. A binary without a result has at least one failure.
+    /// A binary without a result has at least one failure.
     pub(crate) fn counts(&self) -> Counts {
         let least = u64::from(!self.finished);
         Counts { failed: self.counts.failed.max(least), ..self.counts }
     }
 
-    /// Notes the tests without a result, and the slow ones of them.
+    /// Notes the tests without a result, and which of those tests are slow.
     pub(crate) fn note_unfinished(&mut self, listed: &[String]) {
         let has_result = |test: &&str| self.lines.iter().any(|line| is_result_of(line, test));
         let slow = self.lines.iter().filter_map(|line| slow_test(line));
@@ -55,7 +55,7 @@ impl Suite {
         })
     }
 
-    /// Adds the newer server, whose `title` is the end of the column's name.
+    /// Notes that the suite ran on the newer `server`, whose `title` ends the column's name.
     pub(crate) fn note_server(&mut self, title: &str, server: &str) {
         if let Some(at) = self.lines.iter().position(|line| line.starts_with(MARK)) {
             self.lines[at] += &format!(" on {title}");

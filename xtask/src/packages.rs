@@ -1,6 +1,6 @@
 //! Packages of later Debian or Ubuntu suites, unpacked without installation.
 //!
-//! They come from the machine's own mirror, verified with its keyring.
+//! The packages come from the machine's own mirror, and are verified with the archive's keyring.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -47,7 +47,7 @@ const DISTRIBUTIONS: &[Distribution] = &[
         keyrings: &["/usr/share/keyrings/ubuntu-archive-keyring.gpg"],
         components: "main universe",
         aliases: &["devel"],
-        // The release in development, and the first with all these servers.
+        // The release in development, and the first release with all these servers.
         attempts: &[(&["devel"], None), (&["resolute"], None)],
     },
 ];
@@ -99,8 +99,8 @@ impl Archive {
         Ok(Self { distribution, keyring, architecture, mirrors, folder, fetched })
     }
 
-    /// Unpacks the packages and their dependencies. If `check` rejects them, makes the next
-    /// attempt.
+    /// Unpacks the packages and their dependencies into `root`. If `check` rejects them, makes the
+    /// next of the distribution's attempts.
     pub(crate) fn unpack(
         &mut self,
         packages: &[&str],
@@ -180,7 +180,7 @@ impl Archive {
     }
 }
 
-/// The machine's other settings, such as proxies, also apply.
+/// Returns settings for apt. The machine's other settings, such as proxies, also apply.
 fn settings(folder: &Path) -> String {
     let folder = folder.display();
     format!(
@@ -258,7 +258,7 @@ fn unpack(files: &[PathBuf], root: &Path) -> Result<(), String> {
     for file in files {
         output("dpkg-deb", &["-x", &file.display().to_string(), &root.display().to_string()])?;
     }
-    // Set-user-ID programs such as `passwd` get no security updates here.
+    // Unpacked programs get no security updates, so none may keep its set-user-ID bit.
     output("chmod", &["-R", "u-s,g-s", &root.display().to_string()])?;
     let loader = loader(root).ok_or("the packages have no dynamic loader")?;
     let mut folders = vec![PathBuf::from("usr/bin"), PathBuf::from("usr/sbin")];

@@ -1,4 +1,4 @@
-//! `cargo xtask peers`: builds programs with other lock libraries.
+//! `cargo xtask peers`: builds peers, the benchmarks' programs that use other lock libraries.
 //!
 //! A failed build isn't an error: the benchmarks' report shows the reason.
 
@@ -67,7 +67,7 @@ const LANGUAGES: &[Language] = &[
     },
 ];
 
-/// The file that peers share. In Java it is capitalized.
+/// The name of the source file that a language's peers share. In Java it is capitalized.
 const SHARED: &str = "protocol";
 
 struct Peer {

@@ -58,7 +58,6 @@ pub(crate) fn succeeds(command: Command) -> Result<(), String> {
     done.then_some(()).ok_or_else(|| "it can't be built: see above".to_owned())
 }
 
-/// Runs a short command in the repository's folder.
 pub(crate) fn output(program: &str, args: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(args).current_dir(folders::root()).output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;
@@ -92,17 +91,17 @@ pub(crate) struct Finished {
     coloured: Vec<String>,
     /// The processes that had the output open after the command's end.
     left_behind: Option<String>,
-    /// The limit, and the processes' states then.
+    /// The exceeded limit, and the processes' states at that time.
     hung: Option<(Duration, String)>,
     log: PathBuf,
 }
 
-/// Output that is open for longer shows that a test left a process behind.
+/// If the output is open this long after the command's end, a test left a process behind.
 const LINGER: Duration =
     if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(5) };
 
-/// Runs `command` in the foreground, so that Ctrl-C ends it too, until `limit`. The output goes to
-/// `target/xtask/NAME.log` and, by line and without colours, to `each`.
+/// Runs `command` for at most `limit`, in the foreground, so that Ctrl-C ends it too. The output
+/// goes to `target/xtask/NAME.log` and, by line and without colours, to `each`.
 pub(crate) fn run(
     name: &str,
     command: Command,
@@ -157,7 +156,7 @@ pub(crate) fn run(
     finished
 }
 
-/// Returns the log, and the number and the reader of the output's pipe.
+/// Returns the log, the inode and the reader of the output's pipe, and the child.
 fn start(mut command: Command, log: &Path) -> io::Result<(File, u64, PipeReader, Child)> {
     tmp::set(&mut command);
     std::fs::create_dir_all(folders::logs())?;
@@ -267,7 +266,7 @@ pub(crate) fn quietly(name: &str, command: Command) -> Finished {
 fn plain(line: &str) -> String {
     let mut parts = line.split('\u{1b}');
     let first = parts.next().unwrap_or_default().to_owned();
-    // All sequences are ESC, `[`, parameters and a letter.
+    // Each colour sequence is ESC, `[`, parameters and a letter.
     parts.fold(first, |text, part| {
         text + part.split_once(|c: char| c.is_ascii_alphabetic()).map_or("", |(_, rest)| rest)
     })

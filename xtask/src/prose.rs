@@ -8,10 +8,10 @@ use crate::options::Options;
 use crate::process::output;
 use crate::report::Report;
 
-/// The table of this page has the phrases, and how many of 1,000 words they may be.
+/// This page's table lists the phrases, and how often each may occur in 1,000 words.
 const STYLE: &str = include_str!("../../docs/src/style.md");
 
-/// Shorter texts in code aren't messages.
+/// Shorter string literals (in bytes) aren't messages.
 const MESSAGE: usize = 20;
 
 pub(crate) fn step(_: &Options) -> Report {
@@ -113,7 +113,7 @@ fn of_rust(line: &str) -> String {
     texts.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns lower-case words, each between two spaces, without code.
+/// Returns the words outside code in lower case, with a space before and after each word.
 fn normalized(prose: &str) -> String {
     let text = prose.split('`').step_by(2).collect::<Vec<_>>().join(" ").to_lowercase();
     let words = text.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '\''));

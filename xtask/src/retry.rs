@@ -5,11 +5,10 @@
 
 use crate::libtest::{PANICKED, Suite};
 
-/// The prefix of a conformance case's time-out.
 const CASE_TIMED_OUT: &str = "late: ";
 const CASE_WAITED: &str = "it was not done after ";
 
-/// The texts of time-outs: in errors without an answer, the testbed and the standard library.
+/// Texts that report a time-out, from errors, the testbed and the standard library.
 const TIMEOUT_WORDS: &[&str] = &[
     "Unavailable",
     "Indeterminate",
@@ -49,8 +48,8 @@ fn of_a_case<'a>(said: &[&'a str]) -> Option<&'a str> {
     said.iter().copied().find(|line| line.contains(CASE_TIMED_OUT) || line.contains(CASE_WAITED))
 }
 
-/// Returns the first time-out, if each panic has one: another thread's panic may be the cause.
-/// Earlier output and expected values don't count.
+/// Returns the first panic's time-out. Returns `None` if another panic has no time-out, because
+/// that panic may be the cause. Earlier output and expected values don't count.
 fn of_panics<'a>(said: &[&'a str]) -> Option<&'a str> {
     let mut panics = said.split(|line| line.contains(PANICKED)).skip(1);
     let why = |panic: &[&'a str]| {

@@ -8,7 +8,7 @@ use crate::process;
 struct Need {
     what: &'static str,
     binary: &'static str,
-    /// Folders searched before PATH. A `*` matches a number, the largest first.
+    /// Folders to search before PATH. A `*` matches a number; the largest number is tried first.
     places: &'static [&'static str],
     /// With these arguments, a complete program exits with 0. If `least` is set, it prints its
     /// version.
@@ -22,7 +22,7 @@ struct Need {
 
 pub(crate) type Version = (u32, u32);
 
-/// A program whose option shows its version.
+/// The base of most needs: a program with the option `--version`.
 const VERSION: Need = Need {
     what: "",
     binary: "",
@@ -218,7 +218,6 @@ fn instructions(missing: &[(&Need, String)]) -> String {
     text
 }
 
-/// Returns whether this process is root on Debian or a derivative.
 pub(crate) fn may_install() -> bool {
     let files = ["/etc/debian_version", "/usr/bin/apt-get"];
     files.iter().all(|file| Path::new(file).exists())

@@ -72,15 +72,15 @@ pub(crate) const ALL: &[Step] = &[
     Step::of("interop", "mutual exclusion with other programs", interop::step),
 ];
 
-/// The most crates of the facade with the memory backend.
+/// The most crates of the facade with only the memory backend.
 const LEANEST: usize = 30;
 
 const CLIENT_LIBRARIES: &[&str] = &["redis", "sqlx", "sqlx-core", "libsqlite3-sys"];
 
-/// The command's non-Rust dependencies.
+/// The `-sys` crates that the command-line tool may need.
 const BOUND: &[&str] = &["libsqlite3-sys", "linux-raw-sys"];
 
-/// Crates that need more than a C compiler.
+/// Crates that need more than a C compiler to build.
 const BUILD_TOOLS: &[&str] =
     &["bindgen", "cmake", "cxx-build", "prost-build", "protobuf-src", "tonic-prost-build"];
 
@@ -153,7 +153,7 @@ fn missing_args(options: &Options) -> Vec<&'static str> {
          lockwright/memory,lockwright/sqlite --test facade",
     );
     if !options.quick {
-        // This build also lacks TLS for servers.
+        // The feature `tls` is missing too.
         args.extend(words(
             "--package lockwright-sql --features lockwright-sql/mysql,lockwright-sql/postgres \
              --test tls",

@@ -89,7 +89,6 @@ impl Table {
         self.columns.values().flat_map(BTreeMap::keys).map(String::as_str).collect()
     }
 
-    /// Returns each column, and how many cases passed, failed, and aren't promised.
     fn counts(&self) -> impl Iterator<Item = (usize, &str, [usize; 3])> {
         (1..).zip(&self.columns).map(|(number, (backend, cases))| {
             let count = |wanted| cases.values().filter(|verdict| **verdict == wanted).count();
@@ -208,7 +207,7 @@ pub(crate) fn begin() -> io::Result<()> {
     }
 }
 
-/// Stores the suite's results, but not an example's. Later results replace earlier ones.
+/// Stores the suite's results, unless an example ran the suite. Later results replace earlier ones.
 pub(crate) fn note(suite: &Suite) {
     if !suite.title.contains(" tests/") {
         return;
@@ -255,7 +254,7 @@ pub(crate) fn check() -> Result<(), String> {
 }
 
 fn compare(page: &Path, wanted: &str) -> Result<(), String> {
-    // Their versions aren't compared, because the distribution updates newer servers.
+    // Newer servers' lines aren't compared, because the distribution updates their versions.
     let without_newer = |text: &str| {
         text.lines().filter(|line| !line.starts_with(NEWER)).collect::<Vec<_>>().join("\n")
     };

@@ -43,7 +43,6 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     summary(&done, begun.elapsed(), &options)
 }
 
-/// Runs the steps in their order, except those that run in parallel with others.
 fn run(chosen: &[&'static Step], options: &Options) -> Vec<Done> {
     let first = chosen.iter().position(|step| step.when != When::InTurn).unwrap_or(chosen.len());
     let mut done = run_in_turn(&chosen[..first], options);

@@ -12,7 +12,7 @@ use crate::process::output;
 
 const IN_MEMORY: &str = "/dev/shm";
 
-/// The least free memory. All tests' servers used 2.6 GB.
+/// The free memory that the folder needs. All tests' servers used 2.6 GB.
 const ENOUGH_KIB: u64 = 8 << 20;
 
 static FOLDER: OnceLock<PathBuf> = OnceLock::new();

@@ -37,7 +37,7 @@ pub(crate) fn step(options: &Options) -> Report {
     }
     let at_a_time = if options.at_a_time == 1 { 1 } else { 2 * options.at_a_time };
     let mut report = binaries::run("versions", jobs, &[], at_a_time, process::RUNNING);
-    // The table shows cases that aren't promised.
+    // The conformance table already shows cases that aren't promised.
     report.left_out.retain(|test| !test.contains("[not promised]"));
     report
 }
@@ -52,7 +52,6 @@ fn build() -> Result<Vec<Binary>, Report> {
     binaries::build("versions", &args)
 }
 
-/// Returns why no newer server runs here.
 fn obstacle(options: &Options) -> Option<&'static str> {
     if options.quick {
         return Some("--quick runs no servers");

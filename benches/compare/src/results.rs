@@ -94,7 +94,7 @@ pub struct Cell {
     pub note: Option<String>,
 }
 
-/// The cores in use. The loopback's speed depends on them, and an unpinned program alternates.
+/// The cores in use. They determine the loopback's speed, so unpinned programs measure a mixture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Regime {

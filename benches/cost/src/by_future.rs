@@ -1,4 +1,4 @@
-//! A backend without a server that answers through a future, like those with a server.
+//! A memory backend that answers through a future, like backends with a server.
 
 use lockwright_core::{
     AcquireOutcome, Claim, Clock, Cursor, DistributedLock, Events, Finding, Inspection, LockName,

@@ -139,7 +139,6 @@ pub(crate) fn start(configuration: Configuration, folder: &Path) -> Result<Box<d
     })
 }
 
-/// Returns whether the process runs or is stopped.
 pub(crate) fn is_alive(pid: u32) -> bool {
     state_of(pid).is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }

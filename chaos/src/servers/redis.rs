@@ -16,7 +16,6 @@ const PROXIED: &str = "through-proxy";
 /// The longest wait of a writer in a queue, in milliseconds.
 const LONGEST_PLACE: i64 = 60_000;
 
-/// Returns options with which acknowledged writes survive a restart.
 fn durable() -> Options {
     testbed::Redis::options().append_only("always")
 }
@@ -301,7 +300,8 @@ fn quorum_url(urls: Vec<String>) -> String {
     format!("redlock:{}?largest_ttl=2s", urls.join(","))
 }
 
-/// An administrator's connection, opened before the limit. A new one would be refused.
+/// An administrator's connection, opened before connections are limited. A new one would be
+/// refused.
 type Admin = Option<Connection>;
 
 fn limit_connections(server: &testbed::Redis, admin: &mut Admin, on: bool) -> Result<()> {

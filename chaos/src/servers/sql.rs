@@ -17,7 +17,6 @@ struct Session<C> {
 
 trait Dialect: Connection {
     const SESSIONS: &'static str;
-    /// Counts clients' sessions that wait for a lock.
     const WAITING: &'static str;
     /// Returns the server's time in microseconds.
     const CLOCK: &'static str;
@@ -103,7 +102,6 @@ impl<C: Dialect> Session<C> {
         Ok(self)
     }
 
-    /// Returns how far the server's clock is ahead, in milliseconds.
     fn clock_ahead(&mut self) -> Result<i64> {
         let theirs = self.number(C::CLOCK)?;
         let ours = SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros() as i64;
@@ -155,7 +153,7 @@ fn held_rows(configuration: Configuration, prefix: &str, now: &str) -> Vec<(&'st
     };
     vec![
         ("held rows", count("lease", "AND token IS NOT NULL")),
-        // Writers don't count, because a waiting one keeps its place for 3 s.
+        // Writers don't count, because a waiting writer's row remains for 3 s.
         ("rows of readers and permits", count("shared_holder", "AND mode <> 'exclusive'")),
     ]
 }

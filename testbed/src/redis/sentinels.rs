@@ -17,8 +17,8 @@ const SENTINELS: usize = 3;
 const QUORUM: usize = 2;
 const CONFIGURATION: &str = "sentinel.conf";
 
-/// How often, in milliseconds, a Sentinel shares its state, asks the others about a master that
-/// seems down, and queries servers; and how long its TILT mode lasts.
+/// A Sentinel's periods in milliseconds: of sharing its state, asking the others about a master
+/// that seems down, querying servers, and the TILT mode.
 const PERIODS: [&str; 8] =
     ["PUBLISH-PERIOD", "100", "ASK-PERIOD", "100", "INFO-PERIOD", "200", "TILT-PERIOD", "1000"];
 

@@ -15,7 +15,7 @@ const PACKAGE: &str = "libzookeeper-java";
 
 const JARS: &str = "/usr/share/java";
 
-/// Jars for the class path. The manifest of `zookeeper.jar` refers to the dependencies not listed.
+/// The manifest of `zookeeper.jar` refers to the dependencies that aren't listed here.
 const CLASS_PATH: [&str; 5] = [
     "zookeeper.jar",
     "netty-codec.jar",

@@ -73,7 +73,7 @@ class Library:
         raise NotImplementedError
 
     def unlock(self, hold):
-        """Releases it. Raises Lost if it is known to have expired."""
+        """Releases the hold. Raises Lost if the hold is known to have expired."""
         raise NotImplementedError
 
     def keep(self, name, ttl):
@@ -200,7 +200,7 @@ class Keeper(threading.Thread):
 
 
 def at_once(threads, items, do):
-    """Calls it for each item, in several threads, until one fails."""
+    """Calls `do` for each item, in several threads, until a call fails."""
     items, lock, errors = iter(items), threading.Lock(), []
 
     def work():

@@ -168,7 +168,7 @@ impl<L: Library> State<L> {
             return Ok("dropped".to_owned());
         };
         keeper.abort();
-        let _ = keeper.await; // its clone of `holds` is dropped
+        let _ = keeper.await; // the task's clone of `holds` is dropped
         let Ok(holds) = Rc::try_unwrap(holds) else {
             return Err("the renewing task still has the holds".into());
         };

@@ -51,7 +51,6 @@ impl<'a> BackendRun<'a> {
         self.servers.servers().are_in_one_process()
     }
 
-    /// Checks each subject's mutual exclusion, and removes subjects that fail.
     pub(super) fn check_exclusion(&mut self) -> Vec<Exclusion> {
         let mut seen = Vec::new();
         let alone = self.is_in_one_process();

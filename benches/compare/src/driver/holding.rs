@@ -87,7 +87,6 @@ impl BackendRun<'_> {
         }
     }
 
-    /// Measures `count` holds, then releases them.
     fn held(&mut self, subject: usize, count: u64) -> Result<(u64, Round), Failure> {
         let (pace, servers) = (self.pace, self.servers);
         let name = self.subjects[subject].program.handshake.name.clone();
@@ -155,7 +154,7 @@ fn hold(
         let answer = workers[0].answer("held", pace.holding)?;
         let is_no_number = |_| Failure::Failed(format!("not a number: {answer:?}"));
         let held = answer.trim().parse().map_err(is_no_number)?;
-        // The processes are listed again: some servers start one per connection.
+        // The processes are listed again: some servers start a process per connection.
         let after = (memory(&servers.processes()), memory(&ours));
         round.add("server_bytes_per_hold", (after.0 - before.0) / held as f64);
         round.add("client_bytes_per_hold", (after.1 - before.1) / held as f64);

@@ -23,7 +23,7 @@ pub(super) struct Pace {
     pub(super) holds: Vec<u64>,
     pub(super) holds_of_peers: u64,
     pub(super) holding: Duration,
-    /// Half the renewal interval, so that a batch is in the middle.
+    /// Half the renewal interval, so that a batch is in the middle of the measurement.
     pub(super) before_renewal: Duration,
     /// The time for renewals: a third of the TTL renews each hold once.
     pub(super) renewal: Duration,
@@ -37,7 +37,7 @@ pub(super) struct Pace {
     pub(super) stays_put: bool,
     /// True if peers run only `pairs` and `hand-over`, in one regime.
     pub(super) glances_at_peers: bool,
-    /// Without peers: dozens of virtual machines would measure their own memory.
+    /// Peers don't take part: dozens of virtual machines would measure their own memory.
     pub(super) growing_processes: Vec<u64>,
 }
 

@@ -55,7 +55,6 @@ impl Turns {
         self.turns.len()
     }
 
-    /// Returns the number of overlapping and lost turns.
     #[must_use]
     pub(super) fn overlaps(&self) -> usize {
         let mut until = 0;

@@ -11,7 +11,7 @@ use crate::workload::Workload;
 
 #[derive(Debug)]
 struct Change {
-    /// The factor of the improvement; below 1, it is worse.
+    /// The factor of the improvement; below 1, the figure is worse.
     goodness: f64,
     line: String,
 }

@@ -103,7 +103,6 @@ figure { margin: 1.5rem 0; } svg { max-width: 100%; height: auto; }
 code { font-size: 90%; }
 ";
 
-/// Returns the page in HTML, with the pictures and a table of contents.
 pub(super) fn html(markdown: &str, pictures: &[Picture], title: &str) -> String {
     let parts = markdown.lines().filter_map(|line| line.strip_prefix("## ")).enumerate();
     let contents: String =

@@ -117,7 +117,7 @@ pub fn differ(old: &[f64], new: &[f64]) -> bool {
     if before.median == after.median || !is_change(after.median / before.median, least) {
         return false;
     }
-    // Fewer than five rounds can't reach this confidence, so they must not overlap.
+    // Fewer than five rounds can't reach [`CERTAINTY`], so the runs' values must not overlap.
     let are_apart =
         sorted(old).last() < sorted(new).first() || sorted(new).last() < sorted(old).first();
     mann_whitney(old, new) <= 1.0 - CERTAINTY || (rounds < 5 && are_apart)

@@ -130,7 +130,6 @@ impl<'a> View<'a> {
         found.into_iter().map(|(_, _, subject)| subject).collect()
     }
 
-    /// Compares a cell with the baseline, unless it is the baseline's.
     pub(super) fn to_baseline(&self, cell: &'a Cell) -> Option<Against> {
         let baseline = self.baseline(&Place::of(cell))?;
         (baseline.subject != cell.subject).then(|| against(cell, baseline))?

@@ -23,7 +23,7 @@ impl Servers for Three {
         self.0.endpoints()
     }
 
-    /// Includes keep-alives and new watches.
+    /// Counts requests, including keep-alives and new watches.
     fn served(&self) -> Result<Option<u64>> {
         let mut sum = 0.0;
         for member in &self.0.members {

@@ -53,7 +53,7 @@ impl Sqlite {
         Ok(upsert.execute(&mut *connection).await?.rows_affected() == 1)
     }
 
-    /// Unlike [`Self::upsert`], this doesn't block writers.
+    /// Only reads, so that unlike [`Self::upsert`], it doesn't block writers.
     async fn is_held(&self, name: &str) -> sqlx::Result<bool> {
         let mut connection = self.connection.lock().await;
         let held = query(HELD).bind(name).bind(now()).fetch_optional(&mut *connection).await?;

@@ -15,7 +15,7 @@ use lockwright_bench_protocol::{Cannot, Library, Handshake, Result, serve};
 
 struct Dlock {
     clients: Vec<RedisClient>,
-    /// The providers by TTL, because a provider has one for all its locks.
+    /// The providers by TTL, because all locks of a provider have one TTL.
     providers: RefCell<HashMap<Duration, Rc<RedisLockProvider>>>,
 }
 

@@ -51,7 +51,6 @@ struct Registers {
 }
 
 impl Registers {
-    /// Checks each fence with the register of its backend.
     async fn enter(&self, old: Option<Fence>, new: Option<Fence>) -> Result<Vec<Inside>> {
         let lock = LockName::new(NAME)?;
         let mut inside = Vec::new();

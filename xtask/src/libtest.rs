@@ -97,7 +97,7 @@ impl Suite {
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     current: Option<Suite>,
-    /// The last title: a crate's doc tests may be several suites.
+    /// The last suite's title, because a crate's doc tests may be several suites with one title.
     last: String,
 }
 
@@ -134,7 +134,6 @@ fn is_result_of(line: &str, test: &str) -> bool {
     result.is_some_and(|rest| rest.trim_start().starts_with("... ") && !rest.ends_with("... "))
 }
 
-/// Parses `test a::b has been running for over 60 seconds`.
 fn slow_test(line: &str) -> Option<&str> {
     Some(line.strip_prefix("test ")?.split_once(" has been running for over ")?.0)
 }

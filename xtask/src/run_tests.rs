@@ -3,7 +3,6 @@ use crate::options::Options;
 use crate::report::Report;
 use crate::{config, process};
 
-/// Builds and runs tests; with `--quick`, only those without servers.
 pub(crate) fn run_tests(step: &str, args: &[&str], options: &Options) -> Report {
     run_tests_of(step, args, options, |_| true)
 }

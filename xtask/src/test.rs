@@ -143,7 +143,6 @@ fn summary(done: &[Done], took: Duration, options: &Options) -> ExitCode {
     if counts.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Returns the summary line. Without tests, the line counts the steps.
 fn last_line(done: &[Done], counts: Counts) -> String {
     let mut line = format!("{} passed, {} failed", counts.passed, counts.failed);
     if done.iter().all(|done| done.report.tests == Counts::default()) {

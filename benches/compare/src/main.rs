@@ -102,7 +102,6 @@ fn publish(results: &Results, json: &Path, out: &Path) -> servers::Result<()> {
     report_in(results, &kept, out)
 }
 
-/// Writes the report. If the results are those in docs, also writes the page.
 fn report(results: &Results, json: &Path, out: &Path) -> servers::Result<()> {
     match is_same(json, &docs().2) {
         true => publish(results, json, out),
@@ -134,7 +133,7 @@ fn compared(old: &Path, new: &Path, all: bool) -> servers::Result<()> {
 }
 
 fn write(path: &Path, results: &Results) -> servers::Result<()> {
-    // The file is complete even after a crash.
+    // A rename keeps the file complete even after a crash.
     let new = path.with_extension("new");
     std::fs::write(&new, serde_json::to_string(results)? + "\n")?;
     Ok(std::fs::rename(&new, path)?)

@@ -1,8 +1,9 @@
 //! The client's hot paths. `cargo xtask cost` runs this under callgrind, which counts only inside
 //! [`counted_by_callgrind`].
 //!
-//! The output has two words per line, separated by a tab: the vector instructions, by which
-//! libraries select code, then each path and its number of executions.
+//! Each line of the output has two fields, separated by a tab. The first line has `vectors` and the
+//! vector instructions, by which libraries select code. Each other line has a path and its number of
+//! executions.
 #![forbid(unsafe_code)]
 
 mod by_future;

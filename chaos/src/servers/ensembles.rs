@@ -4,7 +4,7 @@ use lockwright_testbed::{self as testbed, Proxy};
 
 use super::{Result, Server, Servers, restart_the_dead};
 
-/// Defines an ensemble behind proxies. `$own` are the methods that differ.
+/// Defines an ensemble behind proxies. `$own` are methods that differ between ensembles.
 macro_rules! members {
     ($name:ident, { $($own:tt)* }) => {
         pub(super) struct $name {

@@ -12,7 +12,7 @@ final class RedissonPeer implements Protocol.Library {
 
     private String backend;
     private List<String> servers;
-    /** The clients by TTL, because a client has one for all its locks. */
+    /** The clients by TTL, because all locks of a client have one TTL. */
     private final Map<Long, RedissonClient> clients = new ConcurrentHashMap<>();
 
     public static void main(String[] arguments) {

@@ -4,7 +4,7 @@
 // Tasks are async functions. A library has
 // - open(backend, urls): connects
 // - lock(name, ttl): acquires as the library waits, and returns the hold
-// - unlock(hold): releases; throws Lost if it is known to have expired
+// - unlock(hold): releases; throws Lost if the hold is known to have expired
 // - renew(hold, ttl): renews and returns the new hold; for libraries without automatic renewal
 'use strict';
 
@@ -145,7 +145,7 @@ class Keeper {
   }
 }
 
-// Calls `does` for each number below `count`, several in parallel, until one fails.
+// Calls `does` for each number below `count`, several in parallel, until a call fails.
 async function atOnce(count, does) {
   let next = 0;
   const work = async () => {

@@ -17,7 +17,7 @@ pub(super) struct Pace {
     pub(super) exclusion: Duration,
     pub(super) warming: Duration,
     pub(super) settling: Duration,
-    /// The time for waiters: a third of the TTL contains all periodic work.
+    /// How long waiters are measured: a third of the TTL contains all periodic work.
     pub(super) waiting: Duration,
     pub(super) waiters_waiting: usize,
     pub(super) holds: Vec<u64>,
@@ -25,7 +25,7 @@ pub(super) struct Pace {
     pub(super) holding: Duration,
     /// Half the renewal interval, so that a batch is in the middle of the measurement.
     pub(super) before_renewal: Duration,
-    /// The time for renewals: a third of the TTL renews each hold once.
+    /// How long renewals are measured: a third of the TTL renews each hold once.
     pub(super) renewal: Duration,
     pub(super) ttl: Duration,
     pub(super) growth_rounds: usize,

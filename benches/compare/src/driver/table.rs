@@ -58,7 +58,6 @@ impl Table {
         self.rows.get(key).is_some_and(|row| row.is_over)
     }
 
-    /// Adds a round. A failure becomes a note.
     pub(super) fn add(&mut self, key: Key, round: Result<Round, Failure>) {
         match round {
             Ok(round) => {

@@ -6,7 +6,7 @@
 /// The confidence that a spread contains the true median, with enough rounds.
 pub const CERTAINTY: f64 = 0.98;
 
-/// The smallest change between runs that counts. Another memory layout causes smaller ones.
+/// The smallest change between runs that counts. Another memory layout causes smaller changes.
 pub const BETWEEN_RUNS: f64 = 0.1;
 
 /// The most values in the exact test, because more slow it down.

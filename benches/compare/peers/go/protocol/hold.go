@@ -60,7 +60,7 @@ func (s *state) drop(output io.Writer) error {
 	return nil
 }
 
-// Calls do for each number below count, several in parallel, until one fails.
+// Calls do for each number below count, several in parallel, until a call fails.
 func atOnce(count int, do func(number int) error) error {
 	numbers := make(chan int)
 	failed := make(chan error, atATime)

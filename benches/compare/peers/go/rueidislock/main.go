@@ -27,7 +27,7 @@ func main() {
 type library struct {
 	option rueidis.ClientOption
 	lock   sync.RWMutex
-	// The lockers by TTL, because a locker has one for all its locks.
+	// The lockers by TTL, because all locks of a locker have one TTL.
 	lockers map[time.Duration]rueidislock.Locker
 }
 

@@ -12,7 +12,8 @@ use super::{Baseline, held, lost};
 /// The number of connections for requests, as in Lockwright's pool.
 const REQUESTS: usize = 4;
 
-/// A process's waiting connections: one holds, one is in the server's queue, one follows.
+/// A process's connections for waiters: one that was granted, one in the server's queue, and the
+/// next.
 const IN_TURN: usize = 3;
 
 const AGAIN: Duration = Duration::from_secs(1);

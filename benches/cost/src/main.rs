@@ -2,8 +2,8 @@
 //! [`counted_by_callgrind`].
 //!
 //! Each line of the output has two fields, separated by a tab. The first line has `vectors` and the
-//! vector instructions, by which libraries select code. Each other line has a path and its number of
-//! executions.
+//! vector instructions, by which libraries select code. Each other line has a path and the number
+//! of executions.
 #![forbid(unsafe_code)]
 
 mod by_future;

@@ -6,7 +6,7 @@ pub(crate) const INTEROP: &str = "lockwright-interop";
 
 struct Package {
     package: &'static str,
-    /// The servers' names in the paths of other crates' tests.
+    /// The servers' names in paths of tests, such as `on_redis`, in other crates.
     servers: &'static [&'static str],
     /// Test binaries that start no server before they select tests. `--quick` runs them.
     without: &'static [&'static str],

@@ -37,7 +37,7 @@ pub(super) struct Pace {
     pub(super) stays_put: bool,
     /// True if peers run only `pairs` and `hand-over`, in one regime.
     pub(super) glances_at_peers: bool,
-    /// Peers don't take part: dozens of virtual machines would measure their own memory.
+    /// Numbers of processes, without peers: dozens of virtual machines would measure their memory.
     pub(super) growing_processes: Vec<u64>,
 }
 

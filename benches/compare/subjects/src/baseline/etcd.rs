@@ -108,7 +108,7 @@ impl Baseline for Etcd {
         }
     }
 
-    /// The key holds the lock as soon as all earlier keys are gone.
+    /// Creates a key, which holds the lock once all earlier keys are gone.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Hold> {
         let options = PutOptions::new().with_lease(self.lease(ttl).await?);
         let queues = self.queues().await?;

@@ -12,8 +12,7 @@ use super::{Baseline, held, lost};
 /// The number of connections for requests, as in Lockwright's pool.
 const REQUESTS: usize = 4;
 
-/// A process's connections for waiters: one that was granted, one in the server's queue, and the
-/// next.
+/// A process's connections for waiters: one for the holder, one in the server's queue, one next.
 const IN_TURN: usize = 3;
 
 const AGAIN: Duration = Duration::from_secs(1);

@@ -119,7 +119,6 @@ macro_rules! has {
     }};
 }
 
-/// A written report, whose pictures were checked.
 struct Written {
     markdown: String,
     html: String,

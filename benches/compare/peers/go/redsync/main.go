@@ -79,7 +79,7 @@ func (l *library) lock(name string, ttl time.Duration) (*hold, error) {
 	}
 }
 
-// Returns whether err means that the lock is held or the vote was split, not that a node failed.
+// Returns whether the lock is held or the vote was split, not whether a node failed.
 func taken(err error) bool {
 	var failed *redsync.RedisError
 	return !errors.As(err, &failed)

@@ -27,8 +27,8 @@ pub(super) trait Server: Sized + 'static {
     /// Returns `false` if there is a lease.
     async fn insert(on: &mut Self::Connection, lease: &Lease<'_>) -> Result<bool>;
 
-    /// Waits until no other waiter is ahead, then inserts the lease. [`Self::delete_in_turn`] begins
-    /// the next waiter's turn.
+    /// Waits until no other waiter is ahead, then inserts the lease. [`Self::delete_in_turn`]
+    /// begins the next waiter's turn.
     async fn insert_in_turn(on: &mut Self::Connection, lease: &Lease<'_>) -> Result<bool>;
 
     /// Returns `false` if there was no lease.

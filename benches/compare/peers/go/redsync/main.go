@@ -79,7 +79,7 @@ func (l *library) lock(name string, ttl time.Duration) (*hold, error) {
 	}
 }
 
-// Returns whether the lock is held or the vote was split, not whether a node failed.
+// Returns true if the lock is held or the vote was split, and false if a node failed.
 func taken(err error) bool {
 	var failed *redsync.RedisError
 	return !errors.As(err, &failed)

@@ -1,4 +1,4 @@
--- Raises the counter to a quorum's fence, if the token still holds: a late request must not raise it
+-- Records a quorum's fence, and raises the counter to it, if the token still holds: a late request must not raise it
 -- beyond the fence of a later hold.
 --
 -- KEYS  lock, fence, incarnation
@@ -9,9 +9,15 @@
 if redis.call('GET', KEYS[3]) ~= ARGV[3] then
   return { 'other-incarnation' }
 end
-if hold_state(redis.pcall('GET', KEYS[1]), ARGV[1]) ~= 'held' then
+local value = redis.pcall('GET', KEYS[1])
+local fences, identity = nil, nil
+if hold_state(value, ARGV[1]) == 'held' then
+  fences, identity = value:match('^lw1:%x+:(%d+)@?%d*:(.*)$')
+end
+if not fences then
   return { 'gone' }
 end
 local last = tonumber((redis.call('GET', KEYS[2]) or ''):match('^%d+')) or 0
 redis.call('SET', KEYS[2], string.format('%.0f', math.max(last, tonumber(ARGV[2]))), 'PX', ARGV[4])
+redis.call('SET', KEYS[1], 'lw1:' .. ARGV[1] .. ':' .. fences .. '@' .. ARGV[2] .. ':' .. identity, 'KEEPTTL')
 return { 'raised' }

@@ -1,9 +1,9 @@
 -- The value of a lock's key, and helpers for keys.
 --
 --   lw1:TOKEN:FENCES:IDENTITY          an exclusive hold with FENCES reserved fences. It is the latest grant, so the
---                                      last of them is the counter
---   lw1!TOKEN:FENCE:FENCES:IDENTITY    the same, broken: it runs out. A break raises the counter, so FENCE is the first
---                                      fence. A line feed, the operator and the reason follow
+--                                      counter is the last of them
+--   lw1:TOKEN:FENCES@FENCE:IDENTITY    the same, with its first fence, because the counter is higher
+--   lw1!…                              the same, broken: it runs out. A line feed, the operator and the reason follow
 --   lockwright:shared:FENCE            readers, with the fence that they share
 --   lockwright:permits:SIZE            permits of a semaphore of that size
 --
@@ -43,15 +43,16 @@ local function parse_hold(value, counter)
   if type(value) ~= 'string' then
     return nil
   end
-  local token, fences, identity = value:match('^lw1:(%x+):(%d+):(.*)$')
-  if token then
+  local mark, token, fences, first, rest = value:match('^lw1([:!])(%x+):(%d+)@?(%d*):(.*)$')
+  if first == '' then
     local last = type(counter) == 'string' and tonumber(counter:match('^%d+'))
-    return token, last and text(last + 1 - fences) or nil, fences, identity
+    first = last and text(last + 1 - fences) or nil
   end
-  local broken, first, count, rest = value:match('^lw1!(%x+):(%d+):(%d+):(.*)$')
-  if broken then
-    local known, note = rest:match('^([^\n]*)\n(.*)$')
-    return broken, first, count, known or rest, note or ''
+  if mark == ':' then
+    return token, first, fences, rest
+  elseif mark == '!' then
+    local identity, note = rest:match('^([^\n]*)\n(.*)$')
+    return token, first, fences, identity or rest, note or ''
   end
 end
 

@@ -6,13 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BootInstant, Claim, DistributedLock, ErrorKind, Fence, Locks, Mode,
-    ReleaseMode, ReleaseOutcome, Wait,
+    AcquireOutcome, Claim, DistributedLock, ErrorKind, Fence, Locks, Mode, ReleaseMode,
+    ReleaseOutcome, Wait,
 };
 
-use crate::test_helpers::{busy, claim, grant};
-
-const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+use crate::test_helpers::{FOR_EVER, busy, claim, grant};
 
 /// Returns a claim of the name `x`.
 pub fn claim_as(mode: Mode) -> Claim {

@@ -50,8 +50,8 @@ impl Fenced {
     /// [`Superseded`](Reason::Superseded).
     pub fn superseded(&self, highest: Fence) -> Error {
         let message = format!(
-            "the fence {} is out of date: one with {highest} was here; it was sent by a holder that \
-             has lost the lock",
+            "the fence {} is out of date: a request with the fence {highest} was accepted before; the \
+             sender has lost the lock",
             self.fence
         );
         Error::new(ErrorKind::Lost(Reason::Superseded), message).with_name(&self.name)
@@ -174,8 +174,8 @@ impl Gate {
     pub async fn enter(&self, lock: &LockName, fenced: &Fenced) -> Result<Inside> {
         if fenced.name != *lock {
             return Err(Error::invalid_input(format!(
-                "it was sent under the lock {:?}, and what it is about is protected by {lock:?}; hold that \
-                 one, and send its fence and its full name",
+                "the request was sent under the lock {:?}, but {lock:?} protects the resource; hold that \
+                 lock, and send its fence and its full name",
                 fenced.name
             )));
         }

@@ -181,7 +181,7 @@ fn test(options: &Options) -> Report {
 
 fn cases(options: &Options) -> Report {
     if options.quick {
-        return Report::left_out("table: not all suites ran");
+        return Report::left_out("not all suites ran");
     }
     match table::check() {
         Ok(()) => Report::of(true),

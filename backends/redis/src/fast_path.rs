@@ -1,13 +1,13 @@
 //! The fast path: scripts with two keys acquire and release an exclusive lock without waiters.
 //!
-//! Requests that wait, and all with `replicas`, use the full scripts. The fast scripts return -1 if the counter has a
-//! mark (`exclusive.lua`). Then the client sends the full request, and sends only full requests for that name for ten
-//! seconds.
+//! Requests that wait use the full scripts, and so do all requests with `replicas`. The fast scripts return -1 if the
+//! counter has a mark (`exclusive.lua`). Then the client sends the full request, and for ten seconds only full requests
+//! for that name.
 //!
 //! # Fences
 //!
-//! A fast acquire increments the counter, and usually doesn't read the server's clock. After a restart that lost writes,
-//! that could repeat a fence. So each request carries a lower bound: the server's time when the connection
+//! A fast acquire increments the counter, usually without reading the server's clock. After a restart that lost writes,
+//! the result could be an earlier fence. So each request carries a lower bound: the server's time when the connection
 //! was opened, or one second ago if that is later. The script sets a counter below the bound to the server's time. With
 //! Sentinel and in a Cluster, where two masters may grant at the same time, it does so in each request.
 

@@ -2,7 +2,7 @@
 //!
 //! | key | value | lifetime |
 //! |---|---|---|
-//! | *prefix + name* | token, fences and identity of an exclusive holder (`value.lua`); a marker while it has `holders` | one TTL |
+//! | *prefix + name* | token, number of fences and identity of an exclusive holder (`value.lua`); a marker while it has `holders` | one TTL |
 //! | `lockwright:{…}:fence` | the highest fence issued, and sometimes a mark (`exclusive.lua`) | about a week after its last use |
 //! | `lockwright:{…}:queue` | sorted set: waiting tokens by arrival; on a quorum's node, a flag that clients wait | as the last waiter |
 //! | `lockwright:{…}:holders` | sorted set: tokens of shared and permit holders by expiry in ms; the marker is `lockwright:shared:FENCE` or `lockwright:permits:SIZE` | as the lock |

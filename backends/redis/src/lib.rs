@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A lock is a string key that expires: the lock's name after an optional prefix. Its value
-//! contains the token, fence and identity of an exclusive holder. Clients that use `SET NX PX` on
+//! contains the token and identity of an exclusive holder. Clients that use `SET NX PX` on
 //! this key (redis-py, redsync, redlock-js) are excluded too.
 //!
 //! Requires Redis 6.0 or Valkey.

@@ -1,13 +1,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{AcquireOutcome, BootInstant, Claim, DistributedLock, Wait};
+use lockwright_core::{AcquireOutcome, Claim, DistributedLock};
 
 use crate::case::{Case, cases};
 use crate::child::{Child, Message, What, job};
 use crate::context::{Context, is_free, refused, release, take};
 use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::register::Register;
+use crate::test_helpers::FOR_EVER;
 
 pub(super) const CASES: &[Case] = cases! { Order:
     a_newcomer_overtakes_nobody [Fifo]
@@ -25,10 +26,9 @@ pub(super) const CASES: &[Case] = cases! { Order:
 /// The longest time for which the lock is offered to a silent waiter.
 const OFFER: Duration = Duration::from_secs(2);
 const SILENCE: Duration = Duration::from_secs(60);
-const FOREVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
 async fn queue(backend: &dyn DistributedLock, claim: &Claim) -> Verdict {
-    match backend.acquire(claim, FOREVER).await? {
+    match backend.acquire(claim, FOR_EVER).await? {
         AcquireOutcome::Busy(_) => Ok(()),
         AcquireOutcome::Granted(_) => {
             Err(Failure::new("a waiter was granted while another client held the name"))

@@ -62,7 +62,9 @@ impl Writer {
             store.fences.insert(self.key(), fenced.fence);
         }
         Err(match self.flaw {
-            Flaw::SaysConflict => Error::new(ErrorKind::Conflict, format!("{highest} was here")),
+            Flaw::SaysConflict => {
+                Error::new(ErrorKind::Conflict, format!("{highest} is the highest"))
+            }
             Flaw::NamesNoFence => Error::new(ErrorKind::Lost(Reason::Superseded), "too late"),
             _ => fenced.superseded(highest),
         })

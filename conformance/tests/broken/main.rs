@@ -102,7 +102,7 @@ impl Factory for Simulated {
 }
 
 /// The groups that `QueueBackend` supports.
-const HALLS_GROUPS: [Group; 6] =
+const QUEUE_GROUPS: [Group; 6] =
     [Group::Order, Group::Shared, Group::Permits, Group::Multi, Group::Election, Group::Tickets];
 
 fn outcome(case: &str, broken: impl Factory) -> Result<Outcome, Failed> {
@@ -152,7 +152,7 @@ fn caught<F: Copy + Debug + Send>(
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let of_queues = cases::all().filter(|case| HALLS_GROUPS.contains(&case.group));
+    let of_queues = cases::all().filter(|case| QUEUE_GROUPS.contains(&case.group));
     let mut trials: Vec<Trial> = cases::all()
         .map(|case| sound("sound", case, || mutexes(Flaw::None)))
         .chain(of_queues.map(|case| sound("sound_queue", case, || queues(QueueFlaw::None))))

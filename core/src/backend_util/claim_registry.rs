@@ -56,8 +56,9 @@ impl<P: Clone> ClaimRegistry<P> {
         self.ends_at(state, ends);
     }
 
-    /// Adds a claim that the caller will remove, so [`mark_overdue`](Self::mark_overdue) never
-    /// returns it. Returns false if the claim has a place already.
+    /// Adds a claim that is overdue already, and that the caller will remove. It has no end here,
+    /// so that [`mark_overdue`](Self::mark_overdue) never returns it. Returns false if the claim has
+    /// a place already.
     pub fn enter_overdue(&self, name: &LockName, token: Token, place: P) -> bool {
         match self.state().places.entry((name.clone(), token)) {
             Entry::Occupied(_) => false,
@@ -202,72 +203,75 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn unrenewed_waiters_are_overdue() {
         let clock = Clock::tokio();
-        let roster = ClaimRegistry::new(clock.clone());
+        let registry = ClaimRegistry::new(clock.clone());
         let (renewed, forgotten) = (claim("a"), claim("b"));
-        roster.enter(&renewed, 1, clock.now() + SECOND);
-        roster.enter(&forgotten, 2, clock.now() + SECOND);
-        assert!(roster.extend_if(&renewed, clock.now() + SECOND * 2, |_| true));
-        assert!(roster.mark_overdue(|_| ()).is_empty());
-        roster.until_overdue().await;
-        let overdue = roster.mark_overdue(|_| ());
+        registry.enter(&renewed, 1, clock.now() + SECOND);
+        registry.enter(&forgotten, 2, clock.now() + SECOND);
+        assert!(registry.extend_if(&renewed, clock.now() + SECOND * 2, |_| true));
+        assert!(registry.mark_overdue(|_| ()).is_empty());
+        registry.until_overdue().await;
+        let overdue = registry.mark_overdue(|_| ());
         assert_eq!(overdue, [(forgotten.name.clone(), forgotten.token, 2)]);
-        assert_eq!(roster.place(&renewed), Some(1));
-        assert_eq!(roster.leave_if(&forgotten.name, forgotten.token, |_| true), Some(2));
-        assert!(!roster.extend_if(&forgotten, clock.now() + SECOND, |_| true), "an end is an end");
+        assert_eq!(registry.place(&renewed), Some(1));
+        assert_eq!(registry.leave_if(&forgotten.name, forgotten.token, |_| true), Some(2));
+        assert!(
+            !registry.extend_if(&forgotten, clock.now() + SECOND, |_| true),
+            "an end is an end"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn marked_waiter_keeps_its_place_until_removed() {
         let clock = Clock::tokio();
-        let roster = ClaimRegistry::new(clock.clone());
+        let registry = ClaimRegistry::new(clock.clone());
         let held = claim("a");
-        roster.enter(&held, 1, clock.now() + SECOND);
-        assert!(roster.mark_overdue(|place| *place = 2).is_empty());
+        registry.enter(&held, 1, clock.now() + SECOND);
+        assert!(registry.mark_overdue(|place| *place = 2).is_empty());
         tokio::time::sleep(SECOND).await;
-        let overdue = roster.mark_overdue(|place| *place = 2);
+        let overdue = registry.mark_overdue(|place| *place = 2);
         assert_eq!(overdue, [(held.name.clone(), held.token, 2)]);
-        assert!(roster.mark_overdue(|place| *place = 3).is_empty(), "it is once");
-        assert_eq!(roster.place(&held), Some(2));
-        assert_eq!(roster.leave_if(&held.name, held.token, |place| *place == 1), None);
-        assert_eq!(roster.leave_if(&held.name, held.token, |place| *place == 2), Some(2));
-        assert_eq!(roster.place(&held), None);
+        assert!(registry.mark_overdue(|place| *place = 3).is_empty(), "it is once");
+        assert_eq!(registry.place(&held), Some(2));
+        assert_eq!(registry.leave_if(&held.name, held.token, |place| *place == 1), None);
+        assert_eq!(registry.leave_if(&held.name, held.token, |place| *place == 2), Some(2));
+        assert_eq!(registry.place(&held), None);
     }
 
     #[test]
     fn unknown_waiter_takes_no_place_and_is_not_overdue_twice() {
-        let roster = ClaimRegistry::new(Clock::boot());
+        let registry = ClaimRegistry::new(Clock::boot());
         let (known, unknown) = (claim("a"), claim("b"));
-        roster.enter(&known, 1, BootInstant::FAR_FUTURE);
-        assert!(!roster.enter_overdue(&known.name, known.token, 2));
-        assert!(roster.enter_overdue(&unknown.name, unknown.token, 2));
-        assert_eq!((roster.place(&known), roster.place(&unknown)), (Some(1), Some(2)));
-        assert!(roster.mark_overdue(|_| ()).is_empty());
+        registry.enter(&known, 1, BootInstant::FAR_FUTURE);
+        assert!(!registry.enter_overdue(&known.name, known.token, 2));
+        assert!(registry.enter_overdue(&unknown.name, unknown.token, 2));
+        assert_eq!((registry.place(&known), registry.place(&unknown)), (Some(1), Some(2)));
+        assert!(registry.mark_overdue(|_| ()).is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_end_is_never_moved_ahead() {
         let clock = Clock::tokio();
-        let roster = ClaimRegistry::new(clock.clone());
+        let registry = ClaimRegistry::new(clock.clone());
         let held = claim("a");
-        roster.enter(&held, (), clock.now() + SECOND * 3);
-        assert!(roster.extend_if(&held, clock.now() + SECOND, |_| true));
+        registry.enter(&held, (), clock.now() + SECOND * 3);
+        assert!(registry.extend_if(&held, clock.now() + SECOND, |_| true));
         tokio::time::sleep(SECOND * 2).await;
-        assert!(roster.mark_overdue(|()| ()).is_empty());
+        assert!(registry.mark_overdue(|()| ()).is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn somebody_who_comes_is_waited_for() {
         let clock = Clock::tokio();
-        let roster = Arc::new(ClaimRegistry::new(clock.clone()));
+        let registry = Arc::new(ClaimRegistry::new(clock.clone()));
         let waiting = tokio::spawn({
-            let roster = Arc::clone(&roster);
-            async move { roster.until_overdue().await }
+            let registry = Arc::clone(&registry);
+            async move { registry.until_overdue().await }
         });
         tokio::task::yield_now().await;
         let begun = clock.now();
-        roster.enter(&claim("a"), (), begun + SECOND);
+        registry.enter(&claim("a"), (), begun + SECOND);
         waiting.await.unwrap();
         assert!(clock.now() >= begun + SECOND);
-        assert_eq!(roster.mark_overdue(|()| ()).len(), 1);
+        assert_eq!(registry.mark_overdue(|()| ()).len(), 1);
     }
 }

@@ -57,7 +57,7 @@ impl MultiGuard {
         remaining(&self.guards)
     }
 
-    /// Returns when the first hold counts as lost: see [`Guard::lost_at`].
+    /// Returns the instant at which the first hold counts as lost: see [`Guard::lost_at`].
     pub fn lost_at(&self) -> BootInstant {
         self.first(Guard::lost_at)
     }

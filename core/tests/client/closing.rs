@@ -241,7 +241,7 @@ fn close_returns_when_its_runtime_has_gone() {
 }
 
 #[test]
-fn a_loss_is_reported_though_the_keeper_has_gone() {
+fn a_loss_is_reported_after_the_renewer_has_ended() {
     let gone = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let locks = Locks::builder(Memory::new()).runtime(gone.handle().clone()).build().unwrap();
     let here = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

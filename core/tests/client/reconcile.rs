@@ -75,7 +75,7 @@ async fn without_tombstones_it_is_released_until_it_can_no_longer_be_held() {
     locks.mutex("x").wait_for(TTL * 4).acquire().await.unwrap().release().await.unwrap();
     let releases = stage.calls("release");
     let last = releases.iter().rev().nth(1).unwrap();
-    assert!(last.at > start + TTL, "not held, once, did not release_mode it");
+    assert!(last.at > start + TTL, "one NotHeld ended the reconciliation");
 }
 
 #[tokio::test(start_paused = true)]

@@ -50,7 +50,7 @@ async fn a_fence_below_the_highest_is_refused_and_no_other() {
     for late in [8, 5, 0] {
         let error = sell(&pool, "orders/42", late).await.unwrap_err();
         assert_eq!(error.lost_reason(), Some(Reason::Superseded));
-        assert!(error.to_string().contains("one with 9 was here"), "{error}");
+        assert!(error.to_string().contains("the fence 9 was accepted"), "{error}");
     }
     for name in ["Orders/42", "orders/4", "ord'ers"] {
         sell(&pool, name, 1).await.unwrap();

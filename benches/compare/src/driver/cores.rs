@@ -14,7 +14,7 @@ const OTHER: usize = 1;
 impl Regime {
     /// Pins servers and subjects, but not this process, because its children would see a machine
     /// with one core.
-    pub(crate) fn release_mode(self, servers: &[u32], subjects: &[u32]) {
+    pub(crate) fn pin(self, servers: &[u32], subjects: &[u32]) {
         pin(servers, SERVERS);
         pin(subjects, self.core_of_subjects());
     }

@@ -138,7 +138,7 @@ impl<'a> RunningSubject<'a> {
         let subjects = self.ids(count);
         let theirs = servers.processes();
         if self.stays_put {
-            regime.release_mode(&theirs, &subjects);
+            regime.pin(&theirs, &subjects);
         }
         let served = servers.servers().served().map_err(unanswered)?;
         let before = (cores::used(&theirs), cores::used(&subjects));

@@ -79,8 +79,8 @@ impl FastPath {
         self.contended.was_noted_after(name, self.clock.now() - CONTENTION_PERIOD)
     }
 
-    /// Returns the lock's value during the hold, which has one fence: see `value.lua`. The last identity's text is
-    /// cached, because most claims share it.
+    /// Returns the lock's value during the hold: see `value.lua`. The last identity's text is cached, because most
+    /// claims share it.
     pub(crate) fn hold_value(&self, claim: &Claim) -> String {
         let mut last = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
         let is_cached = last.as_ref().is_some_and(|(last, _)| Arc::ptr_eq(last, &claim.identity));
@@ -90,11 +90,8 @@ impl FastPath {
         let (_, identity) = last.get_or_insert_with(|| {
             (Arc::clone(&claim.identity), answer::identity_text(&claim.identity))
         });
-        let mut value = String::with_capacity(39 + identity.len());
-        for part in ["lw1:", &claim.token.to_string(), ":1:", identity] {
-            value.push_str(part);
-        }
-        value
+        let (token, fences) = (claim.token.to_string(), claim.fences.max(1).to_string());
+        ["lw1", &token, &fences, identity].join(":")
     }
 }
 

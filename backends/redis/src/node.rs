@@ -12,7 +12,7 @@ use lockwright_core::{
     Finding, Granted, Inspection, LockName, Mode, Page, ReleaseMode, ReleaseOutcome, Renew,
     RenewalOutcome, Result, Token,
 };
-use redis::FromRedisValue;
+use redis::{FromRedisValue, Value};
 
 use crate::acquire::{self, Outcome, millis_rounded_up};
 use crate::answer::Reply;
@@ -230,7 +230,9 @@ impl Node {
         if !self.counts(&live, incarnation) {
             return Ok(Vote::WrongIncarnation);
         }
-        let [token, ttl, fences, identity] = acquire::arguments(claim);
+        let value = self.link().wakeups().fast_path().hold_value(claim);
+        let [ttl, life] =
+            [claim.ttl, claim.ttl + IDLE_FENCE].map(|it| millis_rounded_up(it).to_string());
         let candidate = candidate.get().to_string();
         let waits_too = if waits { "1" } else { "0" };
         let answer = self
@@ -245,10 +247,14 @@ impl Node {
                     &keys.tombstone(claim.token),
                     &self.incarnation_key,
                 ],
-                &[&token, &ttl, &fences, &identity, waits_too, &incarnation.text, &candidate],
+                &[&value, &ttl, &candidate, &incarnation.text, &life, waits_too],
                 Effect::changes_within(claim.patience()),
             )
             .await?;
+        if let Value::Int(first @ 1..) = answer {
+            let granted = Granted::new(Fence::new(first.unsigned_abs()));
+            return Ok(Vote::Yes { granted, repeated: false });
+        }
         Ok(match acquire::outcome(answer, &keys, claim.mode)? {
             Outcome::Granted(granted) => Vote::Yes { granted, repeated: false },
             Outcome::Again(granted) => Vote::Yes { granted, repeated: true },

@@ -32,7 +32,7 @@ scripts! {
     BREAK = "value.lua" "exclusive.lua" "hand_over.lua" "clock.lua" "queue.lua" "break.lua";
     INSPECT = "value.lua" "clock.lua" "inspect.lua";
     VOTE = "vote.lua" "value.lua" "exclusive.lua" "vote_full.lua";
-    WITHDRAW = "value.lua" "withdraw.lua";
+    WITHDRAW = "withdraw.lua";
     LOOK = "look.lua";
     ADMIT = "admit.lua";
     RAISE = "value.lua" "raise.lua";

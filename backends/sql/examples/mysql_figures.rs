@@ -1,6 +1,4 @@
 //! Measures the cost of holds on MariaDB, compared with bare statements on one connection.
-//!
-//! `cargo run --release -p lockwright-sql --features mysql --example mysql_figures`
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -21,7 +19,7 @@ const HAND_OVERS: usize = 100;
 
 #[tokio::main]
 async fn main() {
-    // The measurements run on a worker of the runtime, like a server's tasks.
+    // `figures` runs on a worker thread, like a server's tasks.
     tokio::spawn(figures()).await.unwrap();
 }
 

@@ -1,5 +1,4 @@
-//! Measures the figures of the crate's README:
-//! `cargo run --release -p lockwright-sql --features postgres --example postgres_figures`.
+//! Measures the figures of the crate's README.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +17,7 @@ const ROUND: Duration = Duration::from_secs(1);
 
 #[tokio::main]
 async fn main() {
-    // The measurements run on a worker of the runtime, like a server's tasks.
+    // `figures` runs on a worker thread, like a server's tasks.
     tokio::spawn(figures()).await.unwrap();
 }
 

@@ -1,5 +1,4 @@
-//! Measures the figures of the crate's README: `cargo run --release -p lockwright-sql --example
-//! sqlite_figures`.
+//! Measures the figures of the crate's README.
 //!
 //! The files are in the current folder, because a temporary folder may be in memory.
 
@@ -28,7 +27,7 @@ async fn main() {
     match std::env::var(ROLE).as_deref() {
         Ok("holder") => holder().await,
         Ok("busy") => busy().await,
-        // The measurements run on a worker of the runtime, like a server's tasks.
+        // `figures` runs on a worker thread, like a server's tasks.
         _ => tokio::spawn(figures()).await.unwrap(),
     }
 }

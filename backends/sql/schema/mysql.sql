@@ -1,4 +1,4 @@
--- Lockwright's tables on MySQL or MariaDB. Other tables may be in the same database.
+-- Lockwright's tables on MySQL or MariaDB.
 --
 -- Times are SYSDATE(6) in microseconds since 1970. Locking needs only SELECT, INSERT, UPDATE and
 -- DELETE. Names are compared byte by byte, because most collations ignore case.
@@ -40,9 +40,8 @@ CREATE TABLE IF NOT EXISTS {tombstone} (
 
 -- Readers, holders of permits, and writers that wait for readers.
 --
--- The name's row in {lease} has the token `readers` or `semaphore of N`, the readers' fence or the
--- latest semaphore holder's number, and the holders' latest expiry. Clients lock that row before
--- they change rows here.
+-- The name's row in {lease} has the token `readers` or `semaphore of N`, and the holders' latest
+-- expiry. Clients lock that row before they change rows here.
 --
 -- A row with the mode `exclusive` is a waiting writer. New readers are rejected until it expires or
 -- the name's fence changes.

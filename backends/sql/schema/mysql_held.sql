@@ -3,7 +3,7 @@
 
 -- The last holder of each name.
 CREATE TABLE IF NOT EXISTS {hold} (
-    -- The mode: `session` or `row`. Holds of the two don't exclude each other.
+    -- `session` or `row`
     kind     VARCHAR(8)   NOT NULL,
     name     VARCHAR(512) NOT NULL,
     token    VARCHAR(32)  NOT NULL,

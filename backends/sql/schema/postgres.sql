@@ -1,4 +1,4 @@
--- Lockwright's tables on PostgreSQL. Other tables may be in the same database.
+-- Lockwright's tables on PostgreSQL.
 --
 -- Times are clock_timestamp() in microseconds since 1970. Locking needs only SELECT, INSERT, UPDATE
 -- and DELETE.
@@ -44,9 +44,8 @@ CREATE INDEX IF NOT EXISTS {prefix}_tombstone_until ON {tombstone} (until);
 
 -- Readers, holders of permits, and writers that wait for readers.
 --
--- The name's row in {lease} has the token `readers` or `semaphore of N`, the readers' fence or the
--- latest semaphore holder's number, and the holders' latest expiry. Clients lock that row before
--- they change rows here.
+-- The name's row in {lease} has the token `readers` or `semaphore of N`, and the holders' latest
+-- expiry. Clients lock that row before they change rows here.
 --
 -- A row with the mode `exclusive` is a waiting writer. New readers are rejected until it expires or
 -- the name's fence changes.

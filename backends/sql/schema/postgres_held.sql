@@ -3,7 +3,7 @@
 
 -- The last holder of each name.
 CREATE TABLE IF NOT EXISTS {hold} (
-    -- The mode: `session` or `row`. Holds of the two don't exclude each other.
+    -- `session` or `row`
     kind     text   NOT NULL,
     name     text   COLLATE "C" NOT NULL,
     token    text   NOT NULL,

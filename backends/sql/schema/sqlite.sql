@@ -1,4 +1,4 @@
--- Lockwright's tables in a SQLite file. Other tables may be in the same file.
+-- Lockwright's tables in a SQLite file.
 --
 -- Columns that end in _ns are nanoseconds of CLOCK_BOOTTIME. That clock restarts at each boot, so
 -- rows of another boot id have expired.

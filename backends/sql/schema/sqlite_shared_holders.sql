@@ -1,8 +1,8 @@
 
 -- Readers, holders of permits, and writers that wait for readers.
 --
--- The name's row in lockwright_lease has the token `readers` or `semaphore of N`, the readers'
--- fence or the latest semaphore holder's number, and the holders' latest expiry.
+-- The name's row in lockwright_lease has the token `readers` or `semaphore of N`, and the holders'
+-- latest expiry.
 --
 -- A row with the mode `exclusive` is a waiting writer. New readers are rejected until it expires or
 -- the name's fence changes.

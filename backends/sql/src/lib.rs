@@ -6,8 +6,7 @@
 //! | [`postgres`] | a PostgreSQL server |
 //! | [`mysql`] | a MySQL or MariaDB server |
 //!
-//! The SQLite backend needs Linux or Android. On other systems, the standard library has no clock
-//! that runs during suspend and is shared by all processes.
+//! The SQLite backend needs Linux or Android for `CLOCK_BOOTTIME`, which runs during suspend.
 #![forbid(unsafe_code)]
 
 #[cfg(any(

@@ -31,7 +31,7 @@ impl Config {
     /// | `mode` | `lease` (the default), `session` or `row`: see [`Mode`] |
     /// | `table` | the prefix of the tables' names, instead of `lockwright` |
     /// | `schema` | the tables' database, by default the connection's |
-    /// | `connections` | the largest number of server sessions, for all uses together; 8 by default, and 32 in the modes `session` and `row` |
+    /// | `connections` | the most server sessions in total; 8 by default, 32 in the modes `session` and `row` |
     /// | `ssl-mode`, `ssl-ca`, `ssl-cert`, `ssl-key`, `socket` | as for MySQL's own programs |
     ///
     /// MySQL 8's default passwords (`caching_sha2_password`) need TLS, because the driver is built
@@ -61,7 +61,7 @@ impl Config {
         Ok(Self { server, shown: redact::url(url), common })
     }
 
-    /// Sets how the server stores a hold.
+    /// Sets the mode.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.common.mode = mode;
         self
@@ -86,9 +86,9 @@ impl Config {
         Ok(self)
     }
 
-    /// Sets the time limit for the server's answer; 1.2 s by default, and 3 s in the modes
-    /// `session` and `row`. In the lease mode a request takes at most half of its TTL, and a
-    /// renewal a fifth. Listings and sweeps may take 5 s unless this is set.
+    /// Sets the time limit for the server's answer; 1.2 s by default, 3 s in the modes `session`
+    /// and `row`. In the lease mode, a request takes at most half of its TTL, a renewal a fifth.
+    /// Listings and sweeps may take 5 s unless this is set.
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.common.answer = Some(limit);
         self
@@ -107,7 +107,7 @@ impl Config {
         self
     }
 
-    /// Returns the SQL that creates the tables. Doesn't connect.
+    /// Returns the SQL that creates the tables.
     pub fn schema(&self) -> String {
         schema::text(&MySql::new(self))
     }

@@ -37,7 +37,7 @@ const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 
 /// Of MySQL's clocks, only `SYSDATE` is read at each occurrence.
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', SYSDATE(6))";
 
-/// A number that identifies the server, so it differs after a failover.
+/// A number that differs after a failover.
 const SERVER: &str =
     "CAST(CRC32(CONCAT_WS(':', @@hostname, @@port, @@server_id, @@datadir)) AS SIGNED)";
 

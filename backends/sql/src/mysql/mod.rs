@@ -15,10 +15,9 @@
 //!
 //! # Limits of the lease mode
 //!
-//! - The server's clock decides when a hold expires. A step ahead ends holds early, so that two
-//!   clients may hold: the profile doesn't promise [`Fault::ServerClockStep`].
-//! - A fence is at least the server's clock in microseconds, and above the name's last fence. So
-//!   fences grow unless data are lost **and** the clock steps back.
+//! - The server's clock decides when a hold expires. If it steps ahead, two clients may hold: the
+//!   profile doesn't promise [`Fault::ServerClockStep`].
+//! - Fences grow unless data are lost **and** the server's clock steps back.
 //! - A replica promoted without the last commits may grant a held lock.
 //! - Waiters poll: the server has no notifications.
 //! - Rows of unused names remain until a [`sweep`](lockwright_core::DistributedLock::sweep).

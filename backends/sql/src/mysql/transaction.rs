@@ -21,8 +21,8 @@
 //! ```
 //!
 //! - **Take the lock before the transaction reads anything.** At `REPEATABLE READ`, MySQL's
-//!   default, a plain `SELECT` sees the state at the transaction's first `SELECT`. If the first
-//!   `SELECT` was before the wait, later ones miss all changes made during the wait.
+//!   default, plain `SELECT`s see the state at the first one. If the first `SELECT` precedes the
+//!   wait, later ones miss all changes made during the wait.
 //! - The lock excludes other transactions, and programs that lock the name's row with `SELECT … FOR
 //!   UPDATE` or change it, but no holds of a [`Mysql`](super::Mysql).
 //! - The transaction may take the lock repeatedly, and other locks. Always take several locks in
@@ -36,7 +36,7 @@
 //!
 //! The holder of a [`Guard`](lockwright_core::Guard) may be stopped for longer than its TTL, and
 //! then overwrite a later holder's data. [`check_fence`](super::check_fence) in the writing
-//! transaction rejects that write. It accepts fences of every backend.
+//! transaction rejects that write.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks, pool: sqlx::MySqlPool) -> Result<(), Box<dyn std::error::Error>> {
@@ -51,8 +51,8 @@
 //! # }
 //! ```
 //!
-//! The name's row of the table `lockwright_fence` is locked until the transaction ends. So a second
-//! transaction waits, and sees the writes of the first if it has read nothing before.
+//! A second transaction with the same name waits, and sees the writes of the first if it has read
+//! nothing before.
 
 use std::sync::LazyLock;
 use std::time::Duration;

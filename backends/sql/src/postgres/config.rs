@@ -47,7 +47,7 @@ impl Config {
     /// | `mode` | `lease` (the default), `session` or `row`: see [`Mode`] |
     /// | `table` | the prefix of the tables' names, instead of `lockwright` |
     /// | `schema` | the tables' schema; by default the first of the user's search path |
-    /// | `connections` | the largest number of server sessions, for all uses together; 8 by default, and 32 in the modes `session` and `row` |
+    /// | `connections` | the most server sessions in total; 8 by default, 32 in the modes `session` and `row` |
     /// | `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `host`, `hostaddr`, `port`, `dbname`, `user`, `password`, `application_name`, `options` | as for PostgreSQL's own programs |
     ///
     /// `PGHOST`, `PGPASSWORD` and so on, and `~/.pgpass`, are used for omitted parts.
@@ -77,7 +77,7 @@ impl Config {
         Ok(Self { server, shown: redact::url(url), common })
     }
 
-    /// Sets how the server stores a hold.
+    /// Sets the mode.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.common.mode = mode;
         self
@@ -102,9 +102,9 @@ impl Config {
         Ok(self)
     }
 
-    /// Sets the time limit for the server's answer; 1.2 s by default, and 3 s in the modes
-    /// `session` and `row`. In the lease mode a request takes at most half of its TTL, and a
-    /// renewal a fifth. Listings and sweeps may take 5 s unless this is set.
+    /// Sets the time limit for the server's answer; 1.2 s by default, 3 s in the modes `session`
+    /// and `row`. In the lease mode, a request takes at most half of its TTL, a renewal a fifth.
+    /// Listings and sweeps may take 5 s unless this is set.
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.common.answer = Some(limit);
         self
@@ -123,7 +123,7 @@ impl Config {
         self
     }
 
-    /// Returns the SQL that creates the tables. Doesn't connect.
+    /// Returns the SQL that creates the tables.
     pub fn schema(&self) -> String {
         schema::text(&Postgresql::new(self))
     }

@@ -59,8 +59,6 @@ impl Postgresql {
         self
     }
 
-    /// Returns SQL for the session's id, the server's start and clock, and whether the connection
-    /// is direct.
     pub(super) fn identity(&self) -> String {
         let is_direct = self.is_direct();
         format!("pg_backend_pid()::bigint, {SERVER}, {}, {is_direct}", Self::NOW)
@@ -347,7 +345,7 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
     use ErrorKind::{Conflict, Denied, Indeterminate, InvalidConfig, Unavailable};
 
     Some(match code {
-        // These words are English. If the server's language is another, the next verdict applies.
+        // These messages are English. In other languages, the next arm applies.
         "28000" if message.contains("no encryption") || message.contains("SSL off") => {
             Verdict::new(Denied, tls::ENCRYPTED_ONLY)
         }
@@ -389,7 +387,6 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
         }
         "57014" => Verdict::new(Indeterminate, "the server cancelled the request for somebody"),
         "40003" => Verdict::new(Indeterminate, "it is unknown whether the server committed"),
-        // The request may have taken effect.
         "57P01" => Verdict::new(Indeterminate, "the server ended the connection").useless(),
         "25006" => {
             Verdict::new(Unavailable, "the server is read-only now: it is a replica, or set to be")

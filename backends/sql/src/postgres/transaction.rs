@@ -28,7 +28,6 @@
 //! - The transaction must be `READ COMMITTED`, PostgreSQL's default. Higher levels are rejected:
 //!   their statements see the state before the wait.
 //! - The lock works behind a transaction pooler.
-//! - A waiting transaction occupies a connection of the pool.
 //!
 //! # The key of a name
 //!
@@ -40,13 +39,13 @@
 //!     ('x' || substr(encode(sha256(convert_to('orders/42', 'UTF8')), 'hex'), 1, 16))::bit(64)::bigint);
 //! ```
 //!
-//! Two names with the same key exclude each other, which costs time but never safety.
+//! Two names with the same key exclude each other, which is safe.
 //!
 //! # A fence
 //!
 //! The holder of a [`Guard`](lockwright_core::Guard) may be stopped for longer than its TTL, and
 //! then overwrite a later holder's data. [`check_fence`](super::check_fence) in the writing
-//! transaction rejects that write. It accepts fences of every backend.
+//! transaction rejects that write.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks, pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
@@ -61,9 +60,8 @@
 //! # }
 //! ```
 //!
-//! The name's row of the table `lockwright_fence` is locked until the transaction ends. So a second
-//! transaction waits, and sees the writes of the first. Call `check_fence` before reading anything
-//! that decides the writes.
+//! A second transaction with the same name waits, and sees the writes of the first. Call
+//! `check_fence` before reading anything that decides the writes.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -175,8 +173,7 @@ impl InTransaction {
     /// # Cancel safety
     /// May be dropped at any time; the table may then remain.
     pub async fn make_tables(&self, connection: &mut PgConnection) -> Result<()> {
-        // The lock serializes concurrent creation. The lock lasts until the query's end, because
-        // the query is one transaction.
+        // The query is one transaction, so the lock serializes concurrent creation.
         let text = format!("SELECT pg_advisory_xact_lock(5499258310474722403); {}", self.schema());
         fetch_on(connection, text).await.map(drop).map_err(|cause| failed(&cause))
     }

@@ -18,7 +18,6 @@ use super::sessions::SessionPermit;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ServerSession {
-    /// The process id on PostgreSQL, or the connection id on MySQL.
     pub(crate) id: i64,
     /// Identifies the server, because ids are reused after a failover.
     pub(crate) server: i64,
@@ -140,7 +139,7 @@ impl<D: Dialect> Abandoned<D> {
         when_ended
     }
 
-    /// Ends the sessions. Returns false if the backend was dropped before all have ended.
+    /// Returns false if the backend was dropped before all have ended.
     async fn attend(&self) -> bool {
         let shortest = LIMIT.max(self.limits.connect);
         let (mut pause, mut limit) = (TRIES.0, shortest);

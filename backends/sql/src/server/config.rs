@@ -9,8 +9,7 @@ use super::table::Tables;
 /// How the server stores a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
-    /// A row that expires by itself. The hold survives lost connections and server restarts, and
-    /// works behind a transaction pooler.
+    /// A row that expires by itself. The hold survives lost connections and server restarts.
     #[default]
     Lease,
     /// A lock of a database session. Each hold has its own connection, and ends with it.

@@ -84,7 +84,6 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
         error.code().unwrap_or_default()
     }
 
-    /// Classifies an error, or returns `None` if it is unknown.
     fn judge(code: &str, message: &str) -> Option<Verdict>;
 
     fn examine(&self, pool: &Pool<Self>) -> impl Future<Output = Result<Vec<Finding>>> + Send;

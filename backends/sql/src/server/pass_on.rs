@@ -1,5 +1,3 @@
-//! Delegation of the backend trait to the backend of the mode.
-
 use std::pin::Pin;
 
 use lockwright_core::Result;

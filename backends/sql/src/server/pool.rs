@@ -136,8 +136,8 @@ impl<D: Dialect> Pool<D> {
         &self.sessions
     }
 
-    /// Ends the session. The receiver resolves when it has ended. `session` is `None` if the
-    /// connection was closed before it was ready.
+    /// Ends the session, which is `None` if the connection was closed before it was ready. The
+    /// receiver resolves when the session has ended.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn abandon(
         &self,

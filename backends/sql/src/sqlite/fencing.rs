@@ -2,8 +2,7 @@
 //!
 //! The holder of a [`Guard`](lockwright_core::Guard) may be stopped for longer than its TTL, and
 //! then overwrite a later holder's data. If the data are in a SQLite file (not the lock file),
-//! [`check_fence`] in the writing transaction rejects that write. It accepts fences of every
-//! backend.
+//! [`check_fence`] in the writing transaction rejects that write.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks, pool: sqlx::SqlitePool) -> Result<(), Box<dyn std::error::Error>> {

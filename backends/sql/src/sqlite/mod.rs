@@ -44,7 +44,7 @@ use connection::Database;
 use wakeup::Waiters;
 use writer::Jobs;
 
-/// Locks in a SQLite file, for the processes of one machine.
+/// Locks in a SQLite file.
 ///
 /// One value, shared through an `Arc`, is enough for a process. Dropping it closes the connection.
 ///

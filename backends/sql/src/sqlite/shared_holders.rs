@@ -1,7 +1,6 @@
 //! Readers and holders of permits.
 //!
-//! The name's row shows that they exist, so an exclusive acquire needs only one statement. Most
-//! functions need a transaction, and a [`Moment`] from inside it.
+//! Most functions need a transaction, and a [`Moment`] from inside it.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -6,7 +6,6 @@
 //! - SQLite opens the log for writing, so grants, renewals and checkpoints wake no waiter.
 //! - The wake-up follows the commit, so a woken waiter finds the name free.
 //! - The log has no POSIX locks, so closing it is safe, unlike closing the database file.
-//! - A process killed after its commit loses the wake-up. The client's slow poll replaces it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;

@@ -134,7 +134,7 @@ fn of_barrier(what: &str) -> String {
     )
 }
 
-/// Returns a name's key. A name with as many bytes as characters is ASCII.
+/// A name with as many bytes as characters is ASCII.
 fn key(name: &str) -> String {
     const KEY: &str = "IF(LENGTH(NAME) <= 64 AND LENGTH(NAME) = CHAR_LENGTH(NAME) \
                        AND CAST(NAME AS BINARY) = CAST(LOWER(NAME) AS BINARY), \
@@ -191,10 +191,8 @@ impl Sessions {
         }
     }
 
-    /// Checks that connections don't share sessions.
-    ///
-    /// # Errors
-    /// [`Unsupported`](lockwright_core::ErrorKind::Unsupported) if they do.
+    /// Returns [`Unsupported`](lockwright_core::ErrorKind::Unsupported) if connections share
+    /// sessions.
     pub(super) async fn check(&self) -> Result<()> {
         if !proxy::shares_sessions(&self.rows.pool).await? {
             self.rows.pool.dialect().set_direct();

@@ -17,7 +17,7 @@ use crate::server::held::{Permit, SessionId};
 use crate::server::pool::Pool;
 use crate::server::sessions::Use;
 
-/// The interval of the checks. A session's end is reported at most this late.
+/// A session's end is reported at most this late.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// The number of idle intervals after which the connection is closed.

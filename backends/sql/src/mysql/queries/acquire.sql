@@ -4,14 +4,11 @@
 INSERT INTO {lease}
     (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, tombstones, decided)
 SELECT :name, :token, :identity, 'exclusive',
-       -- The fence is also above the seen row's, because a sweep may delete that row before the
-       -- insert.
        GREATEST(meta.floor + 1, COALESCE(seen.fence + seen.fences, 0), {now}),
        :fences, :ttl, {now} + :ttl, {now}, NULL, '', 2
 FROM {meta} AS meta
 LEFT JOIN {lease} AS seen ON seen.name = :name
 WHERE NOT EXISTS (SELECT 1 FROM {tombstone} WHERE token = :token)
-  -- A rejected claim writes nothing.
   AND NOT COALESCE(seen.token <> :token AND seen.expires > {now}, FALSE)
 ON DUPLICATE KEY UPDATE
     decided = CASE

@@ -1,5 +1,4 @@
--- The last row returned has the name's highest fence, which may be above :fence. The read locks the
--- row, because a read without a lock could use an older snapshot.
+-- The read locks the row, because a read without a lock could use an older snapshot.
 SAVEPOINT lockwright_probe;
 RELEASE SAVEPOINT lockwright_probe;
 INSERT INTO {fence} (name, fence, updated) VALUES (:name, :fence, UTC_TIMESTAMP())

@@ -39,7 +39,6 @@ SELECT :name, :token, :identity, :mode, :permits, :size, @lockwright_fence, :ttl
        @lockwright_now + :ttl, @lockwright_now, NULL
 FROM {meta} AS meta
 WHERE @lockwright_does = 2
--- An existing row belongs to an ended hold.
 ON DUPLICATE KEY UPDATE
     identity = VALUES(identity), mode = VALUES(mode), permits = VALUES(permits), size = VALUES(size),
     fence = VALUES(fence), ttl = VALUES(ttl), expires = VALUES(expires), updated = VALUES(updated),

@@ -225,7 +225,6 @@ impl Sessions {
         }
     }
 
-    /// Rejects old servers, and poolers that share sessions.
     pub(super) async fn check(&self) -> Result<()> {
         probe::check(self).await
     }

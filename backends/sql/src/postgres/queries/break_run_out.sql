@@ -1,5 +1,4 @@
--- Prevents renewals. An earlier break's reason stays. If the token holds, returns in how many
--- microseconds it expires.
+-- Prevents renewals. If the token holds, returns in how many microseconds it expires.
 UPDATE {lease} SET broken = coalesce(broken, :broken)
 WHERE name = :name AND token = :token
   AND expires > {now}

@@ -1,4 +1,3 @@
--- The last row returned has the name's highest fence, which may be above :fence.
 SAVEPOINT lockwright;
 INSERT INTO {fence} AS seen (name, fence, updated) VALUES (:name, :fence, clock_timestamp())
 ON CONFLICT (name) DO UPDATE SET fence = EXCLUDED.fence, updated = EXCLUDED.updated

@@ -1,6 +1,5 @@
--- :holds is JSON [[name, token, ttl], ...]. Returns for each its index, 'renewed' or why not, and
--- whether there are waiters. 'skipped' means that another session has locked the row or its name's
--- row.
+-- Has the parameter and the columns of `renew`. 'skipped' means that another session has locked the
+-- row or its name's row.
 --
 -- Locks the names' rows in order, and reads the clock afterwards.
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;

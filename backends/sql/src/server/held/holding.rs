@@ -24,9 +24,9 @@ pub(super) struct Hold<S> {
     pub(super) broken: bool,
 }
 
-/// The state of a task that holds. If the runtime ends, the fields are dropped in this order.
+/// The state of a task that holds.
 pub(super) struct Holding<S: Server> {
-    /// The first field, so that a loss is reported before the session ends.
+    /// Dropped first, so that a loss is reported before the session ends.
     pub(super) live: Live<S>,
     pub(super) shared: Arc<Shared<S>>,
     pub(super) claim: Claim,

@@ -11,8 +11,7 @@
 //!   doesn't roll the fence back, and the fence isn't read from a snapshot older than the lock.
 //! - **After a wait for the lock, the TTL counts** from the sending of a first renewal.
 //! - **A writer that waits for readers closes a barrier to new readers**, also between two
-//!   statements of its wait. Otherwise the server would grant the lock to readers queued behind the
-//!   writer.
+//!   statements of its wait, when the server would admit readers queued behind the writer.
 //! - **Holds and requests have separate permits**, so a release never waits for a hold's permit.
 //! - **A hold ends with its connection**, and the task reports that at once.
 
@@ -73,10 +72,7 @@ pub(crate) trait Session: Debug + Send + Sync + 'static {
     ///
     /// With a `slice`, the call blocks in the server for at most that time. After an unsuccessful
     /// wait, the caller waits again or calls [`leave`](Session::leave), unless the wait was the
-    /// `last`.
-    ///
-    /// A writer that waits for readers blocks new readers. No two sessions hold the lock for one
-    /// claim.
+    /// `last`. No two sessions hold the lock for one claim.
     ///
     /// # Cancel safety
     /// After a drop of the future, the session must be closed.
@@ -120,8 +116,8 @@ pub(crate) trait Server: Debug + Send + Sync + 'static {
 
     async fn permit(&self, deadline: Instant) -> Result<Permit<Self::Dialect>>;
 
-    /// Opens a session. Nothing is held after an error like
-    /// [`Unavailable`](lockwright_core::ErrorKind::Unavailable).
+    /// An error like [`Unavailable`](lockwright_core::ErrorKind::Unavailable) means that nothing is
+    /// held.
     async fn connect(&self, permit: Permit<Self::Dialect>) -> Result<Self::Session>;
 
     /// Records the session as the holder with a fence above all earlier ones, and commits. Returns

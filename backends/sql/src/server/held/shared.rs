@@ -18,7 +18,6 @@ use super::idle::{self, Idle};
 use super::queue::Queues;
 use super::{Server, Session};
 
-/// How long a claim waits for a session if all are in use.
 const SESSION_LIMIT: Duration = Duration::from_millis(400);
 
 /// A request to a claim's task. If the answer is dropped, the request wasn't carried out and must

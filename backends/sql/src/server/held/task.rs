@@ -180,7 +180,6 @@ impl<S: Server> Task<S> {
                         let quiet = withdraw::from_wait(&shared.server, id, locking).await;
                         Err((why, quiet))
                     }
-                    // The error arms below close the session.
                     () = tokio::time::sleep(limit) => {
                         let backend = shared.server.profile().backend;
                         Ok(Err(errors::timed_out(Effect::Changes, limit, backend).error))
@@ -203,8 +202,8 @@ impl<S: Server> Task<S> {
                         return Ok(Asked::CarriedElsewhere(granted));
                     }
                     if std::mem::take(&mut may_have_been_late) {
-                        // The late statement may have given the lock to the closed session. So that
-                        // session is ended, and the loop tries again.
+                        // The late statement may have given the closed session the lock, so that
+                        // session is ended.
                         shared.server.end(claim).await?;
                         tries = 0;
                         continue;

@@ -18,7 +18,6 @@ const WAITS_FOR_ROW: Duration = Duration::from_millis(500);
 
 const WAIT_AT_ONCE: usize = 3;
 
-/// How long batches stay smaller after a failure.
 const SMALLER_FOR: Duration = Duration::from_secs(60);
 
 type Holds<'a, 'b> = &'a [(usize, &'b Renew<'b>)];
@@ -37,7 +36,6 @@ impl<D: Dialect> LeaseBackend<D> {
             self.renew_with((&self.statements.shared_renew, &self.waiting[1]), shared, deadline),
         );
         let mut renewals = vec![Renewal::INDETERMINATE; holds.len()];
-        // One statement's answers are kept even if the other failed.
         let known = match (alone, shared) {
             (Err(error), Err(_)) => return Err(error),
             (Err(error), Ok(known)) | (Ok(known), Err(error)) if known.is_empty() => {

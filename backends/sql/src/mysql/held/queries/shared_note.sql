@@ -1,4 +1,3 @@
--- The fence grows with each writer, and with the first reader after a writer.
 INSERT INTO {hold} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
 SELECT '{kind}', :name, '{readers}', '', GREATEST(meta.floor + 1, {now}),
        :ttl_ms, :session, {now}, NULL, 0

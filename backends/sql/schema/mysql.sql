@@ -19,7 +19,7 @@ CREATE TABLE IF NOT EXISTS {lease} (
     expires  BIGINT NOT NULL,
     -- The time of the last grant, renewal or release.
     updated  BIGINT NOT NULL,
-    -- Who broke the hold, and why. A broken hold isn't renewed.
+    -- Who broke the hold, and why.
     broken   TEXT,
     -- The latest tokens with a tombstone, because a concurrent acquire may not see a tombstone's
     -- own row.
@@ -63,8 +63,8 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     PRIMARY KEY (name, token)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- One row, created last. A name's new row gets a fence above the floor, so rows with fences up to
--- the floor may be deleted.
+-- One row. A name's new row gets a fence above the floor, so rows with fences up to the floor may
+-- be deleted.
 CREATE TABLE IF NOT EXISTS {meta} (
     id      INT NOT NULL PRIMARY KEY,
     version INT NOT NULL,

@@ -23,7 +23,7 @@ CREATE TABLE IF NOT EXISTS {lease} (
     expires  bigint NOT NULL,
     -- The time of the last grant, renewal or release.
     updated  bigint NOT NULL,
-    -- Who broke the hold, and why. A broken hold isn't renewed.
+    -- Who broke the hold, and why.
     broken   text,
     -- A release before this time notifies waiters.
     waiting  bigint NOT NULL,

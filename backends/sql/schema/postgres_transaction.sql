@@ -4,5 +4,4 @@ CREATE TABLE IF NOT EXISTS {fence} (
     name    text COLLATE "C" NOT NULL PRIMARY KEY,
     fence   bigint NOT NULL,
     updated timestamptz NOT NULL
-    -- Each page keeps space for new row versions, so that updates write no index.
 ) WITH (fillfactor = 50);

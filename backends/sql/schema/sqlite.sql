@@ -27,7 +27,7 @@ CREATE TABLE lockwright_lease (
     boot       TEXT    NOT NULL,
     -- The wall clock at the last grant or renewal, for operators.
     updated    TEXT    NOT NULL,
-    -- Who broke the hold, and why. A broken hold isn't renewed.
+    -- Who broke the hold, and why.
     broken     TEXT
 ) STRICT, WITHOUT ROWID;
 
@@ -48,6 +48,6 @@ CREATE TABLE lockwright_tombstone (
 ) STRICT, WITHOUT ROWID;
 
 -- The first fence is the wall clock in microseconds. So a recreated file most likely continues
--- above the old fences, but nothing relies on that.
+-- above the old fences.
 INSERT INTO lockwright_meta (id, version, fence)
 VALUES (1, 1, CAST(unixepoch('subsec') * 1000000 AS INTEGER));

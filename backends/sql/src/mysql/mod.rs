@@ -56,22 +56,12 @@ const POLL: Duration = Duration::from_millis(50);
 /// Locks on a MySQL or MariaDB server.
 ///
 /// Its clients share a few connections, which close when the value is dropped.
-///
-/// ```no_run
-/// # async fn example() -> lockwright_core::Result<()> {
-/// use lockwright_sql::Mysql;
-///
-/// let backend = Mysql::connect("mysql://me:secret@db/shop").await?;
-/// # drop(backend);
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Debug)]
 pub struct Mysql(Arc<dyn DistributedLock>);
 
 impl Mysql {
-    /// Connects to a server by its URL. The errors are those of [`Config::new`] and
-    /// [`Config::connect`].
+    /// Connects to a server by its URL, such as `mysql://me:secret@db/shop`. The errors are
+    /// those of [`Config::new`] and [`Config::connect`].
     pub async fn connect(url: &str) -> Result<Self> {
         Config::new(url)?.connect().await
     }

@@ -36,19 +36,10 @@
 //!
 //! The holder of a [`Guard`](lockwright_core::Guard) may be stopped for longer than its TTL, and
 //! then overwrite a later holder's data. [`check_fence`](super::check_fence) in the writing
-//! transaction rejects that write.
+//! transaction rejects that write:
 //!
-//! ```no_run
-//! # async fn example(locks: lockwright_core::Locks, pool: sqlx::MySqlPool) -> Result<(), Box<dyn std::error::Error>> {
-//! use lockwright_sql::mysql::check_fence;
-//!
-//! let guard = locks.mutex("orders/42").acquire().await?;
-//! let mut tx = pool.begin().await?;
+//! ```text
 //! check_fence(&mut tx, "orders/42", guard.fence()).await?;
-//! // ... read, decide, write ...
-//! tx.commit().await?;
-//! # Ok(())
-//! # }
 //! ```
 //!
 //! A second transaction with the same name waits, and sees the writes of the first if it has read
@@ -146,8 +137,7 @@ impl InTransaction {
     /// Sets the prefix of the tables' names; `lockwright` by default.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) unless it has only lower-case
-    /// letters, digits and underscores.
+    /// As [`Config::table`](super::Config::table).
     pub fn table(self, prefix: &str) -> Result<Self> {
         Ok(Self::of(self.tables.named(prefix)?))
     }

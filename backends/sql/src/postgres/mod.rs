@@ -61,22 +61,12 @@ const POLL: Duration = Duration::from_millis(100);
 /// Locks on a PostgreSQL server.
 ///
 /// Its clients share a few connections, which close when the value is dropped.
-///
-/// ```no_run
-/// # async fn example() -> lockwright_core::Result<()> {
-/// use lockwright_sql::Postgres;
-///
-/// let backend = Postgres::connect("postgres://me:secret@db/shop").await?;
-/// # drop(backend);
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Debug)]
 pub struct Postgres(Arc<dyn DistributedLock>);
 
 impl Postgres {
-    /// Connects to a server by its URL. The errors are those of [`Config::new`] and
-    /// [`Config::connect`].
+    /// Connects to a server by its URL, such as `postgres://me:secret@db/shop`. The errors are
+    /// those of [`Config::new`] and [`Config::connect`].
     pub async fn connect(url: &str) -> Result<Self> {
         Config::new(url)?.connect().await
     }

@@ -145,8 +145,7 @@ impl InTransaction {
     /// Sets the prefix of the tables' names; `lockwright` by default.
     ///
     /// # Errors
-    /// [`InvalidConfig`](ErrorKind::InvalidConfig) unless it has only lower-case letters, digits
-    /// and underscores.
+    /// As [`Config::table`](super::Config::table).
     pub fn table(self, prefix: &str) -> Result<Self> {
         Ok(Self::of(self.tables.named(prefix)?))
     }

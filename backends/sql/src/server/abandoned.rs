@@ -1,8 +1,7 @@
 //! Abandoned sessions: sessions on the server whose connection this client has closed.
 //!
 //! A server process that waits for a lock or a replica doesn't notice a closed connection. So one
-//! task ends such sessions through another connection. Each session keeps its permit until it has
-//! ended.
+//! task ends such sessions through another connection.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

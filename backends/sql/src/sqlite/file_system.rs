@@ -95,7 +95,6 @@ mod tests {
             0x0116_1970,
             0x7461_636f,
             0x5346_414f,
-            // CIFS, sign-extended.
             0xffff_ffff_ff53_4d42,
         ] {
             assert!(named(network, None).is_some(), "{network:x}");

@@ -4,8 +4,7 @@
 //! clock runs during suspend and ignores steps of the wall clock. Rows of another boot have
 //! expired.
 //!
-//! Fences come from one counter in the file, so they grow as long as the file exists. With the
-//! default `synchronous=FULL`, that includes power cuts.
+//! Fences come from one counter in the file, so they grow as long as the file exists.
 //!
 //! # Requirements
 //!
@@ -88,7 +87,7 @@ impl Sqlite {
     }
 }
 
-/// Returns the properties of this backend.
+/// Returns the backend's properties.
 pub fn profile() -> Profile {
     PROFILE.clone()
 }

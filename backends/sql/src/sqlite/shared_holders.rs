@@ -322,7 +322,6 @@ async fn add(
         .map(drop)
 }
 
-/// Makes the names expire with their last holders.
 async fn keep(
     connection: &mut SqliteConnection,
     names: &[impl AsRef<str>],

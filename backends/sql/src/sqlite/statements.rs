@@ -132,7 +132,7 @@ pub(super) async fn acquire(
     Ok(Acquired::Outcome(AcquireOutcome::Granted(again(connection, asked, &row, at).await?)))
 }
 
-/// Renews the token's own hold. Needs a transaction.
+/// Renews the token's own hold.
 async fn again(
     connection: &mut SqliteConnection,
     asked: &Acquire,

@@ -44,7 +44,6 @@ const KEPT: Duration = Duration::from_secs(10);
 
 const TIDY: Duration = Duration::from_secs(1);
 
-/// The polling interval if the log can't be watched.
 const POLL: Duration = Duration::from_millis(25);
 
 impl Waiters {
@@ -70,7 +69,6 @@ impl Waiters {
         expected.until.insert(name.clone(), until);
         if !expected.watching {
             expected.watching = true;
-            // From here on, the watch misses no wake-up.
             let watch = {
                 let _runtime = self.runtime.enter();
                 Watch::start(&self.log)

@@ -160,7 +160,6 @@ impl From<Acquired> for Outcome {
     }
 }
 
-/// The most rows of each kind in one sweep step.
 const SWEEP: u32 = 200;
 
 const BATCH: usize = 64;

@@ -1,4 +1,3 @@
--- The joins use the primary key, because a scan would wait for other rows.
 BEGIN;
 
 SELECT JSON_ARRAYAGG(JSON_ARRAY(lease.name, asked.token, asked.ttl, asked.place))
@@ -6,7 +5,6 @@ INTO @lockwright_locked
 FROM {asked}
 STRAIGHT_JOIN {lease} AS lease FORCE INDEX (PRIMARY)
     ON lease.name = CONVERT(asked.name USING utf8mb4) COLLATE utf8mb4_bin
--- MySQL requires OF, which MariaDB lacks.
 FOR UPDATE /*!80000 OF lease */ SKIP LOCKED;
 
 SELECT JSON_ARRAYAGG(JSON_ARRAY(holder.name, holder.token, locked.ttl, locked.place))

@@ -3,15 +3,8 @@
 //!
 //! # The key of a name
 //!
-//! The mode `session` locks the first 64 bits of the name's SHA-256:
-//!
-//! ```sql
-//! SELECT pg_advisory_lock(
-//!     ('x' || substr(encode(sha256(convert_to('orders/42', 'UTF8')), 'hex'), 1, 16))::bit(64)::bigint);
-//! ```
-//!
-//! Two names with the same key exclude each other, which is safe. The mode `row` locks the name's
-//! row of `lockwright_row`.
+//! The mode `session` locks the name's [key](super::transaction#the-key-of-a-name), the first 64
+//! bits of the name's SHA-256. The mode `row` locks the name's row of `lockwright_row`.
 //!
 //! # The barrier of a name
 //!

@@ -10,7 +10,7 @@ use crate::server::sessions::Use;
 
 /// Rejects a pooler that shares sessions. While a second connection has a transaction, such a
 /// pooler lets it use the first connection's session, or switches the first connection to another
-/// session. A session pooler does neither.
+/// session.
 pub(super) async fn check(sessions: &Sessions) -> Result<()> {
     let (pool, dialect) = (&sessions.rows.pool, sessions.rows.pool.dialect());
     let limits = pool.limits();

@@ -1,4 +1,3 @@
--- Returns whether the user has the necessary permissions, and the approximate number of names.
 SELECT bool_and(has_table_privilege(name::regclass, privilege)),
        (SELECT reltuples::bigint FROM pg_class WHERE oid = '{lease}'::regclass)
 FROM unnest(ARRAY['{lease}', '{shared_holder}', '{tombstone}', '{meta}']) AS name,

@@ -1,6 +1,6 @@
 -- Grants a shared hold if it fits, renews the token's own, or records a waiter. Runs after
--- `shared_lock`. :kind is the value for the name's token column. Returns whether the token has a
--- tombstone, and then the present hold.
+-- `shared_lock`. :kind is the value for the name's token column. The columns are those of
+-- `acquire`.
 WITH seen AS MATERIALIZED (
     SELECT lease.*, now,
            coalesce(lease.token IS NOT NULL AND lease.expires > now, false) AS live,

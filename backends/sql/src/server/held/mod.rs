@@ -89,7 +89,7 @@ pub(crate) trait Session: Debug + Send + Sync + 'static {
     /// reusable.
     async fn unlock(&mut self, claim: &Claim) -> Result<bool>;
 
-    /// Waits for the session's end without a statement, which would restart the idle timeout.
+    /// Waits for the session's end without a statement.
     ///
     /// # Cancel safety
     /// May be dropped and called again.

@@ -35,8 +35,7 @@ pub(crate) struct StatementTexts {
     /// Returns the rows of `inspect`, without waiters, for at most `:limit` held names after
     /// `:from` in byte order. `:inclusive` includes `:from`.
     pub(crate) list: &'static str,
-    /// Marks the hold or its tombstone as broken, if any, and returns a row. An earlier break's
-    /// reason stays.
+    /// Marks the hold or its tombstone as broken, if any, and returns a row.
     pub(crate) mark_broken: &'static str,
     pub(crate) mark_released: &'static str,
     /// Returns the sessions that hold or wait for this claim.

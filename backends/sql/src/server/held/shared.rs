@@ -1,5 +1,3 @@
-//! The state that the tasks of one backend share.
-
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +27,7 @@ pub(super) enum Command {
     Release(oneshot::Sender<Result<ReleaseOutcome>>),
 }
 
-/// Identifies a hold. The same token with another name is a different hold.
+/// The same token with another name is a different hold.
 pub(super) type Key = (LockName, Token);
 
 pub(super) fn key(claim: &Claim) -> Key {

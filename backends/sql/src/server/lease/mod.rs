@@ -1,5 +1,3 @@
-//! The mode `lease`, in which a hold is a row.
-
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 

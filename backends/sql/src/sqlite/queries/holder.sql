@@ -1,4 +1,3 @@
--- Returns the row of a name, and whether a token has a tombstone.
 -- ?1 name, ?2 token, ?3 boot
 SELECT lease.name, lease.token, lease.identity, lease.mode, lease.fence, lease.fences,
        lease.expires_ns, lease.boot, lease.broken, tombstone.token IS NOT NULL AS is_ended

@@ -1,5 +1,3 @@
--- Returns the name's permits in use, the holders' first and last expiry, and until when a waiting
--- writer blocks readers.
 -- ?1 name, ?2 boot, ?3 now
 SELECT coalesce(sum(holder.permits) FILTER (WHERE holder.mode <> 'exclusive'), 0) AS taken,
        min(holder.expires_ns) FILTER (WHERE holder.mode <> 'exclusive') AS first_end,

@@ -1,5 +1,4 @@
 DELETE FROM {reader} WHERE kind = 'session' AND name = :name AND token = :token;
--- Releases everything, because a reused session must hold nothing.
 SELECT unlocked, set_config('application_name', 'lockwright/idle', false),
        set_config('idle_session_timeout', '60s', false),
        set_config('idle_in_transaction_session_timeout', '60s', false),

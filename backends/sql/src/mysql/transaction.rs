@@ -38,8 +38,17 @@
 //! then overwrite a later holder's data. [`check_fence`](super::check_fence) in the writing
 //! transaction rejects that write:
 //!
-//! ```text
+//! ```no_run
+//! # async fn example(locks: lockwright_core::Locks, pool: sqlx::MySqlPool) -> Result<(), Box<dyn std::error::Error>> {
+//! use lockwright_sql::mysql::check_fence;
+//!
+//! let guard = locks.mutex("orders/42").acquire().await?;
+//! let mut tx = pool.begin().await?;
 //! check_fence(&mut tx, "orders/42", guard.fence()).await?;
+//! // ... read, decide, write ...
+//! tx.commit().await?;
+//! # Ok(())
+//! # }
 //! ```
 //!
 //! A second transaction with the same name waits, and sees the writes of the first if it has read

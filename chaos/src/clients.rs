@@ -80,7 +80,7 @@ impl<'a> Clients<'a> {
         self.journals().iter().flat_map(|path| read(path)).collect()
     }
 
-    /// Returns the entries of ended clients. Fails if a journal can't be read.
+    /// Returns the entries of ended clients.
     pub(crate) fn final_entries(&self) -> Result<Vec<Entry>> {
         let was_killed: Vec<bool> = self.all().iter().map(|one| one.was_killed).collect();
         let mut entries = Vec::new();
@@ -182,7 +182,7 @@ impl<'a> Clients<'a> {
         stopped.then(|| format!("stopped with {held} holds"))
     }
 
-    /// Starts one more client, whose grants show that the servers work after the faults.
+    /// Starts a client whose grants show that the servers work after the faults.
     pub(crate) fn start_after_faults(&self, schedule: &Schedule) -> Result<String> {
         let mut plan = schedule.clients[0].clone();
         plan.process += 20;

@@ -1,7 +1,7 @@
 //! The servers' wall clock.
 //!
-//! `LD_PRELOAD` loads a library into each server. The library adds an offset to the clock. etcd
-//! can't load it, because etcd is linked statically.
+//! A library, loaded by `LD_PRELOAD`, adds an offset to each server's clock. etcd can't load it,
+//! because etcd is linked statically.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -18,7 +18,7 @@ const SOURCE: &str = include_str!("clock.c");
 pub(crate) struct ServersClock(fs::File);
 
 impl ServersClock {
-    /// Prepares a clock for servers that start later. Returns `None` if there is no C compiler.
+    /// Prepares a clock for servers that start later. Returns `None` without a C compiler.
     pub(crate) fn begin(folder: &Path) -> Result<Option<Self>> {
         let Some(library) = compile(folder)? else { return Ok(None) };
         let path = folder.join("clock-offset");

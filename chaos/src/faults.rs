@@ -1,5 +1,5 @@
-//! The faults, and what each backend promises under them. If the backend's profile doesn't cover a
-//! fault, this module defines the promise.
+//! The faults, and each backend's promises under them. This module defines promises for faults that
+//! no profile covers.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -170,7 +170,7 @@ impl Fault {
             ClientKilled => survives(Promised::ClientCrash),
             // A stopped or blocked client ends its holds by its own clock.
             ClientStopped | RowLocked | TableLocked => Promise::KEPT,
-            // The other servers may consider a frozen server dead and replace it.
+            // The other servers may replace a frozen server.
             ServerFrozen | DiskSlow => match configuration {
                 RedisCluster => survives(Promised::Failover),
                 RedisSentinel if leader => survives(Promised::Failover),
@@ -199,7 +199,7 @@ impl Fault {
     }
 }
 
-/// Returns the promise if one of several servers, or the only one, loses its data.
+/// Returns the promise if a server loses its data.
 fn data_lost(configuration: Configuration, profile: &Profile) -> Promise {
     let one_of_several = matches!(configuration, Etcd | ZooKeeper | Redlock);
     let fault = if one_of_several { Promised::MinorityLoss } else { Promised::ServerDataLoss };

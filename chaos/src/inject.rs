@@ -35,7 +35,7 @@ pub(crate) struct Injected {
     pub(crate) effect: Option<String>,
 }
 
-/// In milliseconds. A step back of the clock prolongs a dead client's hold by up to this time.
+/// In milliseconds.
 pub(crate) const LARGEST_STEP_BACK: i64 = 2_500;
 
 const SOON: Duration = Duration::from_secs(3);
@@ -285,7 +285,7 @@ impl Scene<'_> {
         self.servers.proxies().into_iter().for_each(Proxy::drop_connections);
         let effect = self.refusal(lasts);
         let _ = limit_descriptors(pid, &usual);
-        // Empty the server's log: the refusals of a few schedules would fill the lane's disk.
+        // Empty the server's log, because the refusals would fill the lane's disk.
         let log = fs::File::options().write(true).open(format!("/proc/{pid}/fd/1"));
         let _ = log.and_then(|log| log.set_len(0));
         self.servers.recover()?;
@@ -344,7 +344,7 @@ fn fill(file: &Path) -> usize {
     while file.write_all(&piece).is_ok() {
         pieces += 1;
     }
-    // Small pieces fill the rest, so that small writes fail too.
+    // Small pieces fill the rest, so small writes fail too.
     while file.write_all(&piece[..512]).is_ok() {}
     pieces / 16
 }

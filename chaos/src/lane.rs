@@ -18,7 +18,7 @@ use crate::schedule::{Lane, Ran};
 use crate::servers::Result;
 use crate::verdict::Outcome;
 
-/// How often a lane may start its servers: at its beginning, and again after each failed schedule.
+/// How often a lane may start its servers: first, and after each failed schedule.
 const STARTS: usize = 3;
 
 /// How often a schedule may run if its runs show nothing. A busy client may not notice a fault.

@@ -297,7 +297,6 @@ mod tests {
         let mut profile = lockwright::Profile::new("tested");
         profile.survives = lockwright::profile::Faults::of(claims);
         let promises = Promises::of(Configuration::Redis, &profile);
-        // Keep only the faults that confirm `claims`.
         let shown: Vec<Fault> = claims.iter().copied().map(shows).collect();
         let promises = Promises {
             faults: promises.faults.into_iter().filter(|one| shown.contains(&one.fault)).collect(),

@@ -178,7 +178,6 @@ mod tests {
 
     #[test]
     fn recorded_seeds_can_be_replayed() {
-        // If the plan changes, increase the version.
         let plan = "redis seed 7: 4.2 s, TTL 1 s, 3 locks; \
             client 0 [Mutex, Mutex, Mutex, Election, Mutex, Election]; \
             client 1 [Mutex, Mutex, Mutex, Mutex, Reentrancy]; \

@@ -1,4 +1,4 @@
-//! The soak test: minutes without faults. It finds leaks of memory, descriptors, threads, and data
+//! The soak test: minutes without faults, to find leaks of memory, descriptors, threads, and data
 //! on the servers.
 
 use std::fs;
@@ -115,7 +115,7 @@ fn profile(url: &str) -> Result<Profile> {
     })?)
 }
 
-/// Returns what remains of locks after the longest allowed time.
+/// Returns what remains of locks after the allowed time.
 fn left(servers: &mut dyn servers::Servers, ttl: Duration) -> Result<Vec<String>> {
     let until = Instant::now() + ttl * 2 + Duration::from_secs(5);
     loop {

@@ -13,8 +13,8 @@ use crate::faults::{Fault, Promise};
 use crate::inject::{Injected, LARGEST_STEP_BACK};
 use crate::plan::{Planned, Schedule};
 
-/// How late a process may report a loss. A timer and then a task may each be delayed without a
-/// record, and the report is written after both.
+/// How late a process may report a loss. Before the report, a timer and a task may each be delayed
+/// without a record.
 const LOSS_ALLOWANCE: Duration = UNRECORDED_DELAY.saturating_mul(5);
 
 /// How long a free lock may lack a holder beyond the TTL and the faults. In about 350 schedules of
@@ -31,7 +31,7 @@ fn patience(configuration: Configuration) -> Duration {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Exclusion and fences are promised. All promises were kept.
+    /// All promises were kept, including exclusion and fences.
     Kept,
     /// Exclusion or fences aren't promised. All promises were kept.
     NotPromised,
@@ -133,8 +133,8 @@ fn wrong_fences(entries: &[Entry]) -> Vec<Violation> {
     violations
 }
 
-/// Adds the release of a killed process's holds, which end with its connections. Drops the
-/// process's later entries.
+/// Releases a killed process's holds, which end with its connections. Drops the process's later
+/// entries.
 fn end_with_their_process(entries: &[Entry]) -> Vec<Entry> {
     let mut held: BTreeMap<&str, Vec<Token>> = BTreeMap::new();
     let mut killed: BTreeSet<&str> = BTreeSet::new();

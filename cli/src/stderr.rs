@@ -16,7 +16,7 @@ const MAX_READY_WRITE: usize = 4096;
 /// True if the last line was written only in part.
 static CUT: AtomicBool = AtomicBool::new(false);
 
-/// Writes the text. Drops what can't be written within `patience`.
+/// Drops what can't be written within `patience`.
 pub(crate) fn write_within(text: &str, patience: Duration) {
     write_by(write_some, &CUT, text, patience);
 }

@@ -17,8 +17,7 @@ use lockwright_memory::Memory;
 const NAME: &str = "orders/42";
 const TTL: Duration = Duration::from_secs(2);
 
-/// A backend whose release deletes any hold of the name, without comparing the token.
-/// On Redis, a plain `DEL` has this bug.
+/// A backend whose release deletes any hold of the name, like a plain `DEL` on Redis.
 #[derive(Debug, Clone)]
 struct Careless(Memory);
 
@@ -90,7 +89,7 @@ impl Client {
                 return self.journal.write(Event::Lost { token, reason });
             }
             if guard.deadline() != deadline {
-                // Record the deadline before relying on it, so that the entry survives `kill -9`.
+                // Record the deadline before relying on it, so the entry survives `kill -9`.
                 deadline = guard.deadline();
                 self.journal.write(Event::Renewed { token, deadline });
             }

@@ -46,7 +46,7 @@ pub fn wait_behind_the_dead<F: Future<Output = Locks>>(
     held.check().expect("it is held");
     let begun = Instant::now();
     if are_killed {
-        // Without their runtimes, the clients send no release, as if they were killed.
+        // Without their runtimes, the clients send no release, as if killed.
         waiters.into_iter().for_each(|waiter| waiter.runtime.shutdown_background());
         holder.runtime.shutdown_background();
     }
@@ -84,7 +84,7 @@ pub fn guard_without_a_runtime_is_lost<F: Future<Output = Locks>>(
     }
 }
 
-/// Tests that a client that is closed just after `break_connection` leaves the queue.
+/// Tests that a client closed just after `break_connection` leaves the queue.
 pub async fn closed_client_is_granted_nothing<F: Future<Output = Locks>>(
     connect: impl Fn() -> F,
     other: &Locks,

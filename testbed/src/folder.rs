@@ -21,7 +21,7 @@ pub(crate) fn temporary(server: &str, account: Option<Account>) -> Result<TempDi
 
 /// Fills `target` with the files of `make`, from a cache if possible.
 ///
-/// The cache has one archive per user, server and `recipe`, so that a clean-up of temporary files
+/// The cache has one archive per user, server and `recipe`, so a clean-up of temporary files
 /// removes all of its files or none.
 pub(crate) fn fill(
     target: &Path,

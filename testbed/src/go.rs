@@ -41,7 +41,7 @@ pub fn build(source: &Path) -> Result<PathBuf> {
 fn go(place: &Path) -> Result<Program> {
     Ok(Program::new("go", PACKAGE)
         .within(PATIENCE)
-        // Modules must be writable, so that a user can delete the folder.
+        // Modules must be writable, so a user can delete the folder.
         .env("GOFLAGS", "-mod=readonly -modcacherw -buildvcs=false")
         .env("GOMODCACHE", folder::text(&place.join("modules")))
         .env("GOCACHE", folder::text(&place.join("cache")))

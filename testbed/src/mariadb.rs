@@ -20,7 +20,7 @@ const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
 
 /// A user with all rights in its database and none elsewhere.
 const USER: &str = "lockwright";
-/// Unique, so that tests can search logs for it.
+/// Unique, so tests can search logs for it.
 const PASSWORD: &str = "not-for-logs-7391";
 
 /// Options of a [`MariaDb`], without syncs to disk by default.
@@ -230,7 +230,7 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
 
 fn fill_mysql(folder: &Path) -> Result<()> {
     let users = format!(
-        // A single account for all hosts, so that a socket login enables TCP logins.
+        // A single account for all hosts, so a socket login enables TCP logins.
         "RENAME USER {ADMIN}@localhost TO {ADMIN}@'%';\n\
          ALTER USER {ADMIN}@'%' IDENTIFIED BY '{ADMIN_PASSWORD}';\n\
          {}",

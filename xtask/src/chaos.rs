@@ -9,7 +9,7 @@ use crate::{folders, process, servers, tmp};
 
 pub(crate) const USAGE: &str = include_str!("../../chaos/usage.txt");
 
-/// Builds with the features of the tests, so that nothing is built twice. With an example, cargo
+/// Builds with the features of the tests, so nothing is built twice. With an example, cargo
 /// includes the features of dev-dependencies.
 const BUILD: [&str; 7] = [
     "build",

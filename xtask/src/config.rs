@@ -31,8 +31,8 @@ const LIST: &[Package] = &[
 const EXCLUSIVE: &[(&str, &str)] =
     &[("lockwright-etcd", "server"), ("lockwright-zookeeper", "server")];
 
-/// Test binaries whose tests mostly wait, so that more of them run at once. Conformance suites
-/// aren't listed, because their cases share a server.
+/// Test binaries whose tests mostly wait, so more of them run at once. Conformance suites aren't
+/// listed, because their cases share a server.
 const TEST_THREADS: &[(&str, &str, &str)] = &[
     ("lockwright-sql", "held", "6"),
     ("lockwright-sql", "lease_faults", "6"),

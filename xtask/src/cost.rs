@@ -64,7 +64,7 @@ fn count() -> Result<Costs, String> {
     Ok(Costs { built, paths })
 }
 
-/// Builds with fixed flags, so that all machines build the same code.
+/// Builds with fixed flags, so all machines build the same code.
 fn build(host: &str) -> Result<PathBuf, String> {
     let folder = folders::target();
     let mut command = cargo_in_background(&["build", "--package", CRATE, "--profile", PROFILE]);

@@ -8,7 +8,7 @@ pub(crate) struct Options {
     pub(crate) quick: bool,
     pub(crate) at_a_time: usize,
     pub(crate) tests_are_built: Latch,
-    /// The binaries of the step `test`, so that later steps needn't wait until cargo is free.
+    /// The binaries of the step `test`, so later steps needn't wait until cargo is free.
     pub(crate) tests: OnceLock<Vec<Binary>>,
     /// Locked while steps run in the background.
     pub(crate) background: Mutex<()>,

@@ -20,7 +20,7 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     cargo_by(Command::new(program()), args)
 }
 
-/// Uses the lowest priority, so that tests come first.
+/// Uses the lowest priority, so tests come first.
 pub(crate) fn cargo_in_background(args: &[&str]) -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", "19"]).arg(program());
@@ -100,8 +100,8 @@ pub(crate) struct Finished {
 const LINGER: Duration =
     if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(5) };
 
-/// Runs `command` for at most `limit`, in the foreground, so that Ctrl-C ends it too. The output
-/// goes to `target/xtask/NAME.log` and, by line and without colours, to `each`.
+/// Runs `command` for at most `limit`, in the foreground, so Ctrl-C ends it too. The output goes to
+/// `target/xtask/NAME.log` and, by line and without colours, to `each`.
 pub(crate) fn run(
     name: &str,
     command: Command,
@@ -163,7 +163,7 @@ fn start(mut command: Command, log: &Path) -> io::Result<(File, u64, PipeReader,
     let log = File::create(log)?;
     let (reader, writer) = io::pipe()?;
     let pipe = File::from(OwnedFd::from(writer.try_clone()?)).metadata()?.ino();
-    // One pipe, so that cargo's and the tests' lines keep their order.
+    // One pipe, so cargo's and the tests' lines keep their order.
     let child = command.stdout(writer.try_clone()?).stderr(writer).spawn()?;
     Ok((log, pipe, reader, child))
 }

@@ -106,7 +106,7 @@ pub(crate) trait Servers: Send {
         Err("this configuration has no sessions that lock".into())
     }
 
-    /// Returns how far the server's clock is ahead of this machine's, in milliseconds.
+    /// Returns the server's clock minus this machine's, in milliseconds.
     fn clock_ahead(&mut self) -> Result<i64> {
         Err("the server's clock can't be read".into())
     }

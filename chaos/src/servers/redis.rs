@@ -151,7 +151,7 @@ pub(super) struct InCluster {
 
 impl InCluster {
     pub(super) fn start() -> Result<Self> {
-        // The nodes announce no host, so that clients stay on the proxies' address.
+        // The nodes announce no host, so clients stay on the proxies' address.
         let options = durable().set("cluster-preferred-endpoint-type", "unknown-endpoint");
         let cluster = Cluster::options().servers(options).start()?;
         let proxy = |node: &testbed::Redis| {
@@ -295,7 +295,7 @@ impl Servers for Quorum {
     }
 }
 
-/// The largest TTL is short, so that servers soon vote again after a loss of data.
+/// The largest TTL is short, so servers soon vote again after a loss of data.
 fn quorum_url(urls: Vec<String>) -> String {
     format!("redlock:{}?largest_ttl=2s", urls.join(","))
 }
@@ -312,7 +312,7 @@ fn limit_connections(server: &testbed::Redis, admin: &mut Admin, on: bool) -> Re
     let limit = if on { "1" } else { "10000" };
     redis::cmd("CONFIG").arg(&["SET", "maxclients", limit]).query::<()>(&mut connection)?;
     if on {
-        // Close the present connections, which the limit doesn't.
+        // The limit doesn't close present connections.
         for kind in ["normal", "pubsub"] {
             redis::cmd("CLIENT").arg(&["KILL", "TYPE", kind]).query::<i64>(&mut connection)?;
         }

@@ -1,6 +1,6 @@
-//! Supervises CMD and all its descendants. The supervisor ends them when the hold is lost, when no
-//! new deadline arrives in time, when `lockwright run` has ended, and when CMD left processes
-//! behind. It exits when no descendant is left.
+//! Supervises CMD. Ends CMD and all its descendants when the hold is lost, no new deadline arrives
+//! in time, `lockwright run` has ended, or CMD left processes behind. The supervisor exits when no
+//! descendant is left.
 
 use std::env::ArgsOs;
 use std::ffi::OsString;
@@ -41,10 +41,9 @@ const TERMINAL_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// The longest pause if all remaining processes belong to another user.
 const MAX_RETRY_PAUSE_OTHER_USERS: Duration = Duration::from_millis(100);
 
-/// The maximum number of scans without a pause.
+/// The most scans without a pause.
 const MAX_SCANS: u32 = 8;
 
 pub(crate) fn main(args: ArgsOs) -> ExitCode {
@@ -165,8 +164,7 @@ impl Supervisor {
                 break;
             }
             self.give_terminal();
-            // The clock is read here, because this process may have been stopped during the steps
-            // above.
+            // This process may have been stopped during the steps above.
             let now = self.clock.now();
             self.decide(now);
             let next = self.act(now);
@@ -238,7 +236,7 @@ impl Supervisor {
     fn command_changed(&mut self, status: WaitStatus) {
         if let Some(exit) = Exit::of(status) {
             self.exit = Some(exit);
-            // If the term is over, CMD's last actions may have been unprotected, or CMD was never
+            // After the term, CMD's last actions may have been unprotected, or CMD was never
             // started.
             self.end.lost |= self.clock.now() >= self.term.lost_at;
             self.waits_for_terminal = false;
@@ -255,8 +253,7 @@ impl Supervisor {
         }
     }
 
-    /// Gives CMD the terminal. The foreground is polled, because a shell's `fg` sends no signal to
-    /// a running job.
+    /// The foreground is polled, because a shell's `fg` sends no signal to a running job.
     fn give_terminal(&mut self) {
         if self.waits_for_terminal
             && (self.terminal.hand_over(self.run_group, self.command)
@@ -326,7 +323,7 @@ impl Supervisor {
         killed.found > killed.refused as usize
     }
 
-    /// Signals CMD's group, unless CMD was reaped: the group's id may then be reused.
+    /// Signals CMD's group, unless CMD was reaped.
     fn signal_group(&self, signal: Signal) {
         if self.exit.is_none() {
             let _ = kill_process_group(self.command, signal);

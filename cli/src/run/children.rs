@@ -50,7 +50,7 @@ impl Children {
 
     /// Ends all descendants that aren't foreign. Returns `true` if the kernel confirms that none is
     /// left. With foreign descendants, only scans can check, and a constantly forking process may
-    /// escape the scans.
+    /// escape them.
     pub(super) async fn end_all(&self, command: Option<Pid>) -> bool {
         let foreign = self.foreign.take();
         let mut retry_pause = FIRST_RETRY_PAUSE;

@@ -52,7 +52,7 @@ fn prepare_and_run(
         timeout: run.timeout.or(config.wait.filter(|_| !run.nonblock)),
         ..run.clone()
     };
-    // Blocks SIGTTOU in all threads, so that a write to CMD's terminal doesn't stop this process.
+    // Blocks SIGTTOU in all threads, so a write to CMD's terminal doesn't stop this process.
     let mut stopped_by_writing = nix::sys::signal::SigSet::empty();
     stopped_by_writing.add(nix::sys::signal::Signal::SIGTTOU);
     let _ = stopped_by_writing.thread_block();

@@ -67,7 +67,7 @@ fn begin<'a>(
     signals: &mut Signals,
 ) -> io::Result<Option<(Held<'a>, tokio::signal::unix::Signal)>> {
     let children = Children::adopt()?;
-    // Listening begins before the first child exists, so that no end is missed.
+    // Listening begins before the first child exists, so no end is missed.
     let child_changed = signal(SignalKind::child())?;
     signals.refuse_suspension()?;
     if guard.check().is_err() {
@@ -116,7 +116,7 @@ fn start(guard: &Guard, mut supervisor: Command) -> io::Result<(tokio::net::Unix
     // `supervisor` has a copy of `theirs`, which would keep the stream open after the supervisor's
     // death.
     drop(supervisor);
-    // The supervisor starts nothing before this order. If the socket closes, the supervisor ends.
+    // If the socket closes, the supervisor ends.
     ipc::post_start(&ours, term(guard), rustix::stdio::stdin())?;
     Ok((ours, Pid::from_child(&child)))
 }

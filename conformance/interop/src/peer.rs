@@ -19,7 +19,7 @@ pub struct Peer {
 impl Peer {
     /// Starts the program.
     pub fn start(mut command: Command) -> Self {
-        // The program gets its own process group, so that signals also reach its children.
+        // The program gets its own process group, so signals also reach its children.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         let started = command.spawn();
         let mut process = started.unwrap_or_else(|error| panic!("{command:?}: {error}"));

@@ -302,7 +302,6 @@ async fn clients_are_served_in_order(context: Arc<Context>) -> Verdict {
             locks.close().await;
             Ok::<(), Failure>(())
         });
-        // Only the waiter's second request joins the queue.
         faulty.called(Op::Acquire, 2).await;
         context.clock.sleep(context.ttl / 50).await;
     }

@@ -20,8 +20,8 @@ pub struct Checked {
     pub figures: Figures,
 }
 
-/// Checks the journal of a run. The entries must be sorted by timestamp, as
-/// [`read`](super::journal::read) returns them.
+/// Checks a journal, whose entries must be sorted by timestamp, as [`read`](super::journal::read)
+/// returns them.
 pub fn check(entries: &[Entry], rules: &Rules) -> Checked {
     let run = Run::of(entries);
     let figures = Figures::of(&run, rules);
@@ -78,7 +78,7 @@ fn check_names(run: &Run, rules: &Rules, violations: &mut Vec<Violation>) {
     }
     if rules.strict_order_of_fences && rules.exclusion {
         // Without exclusion, a client may use a hold after its end on the server. Then fences
-        // needn't be in the order of the grants.
+        // needn't follow the order of grants.
         let whole = run.holds.iter().filter(|tracked| !tracked.is_part);
         for holds in by_name(whole.map(Tracked::exclusive_part)).values() {
             fences::check_order_of_grants(holds, violations);

@@ -47,10 +47,10 @@ pub struct Figures {
     pub late_writes: u64,
     /// Refused late writes.
     pub late_writes_refused: u64,
-    /// The longest time in which a client waited for a lock that had no holder.
+    /// The longest wait for a lock that had no holder.
     pub longest_without_a_holder: Duration,
     /// The largest delay of a loss report. A report is due [`loss_margin`](Rules::loss_margin)
-    /// before the deadline. Pauses of the process don't count.
+    /// before the deadline. The process's pauses don't count.
     pub largest_lag_of_a_loss: Duration,
 }
 

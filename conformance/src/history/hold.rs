@@ -11,11 +11,11 @@ pub struct Hold {
     pub who: String,
     /// The lock's name.
     pub name: String,
-    /// The hold's mode.
+    /// Its mode.
     pub mode: Mode,
-    /// The hold's token.
+    /// Its token.
     pub token: Token,
-    /// The hold's fence.
+    /// Its fence.
     pub fence: Fence,
     /// Just before the request was sent.
     pub asked: BootInstant,
@@ -31,7 +31,7 @@ impl Hold {
         self.token == other.token && self.who == other.who && self.asked == other.asked
     }
 
-    /// Returns whether the modes of the two holds exclude each other. Two permits never do.
+    /// Returns whether the holds' modes exclude each other. Two permits never do.
     pub fn excludes(&self, other: &Self) -> bool {
         excludes(self.mode, other.mode)
     }

@@ -1,7 +1,7 @@
 //! The journal of a run: one line per event, with its time on the machine's boot clock.
 //!
-//! A process appends each line with one `write(2)` before it acts on the event. So the line
-//! survives `kill -9`, and processes can share a file.
+//! A process appends each line with one `write(2)` before it acts on the event. So lines survive
+//! `kill -9`, and processes can share a file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};

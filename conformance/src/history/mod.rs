@@ -47,8 +47,8 @@ impl History {
         holds
     }
 
-    /// Returns how many holds were requested while another hold of the name was valid.
-    /// If there are none, the test has no contention and shows nothing.
+    /// Returns how many holds were requested while another hold of the name was valid. If none
+    /// were, the test shows nothing.
     pub fn contended(&self) -> usize {
         let mut contended = 0;
         for holds in check::by_name(self.holds().into_iter()).values() {

@@ -8,7 +8,7 @@ use super::journal::Signal;
 pub(crate) struct Process {
     /// Start and end of each stop. The last one has no end if the process wasn't continued.
     pub(crate) stops: Vec<(BootInstant, Option<BootInstant>)>,
-    /// Times in which a busy machine ran no task. The times may overlap stops and each other.
+    /// Times in which a busy machine ran no task. They may overlap stops and each other.
     pub(crate) delays: Vec<(BootInstant, Option<BootInstant>)>,
     pub(crate) killed: Option<BootInstant>,
     pub(crate) ended: Option<BootInstant>,

@@ -12,11 +12,11 @@ pub struct Rules {
     /// No hold has a smaller fence than a hold granted before its request. With `exclusion`, no
     /// exclusive hold has a smaller fence than a hold that ended before its grant.
     pub strict_order_of_fences: bool,
-    /// The longest time in which a client may wait for a lock that has no holder.
+    /// The longest allowed wait for a lock that has no holder.
     pub longest_wait: Option<Duration>,
     /// Faults that prevent grants. Waiting during such a fault doesn't count.
     pub excusing_faults: Vec<String>,
-    /// How long before the deadline the report of a loss is due.
+    /// How long before the deadline a loss report is due.
     pub loss_margin: Duration,
     /// How long a process may run between the time a loss report is due and the next grant.
     /// Without a next grant, any later report suffices. `None` is for clients that notice a loss

@@ -224,7 +224,7 @@ impl Run {
             token: *token,
             fence: *fence,
             // A second guard's grant may be written after the hold's end. It then begins a `Hold`
-            // with the first request's time, so that `is_one_with` counts both as one.
+            // with the first request's time, so `is_one_with` counts both as one.
             asked: known.map_or(request.asked, |known| self.holds[known].hold.asked),
             granted: entry.at,
             until: *deadline,
@@ -233,8 +233,7 @@ impl Run {
         self.holds.push(Tracked { owner, ..Tracked::granted(hold) });
     }
 
-    /// Extends the hold. Two tasks may write renewals in reverse order, so an earlier deadline is
-    /// ignored.
+    /// Two tasks may write renewals in reverse order, so an earlier deadline is ignored.
     fn extend(&mut self, index: usize, deadline: BootInstant) {
         let tracked = &mut self.holds[index];
         tracked.deadline = tracked.deadline.max(deadline);

@@ -218,7 +218,7 @@ impl World {
         let cut = Arc::clone(&is_cut);
         let mut fates = Random::of(!seed, number.into());
         faulty.decide(move |op| {
-            // Draw a fate even while the process is cut off, so that later fates stay the same.
+            // Draw a fate even while the process is cut off, so later fates stay the same.
             let fate = trouble.fate(op, &mut fates, ttl);
             if cut.load(Ordering::SeqCst) { Fate::Hang } else { fate }
         });

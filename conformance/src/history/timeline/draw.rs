@@ -11,8 +11,7 @@ pub(super) const RED: &str = "#d0021b";
 pub(super) const FAULT: &str = "#b7791f";
 
 pub(super) const COLOURS: usize = 6;
-/// Colours of names, and of text on them. Colour-blind readers can distinguish the names (Okabe
-/// and Ito, 2008).
+/// Colours of names, and of text on them, for colour-blind readers (Okabe and Ito, 2008).
 const NAMES: [(&str, &str); COLOURS] = [
     ("#0072b2", "#ffffff"),
     ("#009e73", "#ffffff"),
@@ -26,7 +25,7 @@ pub(super) fn colour(number: usize) -> (&'static str, &'static str) {
     NAMES[number % NAMES.len()]
 }
 
-/// Rounds to a tenth of a pixel, so that the SVG is the same on all machines.
+/// Rounds to a tenth of a pixel, so the SVG is the same on all machines.
 pub(super) fn place(pixels: f64) -> f64 {
     (pixels * 10.0).round() / 10.0
 }

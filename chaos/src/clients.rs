@@ -85,7 +85,6 @@ impl<'a> Clients<'a> {
         let was_killed: Vec<bool> = self.all().iter().map(|one| one.was_killed).collect();
         let mut entries = Vec::new();
         for (path, was_killed) in self.journals().iter().zip(was_killed) {
-            // A killed client may have no journal.
             if path.exists() || !was_killed {
                 let read = journal::read(path);
                 entries.extend(read.map_err(|error| format!("{}: {error}", path.display()))?);

@@ -94,7 +94,7 @@ impl Configuration {
         match self {
             // The shortest TTL of etcd, and of MySQL's sessions, whose timeouts are whole seconds.
             Etcd | MysqlSession | MysqlRow => Duration::from_secs(2),
-            // Connecting takes longer, because the client first asks which server is the master.
+            // Connecting takes longer, because the client first looks for the master.
             RedisSentinel | RedisCluster => Duration::from_secs(2),
             _ => Duration::from_secs(1),
         }

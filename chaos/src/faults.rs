@@ -174,7 +174,7 @@ impl Fault {
             ServerFrozen | DiskSlow => match configuration {
                 RedisCluster => survives(Promised::Failover),
                 RedisSentinel if leader => survives(Promised::Failover),
-                // A frozen leader may end leases that were renewed at the new leader.
+                // A frozen leader may end leases renewed at the new leader.
                 Etcd => kept_if(!leader),
                 _ => kept_if(!by_connection),
             },

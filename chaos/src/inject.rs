@@ -105,7 +105,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Returns a follower if `pick` is odd and there is one, otherwise the leader.
+    /// Returns a follower, if any, for an odd `pick`, otherwise the leader.
     fn chosen(&mut self, pick: usize) -> usize {
         let (count, leader) = (self.servers.servers().len(), self.servers.leader());
         let others = count - 1;
@@ -145,7 +145,7 @@ impl Scene<'_> {
             server.pid()
         });
         sleep(lasts);
-        // Clients stay disconnected until the administrator has created the tables again.
+        // Clients stay disconnected until the tables exist again.
         let makes_tables =
             matches!(self.schedule.configuration.kind(), Kind::Postgres | Kind::Mysql);
         if makes_tables {
@@ -252,7 +252,7 @@ impl Scene<'_> {
         Ok(effect)
     }
 
-    /// Connects clients for `lasts`. If none was refused, continues for up to [`SOON`].
+    /// Connects clients for `lasts`, and if none was refused, for up to [`SOON`] more.
     fn refusal(&self, lasts: Duration) -> Option<String> {
         let end = Instant::now() + lasts;
         let mut refused = 0;
@@ -323,7 +323,7 @@ fn descriptor_limit(pid: u32) -> Option<String> {
     line.split_whitespace().nth(3).map(str::to_owned)
 }
 
-/// Runs `prlimit` as the process's user. Any other user, even root, needs a capability for it.
+/// Runs `prlimit` as the process's user. Other users, even root, need a capability.
 fn limit_descriptors(pid: u32, limit: &str) -> Result<()> {
     let owner = fs::metadata(format!("/proc/{pid}"))?;
     let output = Command::new("prlimit")

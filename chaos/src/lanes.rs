@@ -71,7 +71,7 @@ fn tasks(options: &Options) -> VecDeque<Task> {
         (false, None) => options.seeds.clone().collect(),
         (false, Some(_)) => (options.seeds.start..options.seeds.start + 100_000).collect(),
     };
-    // Starting servers takes longer than a schedule, so a lane gets many seeds.
+    // Starting servers is slower than a schedule, so a lane gets many seeds.
     let per_lane = match options.configurations.len() {
         1 => seeds.len().div_ceil(options.jobs).clamp(1, SCHEDULES),
         _ => SCHEDULES,
@@ -96,7 +96,7 @@ fn tasks(options: &Options) -> VecDeque<Task> {
     tasks
 }
 
-/// Returns the seeds whose results are recorded for this version of the plans.
+/// Returns the seeds recorded for this version of the plans.
 fn recorded(configuration: Configuration) -> BTreeSet<u64> {
     let path = evidence::folder().join(format!("{configuration}.tsv"));
     let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -121,7 +121,7 @@ fn run_lane(
 ) -> Result<()> {
     let folder = Folder::make(lane, task.configuration)?;
     let seeds: Vec<String> = task.seeds.iter().map(u64::to_string).collect();
-    // The kernel kills the lane's process when this thread ends.
+    // The kernel kills the lane when this thread ends.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(std::env::current_exe()?);
     command.arg("lane").args([task.configuration.to_string(), seeds.join(",")]).args(args);

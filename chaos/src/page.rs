@@ -122,10 +122,10 @@ fn schedule(line: &str) -> Option<Schedule> {
 
 impl Record {
     /// Counts the schedules in which `fault` had an effect, and which confirm `promise`. For a
-    /// complete promise, all faults of the schedule must have complete promises.
+    /// complete promise, all of a schedule's faults must have complete promises.
     fn shown(&self, fault: Fault, promise: Promise) -> usize {
         let outcome = if promise == Promise::KEPT { "kept" } else { "not-promised" };
-        // The promise of another fault of the schedule may exclude fences.
+        // Another fault's promise may exclude fences.
         let fences = |one: &Schedule| {
             let of = |promised: &&Promised| one.faults.contains(&promised.fault);
             self.promises.faults.iter().filter(of).all(|promised| promised.promise.fences)

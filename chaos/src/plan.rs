@@ -114,7 +114,7 @@ fn draw_faults(
 }
 
 fn excludes(configuration: Configuration, one: Fault, other: Fault) -> bool {
-    // For network faults, the master is behind a proxy, and the Sentinels don't replace it.
+    // For network faults, the master is behind a proxy, and Sentinels don't replace it.
     configuration == Configuration::RedisSentinel
         && one.is_on_the_way() != other.is_on_the_way()
         && !one.is_a_clients()

@@ -18,7 +18,7 @@ use crate::plan::{Planned, Schedule};
 const LOSS_ALLOWANCE: Duration = UNRECORDED_DELAY.saturating_mul(5);
 
 /// How long a free lock may lack a holder beyond the TTL and the faults. In about 350 schedules of
-/// each configuration, the longest such time was shorter by 0.8 s or more.
+/// each configuration, the longest such time was at least 0.8 s shorter.
 fn patience(configuration: Configuration) -> Duration {
     Duration::from_millis(match configuration {
         Configuration::PostgresRow | Configuration::Redlock => 3_500,
@@ -126,7 +126,7 @@ fn overlaps(entries: &[Entry]) -> Vec<Violation> {
 }
 
 fn wrong_fences(entries: &[Entry]) -> Vec<Violation> {
-    // If exclusion isn't promised, only the requests' order counts.
+    // Without exclusion, only the requests' order counts.
     let rules = Rules { exclusion: false, must_show: false, ..Rules::default() };
     let mut violations = check(entries, &rules).violations;
     violations.retain(|one| matches!(one, Violation::SameFence(..) | Violation::FenceFell(..)));
@@ -200,7 +200,6 @@ mod tests {
         Entry { at: BootInstant::from_nanos(at), process: process.to_owned(), event }
     }
 
-    /// Process `a` is granted the lock at 10 and killed at 30. Process `b` is granted it at 40.
     fn history() -> Vec<Entry> {
         let grant = |at: u64, process: &str| {
             let (request, name) = (at, "x".to_owned());
@@ -230,7 +229,7 @@ mod tests {
         let profile = Profile::new("redis");
         let schedule = Schedule::draw(Configuration::Redis, &profile, 1, &[fault]);
         assert!(!schedule.promise(&profile).fences);
-        // Returns the outcome if the fences are 7 and `second`, and data is lost at `at`.
+        // Returns the outcome for the fences 7 and `second`, with data lost at `at`.
         let found = |second: u64, at: u64| {
             let mut entries = history();
             for entry in &mut entries {

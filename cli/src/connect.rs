@@ -88,7 +88,7 @@ fn is_memory(url: &str) -> bool {
 fn default_url() -> Result<String, Failure> {
     let file = default_file(std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"))?;
     let folder = file.parent().unwrap_or(Path::new("/"));
-    // Other users must not write here: they could acquire and break every lock.
+    // Other users who can write here could acquire and break every lock.
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| {
         Failure::os(
             &format!(

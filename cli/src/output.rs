@@ -8,8 +8,7 @@ use crate::escape::escape;
 use crate::exit::Failure;
 use crate::stderr;
 
-/// Prints messages. A message that can't be written is dropped. Writing never blocks while a lock
-/// is held.
+/// Prints messages. Drops those that can't be written. Never blocks while a lock is held.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     json: bool,

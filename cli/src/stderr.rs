@@ -16,7 +16,7 @@ const MAX_READY_WRITE: usize = 4096;
 /// True if the last line was written only in part.
 static CUT: AtomicBool = AtomicBool::new(false);
 
-/// Drops what can't be written within `patience`.
+/// Writes the text. Drops what can't be written within `patience`.
 pub(crate) fn write_within(text: &str, patience: Duration) {
     write_by(write_some, &CUT, text, patience);
 }
@@ -53,7 +53,7 @@ fn write_some(bytes: &[u8]) -> io::Result<usize> {
         Method::File => io::write(stderr(), bytes),
         Method::Socket => send(stderr(), bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
         Method::Own(own) => io::write(own, bytes),
-        // Another process may fill the pipe first. The write then blocks, which is accepted.
+        // If another process fills the pipe first, the write blocks, which is accepted.
         Method::Poll if is_ready(Duration::ZERO) => {
             io::write(stderr(), &bytes[..bytes.len().min(MAX_READY_WRITE)])
         }

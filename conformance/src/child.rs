@@ -1,4 +1,4 @@
-//! Child processes of the cases: each runs this program, with a job in an environment variable.
+//! Child processes of the cases: each runs this program with a job.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -126,7 +126,7 @@ impl Message {
 
 /// Performs a child's job. Returns `None` in other processes.
 ///
-/// Call it first in `main`, outside of a runtime. It calls `connect` with the `address` of
+/// Call it first in `main`, outside a runtime. It calls `connect` with the `address` of
 /// [`this_program`], or with an empty one.
 pub fn main<F, B>(connect: impl Fn(String) -> F) -> Option<ExitCode>
 where

@@ -30,8 +30,7 @@ pub trait Factory: Send + Sync + 'static {
         Runtime::Real
     }
 
-    /// Returns the default number of parallel cases. Choose fewer if each request needs several
-    /// local servers.
+    /// Returns the default number of parallel cases.
     fn at_a_time(&self) -> usize {
         16
     }
@@ -123,7 +122,7 @@ pub struct Fragile {
 }
 
 impl Fragile {
-    /// Creates a `Fragile` from two connectors and the harming function.
+    /// Creates a `Fragile` from its parts.
     pub fn new(
         connect: Connect,
         cut_off: Connect,

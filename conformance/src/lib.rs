@@ -9,7 +9,7 @@
 //! ```
 //!
 //! `lockwright conformance --url …` runs the same cases against a live server and prints a
-//! [`Report`]. A case isn't promised if the backend doesn't meet its [`Need`]s.
+//! [`Report`].
 #![forbid(unsafe_code)]
 
 pub mod cancel;

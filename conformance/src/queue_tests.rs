@@ -67,7 +67,7 @@ pub async fn readers_that_waited_share_a_fence(
         }
         let shown = one.inspect(&late.name).await.unwrap();
         assert_eq!(shown.holders.iter().map(|one| one.fence).collect::<Vec<_>>(), [Some(shared)]);
-        // `late` has its fence from readers that are now released.
+        // `late` has its fence from readers now released.
         let later = claim_as(Mode::Shared);
         assert_eq!(grant(other, &later).await.fence, shared);
         one.release(&late, ReleaseMode::Plain).await.unwrap();

@@ -50,8 +50,7 @@ pub async fn free_lock_is_acquired(client: &Client, ttl: Duration, waits: bool) 
     guard.release().await.unwrap();
 }
 
-/// Tests that a hold survives a silence that begins `after` its grant. `label` makes the name
-/// unique.
+/// Tests that a hold survives a silence that begins `after` its grant.
 pub async fn hold_survives(client: &Client, label: &str, ttl: Duration, after: Duration) {
     let name = format!("held-{label}-{ttl:?}-{after:?}");
     let guard = client.locks.mutex(name).ttl(ttl).acquire().await.unwrap();

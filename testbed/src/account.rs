@@ -12,8 +12,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Returns the first existing user of `names`, or `nobody`. Returns `None` unless this process
-    /// is root.
+    /// Returns the first existing user of `names`, or `nobody`, if this process is root.
     pub fn instead_of_root(names: &[&str]) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             return None;

@@ -1,4 +1,4 @@
-//! Functions for a process's descendants, which need not share its process group.
+//! A process's descendants, which may have other process groups.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};

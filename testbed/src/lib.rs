@@ -42,7 +42,7 @@ pub use proxy::Proxy;
 pub use redis::{Cluster, Fleet, Redis, Sentinels};
 pub use zookeeper::ZooKeeper;
 
-/// The result of an operation on a server.
+/// The result of a server operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A server's error.

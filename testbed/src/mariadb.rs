@@ -103,7 +103,7 @@ impl MariaDb {
         Ok(())
     }
 
-    /// Sets whether commits wait for a replica. No replica exists, so waiting commits hang. Needs
+    /// Sets whether commits wait for a replica. None exists, so waiting commits hang. Needs
     /// [`Options::semi_synchronous`].
     pub fn wait_for_replica(&self, wait: bool) -> Result<()> {
         let role = match Kind::chosen() {
@@ -113,8 +113,8 @@ impl MariaDb {
         self.sql(&format!("SET GLOBAL rpl_semi_sync_{role}_enabled = {}", u8::from(wait))).map(drop)
     }
 
-    /// Adds a user that may read the database, and logs in once: MySQL requires TLS or RSA only the
-    /// first time.
+    /// Adds a user that may read the database, and logs in once, because MySQL's first login
+    /// requires TLS or RSA.
     pub fn add_user(&self, user: &str, password: &str) -> Result<()> {
         self.sql(&format!(
             "CREATE USER {user}@'%' IDENTIFIED BY '{password}'; GRANT SELECT ON {USER}.* TO {user}@'%'"
@@ -137,7 +137,7 @@ impl MariaDb {
         Ok(client.run(self.folder(), "")?.trim_end_matches('\n').to_owned())
     }
 
-    /// Ends all of the user's sessions, and returns their number.
+    /// Ends the user's sessions, and returns their number.
     pub fn terminate_sessions(&self) -> Result<usize> {
         let theirs = format!("SELECT id FROM information_schema.processlist WHERE user = '{USER}'");
         let ended = match Kind::chosen() {
@@ -198,7 +198,7 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
         install.extend(packages::find(&["usr"]).map(|usr| format!("--basedir={usr}")));
     }
     let installer = installer.unwrap_or_else(|| "mariadb-install-db".to_owned());
-    // Delete the installer's users, whose hosts are more specific and would take precedence.
+    // Delete the installer's users, whose more specific hosts would take precedence.
     let users = format!(
         "FLUSH PRIVILEGES;\n\
          DELETE FROM mysql.global_priv WHERE Host <> '%' AND User IN ('', '{ADMIN}');\n\
@@ -304,7 +304,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     };
     // Many servers exhaust the kernel's AIO contexts.
     settings += "innodb_use_native_aio = 0\n";
-    // With these settings, the server loses data only if the machine crashes.
+    // With these settings, only a crash of the machine loses data.
     settings += "innodb_flush_log_at_trx_commit = 2\ninnodb_doublewrite = 0\n";
     if options.tls {
         settings += &format!("ssl_cert = {}\n", certificates::certificate(folder).display());
@@ -332,8 +332,8 @@ fn server() -> Program {
     Program::new(binary.as_deref().unwrap_or("mariadbd"), SERVER).env("LC_ALL", "C")
 }
 
-/// Reads the greeting on the unix socket. The socket opens after the port, and unlike the port, it
-/// can't belong to another process.
+/// Reads the greeting on the unix socket, which opens after the port and can't belong to another
+/// process.
 fn greets(socket: &Path) -> Option<()> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;

@@ -120,8 +120,8 @@ macro_rules! ensemble_methods {
                 wait_until("the election", || self.leader().ok().filter(|leader| *leader != old))
             }
 
-            /// Cuts a member off from the other members: their connections become silent. The
-            /// member answers clients until it detects the loss.
+            /// Silences a member's connections to other members. The member answers clients until
+            /// it detects the loss.
             pub fn isolate(&self, member: usize) {
                 self.network.isolate(member);
             }
@@ -206,8 +206,8 @@ macro_rules! sql_methods {
                 self.options.password.as_deref().unwrap_or(PASSWORD)
             }
 
-            /// Runs SQL as the superuser. Returns rows as lines, with the client's separator
-            /// between fields: `|` of PostgreSQL, a tab of MariaDB.
+            /// Runs SQL as the superuser. Returns rows as lines, with `|` (PostgreSQL) or a tab
+            /// (MariaDB) between fields.
             pub fn sql(&self, statements: &str) -> crate::Result<String> {
                 self.sql_as(ADMIN, ADMIN_PASSWORD, statements)
             }

@@ -1,7 +1,7 @@
 //! A network between the members of an ensemble.
 //!
 //! Members connect through proxies, called doors. Each connection belongs to the [`Link`] of two
-//! members. A cut link holds its data until it is healed, like TCP with its retransmissions.
+//! members. A cut link holds its data until healed, like TCP's retransmissions.
 
 use std::fs;
 use std::io;

@@ -12,8 +12,8 @@ use crate::{Result, folder};
 const FIRST: u16 = 15_000;
 const COUNT: u16 = 15_000;
 
-/// A process reserves this many ports at once, until it ends. So no other process can take a killed
-/// server's port before the server restarts.
+/// A process reserves this many ports until it ends, so no other process takes a killed server's
+/// port before its restart.
 const BLOCK: u16 = 50;
 
 const TRIES: usize = 5;
@@ -39,7 +39,7 @@ pub(crate) fn local(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-/// Retries with other ports if one was taken in the meantime.
+/// Retries with other ports if one was taken.
 pub(crate) fn retried<T>(mut start: impl FnMut() -> Result<T>) -> Result<T> {
     for _ in 1..TRIES {
         match start() {

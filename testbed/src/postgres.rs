@@ -102,7 +102,7 @@ impl Postgres {
         Ok(psql.run(self.folder(), "")?.trim_end_matches('\n').to_owned())
     }
 
-    /// Ends all of the user's sessions, and returns their number.
+    /// Ends the user's sessions, and returns their number.
     pub fn terminate_sessions(&self) -> Result<usize> {
         let ended = self.sql(&format!(
             "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid, 10000)) \
@@ -190,7 +190,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     // Shared memory in /dev/shm would remain after a crash.
     settings += "dynamic_shared_memory_type = mmap\n";
     settings += "shared_buffers = 16MB\nmax_wal_size = 32MB\nmin_wal_size = 2MB\n";
-    // With these settings, the server loses data only if the machine crashes.
+    // With these settings, only a crash of the machine loses data.
     settings += "fsync = off\nfull_page_writes = off\n";
     if options.tls {
         let path = |path: PathBuf| quoted(&folder::text(&path));
@@ -227,7 +227,7 @@ fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
 }
 
-/// Removes a killed server's System V segment, a limited resource. Only a killed server leaves its
+/// Removes a killed server's System V segment, a limited resource. Only a killed server leaves
 /// `postmaster.pid`, which names the segment.
 fn remove_shared_memory(folder: &Path) {
     let status = std::fs::read_to_string(folder.join("data/postmaster.pid")).unwrap_or_default();
@@ -250,8 +250,8 @@ fn binary(name: &str) -> Result<Program> {
     Ok(Program::new(folder::text(&folder.join(name)), PACKAGE).env("LC_ALL", "C"))
 }
 
-/// Finds the folder of PostgreSQL's programs: first in the chosen packages, then among Debian's
-/// versions (newest first), then in PATH.
+/// Finds the folder of PostgreSQL's programs in the chosen packages, Debian's versions (newest
+/// first), or PATH.
 fn binaries() -> Option<&'static Path> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     FOUND

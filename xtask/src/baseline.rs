@@ -10,8 +10,7 @@ const TOLERANCE_OF_CALLS: f64 = 0.1;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Costs {
-    /// The compiler, target, C library and vector extensions, which also determine a path's
-    /// instructions.
+    /// The compiler, target, C library and vector extensions, which affect a path's instructions.
     pub(crate) built: BTreeMap<String, String>,
     pub(crate) paths: Vec<Path>,
 }

@@ -78,7 +78,7 @@ fn artifact(line: &str) -> Option<Binary> {
 }
 
 /// Runs the binaries, at most `at_a_time` in parallel, exclusive ones last. Then retries tests that
-/// timed out, one by one. A binary that exceeds `limit` is killed and has failed.
+/// timed out, one by one. A binary that exceeds `limit` is killed and fails.
 pub(crate) fn run(
     step: &str,
     binaries: Vec<Binary>,
@@ -334,8 +334,8 @@ mod tests {
         const RUNS_NOTHING: &str = "echo 'test result: ok. 0 passed; 0 failed'";
         const TIMED_OUT: &str = "x did not answer within 1s";
         let folder = tempfile::tempdir().unwrap();
-        // One of the script's two tests fails. The script ends with `ends`, and for a single test
-        // it runs `alone`.
+        // One of the script's two tests fails. The script ends with `ends`, and runs `alone` for a
+        // single test.
         let outcome = |says: &str, ends: &str, alone: &str| {
             let text = format!(
                 "case \"$*\" in *--exact*) {alone}; exit;; esac; echo '---- a::b ----'; \

@@ -34,7 +34,6 @@ impl Suite {
         Counts { failed: self.counts.failed.max(least), ..self.counts }
     }
 
-    /// Notes the tests without a result, and which of those tests are slow.
     pub(crate) fn note_unfinished(&mut self, listed: &[String]) {
         let has_result = |test: &&str| self.lines.iter().any(|line| is_result_of(line, test));
         let slow = self.lines.iter().filter_map(|line| slow_test(line));

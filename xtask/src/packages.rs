@@ -100,7 +100,7 @@ impl Archive {
     }
 
     /// Unpacks the packages and their dependencies into `root`. If `check` rejects them, makes the
-    /// next of the distribution's attempts.
+    /// distribution's next attempt.
     pub(crate) fn unpack(
         &mut self,
         packages: &[&str],
@@ -180,7 +180,7 @@ impl Archive {
     }
 }
 
-/// Returns settings for apt. The machine's other settings, such as proxies, also apply.
+/// Returns settings for apt. The machine's other settings also apply.
 fn settings(folder: &Path) -> String {
     let folder = folder.display();
     format!(

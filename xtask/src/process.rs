@@ -12,8 +12,7 @@ use crate::{folders, timeout, tmp};
 
 pub(crate) const WITH_BUILDING: Duration = Duration::from_secs(30 * 60);
 
-/// The slowest tests take four minutes on two fast cores, eight on slow ones, plus the first build
-/// of a Go program.
+/// The slowest tests take eight minutes on slow cores, plus the first build of a Go program.
 pub(crate) const RUNNING: Duration = Duration::from_secs(15 * 60);
 
 pub(crate) fn cargo(args: &[&str]) -> Command {

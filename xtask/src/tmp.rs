@@ -65,7 +65,6 @@ fn in_memory() -> Option<PathBuf> {
     Some(folder)
 }
 
-/// Returns the number in column `index` of the line that contains `word`.
 fn field(text: &str, word: &str, index: usize) -> Option<u64> {
     let line = text.lines().find(|line| line.contains(word))?;
     line.split_whitespace().nth(index)?.parse().ok()
@@ -73,7 +72,7 @@ fn field(text: &str, word: &str, index: usize) -> Option<u64> {
 
 const PREFIX: &str = "lockwright-tests-";
 
-/// Removes folders of ended runs, which use memory until a reboot.
+/// Removes ended runs' folders, which use memory.
 fn remove_leftovers(all: &Path) {
     for entry in fs::read_dir(all).into_iter().flatten().filter_map(Result::ok) {
         let name = entry.file_name();

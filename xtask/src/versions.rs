@@ -85,8 +85,7 @@ struct Place {
 }
 
 impl Place {
-    /// Packages go to a temporary folder if servers, which don't run as root, can't enter the
-    /// target folder.
+    /// Packages go to a temporary folder if the servers' users can't enter the target folder.
     fn new() -> Result<Self, String> {
         let kept = folders::target().join("servers");
         let said = |error: std::io::Error| format!("{}: {error}", kept.display());

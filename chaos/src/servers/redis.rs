@@ -13,7 +13,7 @@ const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
 
 const PROXIED: &str = "through-proxy";
 
-/// The longest wait of a writer in a queue, in milliseconds.
+/// A writer's longest wait in a queue, in milliseconds.
 const LONGEST_PLACE: i64 = 60_000;
 
 fn durable() -> Options {
@@ -110,7 +110,7 @@ impl Servers for BySentinels {
         self.proxy = Some(Proxy::start_at(address, master.address())?);
         let (host, port) = (ELSEWHERE.to_string(), master.port().to_string());
         for sentinel in &self.set.sentinels {
-            // The Sentinels never replace this master, because the quorum exceeds their number.
+            // Sentinels never replace this master, because the quorum exceeds their number.
             sentinel.command::<()>(&["SENTINEL", "MONITOR", PROXIED, &host, &port, "9"])?;
         }
         Ok(())
@@ -300,8 +300,7 @@ fn quorum_url(urls: Vec<String>) -> String {
     format!("redlock:{}?largest_ttl=2s", urls.join(","))
 }
 
-/// An administrator's connection, opened before connections are limited. A new one would be
-/// refused.
+/// An administrator's connection, opened before the limit, which refuses new ones.
 type Admin = Option<Connection>;
 
 fn limit_connections(server: &testbed::Redis, admin: &mut Admin, on: bool) -> Result<()> {
@@ -328,7 +327,7 @@ fn clock_ahead(server: &testbed::Redis) -> Result<i64> {
 }
 
 /// Returns the keys, except fences, tombstones and queues that soon expire. `counts_connections`
-/// adds TCP connections, which only clients under test open.
+/// adds TCP connections, which only tested clients open.
 fn leaks_on(
     server: &testbed::Redis,
     prefix: &str,

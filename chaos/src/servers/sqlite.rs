@@ -43,7 +43,7 @@ impl Session {
 }
 
 impl Locking for Session {
-    /// Returns 0: SQLite doesn't report which connections wait for the write lock.
+    /// Returns 0: SQLite doesn't report which connections wait.
     fn waiting(&mut self) -> usize {
         0
     }

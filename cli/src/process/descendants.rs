@@ -30,8 +30,8 @@ struct Entry {
     ended: bool,
 }
 
-/// Returns the living descendants of `root`. A process that is forked during the scan may be
-/// missing, so callers repeat the scan and check with `wait`.
+/// Returns the living descendants of `root`. A process forked during the scan may be missing, so
+/// callers repeat the scan and check with `wait`.
 pub(crate) fn of(root: Pid, except: &[Process]) -> io::Result<Vec<Process>> {
     let mut found = entries_of(root, except)?;
     found.retain(|entry| !entry.ended);
@@ -75,7 +75,7 @@ pub(crate) fn ancestors() -> impl Iterator<Item = Process> {
     std::iter::successors(us, above).skip(1).map(|entry| entry.process)
 }
 
-/// Returns whether the process runs as root or as this process's user, and so may end this process.
+/// Returns whether the process runs as root or as this process's user.
 pub(crate) fn may_end_us(pid: Pid) -> bool {
     let users = |process: &str| {
         let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
@@ -107,7 +107,7 @@ fn look_at(pid: Pid) -> Option<Entry> {
     })
 }
 
-/// Returns how many processes reject the signal because they belong to another user.
+/// Sends the signal, and returns how many processes reject it because they belong to another user.
 pub(crate) fn signal(processes: &[Process], signal: Signal) -> u32 {
     let mut refused = 0;
     for process in processes {

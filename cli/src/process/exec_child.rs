@@ -46,7 +46,7 @@ pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
     // Unblocks the signals that the supervisor blocks.
     let _ = SigSet::all().thread_unblock();
 
-    // This process or its parents may have been stopped or starved since the grant.
+    // This process may have been stopped or starved since the grant.
     if Clock::boot().now() >= lost_at {
         return exit::complain(
             exit::LOST,

@@ -47,9 +47,9 @@ pub(crate) enum Report {
     TooLate,
     /// CMD was suspended, and the supervisor continued it.
     NotSuspended,
-    /// CMD ended, and the processes that it left behind are being ended.
+    /// CMD ended, and the supervisor is ending processes that CMD left behind.
     Leftovers,
-    /// This number of processes belongs to another user, so they can't be ended.
+    /// This many processes belong to another user and can't be ended.
     OutOfReach(u32),
     Done {
         exit: Exit,

@@ -28,7 +28,7 @@ use super::timer::Timer;
 use super::{Exit, ROLE_EXEC, SELF, descendants, exec_child};
 use crate::exit;
 
-/// How long processes that CMD left behind may continue, such as a pipeline's last `tee`.
+/// How long processes left behind by CMD may continue, such as a pipeline's last `tee`.
 const LEFTOVERS_PATIENCE: Duration = Duration::from_secs(1);
 
 const GRACE: Duration = Duration::from_secs(5);
@@ -219,8 +219,8 @@ impl Supervisor {
         let _ = kill_process_group(self.command, signal);
     }
 
-    /// Returns `true` when no child, and therefore no descendant, is left: orphans become children
-    /// of this process.
+    /// Returns `true` when no child, and so no descendant, is left: orphans become children of this
+    /// process.
     fn reap(&mut self) -> bool {
         while matches!(self.signals.read_signal(), Ok(Some(_))) {}
         loop {
@@ -253,7 +253,8 @@ impl Supervisor {
         }
     }
 
-    /// The foreground is polled, because a shell's `fg` sends no signal to a running job.
+    /// Gives CMD the terminal. The foreground is polled, because a shell's `fg` sends no signal to
+    /// a running job.
     fn give_terminal(&mut self) {
         if self.waits_for_terminal
             && (self.terminal.hand_over(self.run_group, self.command)

@@ -41,7 +41,7 @@ impl Children {
         let Some(ours) = descendants::process(supervisor) else { return };
         let Ok(others) = descendants::of(getpid(), &[ours]) else { return };
         // The kernel ends the supervisor and transfers its orphans to this process in one step. If
-        // the supervisor still lives, the scan found none of them.
+        // the supervisor lives, the scan found no orphans.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if let Ok(None) = waitid(WaitId::Pid(supervisor), options) {
             self.foreign.replace(others);

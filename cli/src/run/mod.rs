@@ -25,7 +25,7 @@ pub(crate) use waiting::holder_name;
 /// The time limit for the release and for `close`. If the release fails, the hold expires.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The time limit for the release after a loss. The server is mostly unreachable then.
+/// The time limit for the release after a loss, when the server is mostly unreachable.
 const SHUTDOWN_TIMEOUT_WHEN_LOST: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(connection: &ConnectionOptions, run: &Run) -> ExitCode {
@@ -137,7 +137,7 @@ async fn hold_and_run(
                 run.name
             ),
         );
-        // Dropping the guard would release the lock. This process exits next, which ends the renewals.
+        // Dropping the guard would release the lock. The exit ends the renewals.
         std::mem::forget(guard);
         return match outcome? {
             running::Outcome::Ended(exit) => Ok(exit.shell_code()),

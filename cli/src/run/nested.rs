@@ -149,7 +149,6 @@ async fn verify_hold(locks: &Locks, run: &Run, outer: &Outer) -> Result<Fence, F
     Ok(outer.fence)
 }
 
-/// Returns whether the holding process is a living ancestor that may end this process.
 fn is_descendant_of(outer: &Outer) -> bool {
     Pid::from_raw(outer.pid).is_some_and(|pid| {
         descendants::ancestors().any(|above| above.pid == pid && above.started == outer.started)

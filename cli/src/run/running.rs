@@ -113,8 +113,7 @@ fn start(guard: &Guard, mut supervisor: Command) -> io::Result<(tokio::net::Unix
     // In its own group, the supervisor gets no signals from the terminal.
     let child =
         supervisor.arg0("lockwright").process_group(0).stdin(OwnedFd::from(theirs)).spawn()?;
-    // `supervisor` has a copy of `theirs`, which would keep the stream open after the supervisor's
-    // death.
+    // `supervisor` has a copy of `theirs`, which would keep the stream open.
     drop(supervisor);
     // If the socket closes, the supervisor ends.
     ipc::post_start(&ours, term(guard), rustix::stdio::stdin())?;
@@ -161,8 +160,8 @@ impl Held<'_> {
                 signal = signals.next() => self.forward(signal),
                 _ = child_changed.recv() => self.continue_supervisor(),
                 () = sleep_until(give_up_at) => {
-                    // The supervisor should have ended the command by now. Its final report may be
-                    // unread, or the supervisor is stopped or starved.
+                    // The supervisor's final report may be unread, or the supervisor is stopped or
+                    // starved.
                     while let Some(report) = self.try_report() {
                         if let Some(outcome) = self.on_report(report)? {
                             return Ok(self.conclude(outcome).await);
@@ -178,8 +177,7 @@ impl Held<'_> {
     /// Returns `true` if certainly no process of the command is left.
     async fn end_all(&self) -> bool {
         if self.supervisor_done.get() && self.children.has_foreign() {
-            // The supervisor has reported the end of the command's last process, so the remaining
-            // processes are foreign.
+            // The command's last process has ended, so the remaining processes are foreign.
             return true;
         }
         self.children.end_all(self.command.get()).await
@@ -212,7 +210,7 @@ impl Held<'_> {
         outcome
     }
 
-    /// Sends an order. A failure is ignored, because the supervisor then has ended, or ends all
+    /// Sends an order. A failure is ignored, because the supervisor has ended, or ends all
     /// processes by its last deadline.
     fn order(&self, order: Order) {
         let _ = ipc::post(&self.socket, &order.encode());

@@ -61,7 +61,7 @@ impl StatusLine {
         }
     }
 
-    /// Shows the text, but not in a background job: the terminal then belongs to another job.
+    /// Shows the text, but not in a background job, which doesn't have the terminal.
     fn show(&self, text: &str) {
         if self.terminal.is_with(rustix::process::getpgrp()) {
             self.output.status_line(text);
@@ -111,8 +111,8 @@ async fn report_holders(output: Output, locks: &Locks, name: &str) -> std::conve
     loop {
         if let Ok(seen) = locks.inspect(name).await {
             // A holder with this client's identity may be this client's new grant, so it is skipped
-            // once. If it is still there at the next look, it is another client, with the same host
-            // name and process id in another container.
+            // once. If it is still there at the next look, it is another container's client with
+            // the same host name and process id.
             let others: Vec<_> = seen
                 .holders
                 .iter()

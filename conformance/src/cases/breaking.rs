@@ -148,7 +148,7 @@ async fn a_hold_can_be_freed_at_once(context: Arc<Context>) -> Verdict {
         return Err(Failure::new(format!("the break was answered {broken:?}")));
     };
     let passed = context.clock.now().saturating_since(entry.sent);
-    // The holder's deadline is earlier than the server's expiry, by the allowed clock drift.
+    // The allowed clock drift makes the holder's deadline earlier than the server's expiry.
     let least = Rules::default().validity(context.ttl).saturating_sub(passed);
     ensure!(
         overlap >= least,

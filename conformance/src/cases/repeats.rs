@@ -235,7 +235,7 @@ async fn a_duplicated_acquire_leaves_nothing(context: Arc<Context>) -> Verdict {
     while faulty.is_under_way() {
         context.clock.sleep(context.ttl / 50).await;
     }
-    // The client reconciled nothing, so the duplicate may be granted and has to expire.
+    // The client reconciled nothing, so the duplicate may be granted and must expire.
     let (backend, next) = (context.backend().await?, context.claim("x"));
     context.granted_within(&*backend, &next, context.patience(), context.ttl / 50).await?;
     release(&*backend, &next).await?;

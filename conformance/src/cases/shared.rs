@@ -104,7 +104,7 @@ async fn each_reader_expires_alone(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let (stays, writer) = (reader(&context), writer(&context));
     let goes = Claim { ttl: context.ttl, ..reader(&context) };
-    // Backends may store the first reader separately, so one of the expiring readers is the first.
+    // The first reader expires, because backends may store it separately.
     take(&context, &*backend, &goes).await?;
     take(&context, &*backend, &stays).await?;
     let goes_too = Claim { ttl: context.ttl, ..reader(&context) };

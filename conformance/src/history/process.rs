@@ -44,7 +44,7 @@ impl Process {
         Self::without(&self.stops, from, to)
     }
 
-    /// Returns the parts of an interval outside `pauses`, which must be sorted by their start.
+    /// Returns the parts of an interval outside `pauses`, which must be sorted by start.
     fn without(
         pauses: &[(BootInstant, Option<BootInstant>)],
         from: BootInstant,

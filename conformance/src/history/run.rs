@@ -8,7 +8,7 @@ use super::process::Process;
 pub(crate) use super::tracked::{End, Tracked};
 use super::violation::{Use, Violation, Write};
 
-/// A run, reconstructed from its journal. All lists are in the order of the journal.
+/// A run, reconstructed from its journal. All lists are in the journal's order.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) start: BootInstant,
@@ -23,7 +23,7 @@ pub(crate) struct Run {
     pub(crate) problems: Vec<Violation>,
     by_token: HashMap<(String, Token), usize>,
     by_request: HashMap<(String, u64), usize>,
-    /// Breaks that may have freed one hold, or all holds, of a name.
+    /// Breaks that may have freed one or all holds of a name.
     pub(crate) breaks: Vec<Break>,
 }
 
@@ -233,7 +233,8 @@ impl Run {
         self.holds.push(Tracked { owner, ..Tracked::granted(hold) });
     }
 
-    /// Two tasks may write renewals in reverse order, so an earlier deadline is ignored.
+    /// Extends the hold. Two tasks may write renewals in reverse order, so an earlier deadline is
+    /// ignored.
     fn extend(&mut self, index: usize, deadline: BootInstant) {
         let tracked = &mut self.holds[index];
         tracked.deadline = tracked.deadline.max(deadline);
@@ -302,7 +303,7 @@ impl Run {
         }
         let process = &self.processes[&entry.process];
         let tracked = &mut self.holds[index];
-        // A late write was sent after the hold's end, at a time when its process ran.
+        // A late write was sent after the hold's end, while its process ran.
         let end = if late { process.runs_from(tracked.hold.until) } else { tracked.looked };
         let known = tracked.looked.max(end);
         tracked.looked = entry.at;

@@ -5,7 +5,7 @@ use lockwright_core::BootInstant;
 use super::run::{Request, Run};
 use super::violation::Violation;
 
-/// A time in which a client waited for a name that had no valid hold.
+/// A time in which a client waited for a name without a valid hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gap {
     pub(crate) from: BootInstant,
@@ -27,7 +27,7 @@ pub(crate) fn check_stuck(run: &Run, violations: &mut Vec<Violation>) {
     }));
 }
 
-/// Returns the gaps of a name, without the time of `excusing` faults and of stopped waiters.
+/// Returns a name's gaps, without the time of `excusing` faults and stopped waiters.
 pub(crate) fn gaps(run: &Run, name: &str, excusing: &[String]) -> Vec<Gap> {
     // Times at which the numbers of waiters and excuses change, with the two differences. A valid
     // hold is an excuse too.

@@ -123,7 +123,7 @@ impl Holding {
     }
 }
 
-/// The recorded state, which the holder shares with the task that watches for a loss.
+/// The recorded state, shared with the task that watches for a loss.
 #[derive(Debug)]
 struct Record {
     token: Token,

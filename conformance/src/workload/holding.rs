@@ -80,8 +80,8 @@ impl Process {
         }
     }
 
-    /// Repeats late writes until the registers refuse them. A refusal needs a write of the next
-    /// holder, so this process acquires the lock if no other process does.
+    /// Repeats late writes until the registers refuse them. A refusal needs the next holder's
+    /// write, so this process acquires the lock if no other does.
     async fn write_late(&self, holdings: &[Holding], random: &mut Random) -> Result<(), Failure> {
         let ttl = self.plan.ttl;
         self.write_lost(holdings)?;
@@ -99,7 +99,7 @@ impl Process {
         Ok(())
     }
 
-    /// Writes for each lost hold. Returns the holds whose writes were accepted.
+    /// Writes for each lost hold. Returns holds whose writes were accepted.
     fn write_lost<'a>(
         &self,
         holdings: impl IntoIterator<Item = &'a Holding>,

@@ -154,8 +154,7 @@ impl Process {
         }
     }
 
-    /// Requests a lock that the same owner holds as `first`. If `first` was lost, a grant is a new
-    /// hold.
+    /// Requests a lock whose owner holds it as `first`. If `first` was lost, a grant is a new hold.
     pub(super) async fn enter_again(
         &self,
         client: &Client,

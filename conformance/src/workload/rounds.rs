@@ -151,8 +151,8 @@ impl Process {
         }
     }
 
-    /// Acquires two names. The wait is short, because the journal shows the first name as free
-    /// until both are granted.
+    /// Acquires two names. The wait is short, because the journal shows the first as free until
+    /// both are granted.
     async fn several(
         &self,
         client: &Client,
@@ -283,8 +283,8 @@ impl Process {
         let how = if at_once { BreakMode::Now } else { BreakMode::RunOut };
         let answer = locks.break_lock(name, seen, how, "a test breaks locks").await;
         let broke = match &answer {
-            // With several servers, concurrent breaks may each free the hold on some servers. Then
-            // each break may answer `NotHeld`.
+            // With several servers, concurrent breaks may each free the hold on some servers and
+            // answer `NotHeld`.
             Ok(Broken::NotHeld) => {
                 let is_sure = !locks.profile().survives.contains(Fault::MinorityLoss);
                 is_sure.then_some(false)

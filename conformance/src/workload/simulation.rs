@@ -330,7 +330,7 @@ impl World {
         Simulated { entries, left: self.left().await, failures }
     }
 
-    /// Removes the entries that tasks of killed processes wrote after the kill.
+    /// Removes entries that killed processes wrote after the kill.
     fn without_killed(&self, entries: &mut Vec<Entry>) {
         let mut killed: Vec<String> = Vec::new();
         entries.retain(|entry| {
@@ -341,7 +341,7 @@ impl World {
         });
     }
 
-    /// Returns the names that are still held three TTLs after the last delayed request.
+    /// Returns the names still held three TTLs after the last delayed request.
     async fn left(&self) -> Vec<String> {
         let faulty: Vec<Faulty> =
             self.lock(&self.processes).iter().map(|process| process.faulty.clone()).collect();

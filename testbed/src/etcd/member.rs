@@ -63,12 +63,12 @@ pub struct Member {
 methods::process_methods!(Member);
 
 impl Member {
-    /// Returns the port for clients.
+    /// Returns the client port.
     pub fn port(&self) -> u16 {
         self.ports.clients
     }
 
-    /// Returns the address for clients.
+    /// Returns the client address.
     pub fn address(&self) -> SocketAddr {
         local(self.ports.clients)
     }
@@ -78,7 +78,7 @@ impl Member {
         format!("{}://{}", self.cluster.options.scheme(), self.address())
     }
 
-    /// Returns the name in the cluster.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -93,7 +93,7 @@ impl Member {
         self.cluster.control.run(&[self.endpoint()], arguments)
     }
 
-    /// Restarts the member on the same ports, and waits for it but not for the cluster.
+    /// Restarts the member on the same ports, and waits only for this member.
     ///
     /// Without `keep_data`, a new member replaces the old one. The others must have a majority.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {

@@ -91,7 +91,7 @@ impl Etcd {
     }
 
     /// Adds a learner at the end of [`Etcd::members`], and returns its index. etcd accepts only
-    /// one learner.
+    /// one.
     pub fn add_learner(&mut self) -> Result<usize> {
         let (name, ports) = (format!("member-{}", self.members.len()), Ports::find());
         let mut initial = self.members[0].initial.clone();
@@ -159,7 +159,7 @@ impl Etcd {
         self.cluster.control.run(&self.endpoints(), arguments)
     }
 
-    /// Returns the index of the leader that has a majority.
+    /// Returns the index of the leader with a majority.
     pub fn leader(&self) -> Result<usize> {
         let leads = |member: &Member| member.is_leader() && member.is_healthy();
         self.members.iter().position(leads).ok_or_else(|| Error::new("there is no leader"))

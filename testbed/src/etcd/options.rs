@@ -50,7 +50,7 @@ impl Options {
         self
     }
 
-    /// Sets the leader's heartbeat interval in milliseconds; 100 by default.
+    /// Sets the heartbeat interval in milliseconds; 100 by default.
     pub fn heartbeat(self, milliseconds: u32) -> Self {
         self.set("heartbeat-interval", milliseconds.to_string())
     }

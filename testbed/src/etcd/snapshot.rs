@@ -8,7 +8,7 @@ use super::version::{self, CURRENT, Version};
 use crate::ensemble::all_at_once;
 use crate::{Program, Result, folder, go};
 
-/// The state of a cluster at one moment.
+/// A cluster's state at one moment.
 #[derive(Debug)]
 pub struct Snapshot(TempDir);
 

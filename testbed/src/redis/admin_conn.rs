@@ -1,5 +1,4 @@
-//! The testbed's own access to a Redis server or a Sentinel, by a unix socket and a login with all
-//! rights.
+//! Access to a Redis server or a Sentinel, by a unix socket and with all rights.
 
 use std::path::PathBuf;
 use std::time::Duration;

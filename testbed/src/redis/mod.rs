@@ -22,7 +22,7 @@ use admin_conn::AdminConn;
 
 const CONFIGURATION: &str = "redis.conf";
 
-/// Files that contain a server's role in a set of servers.
+/// Files with a server's role in a set of servers.
 const ROLE: [&str; 2] = [CONFIGURATION, "nodes.conf"];
 
 /// A Redis server.
@@ -62,9 +62,8 @@ impl Redis {
 
     /// Restarts the server on the same port.
     ///
-    /// With `keep_data`, the server loads the data that it persisted. In [`Sentinels`] or a
-    /// [`Cluster`], a master that missed a failover restarts as a master, until the others change
-    /// its role.
+    /// With `keep_data`, the server loads its persisted data. In [`Sentinels`] or a [`Cluster`], a
+    /// master that missed a failover restarts as a master, until the others change its role.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.stop();
         let folder = self.folder.path();

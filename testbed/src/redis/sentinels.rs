@@ -17,8 +17,7 @@ const SENTINELS: usize = 3;
 const QUORUM: usize = 2;
 const CONFIGURATION: &str = "sentinel.conf";
 
-/// A Sentinel's periods in milliseconds: of sharing its state, asking the others about a master
-/// that seems down, querying servers, and the TILT mode.
+/// A Sentinel's periods in milliseconds, shorter than by default.
 const PERIODS: [&str; 8] =
     ["PUBLISH-PERIOD", "100", "ASK-PERIOD", "100", "INFO-PERIOD", "200", "TILT-PERIOD", "1000"];
 

@@ -25,7 +25,7 @@ pub struct Member {
 crate::methods::process_methods!(Member);
 
 impl Member {
-    /// Returns the TLS port if the member has one, otherwise the client port.
+    /// Returns the TLS port, if any, otherwise the client port.
     pub fn port(&self) -> u16 {
         if self.options.tls.is_on { self.ports.secure } else { self.ports.clients }
     }
@@ -45,7 +45,7 @@ impl Member {
         self.folder.path().join(CONFIGURATION)
     }
 
-    /// Restarts the member on the same ports, and waits for it but not for the ensemble.
+    /// Restarts the member on the same ports, and waits only for this member.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.stop();
         if !keep_data {

@@ -70,7 +70,7 @@ impl ZooKeeper {
         format!("zookeeper:{}", hosts.collect::<Vec<_>>().join(","))
     }
 
-    /// Returns a member's answer: see [`Member::four_letter`].
+    /// Calls [`Member::four_letter`].
     pub fn four_letter(&self, member: usize, command: &str) -> Result<String> {
         self.members[member].four_letter(command)
     }
@@ -134,7 +134,7 @@ fn listed(all: &[Ports], voters: usize) -> String {
     lines
 }
 
-/// Returns a hosts file with the member's own address, and a separate proxy for each other member.
+/// Returns a hosts file with the member's own address, and a proxy for each other member.
 fn hosts(network: &Network, from: usize, all: &[Ports]) -> Result<String> {
     let mut lines = format!("127.0.0.1 localhost {}\n", name(from));
     for (to, ports) in all.iter().enumerate().filter(|(to, _)| *to != from) {

@@ -15,7 +15,7 @@ const PACKAGE: &str = "libzookeeper-java";
 
 const JARS: &str = "/usr/share/java";
 
-/// The manifest of `zookeeper.jar` refers to the dependencies that aren't listed here.
+/// The manifest of `zookeeper.jar` names the other dependencies.
 const CLASS_PATH: [&str; 5] = [
     "zookeeper.jar",
     "netty-codec.jar",

@@ -7,7 +7,7 @@ use super::{Member, ZooKeeper};
 use crate::ensemble::all_at_once;
 use crate::{Result, folder};
 
-/// The state of an ensemble at one moment.
+/// An ensemble's state at one moment.
 #[derive(Debug)]
 pub struct Snapshot(TempDir);
 

@@ -121,7 +121,7 @@ impl Place {
     }
 }
 
-/// Returns where to draw a violation. Of missing evidence, only an ineffective fault has a place.
+/// Returns where to draw a violation.
 pub(super) fn place(run: &Run, violation: &Violation) -> Place {
     match violation {
         Violation::Overlap(a, b) => {

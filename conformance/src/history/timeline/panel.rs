@@ -8,9 +8,9 @@ use super::items::{Item, Place};
 use super::scale::{Lanes, Scale};
 use crate::history::run::Run;
 
-/// The height of a lane of holds, in pixels.
+/// A hold lane's height in pixels.
 const LANE: f64 = 26.0;
-/// The height of a lane of faults or violations, in pixels.
+/// A fault or violation lane's height in pixels.
 const BAND: f64 = 20.0;
 const BAR: f64 = 16.0;
 

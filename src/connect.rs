@@ -29,7 +29,7 @@ pub async fn open(url: &str) -> Result<Arc<dyn DistributedLock>> {
 }
 
 /// Connects a backend for [`Locks::doctor`], also on a server that can't hold locks, such as a
-/// Redis replica. Such a server rejects lock requests.
+/// Redis replica.
 ///
 /// # Errors
 /// As [`connect`], except for problems that [`Locks::doctor`] reports.

@@ -30,7 +30,7 @@ pub async fn nodes(url: &str) -> Result<Vec<Node>> {
     node_statuses(url, What::Look).await
 }
 
-/// Waits until every reachable node votes. A later process starts this wait from the beginning.
+/// Waits until every reachable node votes. A later process restarts this wait.
 ///
 /// # Errors
 /// As [`nodes`].
@@ -48,7 +48,7 @@ pub async fn wait_for_nodes(url: &str) -> Result<Vec<Node>> {
 /// As [`nodes`].
 ///
 /// # Cancel safety
-/// May be dropped. Some of the nodes may vote afterwards.
+/// May be dropped. Some nodes may vote afterwards.
 pub async fn admit(url: &str) -> Result<Vec<Node>> {
     node_statuses(url, What::Admit).await
 }

@@ -97,8 +97,8 @@ impl<'a> Clients<'a> {
         self.all().iter().map(|one| one.job.journal.clone()).collect()
     }
 
-    /// Counts the pending requests for `names` that were sent before `since`. Returns 0 if one of
-    /// `names` was granted after `since`.
+    /// Counts the pending requests for `names` sent before `since`. Returns 0 if one of `names` was
+    /// granted after `since`.
     pub(crate) fn held_up(&self, names: &[String], since: BootInstant) -> usize {
         let mut entries = self.entries();
         entries.sort_by_key(|entry| entry.at);

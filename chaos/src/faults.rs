@@ -116,7 +116,7 @@ impl Fault {
                 matches!(configuration, Configuration::PostgresLease | Configuration::MysqlLease)
             }
             TableLocked => matches!(kind, Kind::Postgres | Kind::Mysql),
-            // etcd has no limit, and ZooKeeper's limit can't be changed while it runs.
+            // etcd has no limit, and ZooKeeper's can't be changed while it runs.
             ConnectionLimit => matches!(kind, Kind::Postgres | Kind::Mysql | Kind::Redis),
             DescriptorLimit => !configuration.has_several_servers(),
             // On a full disk, PostgreSQL and MariaDB still write to preallocated files.

@@ -13,7 +13,6 @@ use crate::faults::{Fault, Promise};
 /// faults gives a seed a different plan.
 pub(crate) const fn version(configuration: Configuration) -> u32 {
     match configuration {
-        // Since version 2, plans for ZooKeeper step its clock.
         Configuration::ZooKeeper => 2,
         _ => 1,
     }
@@ -76,7 +75,7 @@ impl Schedule {
         let each = self.faults.iter().map(|one| self.promise_under(one, profile));
         let promise = each.fold(Promise::KEPT, Promise::and);
         let has = |fault| self.faults.iter().any(|one| one.fault == fault);
-        // After a loss of data, fences come from the clock, and repeat if it steps back.
+        // After a data loss, fences come from the clock, and repeat if it steps back.
         let repeats = has(Fault::ClockBack) && has(Fault::ServerDataLost);
         Promise { fences: promise.fences && !repeats, ..promise }
     }

@@ -1,4 +1,4 @@
-//! The recorded promises of each backend under each fault, from a real server's profile.
+//! Each backend's recorded promises under each fault, from a real server's profile.
 
 use std::fs;
 use std::path::Path;

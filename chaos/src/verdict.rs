@@ -35,8 +35,8 @@ pub(crate) enum Outcome {
     Kept,
     /// Exclusion or fences aren't promised. All promises were kept.
     NotPromised,
-    /// The run had no contention, no hand-over, a fault without effect, or no refused late write of
-    /// a paused process.
+    /// The run lacked contention, a hand-over, a fault's effect, or a paused process's refused late
+    /// write.
     ShowedNothing,
     /// A promise was broken, a client failed, or data remained.
     Violation,

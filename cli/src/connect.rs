@@ -67,7 +67,7 @@ fn read(file: &Path) -> Result<Config, Failure> {
 fn checked(url: String) -> Result<String, Failure> {
     let invalid = |message| Err(Failure::new(exit::CONFIG, "invalid_config", message));
     match url.as_str() {
-        // An empty URL is usually a mistyped variable. The default would give each machine its own
+        // An empty URL is usually a mistyped variable. With the default, machines wouldn't share
         // locks.
         "" => invalid(
             "the URL is empty (--url, LOCKWRIGHT_URL or the configuration's url); set it to the \

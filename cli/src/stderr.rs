@@ -78,8 +78,7 @@ fn stderr() -> BorrowedFd<'static> {
 enum Method {
     File,
     Socket,
-    /// A second, non-blocking file description. CMD shares the original one and doesn't expect
-    /// non-blocking mode.
+    /// A second, non-blocking file description. CMD shares the original and expects blocking mode.
     Own(OwnedFd),
     /// The file can't be opened again, such as another user's terminal.
     Poll,

@@ -34,7 +34,7 @@ pub(crate) struct Job {
 pub(crate) enum What {
     /// Increments the counter under the lock, `rounds` times.
     Contend { rounds: u32, counter: PathBuf },
-    /// Holds the lock until it is lost, then writes to the register.
+    /// Holds the lock until lost, then writes to the register.
     Hold,
     /// Starts a waiter at each line on stdin.
     Wait,
@@ -79,7 +79,7 @@ pub(crate) enum Message {
         invoked: BootInstant,
         granted: BootInstant,
     },
-    /// The hold's end, unless it is lost or released earlier.
+    /// The hold's end, unless lost or released earlier.
     Deadline(BootInstant),
     Released(BootInstant),
     Lost(BootInstant),

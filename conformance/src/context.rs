@@ -122,7 +122,7 @@ impl Context {
         Claim { mode, ..self.long_claim(local) }
     }
 
-    /// Requests `claim` every `step` until it is granted. Fails after `within`.
+    /// Requests `claim` every `step` until granted. Fails after `within`.
     pub async fn granted_within(
         &self,
         backend: &dyn DistributedLock,

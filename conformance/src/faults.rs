@@ -134,7 +134,7 @@ impl Faulty {
         self.0.drop_wakes.store(false, Ordering::SeqCst);
     }
 
-    /// Sets the function that chooses the fate where neither `next` nor `always` applies.
+    /// Sets the function that chooses fates where neither `next` nor `always` applies.
     pub fn decide(&self, decide: impl FnMut(Op) -> Fate + Send + 'static) {
         self.plan().decide = Some(Box::new(decide));
     }

@@ -15,7 +15,7 @@ use crate::report::{in_runtime, run_case};
 
 /// Runs the cases with the arguments of `cargo test`.
 ///
-/// A case whose needs the backend doesn't meet is ignored, and fails if it is run anyway. Call
+/// A case whose needs the backend doesn't meet is ignored, and fails if run anyway. Call
 /// [`child::main`] first if cases start this program as a child.
 pub fn main(factory: impl Factory) -> ExitCode {
     let mut arguments = Arguments::from_args();

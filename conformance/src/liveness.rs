@@ -24,7 +24,7 @@ impl Process {
     }
 }
 
-/// Kills or stops the clients ahead of a live waiter. Returns the waiter's waiting time.
+/// Kills or stops the clients ahead of a live waiter. Returns the waiting time.
 pub fn wait_behind_the_dead<F: Future<Output = Locks>>(
     connect: impl Fn() -> F,
     ttl: Duration,

@@ -72,7 +72,7 @@ impl Participants {
         waiter
     }
 
-    /// Asserts that `holder` renews, and that `waiter` is granted only after the release.
+    /// Asserts that `holder` renews, and `waiter` is granted only after the release.
     pub async fn survives(&self, holder: Holder, waiter: JoinHandle<Holder>) {
         holder.goes_on().await;
         assert!(!waiter.is_finished(), "the waiter was granted while the lock was held");
@@ -84,7 +84,7 @@ impl Participants {
         self.check();
     }
 
-    /// Asserts that the loss is reported before the waiter's grant, and that the grant is less than
+    /// Asserts that the loss is reported before the waiter's grant, and the grant is less than
     /// `bound` plus the slack after `since`.
     pub async fn is_lost(
         &self,

@@ -1,4 +1,4 @@
-//! Tests for backends in which requests of all modes share one queue.
+//! Tests for backends with one queue for all modes.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};

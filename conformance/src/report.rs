@@ -55,7 +55,7 @@ pub fn run(factory: Arc<dyn Factory>, filter: &str) -> lockwright_core::Result<R
     run_telling(factory, filter, |_| {})
 }
 
-/// Runs the cases like [`run`], and calls `on_row` for each completed case.
+/// Like [`run`], and calls `on_row` for each completed case.
 ///
 /// # Errors
 /// Those of [`run`].

@@ -1,4 +1,4 @@
-//! Helpers for the tests of backends.
+//! Helpers for backends' tests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use lockwright_core::{
 };
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// A time limit that is reached only on failure.
+/// A time limit that only failures reach.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
 /// A wait without a limit.
@@ -86,7 +86,7 @@ pub fn grant_next<'a>(
     }
 }
 
-/// Repeats a request until the lock is granted. Errors must be transient.
+/// Repeats a request until granted. Errors must be transient.
 pub async fn granted_soon(backend: &dyn DistributedLock, claim: &Claim, wait: Wait) -> Granted {
     eventually(|| async {
         match backend.acquire(claim, wait).await {

@@ -1,4 +1,4 @@
-//! Temporary folders, and a cache of new databases' files, whose creation takes seconds.
+//! Temporary folders, and a cache of new databases, whose creation takes seconds.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::ErrorKind;
@@ -21,8 +21,8 @@ pub(crate) fn temporary(server: &str, account: Option<Account>) -> Result<TempDi
 
 /// Fills `target` with the files of `make`, from a cache if possible.
 ///
-/// The cache has one archive per user, server and `recipe`, so a clean-up of temporary files
-/// removes all of its files or none.
+/// The cache has one archive per user, server and `recipe`, so a clean-up removes all of its files
+/// or none.
 pub(crate) fn fill(
     target: &Path,
     server: &str,

@@ -94,8 +94,7 @@ impl MariaDb {
             let escaped = password.replace('\\', "\\\\").replace('\'', "''");
             self.sql(&format!("ALTER USER {USER}@'%' IDENTIFIED BY '{escaped}'"))?;
         }
-        // These logins use the socket. Without them, MySQL rejects a user's first TCP login without
-        // TLS.
+        // Without these logins on the socket, MySQL rejects a user's first TCP login without TLS.
         if Kind::chosen() == Kind::MySql {
             self.sql("DO 0")?;
             self.sql_as_user("DO 0")?;

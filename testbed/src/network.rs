@@ -55,7 +55,7 @@ struct Link {
 }
 
 impl Network {
-    /// Adds a member. The caller stores the member's process id in the result.
+    /// Adds a member. The caller stores its process id in the result.
     pub(crate) fn add_member(&self) -> Arc<AtomicU32> {
         let process = Arc::new(AtomicU32::new(0));
         self.0.state().processes.push(Arc::clone(&process));
@@ -160,8 +160,8 @@ impl Shape {
         }
     }
 
-    /// Returns the member that opened the connection. Polls, because the member's process id may
-    /// not be stored yet.
+    /// Returns the member that opened the connection. Polls, because its process id may not be
+    /// stored yet.
     fn owner(&self, connection: &TcpStream) -> Option<usize> {
         wait::until(Duration::from_secs(1), || {
             let socket = format!("socket:[{}]", sockets::number_of_other_end(connection)?);

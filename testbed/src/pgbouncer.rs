@@ -31,7 +31,7 @@ impl Options {
         self.set("pool_mode", mode)
     }
 
-    /// Adds a setting of the section `[pgbouncer]`. The last one of a name counts.
+    /// Adds a setting of the section `[pgbouncer]`. A name's last setting counts.
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
         self

@@ -15,7 +15,7 @@ const PACKAGE: &str = "postgresql";
 
 const ADMIN: &str = "postgres";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
-/// The password's hash, with one round instead of 4096, which is fast for unoptimized clients.
+/// The password's hash, with one round instead of 4096, fast for unoptimized clients.
 const ADMIN_SECRET: &str = "SCRAM-SHA-256$1:bG9ja3dyaWdodC10ZXN0IQ==$\
      pHUqSLfNgZ+06rp0UWw7h2WnL1y7FO+q/UlQ30cBlMY=:ifwj28B3RT0RUsXFOu6aY7oERkNWyJfj0tCAsGY01hQ=";
 

@@ -101,8 +101,7 @@ impl Program {
         locate(&self.binary, self.package)
     }
 
-    /// Starts the program in `folder`, and writes its log there. The program ends with this
-    /// process.
+    /// Starts the program in `folder`, with its log there. The program ends with this process.
     pub fn start(&self, folder: &Path) -> Result<Process> {
         let log = folder.join(format!("{}.log", self.short_name()));
         let out = fs_err::File::options().create(true).append(true).open(&log)?.into_parts().0;
@@ -199,8 +198,8 @@ fn locate(binary: &str, package: &str) -> Result<PathBuf> {
         })
 }
 
-/// Starts processes from one permanent thread, because the kernel's "parent death" is the death of
-/// the starting *thread*.
+/// Starts processes from one permanent thread, because the kernel's "parent death" is that of the
+/// starting *thread*.
 fn spawn(command: Command) -> io::Result<Child> {
     type Job = (Command, Sender<io::Result<Child>>);
     static SPAWNER: OnceLock<Mutex<Sender<Job>>> = OnceLock::new();

@@ -85,7 +85,7 @@ impl Proxy {
         self.address
     }
 
-    /// Changes the treatment, also on open connections. A connection that has lost data loses all
+    /// Changes the treatment, also on open connections. After losing data, a connection loses all
     /// that follows, as TCP never continues after a gap.
     pub fn set(&self, traffic: Traffic) {
         self.shared.set(traffic);
@@ -224,8 +224,8 @@ impl Shared {
                     }
                     self.serve(client, Vec::new(), Duration::ZERO);
                 }
-                // Dropping isn't enough: a child that another thread has just forked has the socket
-                // open until its exec.
+                // Dropping isn't enough: a child just forked by another thread has the socket open
+                // until its exec.
                 let _ = rustix::net::shutdown(&listening, rustix::net::Shutdown::Both);
             }
             self.state().listening = false;

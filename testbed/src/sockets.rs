@@ -1,5 +1,4 @@
-//! Finds the process at the other end of a local connection, by the socket's number in
-//! `/proc/PID/fd`.
+//! Finds the process at a local connection's other end, by the socket's number in `/proc/PID/fd`.
 //!
 //! `sock_diag(7)` returns the number. Reading `/proc/net/tcp`, the fallback, takes milliseconds:
 //! too long for an incomplete ensemble, whose members dial constantly.
@@ -8,7 +7,7 @@ use std::fs;
 use std::net::{SocketAddr, SocketAddrV4, TcpStream};
 use std::sync::OnceLock;
 
-/// Returns the number of the socket at the other end, if it is local and open.
+/// Returns the number of the other end's socket, if local and open.
 pub(crate) fn number_of_other_end(connection: &TcpStream) -> Option<u32> {
     let SocketAddr::V4(here) = connection.local_addr().ok()? else { return None };
     let SocketAddr::V4(there) = connection.peer_addr().ok()? else { return None };

@@ -9,8 +9,8 @@ use crate::{folders, process, servers, tmp};
 
 pub(crate) const USAGE: &str = include_str!("../../chaos/usage.txt");
 
-/// Builds with the features of the tests, so nothing is built twice. With an example, cargo
-/// includes the features of dev-dependencies.
+/// Builds with the tests' features, so nothing is built twice. With an example, cargo includes
+/// dev-dependencies' features.
 const BUILD: [&str; 7] = [
     "build",
     "--workspace",

@@ -8,11 +8,11 @@ struct Package {
     package: &'static str,
     /// The servers' names in paths of tests, such as `on_redis`, in other crates.
     servers: &'static [&'static str],
-    /// Test binaries that start no server before they select tests. `--quick` runs them.
+    /// Test binaries that start no server before selecting tests. `--quick` runs them.
     without: &'static [&'static str],
 }
 
-/// Packages whose tests start servers, those with the longest tests first.
+/// Packages whose tests start servers, the longest tests first.
 #[rustfmt::skip]
 const LIST: &[Package] = &[
     Package { package: "lockwright-sql", servers: &["postgres", "mysql", "pgbouncer"], without: &["lib", "it", "conformance"] },
@@ -26,8 +26,8 @@ const LIST: &[Package] = &[
     Package { package: INTEROP, servers: &[], without: &[] },
 ];
 
-/// These tests kill clusters, which keeps two cores busy. Two clusters in parallel don't elect a
-/// leader in time.
+/// These tests kill clusters, which keeps two cores busy. Clusters in parallel don't elect leaders
+/// in time.
 const EXCLUSIVE: &[(&str, &str)] =
     &[("lockwright-etcd", "server"), ("lockwright-zookeeper", "server")];
 
@@ -51,7 +51,7 @@ pub(crate) fn start_order(package: &str, name: &str) -> (usize, bool) {
     (line, threads(package, name).is_none())
 }
 
-/// Returns whether the binary starts a server before it selects tests, or all its tests need one.
+/// Returns whether the binary starts a server before selecting tests, or all its tests need one.
 pub(crate) fn starts_servers(package: &str, name: &str) -> bool {
     let line = LIST.iter().find(|line| line.package == package);
     line.is_some_and(|line| !line.without.contains(&name))

@@ -1,6 +1,6 @@
 //! The task runner of this repository: see `cargo xtask help`.
 //!
-//! It is compiled first in each run, so its dependencies are few and small.
+//! Each run compiles it first, so its dependencies are few and small.
 #![forbid(unsafe_code)]
 
 mod baseline;

@@ -1,6 +1,6 @@
 //! Packages of later Debian or Ubuntu suites, unpacked without installation.
 //!
-//! The packages come from the machine's own mirror, and are verified with the archive's keyring.
+//! The packages come from the machine's mirror, and are verified with the archive's keyring.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -22,7 +22,7 @@ struct Distribution {
     attempts: &'static [Attempt],
 }
 
-/// The suites to search for a server, and the suite for all other packages.
+/// The suites to search for a server, and the suite for other packages.
 type Attempt = (&'static [&'static str], Option<&'static str>);
 
 const DISTRIBUTIONS: &[Distribution] = &[
@@ -212,7 +212,7 @@ fn apt(folder: &Path, args: &[String]) -> Command {
     command
 }
 
-/// Looks for complaints: apt reports success with old lists if a mirror doesn't answer.
+/// Looks for complaints: without a mirror's answer, apt reports success with old lists.
 fn apt_ran(finished: Finished) -> Result<Vec<String>, String> {
     let lines = finished.lines.iter().map(String::as_str);
     let is_complaint =

@@ -95,7 +95,7 @@ pub(crate) struct Finished {
     log: PathBuf,
 }
 
-/// If the output is open this long after the command's end, a test left a process behind.
+/// If the output stays open this long after the command, a test left a process behind.
 const LINGER: Duration =
     if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(5) };
 
@@ -155,7 +155,7 @@ pub(crate) fn run(
     finished
 }
 
-/// Returns the log, the inode and the reader of the output's pipe, and the child.
+/// Returns the log, the output pipe's inode and reader, and the child.
 fn start(mut command: Command, log: &Path) -> io::Result<(File, u64, PipeReader, Child)> {
     tmp::set(&mut command);
     std::fs::create_dir_all(folders::logs())?;

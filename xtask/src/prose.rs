@@ -8,7 +8,7 @@ use crate::options::Options;
 use crate::process::output;
 use crate::report::Report;
 
-/// This page's table lists the phrases, and how often each may occur in 1,000 words.
+/// This page's table lists the phrases, and each one's limit per 1,000 words.
 const STYLE: &str = include_str!("../../docs/src/style.md");
 
 /// Shorter string literals (in bytes) aren't messages.
@@ -113,7 +113,7 @@ fn of_rust(line: &str) -> String {
     texts.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the words outside code in lower case, with a space before and after each word.
+/// Returns the words outside code in lower case, each between spaces.
 fn normalized(prose: &str) -> String {
     let text = prose.split('`').step_by(2).collect::<Vec<_>>().join(" ").to_lowercase();
     let words = text.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '\''));

@@ -8,7 +8,7 @@ use crate::process;
 struct Need {
     what: &'static str,
     binary: &'static str,
-    /// Folders to search before PATH. A `*` matches a number; the largest number is tried first.
+    /// Folders to search before PATH. A `*` matches a number; the largest is tried first.
     places: &'static [&'static str],
     /// With these arguments, a complete program exits with 0. If `least` is set, it prints its
     /// version.

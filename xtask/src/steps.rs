@@ -25,7 +25,7 @@ pub(crate) struct Step {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
     InTurn,
-    /// In parallel with the steps that follow, because the step waits for the network.
+    /// In parallel with later steps, because the step waits for the network.
     AtOnce,
     /// In parallel with the tests, at low priority.
     WithTests,

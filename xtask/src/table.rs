@@ -207,7 +207,7 @@ pub(crate) fn begin() -> io::Result<()> {
     }
 }
 
-/// Stores the suite's results, unless an example ran the suite. Later results replace earlier ones.
+/// Stores the suite's results, unless an example ran it. Later results replace earlier ones.
 pub(crate) fn note(suite: &Suite) {
     if !suite.title.contains(" tests/") {
         return;

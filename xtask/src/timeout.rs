@@ -1,4 +1,4 @@
-//! Kills a command that exceeds its time, and its descendants, and reports their state.
+//! Kills a command that exceeds its time, with its descendants, and reports their state.
 //!
 //! It kills by process id, because a foreground command shares this process's group.
 

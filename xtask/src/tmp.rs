@@ -20,7 +20,6 @@ static FOLDER: OnceLock<PathBuf> = OnceLock::new();
 pub(crate) struct TmpFolder;
 
 impl TmpFolder {
-    /// Uses memory if there is enough and `TMPDIR` isn't set.
     pub(crate) fn begin() -> Self {
         if std::env::var_os("TMPDIR").is_none()
             && let Some(folder) = in_memory()

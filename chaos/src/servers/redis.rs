@@ -8,7 +8,7 @@ use redis::Connection;
 
 use super::{Result, Server, Servers, restart_the_dead};
 
-/// The IP address of proxies, which have the same port as their server.
+/// The IP address of proxies, which have their servers' ports.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
 
 const PROXIED: &str = "through-proxy";
@@ -295,7 +295,7 @@ impl Servers for Quorum {
     }
 }
 
-/// The largest TTL is short, so servers soon vote again after a loss of data.
+/// With a short largest TTL, servers soon vote again after a data loss.
 fn quorum_url(urls: Vec<String>) -> String {
     format!("redlock:{}?largest_ttl=2s", urls.join(","))
 }

@@ -1,4 +1,4 @@
-//! The descendants of a process, and signals that don't hit a process with a reused id.
+//! A process's descendants, and signals that don't hit a process with a reused id.
 
 use std::collections::HashMap;
 use std::fs;
@@ -107,7 +107,7 @@ fn look_at(pid: Pid) -> Option<Entry> {
     })
 }
 
-/// Sends the signal, and returns how many processes reject it because they belong to another user.
+/// Sends the signal, and returns how many processes of other users reject it.
 pub(crate) fn signal(processes: &[Process], signal: Signal) -> u32 {
     let mut refused = 0;
     for process in processes {
@@ -124,9 +124,8 @@ pub(crate) struct Killed {
     pub refused: u32,
 }
 
-/// Kills all descendants, and `group` if a descendant is in it: even a zombie prevents the reuse of
-/// its group's id. The kernel signals a group atomically with respect to `fork`, so no member
-/// escapes.
+/// Kills all descendants, and `group` if a descendant is in it: even a zombie prevents reuse of its
+/// group's id. The kernel signals a group atomically with `fork`, so no member escapes.
 pub(crate) fn kill_all(root: Pid, except: &[Process], group: Option<Pid>) -> io::Result<Killed> {
     let mut entries = entries_of(root, except)?;
     if let Some(group) = group

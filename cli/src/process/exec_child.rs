@@ -1,5 +1,5 @@
-//! The process that becomes CMD by `exec`. It first arranges to die with the supervisor. This is
-//! a separate program, because code between `fork` and `exec` would be unsafe.
+//! The process that becomes CMD by `exec`. It first arranges to die with the supervisor. A separate
+//! program avoids unsafe code between `fork` and `exec`.
 
 use std::env::ArgsOs;
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! The terminal's foreground process group, which CMD must be in to read and to receive Ctrl-C.
+//! The terminal's foreground process group, which CMD needs to read and receive Ctrl-C.
 
 use std::fs::File;
 

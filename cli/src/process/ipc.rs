@@ -30,8 +30,7 @@ impl Term {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// A term that the server has confirmed. The first one starts CMD and carries its standard
-    /// input.
+    /// A term that the server confirmed. The first starts CMD and carries its standard input.
     Confirmed(Term),
     /// A signal for CMD's process group.
     Forward(i32),

@@ -7,8 +7,8 @@
 //!       └─ ...           orphans come to S, or to L when S is gone
 //! ```
 //!
-//! S is synchronous and has one thread, because less can go wrong, and because the kernel's death
-//! signal depends on the thread that created the child.
+//! S is synchronous and has one thread, because less can go wrong, and the kernel's death signal
+//! depends on the child's creating thread.
 
 pub(crate) mod descendants;
 pub(crate) mod exec_child;
@@ -23,7 +23,7 @@ pub(crate) const ROLE_SUPERVISE: &str = "__supervise";
 
 pub(crate) const ROLE_EXEC: &str = "__become";
 
-/// The path of this executable, even if the file was replaced or deleted.
+/// This executable's path, even if the file was replaced or deleted.
 pub(crate) const SELF: &str = "/proc/self/exe";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

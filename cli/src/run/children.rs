@@ -14,11 +14,11 @@ use crate::process::descendants::{self, Process};
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// How many scans in a row must find no process, if `wait` can't confirm that none is left.
+/// How many consecutive scans must find no process, if `wait` can't confirm that none is left.
 const EMPTY_SCANS: u32 = 3;
 
 pub(super) struct Children {
-    /// Processes that don't belong to CMD: the jobs of a shell that became this process by `exec`.
+    /// Processes outside CMD: jobs of a shell that became this process by `exec`.
     foreign: RefCell<Vec<Process>>,
 }
 

@@ -22,7 +22,7 @@ use crate::output::Output;
 use signals::Signals;
 pub(crate) use waiting::holder_name;
 
-/// The time limit for the release and for `close`. If the release fails, the hold expires.
+/// The time limit for the release and `close`. If the release fails, the hold expires.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The time limit for the release after a loss, when the server is mostly unreachable.
@@ -72,7 +72,7 @@ fn prepare_and_run(
         let outer = OuterHolds { holds, key };
         let result =
             hold_and_run(output, connection, run, outer, &command, &locks, &mut signals).await;
-        // `close` waits until the server has received the release of a cancelled request.
+        // `close` waits until the server receives a cancelled request's release.
         let _ = timeout(SHUTDOWN_TIMEOUT, locks.close()).await;
         result
     });

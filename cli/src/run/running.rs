@@ -366,7 +366,7 @@ impl Held<'_> {
                 let _ = kill_process(pid, Signal::CONT);
             }
         }
-        // A job of the shell may have ended and left orphans to this process.
+        // A shell's job may have left orphans to this process.
         self.children.update_foreign(self.supervisor);
     }
 }

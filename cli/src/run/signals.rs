@@ -16,8 +16,7 @@ const FORWARDED: [Signal; 8] = [
     Signal::WINCH,
 ];
 
-/// The signals to forward to CMD. A signal that was ignored at the start stays ignored, so `nohup`
-/// works.
+/// The signals to forward to CMD. A signal ignored at the start stays ignored, so `nohup` works.
 #[derive(Debug)]
 pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 

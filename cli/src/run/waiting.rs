@@ -90,7 +90,7 @@ fn sentence(seen: &Inspection, waited: Duration) -> String {
         1 => String::new(),
         n => format!(" and {} more", n - 1),
     };
-    // The hold is renewed while its holder lives, so the wait may be longer.
+    // A living holder renews, so the wait may be longer.
     let left = holder
         .remaining
         .map_or_else(String::new, |left| format!(" for at least {}", duration::show(left)));
@@ -111,8 +111,8 @@ async fn report_holders(output: Output, locks: &Locks, name: &str) -> std::conve
     loop {
         if let Ok(seen) = locks.inspect(name).await {
             // A holder with this client's identity may be this client's new grant, so it is skipped
-            // once. If it is still there at the next look, it is another container's client with
-            // the same host name and process id.
+            // once. If it remains at the next look, it is another container's client with the same
+            // host name and process id.
             let others: Vec<_> = seen
                 .holders
                 .iter()

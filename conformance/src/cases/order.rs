@@ -124,7 +124,7 @@ async fn silent_waiters_are_passed_over(context: Arc<Context>) -> Verdict {
         queue(&*silent, &long()).await?;
     }
     release(&*backend, &holder).await?;
-    // Some backends keep the silent waiters for up to one TTL in total.
+    // Some backends keep silent waiters for up to one TTL in total.
     let bound = ttl + patience + OFFER * SILENT + context.moment();
     context.granted_within(&*backend, &next, bound, context.ttl / 20).await?;
     release(&*backend, &next).await

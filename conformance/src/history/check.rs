@@ -14,7 +14,7 @@ use super::{fences, figures, losses, overlap, waiting};
 /// The result of [`check`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checked {
-    /// The violated rules. The run passes if there are none.
+    /// The violated rules.
     pub violations: Vec<Violation>,
     /// The run's statistics.
     pub figures: Figures,
@@ -77,8 +77,8 @@ fn check_names(run: &Run, rules: &Rules, violations: &mut Vec<Violation>) {
         }
     }
     if rules.strict_order_of_fences && rules.exclusion {
-        // Without exclusion, a client may use a hold after its end on the server. Then fences
-        // needn't follow the order of grants.
+        // Without exclusion, a client may use a hold that ended on the server. Then fences needn't
+        // follow the order of grants.
         let whole = run.holds.iter().filter(|tracked| !tracked.is_part);
         for holds in by_name(whole.map(Tracked::exclusive_part)).values() {
             fences::check_order_of_grants(holds, violations);
@@ -119,8 +119,8 @@ fn after_its_end(run: &Run, used: &UseOf) -> Option<Violation> {
     })
 }
 
-/// Returns a violation for a refused write of an exclusive hold that was valid from its check to
-/// the answer. A refusal after a later grant is skipped: that grant is reported as an overlap.
+/// Returns a violation for a refused write of an exclusive hold that was valid from check to
+/// answer. A refusal after a later grant is skipped: that grant is an overlap.
 fn refused_although_valid(run: &Run, of: &WriteOf) -> Option<Violation> {
     let (hold, write) = (run.holds[of.hold].exclusive_part(), &of.write);
     let is_valid = hold.is_valid_at(of.checked?) && hold.is_valid_at(write.answered);

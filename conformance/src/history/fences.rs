@@ -18,8 +18,8 @@ pub(crate) fn check_unique(holds: &[Hold], violations: &mut Vec<Violation>) {
     }
 }
 
-/// Checks that no hold has a smaller fence than a hold granted before its request.
-/// The holds have one name and are sorted by their grants.
+/// Checks that no hold has a smaller fence than a hold granted before its request. The holds have
+/// one name and are sorted by grant.
 pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
     let has_fence = |hold: &&Hold| hold.permits().is_none();
     let mut by_request: Vec<&Hold> = holds.iter().filter(has_fence).collect();
@@ -41,7 +41,7 @@ pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
 /// Checks that no exclusive hold has a smaller fence than a hold that ended before its grant.
 ///
 /// A hold whose grant returned after its deadline is skipped, because the server may have ended it
-/// before the other hold began. The holds have one name, and a broken hold ends at its break.
+/// before the other hold began. The holds have one name. A broken hold ends at its break.
 pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violation>) {
     let mut exclusive: Vec<&Hold> =
         holds.iter().filter(|hold| hold.mode == Mode::Exclusive).collect();
@@ -68,8 +68,8 @@ pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violati
     }
 }
 
-/// Checks that the register accepted no write sent after it had accepted a higher fence.
-/// The writes have one name and are sorted by their answers.
+/// Checks that the register accepted no write sent after it had accepted a higher fence. The writes
+/// have one name and are sorted by answer.
 pub(crate) fn check_register(writes: &[&Write], violations: &mut Vec<Violation>) {
     let mut by_sending: Vec<&Write> =
         writes.iter().copied().filter(|write| write.accepted).collect();

@@ -24,7 +24,7 @@ pub struct Figures {
     pub grants: u64,
     /// Requests sent while another process held the lock.
     pub contended: u64,
-    /// Grants to waiters after another process's hold had ended.
+    /// Grants to waiters after another process's hold.
     pub hand_overs: u64,
     /// Faults.
     pub faults: u64,
@@ -47,7 +47,7 @@ pub struct Figures {
     pub late_writes: u64,
     /// Refused late writes.
     pub late_writes_refused: u64,
-    /// The longest wait for a lock that had no holder.
+    /// The longest wait for a lock without a holder.
     pub longest_without_a_holder: Duration,
     /// The largest delay of a loss report. A report is due [`loss_margin`](Rules::loss_margin)
     /// before the deadline. The process's pauses don't count.

@@ -27,8 +27,8 @@ pub struct Entry {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// A request is about to be sent. Each name of a multi-lock, and each resumption of a ticket,
-    /// is a separate request.
+    /// A request is about to be sent. Each name of a multi-lock, and each resumed ticket, is a
+    /// separate request.
     Asked {
         /// The request's number, unique in its process.
         request: u64,
@@ -81,7 +81,7 @@ pub enum Event {
         reason: Reason,
     },
     /// The holder is about to write to the register. Without this optional event, the checker
-    /// assumes that the write began right after the grant or the register's previous answer.
+    /// assumes a write right after the grant or the register's previous answer.
     ///
     /// Before this entry, the client must read the clock for `looked`, call `check()`, and record
     /// a new deadline as [`Renewed`](Self::Renewed).
@@ -90,7 +90,7 @@ pub enum Event {
         token: Token,
         /// The time just before the check.
         looked: BootInstant,
-        /// True if the check found that the hold had ended.
+        /// True if the check found the hold ended.
         late: bool,
     },
     /// The register answered a write.
@@ -123,10 +123,10 @@ pub enum Event {
         /// False if the break changed nothing.
         broke: bool,
     },
-    /// The process ran no task for some time, because the machine was busy.
-    /// The process writes this entry afterwards.
+    /// The process ran no task for some time, because the machine was busy. The process writes this
+    /// entry afterwards.
     Delayed {
-        /// The last time at which tasks ran on time.
+        /// When tasks last ran on time.
         since: BootInstant,
     },
     /// The process has ended and holds nothing.

@@ -8,8 +8,8 @@ use super::run::{End, Run, Tracked};
 use super::violation::{LateLoss, Violation};
 
 /// Checks that a process reports the loss of an exclusive hold before the next grant returns, and
-/// leaves no hold open after its deadline. A process that ran for at most `allowance` since the
-/// report was due is excused.
+/// leaves no hold open after its deadline. A process that ran at most `allowance` since the
+/// report's due time is excused.
 pub(crate) fn check(
     run: &Run,
     rules: &Rules,

@@ -6,7 +6,7 @@ use super::journal::Signal;
 
 #[derive(Debug, Default)]
 pub(crate) struct Process {
-    /// Start and end of each stop. The last one has no end if the process wasn't continued.
+    /// Start and end of each stop. The last has no end if the process wasn't continued.
     pub(crate) stops: Vec<(BootInstant, Option<BootInstant>)>,
     /// Times in which a busy machine ran no task. They may overlap stops and each other.
     pub(crate) delays: Vec<(BootInstant, Option<BootInstant>)>,

@@ -12,19 +12,19 @@ pub struct Rules {
     /// No hold has a smaller fence than a hold granted before its request. With `exclusion`, no
     /// exclusive hold has a smaller fence than a hold that ended before its grant.
     pub strict_order_of_fences: bool,
-    /// The longest allowed wait for a lock that has no holder.
+    /// The longest allowed wait for a lock without a holder.
     pub longest_wait: Option<Duration>,
     /// Faults that prevent grants. Waiting during such a fault doesn't count.
     pub excusing_faults: Vec<String>,
     /// How long before the deadline a loss report is due.
     pub loss_margin: Duration,
-    /// How long a process may run between the time a loss report is due and the next grant.
-    /// Without a next grant, any later report suffices. `None` is for clients that notice a loss
-    /// only at their next check.
+    /// How long a process may run from a loss report's due time to the next grant. Without a next
+    /// grant, any later report suffices. `None` is for clients that notice a loss only at their
+    /// next check.
     pub loss_allowance: Option<Duration>,
-    /// True if a run must show contention, a hand-over, and each fault's effect.
-    /// With `strict_order_of_fences`, it must also show a refused late write of each process that
-    /// was paused beyond its deadline.
+    /// True if a run must show contention, a hand-over, and each fault's effect. With
+    /// `strict_order_of_fences`, it must also show a refused late write of each process paused
+    /// beyond its deadline.
     pub must_show: bool,
 }
 

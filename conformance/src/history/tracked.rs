@@ -10,7 +10,7 @@ pub(crate) struct Tracked {
     pub(crate) deadline: BootInstant,
     pub(crate) end: Option<End>,
     pub(crate) over: Option<BootInstant>,
-    /// The first time at which an operator may have freed the hold on the server.
+    /// When an operator may first have freed the hold on the server.
     pub(crate) broken: Option<BootInstant>,
     pub(crate) is_continued: bool,
     /// True if this continues another `Tracked`.

@@ -37,7 +37,7 @@ pub enum Violation {
         /// The request's time.
         asked: BootInstant,
     },
-    /// A client waited too long for a lock that had no holder.
+    /// A client waited too long for a lock without a holder.
     NoHolder {
         /// The lock's name.
         name: String,

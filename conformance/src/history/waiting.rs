@@ -29,8 +29,8 @@ pub(crate) fn check_stuck(run: &Run, violations: &mut Vec<Violation>) {
 
 /// Returns a name's gaps, without the time of `excusing` faults and stopped waiters.
 pub(crate) fn gaps(run: &Run, name: &str, excusing: &[String]) -> Vec<Gap> {
-    // Times at which the numbers of waiters and excuses change, with the two differences. A valid
-    // hold is an excuse too.
+    // Times at which the numbers of waiters and excuses change, with the two differences. Valid
+    // holds are excuses too.
     let mut changes: Vec<(BootInstant, i64, i64)> = Vec::new();
     for request in run.requests.iter().filter(|request| request.waits && request.name == name) {
         let (from, to) = (request.asked, run.wait_end(request));

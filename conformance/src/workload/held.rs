@@ -112,7 +112,7 @@ impl Holding {
         self.held
     }
 
-    /// Returns the hold without recording its end, because another guard of it remains.
+    /// Returns the hold without recording its end, because another guard remains.
     pub(super) fn forget(self) -> Held {
         self.watching.abort();
         self.held

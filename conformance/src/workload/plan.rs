@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 pub struct Plan {
     /// The seed of the run.
     pub seed: u64,
-    /// The process's number in the run. A process that replaces it gets a new number.
+    /// The process's number in the run. Its replacement gets a new number.
     pub process: u32,
     /// The locks' names. A semaphore's name has the suffix `/permits`.
     pub names: Vec<String>,
     /// The holds' TTL.
     pub ttl: Duration,
-    /// The time in which the process starts new rounds of work.
+    /// How long the process starts new rounds of work.
     pub duration: Duration,
     /// The kinds of work to choose from. A repeated kind is chosen more often.
     pub work: Vec<Work>,
@@ -42,7 +42,7 @@ pub enum Work {
     Reentrancy,
     /// Futures dropped at random moments.
     DroppedFutures,
-    /// A client that is closed while in use, and replaced.
+    /// A client closed while in use, and replaced.
     Close,
 }
 
@@ -61,7 +61,7 @@ impl Work {
         Self::Close,
     ];
 
-    /// Returns the kinds that a backend supports, with `Mutex` three times, to be chosen often.
+    /// Returns the kinds that a backend supports, with `Mutex` three times to make it frequent.
     pub fn all_for(profile: &Profile) -> Vec<Self> {
         let has = |work: &Self| match work {
             Self::Readers => profile.modes.shared,

@@ -125,7 +125,7 @@ impl Process {
         Ok(holdings.and_then(|holdings| holdings.into_iter().next()))
     }
 
-    /// Records the requests and awaits their holds, which are in the order of `asked`.
+    /// Records the requests and awaits their holds, in the order of `asked`.
     pub(super) async fn request_all(
         &self,
         client: &Client,

@@ -6,8 +6,8 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::register::{Register, RemoteRegister};
 
-/// A register per lock, and a queue of tickets. Calls may block, and fail if the store can't be
-/// reached.
+/// A register per lock, and a queue of tickets. Calls may block, and fail if the store is
+/// unreachable.
 pub trait Store: Send + Sync + 'static {
     /// Writes to the register of `name`. Returns false if the register has accepted a higher fence.
     fn write(&self, name: &str, fence: Fence) -> io::Result<bool>;

@@ -1,6 +1,6 @@
 //! Random input for the unit tests of parsers.
 //!
-//! By default, each property is checked with the same [`CASES`] inputs in each run. If
+//! By default, each run checks each property with the same [`CASES`] inputs. If
 //! `LOCKWRIGHT_PROPERTY_SECONDS` is set, new inputs are used for that time. A failure prints the
 //! input.
 #![forbid(unsafe_code)]
@@ -42,8 +42,8 @@ pub fn pairs(valid: &[&str], mut property: impl FnMut(&str, &str)) {
     check(pair, |(one, other)| property(one, other));
 }
 
-/// Checks a property of URLs. Each URL joins one of `before`, a password with [`SECRET`] at both
-/// ends, `@`, and a mutation of one of `after`.
+/// Checks a property of URLs, which join one of `before`, a password with [`SECRET`] at both ends,
+/// `@`, and a mutation of one of `after`.
 pub fn urls_with_secrets(before: &[&str], after: &[&str], mut property: impl FnMut(&str)) {
     let url = |input: &mut Unstructured<'_>| {
         let (before, middle) = (*input.choose(before)?, text(input, &["", "x"])?);
@@ -56,9 +56,6 @@ pub fn urls_with_secrets(before: &[&str], after: &[&str], mut property: impl FnM
 pub const SECRET: &str = "hush";
 
 /// Asserts that a message isn't empty and has no [`SECRET`].
-///
-/// # Panics
-/// If the assertion fails.
 pub fn assert_clear(message: impl ToString) {
     let message = message.to_string();
     assert!(!message.trim().is_empty(), "an empty message");

@@ -56,7 +56,7 @@ impl Options {
     }
 
     /// Sets the milliseconds until a silent leader is replaced; 1000 by default. The shortest lease
-    /// is 1.5 times as long. A short time causes needless elections.
+    /// is 1.5 times as long. Less causes needless elections.
     pub fn election(self, milliseconds: u32) -> Self {
         self.set("election-timeout", milliseconds.to_string())
     }

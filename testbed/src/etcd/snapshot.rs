@@ -19,7 +19,7 @@ impl Snapshot {
 }
 
 impl Etcd {
-    /// Saves the leader's state, or the first member's if there is no leader.
+    /// Saves the leader's state, or without a leader, the first member's.
     pub fn snapshot(&self) -> Result<Snapshot> {
         let snapshot = Snapshot(folder::temporary("etcd-snapshot", None)?);
         let member = &self.members[self.leader().unwrap_or(0)];

@@ -158,7 +158,7 @@ impl Cluster {
         Ok(to)
     }
 
-    /// Begins to move the key's slot. The old master answers `ASK` for keys that it lacks.
+    /// Begins to move the key's slot. The old master answers `ASK` for missing keys.
     pub fn begin_move(&self, key: &str, to: usize) -> Result<SlotMove> {
         let (slot, from) = (self.slot_of(key)?, self.master_of(key)?);
         self.set_slot(to, slot, &["IMPORTING", &self.ids[from]])?;
@@ -191,7 +191,7 @@ impl Cluster {
         }
     }
 
-    /// Moves the remaining keys and the slot, and waits until all nodes that answer agree.
+    /// Moves the remaining keys and the slot, and waits until all answering nodes agree.
     pub fn finish_move(&self, slot: SlotMove) -> Result<()> {
         self.move_keys(&slot)?;
         self.hand_over(&slot)?;
@@ -201,7 +201,7 @@ impl Cluster {
         })
     }
 
-    /// Assigns the slot to its new master. The remaining nodes are notified later.
+    /// Assigns the slot to its new master. Other nodes are notified later.
     pub fn hand_over(&self, slot: &SlotMove) -> Result<()> {
         for node in [slot.to, slot.from] {
             self.set_slot(node, slot.slot, &["NODE", &self.ids[slot.to]])?;

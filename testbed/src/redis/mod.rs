@@ -22,7 +22,7 @@ use admin_conn::AdminConn;
 
 const CONFIGURATION: &str = "redis.conf";
 
-/// Files with a server's role in a set of servers.
+/// Files with a server's role in a set.
 const ROLE: [&str; 2] = [CONFIGURATION, "nodes.conf"];
 
 /// A Redis server.

@@ -56,7 +56,7 @@ impl SentinelsOptions {
         self
     }
 
-    /// Starts all processes, and waits until any two Sentinels can start a failover.
+    /// Starts all processes, and waits until two Sentinels can start a failover.
     pub fn start(mut self) -> Result<Sentinels> {
         self.server = self.server.in_a_set()?;
         let master = self.server.clone().start()?;

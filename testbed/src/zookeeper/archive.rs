@@ -1,4 +1,4 @@
-//! An archive of a member's classes. With it, a JVM needs a third less processor time to start.
+//! An archive of a member's classes, which saves a third of a JVM's processor time to start.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ fn versions() -> Result<u64> {
     Ok(hasher.finish())
 }
 
-/// Writes the archive from an ensemble of one member, which also loads the classes of an election.
+/// Writes the archive from an ensemble of one member, which also loads election classes.
 fn write(place: &Path, archive: &Path) -> Result<()> {
     let ports = Ports::find();
     let (quorum, election) = (ports.quorum, ports.election);

@@ -13,7 +13,7 @@ pub(super) const SUPERUSER_DIGEST: &str = "super:BjMD6lv93tLW0ebdOOqhyYONNqs=";
 const KEY_STORE: &str = "key-store.pem";
 const TRUST_STORE: &str = "trust-store.pem";
 
-/// Options of a [`ZooKeeper`], with a short tick and without syncs to disk by default.
+/// Options of a [`ZooKeeper`]; by default, with a short tick and without disk syncs.
 ///
 /// [`ZooKeeper`]: super::ZooKeeper
 #[derive(Debug, Clone)]

@@ -40,12 +40,12 @@ const SMALL_SETTINGS: [&str; 4] = [
     "-Dzookeeper.nio.numSelectorThreads=1",
     "-Dzookeeper.nio.numWorkerThreads=2",
     "-Dzookeeper.commitProcessor.numWorkerThreads=1",
-    // The initial size of a log, in KiB. The default is 64 MB, and each restart creates a log.
+    // The initial log size in KiB. The default is 64 MB, and each restart creates a log.
     "-Dzookeeper.preAllocSize=1024",
 ];
 
-/// The longest pause, in milliseconds, before an isolated member contacts the others again; by
-/// default a minute.
+/// The longest pause, in milliseconds, before an isolated member contacts others again; by default
+/// a minute.
 const ASKS_SOON: &str = "-Dzookeeper.fastleader.maxNotificationInterval=1000";
 
 pub(super) const CONFIGURATION: &str = "zoo.cfg";

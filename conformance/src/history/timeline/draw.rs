@@ -25,7 +25,7 @@ pub(super) fn colour(number: usize) -> (&'static str, &'static str) {
     NAMES[number % NAMES.len()]
 }
 
-/// Rounds to a tenth of a pixel, so the SVG is the same on all machines.
+/// Rounds to a tenth of a pixel, so all machines draw the same SVG.
 pub(super) fn place(pixels: f64) -> f64 {
     (pixels * 10.0).round() / 10.0
 }

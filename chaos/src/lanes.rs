@@ -13,7 +13,7 @@ use crate::evidence;
 use crate::options::Options;
 use crate::servers::{Result, is_alive};
 
-/// The number of schedules after which a lane's servers are replaced.
+/// A lane's servers are replaced after this many schedules.
 const SCHEDULES: usize = 20;
 
 const SELECTION: [u64; 3] = [1, 2, 3];

@@ -195,7 +195,7 @@ pub struct Entry {
     pub answered: BootInstant,
 }
 
-/// Calls `attempt` until it succeeds, at most three times. A busy machine may fail some attempts.
+/// Calls `attempt` until it succeeds, at most three times. A busy machine may fail some.
 pub async fn soon<F: Future<Output = Verdict>>(mut attempt: impl FnMut(String) -> F) -> Verdict {
     for number in 0..2 {
         if attempt(format!("x{number}")).await.is_ok() {

@@ -46,7 +46,7 @@ pub trait Factory: Send + Sync + 'static {
         None
     }
 
-    /// Returns a store that rejects late writes, if there is one.
+    /// Returns a store that rejects late writes, if any.
     fn protected(&self) -> Option<Protect> {
         None
     }

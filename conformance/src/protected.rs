@@ -45,7 +45,7 @@ impl Protect {
     /// Opens a writer.
     ///
     /// # Errors
-    /// If the store can't be reached.
+    /// If the store is unreachable.
     pub async fn open(&self, name: LockName) -> Result<Arc<dyn Protected>> {
         (self.0)(name).await
     }

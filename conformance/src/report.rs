@@ -50,7 +50,7 @@ pub struct Row {
 /// Lock names have a random prefix. Only their fence counters remain afterwards.
 ///
 /// # Errors
-/// If the backend can't be reached.
+/// If the backend is unreachable.
 pub fn run(factory: Arc<dyn Factory>, filter: &str) -> lockwright_core::Result<Report> {
     run_telling(factory, filter, |_| {})
 }

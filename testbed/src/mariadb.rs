@@ -112,8 +112,8 @@ impl MariaDb {
         self.sql(&format!("SET GLOBAL rpl_semi_sync_{role}_enabled = {}", u8::from(wait))).map(drop)
     }
 
-    /// Adds a user that may read the database, and logs in once, because MySQL's first login
-    /// requires TLS or RSA.
+    /// Adds a user that may read the database, and logs in once, because MySQL requires TLS or RSA
+    /// at first login.
     pub fn add_user(&self, user: &str, password: &str) -> Result<()> {
         self.sql(&format!(
             "CREATE USER {user}@'%' IDENTIFIED BY '{password}'; GRANT SELECT ON {USER}.* TO {user}@'%'"

@@ -88,7 +88,7 @@ pub(crate) struct Finished {
     status: Option<ExitStatus>,
     pub(crate) lines: Vec<String>,
     coloured: Vec<String>,
-    /// The processes that had the output open after the command's end.
+    /// Processes that had the output open after the command's end.
     left_behind: Option<String>,
     /// The exceeded limit, and the processes' states at that time.
     hung: Option<(Duration, String)>,

@@ -46,7 +46,7 @@ pub(crate) enum Report {
     TooLate,
     /// CMD was suspended, and the supervisor continued it.
     NotSuspended,
-    /// CMD ended, and the supervisor is ending processes that CMD left behind.
+    /// CMD ended. The supervisor is ending processes that CMD left behind.
     Leftovers,
     /// This many processes belong to another user and can't be ended.
     OutOfReach(u32),

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! S is synchronous and has one thread, because less can go wrong, and the kernel's death signal
-//! depends on the child's creating thread.
+//! depends on the thread that created the child.
 
 pub(crate) mod descendants;
 pub(crate) mod exec_child;

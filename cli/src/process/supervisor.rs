@@ -243,7 +243,8 @@ impl Supervisor {
             return;
         }
         match status.stopping_signal().and_then(Signal::from_named_raw) {
-            // CMD must not be suspended: other clients wait for the lock, and the shell waits for `lockwright run`.
+            // CMD must not be suspended: other clients wait for the lock, and the shell waits for
+            // `lockwright run`.
             Some(Signal::TSTP) => {
                 let _ = kill_process_group(self.command, Signal::CONT);
                 self.report(Report::NotSuspended);

@@ -137,7 +137,7 @@ async fn hold_and_run(
                 run.name
             ),
         );
-        // Dropping the guard would release the lock. The exit ends the renewals.
+        // Dropping the guard would release the lock. This process's exit ends the renewals.
         std::mem::forget(guard);
         return match outcome? {
             running::Outcome::Ended(exit) => Ok(exit.shell_code()),

@@ -61,7 +61,7 @@ impl Peer {
 
     /// Kills the program.
     pub fn kill(&mut self) {
-        // If the program has already exited, another process may have its id.
+        // If the program has exited, another process may have its id.
         if matches!(self.process.try_wait(), Ok(None)) {
             self.signal(Signal::KILL);
             let _ = self.process.wait();

@@ -68,7 +68,7 @@ pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violati
     }
 }
 
-/// Checks that the register accepted no write sent after it had accepted a higher fence. The writes
+/// Checks that the register accepted no write sent after it accepted a higher fence. The writes
 /// have one name and are sorted by answer.
 pub(crate) fn check_register(writes: &[&Write], violations: &mut Vec<Violation>) {
     let mut by_sending: Vec<&Write> =

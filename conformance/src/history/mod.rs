@@ -40,7 +40,7 @@ impl History {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(hold);
     }
 
-    /// Returns all holds in the order of their grants.
+    /// Returns all holds, sorted by grant.
     pub fn holds(&self) -> Vec<Hold> {
         let mut holds = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         holds.sort_by_key(|hold| (hold.granted, hold.until));

@@ -320,7 +320,7 @@ impl Run {
         self.writes.push(WriteOf { hold: index, write, checked });
     }
 
-    /// Marks the holds that a break may have freed: requested before it and still valid.
+    /// Marks the holds that a break may have freed: requested before the break and still valid.
     fn mark_broken(&mut self) {
         for Break { at, name, token, .. } in &self.breaks {
             for tracked in self.holds.iter_mut().filter(|tracked| tracked.hold.name == *name) {

@@ -44,7 +44,7 @@ impl Tracked {
         }
     }
 
-    /// Returns the hold, ended at its break if it was broken.
+    /// Returns the hold, ended at its break, if any.
     pub(crate) fn exclusive_part(&self) -> Hold {
         let mut hold = self.hold.clone();
         if let Some(broken) = self.broken {

@@ -38,7 +38,7 @@ const TASKS: u64 = 3;
 ///
 /// # Errors
 /// - The backend rejected a request as unsupported or invalid.
-/// - The store couldn't be reached.
+/// - The store was unreachable.
 /// - A task panicked.
 ///
 /// # Cancel safety

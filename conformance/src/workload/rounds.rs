@@ -21,7 +21,7 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 #[derive(Debug, Clone)]
 struct Choices {
     name: String,
-    /// The longest wait, or `None` for a request that doesn't wait.
+    /// The longest wait, or `None` for no wait.
     wait: Option<Duration>,
     fixed: bool,
     max_hold: Option<Duration>,

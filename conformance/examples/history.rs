@@ -69,7 +69,7 @@ struct Client {
 }
 
 impl Client {
-    /// Waits for the lock, holds it for `time` or until lost, and releases it.
+    /// Waits for the lock, holds it for `time` or until it is lost, and releases it.
     async fn work(&self, request: u64, time: Duration) {
         let (name, mode) = (NAME.to_owned(), Mode::Exclusive);
         self.journal.write(Event::Asked { request, name, mode, waits: true, owner: None });
@@ -89,7 +89,7 @@ impl Client {
                 return self.journal.write(Event::Lost { token, reason });
             }
             if guard.deadline() != deadline {
-                // Record the deadline before relying on it, so the entry survives `kill -9`.
+                // Record the deadline before relying on it, so that the entry survives `kill -9`.
                 deadline = guard.deadline();
                 self.journal.write(Event::Renewed { token, deadline });
             }

@@ -1,5 +1,3 @@
-//! Acquiring a lock. The client adds a key to the lock's queue. The oldest key holds the lock.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,8 +28,7 @@ pub(crate) struct AcquireSteps<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) claim: &'a Claim,
     pub(crate) waits: bool,
-    /// The existing keys with the queue's prefix belong to nested names, so add the key despite
-    /// them.
+    /// Add the key despite existing keys, because those belong to nested names.
     pub(crate) must_queue: bool,
     recorder: Option<DeletionRecorder<'a>>,
     begun: BootInstant,
@@ -113,7 +110,7 @@ impl AcquireSteps<'_> {
         Step::Done(AcquireOutcome::Busy(busy(owner, is_unsure)))
     }
 
-    /// Removes the claim. If `is_unsure`, a tombstone makes the server reject a request in flight.
+    /// Removes the claim. If `is_unsure`, puts a tombstone.
     pub(crate) async fn give_up(&self, is_unsure: bool) -> Result<()> {
         let (shared, claim) = (self.shared, self.claim);
         if let Some(place) = shared.registry.place(claim).filter(|_| is_unsure) {
@@ -153,8 +150,8 @@ impl AcquireSteps<'_> {
         self.place(lease, key, created, owner, previous.keys.first().map(QueueKey::of)).await
     }
 
-    /// Renews the lease of a fixed claim while the claim waits: the TTL starts with the grant, and
-    /// no background task renews the lease.
+    /// Renews the lease of a waiting fixed claim: the TTL starts with the grant, and no background
+    /// task renews the lease.
     pub(crate) async fn keep_fixed(
         &self,
         lease: &Arc<Lease>,
@@ -237,8 +234,8 @@ impl AcquireSteps<'_> {
             return self.granted(lease, key, created, value::fence(created), waiters).await;
         }
         if owner.token() == Some(claim.token) {
-            // Another connection acquired the lock with this claim's token. Use that key: with a
-            // second key, the claim would wait for itself.
+            // Another connection acquired the lock with this token. Use its key: with two keys, the
+            // claim would wait for itself.
             release::delete(shared, key, created).await?;
             shared.forget(claim);
             return self.take_over(&owner).await;
@@ -286,8 +283,8 @@ impl AcquireSteps<'_> {
         let left = || lease.valid_until().saturating_since(self.begun);
         if left() < claim.ttl * 2 / 3 {
             return match shared.confirm(lease).await {
-                // Some etcd versions accept a keep-alive for a lease that is expiring, so read the
-                // key again.
+                // Some etcd versions accept a keep-alive of an expiring lease, so read the key
+                // again.
                 Ok(()) | Err(RequestError::NoLease) => Ok(Step::Again),
                 Err(RequestError::Failed(failure)) => Err(Effect::Changes
                     .unanswered("confirming that the lease is alive failed")
@@ -342,7 +339,7 @@ impl AcquireSteps<'_> {
     }
 }
 
-/// Moves the key to a lease of this client, unless the key has changed since it was read.
+/// Moves the key to this client's lease, unless the key has changed since the read.
 pub(crate) async fn take_over(shared: &Arc<Shared>, claim: &Claim, entry: &Entry) -> Result<()> {
     if let Some(note) = entry.broken() {
         return Err(ended(Some(note)));

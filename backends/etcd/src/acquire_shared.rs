@@ -1,8 +1,8 @@
 //! Acquiring a lock as a reader or for permits.
 //!
-//! The client reads the queue. If the queue admits the claim, the client adds the claim's key on
-//! condition that no other key was added since the read. So a claim that doesn't wait blocks no
-//! others. After `JOINS` failed attempts, the client adds the key unconditionally.
+//! The client reads the queue. If the queue admits the claim, the client adds the claim's key,
+//! unless another key was added since the read. So a claim that doesn't wait blocks no others.
+//! After `JOINS` failed attempts, the client adds the key unconditionally.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl AcquireSteps<'_> {
     pub(crate) async fn enqueue_shared(&mut self, lease: Arc<Lease>) -> Result<Step> {
         let (shared, claim) = (self.shared, self.claim);
         let key = shared.keys().own(claim, lease.id);
-        // Register the claim before its key exists, so that the removal of orphans spares the key.
+        // Register the claim first, because unregistered keys are removed as orphans.
         self.enter(&lease, &key, None, self.is_unsure());
         for _ in 0..JOINS {
             let snapshot = match shared.queue_snapshot(&claim.name).await {

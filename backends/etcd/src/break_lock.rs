@@ -35,7 +35,6 @@ pub(crate) async fn break_lock(
     Ok(broken)
 }
 
-/// Breaks one hold. Returns `NotHeld` if its key no longer exists.
 async fn break_one(
     shared: &Arc<Shared>,
     name: &LockName,

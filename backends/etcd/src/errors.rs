@@ -26,9 +26,9 @@ pub(crate) fn unexpected_response(effect: Effect, what: &str) -> Error {
 
 #[derive(Debug)]
 pub(crate) enum ErrorClass {
-    /// The lease doesn't exist. Nothing was done.
+    /// Nothing was done.
     NoLease,
-    /// The server rejected the request. Unless the error is indeterminate, nothing was done.
+    /// Unless the error is indeterminate, nothing was done.
     Refused(Error),
     /// Nothing was done. Another member may accept the request.
     Elsewhere(Error),
@@ -38,8 +38,8 @@ pub(crate) enum ErrorClass {
     Unsure(Error),
 }
 
-/// etcd's error messages and their meaning. A request with such an error had no effect, unless its
-/// meaning is `MaybeDone` or `Unsure`.
+/// etcd's error messages and their meaning. The request had no effect, unless the meaning is
+/// `MaybeDone` or `Unsure`.
 const REFUSALS: [(&str, Meaning, &str); 19] = [
     ("requested lease not found", Meaning::NoLease, ""),
     ("permission denied", Meaning::Refused(ErrorKind::Denied), NO_PERMISSION),

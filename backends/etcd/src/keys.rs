@@ -69,8 +69,7 @@ impl Keys {
             return None;
         }
         let name = if self.raw { encoded.to_owned() } else { percent::decode(encoded)? };
-        // Another program's key may contain an encoding that Lockwright doesn't produce. Such a key
-        // is in no queue.
+        // Another program's key may be encoded differently. Such a key is in no queue.
         (self.encoded(&name) == encoded).then_some(())?;
         LockName::new(name).ok()
     }

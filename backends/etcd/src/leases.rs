@@ -236,8 +236,8 @@ pub(crate) struct Pool {
     pub(crate) asking: tokio::sync::Mutex<()>,
 }
 
-/// A request for a lease. The client chooses the id, so that a retry requests the same lease. With
-/// new ids, each retry would leave a lease behind.
+/// A request for a lease. The client chooses the id, because each retry with a new id would leave a
+/// lease behind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LeaseRequest {
     pub(crate) id: i64,

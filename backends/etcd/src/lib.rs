@@ -20,12 +20,10 @@
 //! A URL is `etcd:` and the members, each with `http://` or `https://` (feature `tls`) and port 2379 by default:
 //! `etcd:http://user:password@a,http://b,http://c?prefix=shop/`. Special characters are percent-encoded.
 //!
-//! | parameter | meaning |
-//! |---|---|
-//! | `prefix` | the prefix of all keys; `lockwright/` by default |
-//! | `names=raw` | names are used in keys unchanged: their slashes aren't percent-encoded |
-//! | `ca` | a PEM file with the CAs to trust; the system's by default |
-//! | `cert`, `key` | PEM files with a client's certificate and its key |
+//! - `prefix`: the prefix of all keys; `lockwright/` by default
+//! - `names=raw`: names are used in keys unchanged: their slashes aren't percent-encoded
+//! - `ca`: a PEM file with the CAs to trust; the system's by default
+//! - `cert`, `key`: PEM files with a client's certificate and its key
 //!
 //! # Guarantees
 //!
@@ -149,9 +147,7 @@ impl Config {
 
 /// Returns the backend's guarantees: only those that fault tests have shown.
 ///
-/// [`Fault::Failover`] is missing, because a leader that was frozen revokes live leases when it
-/// resumes. Before it revokes a lease, it asks a majority only if it missed three heartbeats. etcd
-/// 3.4.23 never asks.
+/// [`Fault::Failover`] is missing, because a leader that was frozen may revoke live leases.
 pub fn profile() -> Profile {
     let mut profile = Profile::new("etcd");
     profile.modes = Modes { exclusive: true, shared: true, permits: true };

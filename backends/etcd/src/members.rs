@@ -64,8 +64,7 @@ impl Link {
         }
     }
 
-    /// Sends a request without a key. A member rejects it at once, without using its disk or
-    /// asking other members.
+    /// Sends a request without a key, which a member rejects without asking others.
     async fn says_anything(&self) {
         let request = GetOptions::new().with_serializable();
         let _ = self.client.kv_client().get("", Some(request)).await;
@@ -126,7 +125,7 @@ pub(crate) struct Answer<T> {
     pub(crate) was_unsure: bool,
 }
 
-/// A request in flight. If the caller drops it, because its own limit is shorter, the connection is checked.
+/// A request in flight. If the caller drops it, the connection is checked.
 struct Unanswered<'a> {
     members: &'a Arc<Members>,
     link: &'a Arc<Link>,
@@ -143,7 +142,7 @@ impl Drop for Unanswered<'_> {
 
 #[derive(Debug)]
 pub(crate) enum RequestError {
-    /// The lease doesn't exist. Nothing was done, and nothing will be.
+    /// Nothing was done, and nothing will be.
     NoLease,
     /// Unless the error is indeterminate, nothing was done.
     Failed(Error),
@@ -156,8 +155,7 @@ pub(crate) struct LinkError {
 }
 
 impl RequestError {
-    /// Converts into an error. A `From` implementation would break type inference in dependent
-    /// crates.
+    /// A `From` implementation would break type inference in dependent crates.
     pub(crate) fn error(self) -> Error {
         match self {
             Self::Failed(error) => error,
@@ -194,8 +192,8 @@ impl Members {
         self.config.response_timeout.min(ttl / 2)
     }
 
-    /// Returns how long to wait for a member: a third of `limit` for the first one, and all the
-    /// rest for the next.
+    /// Returns how long to wait for a member: a third of `limit` for the first, the rest for the
+    /// next.
     fn patience(&self, limit: Duration, is_first: bool) -> Duration {
         if is_first && self.config.endpoints.len() > 1 { limit / 3 } else { limit }
     }
@@ -374,7 +372,7 @@ impl Members {
         }
     }
 
-    /// Connects to the first member that responds. The member `failed` is tried last.
+    /// Connects to the first member that responds, and tries `failed` last.
     async fn connect(&self, failed: Option<usize>) -> Result<Link, LinkError> {
         let begun = Instant::now();
         let mut trying = JoinSet::new();

@@ -81,7 +81,6 @@ async fn orphans(shared: &Shared, lease: &Lease) -> Result<Vec<(LockName, Entry)
 
 async fn remove(shared: &Arc<Shared>, lease: &Arc<Lease>, name: LockName, entry: &Entry) {
     let Some(token) = entry.token() else { return };
-    // From here on, no other claim gets the orphan's key.
     if !lease.add_orphan(&name, token, keys::mode(&entry.key)) {
         return;
     }

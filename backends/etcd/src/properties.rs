@@ -1,5 +1,3 @@
-//! Arbitrary URLs, keys and values cause no panic, and errors show no password.
-
 use lockwright_conformance::test_helpers;
 use lockwright_core::{LockName, Mode};
 use lockwright_properties::{assert_clear, bytes, texts, urls_with_secrets};

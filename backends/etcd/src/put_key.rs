@@ -99,7 +99,7 @@ impl AcquireSteps<'_> {
     ) -> Result<Option<(TxnReply, bool)>> {
         let (shared, claim) = (self.shared, self.claim);
         let before = self.is_unsure();
-        // Register the claim before its key exists, so that the removal of orphans spares the key.
+        // Register the claim first, because unregistered keys are removed as orphans.
         self.enter(lease, key, None, true);
         match shared.transact(txn, Effect::Changes, Some(lease)).await {
             Ok(answered) => {

@@ -29,7 +29,6 @@ pub(crate) async fn release(
     let is_unsure = release_mode == ReleaseMode::Reconcile
         || place.as_ref().is_some_and(|place| place.is_unsure);
     if is_unsure {
-        // From now on, an acquire of this claim fails.
         shared.ended_claims.set(claim, Reason::Gone);
     }
     let Some(place) = place else {

@@ -1,7 +1,7 @@
 //! Renewing holds.
 //!
-//! A renewal is a keep-alive, followed by a read of the holds' keys, which needs a majority. If
-//! both responses come from the same member in the same Raft term, the lease was renewed.
+//! A renewal is a keep-alive, followed by a read of the holds' keys.
+//! [`KeptAlive`](crate::leases::KeptAlive) says why.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -92,8 +92,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
     }
 }
 
-/// Returns the claim's lease and key. A hold that another client acquired is moved to this client's
-/// lease.
+/// Returns the claim's lease and key. Another client's hold is moved to this client's lease.
 async fn place(shared: &Arc<Shared>, claim: &Claim) -> Result<Result<Place, Reason>> {
     let known = match shared.registry.place(claim) {
         Some(place) if place.is_overdue => return Ok(Err(Reason::Expired)),
@@ -205,7 +204,6 @@ async fn renewal_of(
             lease.count_tombstone(shared.clock.now());
         }
         if place.is_unsure && reason != Reason::Broken {
-            // The tombstone makes the server reject an unanswered request that arrives late.
             release::put_tombstone(shared, claim, place).await?;
         }
         shared.forget(claim);

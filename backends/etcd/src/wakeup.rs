@@ -189,7 +189,6 @@ fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
 fn created(shared: &Shared, response: &WatchResponse, next: &mut Option<i64>) -> bool {
     let revision = response.header().map_or(0, |header| header.revision());
     let is_resumed = next.is_some();
-    // The member has caught up, so a lower revision means a restored snapshot.
     let has_gone_back = next.is_some_and(|next| next > revision + 1);
     if has_gone_back {
         tracing::warn!(

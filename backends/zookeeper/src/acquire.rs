@@ -18,7 +18,7 @@ use crate::shared::{Node, Place, Shared};
 use crate::value::Value;
 use crate::wakeup::watch;
 
-/// The number of attempts to create a node: the servers may remove its empty parent in between.
+/// Attempts to create a node: the servers may remove its empty parent in between.
 const PARENT_TRIES: usize = 10;
 
 const FENCE_TRIES: usize = 10;
@@ -68,8 +68,7 @@ impl From<Error> for Stopped {
 }
 
 impl Stopped {
-    /// Converts into an error. A `From` implementation would break type inference in dependent
-    /// crates.
+    /// A `From` implementation would break type inference in dependent crates.
     fn error(self) -> Error {
         match self {
             Self::Before(_, error) | Self::After(error) => error,
@@ -99,8 +98,8 @@ impl Acquire<'_> {
             Some(Place { node: Some(node), is_held, .. }) => {
                 return Ok(self.repeat(node, is_held).await?);
             }
-            // An earlier request for the node was not answered. After the response to a later
-            // request, the earlier one has been carried out or rejected.
+            // The request for the node was not answered. `prove` waits until it was carried out or
+            // rejected.
             Some(Place { node: None, .. }) => {
                 self.session.prove().await?;
                 let queue = self.read_queue().await?;
@@ -277,7 +276,7 @@ impl Acquire<'_> {
     }
 
     /// Ends a broken claim. A granted hold's node stays until the TTL ends, because the holder may
-    /// still consider the hold valid.
+    /// still rely on the hold.
     async fn broken(&self, own: &Node, is_held: bool) -> Result<AcquireOutcome> {
         if !is_held {
             let removing = self.session.client().delete(&own.path, None);
@@ -453,8 +452,8 @@ impl Acquire<'_> {
     }
 }
 
-/// Returns the fence: the id of the transaction that created the node. Fences increase in the
-/// order of the queue, as long as the ensemble keeps its data.
+/// Returns the fence: the id of the transaction that created the node. Fences increase in queue
+/// order.
 pub(crate) fn fence(stat: &zk::Stat) -> Result<Fence> {
     u64::try_from(stat.czxid)
         .ok()

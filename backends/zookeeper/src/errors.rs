@@ -5,7 +5,7 @@ use zookeeper_client as zk;
 
 pub(crate) const BACKEND: &str = "zookeeper";
 
-/// The server's error for ephemeral nodes of a local session. The client library has no name for it.
+/// The server's error code, for which the client library has no name.
 const EPHEMERAL_ON_LOCAL_SESSION: i32 = -120;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -39,7 +39,6 @@ pub(crate) async fn page(shared: &Arc<Shared>, prefix: &str, from: Option<Cursor
     let root = shared.paths.root();
     let children = read(&session, session.client().list_children(root)).await;
     let children = children.map_err(|cause| match cause.kind() {
-        // The error concerns the root, not one lock.
         ErrorKind::Denied => error(
             ErrorKind::Denied,
             format!(

@@ -20,18 +20,15 @@
 //!
 //! `zookeeper:[user:password@]host[:port],host[:port],…[/chroot]`, with these parameters:
 //!
-//! | parameter | meaning |
-//! |---|---|
-//! | `prefix` | the parent node of the locks; `/lockwright` by default |
-//! | `tick` | the servers' `tickTime`, if `minSessionTimeout` is less than two ticks: [`Config::tick`] |
+//! - `prefix`: the parent node of the locks; `/lockwright` by default
+//! - `tick`: the servers' `tickTime`, if `minSessionTimeout` is less than two ticks:
+//!   [`Config::tick`]
 //!
 //! With the feature `tls`, also `zookeeper+tls:`. Such a URL must have each server's port, and
 //! takes these PEM files:
 //!
-//! | parameter | meaning |
-//! |---|---|
-//! | `ca` | the CAs to trust; required, as the system's aren't used |
-//! | `cert`, `key` | a client's certificate and its key |
+//! - `ca`: the CAs to trust; required, as the system's aren't used
+//! - `cert`, `key`: a client's certificate and its key
 //!
 //! The chroot must exist. With a login, only that login may access new nodes.
 #![forbid(unsafe_code)]

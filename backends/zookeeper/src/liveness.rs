@@ -47,8 +47,7 @@ impl LivenessBound {
             self.bound = self.bound.max(first);
             self.unconfirmed.pop_front();
         }
-        // Responses may arrive out of order. Ignore the response to an earlier request, because
-        // the response to a later one proves no less.
+        // Ignore a response that arrives after one to a later request, because it proves no more.
         if self.unconfirmed.back().is_none_or(|(last, _)| *last < sent) {
             self.unconfirmed.push_back((sent, answered));
         }

@@ -59,7 +59,7 @@ fn encode(name: &str) -> String {
 
 /// Returns the node's name without its number. It contains the token, so that the node is found
 /// after a lost response, as in Curator. A mark follows: `r` for a reader, `p2of3` for two of three
-/// permits. Curator's mutex and kazoo's lock wait for such nodes too.
+/// permits.
 pub(crate) fn node(claim: &Claim) -> String {
     let mut node = named(claim.token);
     if let Some(mark) = admission::mark(claim.mode) {

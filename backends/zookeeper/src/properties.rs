@@ -1,5 +1,3 @@
-//! Arbitrary URLs, node data and node names cause no panic, and errors show no password.
-
 use lockwright_conformance::test_helpers;
 use lockwright_core::{LockName, Mode};
 use lockwright_properties::{assert_clear, bytes, check, text, texts, urls_with_secrets};

@@ -49,7 +49,6 @@ impl Contender {
     }
 }
 
-/// Sorts the queue. Spent numbers come last.
 pub(crate) fn queue(children: Vec<String>) -> Vec<Contender> {
     let mut queue: Vec<Contender> = children.into_iter().filter_map(Contender::of).collect();
     queue.sort_by_key(|contender| (contender.is_spent(), contender.sequence));

@@ -12,7 +12,6 @@ pub(crate) async fn release(
     release_mode: ReleaseMode,
 ) -> Result<ReleaseOutcome> {
     if release_mode == ReleaseMode::Reconcile {
-        // From now on, an acquire of this claim fails.
         shared.ended_claims.set(claim, Reason::Gone);
     }
     let place = shared.registry.place(claim);

@@ -44,7 +44,7 @@ pub(crate) struct Node {
 }
 
 impl Shared {
-    /// Returns the permissions of new nodes. With a login, only that login has access.
+    /// Returns the permissions of new nodes.
     pub(crate) fn acls(&self) -> zk::Acls<'static> {
         match self.config.contents.login {
             Some(_) => zk::Acls::creator_all(),
@@ -56,7 +56,7 @@ impl Shared {
         self.clock.now() + claim.ttl
     }
 
-    /// Extends the claim's registration. Returns false if it isn't registered or is overdue.
+    /// Returns false if the claim isn't registered or is overdue.
     pub(crate) fn keep(&self, claim: &Claim, end: BootInstant) -> bool {
         self.registry.extend_if(claim, end, |place| !place.is_overdue)
     }

@@ -92,7 +92,6 @@ pub(crate) fn read(url: &str) -> Result<Contents, String> {
     Ok(contents)
 }
 
-/// Returns whether the tick is a positive 32-bit number of milliseconds.
 pub(crate) fn is_tick(tick: Duration) -> bool {
     (Duration::from_millis(1)..=MAX_TIMEOUT).contains(&tick)
 }

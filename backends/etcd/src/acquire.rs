@@ -28,7 +28,7 @@ pub(crate) struct AcquireSteps<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) claim: &'a Claim,
     pub(crate) waits: bool,
-    /// Add the key despite existing keys, because those belong to nested names.
+    /// The claim joins the queue despite existing keys, because they belong to nested names.
     pub(crate) must_queue: bool,
     recorder: Option<DeletionRecorder<'a>>,
     begun: BootInstant,

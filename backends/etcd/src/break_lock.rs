@@ -1,5 +1,3 @@
-//! An operator's forced release.
-
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -58,8 +58,7 @@ const NEARLY_FULL_PERCENT: i64 = 90;
 
 const WRITES: usize = 5;
 
-/// A write is slow if it takes longer than a sixth of etcd's shortest lease, which has 2 s by
-/// default.
+/// A write is slow if it takes longer than a sixth of etcd's shortest lease TTL (2 s by default).
 const SLOW_PART: u32 = 6;
 
 pub(crate) async fn examine(shared: &Shared) -> Result<Vec<Finding>> {

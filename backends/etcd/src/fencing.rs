@@ -1,4 +1,4 @@
-//! Fencing for data in etcd: late writes are rejected.
+//! Fencing for data in etcd.
 //!
 //! [`transact`] keeps a holder that was paused for longer than its TTL from overwriting a later holder's changes.
 //!
@@ -10,7 +10,7 @@
 //! let guard = locks.mutex("orders/42").acquire().await?;
 //! let client = Client::connect(["http://a:2379"], None).await?;
 //! let write = Txn::new().and_then([TxnOp::put("order/42", "paid", None)]);
-//! // Returns `Lost` if a later holder has written. Then nothing is done.
+//! // Returns `Lost` if a later holder has written.
 //! fencing::transact(&client, "order/42/fence", &guard.fenced(), write).await?;
 //! # Ok(())
 //! # }
@@ -43,8 +43,7 @@ const DIGITS: usize = 20;
 /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder has written.
 /// - [`Conflict`](ErrorKind::Conflict): the value under `key` is no fence.
 /// - [`InvalidInput`](ErrorKind::InvalidInput): the fence is above [`Fence::MAX`], the server
-///   rejects the transaction (two operations on one key, for example), or `write` uses a lease that
-///   doesn't exist.
+///   rejects the transaction, or `write` uses a lease that doesn't exist.
 /// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the server denies
 ///   access, or can't serve the request now.
 /// - [`Indeterminate`](ErrorKind::Indeterminate): the outcome is unknown. Retry with the same fence, if the transaction

@@ -112,7 +112,6 @@ fn next<'n>(
         .collect();
     for queue in listed.map(|name| keys.queue(name)).filter(|queue| start.starts_with(queue)) {
         if !keys.raw {
-            // Names are percent-encoded, so this range has only this name's keys.
             return Position { start: after(&queue), listed: Vec::new() };
         }
         ends.push(queue.len());

@@ -1,5 +1,3 @@
-//! The keys of a lock.
-//!
 //! A key is `PREFIX NAME / LEASE` without the spaces, as in Go's
 //! `concurrency.NewMutex(session, PREFIX + NAME)`. The lease's id is in hex. Unless names are raw,
 //! their slashes are percent-encoded, so that the keys of `a/b` are not among those of `a`.

@@ -31,8 +31,7 @@
 //!   and the loss of a minority of the members.
 //! - Mutual exclusion if the leader dies or is cut off, but not if it is paused for longer than a
 //!   TTL. A resumed leader may revoke live leases ([etcd issue
-//!   15247](https://github.com/etcd-io/etcd/issues/15247)), and no client can prevent that. A
-//!   leader of 3.4.31, 3.5.13 or newer doesn't revoke them if only its disk stalled.
+//!   15247](https://github.com/etcd-io/etcd/issues/15247)).
 //! - Increasing fences, as long as no snapshot is restored without `--bump-revision`.
 //! - First come, first served, among all waiters. A release wakes the next waiter.
 #![forbid(unsafe_code)]

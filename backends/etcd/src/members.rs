@@ -1,5 +1,3 @@
-//! The cluster's members.
-//!
 //! Requests go to one member at a time, for two reasons. `etcd_client` would rotate among all
 //! members, even to a frozen one. And only two responses of the same member prove a renewal.
 
@@ -64,7 +62,7 @@ impl Link {
         }
     }
 
-    /// Sends a request without a key, which a member rejects without asking others.
+    /// Sends a request without a key: a member rejects it at once, without asking others.
     async fn says_anything(&self) {
         let request = GetOptions::new().with_serializable();
         let _ = self.client.kv_client().get("", Some(request)).await;
@@ -142,7 +140,7 @@ impl Drop for Unanswered<'_> {
 
 #[derive(Debug)]
 pub(crate) enum RequestError {
-    /// Nothing was done, and nothing will be.
+    /// The lease doesn't exist. Nothing was done, and nothing will be.
     NoLease,
     /// Unless the error is indeterminate, nothing was done.
     Failed(Error),
@@ -155,7 +153,7 @@ pub(crate) struct LinkError {
 }
 
 impl RequestError {
-    /// A `From` implementation would break type inference in dependent crates.
+    /// Replaces a `From` implementation, which would break type inference in dependent crates.
     pub(crate) fn error(self) -> Error {
         match self {
             Self::Failed(error) => error,
@@ -408,8 +406,7 @@ impl Members {
                         client,
                         member,
                         number: self.numbers.fetch_add(1, Ordering::Relaxed),
-                        // The time that connecting took. A response takes less, also on a slow
-                        // network.
+                        // A response takes less time than connecting did, also on a slow network.
                         patience: begun
                             .elapsed()
                             .clamp(SILENCE, self.config.response_timeout.max(SILENCE)),

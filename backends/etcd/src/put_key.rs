@@ -111,8 +111,7 @@ impl AcquireSteps<'_> {
                 Ok(None)
             }
             Err(RequestError::Failed(failure)) => {
-                // After an indeterminate failure, the claim stays registered, because its request
-                // may still arrive.
+                // An indeterminate request may still arrive, so its claim stays registered.
                 if failure.kind() != ErrorKind::Indeterminate && !before {
                     shared.forget(claim);
                 }

@@ -1,7 +1,7 @@
 //! Releasing claims.
 //!
-//! A request of a released claim may arrive late. The server rejects it, because its token has a
-//! tombstone, or its lease has ended. The tombstone is on the same lease.
+//! A request of a released claim may arrive late. The server rejects it, because the claim's lease
+//! has ended, or carries a tombstone of the claim's token.
 
 use std::sync::Arc;
 use std::time::Duration;

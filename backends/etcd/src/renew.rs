@@ -1,7 +1,5 @@
-//! Renewing holds.
-//!
-//! A renewal is a keep-alive, followed by a read of the holds' keys.
-//! [`KeptAlive`](crate::leases::KeptAlive) says why.
+//! A renewal is a keep-alive, followed by a read of the holds' keys. The read proves the
+//! keep-alive: see [`KeptAlive`](crate::leases::KeptAlive).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -83,7 +81,6 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
             Err(_) => failure = Some(runtime::gone()),
         }
     }
-    // If no outcome is known, return the error, which says more.
     let all_unknown =
         outcomes.iter().all(|renewal| renewal.outcome == RenewalOutcome::Indeterminate);
     match failure {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::keys;
 
-/// The value of Lockwright's keys. Other programs' keys may have any value.
+/// The value of Lockwright's keys.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Value {
     pub(crate) token: Token,

@@ -41,7 +41,7 @@ pub(crate) async fn acquire(
     let is_new = place.is_none();
     let waited_in = place.as_ref().filter(|place| !place.is_held).map(|it| Arc::clone(&it.session));
     let answer = match ask(place).await {
-        // The session ended while it was idle. Open a new session.
+        // The session ended while it was idle. Open a new one.
         Err(Stopped::Before(session, _)) if is_new && !session.is_fit() => {
             shared.sessions.forget(&session);
             ask(None).await.map_err(Stopped::error)
@@ -68,7 +68,7 @@ impl From<Error> for Stopped {
 }
 
 impl Stopped {
-    /// A `From` implementation would break type inference in dependent crates.
+    /// Replaces a `From` implementation, which would break type inference in dependent crates.
     fn error(self) -> Error {
         match self {
             Self::Before(_, error) | Self::After(error) => error,
@@ -175,7 +175,7 @@ impl Acquire<'_> {
             if !self.shared.keep(self.claim, self.shared.end_of_wait(self.claim)) {
                 return Err(expired(self.shared, self.claim));
             }
-            // The client sends these requests at once. The server executes them in this order.
+            // The client sends these requests at once, in this order.
             let client = self.session.client();
             let parent = parent_is_missing.then(|| self.make_parent());
             let creating = client.create(&prefix, &data, &options);
@@ -217,7 +217,7 @@ impl Acquire<'_> {
             self.note(&own, false)?;
             let queue = self.read_queue_from(looking).await?;
             return match self.own(&queue) {
-                // The token has an earlier node. Use that one and remove the new one.
+                // The token has an earlier node. Use it, and remove the new one.
                 Some(at) if !own.path.ends_with(&queue[at].node) => {
                     let removing = self.session.client().delete(&own.path, None);
                     deleted(self.session.answer(removing).await)?;
@@ -392,8 +392,8 @@ impl Acquire<'_> {
         self.shared.registry.place(self.claim).is_some_and(|place| place.is_held)
     }
 
-    /// Leaves a queue whose sequence numbers are used up, and removes the queue's node if it is
-    /// empty. In a new queue's node, the servers count from zero again.
+    /// Leaves a queue whose sequence numbers are used up. An empty queue's node is removed, because
+    /// a new node counts from zero.
     async fn restart_numbers(&self, own: Node) -> Result<AcquireOutcome> {
         let client = self.session.client();
         let (removing, emptied) =

@@ -1,5 +1,3 @@
-//! An operator's forced release.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,7 +36,7 @@ pub(crate) async fn break_lock(
     Ok(broken)
 }
 
-/// Node names are unique, so this breaks no later hold.
+/// Breaks one hold. Node names are unique, so this breaks no later hold.
 async fn break_one(
     shared: &Shared,
     session: &Session,

@@ -1,4 +1,4 @@
-//! Fencing for data in ZooKeeper: late writes are rejected.
+//! Fencing for data in ZooKeeper.
 //!
 //! [`commit`] keeps a holder that was paused for longer than its TTL from overwriting a later holder's changes.
 //!
@@ -9,7 +9,7 @@
 //!
 //! let guard = locks.mutex("orders/42").acquire().await?;
 //! let client = Client::connect("a:2181").await?;
-//! // Returns `Lost` if a later holder has written. Then nothing is done.
+//! // Returns `Lost` if a later holder has written.
 //! fencing::commit(&client, "/orders/42/fence", &guard.fenced(), |write| {
 //!     write.add_set_data("/orders/42", b"paid", None)
 //! })

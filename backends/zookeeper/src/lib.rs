@@ -1,4 +1,4 @@
-//! The ZooKeeper backend of Lockwright.
+//! The ZooKeeper backend of Lockwright. It needs ZooKeeper 3.5 or newer.
 //!
 //! ```no_run
 //! # async fn example() -> lockwright_core::Result<()> {
@@ -11,10 +11,8 @@
 //! ```
 //!
 //! A lock is a queue of ephemeral sequential nodes with the layout of Curator's
-//! `InterProcessMutex`. Lockwright, Curator and kazoo's `Lock` exclude each other. The other
-//! programs treat readers and permit holders as exclusive holders.
-//!
-//! The backend needs ZooKeeper 3.5 or newer, and is tested with 3.8.0.
+//! `InterProcessMutex`. Lockwright excludes Curator, and kazoo's `Lock` with
+//! `extra_lock_patterns=["-lock-"]`. Both treat readers and permit holders as exclusive holders.
 //!
 //! # Connecting
 //!

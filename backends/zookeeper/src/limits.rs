@@ -38,7 +38,7 @@ pub(crate) async fn try_out(
     // The tick isn't known yet, and is set below.
     let long = Session::open(config, clock, probe_path, MAX_TIMEOUT, MAX_TIMEOUT).await?;
     let (asked, shortest) = shortest(config).await?;
-    // Ask each server, because a session may move to any of them, and gets a new timeout there.
+    // Ask each server: a session that moves to the server gets a new timeout.
     let (least, most) = tokio::join!(granted(config, asked), granted(config, MAX_TIMEOUT));
     let shortest = least.iter().map(|granted| granted.timeout).fold(shortest, Duration::max);
     let longest = most.iter().map(|granted| granted.timeout).fold(long.timeout(), Duration::min);

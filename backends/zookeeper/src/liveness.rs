@@ -47,7 +47,7 @@ impl LivenessBound {
             self.bound = self.bound.max(first);
             self.unconfirmed.pop_front();
         }
-        // Ignore a response that arrives after one to a later request, because it proves no more.
+        // Responses may arrive out of order. Ignore those to earlier requests, which prove no more.
         if self.unconfirmed.back().is_none_or(|(last, _)| *last < sent) {
             self.unconfirmed.push_back((sent, answered));
         }

@@ -1,5 +1,3 @@
-//! The nodes of a lock.
-
 use std::fmt::Write as _;
 
 use lockwright_core::backend_util::{admission, percent};

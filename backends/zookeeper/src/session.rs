@@ -225,8 +225,8 @@ pub(crate) async fn connect(config: &Config, timeout: Duration) -> Result<zk::Cl
     }
 }
 
-/// Returns how long a connection may be silent. The client library's default, two fifths of the
-/// session's timeout, leaves too little time for a renewal.
+/// Returns how long a connection may be silent. The client library's default leaves too little time
+/// for a renewal.
 fn silence(config: &Config, timeout: Duration) -> Duration {
     config.connect_timeout.min(config.silence_timeout).min(SILENCE.max(timeout / 4))
 }

@@ -56,7 +56,7 @@ impl Shared {
         self.clock.now() + claim.ttl
     }
 
-    /// Returns false if the claim isn't registered or is overdue.
+    /// Extends the claim's registration. Returns false if it isn't registered or is overdue.
     pub(crate) fn keep(&self, claim: &Claim, end: BootInstant) -> bool {
         self.registry.extend_if(claim, end, |place| !place.is_overdue)
     }

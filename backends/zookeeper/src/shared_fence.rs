@@ -1,7 +1,5 @@
-//! The fence that concurrent readers share.
-//!
-//! All readers agree on the lowest fence: [`admission`] explains why that is safe. A reader that uses another reader's
-//! fence stores it in its node.
+//! Concurrent readers agree on the lowest fence: [`admission`] explains why that is safe. A reader
+//! that uses another reader's fence stores it in its node.
 //!
 //! The nodes aren't read in one step. The result is correct if each node still exists when it is
 //! read. The lowest fence found is then the own fence of its reader, or that reader copied it from
@@ -24,7 +22,7 @@ struct Read {
 }
 
 impl Acquire<'_> {
-    /// Returns `None` if a concurrent reader's node is gone. The caller then reads the queue again.
+    /// Returns `None` if a concurrent reader's node is gone.
     pub(crate) async fn shared_fence(
         &self,
         queue: &[Contender],

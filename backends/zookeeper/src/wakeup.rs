@@ -1,5 +1,3 @@
-//! Each waiter watches its predecessors.
-
 use std::sync::Arc;
 
 use lockwright_core::{LockName, Result};

@@ -5,9 +5,8 @@ use lockwright_core::Fence;
 /// The highest transaction id that this client saw. If the ensemble returns a lower one, older data
 /// were restored.
 ///
-/// The ensemble can't detect that, because its own records are restored too. Nor can a client that
-/// started later. This client can't if the older data have the same epoch: the next leader's epoch,
-/// and so each new transaction id, is then higher than all before.
+/// Only a client that saw a higher id can detect that. It can't if the older data have the same
+/// epoch: the next leader's epoch, and so each new transaction id, is then higher.
 #[derive(Debug, Default)]
 pub(crate) struct ZxidWatermark(AtomicI64);
 

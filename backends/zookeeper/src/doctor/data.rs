@@ -60,7 +60,6 @@ fn denied(root: &str) -> Finding {
     }
 }
 
-/// Reports that the servers rejected a node. The likely reason is local sessions.
 fn unsupported(cause: &Error) -> Finding {
     Finding {
         severity: Severity::Error,

@@ -13,7 +13,6 @@ use crate::url::MAX_TIMEOUT;
 
 const DEFAULT_TTL: Duration = Duration::from_secs(30);
 
-/// The number of commits to measure, of which the median counts.
 const TIMED: usize = 5;
 
 pub(super) async fn look(
@@ -79,8 +78,8 @@ fn differing(granted: &[Granted]) -> Option<Finding> {
     })
 }
 
-/// Reports commits that take longer than a quarter of a tick. Healthy commits are far faster, and
-/// such delays take a noticeable part of a TTL.
+/// Reports commits that take longer than a quarter of a tick, because such delays take a noticeable
+/// part of a TTL.
 async fn commits(shared: &Shared, session: &Arc<Session>) -> Result<Option<Finding>> {
     let (mut commits, mut reads) = (Vec::new(), Vec::new());
     for _ in 0..TIMED {

@@ -24,7 +24,6 @@ pub(crate) async fn examine(shared: &Arc<Shared>) -> Result<Vec<Finding>> {
     match of_ensemble(shared, &servers).await {
         Ok(found) => findings.extend(found),
         Err(cause) if cause.kind() == ErrorKind::Unavailable => {
-            // If no server answers at all, that is an error, not a finding.
             if servers.iter().all(|server| matches!(server.status, Status::Silent(_))) {
                 return Err(cause);
             }
@@ -40,7 +39,7 @@ pub(crate) async fn examine(shared: &Arc<Shared>) -> Result<Vec<Finding>> {
 }
 
 async fn of_ensemble(shared: &Arc<Shared>, servers: &[Server]) -> Result<Vec<Finding>> {
-    // Open a session, because that is part of the diagnosis, and an existing one may be stuck.
+    // Open a new session, because an existing one may be stuck.
     let Limits { longest, tick, .. } = shared.limits;
     let (config, clock) = (&shared.config, &shared.clock);
     let session = Session::open(config, clock, shared.paths.probe_path(), longest, tick).await?;

@@ -16,8 +16,8 @@ use crate::operator::{
 use crate::profile::Profile;
 use crate::token::Token;
 
-/// A backend: an implementation of locks on one kind of server. The [client](crate::Locks) does
-/// everything that needs no server.
+/// An implementation of locks on one kind of server. The [client](crate::Locks) does everything
+/// that needs no server.
 ///
 /// # Contract of every method
 ///
@@ -35,7 +35,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     ///
     /// - Each client calls this method once.
     /// - An event about a hold contains its token. A wake-up goes to every attached client.
-    /// - The default implementation drops the channel, so the client polls.
+    /// - The default drops the channel, so the client polls.
     fn attach(&self, events: Events) {
         drop(events);
     }
@@ -46,10 +46,10 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// - A repeated acquire of a token returns the same hold with its original first fence. It
     ///   restarts the TTL or returns the remaining time in
     ///   [`Granted::valid`](crate::Granted::valid).
-    /// - A token with a tombstone is rejected as [`Lost`](crate::ErrorKind::Lost) and never granted again.
+    /// - A token with a tombstone is always rejected as [`Lost`](crate::ErrorKind::Lost).
     /// - The server's TTL is the claim's, rounded up to the server's unit.
-    /// - With fences in the profile, every grant's fence is larger than those of all earlier grants
-    ///   of the name. Concurrent readers share a fence.
+    /// - With fences in the profile, every grant's fence is above those of all earlier grants of
+    ///   the name. Concurrent readers share a fence.
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome>;
 
     /// Acquires like [`acquire`](Self::acquire) with [`Wait::No`], but without a future, for a
@@ -73,7 +73,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// - Returns the known results within the smallest [`Renew::patience`], even if a server is silent.
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>>;
 
-    /// Releases a hold, or a claim that was never answered.
+    /// Releases a hold, or an unanswered claim.
     ///
     /// - Compares the token and deletes the hold in one atomic step.
     /// - Ends held, queued and offered claims, and claims in an unknown state.
@@ -108,12 +108,11 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// is in it exactly once.
     async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page>;
 
-    /// Breaks a hold.
+    /// Breaks the hold that the caller has `seen`, never a later one.
     ///
-    /// - Breaks only the hold that the caller has `seen`, never a later one.
     /// - The holder's next renewal returns [`Reason::Broken`](crate::Reason::Broken) as long as the
     ///   server has a record of the break.
-    /// - The server stores `by` and `reason` as long as it stores the broken hold.
+    /// - The server stores `by` and `reason` as long as the broken hold.
     async fn break_lock(
         &self,
         name: &LockName,
@@ -128,8 +127,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
 
     /// Removes a batch of records of holds that ended at least `idle` ago.
     ///
-    /// - A sweep never delays an acquire by longer than one short statement takes.
-    /// - If a swept name is locked again, its fence is larger than all its earlier ones.
+    /// - A sweep delays an acquire by at most one short statement.
+    /// - If a swept name is locked again, its fence is larger than all earlier ones.
     /// - Several sweeps may run in parallel.
     async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         let _ = idle;

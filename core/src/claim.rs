@@ -25,9 +25,9 @@ pub struct Claim {
     pub name: LockName,
     /// The lock's mode.
     pub mode: Mode,
-    /// The token, which identifies the hold.
+    /// The hold's token.
     pub token: Token,
-    /// The client's identity, for operators.
+    /// The client's identity.
     pub identity: Arc<Identity>,
     /// The TTL, in the profile's range.
     pub ttl: Duration,
@@ -38,7 +38,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Returns the time limit for one request: half of the TTL.
+    /// Returns the time limit for one request: half the TTL.
     pub fn patience(&self) -> Duration {
         self.ttl / 2
     }
@@ -67,12 +67,11 @@ pub enum AcquireOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Granted {
-    /// The first reserved fence. A repeated acquire returns the same fence.
+    /// The first reserved fence.
     pub fence: Fence,
     /// The number of reserved fences, at least 1.
     pub fences: u32,
-    /// The start of the hold, not later than the server's grant; `None` for the instant of the
-    /// send.
+    /// The start of the hold, not after the server's grant; `None` for the instant of the send.
     pub start: Option<BootInstant>,
     /// The hold's duration, if it differs from the requested TTL.
     pub valid: Option<Duration>,
@@ -140,8 +139,7 @@ pub enum RenewalOutcome {
         /// The duration from the send, if it isn't the TTL.
         valid: Option<Duration>,
     },
-    /// The hold has ended for this reason. If the server has no record of the reason, it is
-    /// [`Reason::Gone`].
+    /// The hold has ended for this reason: [`Reason::Gone`] if the server has no record of one.
     NotHeld(Reason),
     /// The outcome is unknown. The client retries until the deadline.
     Indeterminate,
@@ -155,7 +153,7 @@ impl Renewal {
     /// The outcome is unknown.
     pub const INDETERMINATE: Self = Self { outcome: RenewalOutcome::Indeterminate, waiters: false };
 
-    /// Returns the result for a hold that has ended.
+    /// Returns the result for an ended hold.
     pub const fn not_held(reason: Reason) -> Self {
         Self { outcome: RenewalOutcome::NotHeld(reason), waiters: false }
     }

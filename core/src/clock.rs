@@ -59,8 +59,8 @@ impl Sub<Duration> for BootInstant {
     }
 }
 
-/// A clock that runs while the machine sleeps: `CLOCK_BOOTTIME` on Linux and Android. On other
-/// systems the clock may stop during sleep, so the client detects a loss later.
+/// A clock that runs while the machine sleeps: `CLOCK_BOOTTIME` on Linux and Android. Elsewhere,
+/// the clock may stop during sleep, so the client detects a loss later.
 #[derive(Clone, Default)]
 pub struct Clock(Kind);
 

@@ -115,7 +115,7 @@ impl Error {
             .with_backend(profile.backend)
     }
 
-    /// Creates an error for a name that is in use as another lock type.
+    /// Creates an error for a name in use as another lock type.
     pub fn other_kind(present: Mode, wanted: Mode) -> Self {
         let (present, wanted) = (present.kind(), wanted.kind());
         let message = format!(

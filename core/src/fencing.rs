@@ -5,8 +5,8 @@
 //! (Kleppmann, *How to do distributed locking*, 2016; Burrows, *The Chubby lock service*, 2006).
 //!
 //! A database must store the highest fence in the transaction of the write: see `check_fence` of
-//! the SQL backends, and the modules `fencing` of etcd, ZooKeeper and Redis. Each of them accepts
-//! fences of any backend.
+//! the SQL backends, and the modules `fencing` of etcd, ZooKeeper and Redis. Each accepts fences of
+//! any backend.
 
 use std::fmt;
 use std::str::FromStr;

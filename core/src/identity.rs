@@ -15,7 +15,7 @@ pub struct Identity {
     /// The user's label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<Arc<str>>,
-    /// The public value of a client that campaigns in an election.
+    /// The client's public value in an election.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Arc<str>>,
 }

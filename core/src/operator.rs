@@ -159,7 +159,7 @@ pub struct Finding {
     pub fix: String,
 }
 
-/// The result of one call of [`sweep`](crate::DistributedLock::sweep).
+/// The result of [`sweep`](crate::DistributedLock::sweep).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct SweepReport {
     /// The number of removed records.

@@ -16,15 +16,15 @@ pub struct Profile {
     pub modes: Modes,
     /// The clients that a lock can coordinate.
     pub scope: Scope,
-    /// How reliably the backend's fences grow.
+    /// How reliably fences grow.
     pub fencing: Fencing,
-    /// The order in which waiters of different clients get the lock.
+    /// The order of waiters.
     pub order: Order,
-    /// How a waiter notices that a lock is free.
+    /// How waiters are woken.
     pub wake_up: WakeUp,
     /// The faults that never lead to two holders.
     pub survives: Faults,
-    /// True if the release of an unanswered claim prevents a later grant of it.
+    /// True if the release of an unanswered claim prevents its later grant.
     pub tombstones: bool,
     /// True if an operator can break a hold.
     pub breakable: bool,
@@ -37,7 +37,7 @@ pub struct Profile {
     #[serde(skip)]
     pub ttl: RangeInclusive<Duration>,
     /// The longest time until a pending request wakes its task, even if the server is silent. If a
-    /// request's limit is later, the client saves the timer for the first wait.
+    /// request's limit is later, the client saves the first wait's timer.
     #[serde(skip)]
     pub answer_limit: Option<Duration>,
     /// The largest number of holds in one renewal request.

@@ -24,8 +24,8 @@ pub fn url(text: &str) -> String {
     out
 }
 
-/// Returns advice if a URL has an `@` after a `?`. Its password may contain an unescaped `?`, and
-/// the rest of the password then looks like parameters. An error must not quote these parameters.
+/// Returns advice if a URL has an `@` after a `?`. If its password contains an unescaped `?`, the
+/// rest of the password looks like parameters, which an error must not quote.
 pub fn hidden_password(url: &str) -> Option<&'static str> {
     let (_, query) = url.split_once('?')?;
     query.contains('@').then_some(
@@ -84,7 +84,7 @@ fn one_url(text: &str) -> String {
             Some(colon) => format!("{}:***{}", &text[..start + colon], &text[at..]),
             None => text.clone(),
         },
-        // Without an `@`, a port that isn't a number may be a part of a password.
+        // Without an `@`, a port that isn't a number may be part of a password.
         None if start > 0 => format!("{}{}", &text[..start], without_odd_ports(&text[start..])),
         None => text.clone(),
     }

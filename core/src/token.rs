@@ -99,14 +99,12 @@ impl From<Token> for String {
 /// A client's source of tokens: random, or chosen by a test.
 ///
 /// Random tokens come from a generator in the process (ChaCha, in the `rand` crate). Forked
-/// processes share its state, so each client adds a random salt. A client and its connections must
-/// not be used on both sides of a fork.
+/// processes share its state, so each client adds a random salt. A client must not be used on both
+/// sides of a fork.
 ///
 /// A virtual machine that is resumed twice from a snapshot repeats generator and salt. Tokens
 /// therefore also mix in the boot clock's nanosecond, system random bits at most 100 ms old, and
-/// the counters of `/dev/vmclock0`. With a VMGenID device, Linux 5.18 and later reseeds the
-/// system's bits on resume. Without either device, or within those 100 ms, only the nanosecond
-/// differs.
+/// the counters of `/dev/vmclock0`.
 #[derive(Clone)]
 pub struct TokenSource(Source);
 
@@ -124,7 +122,7 @@ impl Default for TokenSource {
 
 impl TokenSource {
     /// Creates a source that calls a function, for tests. Each token must be unique, because a
-    /// server treats two holds with one token as the same hold.
+    /// server treats two holds with one token as one.
     pub fn from_fn(source: impl Fn() -> Token + Send + Sync + 'static) -> Self {
         Self(Source::Chosen(Arc::new(source)))
     }

@@ -15,12 +15,12 @@ use std::time::Duration;
 use crate::clock::{BootInstant, nanos};
 use crate::error::{Error, Result};
 
-/// The settings for the computation of deadlines.
+/// The settings for deadlines.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rules {
     /// The drift as a fraction of the TTL: 0.01 is 1 %.
     pub drift_rate: f64,
-    /// A constant that is added to the drift, for inexact timers.
+    /// A constant added to the drift, for inexact timers.
     pub drift_floor: Duration,
     /// The margin as a fraction of the TTL.
     pub margin_rate: f64,

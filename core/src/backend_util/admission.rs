@@ -1,9 +1,8 @@
 //! Admission rules for servers that keep one queue per lock (etcd, ZooKeeper).
 //!
-//! The server numbers the claims of a queue in order of arrival, so no claim is inserted ahead of
-//! another. An admitted claim therefore stays admitted. A client with an outdated view of the queue
-//! admits its claim too late, never too early. A claim of another lock type blocks the claims
-//! behind it until it leaves.
+//! The server numbers claims in order of arrival, so an admitted claim stays admitted. A client
+//! with an outdated view of the queue admits its claim too late, never too early. A claim of
+//! another lock type blocks the claims behind it until it leaves.
 //!
 //! # The shared fence of concurrent readers
 //!
@@ -120,14 +119,14 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Returns the fence that the reader has once it is admitted.
+    /// Returns the reader's fence once it is admitted.
     pub fn fence(self) -> u64 {
         self.taken.unwrap_or(self.created)
     }
 }
 
 /// Returns the index of the reader whose fence the reader at `own` takes, if any. `readers` are all
-/// readers ahead of the first claim of another kind, also those behind `own`.
+/// readers ahead of the first claim of another kind.
 pub fn fence_source(readers: &[Reader], own: usize) -> Option<usize> {
     let lowest = (0..readers.len()).min_by_key(|at| readers[*at].fence())?;
     (readers[lowest].fence() < readers[own].fence()).then_some(lowest)

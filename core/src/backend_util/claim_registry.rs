@@ -13,7 +13,7 @@ use crate::token::Token;
 type Key = (LockName, Token);
 
 /// The claims of sessions, for servers that expire only whole sessions (etcd, ZooKeeper). Each
-/// claim has a place `P`: the backend's data about it.
+/// claim has a place `P`: the backend's data.
 ///
 /// The backend removes [overdue](Self::mark_overdue) claims while other claims keep the session
 /// alive. A claim's end in the registry must never be earlier than the end that its holder
@@ -69,7 +69,7 @@ impl<P: Clone> ClaimRegistry<P> {
         }
     }
 
-    /// Returns the place of a claim.
+    /// Returns a claim's place.
     pub fn place(&self, claim: &Claim) -> Option<P> {
         self.state().places.get(&key(claim)).map(|found| found.place.clone())
     }
@@ -98,8 +98,8 @@ impl<P: Clone> ClaimRegistry<P> {
     }
 
     /// Returns the claims that weren't renewed in time, and changes their places by `mark` in the
-    /// same step. Each claim is returned once per [`enter`](Self::enter), and stays in the registry
-    /// until it is [removed](Self::leave_if).
+    /// same step. Each claim is returned once per [`enter`](Self::enter), and stays until
+    /// [removed](Self::leave_if).
     pub fn mark_overdue(&self, mark: impl Fn(&mut P)) -> Vec<(LockName, Token, P)> {
         let now = self.clock.now();
         let mut state = self.state();

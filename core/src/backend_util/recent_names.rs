@@ -4,15 +4,15 @@ use std::sync::{Mutex, PoisonError};
 use crate::clock::BootInstant;
 use crate::name::{LockName, NameMap};
 
-/// The largest number of names. Noting one more clears the map first.
+/// The largest number of names. One more clears the map first.
 const CAPACITY: usize = 1024;
 
-/// A bounded map from names to the instants at which they were last noted. It may lose entries, so use it only for
-/// optimizations.
+/// A bounded map from names to the instants of their last [notes](Self::note). It may lose entries,
+/// so use it only for optimizations.
 #[derive(Debug, Default)]
 pub struct RecentNames {
     last: Mutex<NameMap<BootInstant>>,
-    /// False until a name is noted. While it is false, lookups don't lock the mutex.
+    /// False until a name is noted. Until then, lookups don't lock the mutex.
     is_used: AtomicBool,
 }
 

@@ -68,7 +68,7 @@ impl Subscribers {
         }
     }
 
-    /// Wakes all waiters, for use after notifications may have been lost.
+    /// Wakes all waiters, because notifications may have been lost.
     pub fn wake_all(&self) {
         let names: Vec<LockName> = {
             let mut waiting = self.waiting();

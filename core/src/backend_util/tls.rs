@@ -50,7 +50,7 @@ impl Files {
     ///
     /// # Errors
     /// A sentence about an empty or missing parameter. If not `secured`, any TLS parameter is an
-    /// error, and its sentence ends with "but" and the text `unsecured`.
+    /// error, whose sentence ends with "but" and the text `unsecured`.
     pub fn take(
         parameter: impl FnMut(&str) -> Option<String>,
         secured: bool,
@@ -120,7 +120,7 @@ const BY_THE_SERVER: &[Refusal] = &[
 ];
 
 /// Returns the kind and reason of a failed handshake. The backend's `own` reasons precede the
-/// server's general ones.
+/// server's.
 pub fn refusal(cause: &str, own: &[Refusal]) -> Option<(ErrorKind, &'static str)> {
     let reasons = BY_THE_CLIENT.iter().chain(own).chain(BY_THE_SERVER);
     reasons.filter(|(part, ..)| cause.contains(part)).map(|(_, kind, what)| (*kind, *what)).next()

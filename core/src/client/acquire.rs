@@ -1,5 +1,3 @@
-//! The acquire operation.
-//!
 //! [`begin`] runs without a future, because a large future would slow down a backend that answers at once.
 
 use std::pin::{Pin, pin};
@@ -230,7 +228,7 @@ fn take_answer(
     match answer {
         Ok(AcquireOutcome::Granted(granted)) => {
             pending.release_mode = before.release_mode;
-            // Granted attempts aren't counted here, because the hold registry counts them.
+            // The hold registry counts granted attempts.
             match valid_grant(shared, &pending.claim, granted, sent) {
                 Some(valid) => Answer::Granted(granted, valid),
                 None => Answer::TooLate,
@@ -266,7 +264,7 @@ async fn go_on(
             (Arc::clone(turn.shared()), turn.name().clone())
         }
     };
-    // The future is pinned here, because each move of it would add a copy to this future's size.
+    // The future is pinned here, because each move would add a copy to this future's size.
     let waiting = pin!(waiting(state, options, limit, begun));
     match shared.unless_closed(waiting).await {
         Ok(hold) => hold.map(admitted).transpose(),
@@ -391,7 +389,7 @@ impl Attempts<'_> {
     }
 
     /// Registers a waiter before the first request if the name was busy within the last TTL, so
-    /// that the request queues at once.
+    /// that this request queues.
     fn queue_if_recently_busy(&mut self, turn: &mut Turn) {
         let since = self.sent - self.options.ttl;
         if self.limit != Limit::Once
@@ -478,7 +476,7 @@ impl Attempts<'_> {
         if !ended {
             return Ok(Next::In(shared.spread(self.pause)));
         }
-        // The server never grants this token again, so the next attempt has a new one.
+        // The server never grants this token again, so the next attempt has another.
         drop(GivenBack { shared, pending: turn.take_pending() });
         Ok(Next::Fresh)
     }
@@ -490,7 +488,7 @@ impl Attempts<'_> {
         match next {
             Next::Now => {}
             Next::Fresh => {
-                // The waiter belongs to the old token, which isn't sent again.
+                // The waiter belongs to the old token.
                 self.spot = None;
                 clock.sleep_until(at_most(self.shared.spread(TRY_AGAIN.0))).await;
             }

@@ -66,13 +66,13 @@ impl Builder {
         }
     }
 
-    /// Sets the default TTL. If not set, it is 30 s, or the nearest that the backend supports.
+    /// Sets the default TTL. If not set, it is 30 s, or the nearest supported one.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl;
         self
     }
 
-    /// Sets the default wait limit. If not set, requests have no limit.
+    /// Sets the default wait limit. By default, requests have no limit.
     pub fn wait(mut self, limit: Option<Duration>) -> Self {
         self.settings.wait = limit;
         self
@@ -112,8 +112,8 @@ impl Builder {
 
     /// Sets the client's runtime; by default the one in which `build` is called. It needs a timer,
     /// and must not end before the client. After its end, no hold is renewed until the next request
-    /// inside another runtime. On a current-thread runtime, no hold is renewed between two
-    /// `block_on` calls.
+    /// inside another runtime. On a current-thread runtime, no hold is renewed between `block_on`
+    /// calls.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self

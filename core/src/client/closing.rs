@@ -126,12 +126,12 @@ impl Shared {
         let here = Handle::try_current().map_err(|error| no_runtime().with_source(error))?;
         if self.renewer_ended.swap(false, Ordering::AcqRel) {
             *self.runtime.lock().unwrap_or_else(PoisonError::into_inner) = here.clone();
-            // The renewals in progress ended with the old runtime, so each hold is checked again.
+            // The renewals in progress ended with the old runtime, so each hold is rechecked.
             reschedule_all(self, self.clock.now());
             self.start_tasks(&here);
         }
-        // A runtime that is shutting down drops the new renewal task at once, which sets
-        // `renewer_ended` again.
+        // A runtime that is shutting down drops the new task at once, which sets `renewer_ended`
+        // again.
         match self.renewer_ended.load(Ordering::Acquire) {
             true => Err(no_runtime()),
             false => Ok(()),

@@ -63,7 +63,7 @@ impl Election {
     /// 2 s, or one TTL if shorter.
     ///
     /// # Errors
-    /// Errors of the server or the connection, and of an invalid name.
+    /// Server and connection errors, and an invalid name.
     ///
     /// # Cancel safety
     /// May be dropped.

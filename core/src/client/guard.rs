@@ -72,19 +72,19 @@ macro_rules! common {
                 }
             }
 
-            /// Returns when the hold counts as lost unless it is renewed. This is before the
+            /// Returns when the hold counts as lost unless renewed, before the
             /// [`deadline`](Self::deadline).
             pub fn lost_at(&self) -> BootInstant {
                 self.0.hold().lost_at()
             }
 
-            /// Returns when the holder must stop relying on the hold, unless it is renewed.
+            /// Returns when the holder must stop relying on the hold, unless renewed.
             pub fn deadline(&self) -> BootInstant {
                 self.0.hold().deadline()
             }
 
             /// Checks by the clock that the lock is held. Call it before each step of the work. The
-            /// check takes tens of nanoseconds, and is exact even after a pause of the process.
+            /// check takes tens of nanoseconds, and is exact even after the process paused.
             ///
             /// # Errors
             /// [`Lost`](crate::ErrorKind::Lost), on this and every later call.
@@ -157,8 +157,8 @@ common!(Permit, "permits");
 common!(Leadership, "lead");
 
 impl Guard {
-    /// Returns the fence, to send with each write. The resource must reject a fence below the highest accepted
-    /// one. Concurrent readers share a fence.
+    /// Returns the fence, to send with each write. The resource must reject fences below the
+    /// highest accepted one. Concurrent readers share a fence.
     pub fn fence(&self) -> Fence {
         self.0.hold().fence
     }
@@ -185,8 +185,8 @@ impl Guard {
     }
 
     /// Ends the hold in this client, and returns a ticket for
-    /// [`Locks::resume`](crate::Locks::resume). The ticket has no [`Owner`](crate::Owner) and no
-    /// [`max_hold`](crate::Request::max_hold). Until it is resumed, the hold keeps its [remaining
+    /// [`Locks::resume`](crate::Locks::resume). The ticket has no [`Owner`](crate::Owner) or
+    /// [`max_hold`](crate::Request::max_hold). Until resumed, the hold keeps its [remaining
     /// time](Self::remaining) and isn't renewed. For a whole TTL, [renew](Self::renew) first.
     ///
     /// # Errors
@@ -262,7 +262,7 @@ impl Leadership {
         self.0.hold().claim.identity.value.as_deref().unwrap_or_default()
     }
 
-    /// Same as [`release`](Self::release), also for errors and cancel safety.
+    /// Same as [`release`](Self::release).
     pub async fn resign(self) -> Result<()> {
         self.0.release().await
     }

@@ -23,7 +23,7 @@ use super::state::Hold;
 /// }
 /// ```
 pub trait Held: sealed::FromHold + Send + Sync + Sized {
-    /// See [`Guard::check`], also for errors.
+    /// See [`Guard::check`].
     fn check(&self) -> Result<()>;
 
     /// See [`Guard::remaining`].
@@ -38,15 +38,15 @@ pub trait Held: sealed::FromHold + Send + Sync + Sized {
     /// See [`Guard::signal`].
     fn signal(&self) -> Signal;
 
-    /// See [`Guard::run`], also for errors and cancel safety.
+    /// See [`Guard::run`].
     fn run<F>(&self, future: F) -> impl Future<Output = Result<F::Output>> + Send
     where
         F: Future<Output: Send> + Send;
 
-    /// See [`Guard::renew`], also for errors and cancel safety.
+    /// See [`Guard::renew`].
     fn renew(&self) -> impl Future<Output = Result<()>> + Send;
 
-    /// See [`Guard::release`], also for errors and cancel safety.
+    /// See [`Guard::release`].
     fn release(self) -> impl Future<Output = Result<()>> + Send;
 }
 

@@ -15,7 +15,6 @@ pub enum HoldState {
 }
 
 impl HoldState {
-    /// Returns a number that is larger for a worse state.
     pub(crate) const fn severity(self) -> u8 {
         match self {
             Self::Held => 0,

@@ -67,7 +67,7 @@ impl Locks {
     /// - [`Unsupported`](crate::ErrorKind::Unsupported) without `tickets` in the profile.
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for another namespace's ticket, or if drift and margin
     ///   use up its TTL. The ticket remains valid.
-    /// - Errors of the server or the connection. A hold that may have been resumed is released.
+    /// - Server and connection errors. A hold that may have been resumed is released.
     ///
     /// # Cancel safety
     /// May be dropped; a hold that may have been resumed is released in the background.
@@ -95,7 +95,7 @@ impl Locks {
     /// Returns the holders of `name`.
     ///
     /// # Errors
-    /// Errors of the server or the connection, and of an invalid name.
+    /// Server and connection errors, and an invalid name.
     ///
     /// # Cancel safety
     /// May be dropped.
@@ -131,8 +131,9 @@ impl Locks {
     /// Breaks the hold that the caller has `seen`. The server stores `reason` and this client's identity.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a reason above 512 bytes or with control characters,
-    /// [`Unsupported`](crate::ErrorKind::Unsupported), and errors of the server or the connection.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a reason above 512 bytes or with
+    /// control characters, [`Unsupported`](crate::ErrorKind::Unsupported), and server and
+    /// connection errors.
     ///
     /// # Cancel safety
     /// May be dropped; the hold may then be broken.
@@ -157,7 +158,7 @@ impl Locks {
     /// there is [`more`](SweepReport::more).
     ///
     /// # Errors
-    /// [`Unsupported`](crate::ErrorKind::Unsupported), and errors of the server or the connection.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported), and server and connection errors.
     ///
     /// # Cancel safety
     /// May be dropped; the batch may then be removed.
@@ -201,8 +202,8 @@ impl Locks {
         shared.metrics.snapshot(totals, held, shared.releasing())
     }
 
-    /// Closes the client. New and waiting requests fail with [`Closed`](crate::ErrorKind::Closed). No request
-    /// is granted after this call. Guards stay valid and are renewed.
+    /// Closes the client. New and waiting requests fail with [`Closed`](crate::ErrorKind::Closed).
+    /// Guards stay valid and are renewed.
     ///
     /// Waits for the releases in progress, and at most 1 s for requests whose task doesn't run. If the client's
     /// runtime has ended, unreleased holds expire.

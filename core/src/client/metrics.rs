@@ -35,8 +35,7 @@ pub(crate) struct Metrics {
     pub(crate) hold_nanos: Counter,
 }
 
-/// Counters that the table's mutex protects. The mutex is locked anyway, and four atomics would
-/// cost more.
+/// Counters under the table's mutex, which is locked anyway. Four atomics would cost more.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Totals {
     pub(crate) acquired: u64,

@@ -1,5 +1,3 @@
-//! The client, the same for every backend.
-
 mod acquire;
 mod answer;
 mod builder;

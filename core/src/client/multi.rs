@@ -1,4 +1,5 @@
-//! Requests for several names. All clients acquire in one order, so that requests can't deadlock (Havender 1968).
+//! Requests for several names. All clients acquire in one order to prevent deadlocks (Havender
+//! 1968).
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -75,8 +76,8 @@ impl MultiRequest {
         Self { parts: Vec::new(), options: Options::default() }.and(locks, names)
     }
 
-    /// Adds names of the client `locks`. Clients with the same kind of backend must be added in the
-    /// same order in all programs. Otherwise two requests may deadlock.
+    /// Adds names of the client `locks`. All programs must add clients with the same kind of
+    /// backend in the same order. Otherwise two requests may deadlock.
     pub fn and(mut self, locks: &Locks, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         for name in names {
             let (place, name) = (self.parts.len(), name.as_ref().to_owned());
@@ -130,7 +131,7 @@ impl MultiRequest {
     /// [`InvalidInput`](ErrorKind::InvalidInput) without names. The acquired locks are released.
     ///
     /// # Cancel safety
-    /// May be dropped at any await point: acquired locks are released in the background.
+    /// May be dropped; acquired locks are released in the background.
     pub async fn acquire(self) -> Result<MultiGuard> {
         let parts = self.in_order()?;
         let limit = self.limit(&parts[0].locks);
@@ -151,7 +152,7 @@ impl MultiRequest {
 
     /// Tries each name once. If a lock is held, releases the others and returns `None`.
     ///
-    /// Errors, except for timeouts, and cancel safety are those of [`acquire`](Self::acquire).
+    /// Errors and cancel safety are those of [`acquire`](Self::acquire), without timeouts.
     pub async fn try_acquire(self) -> Result<Option<MultiGuard>> {
         let parts = self.in_order()?;
         let mut held = Vec::with_capacity(parts.len());
@@ -333,8 +334,8 @@ impl Part {
         }
     }
 
-    /// Returns true if this name certainly isn't an alias of a held lock, and false if that is
-    /// uncertain. Returns a conflict if the name is an alias.
+    /// Returns whether this name is certainly no alias of a held lock. Returns a conflict if it is
+    /// an alias.
     async fn is_apart_from(&self, held: &[Guard]) -> Result<bool> {
         if held.is_empty() {
             return Ok(true);

@@ -35,13 +35,10 @@ impl MultiGuard {
         self.guards
     }
 
-    /// Returns the fence of the hold of `name`. If several clients hold the name, the client that
-    /// was given first counts.
+    /// Returns the fence of the hold of `name`. If several clients hold it, the first given client
+    /// counts.
     ///
-    /// Fences of two backends can't be compared, so a resource needs a register for each. During a
-    /// migration between backends, a holder of both locks writes with both fences. At least one
-    /// such write must come after the last hold of the old lock alone, and before the first hold of
-    /// the new lock alone.
+    /// Fences of two backends can't be compared, so a resource needs a register for each.
     pub fn fence(&self, name: &str) -> Option<Fence> {
         self.fences(name).next()
     }
@@ -82,13 +79,12 @@ impl MultiGuard {
         check(&self.guards)
     }
 
-    /// Polls `future` while all holds are live: see [`Guard::run`], also for errors and cancel
-    /// safety.
+    /// Polls `future` while all holds are live: see [`Guard::run`].
     pub async fn run<F: Future>(&self, future: F) -> Result<F::Output> {
         run(&self.guards, future).await
     }
 
-    /// Renews all holds now.
+    /// Renews all holds.
     ///
     /// # Errors
     /// As [`Guard::renew`], of the first hold that fails; the others are renewed.
@@ -99,7 +95,7 @@ impl MultiGuard {
         renew(&self.guards).await
     }
 
-    /// Releases all holds, the last one first.
+    /// Releases all holds, the last first.
     ///
     /// # Errors
     /// As [`Guard::release`], of the first hold that fails; the others are released.

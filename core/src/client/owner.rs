@@ -1,7 +1,7 @@
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A key for reentrancy: requests with the same owner share a hold. An owner is independent of
+/// A key for reentrancy: requests with the same owner share a hold. Owners are independent of
 /// threads and tasks.
 ///
 /// ```

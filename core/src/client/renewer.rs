@@ -70,7 +70,6 @@ fn round(shared: &Arc<Shared>, due: &mut Vec<Arc<Hold>>) -> Option<BootInstant> 
     shared.table().holds.next_due(now)
 }
 
-/// Reschedules all holds, also those with a renewal in progress.
 pub(super) fn reschedule_all(shared: &Shared, next: BootInstant) {
     let mut table = shared.table();
     let all = table.holds.find(|_| true);
@@ -107,7 +106,7 @@ fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
         look_again.push((hold, due.next));
     }
     shared.table().holds.reschedule(look_again.iter().map(|(hold, next)| (hold, *next)));
-    // The least patient hold limits its batch, so a batch has only holds of similar patience.
+    // The least patient hold limits its batch, so a batch has holds of similar patience.
     renew.sort_by_key(|(patience, _)| *patience);
     let size = shared.backend.profile().renew_batch.max(1);
     let mut renew = renew.as_slice();
@@ -173,8 +172,7 @@ pub(crate) fn note_renewal(
             let left = hold.lost_at().saturating_since(now);
             let pause = (hold.claim.ttl / 20).min(left / 4).clamp(TRY_AGAIN.0, TRY_AGAIN.1);
             hold.renew_again_at(now + pause);
-            // The task must check the hold now, because a risk or a loss may be due before the
-            // retry.
+            // The task must check the hold now, because a risk or loss may be due before the retry.
             now
         }
     }

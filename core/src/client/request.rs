@@ -68,8 +68,8 @@ impl<H: Held> Request<H> {
 
     /// Limits how long [`acquire`](Request::acquire) waits.
     ///
-    /// With zero, the client tries once and waits for the answer. Any other limit applies even if it is too short for
-    /// an answer.
+    /// With zero, the client tries once and waits for the answer. Any other limit applies even if
+    /// too short for an answer.
     pub fn wait_for(mut self, limit: Duration) -> Self {
         self.options.wait = Some(limit);
         self
@@ -105,9 +105,9 @@ impl<H: Held> Request<H> {
     ///
     /// # Errors
     /// - [`TimedOut`](crate::ErrorKind::TimedOut) with the [`Step`](crate::Step) that the request
-    ///   waited for. Nothing is held.
-    /// - [`Unavailable`](crate::ErrorKind::Unavailable) or [`Indeterminate`](crate::ErrorKind::Indeterminate)
-    ///   without an answer. A claim that may be on the server is reconciled in the background.
+    ///   waited for.
+    /// - [`Unavailable`](crate::ErrorKind::Unavailable) or
+    ///   [`Indeterminate`](crate::ErrorKind::Indeterminate) without an answer.
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for an invalid name or TTL,
     ///   [`Unsupported`](crate::ErrorKind::Unsupported) for a mode that the backend lacks,
     ///   [`Conflict`](crate::ErrorKind::Conflict) for a name in use as another lock type,
@@ -115,8 +115,8 @@ impl<H: Held> Request<H> {
     /// - [`Unavailable`](crate::ErrorKind::Unavailable) outside a runtime, if the client's runtime has ended.
     ///
     /// # Cancel safety
-    /// May be dropped at any await point. A claim that may be on the server passes to the next local request, or
-    /// is reconciled in the background.
+    /// May be dropped. A claim that may be on the server passes to the next local request, or is
+    /// reconciled in the background.
     pub async fn acquire(self) -> Result<H> {
         // The options are borrowed, because they are a third of the bytes that would be moved.
         let (shared, options) = (self.shared, &self.options);

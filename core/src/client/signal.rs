@@ -64,8 +64,8 @@ impl Signal {
         self.state()
     }
 
-    /// Waits for a change since the last call: a renewal, a risk or the end. Several changes may be reported as one.
-    /// After the end, this returns at once.
+    /// Waits for a change since the last call: a renewal, a risk or the end. Several changes may be
+    /// reported as one. Returns at once after the end.
     ///
     /// # Cancel safety
     /// May be dropped and called again; no change is missed.

@@ -12,8 +12,7 @@ use crate::token::{Fence, Token};
 /// A hold in transfer, from [`Guard::into_ticket`](crate::Guard::into_ticket) to
 /// [`Locks::resume`](crate::Locks::resume).
 ///
-/// Serialise it in any format. The hold expires one TTL after its last renewal. A ticket is a credential: its
-/// bearer can resume the hold, once.
+/// Serialise it in any format. A ticket is a credential: its bearer can resume the hold, once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
     name: LockName,
@@ -22,7 +21,8 @@ pub struct Ticket {
     fence: Fence,
     ttl: Duration,
     is_fixed: bool,
-    /// True if an unanswered acquire may arrive after the hold has expired, and create a different hold.
+    /// True if an unanswered acquire may arrive after the hold's expiry, and create a different
+    /// hold.
     #[serde(default)]
     is_open: bool,
 }

@@ -11,7 +11,6 @@ use crate::token::Token;
 #[derive(Default)]
 pub(crate) struct Waiters {
     registered: Mutex<Registered>,
-    /// When the server last answered that a name is busy.
     recently_busy: RecentNames,
 }
 

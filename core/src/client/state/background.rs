@@ -54,8 +54,8 @@ impl Job {
     }
 
     /// Passes the turn on before the release has an answer. The next request then waits for a
-    /// silent server only until its own limit. Exclusion doesn't need the turn: the server
-    /// distinguishes claims by token, as for two clients.
+    /// silent server only until its own limit. Exclusion doesn't need the turn, because the server
+    /// distinguishes claims by token.
     fn pass_turn(&mut self, since: BootInstant, error: &Error) {
         if std::mem::take(&mut self.has_turn) {
             let name = &self.claim().name;
@@ -115,8 +115,8 @@ impl Job {
             || (ended == ReleaseOutcome::NotHeld && long_ago())
     }
 
-    /// Returns whether the retries may end. For an unanswered claim they don't, because the server
-    /// may still grant it.
+    /// Returns whether the retries may end. For an unanswered claim they don't, because it may
+    /// still be granted.
     fn may_give_up(&self, begun: BootInstant, now: BootInstant) -> bool {
         self.release_mode == ReleaseMode::Plain && now > begun + self.claim().ttl * 2
     }

@@ -18,7 +18,6 @@ use crate::validity::Term;
 
 use super::{Hold, Shared};
 
-/// How much earlier than due a renewal may join a batch.
 const LONGEST_SLACK: Duration = Duration::from_millis(250);
 
 /// The lowest byte of `Hold::phase`. The next byte has the reason of a loss.
@@ -174,7 +173,7 @@ impl Hold {
     }
 
     /// Returns whether the hold is valid. Unlike [`state_at`](Self::state_at), this never reports a
-    /// loss, so the caller may hold the table's lock.
+    /// loss, so the caller may lock the table.
     pub(crate) fn looks_live(&self, now: BootInstant) -> bool {
         decode(self.phase.load(Ordering::SeqCst)).is_live() && now < self.lost_at()
     }
@@ -223,8 +222,8 @@ impl Hold {
         lost
     }
 
-    /// Extends the hold, but never shortens it. A hold that had expired by `now`, or whose loss was
-    /// reported, stays lost.
+    /// Extends the hold, but never shortens it. A hold that had expired by `now`, or was reported
+    /// lost, stays lost.
     pub(crate) fn confirm(&self, term: Term, now: BootInstant) {
         let _changes = self.term_changes.lock().unwrap_or_else(PoisonError::into_inner);
         if !decode(self.phase.load(Ordering::SeqCst)).is_live() {
@@ -306,8 +305,7 @@ impl Hold {
         (self.claim.ttl / 30).min(left / 8).min(LONGEST_SLACK)
     }
 
-    /// Returns the slack of the first check: that of a renewal, or zero if the check reports a
-    /// loss.
+    /// Returns the slack of the first check; zero if the check reports a loss.
     pub(crate) fn first_slack(&self) -> Duration {
         let renews = self.claim.renewal_mode == RenewalMode::Auto
             && self.renew_at.load(Ordering::Acquire) < self.lost_at.load(Ordering::Acquire);

@@ -1,6 +1,6 @@
-//! The local queue. One client's requests for a name take turns in order of arrival, and share one remote claim.
-//! Only the request with the turn may send requests about the name. The turn passes on when the hold has ended on the
-//! server, or the first attempt to release it has failed.
+//! One client's requests for a name take turns in order of arrival, and share one remote claim.
+//! Only the request with the turn may send requests about the name. The turn passes on when the
+//! hold has ended on the server, or its first release has failed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -252,7 +252,7 @@ impl Turns {
     }
 
     /// Returns the next queued request, which gets the turn. A `pending` claim keeps the turn if no
-    /// request waits, or if the next can't take the claim over.
+    /// request waits, or the next can't take the claim over.
     pub(crate) fn next(&mut self, name: &LockName, pending: Option<&Pending>) -> Option<Queued> {
         let hashbrown::hash_map::EntryRef::Occupied(mut entry) = self.taken.entry_ref(name) else {
             return None;
@@ -302,7 +302,6 @@ impl Shared {
         hold.owner.is_none() || self.table().turns.leave(hold)
     }
 
-    /// Leaves the hold only if this is its last guard. Returns whether it is.
     pub(crate) fn leave_if_last(&self, hold: &Hold) -> bool {
         if hold.owner.is_none() {
             return true;

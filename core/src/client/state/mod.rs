@@ -149,8 +149,8 @@ pub(crate) enum Passed {
     Refused(Error),
 }
 
-/// A share of an owner's hold, until a guard takes it. Dropping the share ends the hold if no other
-/// share or guard is left.
+/// A share of an owner's hold, until a guard takes it. Dropping the last share or guard ends the
+/// hold.
 pub(crate) struct Entered(Option<Arc<Hold>>);
 
 /// The turn of a local request, or a placeholder. When a turn is dropped, the next local request
@@ -171,13 +171,11 @@ pub(crate) struct Hold {
     pub(crate) claim: Claim,
     pub(crate) fence: Fence,
     pub(crate) owner: Option<Owner>,
-    /// `Reconcile` if an acquire of this token may still arrive.
     release_mode: ReleaseMode,
     granted_at: BootInstant,
     keep_until: BootInstant,
 
-    /// Locked during a change of the term and during a loss, so that a reported loss is never
-    /// revoked.
+    /// Locked during a change of the term or a loss, so that a reported loss is never revoked.
     term_changes: Mutex<()>,
     renew_at: AtomicU64,
     at_risk_at: AtomicU64,
@@ -200,8 +198,7 @@ pub(crate) struct Job {
     shared: Arc<Shared>,
     what: What,
     release_mode: ReleaseMode,
-    /// True if the job has the name's turn, which passes on when the release is done or has failed
-    /// once.
+    /// True if the job has the name's turn.
     has_turn: bool,
     last_sent: Option<BootInstant>,
 }

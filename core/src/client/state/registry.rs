@@ -76,8 +76,8 @@ impl Registry {
         wakes
     }
 
-    /// Moves the due holds to `into`, also those due so soon that they join the batch. The caller
-    /// must reschedule or remove each.
+    /// Moves the due holds to `into`, also those due soon enough to join the batch. The caller must
+    /// reschedule or remove each.
     pub(crate) fn take_due(&mut self, now: BootInstant, into: &mut Vec<Arc<Hold>>) {
         let mut until = now;
         while let Some(Reverse(entry)) = self.due.peek().copied() {
@@ -87,7 +87,7 @@ impl Registry {
             }
             self.due.pop();
             match hold {
-                // The popped entry is subtracted in advance, because rescheduling will count it as
+                // The popped entry is subtracted in advance, because rescheduling counts it as
                 // stale.
                 Some(hold) => {
                     self.stale = self.stale.saturating_sub(1);

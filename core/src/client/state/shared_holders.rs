@@ -1,5 +1,5 @@
-//! The shared holds that have an owner. A shared request skips the local queue, so a reentrant request finds its hold
-//! here.
+//! The shared holds with an owner. A shared request skips the local queue, so a reentrant request
+//! finds its hold here.
 
 use std::sync::Arc;
 

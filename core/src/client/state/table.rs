@@ -9,8 +9,8 @@ use crate::token::Token;
 
 use super::{Hold, HoldEvent, Shared, Table};
 
-/// The largest number of kept losses. Some are never used, because they belong to holds that the
-/// client has ended.
+/// The largest number of kept losses. Some belong to holds that the client has ended, and are never
+/// used.
 const MOST_EARLY_LOSSES: usize = 1024;
 
 impl Table {

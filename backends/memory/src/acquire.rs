@@ -55,8 +55,8 @@ impl Store {
         if let Some(patience) = queue_for {
             row.queue_up(claim.token, claim.mode, now + patience);
         }
-        // No wake-up follows an expiry, so the waiter must poll when a hold expires. If no claim
-        // holds the lock, the waiter polls after its own TTL.
+        // No wake-up follows an expiry, so the waiter polls when a hold expires. Without a hold, it
+        // polls after its own TTL.
         let free_in = row.free_at(claim.mode).map_or(claim.ttl, |at| at.saturating_since(now));
         let busy = Busy {
             retry_after: Some(free_in),

@@ -56,8 +56,7 @@ impl Memory {
         self.0.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the store for one step. Returns the step's instant: the later of `now` and the
-    /// previous step's instant.
+    /// Locks the store for one step. Returns the later of `now` and the previous step's instant.
     pub(crate) fn step(&self, now: BootInstant) -> (MutexGuard<'_, Store>, BootInstant) {
         let mut store = self.store();
         store.last_step = store.last_step.max(now);

@@ -1,12 +1,10 @@
-//! The holds and the queue of one name.
-
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{BootInstant, Fence, Granted, Holder, Identity, Mode, Token};
 
-/// A name in use. Another lock type may use the name once it has no hold and no waiter.
+/// The holds and the queue of one name. Another lock type may use the name once both are empty.
 #[derive(Default)]
 pub(crate) struct Row {
     first: Option<Held>,
@@ -132,8 +130,8 @@ impl Row {
         (mode == Mode::Shared).then_some(reader.fence)
     }
 
-    /// Returns when expiries may admit a claim: after the first one for permits, after the last one
-    /// for other modes.
+    /// Returns when expiries may admit a claim: after the first for permits, after the last for
+    /// other modes.
     pub(crate) fn free_at(&self, mode: Mode) -> Option<BootInstant> {
         let ends = self.holds().map(|hold| hold.expires);
         match mode {
@@ -184,7 +182,7 @@ impl Held {
         granted
     }
 
-    /// Returns the grant again. Restarts the hold's TTL unless the hold was broken.
+    /// Returns the grant again. Restarts the TTL unless the hold was broken.
     pub(crate) fn repeated(&mut self, ttl: Duration, now: BootInstant) -> Granted {
         let mut granted = self.granted();
         if self.broken.is_some() {

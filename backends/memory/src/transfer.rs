@@ -15,7 +15,7 @@ impl Store {
         let not_held = Ok(AcquireOutcome::Busy(Busy::default()));
         let Some(row) = self.names.get_mut(&to.name) else { return not_held };
         row.expire(now);
-        // If this swap is a repeat after a lost answer, the hold already has the new token.
+        // If this swap repeats an unanswered one, the hold already has the new token.
         if let Some(hold) = row.held_by(to.token) {
             return Ok(AcquireOutcome::Granted(hold.repeated(to.ttl, now)));
         }
@@ -32,7 +32,7 @@ impl Store {
         hold.identity = Arc::clone(&to.identity);
         hold.expires = now + to.ttl;
         let granted = hold.granted();
-        // The tombstone keeps a late duplicate of the old token's acquire from being granted.
+        // The tombstone rejects a late duplicate of the old token's acquire.
         self.tombstones.insert(from, now);
         Ok(AcquireOutcome::Granted(granted))
     }

@@ -1,16 +1,16 @@
-//! Acquires a lock in one round: the client asks all nodes in parallel, and a quorum decides.
+//! Acquires a lock in one round: all nodes are asked in parallel, and a quorum decides.
 //!
 //! A failed round isn't repeated, because a hold's deadline counts from the start of its round. A
-//! failed round leaves tombstones on nodes that didn't reply, because its requests may still take
-//! effect there.
+//! failed round leaves tombstones on silent nodes, because its requests may still take effect
+//! there.
 //!
 //! # The fence
 //!
 //! A node replies with `max(its counter + 1, candidate)`. The same number from a quorum is the
 //! fence. The next quorum shares a node with this one, so the next fence is larger. If the numbers
-//! differ, the nodes on which the token still holds record the highest. That number is the fence
-//! once a quorum has it. If a quorum replies that the token held already, only the numbers of those
-//! replies count.
+//! differ, the nodes on which the token still holds record the highest, which is the fence once a
+//! quorum has it. If a quorum replies that the token held already, only those replies' numbers
+//! count.
 
 mod refusal;
 mod tally;
@@ -84,7 +84,7 @@ enum Answer {
     Failed(Error),
 }
 
-/// A round, whose requests to the nodes continue in tasks if the round is dropped.
+/// A round. If it is dropped, its requests continue in tasks.
 struct Round {
     request: Arc<VoteRequest>,
     node_votes: Requests<Report>,
@@ -149,7 +149,6 @@ impl Round {
         self.decided().unwrap_or(Votes::TooFew)
     }
 
-    /// Processes the next reply. Returns `false` after the last.
     async fn on_reply(&mut self) -> bool {
         let report = self.node_votes.next().await;
         report.map(|(at, report)| self.note(at, report)).is_some()
@@ -207,7 +206,7 @@ impl Round {
         }
     }
 
-    /// Makes nodes with smaller fences record the highest fence. Returns it once a quorum has it.
+    /// Makes nodes with smaller fences record the highest. Returns it once a quorum has it.
     async fn write_back(&mut self) -> Option<Fence> {
         let quorum = self.request.fleet.quorum;
         let repeats = self.yes().filter(|(_, yes, _)| yes.repeated).count();

@@ -34,9 +34,8 @@ impl Redlock {
     /// Creates locks on these nodes, without sending requests.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there are fewer than three
-    /// nodes, an even number, or two with the same address; the options are invalid; or there is no
-    /// tokio runtime.
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): fewer than three nodes, an
+    /// even number, or two with the same address; invalid options; or no tokio runtime.
     pub fn new(nodes: Vec<Arc<dyn Node>>, options: Options) -> Result<Self> {
         options.check()?;
         check_nodes(&nodes)?;
@@ -72,8 +71,8 @@ impl Redlock {
         if claim.mode != Mode::Exclusive {
             return Err(Error::unsupported(&format!("the mode {}", claim.mode), &self.profile));
         }
-        // A node that lost its data votes again after the largest TTL. Longer holds would outlive
-        // that wait.
+        // A node that lost its data votes again after the largest TTL, which longer holds would
+        // outlive.
         if !self.profile.ttl.contains(&claim.ttl) {
             return Err(invalid(format!(
                 "a TTL of {:?} is not within {:?} and the fleet's largest TTL, {:?}",

@@ -15,7 +15,7 @@ const FORM: &str = "redlock:redis://HOST:PORT,redis://HOST:PORT,redis://HOST:POR
 /// Connection settings of a quorum of Redis servers.
 ///
 /// A URL is `redlock:` and an odd number of nodes' URLs, separated by commas. Parameters after the
-/// `?` of the last URL apply to all nodes: [`largest_ttl`](Options::largest_ttl),
+/// last URL's `?` apply to all nodes: [`largest_ttl`](Options::largest_ttl),
 /// [`node_timeout`](Options::node_timeout), and those of [`lockwright_redis::Config`]. User,
 /// password and database are set per node.
 ///
@@ -105,7 +105,7 @@ impl Config {
         self
     }
 
-    /// Allows connecting even if no quorum is possible, for
+    /// Allows connecting without a possible quorum, for
     /// [`doctor`](lockwright_core::DistributedLock::doctor).
     #[must_use]
     pub fn for_diagnosis(mut self) -> Self {
@@ -116,7 +116,7 @@ impl Config {
     /// Connects, and checks the nodes.
     ///
     /// # Errors
-    /// The same as those of [`Redlock::connect`].
+    /// See [`Redlock::connect`].
     ///
     /// # Cancel safety
     /// A dropped future leaves only [incarnations](crate::node::Incarnation) on the nodes.

@@ -38,7 +38,7 @@ impl NodeErrors {
         texts.collect::<Vec<_>>().join("; ")
     }
 
-    /// Returns the kind of a permanent error that at least `too_many` nodes reported.
+    /// Returns the kind of a permanent error of at least `too_many` nodes.
     pub(crate) fn hopeless(&self, too_many: usize) -> Option<ErrorKind> {
         let kinds = self.0.iter().map(|node| node.error.kind());
         kinds.clone().find(|kind| {
@@ -62,7 +62,7 @@ impl NodeErrors {
 }
 
 impl fmt::Display for NodeErrors {
-    // Show only the number, because the quorum's error already lists the errors.
+    // Show only the number, because the quorum's error lists the errors.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.len() {
             1 => f.write_str("the error of one node"),

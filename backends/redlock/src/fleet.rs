@@ -16,7 +16,7 @@ use crate::requests::Requests;
 use crate::token_states::TokenStates;
 
 /// The timeout of [`Node::look`] and [`Node::admit`]. It is longer than a round, because the next
-/// round can use an incarnation that arrives late.
+/// round can use a late incarnation.
 const LOOK_PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -46,8 +46,8 @@ impl Fleet {
         self.options.clock.now()
     }
 
-    /// Returns the incarnation for a request to the node. First checks or admits the node, if that
-    /// is due. Until this returns, no request that affects locks is sent.
+    /// Returns the incarnation for a request to the node, after a due check or admission. Until
+    /// then, no request that affects locks is sent.
     pub(crate) async fn incarnation(&self, at: usize, until: Instant) -> Result<Arc<Incarnation>> {
         let membership = &self.memberships[at];
         match membership.next(self.now()) {
@@ -90,7 +90,7 @@ impl Fleet {
         match shown {
             Ok(incarnation) => {
                 membership.mark_alive();
-                // Nodes join one at a time, so that a server with two addresses gets only one vote.
+                // Nodes join one at a time, so that a server with two addresses gets one vote.
                 let _joining = self.joining.lock().unwrap_or_else(PoisonError::into_inner);
                 match self.why_refused(at, &incarnation) {
                     Some(why) => membership.refuse(why),

@@ -10,39 +10,39 @@
 //! # }
 //! ```
 //!
-//! The backend uses an odd number of independent Redis servers without replicas. A client holds a
-//! lock if more than half of the servers store it. The keys are those of [`lockwright_redis`].
+//! The backend uses an odd number of servers without replicas. A client holds a lock if more than
+//! half of them store it. The keys are those of [`lockwright_redis`].
 //!
 //! # Guarantees
 //!
 //! - Mutual exclusion holds while the nodes' clocks run evenly and at most a minority loses data at
 //!   a time. It survives client crashes, partitions, the permanent loss of a minority, and restarts
 //!   with or without data. A node that may have lost holds doesn't vote for one [largest
-//!   TTL](Options::largest_ttl). By then, the lost holds are over; see [`node`].
+//!   TTL](Options::largest_ttl), until they are over: see [`node`].
 //! - Fences grow, unless a majority loses its counters **and** the clients' clocks step back. Only
 //!   the fence stops a holder that was paused for longer than its TTL.
 //! - Waiters are unordered. A release wakes them, and they poll.
 //!
 //! Not guaranteed:
 //!
-//! - **A clock that jumps.** If a node's clock jumps ahead, it ends holds early. A hold without
-//!   spare nodes then loses its quorum.
+//! - **Clock jumps.** A node whose clock jumps ahead ends holds early. A hold without spare nodes
+//!   then loses its quorum.
 //! - **Failover.** A replica may lack the last writes. Replicas are rejected, and a promoted
 //!   replica is a new node.
 //! - Read locks, semaphores, hand-over: a majority semaphore admits too many holders, and no single
 //!   node can hand over a quorum's hold.
 //!
-//! A new fleet grants nothing for one largest TTL, because it looks like a fleet that lost its data. [`Redlock::admit`]
-//! is for operators who are sure that it is new.
+//! A new fleet grants nothing for one largest TTL, because it looks like a fleet that lost its
+//! data. If it is certainly new, call [`Redlock::admit`].
 //!
 //! # The controversy about Redlock
 //!
-//! The algorithm is by Salvatore Sanfilippo: ["Distributed Locks with
-//! Redis"](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). Martin Kleppmann
-//! [objected](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html) that it has no fence against
-//! paused clients, and depends on clocks. The author [replied](http://antirez.com/news/101). This implementation adds
-//! model-checked fences (`verification/tests/models`) and enforces the delayed restart. It still
-//! depends on clocks.
+//! The algorithm is Salvatore Sanfilippo's: ["Distributed Locks with
+//! Redis"](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). Martin
+//! Kleppmann [objected](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html)
+//! that it has no fence against paused clients, and depends on clocks. The author
+//! [replied](http://antirez.com/news/101). This implementation adds model-checked fences
+//! (`verification/tests/models`) and enforces the delayed restart, but still depends on clocks.
 #![forbid(unsafe_code)]
 
 mod acquire;

@@ -31,8 +31,8 @@ pub(crate) struct Membership {
 #[derive(Debug, Default)]
 struct Inner {
     state: State,
-    /// The latest non-voting incarnation, and when it was first seen. An outage of the node doesn't
-    /// restart its wait.
+    /// The latest non-voting incarnation, and when it was first seen. A node's outage doesn't
+    /// restart the wait.
     first_seen: Option<(String, BootInstant)>,
 }
 
@@ -92,7 +92,7 @@ impl Membership {
         }
     }
 
-    /// Records the incarnation of the node. `wait` is how long a new incarnation doesn't vote.
+    /// Records the node's incarnation. `wait` is how long a new incarnation doesn't vote.
     pub(crate) fn seen(&self, incarnation: Incarnation, now: BootInstant, wait: Duration) {
         let mut inner = self.inner();
         if matches!(inner.state, State::Refused(_)) {

@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lockwright_core::{Fence, LockName};
 
-/// The maximum number of names. Beyond it, all are forgotten, which is safe: a low candidate only
-/// costs a write-back.
+/// The maximum number of names. Beyond it, all are forgotten: a low candidate only costs a
+/// write-back.
 const REMEMBERED: usize = 10_000;
 
 #[derive(Debug, Default)]

@@ -2,8 +2,8 @@
 //!
 //! # Incarnations
 //!
-//! A node that lost its data must not vote until one largest TTL has passed. By then, all lost
-//! holds have ended. Each node therefore stores an [`Incarnation`], which is lost with its data. An
+//! A node that lost its data must not vote for one largest TTL, after which all lost holds have
+//! ended. Each node therefore stores an [`Incarnation`], which is lost with its data. An
 //! incarnation has the server's run id, a random number, the fleet's largest TTL, whether every
 //! write was persisted, and [`votes`](Incarnation::votes).
 //!
@@ -28,7 +28,7 @@ pub enum Vote {
     Yes(Yes),
     /// Another token holds the lock.
     No(No),
-    /// The claim's token was released or broken before.
+    /// The claim's token was released or broken.
     Ended,
     /// The node has another incarnation, and did nothing.
     WrongIncarnation,
@@ -57,8 +57,8 @@ pub struct No {
 
 /// One of the independent nodes.
 ///
-/// If a future is dropped, the request may still take effect. After an `Indeterminate` error, the
-/// request may have an effect, now or later. After any other error it has none.
+/// A request may still take effect after its future is dropped, or after an `Indeterminate` error.
+/// After any other error, it has no effect.
 #[async_trait]
 pub trait Node: Debug + Send + Sync + 'static {
     /// Returns the address for display, without secrets.
@@ -70,8 +70,8 @@ pub trait Node: Debug + Send + Sync + 'static {
     /// Returns the node's incarnation. If it is missing or isn't kept after a restart, the node
     /// gets a new one, which doesn't vote.
     ///
-    /// A restart keeps the incarnation only if every write is persisted, before and after the
-    /// restart, and the server wasn't a replica in between.
+    /// A restart keeps the incarnation only if every write is persisted, before and after, and the
+    /// server wasn't a replica in between.
     async fn look(&self) -> Result<Incarnation>;
 
     /// Lets the node vote if its incarnation is `seen`. Returns the resulting incarnation.
@@ -99,7 +99,7 @@ pub trait Node: Debug + Send + Sync + 'static {
         holds: &[Renew<'_>],
     ) -> Result<Option<Vec<RenewalOutcome>>>;
 
-    /// Ends a hold, or a claim without a reply, whatever the node's incarnation.
+    /// Ends a hold, or an unanswered claim, whatever the node's incarnation.
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome>;
 
     /// Returns the holder of `name` on this node.
@@ -108,7 +108,7 @@ pub trait Node: Debug + Send + Sync + 'static {
     /// Lists the names held on this node, in byte order.
     async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page>;
 
-    /// Releases a lock by force, on this node.
+    /// Breaks a hold on this node.
     async fn break_lock(
         &self,
         name: &LockName,

@@ -33,10 +33,10 @@ impl Redlock {
     /// suffices.
     ///
     /// # Errors
-    /// - [`InvalidConfig`](ErrorKind::InvalidConfig): the URL is malformed; there are too few nodes
-    ///   or an even number; two nodes are the same server; a node is a replica, or has another
-    ///   largest TTL; or there is no tokio runtime.
-    /// - [`Denied`](ErrorKind::Denied): a password is missing or wrong.
+    /// - [`InvalidConfig`](ErrorKind::InvalidConfig): a malformed URL; too few nodes or an even
+    ///   number; two nodes on one server; a replica, or a node with another largest TTL; or no
+    ///   tokio runtime.
+    /// - [`Denied`](ErrorKind::Denied): a missing or wrong password.
     /// - [`Unavailable`](ErrorKind::Unavailable): less than a quorum answers.
     ///
     /// # Cancel safety
@@ -45,10 +45,10 @@ impl Redlock {
         crate::Config::new(url)?.connect().await
     }
 
-    /// Checks all nodes. Returns the address and status of each.
+    /// Checks all nodes. Returns each node's address and status.
     ///
     /// # Cancel safety
-    /// The future may be dropped.
+    /// May be dropped.
     pub async fn node_statuses(&self) -> Vec<(String, NodeStatus)> {
         let looked = look(&self.fleet, usize::MAX).await;
         self.statuses_after(looked)
@@ -58,7 +58,7 @@ impl Redlock {
     /// a second holder.
     ///
     /// # Cancel safety
-    /// After a drop, some of the nodes may vote.
+    /// After a drop, some nodes may vote.
     pub async fn admit(&self) -> Vec<(String, NodeStatus)> {
         let mut looked = look(&self.fleet, usize::MAX).await;
         for (at, looked) in looked.iter_mut().enumerate() {
@@ -73,7 +73,7 @@ impl Redlock {
     }
 
     /// Waits until every reachable node votes. A new node votes one largest TTL after this client
-    /// first saw it, so the client must run for that long.
+    /// first saw it, so the client must run that long.
     ///
     /// # Cancel safety
     /// After a drop, a further call continues the wait.

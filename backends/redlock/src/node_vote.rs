@@ -1,5 +1,5 @@
-//! A node's part in a round: the client requests its vote, and carries out the round's verdict,
-//! even if the round was dropped.
+//! A node's part in a round: the client requests its vote, and carries out the verdict, even of a
+//! dropped round.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,7 +36,7 @@ pub(crate) enum Report {
     GivenBack(bool),
 }
 
-/// A round's request for votes, shared by the tasks that ask the nodes.
+/// A round's request for votes, shared by the nodes' tasks.
 #[derive(Debug)]
 pub(crate) struct VoteRequest {
     pub(crate) fleet: Arc<Fleet>,
@@ -65,7 +65,7 @@ pub(crate) struct NodeVote {
 enum Asked {
     Answered(Arc<Incarnation>, Vote),
     Unasked,
-    /// The node didn't reply. The request may have an effect, now or later.
+    /// The node didn't reply. The request may still take effect.
     Silent(Error),
     GivenBack,
 }
@@ -199,8 +199,8 @@ impl NodeVote {
         }
     }
 
-    /// Waits until the round has failed and its time limit has passed. Many replies arrive between
-    /// the failure and the limit.
+    /// Waits until the round has failed and its time limit has passed. Many replies arrive in
+    /// between.
     async fn failed_and_overdue(&self) {
         if self.decided().await != Verdict::Failed {
             return std::future::pending().await;
@@ -241,7 +241,7 @@ impl NodeVote {
         let raised = fleet.nodes[self.at].raise(incarnation, claim, fence);
         let noted = within(Fleet::longest_wait(claim.ttl), raised).await;
         // An unanswered `raise` may take effect late. A later round of the token could then use
-        // this old fence.
+        // this fence.
         self.note_is_on_its_way |= noted.as_ref().is_err_and(|error| !had_no_effect(error));
         noted
     }

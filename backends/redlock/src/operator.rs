@@ -1,5 +1,5 @@
 //! Inspection and breaks by operators. A hold is shown if it has a quorum, or could have one with
-//! nodes that didn't reply.
+//! silent nodes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -78,8 +78,8 @@ fn votes(shown: &[&Inspection]) -> HashMap<Option<Token>, Votes> {
     all
 }
 
-/// Returns the token that may have a quorum. If several may, the highest fence counts, because
-/// nodes that missed a release still show an ended hold.
+/// Returns the token that may have a quorum. Of several, the highest fence counts, because nodes
+/// that missed a release still show an ended hold.
 fn holder(fleet: &Fleet, shown: &[&Inspection]) -> Option<Option<Token>> {
     let silent = fleet.nodes.len() - shown.len();
     let may_hold = votes(shown).into_iter().filter(|(_, it)| it.nodes + silent >= fleet.quorum);

@@ -35,7 +35,7 @@ impl Options {
     }
 
     /// Sets how long a round waits for a node. TTLs must be at least twice this value. Default: TTL
-    /// / 200, but from 5 ms to 50 ms.
+    /// / 200, from 5 ms to 50 ms.
     #[must_use]
     pub fn node_timeout(mut self, limit: Duration) -> Self {
         self.node_timeout = Some(limit);
@@ -50,7 +50,7 @@ impl Options {
         self
     }
 
-    /// Sets the clock that times the wait of new nodes. For tests.
+    /// Sets the clock for the wait of new nodes. For tests.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
@@ -64,7 +64,7 @@ impl Options {
         self
     }
 
-    /// Sets the clock, in µs, that candidate fences are taken from. For simulations.
+    /// Sets the clock, in µs, for candidate fences. For simulations.
     #[doc(hidden)]
     #[must_use]
     pub fn wall_clock(mut self, micros: impl Fn() -> u64 + Send + Sync + 'static) -> Self {

@@ -11,7 +11,7 @@ use crate::fleet::{Fleet, within};
 use crate::token_states::TokenState;
 
 /// Maximum number of pending releases per node. Beyond it, the oldest are dropped, and their holds
-/// expire by themselves.
+/// expire.
 const MOST: usize = 10_000;
 
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
@@ -95,7 +95,7 @@ impl Fleet {
     ) {
         let longest = match release_mode {
             ReleaseMode::Plain => claim.ttl,
-            // The claim may be granted late, so its hold may not have begun yet.
+            // The claim may be granted late, so its hold may not have begun.
             ReleaseMode::Reconcile => self.options.largest_ttl,
         };
         let until = self.now() + longest;

@@ -19,7 +19,7 @@ impl RedisNode {
     /// Creates the node at `config`. It connects in the background; an unreachable node is no error.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the settings are invalid, or there is no tokio
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): invalid settings, or no tokio
     /// runtime.
     pub fn new(config: lockwright_redis::Config, largest_ttl: Duration) -> Result<Self> {
         let node = redis::Node::new(config, largest_ttl)?;
@@ -28,7 +28,7 @@ impl RedisNode {
     }
 }
 
-/// Returns the host and port. The database is omitted, because a server has only one vote.
+/// Returns the host and port. The database is omitted, because a server has one vote.
 fn short(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     if scheme.contains("unix") {

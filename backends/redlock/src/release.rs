@@ -32,7 +32,7 @@ pub(crate) async fn release(
         }
     });
     let mut count = Count::default();
-    // Wait briefly for all nodes, so that a process that exits afterwards leaves no hold.
+    // Wait briefly for all nodes, so that a process that exits leaves no hold.
     let all = async {
         while let Some((at, answer)) = requests.next().await {
             count.add(fleet.address(at), answer);

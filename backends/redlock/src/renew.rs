@@ -1,5 +1,5 @@
-//! Renews holds with one request per node for the whole batch. A node that lacks a hold is repaired
-//! only after a quorum renewed that hold: otherwise the repair could revive a lost hold.
+//! Renews holds with one request per node and batch. A node that lacks a hold is repaired only
+//! after a quorum renewed that hold: otherwise the repair could revive a lost hold.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,7 +86,6 @@ impl Count {
         }
     }
 
-    /// Counts the next reply. Returns its node, or `None` after the last.
     async fn on_reply(&mut self) -> Option<usize> {
         let (at, outcomes) = self.requests.next().await?;
         match outcomes {

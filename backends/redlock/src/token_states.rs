@@ -79,8 +79,8 @@ impl TokenState {
         &self.node_locks[at]
     }
 
-    /// Notes a request to the node. Returns `None` for a released token, because its release has
-    /// decided where to leave tombstones.
+    /// Notes a request to the node. Returns `None` for a released token, whose release has decided
+    /// where to leave tombstones.
     pub(crate) fn send(&self, at: usize) -> Option<EarlierRequest> {
         let mut requests = self.requests();
         if requests.ended {

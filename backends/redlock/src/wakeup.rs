@@ -192,7 +192,7 @@ impl Wakeups {
             return;
         }
         let mut present = self.clients();
-        // If another task has changed the list of clients, the indices in `gone` are wrong.
+        // If another task changed the list, the indices in `gone` are wrong.
         if Arc::ptr_eq(&present, &clients) {
             drop(clients);
             let mut gone = gone.into_iter();

@@ -13,8 +13,7 @@ use crate::node::No;
 
 const MOST_SPREAD: u32 = 32;
 
-/// Minimum assumed duration of a round. Clients that start within a round's duration split the
-/// votes again.
+/// Minimum assumed duration of a round. Clients that start within one round split the votes again.
 const SHORTEST_ROUND: Duration = Duration::from_millis(1);
 
 /// Poll interval while another library holds the lock, because its release sends no wake-up.
@@ -117,7 +116,7 @@ impl Round {
             let token = no.holder.as_deref().and_then(|holder: &Holder| holder.token);
             holders.entry(token).or_insert((no, 0)).1 += 1;
         }
-        // On a tie, prefer a Lockwright holder, which has a token, to a foreign one.
+        // On a tie, prefer a Lockwright holder, which has a token.
         let most = |(token, (_, nodes)): &(Option<Token>, (&No, usize))| {
             (*nodes, token.is_some(), Reverse(*token))
         };

@@ -21,9 +21,9 @@ use crate::token::Token;
 ///
 /// # Contract of every method
 ///
-/// - The future may be dropped at any await point. Its request may still take effect.
-/// - [`Unavailable`](crate::ErrorKind::Unavailable) means that the request had no effect and never will. If it may have
-///   an effect, the error is [`Indeterminate`](crate::ErrorKind::Indeterminate).
+/// - The future may be dropped. Its request may still take effect.
+/// - [`Unavailable`](crate::ErrorKind::Unavailable) means that the request never has an effect. If
+///   it may have one, the error is [`Indeterminate`](crate::ErrorKind::Indeterminate).
 /// - The backend limits its wait for the server, so that a silent server becomes an error.
 /// - The backend never sends an [`Event`](crate::Event) while it holds an internal lock.
 #[async_trait]
@@ -53,8 +53,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome>;
 
     /// Acquires like [`acquire`](Self::acquire) with [`Wait::No`], but without a future, for a
-    /// backend in this process. Returns `None` if the client must call `acquire`. `now` is an
-    /// instant before the call, by the client's clock.
+    /// backend in this process. Returns `None` if the client must call `acquire`. `now` precedes
+    /// the call, by the client's clock.
     fn acquire_at_once(&self, claim: &Claim, now: BootInstant) -> Option<Result<AcquireOutcome>> {
         let _ = (claim, now);
         None
@@ -101,17 +101,17 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
             .with_name(&to.name))
     }
 
-    /// Returns the holders of `name`. A name that was never locked is free, not an error.
+    /// Returns the holders of `name`. An unknown name is free, not an error.
     async fn inspect(&self, name: &LockName) -> Result<Inspection>;
 
-    /// Lists the held names that begin with `prefix`. A name that is held during the whole listing
-    /// is in it exactly once.
+    /// Lists the held names that begin with `prefix`. A name held during the whole listing is in it
+    /// exactly once.
     async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page>;
 
     /// Breaks the hold that the caller has `seen`, never a later one.
     ///
     /// - The holder's next renewal returns [`Reason::Broken`](crate::Reason::Broken) as long as the
-    ///   server has a record of the break.
+    ///   server stores the break.
     /// - The server stores `by` and `reason` as long as the broken hold.
     async fn break_lock(
         &self,

@@ -114,7 +114,7 @@ impl Clock {
         }
     }
 
-    /// Sleeps until `instant`, checking the clock at least once a second. May be dropped at any time.
+    /// Sleeps until `instant`, checking the clock at least once a second. May be dropped.
     pub async fn sleep_until(&self, instant: BootInstant) {
         loop {
             let left = instant.saturating_since(self.now());

@@ -23,8 +23,7 @@ pub enum Event {
     Recall(Token),
 }
 
-/// The channel to one client. Sending never blocks. The sender must not hold a mutex that the
-/// backend's methods lock.
+/// The channel to one client. Sending never blocks.
 #[derive(Clone)]
 pub struct Events(Arc<dyn Fn(Event) -> bool + Send + Sync>);
 

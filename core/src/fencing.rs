@@ -5,8 +5,7 @@
 //! (Kleppmann, *How to do distributed locking*, 2016; Burrows, *The Chubby lock service*, 2006).
 //!
 //! A database must store the highest fence in the transaction of the write: see `check_fence` of
-//! the SQL backends, and the modules `fencing` of etcd, ZooKeeper and Redis. Each accepts fences of
-//! any backend.
+//! the SQL backends, and the modules `fencing` of etcd, ZooKeeper and Redis.
 
 use std::fmt;
 use std::str::FromStr;
@@ -163,7 +162,7 @@ impl Gate {
     /// Accepts one write at a time per lock. Several writes may have the same fence.
     ///
     /// `lock` is a full name, which the service must choose. If the sender chose it, a late write
-    /// could enter under an unused name. The gate never forgets a lock's highest fence.
+    /// could enter under an unused name.
     ///
     /// # Errors
     /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](Reason::Superseded) if the fence is below the highest.

@@ -65,7 +65,7 @@ impl Inspection {
     }
 }
 
-/// The start of the next page of a list. Only the backend that created the cursor can use it.
+/// The start of a list's next page. Only the backend that created the cursor can use it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cursor(pub String);

@@ -14,7 +14,7 @@ pub struct Profile {
     pub backend: &'static str,
     /// The supported modes.
     pub modes: Modes,
-    /// The clients that a lock can coordinate.
+    /// A lock's scope.
     pub scope: Scope,
     /// How reliably fences grow.
     pub fencing: Fencing,
@@ -36,8 +36,7 @@ pub struct Profile {
     /// The supported TTLs.
     #[serde(skip)]
     pub ttl: RangeInclusive<Duration>,
-    /// The longest time until a pending request wakes its task, even if the server is silent. If a
-    /// request's limit is later, the client saves the first wait's timer.
+    /// The longest time until a pending request wakes its task, even if the server is silent.
     #[serde(skip)]
     pub answer_limit: Option<Duration>,
     /// The largest number of holds in one renewal request.

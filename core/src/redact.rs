@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Masks passwords, and the values of query parameters that name a secret, with `***`. The text may contain several
-/// URLs, or an invalid one.
+/// Masks passwords and secret query parameters with `***`. The text may contain several URLs, or an
+/// invalid one.
 ///
 /// ```
 /// use lockwright_core::redact::url;

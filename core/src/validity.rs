@@ -108,7 +108,7 @@ fn part(time: Duration, rate: f64) -> Duration {
     Duration::from_nanos((nanos(time) as f64 * rate) as u64)
 }
 
-/// The instants of a confirmed hold: renewal, risk, loss and deadline.
+/// The instants of a confirmed hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Term {
     /// When the client renews the hold.

@@ -16,8 +16,7 @@ type Key = (LockName, Token);
 /// claim has a place `P`: the backend's data.
 ///
 /// The backend removes [overdue](Self::mark_overdue) claims while other claims keep the session
-/// alive. A claim's end in the registry must never be earlier than the end that its holder
-/// computes.
+/// alive. A claim's registered end must never be earlier than its holder computes.
 #[derive(Debug)]
 pub struct ClaimRegistry<P> {
     clock: Clock,

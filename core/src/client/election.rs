@@ -23,7 +23,7 @@ impl Locks {
     }
 }
 
-/// An election of one leader, created by [`Locks::election`](crate::Locks::election).
+/// An election of one leader.
 ///
 /// ```no_run
 /// # async fn example(locks: lockwright_core::Locks) -> lockwright_core::Result<()> {
@@ -60,7 +60,7 @@ impl Election {
     }
 
     /// Returns the leader. On Redis, this may be a candidate with an unconfirmed offer, for at most
-    /// 2 s, or one TTL if shorter.
+    /// 2 s.
     ///
     /// # Errors
     /// Server and connection errors, and an invalid name.
@@ -105,15 +105,14 @@ pub struct Leader {
     pub token: Option<Token>,
 }
 
-/// An observer of the leader, created by [`Election::observe`].
+/// An observer of the leader.
 #[derive(Debug)]
 pub struct Observer {
     election: Election,
     each: Duration,
     reported: Option<Option<Leader>>,
     next_look: BootInstant,
-    /// The query in progress. Because it survives a dropped call, a caller that drops every call
-    /// still gets results.
+    /// The query in progress, which survives a dropped call.
     looking: JoinSet<Result<Option<Leader>>>,
 }
 

@@ -100,8 +100,8 @@ macro_rules! common {
             /// Polls `future`, and drops it when the hold is lost, before the deadline. Each poll checks the clock
             /// first.
             ///
-            /// A future that doesn't yield can't be stopped. Only the fence stops requests that it
-            /// has already sent. Outside a runtime, `future` is polled inside the client's runtime.
+            /// A future that doesn't yield can't be stopped. Only the fence stops requests already
+            /// sent. Outside a runtime, `future` is polled inside the client's runtime.
             ///
             /// # Errors
             /// - [`Lost`](crate::ErrorKind::Lost) if the hold was lost before the future completed, or during its
@@ -140,8 +140,7 @@ macro_rules! common {
             ///
             /// # Errors
             /// [`Lost`](crate::ErrorKind::Lost) if the hold was lost before: the last work may not
-            /// have been protected. After any other error, the hold has ended in this client, and
-            /// its release continues in the background.
+            /// have been protected. After any other error, the release continues in the background.
             ///
             /// # Cancel safety
             /// The release continues in the background.

@@ -15,7 +15,7 @@ use super::request::Request;
 use super::state::Shared;
 use super::ticket::Ticket;
 
-/// A client. All clones are the same client. Guards stay valid after the last clone is dropped.
+/// A client. All clones are the same client. Guards outlive the last clone.
 ///
 /// ```
 /// # use lockwright_core::{DistributedLock, Locks, Result};
@@ -62,8 +62,8 @@ impl Locks {
     /// hold, unless it was [`fixed`](crate::Request::fixed). Without an answer, the client retries for one TTL.
     ///
     /// # Errors
-    /// - [`Lost`](crate::ErrorKind::Lost) if the hold expired, was broken or was resumed, or the answer came too
-    ///   late.
+    /// - [`Lost`](crate::ErrorKind::Lost) if the hold expired, was broken or resumed, or the answer
+    ///   came too late.
     /// - [`Unsupported`](crate::ErrorKind::Unsupported) without `tickets` in the profile.
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for another namespace's ticket, or if drift and margin
     ///   use up its TTL. The ticket remains valid.

@@ -255,7 +255,7 @@ impl Part {
         limit: Option<BootInstant>,
         has_waited: &mut bool,
     ) -> Result<Guard> {
-        // No lock is held yet, so this name isn't an alias of one.
+        // No lock is held yet, so this name isn't an alias.
         if held.is_empty() {
             return self.wait(options, limit).await;
         }
@@ -319,8 +319,7 @@ impl Part {
         }
     }
 
-    /// Polls the server. Returns only if the name is certainly an alias of a held lock, or after an
-    /// error.
+    /// Polls the server until an error, or until the name is certainly an alias of a held lock.
     async fn one_of(&self, held: &[Guard]) -> Error {
         let shared = self.locks.shared();
         let each = shared.backend.profile().slow_poll.min(LONGEST_PAUSE);

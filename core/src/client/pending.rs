@@ -27,8 +27,7 @@ impl Pending {
         }
     }
 
-    /// Restores the state before a request that had no effect. After an earlier unanswered request,
-    /// the server may still have the claim.
+    /// Restores the state before a request that had no effect.
     pub(crate) fn undo_send(&mut self, before: Before) {
         self.release_mode = before.release_mode;
         self.on_server = before.on_server || before.release_mode == ReleaseMode::Reconcile;

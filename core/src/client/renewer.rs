@@ -134,7 +134,7 @@ async fn renew_batch(shared: Arc<Shared>, batch: Vec<Arc<Hold>>) {
     }
 }
 
-/// Returns a renewal's time limit, which leaves half of the remaining time for a retry.
+/// Returns a renewal's time limit, which leaves half the remaining time for a retry.
 fn patience(hold: &Hold, now: BootInstant) -> Duration {
     (hold.lost_at().saturating_since(now) / 2).max(LEAST_PATIENCE).min(hold.claim.ttl / 4)
 }

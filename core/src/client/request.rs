@@ -68,8 +68,7 @@ impl<H: Held> Request<H> {
 
     /// Limits how long [`acquire`](Request::acquire) waits.
     ///
-    /// With zero, the client tries once and waits for the answer. Any other limit applies even if
-    /// too short for an answer.
+    /// With zero, the client tries once and waits for the answer.
     pub fn wait_for(mut self, limit: Duration) -> Self {
         self.options.wait = Some(limit);
         self
@@ -110,8 +109,8 @@ impl<H: Held> Request<H> {
     ///   [`Indeterminate`](crate::ErrorKind::Indeterminate) without an answer.
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for an invalid name or TTL,
     ///   [`Unsupported`](crate::ErrorKind::Unsupported) for a mode that the backend lacks,
-    ///   [`Conflict`](crate::ErrorKind::Conflict) for a name in use as another lock type,
-    ///   [`Denied`](crate::ErrorKind::Denied), [`Closed`](crate::ErrorKind::Closed).
+    ///   [`Conflict`](crate::ErrorKind::Conflict), [`Denied`](crate::ErrorKind::Denied),
+    ///   [`Closed`](crate::ErrorKind::Closed).
     /// - [`Unavailable`](crate::ErrorKind::Unavailable) outside a runtime, if the client's runtime has ended.
     ///
     /// # Cancel safety

@@ -47,7 +47,7 @@ impl Signal {
         self.others.iter().map(|one| one.hold.lost_at()).fold(self.first.hold.lost_at(), Ord::min)
     }
 
-    /// Returns the deadline of the hold, or the first deadline of several.
+    /// Returns the deadline, or the first of several.
     pub fn deadline(&self) -> BootInstant {
         self.others.iter().map(|one| one.hold.deadline()).fold(self.first.hold.deadline(), Ord::min)
     }

@@ -1,5 +1,3 @@
-//! One hold: its term, its phase, and its next check.
-
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -298,7 +296,7 @@ impl Hold {
     }
 
     /// Returns how much earlier than due a renewal may join a batch. The slack must be less than
-    /// the pause after a failed renewal, and less than the first term after a hand-over.
+    /// the pause after a failed renewal and the first term after a hand-over.
     pub(crate) fn renew_slack(&self) -> Duration {
         let renew_at = BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire));
         let left = self.lost_at().saturating_since(renew_at);

@@ -1,4 +1,4 @@
-//! The state of a client. The types refer to each other, so one file defines them.
+//! The state of a client.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -60,10 +60,9 @@ pub(crate) struct Shared {
     pub(crate) renewer: Arc<Notify>,
     pub(crate) jobs: Mutex<VecDeque<Job>>,
     pub(crate) hold_events: Mutex<Vec<(Token, HoldEvent)>>,
-    /// The number of releases of live holds that have begun. `Totals::released` counts each when it
-    /// is done.
+    /// Begun releases of live holds. `Totals::released` counts each when it is done.
     ended: AtomicU64,
-    /// The number of releases in progress that run in the background or belong to lost holds.
+    /// Releases in progress that run in the background or belong to lost holds.
     others: AtomicU64,
     pub(crate) waiting: AtomicU64,
     /// Notified after a release or a rejected request of a closed client, and when the renewal task ends.
@@ -84,7 +83,7 @@ pub(crate) enum HoldEvent {
 pub(crate) struct Table {
     pub(crate) turns: Turns,
     pub(crate) holds: Registry,
-    /// Losses that the backend reported before the client recorded the hold, oldest first.
+    /// Losses reported before the client recorded the hold, oldest first.
     early_losses: VecDeque<(Token, Reason)>,
 }
 

@@ -47,7 +47,7 @@ impl Row {
         }
     }
 
-    /// Returns all holds, also those that expired since the last [`expire`](Self::expire).
+    /// Returns all holds, also those expired since the last [`expire`](Self::expire).
     pub(crate) fn holds(&self) -> impl Iterator<Item = &Held> {
         self.first.iter().chain(self.others.iter().flat_map(|others| others.iter()))
     }

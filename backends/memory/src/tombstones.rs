@@ -1,5 +1,3 @@
-//! Tokens that are never granted again.
-
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -11,8 +9,8 @@ const KEPT_FOR: Duration = Duration::from_secs(600);
 /// The number of tombstones that ends a generation early.
 const LIMIT: usize = 1 << 16;
 
-/// Tombstones in two generations. The older one is dropped as a whole, so no tombstone needs a
-/// timestamp.
+/// Tokens that are never granted again, in two generations. The older one is dropped as a whole, so
+/// no tombstone needs a timestamp.
 #[derive(Default)]
 pub(crate) struct Tombstones {
     young: HashSet<Token>,

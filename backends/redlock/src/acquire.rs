@@ -1,8 +1,6 @@
 //! Acquires a lock in one round: all nodes are asked in parallel, and a quorum decides.
 //!
-//! A failed round isn't repeated, because a hold's deadline counts from the start of its round. A
-//! failed round leaves tombstones on silent nodes, because its requests may still take effect
-//! there.
+//! A failed round isn't repeated, because a hold's deadline counts from the start of its round.
 //!
 //! # The fence
 //!

@@ -18,7 +18,7 @@ pub struct NodeError {
     pub error: Error,
 }
 
-/// The errors of the nodes that prevented a quorum: the [source](std::error::Error::source) of a
+/// The nodes' errors that prevented a quorum: the [source](std::error::Error::source) of a
 /// [`Redlock`](crate::Redlock)'s error.
 #[derive(Debug, Default)]
 pub struct NodeErrors(pub(crate) Vec<NodeError>);

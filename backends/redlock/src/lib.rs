@@ -29,13 +29,13 @@
 //!   then loses its quorum.
 //! - **Failover.** A replica may lack the last writes. Replicas are rejected, and a promoted
 //!   replica is a new node.
-//! - Read locks, semaphores, hand-over: a majority semaphore admits too many holders, and no single
-//!   node can hand over a quorum's hold.
+//! - Read locks, semaphores, hand-over: a majority semaphore admits too many holders, and no node
+//!   can hand over a quorum's hold.
 //!
 //! A new fleet grants nothing for one largest TTL, because it looks like a fleet that lost its
 //! data. If it is certainly new, call [`Redlock::admit`].
 //!
-//! # The controversy about Redlock
+//! # The algorithm
 //!
 //! The algorithm is Salvatore Sanfilippo's: ["Distributed Locks with
 //! Redis"](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). Martin

@@ -3,12 +3,10 @@
 //! # Incarnations
 //!
 //! A node that lost its data must not vote for one largest TTL, after which all lost holds have
-//! ended. Each node therefore stores an [`Incarnation`], which is lost with its data. An
-//! incarnation has the server's run id, a random number, the fleet's largest TTL, whether every
-//! write was persisted, and [`votes`](Incarnation::votes).
+//! ended. Each node therefore stores an [`Incarnation`], which is lost with its data.
 //!
 //! Requests for votes and renewals carry the incarnation that the client read. The node compares
-//! that with its own in the same atomic step. After a loss or a restart, the node replies
+//! that with its own in the same atomic step. After a loss or restart, the node replies
 //! [`Vote::WrongIncarnation`].
 
 use std::fmt::Debug;

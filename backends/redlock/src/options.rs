@@ -50,7 +50,7 @@ impl Options {
         self
     }
 
-    /// Sets the clock for the wait of new nodes. For tests.
+    /// Sets the clock for new nodes' wait. For tests.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;

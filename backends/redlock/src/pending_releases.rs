@@ -111,8 +111,8 @@ impl Fleet {
         }
     }
 
-    /// Retries the pending release for another largest TTL, because an earlier request may take
-    /// effect at any time.
+    /// Retries the pending release for another largest TTL, because an earlier request may still
+    /// take effect.
     pub(crate) fn extend_pending_release(&self, at: usize, token: Token) {
         let until = self.now() + self.options.largest_ttl;
         if let Some(pending) = self.pending_releases.of(at).releases.get_mut(&token) {

@@ -1,5 +1,3 @@
-//! Requests to all nodes, polled together by the caller instead of in tasks.
-
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -10,7 +8,8 @@ use tokio::runtime::Handle;
 
 use crate::fleet::Fleet;
 
-/// One request per node. When it is dropped, unfinished requests continue in tasks.
+/// One request per node, polled together by the caller. When dropped, unfinished requests continue
+/// in tasks.
 pub(crate) struct Requests<T> {
     runtime: Handle,
     unfinished: Vec<Pin<Box<dyn Future<Output = ()> + Send>>>,

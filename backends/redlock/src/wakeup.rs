@@ -1,8 +1,8 @@
 //! Notifications by the nodes, forwarded to the quorum's clients.
 //!
 //! A wake-up is forwarded when a quorum has sent it. Messages can be lost, so a minority's wake-up
-//! is forwarded too, after a pause. The pause is random, so that clients with split votes don't
-//! retry together. A loss is forwarded when no quorum is left.
+//! is forwarded too, after a random pause: clients with split votes must not retry together. A loss
+//! is forwarded when no quorum is left.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     match std::env::args_os().nth(1) {
         Some(first) if first == process::ROLE_SUPERVISE => {
             let _ = args.next();
-            return process::supervisor::main(args);
+            return process::command_supervisor::main(args);
         }
         Some(first) if first == process::ROLE_EXEC => {
             let _ = args.next();

@@ -84,8 +84,8 @@ impl Participants {
         self.check();
     }
 
-    /// Asserts that the loss is reported before the waiter's grant, and the grant is less than
-    /// `bound` plus the slack after `since`.
+    /// Asserts that the loss is reported before the waiter is granted the lock, and that this grant
+    /// comes within `bound` plus the slack, counted from `since`.
     pub async fn is_lost(
         &self,
         holder: &Holder,

@@ -332,7 +332,7 @@ impl Process {
     }
 }
 
-/// A process may end at the moment of the signal.
+/// After a STOP signal, callers accept both: the process may end before it stops.
 fn is_stopped_or_has_ended(pid: u32) -> bool {
     descendants::is_stopped(pid) || descendants::has_ended(pid)
 }

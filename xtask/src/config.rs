@@ -51,7 +51,8 @@ pub(crate) fn start_order(package: &str, name: &str) -> (usize, bool) {
     (line, threads(package, name).is_none())
 }
 
-/// Returns whether the binary starts a server before selecting tests, or all its tests need one.
+/// Returns whether the test binary needs a server whichever tests are run: it starts one before it
+/// applies the test filter, or all its tests need one.
 pub(crate) fn starts_servers(package: &str, name: &str) -> bool {
     let line = LIST.iter().find(|line| line.package == package);
     line.is_some_and(|line| !line.without.contains(&name))

@@ -26,7 +26,7 @@ pub(crate) fn unexpected_response(effect: Effect, what: &str) -> Error {
 
 #[derive(Debug)]
 pub(crate) enum ErrorClass {
-    /// Nothing was done.
+    /// The lease doesn't exist. The request had no effect.
     NoLease,
     /// Unless the error is indeterminate, nothing was done.
     Refused(Error),

@@ -10,11 +10,11 @@
 //! S is synchronous and has one thread, because less can go wrong, and the kernel's death signal
 //! depends on the thread that created the child.
 
+pub(crate) mod command_supervisor;
 pub(crate) mod descendants;
 pub(crate) mod exec_child;
 pub(crate) mod foreground;
 pub(crate) mod ipc;
-pub(crate) mod supervisor;
 mod timer;
 
 use rustix::process::WaitStatus;

@@ -5,7 +5,7 @@
 --
 -- Returns 1 if it was held, else 0.
 
--- First: see release.lua.
+-- The tombstone is written before anything else. release.lua explains why.
 if ARGV[2] ~= '0' then
   redis.call('SET', KEYS[3], 'released', 'PX', ARGV[2])
 end

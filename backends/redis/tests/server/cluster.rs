@@ -229,7 +229,7 @@ async fn a_frozen_master_holds_up_no_renewals_of_others() {
     assert!(begun.elapsed() < ttl / 4, "{:?}", begun.elapsed());
     assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate);
     assert_eq!(renewals[1..], [Renewal::RENEWED, Renewal::RENEWED]);
-    // Near the deadline, the limit is shorter.
+    // Nor does the task wait longer than `patience`, which is short near a hold's deadline.
     let patience = ttl / 10;
     let batch: Vec<_> = batch.into_iter().map(|one| Renew { patience, ..one }).collect();
     let begun = Instant::now();

@@ -293,8 +293,8 @@ async fn strangers_stay_out_while_readers_hold() {
     }
 }
 
-/// When a slot moves to another server, readers keep their expiry by the old server's clock. The
-/// key keeps its TTL.
+/// When a slot moves to another server, the readers' stored expiry times are still those of the old
+/// server's clock. The key's TTL stays right. The test shifts the stored times, as such a move does.
 #[tokio::test]
 async fn readers_keep_their_time_where_the_clock_is_another() {
     let (server, redis) = server_and_client().await;

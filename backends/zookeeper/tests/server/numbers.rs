@@ -1,4 +1,4 @@
-//! The end of the servers' 32-bit sequence numbers.
+//! Tests of what happens when the servers' 32-bit sequence numbers run out.
 
 use std::fs;
 use std::path::{Path, PathBuf};

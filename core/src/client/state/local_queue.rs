@@ -251,8 +251,9 @@ impl Turns {
         last
     }
 
-    /// Returns the next queued request, which gets the turn. A `pending` claim keeps the turn if no
-    /// request waits, or the next can't take the claim over.
+    /// Gives the turn to the next queued request, and returns that request. Returns `None` if no
+    /// request waits, or if the next one can't take over the `pending` claim, which then keeps the
+    /// turn.
     pub(crate) fn next(&mut self, name: &LockName, pending: Option<&Pending>) -> Option<Queued> {
         let hashbrown::hash_map::EntryRef::Occupied(mut entry) = self.taken.entry_ref(name) else {
             return None;

@@ -187,8 +187,8 @@ impl<const N: usize> Redlock<N> {
         }
     }
 
-    /// Returns the highest fence of the rounds that a voting node has lost. The fence is certainly
-    /// older than the largest TTL.
+    /// Returns the highest fence among the granted rounds that a voting node has forgotten. It was
+    /// certainly issued longer ago than the largest TTL, because the node votes again only then.
     fn certainly_older(&self, state: &State<N>) -> u64 {
         let mut highest = 0;
         if self.rules.clocks_are_near {

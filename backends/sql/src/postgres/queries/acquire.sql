@@ -19,8 +19,8 @@ WITH seen AS (
     CROSS JOIN (SELECT {now} AS now OFFSET 0) AS at
     LEFT JOIN seen ON true
     WHERE NOT EXISTS (SELECT FROM ended)
-      -- A rejected claim writes nothing. A waiter's claim writes only if the record of waiters
-      -- would expire within five seconds.
+      -- A rejected claim writes nothing, with one exception: if it waits, it extends the record
+      -- of waiters when that would expire within five seconds.
       AND NOT coalesce(
           seen.token <> :token AND seen.expires > at.now
               AND (NOT :waits OR seen.waiting > at.now + 5000000),

@@ -4,7 +4,8 @@ use lockwright_bench::results::{Cell, Kind, Results};
 
 use super::smoke_of;
 
-/// The maximum number of attempts, as a busy machine may miss a contest of 30 ms.
+/// The maximum number of attempts. On a busy machine, a measurement of 30 ms may end before two
+/// clients have competed for the lock.
 const TRIES: usize = 4;
 
 fn everything_works_on(backend: &str) {

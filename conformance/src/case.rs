@@ -76,7 +76,7 @@ pub enum Need {
     Breakable,
     /// Tombstones, which reject late duplicates.
     Tombstones,
-    /// No tombstones: late duplicates are granted until they expire.
+    /// No tombstones, so that late duplicates are granted and must expire.
     Ghosts,
     /// Wake-ups by notification.
     Push,
@@ -94,7 +94,7 @@ pub enum Need {
     Tickets,
     /// No transferable holds.
     NoTickets,
-    /// An unsupported mode.
+    /// A mode that the backend doesn't support.
     MissingMode,
     /// A server that can be frozen.
     Freeze,
@@ -185,7 +185,7 @@ pub enum Outcome {
     Passed,
     /// Failed, with a message.
     Failed(String),
-    /// Not run, because this requirement isn't met.
+    /// Not run, because of this unmet requirement.
     NotPromised(String),
 }
 

@@ -79,7 +79,7 @@ pub(crate) enum Message {
         invoked: BootInstant,
         granted: BootInstant,
     },
-    /// The hold's end, unless lost or released earlier.
+    /// The hold's deadline. The hold may end earlier.
     Deadline(BootInstant),
     Released(BootInstant),
     Lost(BootInstant),
@@ -127,7 +127,7 @@ impl Message {
 /// Performs a child's job. Returns `None` in other processes.
 ///
 /// Call it first in `main`, outside a runtime. It calls `connect` with the `address` of
-/// [`this_program`], or with an empty one.
+/// [`this_program`], or with an empty string.
 pub fn main<F, B>(connect: impl Fn(String) -> F) -> Option<ExitCode>
 where
     F: Future<Output = Result<B>>,

@@ -5,7 +5,7 @@ use lockwright_core::{Guard, LockName, Locks, Result, async_trait};
 /// A client that the cases test.
 #[async_trait]
 pub trait TestedClient: Send + Sync {
-    /// Sends one request. A `fixed` hold isn't renewed.
+    /// Sends one request. Returns `None` if the lock is held. A `fixed` hold isn't renewed.
     async fn try_acquire(
         &self,
         name: &LockName,

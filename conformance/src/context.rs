@@ -360,7 +360,7 @@ pub async fn break_hold(
     backend.break_lock(&claim.name, BreakTarget::Token(claim.token), how, "the suite", "why").await
 }
 
-/// Waits for the grant of `waiting`, but too briefly for a grant by polling.
+/// Waits half a poll interval for the grant of `waiting`, so that polling is too slow.
 #[track_caller]
 pub fn woken<T>(
     context: &Context,

@@ -40,8 +40,8 @@ pub trait Factory: Send + Sync + 'static {
         Duration::from_secs(1)
     }
 
-    /// Returns a command that runs [`child::main`](crate::child::main) on the same store, if
-    /// processes can share it.
+    /// Returns a command that runs [`child::main`](crate::child::main) on the same store, or `None`
+    /// if processes can't share the store.
     fn child(&self) -> Option<Command> {
         None
     }
@@ -92,7 +92,7 @@ pub enum Runtime {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Harm {
-    /// The server stops for more than a TTL, then processes pending requests.
+    /// The server is suspended for more than a TTL, and then processes pending requests.
     Freeze,
     /// The server restarts with its data.
     Restart,
@@ -115,7 +115,7 @@ pub enum Step {
 pub struct Fragile {
     /// Connects to the server.
     pub connect: Connect,
-    /// Connects through a link that [`Harm::Cut`] cuts, if supported.
+    /// Connects through a link that [`Harm::Cut`] cuts, if that harm is supported.
     pub cut_off: Connect,
     /// Begins or ends a harm. May block.
     pub harm: Arc<dyn Fn(Step) -> Result<()> + Send + Sync>,

@@ -41,7 +41,7 @@ pub enum Fate {
     DelayRequest(Duration),
     /// The server processes the request, and answers after this time.
     DelayAnswer(Duration),
-    /// The server processes the request twice, at once and after this time.
+    /// The server processes the request at once, and again after this time.
     Duplicate(Duration),
     /// The request is lost, and the call never returns.
     Hang,
@@ -112,7 +112,7 @@ impl Faulty {
         }))
     }
 
-    /// Sets the fates of the next requests.
+    /// Appends to the fates of the next `op` requests.
     pub fn next(&self, op: Op, fates: impl IntoIterator<Item = Fate>) {
         let mut plan = self.plan();
         match plan.next.iter_mut().find(|(of, _)| *of == op) {
@@ -121,7 +121,7 @@ impl Faulty {
         }
     }
 
-    /// Sets the fate of all further requests.
+    /// Sets the fate of all `op` requests without a fate from [`next`](Self::next).
     pub fn always(&self, op: Op, fate: Fate) {
         let mut plan = self.plan();
         plan.always.retain(|(of, _)| *of != op);
@@ -154,7 +154,7 @@ impl Faulty {
         self.counter(op).load(Ordering::SeqCst)
     }
 
-    /// Waits until `calls` such requests were sent.
+    /// Waits until `calls` requests of `op` were sent in total.
     pub async fn called(&self, op: Op, calls: usize) {
         loop {
             let mut called = std::pin::pin!(self.0.called.notified());
@@ -190,7 +190,7 @@ impl Faulty {
         }
     }
 
-    /// Sends `request` with its planned fate. `again` sends a delayed copy.
+    /// Sends `request` with its planned fate. `again` is its delayed copy.
     async fn send<T, F>(
         &self,
         op: Op,

@@ -58,7 +58,7 @@ pub fn main(factory: impl Factory) -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Starts a server and runs the cases on it. In a child process, performs its job instead.
+/// Starts a server and runs the cases on it. In a child process, performs the child's job instead.
 pub fn serve<S, F, B>(
     connect: fn(String) -> F,
     start: impl FnOnce() -> Result<(S, LiveServer), Box<dyn Error>>,

@@ -1,4 +1,4 @@
-//! Tests of waiters behind dead, stopped or closed clients.
+//! Tests of waiters behind dead, suspended or closed clients.
 
 use std::future::Future;
 use std::time::Duration;
@@ -24,7 +24,8 @@ impl Process {
     }
 }
 
-/// Kills or stops the clients ahead of a live waiter. Returns the waiting time.
+/// Kills the clients ahead of a live waiter if `are_killed`, else suspends them. Returns the waiting
+/// time.
 pub fn wait_behind_the_dead<F: Future<Output = Locks>>(
     connect: impl Fn() -> F,
     ttl: Duration,
@@ -62,7 +63,7 @@ pub fn wait_behind_the_dead<F: Future<Output = Locks>>(
     took
 }
 
-/// Tests that a guard with an ended or stopped runtime is lost before the next grant.
+/// Tests that a guard is lost before the next grant if its runtime has ended or doesn't run.
 pub fn guard_without_a_runtime_is_lost<F: Future<Output = Locks>>(
     connect: impl Fn() -> F,
     ttl: Duration,

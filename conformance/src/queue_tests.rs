@@ -28,7 +28,7 @@ async fn granted(backend: &dyn DistributedLock, claim: &Claim) -> Fence {
     panic!("the claim is still not granted");
 }
 
-/// Tests that queued readers share a fence, in any order of grants.
+/// Tests that queued readers share a fence, whichever of them is granted first.
 pub async fn readers_that_waited_share_a_fence(
     one: &dyn DistributedLock,
     other: &dyn DistributedLock,
@@ -67,7 +67,7 @@ pub async fn readers_that_waited_share_a_fence(
         }
         let shown = one.inspect(&late.name).await.unwrap();
         assert_eq!(shown.holders.iter().map(|one| one.fence).collect::<Vec<_>>(), [Some(shared)]);
-        // `late` has its fence from readers now released.
+        // The readers from which `late` got its fence have been released.
         let later = claim_as(Mode::Shared);
         assert_eq!(grant(other, &later).await.fence, shared);
         one.release(&late, ReleaseMode::Plain).await.unwrap();

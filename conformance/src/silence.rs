@@ -67,7 +67,8 @@ pub async fn hold_survives(client: &Client, label: &str, ttl: Duration, after: D
     guard.release().await.unwrap();
 }
 
-/// Tests that a silent connection is replaced although the caller drops requests after `limit`.
+/// Tests that a silent connection is replaced although the caller drops each request after
+/// `limit`.
 pub async fn dropped_requests_have_the_connection_replaced(client: &Client, limit: Duration) {
     const TTL: Duration = Duration::from_secs(30);
     client.warm("warm", TTL).await;

@@ -51,14 +51,15 @@ fn trouble(seed: u64) -> Trouble {
     }
 }
 
-/// Returns the longest time without a holder while a client waits.
+/// Returns the longest allowed time without a holder while a client waits.
 ///
 /// An abandoned ticket, a hold that runs out after a break, and a lost request each keep the name for a TTL. After
 /// a lost wake-up, the next poll grants the lock. A killed waiter, or a repeated request, keeps its place for five
 /// polls.
 fn longest_wait(trouble: Trouble) -> Duration {
     if trouble == Trouble::default() {
-        // A waiter may poll a second after the hold of the waiter ahead has expired (seed 4972).
+        // The limit is less than a poll interval. In seed 4972, a bug let a waiter wait for a poll
+        // after the hold of the waiter ahead had expired.
         return TTL * 3 / 2;
     }
     let poll = Duration::from_secs(1);

@@ -20,7 +20,7 @@ from threading import Thread
 from kazoo.client import KazooClient, KazooState
 from kazoo.recipe.lock import Lock
 
-# kazoo needs the name pattern of other clients' nodes. Lockwright names its nodes like Curator.
+# kazoo finds other clients' nodes by these patterns. Lockwright and Curator use this one.
 OTHERS = ["-lock-"]
 
 

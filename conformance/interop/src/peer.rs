@@ -68,12 +68,12 @@ impl Peer {
         }
     }
 
-    /// Stops the program. Its connections stay open.
+    /// Suspends the program. Its connections stay open.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Continues the program.
+    /// Continues the suspended program.
     pub fn thaw(&self) {
         self.signal(Signal::CONT);
     }
@@ -88,7 +88,7 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         drop(self.commands.take());
-        // An SQL client doesn't exit at the end of its input while a statement waits.
+        // The end of its input doesn't end an SQL client while a statement waits.
         self.kill();
     }
 }

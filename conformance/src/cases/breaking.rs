@@ -82,7 +82,7 @@ async fn a_broken_hold_runs_out(context: Arc<Context>) -> Verdict {
     let Broken::RunsOut(left) = broken else {
         return Err(Failure::new(format!("the break was answered {broken:?}")));
     };
-    // Servers round TTLs up to their unit, which is at most the shortest TTL.
+    // Servers round TTLs up to their unit, at most the shortest TTL. A second is tolerance.
     let spare = *context.profile.ttl.start() + Duration::from_secs(1);
     ensure!(left <= context.ttl + spare, "the break reports {left:?} as the remaining time");
     let outcome = renew(&*backend, &claim).await?;

@@ -45,7 +45,7 @@ async fn free_by(
     Ok(entry.answered.saturating_since(begun))
 }
 
-/// Returns how late an expiry may be. Servers round up by at most a second.
+/// Returns how late an expiry may be. Servers round a TTL up by at most a second.
 fn late(context: &Context) -> Duration {
     Duration::from_secs(1) + context.ttl / 10 + context.moment()
 }

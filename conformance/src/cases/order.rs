@@ -23,7 +23,7 @@ pub(super) const CASES: &[Case] = cases! { Order:
         "killed and stopped waiters delay the others for a bounded time";
 };
 
-/// The longest offer of the lock to a silent waiter.
+/// A backend's longest offer of the lock to a silent waiter.
 const OFFER: Duration = Duration::from_secs(2);
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -187,7 +187,7 @@ async fn dead_processes_are_passed_over(_: Arc<Context>) -> Verdict {
 async fn dead_processes_are_passed_over(context: Arc<Context>) -> Verdict {
     const STOPPED: u32 = 3;
     let (backend, register) = (context.backend().await?, Register::default());
-    // The long TTL shows whether each stopped waiter costs one offer or one TTL.
+    // The TTL is long, to show whether each suspended waiter costs one offer or one TTL.
     let ttl = (OFFER * 3).clamp(*context.profile.ttl.start(), *context.profile.ttl.end());
     let holder = Claim { ttl: SILENCE, ..context.claim("x") };
     let holder = Claim { ttl: holder.ttl.min(*context.profile.ttl.end()), ..holder };

@@ -142,7 +142,7 @@ async fn a_waiter_outlives_a_restart(context: Arc<Context>) -> Verdict {
         return Err(Failure::new(format!("the waiter ended while the lock was held: {ended:?}")));
     }
     let fence = guard.fence();
-    // The release may lose its answer.
+    // The answer to the release may be lost.
     let _ = guard.release().await;
     let granted = waiter.await??;
     ensure!(granted.fence() > fence, "the waiter's fence is {}", granted.fence());

@@ -104,7 +104,7 @@ async fn each_reader_expires_alone(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let (stays, writer) = (reader(&context), writer(&context));
     let goes = Claim { ttl: context.ttl, ..reader(&context) };
-    // The first reader expires, because backends may store it separately.
+    // `goes` is the first reader, because backends may store that reader separately.
     take(&context, &*backend, &goes).await?;
     take(&context, &*backend, &stays).await?;
     let goes_too = Claim { ttl: context.ttl, ..reader(&context) };

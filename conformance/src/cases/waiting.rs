@@ -187,7 +187,7 @@ async fn woken(context: &Context, going: Going) -> Verdict {
     let (mut in_time, mut late) = (0, Vec::new());
     // A busy machine may delay two grants.
     while in_time < 3 {
-        // A recently busy name's first request would queue, so each round has its own name.
+        // Each round has its own name: the first request for a recently busy name would queue.
         let name = format!("x{}", in_time + late.len());
         let took = let_in_after(context, &*backend, &name, &locks, &faulty, going).await?;
         if took < soon {

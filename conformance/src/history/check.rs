@@ -120,7 +120,7 @@ fn after_its_end(run: &Run, used: &UseOf) -> Option<Violation> {
 }
 
 /// Returns a violation for a refused write of an exclusive hold that was valid from check to
-/// answer. A refusal after a later grant is skipped: that grant is an overlap.
+/// answer. A refusal after a later grant is skipped, because the grant violates exclusion.
 fn refused_although_valid(run: &Run, of: &WriteOf) -> Option<Violation> {
     let (hold, write) = (run.holds[of.hold].exclusive_part(), &of.write);
     let is_valid = hold.is_valid_at(of.checked?) && hold.is_valid_at(write.answered);

@@ -18,8 +18,8 @@ pub(crate) fn check_unique(holds: &[Hold], violations: &mut Vec<Violation>) {
     }
 }
 
-/// Checks that no hold has a smaller fence than a hold granted before its request. The holds have
-/// one name and are sorted by grant.
+/// Checks that each request gets no smaller fence than a hold granted before the request. The
+/// holds have one name and are sorted by grant.
 pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
     let has_fence = |hold: &&Hold| hold.permits().is_none();
     let mut by_request: Vec<&Hold> = holds.iter().filter(has_fence).collect();
@@ -38,10 +38,10 @@ pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
     }
 }
 
-/// Checks that no exclusive hold has a smaller fence than a hold that ended before its grant.
+/// Checks that each exclusive grant has no smaller fence than a hold that ended before the grant.
 ///
-/// A hold whose grant returned after its deadline is skipped, because the server may have ended it
-/// before the other hold began. The holds have one name. A broken hold ends at its break.
+/// A grant that returned after its own deadline is skipped, because the server may have ended that
+/// hold before the other hold began. The holds have one name. A broken hold ends at its break.
 pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violation>) {
     let mut exclusive: Vec<&Hold> =
         holds.iter().filter(|hold| hold.mode == Mode::Exclusive).collect();

@@ -34,7 +34,7 @@ pub struct Figures {
     pub losses: u64,
     /// Expired holds whose running process didn't report the loss.
     pub unreported_losses: u64,
-    /// Exclusive holds whose process was stopped at the deadline and later continued.
+    /// Exclusive holds whose process was suspended at the deadline and later continued.
     pub paused_past_the_deadline: u64,
     /// Holds in [`paused_past_the_deadline`](Self::paused_past_the_deadline) with a write that the
     /// register refused after the pause.

@@ -43,7 +43,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<u64>,
     },
-    /// A grant has returned. A second grant of a token to one owner is another guard of its hold.
+    /// A grant has returned. If an owner gets a token twice, both guards share one hold.
     Granted {
         /// The request's number.
         request: u64,
@@ -81,7 +81,7 @@ pub enum Event {
         reason: Reason,
     },
     /// The holder is about to write to the register. Without this optional event, the checker
-    /// assumes a write right after the grant or the register's previous answer.
+    /// assumes that the write followed the grant or the register's previous answer at once.
     ///
     /// Before this entry, the client must read the clock for `looked`, call `check()`, and record
     /// a new deadline as [`Renewed`](Self::Renewed).
@@ -155,11 +155,11 @@ pub enum Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Signal {
-    /// SIGSTOP. Its entry follows the process's stop.
+    /// SIGSTOP, recorded after the process was suspended.
     Stopped,
-    /// SIGCONT. Its entry precedes the signal.
+    /// SIGCONT, recorded before the signal is sent.
     Continued,
-    /// SIGKILL. Its entry follows the process's end.
+    /// SIGKILL, recorded after the process has ended.
     Killed,
 }
 

@@ -6,9 +6,9 @@ use super::journal::Signal;
 
 #[derive(Debug, Default)]
 pub(crate) struct Process {
-    /// Start and end of each stop. The last has no end if the process wasn't continued.
+    /// Start and end of each suspension by SIGSTOP. The last has no end if no SIGCONT followed.
     pub(crate) stops: Vec<(BootInstant, Option<BootInstant>)>,
-    /// Times in which a busy machine ran no task. They may overlap stops and each other.
+    /// Times in which a busy machine ran no task of the process. They may overlap.
     pub(crate) delays: Vec<(BootInstant, Option<BootInstant>)>,
     pub(crate) killed: Option<BootInstant>,
     pub(crate) ended: Option<BootInstant>,

@@ -9,8 +9,8 @@ pub struct Rules {
     pub exclusion: bool,
     /// Only readers share a fence.
     pub fences: bool,
-    /// No hold has a smaller fence than a hold granted before its request. With `exclusion`, no
-    /// exclusive hold has a smaller fence than a hold that ended before its grant.
+    /// A request gets no smaller fence than a hold granted before the request. With `exclusion`, an
+    /// exclusive grant has no smaller fence than an exclusive hold that ended before the grant.
     pub strict_order_of_fences: bool,
     /// The longest allowed wait for a lock without a holder.
     pub longest_wait: Option<Duration>,
@@ -18,9 +18,9 @@ pub struct Rules {
     pub excusing_faults: Vec<String>,
     /// How long before the deadline a loss report is due.
     pub loss_margin: Duration,
-    /// How long a process may run from a loss report's due time to the next grant. Without a next
-    /// grant, any later report suffices. `None` is for clients that notice a loss only at their
-    /// next check.
+    /// How long a process may run, without reporting a loss, from the report's due time to the
+    /// next grant. Without a next grant, any later report suffices. `None` is for clients that
+    /// notice a loss only at their next check.
     pub loss_allowance: Option<Duration>,
     /// True if a run must show contention, a hand-over, and each fault's effect. With
     /// `strict_order_of_fences`, it must also show a refused late write of each process paused

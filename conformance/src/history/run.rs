@@ -23,7 +23,6 @@ pub(crate) struct Run {
     pub(crate) problems: Vec<Violation>,
     by_token: HashMap<(String, Token), usize>,
     by_request: HashMap<(String, u64), usize>,
-    /// Breaks that may have freed one or all holds of a name.
     pub(crate) breaks: Vec<Break>,
 }
 

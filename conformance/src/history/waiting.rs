@@ -27,7 +27,7 @@ pub(crate) fn check_stuck(run: &Run, violations: &mut Vec<Violation>) {
     }));
 }
 
-/// Returns a name's gaps, without the time of `excusing` faults and stopped waiters.
+/// Returns a name's gaps. During an `excusing` fault, or with all waiters suspended, there is none.
 pub(crate) fn gaps(run: &Run, name: &str, excusing: &[String]) -> Vec<Gap> {
     // Times at which the numbers of waiters and excuses change, with the two differences. Valid
     // holds are excuses too.

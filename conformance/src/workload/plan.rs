@@ -14,7 +14,7 @@ pub struct Plan {
     pub names: Vec<String>,
     /// The holds' TTL.
     pub ttl: Duration,
-    /// How long the process starts new rounds of work.
+    /// The time in which the process starts new rounds of work.
     pub duration: Duration,
     /// The kinds of work to choose from. A repeated kind is chosen more often.
     pub work: Vec<Work>,
@@ -36,7 +36,7 @@ pub enum Work {
     Election,
     /// A transfer by ticket.
     Ticket,
-    /// A break, at once or by a run-out.
+    /// A break, which frees the hold at once or lets it run out.
     Break,
     /// A mutex that one owner acquires twice.
     Reentrancy,

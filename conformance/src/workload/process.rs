@@ -154,7 +154,8 @@ impl Process {
         }
     }
 
-    /// Requests a lock whose owner holds it as `first`. If `first` was lost, a grant is a new hold.
+    /// Requests again the lock that its owner holds as `first`. If `first` was lost, a grant is a
+    /// new hold.
     pub(super) async fn enter_again(
         &self,
         client: &Client,

@@ -151,8 +151,8 @@ impl Process {
         }
     }
 
-    /// Acquires two names. The wait is short, because the journal shows the first as free until
-    /// both are granted.
+    /// Acquires two names. The wait is short, because the journal shows the first name as free
+    /// until both are granted.
     async fn several(
         &self,
         client: &Client,

@@ -36,7 +36,7 @@ pub struct Simulation {
     pub trouble: Trouble,
 }
 
-/// The faults of a run, in counts per 1,000 requests.
+/// The faults of a run. Numbers are counts per 1,000 requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Trouble {
     /// Refused requests.
@@ -330,7 +330,6 @@ impl World {
         Simulated { entries, left: self.left().await, failures }
     }
 
-    /// Removes entries that killed processes wrote after the kill.
     fn without_killed(&self, entries: &mut Vec<Entry>) {
         let mut killed: Vec<String> = Vec::new();
         entries.retain(|entry| {

@@ -17,7 +17,7 @@ const TTL: i8 = 3;
 /// The TTL of an unconfirmed offer.
 const OFFER: i8 = 2;
 
-/// The part of a hold that clients deduct for clock drift.
+/// The ticks that clients deduct from a hold's validity for clock drift.
 const ALLOWANCE: i8 = 1;
 
 const NAMES: [&str; 3] = ["Anna", "Ben", "Cleo"];
@@ -344,7 +344,7 @@ impl HandOver {
         }
     }
 
-    /// Processes an offer that was made at `began`, by the client's clock.
+    /// Processes an offer that was made at `began` on the client's clock, or at an unknown time.
     fn hear_of_offer(
         &self,
         state: &mut State,

@@ -225,7 +225,7 @@ impl Tickets {
         let request = if who == DORA { Kind::Acquire } else { Kind::Swap };
         match state.phases[who as usize] {
             Phase::Idle if who == DORA || state.ticket => Some((request, Phase::Asking(state.now))),
-            // Without an answer, the client repeats its request for one TTL.
+            // Without an answer, the client repeats its request until one TTL has passed.
             Phase::Asking(since)
                 if since < state.now && state.now < since + TTL && !is_under_way(request) =>
             {

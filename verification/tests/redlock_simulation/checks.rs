@@ -12,7 +12,7 @@ pub(crate) struct Register(Mutex<Writes>);
 #[derive(Debug, Default)]
 struct Writes {
     highest: Option<Fence>,
-    /// The latest grant among accepted writes.
+    /// The latest grant among the holds with accepted writes.
     latest: Option<(BootInstant, Token)>,
     accepted: u64,
     refused: u64,

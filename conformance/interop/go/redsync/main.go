@@ -100,7 +100,7 @@ func (l *locks) took(mutex *redsync.Mutex, err error) string {
 	return outcome(err == nil, err, "yes", "no")
 }
 
-// Returns the answer: yes, no because of another holder, or a failure to reach a node.
+// Returns yes if ok is true. Otherwise returns the failure to reach a node, or no if there is none.
 func outcome(ok bool, err error, yes string, no string) string {
 	var failed *redsync.RedisError
 	switch {

@@ -75,8 +75,8 @@ impl Scene {
         values
     }
 
-    /// Waits until all values are new. A quorum may be granted while other servers still have the
-    /// value of the expired lock.
+    /// Waits until all values are new. A quorum may grant a lock while the other servers still have
+    /// the value of the expired one.
     pub(crate) async fn until_values(
         &self,
         name: &str,

@@ -44,7 +44,7 @@ pub(crate) fn a_hold_that_runs_out_is_not_taken_back(scene: &Scene, first: Side,
     if first == Side::Ours {
         assert_eq!(answer, "not ours");
     }
-    // The paused client may not have noticed its loss. It must not end another client's hold.
+    // The paused client may not have noticed its loss, but must not end another client's hold.
     assert_eq!(scene.queue(), after);
     let mut third = scene.waiter(first);
     third.is_waiting();

@@ -30,7 +30,7 @@ pub(crate) trait Server: Debug + Send + Sync {
     /// Returns the places in a lock's queue. `name` is the other side's name of the lock.
     fn queue(&self, name: &str) -> Vec<String>;
 
-    /// Returns the least time until this place expires, if its client died just now.
+    /// Returns the least time until `place` expires, if its client died just now.
     fn runs_out_in(&self, place: &str) -> Duration;
 }
 

@@ -42,8 +42,8 @@ impl Server for ZooKeeper {
     }
 
     fn runs_out_in(&self, _: &str) -> Duration {
-        // ZooKeeper doesn't report when a session ends. Clients ping after a third of the timeout.
-        // This leaves another third for a busy machine.
+        // ZooKeeper doesn't report when a session ends. The last ping may be a third of the timeout
+        // ago, and on a busy machine another third.
         TTL / 3
     }
 }

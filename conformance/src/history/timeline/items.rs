@@ -121,7 +121,6 @@ impl Place {
     }
 }
 
-/// Returns where to draw a violation.
 pub(super) fn place(run: &Run, violation: &Violation) -> Place {
     match violation {
         Violation::Overlap(a, b) => {

@@ -125,7 +125,7 @@ fn each_name_has_fences_of_its_own() {
     script.asks_for(21, "a", 2, "y", EXCLUSIVE).granted(22, "a", 2, 3, 30).is_clean();
 }
 
-/// Returns a run in which `a` stops beyond its deadline, and writes when it continues.
+/// Returns a run in which `a` is suspended beyond its deadline, and writes when it continues.
 fn paused(continued: u64, accepted: bool) -> Script {
     Script::new()
         .holds("a", 1, 1, EXCLUSIVE, (10, 20))

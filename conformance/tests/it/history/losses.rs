@@ -97,7 +97,7 @@ fn stopped_delayed_or_killed_process_reports_nothing() {
         |until| two().add(until, "a", Event::Delayed { since: at(150) }).loses(250, "a", 1);
     assert!(found(&delayed(205), 0, 5).is_empty());
     assert_eq!(found(&delayed(204), 0, 5), [LATE]);
-    // The client was delayed while it was stopped, and for some time after it continued.
+    // The process was delayed while it was suspended, and for some time after it continued.
     let both = stopped(190).add(205, "a", Event::Delayed { since: at(140) });
     assert!(found(&both, 0, 5).is_empty());
     assert!(found(&two().signal(200, "a", Signal::Killed), 0, 0).is_empty());

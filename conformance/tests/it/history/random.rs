@@ -120,7 +120,7 @@ fn accepted_late_write_is_found() {
                 *accepted = true;
             }
         }
-        // The writer isn't stopped, so its write may have been sent right after the loss.
+        // The writer isn't suspended, so its write may have been sent right after the loss.
         assert_eq!(script.found(), [], "seed {seed}");
         let mut stopped = Script::new();
         for entry in script.0 {

@@ -23,7 +23,8 @@ fn check_after_the_reported_loss_is_a_use() {
     looked(20).breaks_once(USED);
 }
 
-/// Without a recorded check, the register's last answer is the earliest possible check.
+/// Without a recorded check, the checker uses the earliest possible time: the register's last
+/// answer.
 #[test]
 fn second_write_after_the_deadline_is_a_use() {
     let two = |first| {

@@ -11,7 +11,7 @@ pub(crate) enum Promise {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Renewal {
-    /// A hold is repaired only if a quorum has it.
+    /// A renewal repairs other nodes only if a quorum still has the hold.
     KeptByQuorum,
     /// Nodes that lost the token acquire it again, and count for the quorum.
     TopsUpToQuorum,
@@ -41,7 +41,7 @@ pub(crate) struct Rules {
     pub(crate) anchored_at_start: bool,
     /// A node that lost its data doesn't vote until the lost holds are over.
     pub(crate) quarantine: bool,
-    /// A request names the expected incarnation.
+    /// A request names the expected incarnation, and other incarnations ignore it.
     pub(crate) compares_incarnation: bool,
     /// Candidates for the fence are chosen after reading the nodes' incarnations.
     pub(crate) looks_before_candidate: bool,

@@ -31,9 +31,9 @@ pub(crate) enum Mail {
     Raising = 5,
     /// The node has confirmed the round's fence.
     Has = 6,
-    /// Only the token's first round has this flag.
+    /// A release of the token is in flight. Only the token's first round has this flag.
     Releasing = 7,
-    /// Only the token's first round has this flag.
+    /// The node ignores requests of the token. Only its first round has this flag.
     Tombstone = 8,
 }
 

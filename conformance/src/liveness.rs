@@ -24,8 +24,8 @@ impl Process {
     }
 }
 
-/// Kills the clients ahead of a live waiter if `are_killed`, else suspends them. Returns the waiting
-/// time.
+/// Kills the clients ahead of a live waiter if `are_killed`, else suspends them. Returns the
+/// waiting time.
 pub fn wait_behind_the_dead<F: Future<Output = Locks>>(
     connect: impl Fn() -> F,
     ttl: Duration,

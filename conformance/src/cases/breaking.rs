@@ -302,7 +302,7 @@ async fn a_break_names_whom_it_was_passed_on_to(context: Arc<Context>) -> Verdic
         let two = two.clone();
         tokio::spawn(async move { two.mutex("x").no_limit().acquire().await })
     };
-    // Only the waiter's second request joins the queue.
+    // The waiter joins the queue only with its second request.
     faulty.called(Op::Acquire, 2).await;
     first.release().await?;
     let second = waiter.await??;

@@ -99,7 +99,7 @@ async fn a_limit_is_kept(context: Arc<Context>) -> Verdict {
     let (one, two) = (context.client().await?, context.client().await?);
     let guard = one.mutex("x").acquire().await?;
     for (locks, step) in [(&two, Step::Holder), (&one, Step::LocalTurn)] {
-        // A busy server may not answer before the limit.
+        // A busy server may not answer within `limit`.
         let mut unanswered = 0;
         loop {
             let begun = context.clock.now();
@@ -224,7 +224,7 @@ async fn let_in_after(
             (guard, clock.now())
         })
     };
-    // Only the waiter's second request joins the queue.
+    // The waiter joins the queue only with its second request.
     faulty.called(Op::Acquire, asked + 2).await;
     context.clock.sleep((slow / 10).min(Duration::from_millis(200))).await;
     let gone = context.clock.now();

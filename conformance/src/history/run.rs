@@ -8,7 +8,7 @@ use super::process::Process;
 pub(crate) use super::tracked::{End, Tracked};
 use super::violation::{Use, Violation, Write};
 
-/// A run, reconstructed from its journal. All lists are in the journal's order.
+/// A run, reconstructed from its journal.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) start: BootInstant,
@@ -99,7 +99,7 @@ impl Run {
         &self.processes[who]
     }
 
-    /// Returns when the request was answered, or else its process or the journal ended.
+    /// Returns when the request was answered, otherwise when its process or the journal ended.
     pub(crate) fn wait_end(&self, request: &Request) -> BootInstant {
         let process = self.process(&request.who);
         let ends = [request.ended, process.killed, process.ended];
@@ -302,7 +302,7 @@ impl Run {
         }
         let process = &self.processes[&entry.process];
         let tracked = &mut self.holds[index];
-        // A late write was sent after the hold's end, while its process ran.
+        // A late write was sent after the hold's end, but not while its process was suspended.
         let end = if late { process.runs_from(tracked.hold.until) } else { tracked.looked };
         let known = tracked.looked.max(end);
         tracked.looked = entry.at;

@@ -123,7 +123,7 @@ impl Holding {
     }
 }
 
-/// The recorded state, shared with the task that watches for a loss.
+/// State shared with the task that watches for a loss.
 #[derive(Debug)]
 struct Record {
     token: Token,

@@ -1,6 +1,6 @@
 //! Messages in flight. They arrive in any order, at any time, or never.
 
-/// The largest number of messages in flight. Without room, nothing is sent.
+/// The largest number of messages in flight. While there are that many, no more are sent.
 pub(crate) const ROOM: usize = 2;
 
 /// The messages, sorted, because their order makes no difference.

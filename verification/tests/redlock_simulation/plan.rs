@@ -284,7 +284,8 @@ impl Plan {
                 };
                 self.faults.push((time, fault));
             }
-            // A node is checked only once per second, and then waits before it votes.
+            // The next loss must come after these nodes vote again. A client checks a node only
+            // once per second, and only then does the node begin to wait before it votes.
             time += largest * 5 / 2 + chance.below(largest * 2);
         }
     }

@@ -108,7 +108,8 @@ async fn aftermath(
 ) -> Vec<String> {
     let mut problems = Vec::new();
     let net = &stage.net;
-    // A client may be the first to see a new incarnation. Its node then waits before it votes.
+    // A client may be the first to see a node's new incarnation. The node then waits for the
+    // largest TTL before it votes.
     let bound = BOUND + plan.largest_ttl * 101 / 100;
     for (number, locks) in clients.iter().enumerate().filter(|(number, _)| net.is_alive(*number)) {
         if timeout(plan.largest_ttl * 3, locks.close()).await.is_err() {

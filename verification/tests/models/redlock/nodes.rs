@@ -119,8 +119,8 @@ impl<const N: usize> Redlock<N> {
         }
     }
 
-    /// Returns whether every round that may have armed a hold has ended or is past its deadline.
-    /// The node keeps the hold until then.
+    /// Returns whether every round that may have started or extended the hold of `token` has ended
+    /// or is past its deadline. The node keeps the hold until then.
     fn is_over(&self, rounds: Rounds, token: usize, last: usize) -> bool {
         (token..=last)
             .filter(|round| rounds.token(*round) == token)

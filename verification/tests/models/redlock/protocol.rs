@@ -364,7 +364,8 @@ impl<const N: usize> Redlock<N> {
         }
     }
 
-    /// Returns whether the node keeps a token that has ended, with none of its messages in flight.
+    /// Returns whether the node still holds a token whose rounds have all ended, with no request or
+    /// release of the token in flight to the node.
     fn is_left(&self, state: &State<N>, node: Node) -> bool {
         let Some(token) = node.holder() else { return false };
         let mut of_token =

@@ -17,7 +17,7 @@ pub(crate) struct State<const N: usize> {
 ///  4 ..  8  the fence recorded for the hold
 ///  8 .. 11  the token that holds, plus 1; or 0
 /// 11 .. 13  the last round that armed the hold
-/// 13        doesn't vote yet
+/// 13        1 if it doesn't vote yet
 /// 14 .. 18  the rounds that it may have forgotten
 /// 18 .. 54  for each round 9 bits, see `Mail`
 /// ```

@@ -68,7 +68,7 @@ fn longest_wait(trouble: Trouble) -> Duration {
 }
 
 /// Returns how late a loss may be reported. Timers don't run during a suspend, which delays a
-/// report by a hold's length at most. Otherwise timers are a millisecond late at most.
+/// report by at most one TTL. Otherwise timers are at most a millisecond late.
 fn loss_allowance(trouble: Trouble) -> Duration {
     if trouble.suspends { TTL } else { Duration::from_millis(1) }
 }

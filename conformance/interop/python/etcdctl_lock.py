@@ -48,7 +48,7 @@ def serve(commands: Iterable[str]) -> None:
         return "yes"
 
     def release(name: str) -> str:
-        # SIGTERM releases the lock. If its lease has ended, `etcdctl` exits with an error.
+        # SIGTERM releases the lock. If the lock's lease has ended, `etcdctl` exits with an error.
         holder = holders.pop(name)
         holder.terminate()
         return "released" if holder.wait() == 0 else "not ours"

@@ -110,7 +110,8 @@ impl Trouble {
 pub struct Target {
     /// Opens a process's connection.
     pub connect: Connect,
-    /// The clients' clock, if it differs from the simulation's. A suspend doesn't advance it.
+    /// The clients' clock, if it differs from the simulation's. A suspend doesn't advance
+    /// this clock.
     pub clients_clock: Option<Clock>,
     /// Wraps a client's connection, between the client and the injected faults.
     pub at_the_client: fn(Faulty, &Clock) -> Arc<dyn DistributedLock>,

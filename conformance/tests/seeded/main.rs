@@ -36,7 +36,7 @@ struct Bug {
     ttl: Duration,
     duration: Duration,
     trouble: Trouble,
-    /// The longest time without a holder while a client waits, without the bug.
+    /// The longest time without a holder while a client waits, if the backend has no bug.
     longest_wait: Option<Duration>,
     /// True if the correct backend has fences.
     fences: bool,

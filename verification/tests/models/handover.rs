@@ -31,7 +31,8 @@ struct Rules {
     /// An offered hold begins when its claim was sent, plus the server's time from queueing to
     /// offer, but no later than the offer's receipt. Without this rule, it begins at the receipt.
     begins_by_the_servers_clock: bool,
-    /// The server's time of queueing and the time of sending belong to the same request.
+    /// The server's time of queueing and the client's time of sending are those of the same
+    /// request.
     one_request_for_both: bool,
     /// An unconfirmed offer is valid for `OFFER`. Without this rule, it is valid for a TTL.
     uses_an_offer_briefly: bool,

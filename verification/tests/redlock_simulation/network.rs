@@ -97,7 +97,8 @@ struct Link {
     cut_until: Micros,
     /// The client has reset its connection, and can't reconnect while the link is cut.
     given_up: bool,
-    /// The connection of the client's last check, and the server's run at that time.
+    /// The connection on which the client last received an incarnation, and the server's run in
+    /// that incarnation.
     looked: Option<(u64, String)>,
 }
 

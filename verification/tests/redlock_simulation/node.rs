@@ -28,7 +28,7 @@ impl SimulatedNode {
     }
 
     /// Returns whether this node's answers count. As with a real node, the client must have
-    /// verified the server's run.
+    /// verified the server's run on its present connection.
     fn counts(&self, incarnation: &Incarnation) -> bool {
         incarnation.votes && self.net.is_known(self.client, self.node, &incarnation.run)
     }

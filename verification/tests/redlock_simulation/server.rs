@@ -30,7 +30,7 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// Returns the order of simultaneous requests.
+    /// Returns the request's rank in the order of simultaneous requests.
     pub(crate) fn rank(&self) -> (u8, Option<Token>) {
         match self {
             Self::Look { .. } => (0, None),
@@ -92,7 +92,7 @@ struct Lock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Restart {
     Kept,
-    /// Older data are restored.
+    /// The server restarts with the older data of a snapshot.
     Stale,
     Empty,
 }

@@ -45,7 +45,8 @@ pub(crate) struct Rules {
     pub(crate) compares_incarnation: bool,
     /// Candidates for the fence are chosen after reading the nodes' incarnations.
     pub(crate) looks_before_candidate: bool,
-    /// Candidates are above all fences that are older than the largest TTL.
+    /// The clients' clocks, which give the candidates, are close to each other. So candidates are
+    /// above all fences that are older than the largest TTL.
     pub(crate) clocks_are_near: bool,
     pub(crate) release_checks_token: bool,
     /// A token isn't requested at a node to which a release of it is in flight.

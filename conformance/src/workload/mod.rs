@@ -53,7 +53,7 @@ pub async fn run(
     run_with(plan, open, clock, journal, store, true).await
 }
 
-/// If `watches` is false, the process notices a loss only at its next check.
+/// Runs `plan`. If `watches` is false, the process notices a loss only at its next check.
 async fn run_with(
     plan: &Plan,
     open: impl AsyncFn() -> Result<Locks>,

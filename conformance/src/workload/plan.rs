@@ -14,7 +14,7 @@ pub struct Plan {
     pub names: Vec<String>,
     /// The holds' TTL.
     pub ttl: Duration,
-    /// The time in which the process starts new rounds of work.
+    /// The time in which the process starts new rounds.
     pub duration: Duration,
     /// The kinds of work to choose from. A repeated kind is chosen more often.
     pub work: Vec<Work>,

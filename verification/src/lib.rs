@@ -26,7 +26,7 @@ pub trait Protocol {
     /// Returns the promise that `state` breaks. `last` is true if there are no further steps.
     fn judge(&self, state: &Self::State, last: bool) -> Option<Self::Promise>;
 
-    /// Returns the same state for all states that differ only in names.
+    /// Returns one state for all states that differ only in names.
     fn canonical(&self, state: &Self::State) -> Self::State {
         *state
     }

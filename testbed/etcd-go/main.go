@@ -1,5 +1,5 @@
-// The current etcd, which Debian doesn't package. The argument "utl" selects its offline tool
-// instead of the server.
+// A build of the current etcd, because Debian packages an older one. With the first argument "utl",
+// the program is etcd's offline tool instead of the server.
 package main
 
 import (

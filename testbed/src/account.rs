@@ -12,7 +12,8 @@ pub struct Account {
 }
 
 impl Account {
-    /// Returns the first existing user of `names`, or `nobody`, if this process is root.
+    /// If this process is root, returns the first user of `names` that exists, or else `nobody`.
+    /// Returns `None` if it isn't root.
     pub fn instead_of_root(names: &[&str]) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             return None;

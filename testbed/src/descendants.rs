@@ -1,4 +1,4 @@
-//! A process's descendants, which may have other process groups.
+//! Finds a process's descendants, which may have other process groups.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -27,7 +27,7 @@ pub(crate) fn is_stopped(pid: u32) -> bool {
     state(pid) == Some('T')
 }
 
-/// A zombie counts as ended.
+/// Returns whether the process has ended. A zombie has.
 pub(crate) fn has_ended(pid: u32) -> bool {
     state(pid).is_none_or(|state| matches!(state, 'Z' | 'X'))
 }

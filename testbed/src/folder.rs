@@ -19,10 +19,10 @@ pub(crate) fn temporary(server: &str, account: Option<Account>) -> Result<TempDi
     Ok(folder)
 }
 
-/// Fills `target` with the files of `make`, from a cache if possible.
+/// Fills `target` with the files that `make` creates, from a cache if possible.
 ///
-/// The cache has one archive per user, server and `recipe`, so a clean-up removes all of its files
-/// or none.
+/// The cache has one archive per user, server and `recipe`, so a clean-up of temporary files
+/// removes a database as a whole or not at all.
 pub(crate) fn fill(
     target: &Path,
     server: &str,
@@ -86,8 +86,8 @@ pub(crate) fn text(path: &Path) -> String {
 
 /// Returns the cache folder, and checks that it is private: other users may have created it first.
 ///
-/// `LOCKWRIGHT_TESTBED_CACHE` names another parent folder, because processes that reserve ports
-/// must share the cache.
+/// Its parent is the temporary folder, unless `LOCKWRIGHT_TESTBED_CACHE` names another. Processes
+/// reserve ports by locks in the cache, so they must share it.
 pub(crate) fn cache() -> Result<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
     let parent =

@@ -63,7 +63,7 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// `fs_err` adds the path to errors of files.
+/// Keeps only the message, to which `fs_err` has added the path.
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
         Self(error.to_string())

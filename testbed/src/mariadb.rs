@@ -11,7 +11,7 @@ use crate::{
     Account, Error, Process, Program, Result, certificates, folder, in_url, methods, packages, wait,
 };
 
-/// This package has no service and no database, unlike `mariadb-server`.
+/// The server's Debian package. Unlike `mariadb-server`, it has no service and no database.
 const SERVER: &str = "mariadb-server-core";
 const CLIENT: &str = "mariadb-client-core";
 
@@ -20,7 +20,7 @@ const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
 
 /// A user with all rights in its database and none elsewhere.
 const USER: &str = "lockwright";
-/// Unique, so tests can search logs for it.
+/// A unique password, so tests can search logs for it.
 const PASSWORD: &str = "not-for-logs-7391";
 
 /// Options of a [`MariaDb`], without syncs to disk by default.
@@ -102,7 +102,7 @@ impl MariaDb {
         Ok(())
     }
 
-    /// Sets whether commits wait for a replica. None exists, so waiting commits hang. Needs
+    /// Sets whether commits wait for a replica. No replica exists, so waiting commits hang. Needs
     /// [`Options::semi_synchronous`].
     pub fn wait_for_replica(&self, wait: bool) -> Result<()> {
         let role = match Kind::chosen() {
@@ -112,8 +112,8 @@ impl MariaDb {
         self.sql(&format!("SET GLOBAL rpl_semi_sync_{role}_enabled = {}", u8::from(wait))).map(drop)
     }
 
-    /// Adds a user that may read the database, and logs in once, because MySQL requires TLS or RSA
-    /// at first login.
+    /// Adds a user that may read the database, and logs in once on the socket: over TCP, MySQL
+    /// requires TLS or RSA at a user's first login.
     pub fn add_user(&self, user: &str, password: &str) -> Result<()> {
         self.sql(&format!(
             "CREATE USER {user}@'%' IDENTIFIED BY '{password}'; GRANT SELECT ON {USER}.* TO {user}@'%'"
@@ -264,7 +264,8 @@ fn version() -> Result<String> {
     server().args(["--no-defaults", "--version"]).run(Path::new("/"), "")
 }
 
-/// Returns the path options of a server from `LOCKWRIGHT_SERVER_ROOT`.
+/// Returns options with the paths of a server in `LOCKWRIGHT_SERVER_ROOT`; none for an installed
+/// server.
 fn messages() -> Vec<String> {
     let folders = ["usr/share/mariadb", "usr/share/mysql"];
     let (Some(usr), Some(messages), Some(_)) =
@@ -331,8 +332,8 @@ fn server() -> Program {
     Program::new(binary.as_deref().unwrap_or("mariadbd"), SERVER).env("LC_ALL", "C")
 }
 
-/// Reads the greeting on the unix socket, which opens after the port and can't belong to another
-/// process.
+/// Returns `Some` if the server sends its greeting on the unix socket, which opens after the port
+/// and can't belong to another process.
 fn greets(socket: &Path) -> Option<()> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;

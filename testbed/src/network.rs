@@ -14,15 +14,15 @@ use std::time::Duration;
 use crate::proxy::{Shared, Traffic};
 use crate::{Error, Result, sockets, wait};
 
-/// How long a door waits for its member to listen. ZooKeeper's members dial a new leader early and
-/// redial if refused. If the connection opens and closes, they elect another leader.
+/// How long a door waits for its member to listen. ZooKeeper's members dial a new leader before it
+/// listens. They redial if refused, but elect another leader if the connection opens and closes.
 const LISTENS_SOON: Duration = Duration::from_secs(3);
 
 pub(crate) type Greeting = fn(&mut TcpStream, usize) -> io::Result<Vec<u8>>;
 
 #[derive(Debug)]
 pub(crate) enum Dialler {
-    /// This member, because no other uses the door.
+    /// The member with this index, because no other member uses the door.
     Is(usize, Greeting),
     /// The member whose process has the connection's other end.
     HasTheOtherEnd,
@@ -160,8 +160,8 @@ impl Shape {
         }
     }
 
-    /// Returns the member that opened the connection. Polls, because its process id may not be
-    /// stored yet.
+    /// Returns the member that opened the connection. Polls, because the member's process id may
+    /// not be stored yet.
     fn owner(&self, connection: &TcpStream) -> Option<usize> {
         wait::until(Duration::from_secs(1), || {
             let socket = format!("socket:[{}]", sockets::number_of_other_end(connection)?);

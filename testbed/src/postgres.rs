@@ -15,14 +15,15 @@ const PACKAGE: &str = "postgresql";
 
 const ADMIN: &str = "postgres";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
-/// The password's hash, with one round instead of 4096, fast for unoptimized clients.
+/// The hash of [`ADMIN_PASSWORD`] with one round instead of 4096, which unoptimized clients check
+/// faster.
 const ADMIN_SECRET: &str = "SCRAM-SHA-256$1:bG9ja3dyaWdodC10ZXN0IQ==$\
      pHUqSLfNgZ+06rp0UWw7h2WnL1y7FO+q/UlQ30cBlMY=:ifwj28B3RT0RUsXFOu6aY7oERkNWyJfj0tCAsGY01hQ=";
 
 /// A user that owns the database and isn't a superuser.
 pub(crate) const USER: &str = "lockwright";
 pub(crate) const DATABASE: &str = "lockwright";
-/// Unique, so tests can search logs for it.
+/// A unique password, so tests can search logs for it.
 const PASSWORD: &str = "not-for-logs-7391";
 const SECRET: &str = "SCRAM-SHA-256$1:bG9ja3dyaWdodC10ZXN0IQ==$\
      J0qBPHxCAuWYjtWNlfFDdN3zOrtAjzKK1ZldAVNhEbE=:YyjJvneaAwoh+WHImC3KC1WJSVbJBQGNO7KVfqOXp/Q=";
@@ -250,8 +251,8 @@ fn binary(name: &str) -> Result<Program> {
     Ok(Program::new(folder::text(&folder.join(name)), PACKAGE).env("LC_ALL", "C"))
 }
 
-/// Finds the folder of PostgreSQL's programs in the chosen packages, Debian's versions (newest
-/// first), or PATH.
+/// Finds the folder of PostgreSQL's programs in the packages of `LOCKWRIGHT_SERVER_ROOT`, Debian's
+/// versions (newest first), or PATH.
 fn binaries() -> Option<&'static Path> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     FOUND

@@ -101,7 +101,7 @@ impl Program {
         locate(&self.binary, self.package)
     }
 
-    /// Starts the program in `folder`, with its log there. The program ends with this process.
+    /// Starts the program in `folder`, with its log there. The program ends when this process ends.
     pub fn start(&self, folder: &Path) -> Result<Process> {
         let log = folder.join(format!("{}.log", self.short_name()));
         let out = fs_err::File::options().create(true).append(true).open(&log)?.into_parts().0;
@@ -128,7 +128,7 @@ impl Program {
     /// Runs the program in `folder` with `input`, and returns its output.
     ///
     /// # Errors
-    /// If the exit code isn't 0 or the limit is exceeded, with the output.
+    /// If the exit code isn't 0 or the limit is exceeded. The error contains the output.
     pub fn run(&self, folder: &Path, input: &str) -> Result<String> {
         let failed = |error: io::Error| Error::new(format!("{}: {error}", self.binary));
         let files = || Ok([tempfile::tempfile()?, tempfile::tempfile()?, tempfile::tempfile()?]);
@@ -157,8 +157,8 @@ impl Program {
         Path::new(&self.binary).file_name().and_then(|name| name.to_str()).unwrap_or(&self.binary)
     }
 
-    /// Returns a command that ends with this process. Without `setpriv`, this would need unsafe
-    /// code.
+    /// Returns a command that ends when this process ends. Without `setpriv`, this would need
+    /// unsafe code.
     fn dying_with_us(&self) -> Result<Command> {
         let mut command = if cfg!(target_os = "linux") {
             let mut setpriv = Command::new(locate("setpriv", "util-linux")?);
@@ -198,8 +198,8 @@ fn locate(binary: &str, package: &str) -> Result<PathBuf> {
         })
 }
 
-/// Starts processes from one permanent thread, because the kernel's "parent death" is that of the
-/// starting *thread*.
+/// Starts processes from one permanent thread, because the kernel sends the parent death signal
+/// when the starting *thread* ends.
 fn spawn(command: Command) -> io::Result<Child> {
     type Job = (Command, Sender<io::Result<Child>>);
     static SPAWNER: OnceLock<Mutex<Sender<Job>>> = OnceLock::new();

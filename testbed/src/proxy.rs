@@ -246,7 +246,8 @@ impl Shared {
         }
     }
 
-    /// Waits up to `patience` until the server listens. `greeting` was read from `client`.
+    /// Connects `client` to the server, which may start to listen within `patience`. Forwards
+    /// `greeting` first, which the caller has read from `client`.
     pub(crate) fn serve(
         self: &Arc<Self>,
         client: TcpStream,

@@ -43,7 +43,8 @@ fn asked(_: SocketAddrV4, _: SocketAddrV4) -> Option<u32> {
 #[cfg(target_os = "linux")]
 const BY_FAMILY: u16 = 20;
 
-/// Returns a `struct nlmsghdr` and a `struct inet_diag_req_v2` (`linux/inet_diag.h`).
+/// Returns a query for one socket: a `struct nlmsghdr` and a `struct inet_diag_req_v2`
+/// (`linux/inet_diag.h`).
 #[cfg(target_os = "linux")]
 fn question(own: SocketAddrV4, other: SocketAddrV4) -> Vec<u8> {
     const TCP: u8 = 6;

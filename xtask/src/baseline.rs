@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 const TOLERANCE: f64 = 0.03;
 
-/// In system calls per run. These counts are nearly whole numbers.
+/// The tolerated difference in system calls per run, whose counts are nearly whole numbers.
 const TOLERANCE_OF_CALLS: f64 = 0.1;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub(crate) struct Costs {
 pub(crate) struct Path {
     name: String,
     instructions: f64,
-    /// System calls. Under valgrind, reading the clock is one.
+    /// System calls per run. Under valgrind, reading the clock is one.
     calls: f64,
 }
 

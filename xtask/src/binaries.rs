@@ -187,7 +187,7 @@ impl Binary {
         report
     }
 
-    /// Returns the binary's tests, if it lists them in time. Some binaries start servers first.
+    /// Returns the binary's tests, or none after [`LISTING`]: some binaries start servers first.
     fn listed(&self, log: &str, args: &[String]) -> Vec<String> {
         let mut command = self.command(args);
         command.arg("--list");
@@ -283,8 +283,8 @@ mod tests {
     fn script(folder: &Path, name: &str, text: &str) -> Binary {
         let [draft, path] = [folder.join(format!("{name}.sh")), folder.join(name)];
         std::fs::write(&draft, format!("#!/bin/sh\n{text}\n")).unwrap();
-        // Another process writes the script, because a file open for writing in another test's
-        // child can't be executed.
+        // Another process writes the script. If this process wrote it, a child of another test
+        // could inherit the open file, and a file open for writing can't be executed.
         let mut install = Command::new("install");
         assert!(install.args(["-m", "755"]).args([&draft, &path]).status().unwrap().success());
         let title = format!("self-test {name}");

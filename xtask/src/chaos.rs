@@ -1,4 +1,4 @@
-//! `cargo xtask chaos`, and the test command's step.
+//! `cargo xtask chaos`, and the step `chaos` of `cargo xtask test`.
 
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::{folders, process, servers, tmp};
 
 pub(crate) const USAGE: &str = include_str!("../../chaos/usage.txt");
 
-/// Builds with the tests' features, so nothing is built twice. With an example, cargo includes
+/// A build with the tests' features, so nothing is built twice. The example makes cargo include
 /// dev-dependencies' features.
 const BUILD: [&str; 7] = [
     "build",

@@ -6,9 +6,10 @@ pub(crate) const INTEROP: &str = "lockwright-interop";
 
 struct Package {
     package: &'static str,
-    /// The servers' names in paths of tests, such as `on_redis`, in other crates.
+    /// The servers' names. A test of another crate that starts one has its name in its path, such
+    /// as `on_redis`.
     servers: &'static [&'static str],
-    /// Test binaries that start no server before selecting tests. `--quick` runs them.
+    /// Test binaries with tests that need no server. `--quick` runs them.
     without: &'static [&'static str],
 }
 
@@ -26,8 +27,8 @@ const LIST: &[Package] = &[
     Package { package: INTEROP, servers: &[], without: &[] },
 ];
 
-/// These tests kill clusters, which keeps two cores busy. Clusters in parallel don't elect leaders
-/// in time.
+/// Test binaries that run alone. They kill clusters, which keeps two cores busy, so clusters in
+/// parallel wouldn't elect leaders in time.
 const EXCLUSIVE: &[(&str, &str)] =
     &[("lockwright-etcd", "server"), ("lockwright-zookeeper", "server")];
 
@@ -45,7 +46,7 @@ const TEST_THREADS: &[(&str, &str, &str)] = &[
     (INTEROP, "queues", "6"),
 ];
 
-/// Packages with servers start first; within a package, first the binaries that mostly wait.
+/// Returns a sort key: packages with servers first; in a package, binaries that mostly wait first.
 pub(crate) fn start_order(package: &str, name: &str) -> (usize, bool) {
     let line = LIST.iter().position(|line| line.package == package).unwrap_or(LIST.len());
     (line, threads(package, name).is_none())

@@ -64,7 +64,7 @@ for package in $(comm -13 "$lists/before" "$lists/after"); do
     done
 done
 
-# Report what the packages started, enabled or created in spite of the two files.
+# Report what the packages started, enabled or created in spite of $policy and $clusters.
 started=0
 touch "$lists/all"
 for process in /proc/[0-9]*; do

@@ -28,7 +28,7 @@ impl Suite {
         self.finished && self.counts.failed == 0
     }
 
-    /// A binary without a result has at least one failure.
+    /// Returns the counts. A binary that aborted has at least one failure.
     pub(crate) fn counts(&self) -> Counts {
         let least = u64::from(!self.finished);
         Counts { failed: self.counts.failed.max(least), ..self.counts }
@@ -54,7 +54,8 @@ impl Suite {
         })
     }
 
-    /// Notes that the suite ran on the newer `server`, whose `title` ends the column's name.
+    /// Adds the newer `server` to a conformance suite's lines, and its `title` to the column's
+    /// name.
     pub(crate) fn note_server(&mut self, title: &str, server: &str) {
         if let Some(at) = self.lines.iter().position(|line| line.starts_with(MARK)) {
             self.lines[at] += &format!(" on {title}");

@@ -1,6 +1,6 @@
 //! The task runner of this repository: see `cargo xtask help`.
 //!
-//! Each run compiles it first, so its dependencies are few and small.
+//! `cargo xtask` compiles the task runner first, so its dependencies are few and small.
 #![forbid(unsafe_code)]
 
 mod baseline;

@@ -22,7 +22,7 @@ struct Distribution {
     attempts: &'static [Attempt],
 }
 
-/// The suites to search for a server, and the suite for other packages.
+/// The suites to search, and the suite of all packages but the server's, if it is another.
 type Attempt = (&'static [&'static str], Option<&'static str>);
 
 const DISTRIBUTIONS: &[Distribution] = &[
@@ -52,7 +52,7 @@ const DISTRIBUTIONS: &[Distribution] = &[
     },
 ];
 
-/// Returns `false` on derivatives of Debian, which don't have these suites.
+/// Returns whether this distribution has later suites. Derivatives of Debian don't.
 pub(crate) fn has_later_suites() -> bool {
     distribution(&release()).is_some()
 }
@@ -212,7 +212,8 @@ fn apt(folder: &Path, args: &[String]) -> Command {
     command
 }
 
-/// Looks for complaints: without a mirror's answer, apt reports success with old lists.
+/// Returns apt's output, or an error if it has complaints: if no mirror answers, apt uses old
+/// lists and still succeeds.
 fn apt_ran(finished: Finished) -> Result<Vec<String>, String> {
     let lines = finished.lines.iter().map(String::as_str);
     let is_complaint =

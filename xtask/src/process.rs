@@ -12,14 +12,15 @@ use crate::{folders, timeout, tmp};
 
 pub(crate) const WITH_BUILDING: Duration = Duration::from_secs(30 * 60);
 
-/// The slowest tests take eight minutes on slow cores, plus the first build of a Go program.
+/// The limit of a run. The slowest tests take eight minutes on slow cores, plus the first build of
+/// a Go program.
 pub(crate) const RUNNING: Duration = Duration::from_secs(15 * 60);
 
 pub(crate) fn cargo(args: &[&str]) -> Command {
     cargo_by(Command::new(program()), args)
 }
 
-/// Uses the lowest priority, so tests come first.
+/// Like [`cargo`], with the lowest priority, so tests come first.
 pub(crate) fn cargo_in_background(args: &[&str]) -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", "19"]).arg(program());
@@ -95,7 +96,7 @@ pub(crate) struct Finished {
     log: PathBuf,
 }
 
-/// If the output stays open this long after the command, a test left a process behind.
+/// If the output stays open this long after the command's end, a test left a process behind.
 const LINGER: Duration =
     if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(5) };
 

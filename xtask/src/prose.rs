@@ -113,7 +113,7 @@ fn of_rust(line: &str) -> String {
     texts.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the words outside code in lower case, each between spaces.
+/// Returns the words outside code in lower case, with a space before and after each word.
 fn normalized(prose: &str) -> String {
     let text = prose.split('`').step_by(2).collect::<Vec<_>>().join(" ").to_lowercase();
     let words = text.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '\''));

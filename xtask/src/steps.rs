@@ -72,7 +72,7 @@ pub(crate) const ALL: &[Step] = &[
     Step::of("interop", "mutual exclusion with other programs", interop::step),
 ];
 
-/// The most crates of the facade with only the memory backend.
+/// The limit of crates that the facade has with only the memory backend.
 const LEANEST: usize = 30;
 
 const CLIENT_LIBRARIES: &[&str] = &["redis", "sqlx", "sqlx-core", "libsqlite3-sys"];
@@ -153,7 +153,7 @@ fn missing_args(options: &Options) -> Vec<&'static str> {
          lockwright/memory,lockwright/sqlite --test facade",
     );
     if !options.quick {
-        // The feature `tls` is missing too.
+        // These tests need a build of `lockwright-sql` without its feature `tls`.
         args.extend(words(
             "--package lockwright-sql --features lockwright-sql/mysql,lockwright-sql/postgres \
              --test tls",

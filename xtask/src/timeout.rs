@@ -11,7 +11,7 @@ const LONGEST: usize = 300;
 
 pub(crate) fn end(child: &mut Child) -> String {
     let said = all(child.id()).iter().map(|pid| describe(*pid)).collect::<Vec<_>>().join("\n");
-    // A stopped process starts no more children, so list them again.
+    // A suspended process starts no more children, so list them again.
     signal("STOP", &[child.id()]);
     let started = all(child.id());
     let _ = child.kill();

@@ -1,8 +1,8 @@
 //! Random input for the unit tests of parsers.
 //!
 //! By default, each run checks each property with the same [`CASES`] inputs. If
-//! `LOCKWRIGHT_PROPERTY_SECONDS` is set, new inputs are used for that time. A failure prints the
-//! input.
+//! `LOCKWRIGHT_PROPERTY_SECONDS` is set, each property is checked with new inputs for that time. A
+//! failure prints the input.
 #![forbid(unsafe_code)]
 
 use std::fmt::Debug;

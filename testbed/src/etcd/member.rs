@@ -11,7 +11,7 @@ use super::options::Options;
 use crate::port::local;
 use crate::{Process, Program, Result, folder, http, methods, port};
 
-/// The limit for an answer, because the member may be frozen.
+/// The limit for a member's answer: a frozen member never answers.
 const SOON: Duration = Duration::from_millis(500);
 
 const AGREED: Duration = Duration::from_secs(5);
@@ -127,7 +127,7 @@ impl Member {
         self.metric("etcd_server_is_leader") == Some(1.0)
     }
 
-    /// Returns whether the member follows or is a leader.
+    /// Returns whether the member follows a leader or is the leader.
     pub fn has_leader(&self) -> bool {
         self.metric("etcd_server_has_leader") == Some(1.0)
     }

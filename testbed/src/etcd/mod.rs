@@ -91,7 +91,7 @@ impl Etcd {
     }
 
     /// Adds a learner at the end of [`Etcd::members`], and returns its index. etcd accepts only
-    /// one.
+    /// one learner.
     pub fn add_learner(&mut self) -> Result<usize> {
         let (name, ports) = (format!("member-{}", self.members.len()), Ports::find());
         let mut initial = self.members[0].initial.clone();

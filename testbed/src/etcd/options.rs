@@ -55,13 +55,13 @@ impl Options {
         self.set("heartbeat-interval", milliseconds.to_string())
     }
 
-    /// Sets the milliseconds until a silent leader is replaced; 1000 by default. The shortest lease
-    /// is 1.5 times as long. Less causes needless elections.
+    /// Sets the milliseconds until a silent leader is replaced; 1000 by default. Shorter times
+    /// cause needless elections. The shortest TTL of etcd's leases is 1.5 times this time.
     pub fn election(self, milliseconds: u32) -> Self {
         self.set("election-timeout", milliseconds.to_string())
     }
 
-    /// Adds a user for keys with this prefix (empty: all). Clients must then log in.
+    /// Adds a user that may access keys with this prefix (empty: all). Clients must then log in.
     pub fn user(mut self, name: &str, password: &str, prefix: &str) -> Self {
         let (name, password, prefix) = (name.to_owned(), password.to_owned(), prefix.to_owned());
         self.user = Some(User { name, password, prefix });

@@ -10,7 +10,7 @@ use redis::{
 
 use crate::{Error, Result};
 
-/// The limit for an answer, because the server may be frozen.
+/// The limit for an answer: a frozen server never answers.
 const SOON: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone)]

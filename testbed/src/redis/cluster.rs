@@ -92,8 +92,7 @@ impl Cluster {
         answers.find(Result::is_ok).unwrap_or_else(|| Err(Error::new("no node answers")))
     }
 
-    /// Returns a key's master in the newest view. A dead master stays in it until a replica takes
-    /// over.
+    /// Returns a key's master in the newest view. A dead master counts until a replica takes over.
     pub fn master_of(&self, key: &str) -> Result<usize> {
         let slot = self.slot_of(key)?;
         self.views()

@@ -22,7 +22,7 @@ use admin_conn::AdminConn;
 
 const CONFIGURATION: &str = "redis.conf";
 
-/// Files with a server's role in a set.
+/// The files that keep a server's role in [`Sentinels`] or a [`Cluster`].
 const ROLE: [&str; 2] = [CONFIGURATION, "nodes.conf"];
 
 /// A Redis server.

@@ -43,8 +43,8 @@ impl SentinelsOptions {
         self
     }
 
-    /// Sets the time after which a silent server is down; 1 s by default. Less causes needless
-    /// failovers on a busy machine.
+    /// Sets the time after which a silent server is down; 1 s by default. Shorter times cause
+    /// needless failovers on a busy machine.
     pub fn down_after(mut self, limit: Duration) -> Self {
         self.down_after = limit;
         self

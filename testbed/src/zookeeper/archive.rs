@@ -1,4 +1,4 @@
-//! An archive of a member's classes. With it, a JVM needs a third less processor time to start.
+//! A class data archive of a member. With it, a JVM needs a third less processor time to start.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::ports::Ports;
 use super::server;
 use crate::{Program, Result, folder};
 
-/// Returns the JVM's option for the archive, which needs Java 13.
+/// Returns the JVM's option for the archive, or `None` if none can be made, as before Java 13.
 pub(super) fn option() -> Option<String> {
     static ARCHIVE: OnceLock<Option<String>> = OnceLock::new();
     let archive = ARCHIVE.get_or_init(|| provide().ok().map(|archive| folder::text(&archive)));

@@ -56,7 +56,8 @@ impl Options {
         self
     }
 
-    /// Sets the tick; 200 ms by default (ZooKeeper's is 2 s). The shortest session is two ticks.
+    /// Sets the tick; 200 ms by default (ZooKeeper's is 2 s). The shortest session timeout is two
+    /// ticks.
     pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
         self
@@ -68,7 +69,7 @@ impl Options {
         self.set("syncLimit", ticks.to_string())
     }
 
-    /// Sets the shortest and the longest session; by default two ticks and 40 s.
+    /// Sets the shortest and the longest session timeout; by default two ticks and 40 s.
     pub fn sessions(self, shortest: Duration, longest: Duration) -> Self {
         self.set("minSessionTimeout", shortest.as_millis().to_string())
             .set("maxSessionTimeout", longest.as_millis().to_string())

@@ -15,7 +15,7 @@ const PACKAGE: &str = "libzookeeper-java";
 
 const JARS: &str = "/usr/share/java";
 
-/// The manifest of `zookeeper.jar` names the other dependencies.
+/// The jar files that Java is given. The manifest of `zookeeper.jar` names the other dependencies.
 const CLASS_PATH: [&str; 5] = [
     "zookeeper.jar",
     "netty-codec.jar",
@@ -51,7 +51,7 @@ const ASKS_SOON: &str = "-Dzookeeper.fastleader.maxNotificationInterval=1000";
 pub(super) const CONFIGURATION: &str = "zoo.cfg";
 const HOSTS: &str = "hosts";
 
-/// The limit for an answer, because the member may be frozen.
+/// The limit for an answer: a frozen member never answers.
 pub(super) const SOON: Duration = Duration::from_millis(500);
 
 pub(super) fn data(folder: &Path) -> PathBuf {

@@ -40,7 +40,7 @@ impl Member {
     }
 }
 
-/// ZooKeeper's data folder has no subfolders.
+/// Copies a [`Member::data`] folder, which has no subfolders.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

@@ -1,4 +1,4 @@
-//! A server ends when its Rust value is dropped or its test process dies.
+//! Tests that a server ends when its Rust value is dropped or its test process dies.
 
 mod process;
 mod proxy;

@@ -1,6 +1,7 @@
 //! The client's own cost, on the memory backend. See `benches/README.md`.
 //!
-//! Criterion measures one function after the other, so ratios vary with the machine's load.
+//! Criterion measures one function after the other, so the ratios of two functions vary with the
+//! machine's load.
 #![forbid(unsafe_code)]
 #![allow(missing_docs)]
 

@@ -30,7 +30,7 @@ pub async fn nodes(url: &str) -> Result<Vec<Node>> {
     node_statuses(url, What::Look).await
 }
 
-/// Waits until every reachable node votes. A later process restarts this wait.
+/// Waits until every reachable node votes. Each process restarts the waiting time of new nodes.
 ///
 /// # Errors
 /// As [`nodes`].

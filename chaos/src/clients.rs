@@ -80,7 +80,7 @@ impl<'a> Clients<'a> {
         self.journals().iter().flat_map(|path| read(path)).collect()
     }
 
-    /// Returns the entries of ended clients.
+    /// Returns all entries, after all clients have ended. A killed client may have no journal.
     pub(crate) fn final_entries(&self) -> Result<Vec<Entry>> {
         let was_killed: Vec<bool> = self.all().iter().map(|one| one.was_killed).collect();
         let mut entries = Vec::new();

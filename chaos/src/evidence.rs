@@ -1,4 +1,4 @@
-//! The record: one line per schedule in `chaos/evidence/CONFIGURATION.tsv`.
+//! The record of results: one line per schedule in `chaos/evidence/CONFIGURATION.tsv`.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use crate::verdict::Outcome;
 const HEADER: &str = "seed\tplan\toutcome\toperations\tgrants\thand-overs\twait-ms\tlag-ms\t\
                       refused\tlate-refused\tfaults";
 
-/// Records a result. It replaces the seed's line, unless that has a violation: a developer deletes
-/// such a line after finding the cause.
+/// Records a result. It replaces the seed's line, unless that line has a violation: a developer
+/// deletes such a line after finding the cause.
 pub(crate) fn record(folder: &Path, configuration: Configuration, ran: &Ran) -> Result<()> {
     let path = folder.join(format!("{configuration}.tsv"));
     // Several lanes may record the same configuration.

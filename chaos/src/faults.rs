@@ -168,7 +168,7 @@ impl Fault {
         let by_connection = configuration.holds_by_connection();
         match self {
             ClientKilled => survives(Promised::ClientCrash),
-            // A stopped or blocked client ends its holds by its own clock.
+            // A suspended or blocked client ends its holds by its own clock.
             ClientStopped | RowLocked | TableLocked => Promise::KEPT,
             // The other servers may replace a frozen server.
             ServerFrozen | DiskSlow => match configuration {

@@ -35,7 +35,7 @@ pub(crate) struct Injected {
     pub(crate) effect: Option<String>,
 }
 
-/// In milliseconds.
+/// The largest step back of the servers' clock, in milliseconds.
 pub(crate) const LARGEST_STEP_BACK: i64 = 2_500;
 
 const SOON: Duration = Duration::from_secs(3);
@@ -252,7 +252,8 @@ impl Scene<'_> {
         Ok(effect)
     }
 
-    /// Connects clients for `lasts`, and if none was refused, for up to [`SOON`] more.
+    /// Acquires with new clients for `lasts`, and if none was refused, for up to [`SOON`] more.
+    /// Returns `None` if none was refused.
     fn refusal(&self, lasts: Duration) -> Option<String> {
         let end = Instant::now() + lasts;
         let mut refused = 0;

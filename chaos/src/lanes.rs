@@ -144,7 +144,7 @@ fn run_lane(
 
 pub(crate) const FOLDER: &str = "LOCKWRIGHT_CHAOS_FOLDER";
 pub(crate) const DISK: &str = "LOCKWRIGHT_CHAOS_DISK";
-/// The last instant to begin a schedule, in nanoseconds of the boot clock.
+/// The variable with the last instant to begin a schedule, in nanoseconds of the boot clock.
 pub(crate) const UNTIL: &str = "LOCKWRIGHT_CHAOS_UNTIL";
 
 fn count(line: &str, counts: &Mutex<Counts>) {

@@ -39,7 +39,7 @@ pub(crate) fn hits_the_leader(pick: usize) -> bool {
     pick.is_multiple_of(2)
 }
 
-/// Separates a schedule's random numbers from its clients'.
+/// The first part of a seed's random numbers that is for schedules. Clients use lower parts.
 const PART: u64 = 1 << 40;
 
 impl Schedule {

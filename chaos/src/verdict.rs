@@ -33,7 +33,7 @@ fn patience(configuration: Configuration) -> Duration {
 pub(crate) enum Outcome {
     /// All promises were kept, including exclusion and fences.
     Kept,
-    /// Exclusion or fences aren't promised. All promises were kept.
+    /// All promises were kept, but exclusion or fences weren't promised.
     NotPromised,
     /// The run lacked contention, a hand-over, a fault's effect, or a paused process's refused late
     /// write.
@@ -178,7 +178,8 @@ fn rules(schedule: &Schedule, promise: Promise) -> Rules {
     }
 }
 
-/// Returns the longest wait for a holder: a TTL, the patience, and a recovery after each fault.
+/// Returns how long a free lock may lack a holder: a TTL, the patience, and a recovery after each
+/// fault.
 fn longest_wait(schedule: &Schedule) -> Duration {
     let after = |fault: Fault| match fault {
         // A step back of the clock prolongs a dead client's hold.

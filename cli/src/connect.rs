@@ -67,8 +67,8 @@ fn read(file: &Path) -> Result<Config, Failure> {
 fn checked(url: String) -> Result<String, Failure> {
     let invalid = |message| Err(Failure::new(exit::CONFIG, "invalid_config", message));
     match url.as_str() {
-        // An empty URL is usually a mistyped variable. With the default, machines wouldn't share
-        // locks.
+        // An empty URL is usually a mistyped variable. If it selected the default file, machines
+        // wouldn't share locks.
         "" => invalid(
             "the URL is empty (--url, LOCKWRIGHT_URL or the configuration's url); set it to the \
              server of the locks, or remove it to use a file that this machine's processes share",

@@ -51,7 +51,7 @@ fn the_sale(runtime: &tokio::runtime::Runtime) -> Result<()> {
     let (file, kill) = (&*setting.config, setting.kill);
     runtime.block_on(async {
         if setting.is_new && config.url.starts_with("redlock:") {
-            // Without `admit`, new nodes vote only after the largest TTL.
+            // Without `admit`, the new nodes would vote only after the largest TTL.
             lockwright::operator::admit(&config.url).await?;
         }
         let locks = config.connect().await?;
@@ -92,7 +92,7 @@ fn the_sale(runtime: &tokio::runtime::Runtime) -> Result<()> {
             gap.as_secs_f64(),
             ttl.as_secs_f64()
         );
-        // The limit is one TTL, plus a second until a waiter notices the expiry.
+        // Sales may pause for one TTL, plus a second until a waiter notices the expiry.
         if gap > ttl + Duration::from_secs(1) {
             return Err(Error::invalid_input("the others should have gone on within one TTL"));
         }

@@ -68,7 +68,7 @@ fn start(name: &str) -> Result<Running> {
         "redis" => running(Redis::start(), Redis::url),
         "sentinel" => running(Sentinels::start(), Sentinels::url),
         "cluster" => running(Cluster::start(), Cluster::url),
-        // All nodes are on one machine, so round trips take longer.
+        // The timeout is long, because all nodes are on one busy machine.
         "redlock" => running(Fleet::start(5), |fleet| {
             format!("redlock:{}?node_timeout=200ms", fleet.urls().join(","))
         }),

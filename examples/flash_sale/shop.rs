@@ -44,7 +44,7 @@ impl Shop {
 
     pub(crate) fn left(&self) -> io::Result<u32> {
         loop {
-            // The text is no number while another process writes the file.
+            // The file is empty while another process writes it.
             let text = fs::read_to_string(&self.left)?;
             if let Ok(left) = text.parse() {
                 return Ok(left);

@@ -1,4 +1,5 @@
-//! Repeated requests with an `idempotency-key` take effect exactly once.
+//! A payment service in several processes. Repeated requests with the same `idempotency-key` take
+//! effect exactly once.
 //!
 //! ```text
 //! cargo run --example idempotent_api [--features redis -- --url redis://127.0.0.1/]

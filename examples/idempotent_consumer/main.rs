@@ -50,8 +50,8 @@ async fn consumer(number: &str) -> Result<()> {
     std::future::pending().await
 }
 
-/// Holds the message's lock, so no other process acts between the check of the ledger and the
-/// entry.
+/// Handles the message under its lock, so no other process acts between the check of the ledger and
+/// the entry.
 async fn handle_once(locks: &Locks, ledger: &Path, message: usize, dies: bool) -> Result<()> {
     let guard = locks.mutex(format!("message/{message}")).ttl(TTL).acquire().await?;
     guard.run(handle(ledger, message, dies)).await??;

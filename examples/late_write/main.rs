@@ -1,4 +1,4 @@
-//! A holder is stopped for longer than its TTL, and writes after the next holder. The service
+//! A holder is suspended for longer than its TTL, and writes after the next holder. The service
 //! rejects this late write.
 //!
 //! ```text

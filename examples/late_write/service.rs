@@ -72,7 +72,7 @@ async fn serve(
             Err(other) if other.kind() == Kind::InvalidInput => format!("400 Bad Request: {other}"),
             Err(late) => format!("412 Precondition Failed: {late}"),
             Ok(_inside) => {
-                // With a disk, a service must store the fence together with the text.
+                // A service with its text on disk must store the fence together with the text.
                 let body = String::from_utf8_lossy(&body).into_owned();
                 *text.lock().unwrap_or_else(PoisonError::into_inner) = body;
                 "204 No Content".to_owned()

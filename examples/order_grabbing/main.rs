@@ -1,4 +1,4 @@
-//! Order grabbing: forty drivers in four processes compete for each order, and one gets it.
+//! Forty drivers in four processes compete for each of ten orders, and one driver gets it.
 //!
 //! ```text
 //! cargo run --release --example order_grabbing [--features redis -- --url redis://127.0.0.1/]

@@ -6,7 +6,7 @@
 //! cargo run --example stock_table --features postgres,mysql -- --url postgres://me@db/empty
 //! ```
 //!
-//! A mutex alone isn't enough if its holder is stopped for longer than its TTL. The holder
+//! A mutex alone isn't enough if its holder is suspended for longer than its TTL. The holder
 //! continues and writes an outdated number. `check_fence` rejects this late write.
 #![forbid(unsafe_code)]
 
@@ -167,7 +167,8 @@ async fn a_process(number: &str) -> Result<()> {
     config.ttl = Some(TTL);
     let locks = config.connect().await?;
     if matches!(way, Way::Mutex | Way::MutexAndFence) && number != "0" {
-        // The other processes wait. Otherwise they could sell all items before the stop.
+        // The other processes wait. Otherwise they could sell all items before the victim is
+        // suspended.
         let limit = Instant::now() + LIMIT;
         while !Path::new(&folder).join("still").exists() {
             wait_until(limit).await?;
@@ -189,7 +190,7 @@ async fn a_process(number: &str) -> Result<()> {
     Ok(())
 }
 
-/// Buys an item. A `victim` is stopped during its work.
+/// Buys an item. A `victim` is suspended during its work.
 async fn buy(shop: &Shop, locks: &Locks, way: Way, victim: Option<&Path>) -> Result<()> {
     let guard = match way {
         Way::Nothing | Way::InTransaction => None,

@@ -1,4 +1,4 @@
-//! Parsing a configuration or ticket never panics, and errors show no secret.
+//! Tests that parsing a configuration or ticket never panics, and that errors show no secret.
 
 use lockwright::{Config, Ticket};
 use lockwright_properties::{SECRET, assert_clear, check, text, texts};
@@ -50,7 +50,7 @@ fn tickets() {
     });
 }
 
-/// The ticket has a held lock's name, but another token.
+/// Tests a ticket with a held lock's name, but another token.
 #[tokio::test]
 async fn a_ticket_that_was_changed_takes_over_nothing() {
     let locks = lockwright::connect("memory:").await.unwrap();

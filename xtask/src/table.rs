@@ -96,8 +96,8 @@ impl Table {
         })
     }
 
-    /// Formats the results in Markdown. Columns have numbers, because backends' names would be too
-    /// long.
+    /// Formats the results in Markdown. The columns have the backends' numbers, because there are
+    /// too many for names.
     fn markdown(&self) -> String {
         let mut text = String::from("| | backend | passed | not promised |\n|--:|---|--:|--:|\n");
         for (number, backend, [passed, _, not_promised]) in self.counts() {

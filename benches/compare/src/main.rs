@@ -59,7 +59,8 @@ fn plan(bench: &Bench) -> servers::Result<Plan> {
     })
 }
 
-/// Replaces profiles and notes, because the reason for a weak baseline is often found later.
+/// Replaces the profiles and notes in existing results, because the reason for a weak baseline is
+/// often found later.
 fn profile(json: &Path, bench: &Bench) -> servers::Result<()> {
     let mut results = report::read(json)?;
     let mut plan = plan(bench)?;

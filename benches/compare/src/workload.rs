@@ -6,10 +6,10 @@ pub struct Workload {
     pub id: &'static str,
     pub title: &'static str,
     pub what: &'static str,
-    /// The measure for ratios.
+    /// The measure whose ratio to the baseline is reported.
     pub measure: &'static str,
     pub more_is_better: bool,
-    /// The growing number, if any.
+    /// The number that grows during the workload, such as `waiters`, if any.
     pub grows: Option<&'static str>,
     pub columns: &'static [&'static str],
 }

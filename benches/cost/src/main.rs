@@ -1,5 +1,5 @@
-//! The client's hot paths. `cargo xtask cost` runs this under callgrind, which counts only inside
-//! [`counted_by_callgrind`].
+//! The client's hot paths. `cargo xtask cost` runs this program under callgrind, which counts only
+//! inside [`counted_by_callgrind`].
 //!
 //! Each line of the output has two fields, separated by a tab. The first line has `vectors` and the
 //! vector instructions, by which libraries select code. Each other line has a path and the number

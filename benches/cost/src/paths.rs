@@ -47,7 +47,7 @@ async fn take(locks: &Locks) {
     guard.release().await.unwrap();
 }
 
-/// Runs once uncounted, until tables and pools have their sizes.
+/// Counts acquisitions with releases, after an uncounted run, in which tables and pools grow.
 fn taken(runtime: &Runtime, locks: &Locks) -> u64 {
     let path = async || {
         for _ in 0..TIMES {
@@ -97,7 +97,7 @@ fn fixed(runtime: &Runtime) -> u64 {
 }
 
 fn busy(runtime: &Runtime) -> u64 {
-    // The holder is another client, so that the backend answers and not the local queue.
+    // The holder is another client, so that the backend rejects the request, not the local queue.
     let backend = Memory::new();
     let (holder, locks) = (client(runtime, backend.clone()), client(runtime, backend));
     let held = runtime.block_on(holder.mutex(NAME).acquire()).unwrap();

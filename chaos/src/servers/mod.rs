@@ -14,7 +14,7 @@ pub(crate) type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::r
 pub(crate) trait Server {
     fn pid(&self) -> u32;
     fn kill(&mut self);
-    /// Stops the process. Its connections stay open.
+    /// Suspends the process (SIGSTOP). Its connections stay open.
     fn freeze(&self);
     fn thaw(&self);
     /// Restarts the server, and ends it first if it runs.
@@ -60,7 +60,7 @@ pub(crate) enum Lock<'a> {
     Table,
 }
 
-/// The servers of one configuration. `Fault::applies_to` prevents calls of missing methods.
+/// The servers of one configuration. `Fault::applies_to` prevents calls of methods that it lacks.
 pub(crate) trait Servers: Send {
     fn url(&self) -> String;
 

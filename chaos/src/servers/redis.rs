@@ -8,12 +8,12 @@ use redis::Connection;
 
 use super::{Result, Server, Servers, restart_the_dead};
 
-/// The IP address of proxies, which have their servers' ports.
+/// The IP address of proxies, which listen on the same ports as their servers.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
 
 const PROXIED: &str = "through-proxy";
 
-/// A writer's longest wait in a queue, in milliseconds.
+/// A queue's keys that expire within this many milliseconds don't count as leaks.
 const LONGEST_PLACE: i64 = 60_000;
 
 fn durable() -> Options {
@@ -300,7 +300,7 @@ fn quorum_url(urls: Vec<String>) -> String {
     format!("redlock:{}?largest_ttl=2s", urls.join(","))
 }
 
-/// An administrator's connection, opened before the limit, which refuses new ones.
+/// An administrator's connection, opened before the limit is set, which refuses new ones.
 type Admin = Option<Connection>;
 
 fn limit_connections(server: &testbed::Redis, admin: &mut Admin, on: bool) -> Result<()> {

@@ -18,7 +18,7 @@ struct Session<C> {
 trait Dialect: Connection {
     const SESSIONS: &'static str;
     const WAITING: &'static str;
-    /// Returns the server's time in microseconds.
+    /// A query for the server's time in microseconds.
     const CLOCK: &'static str;
     const LOCK_TABLE: &'static str;
     const LIMITS: [&'static str; 2];

@@ -28,7 +28,7 @@ use super::timer::Timer;
 use super::{Exit, ROLE_EXEC, SELF, descendants, exec_child};
 use crate::exit;
 
-/// How long processes left behind by CMD may continue, such as a pipeline's last `tee`.
+/// How long processes may continue that CMD left behind, such as a pipeline's last `tee`.
 const LEFTOVERS_PATIENCE: Duration = Duration::from_secs(1);
 
 const GRACE: Duration = Duration::from_secs(5);
@@ -43,7 +43,7 @@ const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 const MAX_RETRY_PAUSE_OTHER_USERS: Duration = Duration::from_millis(100);
 
-/// The most scans without a pause.
+/// The largest number of scans for processes without a pause.
 const MAX_SCANS: u32 = 8;
 
 pub(crate) fn main(args: ArgsOs) -> ExitCode {
@@ -164,7 +164,7 @@ impl Supervisor {
                 break;
             }
             self.give_terminal();
-            // This process may have been stopped during the steps above.
+            // This process may have been suspended during the steps above.
             let now = self.clock.now();
             self.decide(now);
             let next = self.act(now);
@@ -236,8 +236,8 @@ impl Supervisor {
     fn command_changed(&mut self, status: WaitStatus) {
         if let Some(exit) = Exit::of(status) {
             self.exit = Some(exit);
-            // After the term, CMD's last actions may have been unprotected, or CMD was never
-            // started.
+            // If CMD ended after the term, its last actions may have been unprotected. Or CMD was
+            // never started.
             self.end.lost |= self.clock.now() >= self.term.lost_at;
             self.waits_for_terminal = false;
             return;
@@ -298,7 +298,7 @@ impl Supervisor {
                 self.report(Report::Leftovers);
             }
             self.signal_all(Signal::TERM);
-            // A stopped process handles TERM only after CONT.
+            // A suspended process handles TERM only after CONT.
             self.signal_all(Signal::CONT);
         }
         let slice = if self.waits_for_terminal { TERMINAL_POLL_INTERVAL } else { SLICE };

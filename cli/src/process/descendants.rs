@@ -30,15 +30,15 @@ struct Entry {
     ended: bool,
 }
 
-/// Returns the living descendants of `root`. A process forked during the scan may be missing, so
-/// callers repeat the scan and check with `wait`.
+/// Returns the living descendants of `root`, without `except` and their descendants. A process
+/// forked during the scan may be missing, so callers repeat the scan and check with `wait`.
 pub(crate) fn of(root: Pid, except: &[Process]) -> io::Result<Vec<Process>> {
     let mut found = entries_of(root, except)?;
     found.retain(|entry| !entry.ended);
     Ok(found.into_iter().map(|entry| entry.process).collect())
 }
 
-/// Returns the descendants of `root`, including zombies.
+/// Like [`of`], including zombies.
 fn entries_of(root: Pid, except: &[Process]) -> io::Result<Vec<Entry>> {
     let mut children: HashMap<i32, Vec<Entry>> = HashMap::new();
     for entry in fs::read_dir("/proc")? {
@@ -75,7 +75,7 @@ pub(crate) fn ancestors() -> impl Iterator<Item = Process> {
     std::iter::successors(us, above).skip(1).map(|entry| entry.process)
 }
 
-/// Returns whether the process runs as root or as this process's user.
+/// Returns whether `pid` runs as root or as this process's user, and so may end this process.
 pub(crate) fn may_end_us(pid: Pid) -> bool {
     let users = |process: &str| {
         let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
@@ -197,8 +197,8 @@ mod tests {
     fn name_may_contain_parentheses() {
         let folder = tempfile::tempdir().unwrap();
         let odd = folder.path().join(") R 1 (");
-        // `cp` writes the copy, because a file open for writing in another test's child can't be
-        // executed.
+        // `cp` writes the copy. If this process wrote it, a child of another test could inherit the
+        // open file, and a file open for writing can't be executed.
         assert!(Command::new("cp").arg("/bin/sleep").arg(&odd).status().unwrap().success());
         let mut child = Command::new(&odd).arg("60").spawn().unwrap();
         let us = rustix::process::getpid();

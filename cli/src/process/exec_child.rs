@@ -17,8 +17,8 @@ use crate::exit;
 
 pub(crate) const NO_FOREGROUND: &str = "-";
 
-/// `args` are the supervisor's process id, the process group with the foreground or
-/// [`NO_FOREGROUND`], the latest start in nanoseconds of the boot clock, and the command.
+/// `args` are the supervisor's process id, the process group that has the foreground (or
+/// [`NO_FOREGROUND`]), the latest start in nanoseconds of the boot clock, and the command.
 pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
     let mut text = || args.next().and_then(|text| text.into_string().ok());
     let pid = |text: String| text.parse().ok().and_then(Pid::from_raw);
@@ -46,7 +46,7 @@ pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
     // Unblocks the signals that the supervisor blocks.
     let _ = SigSet::all().thread_unblock();
 
-    // This process may have been stopped or starved since the grant.
+    // This process may have been suspended or starved since the grant.
     if Clock::boot().now() >= lost_at {
         return exit::complain(
             exit::LOST,

@@ -16,7 +16,7 @@ pub(crate) const FRAME: usize = 17;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Term {
-    /// The supervisor ends CMD at this instant, unless it receives a newer term.
+    /// The supervisor begins to end CMD at this instant, unless it has received a newer term.
     pub lost_at: BootInstant,
     /// All processes of CMD must have ended before this instant.
     pub deadline: BootInstant,

@@ -1,4 +1,4 @@
-//! Ends the descendants that the supervisor can't end, because it was killed or stopped.
+//! Ends the descendants that the supervisor can't end, because it was killed or suspended.
 
 use std::cell::RefCell;
 use std::io;

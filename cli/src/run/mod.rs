@@ -52,7 +52,7 @@ fn prepare_and_run(
         timeout: run.timeout.or(config.wait.filter(|_| !run.nonblock)),
         ..run.clone()
     };
-    // Blocks SIGTTOU in all threads, so a write to CMD's terminal doesn't stop this process.
+    // Blocks SIGTTOU in all threads, so a write to CMD's terminal doesn't suspend this process.
     let mut stopped_by_writing = nix::sys::signal::SigSet::empty();
     stopped_by_writing.add(nix::sys::signal::Signal::SIGTTOU);
     let _ = stopped_by_writing.thread_block();
@@ -137,7 +137,8 @@ async fn hold_and_run(
                 run.name
             ),
         );
-        // Dropping the guard would release the lock. This process's exit ends the renewals.
+        // Dropping the guard would release the lock. Forget it: the hold expires, because this
+        // process's exit ends the renewals.
         std::mem::forget(guard);
         return match outcome? {
             running::Outcome::Ended(exit) => Ok(exit.shell_code()),

@@ -24,7 +24,7 @@ use crate::process::ipc::{self, FRAME, Order, Report, Term};
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Ended(Exit),
-    /// CMD was ended, or may have been unprotected for a time.
+    /// The hold was lost: CMD was ended, or may have been unprotected for a time.
     Lost(Failure),
 }
 
@@ -160,8 +160,7 @@ impl Held<'_> {
                 signal = signals.next() => self.forward(signal),
                 _ = child_changed.recv() => self.continue_supervisor(),
                 () = sleep_until(give_up_at) => {
-                    // The supervisor's final report may be unread, or the supervisor is stopped or
-                    // starved.
+                    // The supervisor's final report may be unread, or it is suspended or starved.
                     while let Some(report) = self.try_report() {
                         if let Some(outcome) = self.on_report(report)? {
                             return Ok(self.conclude(outcome).await);
@@ -174,7 +173,7 @@ impl Held<'_> {
         }
     }
 
-    /// Returns `true` if certainly no process of the command is left.
+    /// Ends the command's processes. Returns `true` if certainly none is left.
     async fn end_all(&self) -> bool {
         if self.supervisor_done.get() && self.children.has_foreign() {
             // The command's last process has ended, so the remaining processes are foreign.
@@ -196,7 +195,7 @@ impl Held<'_> {
         }
     }
 
-    /// Reads a report that the runtime hasn't noticed yet.
+    /// Returns a report that the runtime hasn't noticed yet, if there is one.
     fn try_report(&self) -> Option<Report> {
         let mut bytes = [0; FRAME];
         match recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {

@@ -1,4 +1,4 @@
-//! `--config`: the command uses the library's configuration.
+//! Tests of `--config`, which reads the library's configuration.
 
 use std::fs;
 use std::time::Duration;
@@ -86,8 +86,8 @@ fn a_sweep_clears_away_what_ran_out() {
     // The runtime ends without releasing the holds, like a killed process.
     runtime().block_on(async {
         let locks = lockwright::connect(&url).await.unwrap();
-        // `a` is last, because this client would release a hold that expires while the client
-        // acquires another.
+        // `a` is acquired last, because a client releases an expired hold while it acquires
+        // another, and the test needs the row of `a`.
         for name in ["b", "a"] {
             std::mem::forget(locks.mutex(name).ttl(ttl).acquire().await.unwrap());
         }

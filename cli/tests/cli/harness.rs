@@ -11,7 +11,7 @@ use serde_json::Value;
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// The environment variable by which a test finds its processes.
+/// The environment variable by which a test finds its processes. Its value is the test's folder.
 const MARK: &str = "LOCKWRIGHT_TEST_SANDBOX";
 
 pub(crate) struct Sandbox {

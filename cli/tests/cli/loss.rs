@@ -1,5 +1,5 @@
-//! After a loss of the hold, the command and its descendants end by the deadline, before the next
-//! holder begins, whichever process was killed or stopped.
+//! Tests that after a loss of the hold, the command and its descendants end by the deadline, before
+//! the next holder begins, whichever process was killed or suspended.
 //!
 //! Each test checks a log on the boot clock, which all processes share, for overlaps of two
 //! holders.
@@ -21,7 +21,7 @@ use crate::harness::{
     wait_until,
 };
 
-/// A TTL with a margin of 800 ms, enough for a busy machine.
+/// With this TTL, the hold counts as lost 800 ms before the deadline, enough for a busy machine.
 const TTL: &str = "8s";
 
 /// A holder whose command is a [`family`], and a waiter.
@@ -179,13 +179,14 @@ fn a_stopped_supervisor_is_continued() {
     assert_eq!(held.code(), 0);
 }
 
-/// Either the supervisor ends the command between two stops, or `lockwright run` does.
+/// Either the supervisor ends the command between two suspensions, or `lockwright run` ends it.
 #[test]
 fn a_supervisor_that_is_stopped_again_and_again_does_not_help_the_command() {
     let sandbox = Sandbox::new();
     let log = Log::new(&sandbox);
     let family = family(&sandbox);
-    // The TTL has a margin of a second, because a busy machine may pause for some tenths.
+    // The hold counts as lost a second before the deadline, because a busy machine may pause for
+    // some tenths.
     let held = sandbox.start(&["--fixed", "--ttl", "10s", "a", "--", "sh", "-c", &family]);
     log.wait_for_all(&FAMILY);
     let supervisor = held.supervisor();
@@ -217,7 +218,7 @@ fn the_command_dies_when_run_and_supervisor_are_killed_together() {
         fs::read_to_string(sandbox.path("pid")).ok()?.trim().parse::<i32>().ok()
     });
     let supervisor = held.supervisor();
-    // Both are stopped first, so that the supervisor can't act between the kills.
+    // Both are suspended first, so that the supervisor can't act between the kills.
     held.signal(Signal::STOP);
     signal(supervisor, Signal::STOP);
     held.signal(Signal::KILL);
@@ -402,7 +403,7 @@ fn a_command_does_not_begin_after_its_term() {
     assert!(sandbox.path("began").exists());
 }
 
-/// Simulates that `lockwright run` was stopped between the grant and its first order.
+/// Simulates that `lockwright run` was suspended between the grant and its first order.
 #[test]
 fn a_supervisor_does_not_start_a_command_after_its_term() {
     let sandbox = Sandbox::new();
@@ -481,7 +482,7 @@ fn a_job_of_the_shell_and_its_orphans_are_left_alone() {
     assert_eq!(sandbox.processes(), [job]);
 }
 
-/// Each process of the chain ends once it has forked the next, faster than any scan.
+/// Each process of the chain ends once it has forked the next one, faster than any scan.
 #[test]
 fn a_fast_chain_of_forks_is_ended_too() {
     let sandbox = Sandbox::new();

@@ -1,4 +1,4 @@
-//! `lockwright run` inside the command of an outer `lockwright run` for the same name.
+//! Tests of `lockwright run` inside the command of an outer `lockwright run` for the same name.
 
 use std::fs;
 

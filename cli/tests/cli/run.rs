@@ -169,8 +169,8 @@ fn nohup_reaches_the_command() {
 #[test]
 fn the_command_begins_with_no_signal_blocked_and_only_those_ignored_that_were() {
     let sandbox = Sandbox::new();
-    // Expects the signals that this process ignores, except SIGPIPE, which only Rust programs
-    // ignore, and those that the sandbox resets.
+    // CMD must ignore the signals that this process ignores, except SIGPIPE, which only Rust
+    // programs ignore, and the signals that the sandbox resets.
     let ours = fs::read_to_string("/proc/self/status").unwrap();
     let reset = [Signal::PIPE, Signal::INT, Signal::QUIT, Signal::HUP];
     let ignored = reset

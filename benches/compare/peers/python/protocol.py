@@ -57,7 +57,7 @@ class Library:
     packages = ()
     backends = ()
     notes = ()
-    # The maximum number of locks to hold.
+    # The maximum number of locks that the command hold acquires.
     most = sys.maxsize
 
     def open(self, backend, urls):

@@ -1,5 +1,5 @@
-//! The benchmarks' protocol in Rust: see `benches/compare/README.md`. A `main` passes its [`Library`] to
-//! [`serve`].
+//! The benchmarks' protocol in Rust: see `benches/compare/README.md`. A subject's `main` calls
+//! [`serve`] for its [`Library`].
 //!
 //! A subject has one thread, because it is pinned to one core.
 #![forbid(unsafe_code)]

@@ -137,7 +137,7 @@ pub fn run(
     Ok(results)
 }
 
-/// Returns only profiles, and the notes of Lockwright's own programs.
+/// Measures only profiles. Returns them, and Lockwright's own programs with their notes.
 ///
 /// # Errors
 /// If servers, Lockwright's own programs or the sampler can't be started.

@@ -37,7 +37,8 @@ pub(super) struct Pace {
     pub(super) stays_put: bool,
     /// True if peers run only `pairs` and `hand-over`, in one regime.
     pub(super) glances_at_peers: bool,
-    /// Numbers of processes, without peers: dozens of virtual machines would measure their memory.
+    /// The numbers of processes for `processes`. Peers don't take part, because the memory of
+    /// dozens of virtual machines would determine the figures.
     pub(super) growing_processes: Vec<u64>,
 }
 

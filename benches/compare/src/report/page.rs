@@ -4,7 +4,7 @@ use super::charts::Picture;
 
 const WIDTH: usize = 100;
 
-/// A page of Markdown. [`plain`] escapes other text.
+/// A page of Markdown. [`plain`] escapes text that isn't Markdown.
 #[derive(Debug, Default)]
 pub(super) struct Page(pub(super) String);
 

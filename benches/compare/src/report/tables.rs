@@ -159,7 +159,7 @@ fn growth(page: &mut Page, view: &View<'_>, workload: &Workload) {
     });
 }
 
-/// Writes the other measures. With `grows`, writes those at the largest number.
+/// Writes the workload's other measures. If a number `grows`, writes them at its largest value.
 fn others(page: &mut Page, view: &View<'_>, workload: &Workload, grows: Option<&str>, at: &str) {
     let has = |cell: &Cell, measure: &str| cell.measures.contains_key(measure);
     let cells = || view.places(workload).flat_map(|place| view.at(&place).to_vec());

@@ -99,7 +99,7 @@ fn change(results: &mut Results, backend: &str, workload: &str, subject: &str, f
     cell.measures.get_mut(measure).unwrap().iter_mut().for_each(|round| *round *= factor);
 }
 
-/// Returns the first matching cell, which is of one core.
+/// Returns the first matching cell, which is that of one core.
 fn find<'a>(
     results: &'a mut Results,
     backend: &str,

@@ -11,7 +11,8 @@ pub trait Servers: Debug + Send {
     /// Returns the addresses for peers.
     fn addresses(&self) -> Vec<String>;
 
-    /// Returns the number of commands, including those in scripts, if they are counted.
+    /// Returns the number of commands so far, including those in scripts, or `None` if the servers
+    /// don't count them.
     ///
     /// # Errors
     /// If a server doesn't answer.

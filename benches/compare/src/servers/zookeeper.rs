@@ -4,7 +4,7 @@ use lockwright_testbed::ZooKeeper;
 
 use super::interface::{Result, Servers};
 
-/// The tick, which is shorter in tests.
+/// ZooKeeper's default tick, because the testbed's is shorter.
 const TICK: Duration = Duration::from_secs(2);
 
 pub(super) fn three() -> Result<Box<dyn Servers>> {

@@ -1,4 +1,4 @@
-//! A subject for tests of the driver. `fake honest` locks; each other kind has one defect.
+//! A subject for tests of the driver. The kind `honest` locks; each other kind has one defect.
 #![forbid(unsafe_code)]
 
 use std::fs::File;

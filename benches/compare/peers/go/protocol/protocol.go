@@ -35,7 +35,8 @@ type Library interface {
 	Prepare(task int, ttl time.Duration) error
 	// Lock acquires a name and waits as the library does. Contending tasks have distinct numbers.
 	Lock(task int, name string, ttl time.Duration) (Hold, error)
-	// Keep acquires an uncontended name and keeps it alive until its release. Task 0 is prepared.
+	// Keep acquires an uncontended name and keeps it alive until its release. It may use the
+	// resources of task 0.
 	Keep(name string, ttl time.Duration) (Hold, error)
 }
 
@@ -125,7 +126,7 @@ type state struct {
 	library Library
 	open    bool
 	held    []Hold
-	// The number of waiting tasks. Contending tasks have the numbers above theirs.
+	// The number of waiting tasks, which are numbered from 0. Contending tasks have higher numbers.
 	waiting int
 }
 

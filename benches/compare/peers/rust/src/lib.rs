@@ -1,4 +1,4 @@
-//! The version of a library.
+//! Finds the version of a library.
 #![forbid(unsafe_code)]
 
 /// Returns a crate's name and locked version.

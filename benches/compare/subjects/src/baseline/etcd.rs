@@ -37,7 +37,7 @@ struct Queues {
     /// The keys of each queue, by revision.
     keys: HashMap<String, BTreeMap<i64, String>>,
     waiting: HashMap<String, oneshot::Sender<()>>,
-    /// The watch has received all events up to this revision.
+    /// The revision up to which the watch has received all events.
     revision: i64,
 }
 

@@ -67,7 +67,8 @@ trait Baseline: Sized + 'static {
 
     async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
 
-    /// Acquires a contended name. The release of [`Self::lock_alone`] doesn't notify its waiters.
+    /// Acquires a contended name. The release of a hold from [`Self::lock_alone`] doesn't notify
+    /// waiters.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
 
     async fn unlock(&self, hold: Self::Hold) -> Result<()>;

@@ -14,20 +14,21 @@ const TABLES: [&str; 2] = [
     "CREATE TABLE IF NOT EXISTS bench_baseline_row (name varbinary(255) PRIMARY KEY) ENGINE = InnoDB",
 ];
 
-/// Disables gap locks and timeouts.
+/// Disables gap locks, and makes timeouts longer than any measurement.
 const SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
     SET SESSION innodb_lock_wait_timeout = 3600, wait_timeout = 28800";
 
 const INSERT: &str = "INSERT IGNORE INTO bench_baseline_lease
     VALUES (?, ?, NOW(6) + INTERVAL ? MICROSECOND)";
 
-/// Waiters queue for a named lock, so none polls. [`DELETE_IN_TURN`] releases it.
+/// Waiters queue for a named lock, so none polls. [`DELETE_IN_TURN`] releases the named lock.
 const INSERT_IN_TURN: &str = "INSERT IGNORE INTO bench_baseline_lease
     SELECT ?, ?, SYSDATE(6) + INTERVAL ? MICROSECOND FROM DUAL WHERE GET_LOCK(?, 3600) = 1";
 
 const DELETE: &str = "DELETE FROM bench_baseline_lease WHERE name = ? AND token = ?";
 
-/// The next waiter's insert waits for this transaction's end.
+/// The next waiter gets the named lock before this transaction ends, but its insert waits for the
+/// end.
 const DELETE_IN_TURN: &str =
     "DELETE FROM bench_baseline_lease WHERE name = ? AND token = ? AND RELEASE_LOCK(?) = 1";
 

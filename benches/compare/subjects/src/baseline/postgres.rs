@@ -20,14 +20,16 @@ const INSERT: &str =
     "INSERT INTO bench_baseline_lease VALUES ($1, $2, now() + $3 * interval '1 ms')
     ON CONFLICT DO NOTHING";
 
-/// Waiters queue for an advisory lock, so none polls. [`DELETE_IN_TURN`] releases it.
+/// Waiters queue for an advisory lock, so none polls. [`DELETE_IN_TURN`] releases the advisory
+/// lock.
 const INSERT_IN_TURN: &str = "INSERT INTO bench_baseline_lease
     SELECT $1, $2, clock_timestamp() + $3 * interval '1 ms' FROM (SELECT pg_advisory_lock($4)) AS turn
     ON CONFLICT DO NOTHING";
 
 const DELETE: &str = "DELETE FROM bench_baseline_lease WHERE name = $1 AND token = $2";
 
-/// The next waiter's insert waits for this transaction's end.
+/// The next waiter gets the advisory lock before this transaction ends, but its insert waits for
+/// the end.
 const DELETE_IN_TURN: &str = "
     WITH gone AS (DELETE FROM bench_baseline_lease WHERE name = $1 AND token = $2 RETURNING 1)
     SELECT pg_advisory_unlock($3) FROM gone";

@@ -48,7 +48,7 @@ impl Server {
         self.connection.clone()
     }
 
-    /// Creates a lease. Returns `false` if there is one.
+    /// Creates a lease. Returns `false` if the name has one.
     pub(super) async fn set(&self, name: &str, ttl: Duration) -> Result<bool> {
         let mut set = cmd("SET");
         set.arg(key(name)).arg(&self.token).arg("NX").arg("PX").arg(ttl.as_millis() as u64);
@@ -56,7 +56,7 @@ impl Server {
         Ok(granted.is_some())
     }
 
-    /// Deletes a lease. Returns `false` if there was none.
+    /// Deletes this process's lease. Returns `false` if there was none.
     pub(super) async fn delete(&self, name: &str) -> Result<bool> {
         let mut delete = cmd("EVALSHA");
         delete.arg(&self.release).arg(1).arg(key(name)).arg(&self.token);
@@ -96,7 +96,7 @@ impl Server {
         Ok(())
     }
 
-    /// Pushes the name's only element, unless the name has a lease.
+    /// Pushes the only element to the name's list, unless the name has a lease.
     async fn make_turn(&self, name: &str, list: &str) -> Result<()> {
         let mut connection = self.connection();
         if cmd("EXISTS").arg(key(name)).query_async(&mut connection).await? {

@@ -18,7 +18,7 @@ pub(super) struct Hold {
 }
 
 impl Redlock {
-    /// Requests the votes. Without a majority, deletes the granted ones.
+    /// Requests votes. Without a majority, deletes the granted votes and returns `false`.
     async fn set(&self, name: &str, ttl: Duration) -> Result<bool> {
         let [a, b, c, d, e] = &self.servers;
         let votes = tokio::join!(
@@ -69,7 +69,7 @@ impl Baseline for Redlock {
         }
     }
 
-    /// The first server keeps the turns, so votes are never split.
+    /// Waits for a turn on the first server, so votes are never split.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Hold> {
         let turn = self.servers[0].wait(name).await?;
         while !self.set(name, ttl).await? {

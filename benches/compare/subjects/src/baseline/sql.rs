@@ -12,7 +12,8 @@ use super::{Baseline, held, lost};
 /// The number of connections for requests, as in Lockwright's pool.
 const REQUESTS: usize = 4;
 
-/// A process's connections for waiters: one for the holder, one in the server's queue, one next.
+/// A process's connections for waiters: one for the holder, one in the server's queue, and one to
+/// queue next.
 const IN_TURN: usize = 3;
 
 const AGAIN: Duration = Duration::from_secs(1);
@@ -111,7 +112,7 @@ impl<S: Server> Baseline for Sql<S> {
             Some((_, "row")) => Mode::Row,
             _ => Mode::Lease,
         };
-        // Omits `mode`, which is only for Lockwright.
+        // Omits the URL's `mode`, which is only for Lockwright.
         let baseline = Self {
             server: S::new(url.split('?').next().unwrap_or(url))?,
             mode,

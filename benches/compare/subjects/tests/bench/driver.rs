@@ -5,7 +5,7 @@ use lockwright_bench::results::{Kind, Results};
 
 use super::smoke_of;
 
-/// Each test starts many processes and depends on time.
+/// Prevents tests in parallel, because each test starts many processes and depends on time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn measured(kind: Kind, fakes: &[&str], only: &[&str]) -> Results {

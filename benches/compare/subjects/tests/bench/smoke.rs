@@ -1,4 +1,5 @@
-//! Lockwright and the baseline exclude on every backend, and each measurement works.
+//! Tests that Lockwright and the baseline exclude on every backend, and that each measurement
+//! works.
 use lockwright_bench::driver::{self, Plan};
 use lockwright_bench::results::{Cell, Kind, Results};
 
@@ -29,7 +30,7 @@ fn measured(backend: &str) -> Results {
         ..smoke_of(backend, folder.path())
     };
     let results = driver::run(&plan, |_| Ok(())).unwrap();
-    // A busy machine can't cause an overlap.
+    // Every attempt is checked for overlaps, because a busy machine can't cause one.
     for seen in &results.exclusion {
         assert_eq!(seen.overlaps, 0, "{seen:?}");
     }

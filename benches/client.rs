@@ -1,6 +1,6 @@
 //! The client's own cost, on the memory backend. See `benches/README.md`.
 //!
-//! Criterion measures one function after the other, so the ratios of two functions vary with the
+//! Criterion measures one function after the other, so ratios between functions vary with the
 //! machine's load.
 #![forbid(unsafe_code)]
 #![allow(missing_docs)]

@@ -80,7 +80,7 @@ impl<'a> Clients<'a> {
         self.journals().iter().flat_map(|path| read(path)).collect()
     }
 
-    /// Returns all entries, after all clients have ended. A killed client may have no journal.
+    /// Returns all entries, once all clients have ended.
     pub(crate) fn final_entries(&self) -> Result<Vec<Entry>> {
         let was_killed: Vec<bool> = self.all().iter().map(|one| one.was_killed).collect();
         let mut entries = Vec::new();

@@ -16,7 +16,6 @@ const HEADER: &str = "seed\tplan\toutcome\toperations\tgrants\thand-overs\twait-
 /// deletes such a line after finding the cause.
 pub(crate) fn record(folder: &Path, configuration: Configuration, ran: &Ran) -> Result<()> {
     let path = folder.join(format!("{configuration}.tsv"));
-    // Several lanes may record the same configuration.
     fs::create_dir_all(folder)?;
     let lock = File::open(folder)?;
     lock.lock()?;

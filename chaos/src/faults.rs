@@ -199,7 +199,6 @@ impl Fault {
     }
 }
 
-/// Returns the promise if a server loses its data.
 fn data_lost(configuration: Configuration, profile: &Profile) -> Promise {
     let one_of_several = matches!(configuration, Etcd | ZooKeeper | Redlock);
     let fault = if one_of_several { Promised::MinorityLoss } else { Promised::ServerDataLoss };

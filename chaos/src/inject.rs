@@ -252,8 +252,8 @@ impl Scene<'_> {
         Ok(effect)
     }
 
-    /// Acquires with new clients for `lasts`, and if none was refused, for up to [`SOON`] more.
-    /// Returns `None` if none was refused.
+    /// Acquires with new clients for `lasts`, and up to [`SOON`] longer until one is refused.
+    /// Returns `None` if none is.
     fn refusal(&self, lasts: Duration) -> Option<String> {
         let end = Instant::now() + lasts;
         let mut refused = 0;

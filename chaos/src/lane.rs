@@ -56,7 +56,6 @@ fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Records the promises with `--record`. With `--selection`, compares them with the record.
 fn hold_to_record(now: &Promises, configuration: Configuration, options: &Options) -> Result<()> {
     let folder = evidence::folder();
     if options.record {

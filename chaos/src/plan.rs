@@ -39,7 +39,7 @@ pub(crate) fn hits_the_leader(pick: usize) -> bool {
     pick.is_multiple_of(2)
 }
 
-/// The first part of a seed's random numbers that is for schedules. Clients use lower parts.
+/// The first part of a seed's random numbers for schedules; clients use lower parts.
 const PART: u64 = 1 << 40;
 
 impl Schedule {

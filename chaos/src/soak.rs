@@ -115,7 +115,6 @@ fn profile(url: &str) -> Result<Profile> {
     })?)
 }
 
-/// Returns what remains of locks after the allowed time.
 fn left(servers: &mut dyn servers::Servers, ttl: Duration) -> Result<Vec<String>> {
     let until = Instant::now() + ttl * 2 + Duration::from_secs(5);
     loop {

@@ -1,5 +1,4 @@
-//! A payment service in several processes. Repeated requests with the same `idempotency-key` take
-//! effect exactly once.
+//! Repeated requests with the same `idempotency-key` take effect exactly once.
 //!
 //! ```text
 //! cargo run --example idempotent_api [--features redis -- --url redis://127.0.0.1/]

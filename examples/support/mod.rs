@@ -28,7 +28,7 @@ pub(crate) fn told(name: &str) -> Result<String> {
     std::env::var(name).map_err(|error| Error::invalid_input(name).with_source(error))
 }
 
-/// Returns success if the server didn't answer a release, because the client repeats it.
+/// Turns an unanswered release into success, because the client repeats it.
 pub(crate) fn released(outcome: Result<()>) -> Result<()> {
     match outcome {
         Err(error) if error.kind() == ErrorKind::Indeterminate => Ok(()),

@@ -12,8 +12,8 @@ pub struct Account {
 }
 
 impl Account {
-    /// If this process is root, returns the first user of `names` that exists, or else `nobody`.
-    /// Returns `None` if it isn't root.
+    /// Returns the first existing user of `names`, or `nobody`, if this process is root; otherwise
+    /// `None`.
     pub fn instead_of_root(names: &[&str]) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             return None;

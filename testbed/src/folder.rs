@@ -86,8 +86,8 @@ pub(crate) fn text(path: &Path) -> String {
 
 /// Returns the cache folder, and checks that it is private: other users may have created it first.
 ///
-/// Its parent is the temporary folder, unless `LOCKWRIGHT_TESTBED_CACHE` names another. Processes
-/// reserve ports by locks in the cache, so they must share it.
+/// Its parent is `LOCKWRIGHT_TESTBED_CACHE` or the temporary folder. Processes that reserve ports
+/// must share the cache, which has the ports' locks.
 pub(crate) fn cache() -> Result<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
     let parent =

@@ -21,7 +21,6 @@ pub fn build(source: &Path) -> Result<PathBuf> {
     let place = place()?;
     fs::create_dir_all(&place)?;
     let program = place.join(name_of(source)?);
-    // Other processes may build the same program.
     let turn = File::create(program.with_extension("lock"))?;
     turn.lock()?;
     if !program.exists() {

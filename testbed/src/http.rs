@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Returns the body of the answer to `GET path`, or `None` if none arrives within `limit`.
+/// Returns the body of the answer to `GET path`, if it arrives within `limit`.
 pub fn get(address: SocketAddr, path: &str, limit: Duration) -> Option<String> {
     let mut connection = TcpStream::connect_timeout(&address, limit).ok()?;
     connection.set_read_timeout(Some(limit)).ok()?;

@@ -18,7 +18,6 @@ const CLIENT: &str = "mariadb-client-core";
 const ADMIN: &str = "root";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
 
-/// A user with all rights in its database and none elsewhere.
 const USER: &str = "lockwright";
 /// A unique password, so tests can search logs for it.
 const PASSWORD: &str = "not-for-logs-7391";
@@ -112,8 +111,8 @@ impl MariaDb {
         self.sql(&format!("SET GLOBAL rpl_semi_sync_{role}_enabled = {}", u8::from(wait))).map(drop)
     }
 
-    /// Adds a user that may read the database, and logs in once on the socket: over TCP, MySQL
-    /// requires TLS or RSA at a user's first login.
+    /// Adds a user that may read the database, and logs in once: otherwise, MySQL would require TLS
+    /// at the first TCP login.
     pub fn add_user(&self, user: &str, password: &str) -> Result<()> {
         self.sql(&format!(
             "CREATE USER {user}@'%' IDENTIFIED BY '{password}'; GRANT SELECT ON {USER}.* TO {user}@'%'"
@@ -264,8 +263,7 @@ fn version() -> Result<String> {
     server().args(["--no-defaults", "--version"]).run(Path::new("/"), "")
 }
 
-/// Returns options with the paths of a server in `LOCKWRIGHT_SERVER_ROOT`; none for an installed
-/// server.
+/// Returns the path options for a server in `LOCKWRIGHT_SERVER_ROOT`, or none without it.
 fn messages() -> Vec<String> {
     let folders = ["usr/share/mariadb", "usr/share/mysql"];
     let (Some(usr), Some(messages), Some(_)) =
@@ -332,8 +330,8 @@ fn server() -> Program {
     Program::new(binary.as_deref().unwrap_or("mariadbd"), SERVER).env("LC_ALL", "C")
 }
 
-/// Returns `Some` if the server sends its greeting on the unix socket, which opens after the port
-/// and can't belong to another process.
+/// Returns `Some` after the server's greeting on the unix socket, which opens after the port and
+/// can't belong to another process.
 fn greets(socket: &Path) -> Option<()> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;

@@ -15,12 +15,10 @@ const PACKAGE: &str = "postgresql";
 
 const ADMIN: &str = "postgres";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
-/// The hash of [`ADMIN_PASSWORD`] with one round instead of 4096, which unoptimized clients check
-/// faster.
+/// The password's hash, with one round instead of 4096, which unoptimized clients check faster.
 const ADMIN_SECRET: &str = "SCRAM-SHA-256$1:bG9ja3dyaWdodC10ZXN0IQ==$\
      pHUqSLfNgZ+06rp0UWw7h2WnL1y7FO+q/UlQ30cBlMY=:ifwj28B3RT0RUsXFOu6aY7oERkNWyJfj0tCAsGY01hQ=";
 
-/// A user that owns the database and isn't a superuser.
 pub(crate) const USER: &str = "lockwright";
 pub(crate) const DATABASE: &str = "lockwright";
 /// A unique password, so tests can search logs for it.

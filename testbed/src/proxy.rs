@@ -43,7 +43,6 @@ pub(crate) struct Shared {
 #[derive(Debug, Default)]
 struct State {
     traffic: Traffic,
-    /// If true, connections are refused.
     cut: bool,
     listening: bool,
     over: bool,
@@ -246,8 +245,8 @@ impl Shared {
         }
     }
 
-    /// Connects `client` to the server, which may start to listen within `patience`. Forwards
-    /// `greeting` first, which the caller has read from `client`.
+    /// Connects `client` to the server, which must listen within `patience`. `greeting` is data
+    /// already read from `client`.
     pub(crate) fn serve(
         self: &Arc<Self>,
         client: TcpStream,

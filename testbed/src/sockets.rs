@@ -1,7 +1,7 @@
 //! Finds the process at a local connection's other end, by the socket's number in `/proc/PID/fd`.
 //!
-//! `sock_diag(7)` returns the number. Reading `/proc/net/tcp`, the fallback, takes milliseconds:
-//! too long for an incomplete ensemble, whose members dial constantly.
+//! `sock_diag(7)` returns the number. Reading `/proc/net/tcp`, the fallback, takes milliseconds,
+//! and members of an incomplete ensemble dial constantly.
 
 use std::fs;
 use std::net::{SocketAddr, SocketAddrV4, TcpStream};
@@ -43,8 +43,7 @@ fn asked(_: SocketAddrV4, _: SocketAddrV4) -> Option<u32> {
 #[cfg(target_os = "linux")]
 const BY_FAMILY: u16 = 20;
 
-/// Returns a query for one socket: a `struct nlmsghdr` and a `struct inet_diag_req_v2`
-/// (`linux/inet_diag.h`).
+/// Returns a query: a `struct nlmsghdr` and a `struct inet_diag_req_v2` (`linux/inet_diag.h`).
 #[cfg(target_os = "linux")]
 fn question(own: SocketAddrV4, other: SocketAddrV4) -> Vec<u8> {
     const TCP: u8 = 6;

@@ -283,8 +283,8 @@ mod tests {
     fn script(folder: &Path, name: &str, text: &str) -> Binary {
         let [draft, path] = [folder.join(format!("{name}.sh")), folder.join(name)];
         std::fs::write(&draft, format!("#!/bin/sh\n{text}\n")).unwrap();
-        // Another process writes the script. If this process wrote it, a child of another test
-        // could inherit the open file, and a file open for writing can't be executed.
+        // Another process writes the script. A file that this process writes may be open in a
+        // child of another test, and then can't be executed.
         let mut install = Command::new("install");
         assert!(install.args(["-m", "755"]).args([&draft, &path]).status().unwrap().success());
         let title = format!("self-test {name}");

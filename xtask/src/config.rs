@@ -6,8 +6,7 @@ pub(crate) const INTEROP: &str = "lockwright-interop";
 
 struct Package {
     package: &'static str,
-    /// The servers' names. A test of another crate that starts one has its name in its path, such
-    /// as `on_redis`.
+    /// The servers' names, which tests of other crates have in their paths, as in `on_redis`.
     servers: &'static [&'static str],
     /// Test binaries with tests that need no server. `--quick` runs them.
     without: &'static [&'static str],
@@ -27,8 +26,8 @@ const LIST: &[Package] = &[
     Package { package: INTEROP, servers: &[], without: &[] },
 ];
 
-/// Test binaries that run alone. They kill clusters, which keeps two cores busy, so clusters in
-/// parallel wouldn't elect leaders in time.
+/// Test binaries that run alone. They kill clusters, which keeps two cores busy: parallel clusters
+/// wouldn't elect leaders in time.
 const EXCLUSIVE: &[(&str, &str)] =
     &[("lockwright-etcd", "server"), ("lockwright-zookeeper", "server")];
 

@@ -80,7 +80,6 @@ fn build(host: &str) -> Result<PathBuf, String> {
 
 fn run(binary: &Path) -> Result<(Vec<Counted>, String), String> {
     let folder = folders::logs().join("cost");
-    // Old files would be mistaken for new ones.
     match fs::remove_dir_all(&folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(text(error)),
         _ => fs::create_dir_all(&folder).map_err(text)?,

@@ -212,8 +212,8 @@ fn apt(folder: &Path, args: &[String]) -> Command {
     command
 }
 
-/// Returns apt's output, or an error if it has complaints: if no mirror answers, apt uses old
-/// lists and still succeeds.
+/// Returns apt's output, or its complaints as an error: without a mirror's answer, apt succeeds
+/// with old lists.
 fn apt_ran(finished: Finished) -> Result<Vec<String>, String> {
     let lines = finished.lines.iter().map(String::as_str);
     let is_complaint =

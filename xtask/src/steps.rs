@@ -142,7 +142,6 @@ fn features(options: &Options) -> Report {
     }
     let mut build = cargo_in_background(&["test", "--no-run"]);
     build.args(missing_args(options));
-    // Later steps use these builds.
     let examples = examples::build_embedded();
     Report::of(quietly("features-test", build).ok() && quietly("features-examples", examples).ok())
 }
@@ -153,7 +152,7 @@ fn missing_args(options: &Options) -> Vec<&'static str> {
          lockwright/memory,lockwright/sqlite --test facade",
     );
     if !options.quick {
-        // These tests need a build of `lockwright-sql` without its feature `tls`.
+        // These tests need `lockwright-sql` without its feature `tls`.
         args.extend(words(
             "--package lockwright-sql --features lockwright-sql/mysql,lockwright-sql/postgres \
              --test tls",

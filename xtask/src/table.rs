@@ -215,7 +215,6 @@ pub(crate) fn note(suite: &Suite) {
     let mut table = Table::default();
     if table.add(suite) {
         for label in table.columns.keys() {
-            // If this fails, the table differs from the page.
             let _ = fs::create_dir_all(folder());
             let file = fs::OpenOptions::new().create(true).append(true).open(folder().join(label));
             let _ = file.and_then(|mut file| writeln!(file, "{}", suite.lines.join("\n")));

@@ -59,8 +59,8 @@ fn plan(bench: &Bench) -> servers::Result<Plan> {
     })
 }
 
-/// Replaces the profiles and notes in existing results, because the reason for a weak baseline is
-/// often found later.
+/// Replaces profiles and notes in old results, because the reason for a weak baseline is often
+/// found later.
 fn profile(json: &Path, bench: &Bench) -> servers::Result<()> {
     let mut results = report::read(json)?;
     let mut plan = plan(bench)?;
@@ -95,7 +95,7 @@ fn measure(bench: &Bench) -> servers::Result<()> {
 fn publish(results: &Results, json: &Path, out: &Path) -> servers::Result<()> {
     let (page, folder, kept) = docs();
     std::fs::create_dir_all(&folder)?;
-    // The results are kept for later comparisons. Copying a file onto itself would empty it.
+    // Copying a file onto itself would empty it.
     if !is_same(json, &kept) {
         std::fs::copy(json, &kept)?;
     }
@@ -110,7 +110,6 @@ fn report(results: &Results, json: &Path, out: &Path) -> servers::Result<()> {
     }
 }
 
-/// Returns the paths of the page, its pictures and its results.
 fn docs() -> (PathBuf, PathBuf, PathBuf) {
     let root = std::env::var_os("LOCKWRIGHT_ROOT").map_or_else(|| ".".into(), PathBuf::from);
     let folder = root.join("docs/src/benchmarks");

@@ -78,7 +78,6 @@ pub struct Exclusion {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     pub backend: String,
-    /// A [`crate::Workload`]'s id.
     pub workload: String,
     /// The number of waiters, holds or processes, or 0 without one.
     pub at: u64,

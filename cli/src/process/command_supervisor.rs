@@ -43,7 +43,7 @@ const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 const MAX_RETRY_PAUSE_OTHER_USERS: Duration = Duration::from_millis(100);
 
-/// The largest number of scans for processes without a pause.
+/// The largest number of scans without a pause.
 const MAX_SCANS: u32 = 8;
 
 pub(crate) fn main(args: ArgsOs) -> ExitCode {
@@ -236,8 +236,8 @@ impl Supervisor {
     fn command_changed(&mut self, status: WaitStatus) {
         if let Some(exit) = Exit::of(status) {
             self.exit = Some(exit);
-            // If CMD ended after the term, its last actions may have been unprotected. Or CMD was
-            // never started.
+            // CMD's last actions after the term may have been unprotected, or CMD was never
+            // started.
             self.end.lost |= self.clock.now() >= self.term.lost_at;
             self.waits_for_terminal = false;
             return;
@@ -325,7 +325,6 @@ impl Supervisor {
         killed.found > killed.refused as usize
     }
 
-    /// Signals CMD's group, unless CMD was reaped.
     fn signal_group(&self, signal: Signal) {
         if self.exit.is_none() {
             let _ = kill_process_group(self.command, signal);

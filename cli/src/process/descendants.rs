@@ -197,8 +197,8 @@ mod tests {
     fn name_may_contain_parentheses() {
         let folder = tempfile::tempdir().unwrap();
         let odd = folder.path().join(") R 1 (");
-        // `cp` writes the copy. If this process wrote it, a child of another test could inherit the
-        // open file, and a file open for writing can't be executed.
+        // `cp` writes the copy. A file that this process writes may be open in a child of another
+        // test, and then can't be executed.
         assert!(Command::new("cp").arg("/bin/sleep").arg(&odd).status().unwrap().success());
         let mut child = Command::new(&odd).arg("60").spawn().unwrap();
         let us = rustix::process::getpid();

@@ -137,8 +137,7 @@ async fn hold_and_run(
                 run.name
             ),
         );
-        // Dropping the guard would release the lock. Forget it: the hold expires, because this
-        // process's exit ends the renewals.
+        // Dropping the guard would release the lock, which must expire instead.
         std::mem::forget(guard);
         return match outcome? {
             running::Outcome::Ended(exit) => Ok(exit.shell_code()),

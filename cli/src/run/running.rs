@@ -195,7 +195,7 @@ impl Held<'_> {
         }
     }
 
-    /// Returns a report that the runtime hasn't noticed yet, if there is one.
+    /// Returns a report that the runtime hasn't noticed yet, if any.
     fn try_report(&self) -> Option<Report> {
         let mut bytes = [0; FRAME];
         match recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {

@@ -111,8 +111,8 @@ async fn report_holders(output: Output, locks: &Locks, name: &str) -> std::conve
     loop {
         if let Ok(seen) = locks.inspect(name).await {
             // A holder with this client's identity may be this client's new grant, so it is skipped
-            // once. If it remains at the next look, it is another container's client with the same
-            // host name and process id.
+            // once. If it remains, it is a client of another container with the same host name and
+            // process id.
             let others: Vec<_> = seen
                 .holders
                 .iter()

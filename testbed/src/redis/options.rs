@@ -116,7 +116,6 @@ impl Options {
         if self.tls.is_on { "rediss" } else { "redis" }
     }
 
-    /// Returns the unix socket's path, which a test may have set.
     pub(super) fn socket(&self, folder: &Path) -> PathBuf {
         let own = self.settings.iter().rfind(|(name, _)| name == "unixsocket");
         own.map_or_else(|| folder.join("testbed.sock"), |(_, path)| path.into())

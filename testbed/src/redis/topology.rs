@@ -7,7 +7,7 @@ pub(super) struct Topology(Vec<Node>);
 pub(super) struct Node {
     pub(super) id: String,
     pub(super) master: Option<String>,
-    /// The configuration epoch. If two nodes claim a slot, the one with the higher epoch owns it.
+    /// If two nodes claim a slot, the one with the higher epoch owns it.
     pub(super) epoch: u64,
     slots: Vec<(u16, u16)>,
     /// The node is connected, without a failure or handshake flag.

@@ -11,7 +11,7 @@ use super::ports::Ports;
 use super::server;
 use crate::{Program, Result, folder};
 
-/// Returns the JVM's option for the archive, or `None` if none can be made, as before Java 13.
+/// Returns the JVM's option for the archive, if one can be made: that needs Java 13.
 pub(super) fn option() -> Option<String> {
     static ARCHIVE: OnceLock<Option<String>> = OnceLock::new();
     let archive = ARCHIVE.get_or_init(|| provide().ok().map(|archive| folder::text(&archive)));
@@ -26,7 +26,6 @@ fn provide() -> Result<PathBuf> {
         let fresh = tempfile::Builder::new().tempdir_in(&cache)?;
         let fresh = fresh.path().join("classes");
         write(place.path(), &fresh)?;
-        // This may replace another process's identical file.
         fs::rename(&fresh, &archive)?;
     }
     Ok(archive)

@@ -56,8 +56,7 @@ impl Options {
         self
     }
 
-    /// Sets the tick; 200 ms by default (ZooKeeper's is 2 s). The shortest session timeout is two
-    /// ticks.
+    /// Sets the tick; 200 ms by default (ZooKeeper's is 2 s).
     pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
         self

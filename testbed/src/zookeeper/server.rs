@@ -15,7 +15,7 @@ const PACKAGE: &str = "libzookeeper-java";
 
 const JARS: &str = "/usr/share/java";
 
-/// The jar files that Java is given. The manifest of `zookeeper.jar` names the other dependencies.
+/// The class path. The manifest of `zookeeper.jar` names the other dependencies.
 const CLASS_PATH: [&str; 5] = [
     "zookeeper.jar",
     "netty-codec.jar",

@@ -95,8 +95,8 @@ impl<'a> BackendRun<'a> {
         seen
     }
 
-    /// Runs a contest to check exclusion. Repeats it for a longer time if there were few
-    /// hand-overs, because programs may start late.
+    /// Runs a contest to check exclusion, and a longer one if there were few hand-overs, because
+    /// programs may start late.
     fn check(
         &self,
         subject: &mut RunningSubject<'_>,

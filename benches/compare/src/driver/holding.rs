@@ -118,7 +118,7 @@ fn wait(
     lock: &str,
     pace: &Pace,
 ) -> Result<(), Failure> {
-    // New processes are used, because the old ones may have threads left.
+    // The old processes may have threads left.
     subject.dismiss();
     let ttl = subject.ttl().as_millis();
     subject.used(servers, REGIME, WAITING_PROCESSES + 1, |workers| {
@@ -154,7 +154,6 @@ fn hold(
         let answer = workers[0].answer("held", pace.holding)?;
         let is_no_number = |_| Failure::Failed(format!("not a number: {answer:?}"));
         let held = answer.trim().parse().map_err(is_no_number)?;
-        // The processes are listed again: some servers start a process per connection.
         let after = (memory(&servers.processes()), memory(&ours));
         round.add("server_bytes_per_hold", (after.0 - before.0) / held as f64);
         round.add("client_bytes_per_hold", (after.1 - before.1) / held as f64);

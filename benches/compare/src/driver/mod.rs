@@ -97,7 +97,6 @@ pub fn run(
         .flat_map(|backend| programs.iter().filter(|program| takes_part(program, backend)));
     let progress = Progress::of(subjects.map(seconds).sum());
     let run = Run { plan, pace: &pace, programs: &programs, progress: &progress };
-    // A full run measures one backend at a time.
     let lanes = if plan.smoke { SMOKE_LANES } else { 1 };
     let next = AtomicUsize::new(0);
     let mut found: BTreeMap<usize, Found> = BTreeMap::new();
@@ -214,7 +213,6 @@ fn fill<'a>(results: &mut Results, found: impl Iterator<Item = &'a Found>) {
 fn meet(plan: &Plan, missing: &mut Vec<Missing>, logs: &Path) -> servers::Result<Vec<Program>> {
     let ours = plan.ours.iter().map(|(kind, command)| (*kind, command));
     let all: Vec<_> = ours.chain(plan.peers.iter().map(|command| (Kind::Peer, command))).collect();
-    // In parallel, because virtual machines start slowly.
     let met: Vec<_> = std::thread::scope(|scope| {
         let meet = |(kind, command): &(Kind, &Vec<String>)| {
             let (kind, command) = (*kind, (*command).clone());

@@ -37,8 +37,8 @@ pub(super) struct Pace {
     pub(super) stays_put: bool,
     /// True if peers run only `pairs` and `hand-over`, in one regime.
     pub(super) glances_at_peers: bool,
-    /// The numbers of processes for `processes`. Peers don't take part, because the memory of
-    /// dozens of virtual machines would determine the figures.
+    /// The numbers of processes for `processes`, without peers: the memory of dozens of virtual
+    /// machines would dominate.
     pub(super) growing_processes: Vec<u64>,
 }
 

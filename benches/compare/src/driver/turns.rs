@@ -1,4 +1,4 @@
-/// One task's turn with the lock in a contest, with times in nanoseconds.
+/// A task's turn with the lock. Times are in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Turn {
     pub(super) process: usize,
@@ -82,8 +82,8 @@ impl Turns {
         self.in_time().len() as f64 / self.seconds()
     }
 
-    /// Returns the sorted waits in nanoseconds. Includes waits beyond the contest's end, because
-    /// they reveal starvation.
+    /// Returns the sorted waits in nanoseconds, also beyond the contest's end: those reveal
+    /// starvation.
     #[must_use]
     pub(super) fn waits(&self) -> Vec<u64> {
         let mut waits: Vec<u64> = self.turns.iter().map(|turn| turn.granted - turn.asked).collect();

@@ -154,7 +154,7 @@ impl Lines<'_> {
             .x_label_formatter(&label)
             .y_label_formatter(&|log| (self.tick)(10_f64.powf(*log)))
             .draw()?;
-        // The first series are drawn last, so that they are on top.
+        // The first series are on top.
         for series in series.iter().rev() {
             let shown = series.points.iter().filter(|(_, value)| *value > 0.0);
             let points: Vec<_> = shown.map(|(at, value)| (*at, value.log10())).collect();
@@ -184,7 +184,6 @@ fn picture(
 ) -> Drawn<String> {
     let mut svg = String::new();
     let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-    // The text is dark, so a dark page needs a white background.
     root.fill(&WHITE)?;
     root.draw(&Text::new(title, (8, 18), font(16, FontStyle::Bold, HPos::Left)))?;
     if !subtitle.is_empty() {

@@ -51,7 +51,6 @@ pub fn write(
     for file in WORKLOADS.iter().flat_map(|workload| {
         charts::KINDS.map(|kind| folder.join(format!("{}-{kind}.svg", workload.id)))
     }) {
-        // An earlier run may have written no such picture.
         let _ = fs::remove_file(file);
     }
     for picture in &pictures {

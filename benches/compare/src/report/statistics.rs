@@ -95,7 +95,7 @@ pub fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
     Some(if part == 0.0 || below == above { below } else { below * (1.0 - part) + above * part })
 }
 
-/// Returns the sorted values without NaN. A ratio to zero is infinite.
+/// Returns the sorted values without NaN.
 fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
     sorted.sort_by(f64::total_cmp);

@@ -93,7 +93,7 @@ fn none() -> String {
     names::NONE.to_owned()
 }
 
-/// Writes a table of all backends. A backend's name is only in its first row.
+/// Writes a table with each backend's name only in its first row.
 fn table<'a>(
     page: &mut Page,
     view: &View<'a>,

@@ -11,8 +11,8 @@ pub trait Servers: Debug + Send {
     /// Returns the addresses for peers.
     fn addresses(&self) -> Vec<String>;
 
-    /// Returns the number of commands so far, including those in scripts, or `None` if the servers
-    /// don't count them.
+    /// Returns the number of commands so far, including those in scripts, or `None` if they aren't
+    /// counted.
     ///
     /// # Errors
     /// If a server doesn't answer.

@@ -13,7 +13,6 @@ pub(super) fn sqlite() -> Result<Box<dyn Servers>> {
 
 pub(super) fn postgres(mode: &'static str) -> Result<Box<dyn Servers>> {
     let options = Postgres::options().durable().set("max_connections", CONNECTIONS);
-    // These values are smaller in tests.
     let options = options.set("shared_buffers", "128MB").set("max_wal_size", "1GB");
     let server = options.set("shared_preload_libraries", "pg_stat_statements").start()?;
     server.sql("CREATE EXTENSION pg_stat_statements")?;

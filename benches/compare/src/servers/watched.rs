@@ -26,8 +26,8 @@ impl Watched {
         let servers = start(backend)?;
         let roots =
             descendants::of(us).into_iter().filter(|process| !before.contains(process)).collect();
-        // Asking for the number also sends commands, so they are subtracted later. The minimum
-        // excludes those that a cluster's members send.
+        // Asking for the number also sends commands. The minimum excludes those that a cluster's
+        // members send.
         let mut per_look = u64::MAX;
         let mut before = servers.served()?;
         for _ in 0..3 {

@@ -14,7 +14,7 @@ const TABLES: [&str; 2] = [
     "CREATE TABLE IF NOT EXISTS bench_baseline_row (name varbinary(255) PRIMARY KEY) ENGINE = InnoDB",
 ];
 
-/// Disables gap locks, and makes timeouts longer than any measurement.
+/// Disables gap locks, and prolongs timeouts.
 const SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
     SET SESSION innodb_lock_wait_timeout = 3600, wait_timeout = 28800";
 
@@ -27,8 +27,7 @@ const INSERT_IN_TURN: &str = "INSERT IGNORE INTO bench_baseline_lease
 
 const DELETE: &str = "DELETE FROM bench_baseline_lease WHERE name = ? AND token = ?";
 
-/// The next waiter gets the named lock before this transaction ends, but its insert waits for the
-/// end.
+/// The next waiter's insert waits for this commit, not only for the named lock.
 const DELETE_IN_TURN: &str =
     "DELETE FROM bench_baseline_lease WHERE name = ? AND token = ? AND RELEASE_LOCK(?) = 1";
 
@@ -97,7 +96,6 @@ impl Server for Mysql {
         for byte in name.bytes() {
             let _ = write!(hex, "{byte:02x}");
         }
-        // Both statements are sent in one packet.
         let lock =
             format!("BEGIN; SELECT 1 FROM bench_baseline_row WHERE name = x'{hex}' FOR UPDATE");
         while raw_sql(AssertSqlSafe(lock.clone())).fetch_all(&mut *on).await?.is_empty() {

@@ -28,8 +28,7 @@ const INSERT_IN_TURN: &str = "INSERT INTO bench_baseline_lease
 
 const DELETE: &str = "DELETE FROM bench_baseline_lease WHERE name = $1 AND token = $2";
 
-/// The next waiter gets the advisory lock before this transaction ends, but its insert waits for
-/// the end.
+/// The next waiter's insert waits for this commit, not only for the advisory lock.
 const DELETE_IN_TURN: &str = "
     WITH gone AS (DELETE FROM bench_baseline_lease WHERE name = $1 AND token = $2 RETURNING 1)
     SELECT pg_advisory_unlock($3) FROM gone";
@@ -97,7 +96,6 @@ impl Server for Postgres {
 
     async fn lock_row(on: &mut PgConnection, name: &str) -> Result<()> {
         let quoted = name.replace('\'', "''");
-        // The statements are sent in one packet, and planned once.
         let lock = format!("BEGIN; EXECUTE bench_baseline_row('{quoted}')");
         while raw_sql(AssertSqlSafe(lock.clone())).fetch_all(&mut *on).await?.is_empty() {
             Self::unlock_row(on).await?;

@@ -36,7 +36,7 @@ const POLL: Duration = Duration::from_millis(1);
 pub(super) struct Sqlite {
     connection: tokio::sync::Mutex<SqliteConnection>,
     token: i64,
-    /// A mutex per name, for which the tasks of one process wait, so that they needn't poll.
+    /// A mutex per name, so that this process's tasks needn't poll.
     names: RefCell<HashMap<String, Arc<Mutex<()>>>>,
 }
 
@@ -53,8 +53,8 @@ impl Sqlite {
         Ok(upsert.execute(&mut *connection).await?.rows_affected() == 1)
     }
 
-    /// Returns whether the name has an unexpired lease. Unlike [`Self::upsert`], this doesn't block
-    /// writers.
+    /// Returns whether an unexpired lease exists, without blocking writers, unlike
+    /// [`Self::upsert`].
     async fn is_held(&self, name: &str) -> sqlx::Result<bool> {
         let mut connection = self.connection.lock().await;
         let held = query(HELD).bind(name).bind(now()).fetch_optional(&mut *connection).await?;

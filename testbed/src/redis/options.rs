@@ -20,7 +20,7 @@ pub struct Options {
     without_default_user: bool,
     pub(super) tls: Tls,
     pub(super) cluster: Option<Duration>,
-    /// True if the Sentinels or the Cluster's nodes set the server's role.
+    /// True if Sentinels or Cluster nodes set the server's role.
     pub(super) is_told_its_role: bool,
 }
 

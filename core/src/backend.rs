@@ -43,18 +43,18 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// Requests a hold.
     ///
     /// - The server creates the hold and its expiry in one atomic step.
-    /// - A repeated acquire of a token returns the same hold with its original first fence. It
-    ///   restarts the TTL or returns the remaining time in
+    /// - A repeated acquire of a token returns the same hold with its original first fence. The
+    ///   server restarts the TTL, or returns the remaining time in
     ///   [`Granted::valid`](crate::Granted::valid).
     /// - A token with a tombstone is always rejected as [`Lost`](crate::ErrorKind::Lost).
     /// - The server's TTL is the claim's, rounded up to the server's unit.
-    /// - With fences in the profile, every grant's fence is above those of all earlier grants of
-    ///   the name. Concurrent readers share a fence.
+    /// - With fences in the profile, a grant's fence is above those of all earlier grants of the
+    ///   name, with one exception: concurrent readers share a fence.
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome>;
 
     /// Acquires like [`acquire`](Self::acquire) with [`Wait::No`], but without a future, for a
-    /// backend in this process. Returns `None` if the client must call `acquire`. `now` precedes
-    /// the call, by the client's clock.
+    /// backend in this process. Returns `None` if the client must call `acquire`. `now` is the
+    /// client's instant just before the call.
     fn acquire_at_once(&self, claim: &Claim, now: BootInstant) -> Option<Result<AcquireOutcome>> {
         let _ = (claim, now);
         None
@@ -93,8 +93,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Transfers the hold with the token `from` to the claim `to`, with a new fence. A reader keeps
-    /// the shared fence.
+    /// Transfers the hold with the token `from` to the claim `to`, with a new fence. Only a reader
+    /// keeps its fence, because readers share one.
     async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         let _ = from;
         Err(Error::unsupported("moving a hold to another process", self.profile())
@@ -164,7 +164,7 @@ impl<T: DistributedLock + ?Sized> DistributedLock for Arc<T> {
         (**self).release_at_once(claim, release_mode, now)
     }
 
-    // The methods below aren't `async fn`, which would allocate a second future.
+    // The next four methods aren't `async fn`, because that would allocate a second future.
 
     fn acquire<'s, 'c, 'f>(&'s self, claim: &'c Claim, wait: Wait) -> Answer<'f, AcquireOutcome>
     where

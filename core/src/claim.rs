@@ -71,7 +71,8 @@ pub struct Granted {
     pub fence: Fence,
     /// The number of reserved fences, at least 1.
     pub fences: u32,
-    /// The start of the hold, not after the server's grant; `None` for the instant of the send.
+    /// The start of the hold, at the latest when the server granted it; `None` for the instant of
+    /// the send.
     pub start: Option<BootInstant>,
     /// The hold's duration, if it differs from the requested TTL.
     pub valid: Option<Duration>,
@@ -139,7 +140,7 @@ pub enum RenewalOutcome {
         /// The duration from the send, if it isn't the TTL.
         valid: Option<Duration>,
     },
-    /// The hold has ended for this reason: [`Reason::Gone`] if the server has no record of one.
+    /// The hold has ended for this reason, or [`Reason::Gone`] if the server recorded no reason.
     NotHeld(Reason),
     /// The outcome is unknown. The client retries until the deadline.
     Indeterminate,
@@ -162,16 +163,17 @@ impl Renewal {
 /// Determines whether a release leaves a tombstone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseMode {
-    /// No tombstone: every acquire of this token was answered.
+    /// Leaves no tombstone, because every acquire of this token was answered.
     Plain,
-    /// An acquire of this token may still arrive. A tombstone prevents its grant.
+    /// Leaves a tombstone, because an acquire of this token may still arrive. The tombstone
+    /// prevents its grant.
     Reconcile,
 }
 
 /// The result of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseOutcome {
-    /// The token was held, queued or offered.
+    /// The server had the token as a held, queued or offered claim, and removed it.
     Released,
     /// The server doesn't have the token.
     NotHeld,

@@ -76,7 +76,8 @@ struct TokioClock {
     jumped: AtomicU64,
 }
 
-/// The longest time between two checks of the clock. Tokio's timers stop while the machine sleeps.
+/// The longest time between a sleep's checks of the clock, because tokio's timers stop while the
+/// machine sleeps.
 const SLICE: Duration = Duration::from_secs(1);
 
 impl Clock {

@@ -11,7 +11,7 @@ pub enum Reason {
     Expired,
     /// An operator broke the hold.
     Broken,
-    /// The server couldn't be reached.
+    /// The hold wasn't renewed in time, because the server couldn't be reached.
     Unreachable,
     /// The server no longer has the hold.
     Gone,

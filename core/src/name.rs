@@ -50,8 +50,8 @@ impl LockName {
     }
 }
 
-/// A hash map by name, seeded per process. The standard library's map would take a fifth of the
-/// time of an uncontended lock.
+/// A hash map by name, seeded per process. Compared with the standard library's map, it saves a
+/// fifth of the time of an uncontended lock.
 pub type NameMap<V> = hashbrown::HashMap<LockName, V>;
 
 fn check(name: &str) -> Result<()> {

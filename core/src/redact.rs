@@ -33,7 +33,8 @@ pub fn hidden_password(url: &str) -> Option<&'static str> {
     )
 }
 
-/// Replaces everything from the scheme to the last `@` in a URL with a [hidden password](hidden_password).
+/// Replaces the text between the scheme and the last `@` if the URL has a [hidden
+/// password](hidden_password).
 pub fn without_hidden_password(url: &str) -> Cow<'_, str> {
     let start = after_scheme(url);
     match url.rfind('@').filter(|at| *at >= start && hidden_password(url).is_some()) {

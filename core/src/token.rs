@@ -46,7 +46,7 @@ impl Token {
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Each request formats its token. A number's formatting takes three times as long.
+        // Each request formats its token. Formatting it as a number would take three times as long.
         let mut digits = [0; 32];
         for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
             pair.copy_from_slice(
@@ -185,7 +185,8 @@ mod vmclock {
         0
     }
 
-    /// Combines the device's disruption counter (byte 16) and newer generation counter (byte 104).
+    /// Combines the device's disruption counter (byte 16) and its generation counter (byte 104),
+    /// which older devices lack.
     #[cfg(target_os = "linux")]
     pub(super) fn read(device: &std::fs::File) -> u128 {
         use std::os::unix::fs::FileExt;
@@ -228,8 +229,8 @@ impl Fence {
         self.0
     }
 
-    /// Returns the fence if it is at most [`MAX`](Self::MAX). After a larger one, a resource would
-    /// reject every later holder.
+    /// Returns the fence if it is at most [`MAX`](Self::MAX). After accepting a larger one, a
+    /// resource would reject every later holder.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) above `MAX`.

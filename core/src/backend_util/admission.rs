@@ -2,7 +2,7 @@
 //!
 //! The server numbers claims in order of arrival, so an admitted claim stays admitted. A client
 //! with an outdated view of the queue admits its claim too late, never too early. A claim of
-//! another lock type blocks the claims behind it until it leaves.
+//! another lock type blocks the claims behind it until it leaves the queue.
 //!
 //! # The shared fence of concurrent readers
 //!
@@ -21,7 +21,7 @@
 use crate::mode::Mode;
 use crate::token::Token;
 
-/// Returns a mode's mark in the name of a claim's key or node. An exclusive claim has none.
+/// Returns the text for a mode in the name of a claim's key or node; `None` for an exclusive claim.
 ///
 /// ```
 /// use lockwright_core::{Mode, Token, backend_util::admission};
@@ -109,12 +109,12 @@ fn permits(mode: Mode) -> u64 {
     }
 }
 
-/// A reader without a claim of another kind ahead of it.
+/// A claim of a reader that has only readers ahead of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reader {
-    /// The claim's number.
+    /// The claim's number in the order of arrival.
     pub created: u64,
-    /// The fence taken from another reader.
+    /// The fence taken from another reader, if any.
     pub taken: Option<u64>,
 }
 

@@ -16,7 +16,7 @@ type Key = (LockName, Token);
 /// claim has a place `P`: the backend's data.
 ///
 /// The backend removes [overdue](Self::mark_overdue) claims while other claims keep the session
-/// alive. A claim's registered end must never be earlier than its holder computes.
+/// alive. A claim's registered end must never be before its holder's deadline.
 #[derive(Debug)]
 pub struct ClaimRegistry<P> {
     clock: Clock,
@@ -56,8 +56,8 @@ impl<P: Clone> ClaimRegistry<P> {
     }
 
     /// Adds a claim that is overdue already, and that the caller will remove. It has no end here,
-    /// so that [`mark_overdue`](Self::mark_overdue) never returns it. Returns false if the claim has
-    /// a place already.
+    /// so that [`mark_overdue`](Self::mark_overdue) never returns it. If the claim has a place
+    /// already, changes nothing and returns false.
     pub fn enter_overdue(&self, name: &LockName, token: Token, place: P) -> bool {
         match self.state().places.entry((name.clone(), token)) {
             Entry::Occupied(_) => false,
@@ -73,7 +73,8 @@ impl<P: Clone> ClaimRegistry<P> {
         self.state().places.get(&key(claim)).map(|found| found.place.clone())
     }
 
-    /// Extends a claim to at least `ends`. Returns false if its place doesn't match.
+    /// Extends a claim to at least `ends`. Returns false if the claim has no place for which `is`
+    /// returns true.
     pub fn extend_if(&self, claim: &Claim, ends: BootInstant, is: impl Fn(&P) -> bool) -> bool {
         match self.state().places.get_mut(&key(claim)) {
             Some(found) if is(&found.place) => {
@@ -112,7 +113,7 @@ impl<P: Clone> ClaimRegistry<P> {
             .collect()
     }
 
-    /// Removes a claim if its place matches.
+    /// Removes a claim, and returns its place, if `is` returns true for the place.
     pub fn leave_if(&self, name: &LockName, token: Token, is: impl Fn(&P) -> bool) -> Option<P> {
         match self.state().places.entry((name.clone(), token)) {
             Entry::Occupied(found) if is(&found.get().place) => Some(found.remove().place),

@@ -12,8 +12,8 @@ const REMEMBERED: Duration = Duration::from_secs(60 * 60);
 
 const MANY: usize = 1_000;
 
-/// The tombstones of ended claims, so that a late repeat isn't handled as a new claim. Each is kept
-/// for at least an hour, or the claim's TTL if longer.
+/// The tombstones of ended claims, so that a late repeat of an acquire isn't handled as a new
+/// claim. Each is kept for at least an hour, or the claim's TTL if longer.
 #[derive(Debug)]
 pub struct EndedClaims {
     clock: Clock,

@@ -23,7 +23,7 @@ pub fn encode(text: &str, must_go: impl Fn(char) -> bool) -> String {
     encoded
 }
 
-/// Decodes the output of [`encode`]. `None` for an invalid escape or UTF-8.
+/// Decodes the output of [`encode`]. Returns `None` for an invalid escape or invalid UTF-8.
 ///
 /// ```
 /// use lockwright_core::backend_util::percent;

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::clock::BootInstant;
 use crate::name::{LockName, NameMap};
 
-/// The largest number of names. One more clears the map first.
+/// The largest number of names. Before the map would exceed it, all names are removed.
 const CAPACITY: usize = 1024;
 
 /// A bounded map from names to the instants of their last [notes](Self::note). It may lose entries,
@@ -17,7 +17,7 @@ pub struct RecentNames {
 }
 
 impl RecentNames {
-    /// Notes `name` at `now`.
+    /// Sets the last instant of `name` to `now`.
     pub fn note(&self, name: &LockName, now: BootInstant) {
         self.is_used.store(true, Ordering::Relaxed);
         let mut names = self.last.lock().unwrap_or_else(PoisonError::into_inner);

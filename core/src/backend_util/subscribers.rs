@@ -7,7 +7,8 @@ use crate::name::LockName;
 
 /// The clients of one backend, and the names that they wait for.
 ///
-/// No mutex is held while events are sent, so a client's sink may call back.
+/// No mutex is held while events are sent, so a client may call this type while it handles an
+/// event.
 #[derive(Debug)]
 pub struct Subscribers {
     forgotten_after: Duration,
@@ -60,7 +61,7 @@ impl Subscribers {
         !waiting.names.is_empty()
     }
 
-    /// Wakes the recent waiters of `name`.
+    /// Sends a wake-up for `name` to all clients, if any client waits for it.
     pub fn wake(&self, name: &LockName) {
         let somebody = self.waiting().names.contains_key(name);
         if somebody {
@@ -68,7 +69,7 @@ impl Subscribers {
         }
     }
 
-    /// Wakes all waiters, because notifications may have been lost.
+    /// Sends a wake-up for each awaited name, after notifications may have been lost.
     pub fn wake_all(&self) {
         let names: Vec<LockName> = {
             let mut waiting = self.waiting();
@@ -80,7 +81,7 @@ impl Subscribers {
         }
     }
 
-    /// Sends an event to all clients.
+    /// Sends an event to all clients, and removes those that no longer exist.
     pub fn send(&self, event: &Event) {
         let attached = Arc::clone(&self.attached());
         let gone: Vec<usize> = attached
@@ -92,7 +93,8 @@ impl Subscribers {
             return;
         }
         let mut present = self.attached();
-        // A changed list is a new allocation, for which the indices don't match.
+        // If the list has changed, it is a new allocation, and the indices in `gone` don't match
+        // it.
         if Arc::ptr_eq(&present, &attached) {
             let mut at = 0;
             let staying = |_: &Events| {

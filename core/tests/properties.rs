@@ -1,4 +1,5 @@
-//! Parsers don't panic, return clear errors, and accept the printed form of an accepted value.
+//! Tests that parsers don't panic, return clear errors, and accept the printed form of an accepted
+//! value.
 #![forbid(unsafe_code)]
 
 use lockwright_core::backend_util::{admission, percent};

@@ -56,7 +56,7 @@ impl Store {
             row.queue_up(claim.token, claim.mode, now + patience);
         }
         // No wake-up follows an expiry, so the waiter polls when a hold expires. Without a hold, it
-        // polls after its TTL.
+        // polls after the claim's TTL.
         let free_in = row.free_at(claim.mode).map_or(claim.ttl, |at| at.saturating_since(now));
         let busy = Busy {
             retry_after: Some(free_in),

@@ -3,10 +3,11 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Error, ErrorKind, Reason, Result, Token};
 
-/// The least time that a tombstone is kept: much longer than a client repeats a request.
+/// The least time that a tombstone is kept, unless [`LIMIT`] is reached. It is much longer than a
+/// client repeats a request.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
-/// The number of tombstones that ends a generation early.
+/// The number of young tombstones that ends their generation early.
 const LIMIT: usize = 1 << 16;
 
 /// Tokens that are never granted again, in two generations. The older one is dropped as a whole, so

@@ -1,4 +1,5 @@
-//! [`begin`] runs without a future, because a large future would slow down a backend that answers at once.
+//! Acquires. [`begin`] sends the first request without a future, because a large future would slow
+//! down a backend that answers at once.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -106,7 +107,7 @@ pub(crate) fn acquire(
     }
 }
 
-/// Returns the hold, or releases it if the client no longer grants locks.
+/// Returns the hold. If the client no longer grants locks, releases the hold and returns an error.
 pub(crate) fn admitted(hold: Arc<Hold>) -> Result<Arc<Hold>> {
     match hold.shared.ready() {
         Ok(()) => Ok(hold),
@@ -228,7 +229,7 @@ fn take_answer(
     match answer {
         Ok(AcquireOutcome::Granted(granted)) => {
             pending.release_mode = before.release_mode;
-            // The hold registry counts granted attempts.
+            // This attempt isn't counted here, because the hold registry counts granted attempts.
             match valid_grant(shared, &pending.claim, granted, sent) {
                 Some(valid) => Answer::Granted(granted, valid),
                 None => Answer::TooLate,
@@ -406,7 +407,8 @@ impl Attempts<'_> {
         self.spot.is_some() && self.shared.backend.profile().blocks
     }
 
-    /// Returns the limit, or without a limit one TTL after the first unanswered request.
+    /// Returns when the request fails: at its limit, or without a limit one TTL after the first
+    /// unanswered attempt.
     fn give_up_at(&self) -> BootInstant {
         match (self.limit, self.troubled_since) {
             (Limit::None, Some(since)) => since + self.options.ttl,
@@ -476,7 +478,7 @@ impl Attempts<'_> {
         if !ended {
             return Ok(Next::In(shared.spread(self.pause)));
         }
-        // The server never grants this token again, so the next attempt has another.
+        // The server never grants this token again, so the next attempt has another token.
         drop(GivenBack { shared, pending: turn.take_pending() });
         Ok(Next::Fresh)
     }
@@ -488,7 +490,7 @@ impl Attempts<'_> {
         match next {
             Next::Now => {}
             Next::Fresh => {
-                // The waiter belongs to the old token.
+                // The waiter is registered for the old token.
                 self.spot = None;
                 clock.sleep_until(at_most(self.shared.spread(TRY_AGAIN.0))).await;
             }
@@ -499,7 +501,8 @@ impl Attempts<'_> {
         }
     }
 
-    /// Returns a grant from an event. If it is no longer valid, the next request renews it.
+    /// Returns the grant that an event brought, if it is still valid. Otherwise, the next request
+    /// repeats the claim.
     fn take_handed(&self, turn: &mut Turn) -> Option<(Granted, ValidGrant)> {
         let granted = self.spot.as_ref()?.take_handed()?;
         let started = granted.start?;

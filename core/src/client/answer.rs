@@ -62,8 +62,8 @@ pub(crate) async fn until<F: Future>(
     }
 }
 
-/// Calls the application, such as its log subscriber or waker. A panic there must not end renewals
-/// and releases.
+/// Calls code of the application, such as a log subscriber or waker. Its panic must not end
+/// renewals and releases.
 pub(crate) fn ignore_panic(call: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(call));
 }

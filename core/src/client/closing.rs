@@ -47,7 +47,8 @@ impl Shared {
         &self,
         request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        // `_waiting` is dropped after the request, whose release is counted by then.
+        // `_waiting` is dropped after the request, so that `close` sees it until the request's
+        // release is counted.
         let _waiting = Waiting::begin(self);
         self.inside(async {
             tokio::select! {

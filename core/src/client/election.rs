@@ -127,7 +127,7 @@ impl Observer {
     /// Polling may miss a short leadership.
     ///
     /// # Cancel safety
-    /// May be dropped and called again: no change is missed or delayed.
+    /// May be dropped and called again: the query in progress continues.
     pub async fn next(&mut self) -> Result<Option<Leader>> {
         let shared = Arc::clone(self.election.locks.shared());
         shared.inside(self.look()).await

@@ -46,7 +46,7 @@ macro_rules! common {
                 Self(Inner(Some(hold)))
             }
 
-            /// Returns the name, as requested.
+            /// Returns the name, without the client's namespace.
             pub fn name(&self) -> &str {
                 self.0.name()
             }
@@ -72,8 +72,8 @@ macro_rules! common {
                 }
             }
 
-            /// Returns when the hold counts as lost unless renewed, before the
-            /// [`deadline`](Self::deadline).
+            /// Returns when the hold counts as lost unless renewed: before the
+            /// [`deadline`](Self::deadline), so that the holder has time to stop.
             pub fn lost_at(&self) -> BootInstant {
                 self.0.hold().lost_at()
             }
@@ -284,7 +284,7 @@ impl Inner {
         hold.claim.name.as_str().strip_prefix(&*hold.shared.settings.namespace).unwrap_or_default()
     }
 
-    /// Returns the full name, because a name without the namespace is ambiguous.
+    /// Returns the fence with the full name, because a name without the namespace is ambiguous.
     fn fenced(&self) -> Fenced {
         let hold = self.hold();
         Fenced { name: hold.claim.name.clone(), fence: hold.fence }

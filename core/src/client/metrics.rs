@@ -31,11 +31,12 @@ pub(crate) struct Metrics {
     pub(crate) at_risk: Counter,
     pub(crate) lost: Counter,
     pub(crate) settled: Counter,
-    /// The duration of lost holds.
+    /// The total duration of lost holds. [`Totals::hold_nanos`] has that of released holds.
     pub(crate) hold_nanos: Counter,
 }
 
-/// Counters under the table's mutex, which is locked anyway. Four atomics would cost more.
+/// Counters under the table's mutex, which each acquire and release locks anyway. Four atomics
+/// would cost more.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Totals {
     pub(crate) acquired: u64,
@@ -60,13 +61,13 @@ pub struct MetricsSnapshot {
     pub attempts: u64,
     /// Failed acquire requests.
     pub attempts_failed: u64,
-    /// Grants that arrived too late.
+    /// Grants that arrived after the hold counted as lost.
     pub grants_too_late: u64,
     /// Released holds.
     pub released: u64,
-    /// Renewed holds.
+    /// Successful renewals of a hold.
     pub renewals: u64,
-    /// Holds whose renewal failed.
+    /// Failed renewals of a hold.
     pub renewals_failed: u64,
     /// Holds that became [`AtRisk`](crate::HoldState::AtRisk).
     pub at_risk: u64,
@@ -74,9 +75,9 @@ pub struct MetricsSnapshot {
     pub lost: u64,
     /// Claims reconciled in the background.
     pub settled: u64,
-    /// The waiting time of granted requests.
+    /// The total waiting time of granted requests.
     pub wait_time: Duration,
-    /// The duration of ended holds.
+    /// The total duration of ended holds.
     pub hold_time: Duration,
     /// Live holds.
     pub held: u64,

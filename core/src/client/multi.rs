@@ -37,7 +37,7 @@ impl Locks {
 /// ```no_run
 /// # async fn example(locks: lockwright_core::Locks) -> lockwright_core::Result<()> {
 /// let both = locks.multi(["accounts/1", "accounts/2"]).acquire().await?;
-/// // … from one to the other …
+/// // … transfer from one account to the other …
 /// both.release().await
 /// # }
 /// ```
@@ -255,7 +255,7 @@ impl Part {
         limit: Option<BootInstant>,
         has_waited: &mut bool,
     ) -> Result<Guard> {
-        // No lock is held yet, so this name isn't an alias.
+        // This request holds no lock yet, so this name isn't an alias of one.
         if held.is_empty() {
             return self.wait(options, limit).await;
         }
@@ -319,7 +319,8 @@ impl Part {
         }
     }
 
-    /// Polls the server until an error, or until the name is certainly an alias of a held lock.
+    /// Returns an error once the server rejects the query, or shows that the name is an alias of a
+    /// held lock. Never returns if the name is no alias.
     async fn one_of(&self, held: &[Guard]) -> Error {
         let shared = self.locks.shared();
         let each = shared.backend.profile().slow_poll.min(LONGEST_PAUSE);
@@ -333,8 +334,8 @@ impl Part {
         }
     }
 
-    /// Returns whether this name is certainly no alias of a held lock. Returns a conflict if it is
-    /// an alias.
+    /// Returns true if this name is certainly no alias of a held lock, false if that is unknown,
+    /// and a conflict if it is an alias.
     async fn is_apart_from(&self, held: &[Guard]) -> Result<bool> {
         if held.is_empty() {
             return Ok(true);

@@ -35,10 +35,11 @@ impl MultiGuard {
         self.guards
     }
 
-    /// Returns the fence of the hold of `name`. If several clients hold it, the first given client
-    /// counts.
+    /// Returns the fence of the hold of `name`. If several clients hold it, the client that was
+    /// given first counts.
     ///
-    /// Fences of two backends can't be compared, so a resource needs a register for each.
+    /// Fences of two backends can't be compared, so a resource must store the highest fence of
+    /// each.
     pub fn fence(&self, name: &str) -> Option<Fence> {
         self.fences(name).next()
     }

@@ -15,7 +15,7 @@ use super::state::{Hold, Job, Shared};
 
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 
-/// The limits of the pause after a failed renewal.
+/// The shortest and the longest pause after a failed renewal.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
 const AFTER_PANIC: Duration = Duration::from_millis(20);
@@ -39,7 +39,7 @@ pub(crate) fn renewer(shared: &Arc<Shared>) -> impl Future<Output = ()> + Send +
         loop {
             let next = {
                 let Some(shared) = going.0.upgrade() else { return };
-                // An application's waker may panic.
+                // A round calls wakers of the application, which may panic.
                 let round = catch_unwind(AssertUnwindSafe(|| round(&shared, &mut due)));
                 // The panic may have left some holds unscheduled.
                 round.unwrap_or_else(|_| {

@@ -80,8 +80,8 @@ impl<H: Held> Request<H> {
         self
     }
 
-    /// Makes [`acquire`](Request::acquire) try at most `tries` times, with a `pause` (± 25 %) and
-    /// without a queue. [`wait_for`](Request::wait_for) is fairer.
+    /// Makes [`acquire`](Request::acquire) try at most `tries` times, with a `pause` (± 25 %)
+    /// without queueing. [`wait_for`](Request::wait_for) is fairer.
     pub fn retry(mut self, tries: u32, pause: Duration) -> Self {
         self.options.retry = Some((tries, pause));
         self

@@ -1,4 +1,4 @@
-//! Every future may be dropped at every await point.
+//! Tests that every future may be dropped at every await point.
 
 use std::time::Duration;
 

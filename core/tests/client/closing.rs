@@ -267,7 +267,7 @@ fn a_client_may_keep_its_holds_on_another_runtime() {
         .unwrap();
     let here = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let guard = here.block_on(locks.mutex("x").acquire()).unwrap();
-    // No task runs here, but the hold is still renewed.
+    // The runtime `here` runs no task now, but the hold is still renewed.
     let first = guard.deadline();
     let limit = std::time::Instant::now() + secs(20);
     while guard.deadline() == first && std::time::Instant::now() < limit {

@@ -106,7 +106,7 @@ async fn every_poll_of_run_looks_at_the_clock_first() {
     let jumping = clock.clone();
     let error = guard
         .run(std::future::poll_fn(|cx| {
-            // The machine sleeps between this poll and the next, and no timer fires.
+            // This simulates a suspend until the next poll, during which no timer fires.
             polls.fetch_add(1, Ordering::SeqCst);
             jumping.jump(TTL);
             cx.waker().wake_by_ref();

@@ -120,7 +120,8 @@ async fn of_two_backends_the_fence_is_that_of_the_one_that_was_given_first() {
     let (old, ..) = client();
     let (_, memory, clock) = client();
     let stage = Stage::new(&memory, &clock);
-    // The backend name of `new` sorts first, and its later fences are larger than those of `old`.
+    // The backend name of `new` sorts first, and this loop makes its later fences larger than those
+    // of `old`.
     stage.promise(|profile| profile.backend = "another");
     let new = Locks::builder(stage).ttl(TTL).clock(clock).build().unwrap();
     for _ in 0..5 {

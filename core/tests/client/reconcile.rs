@@ -1,4 +1,4 @@
-//! Errors are accurate, and the client reconciles unanswered claims.
+//! Tests that errors are accurate, and that the client reconciles unanswered claims.
 
 use std::time::Duration;
 

@@ -91,7 +91,8 @@ async fn a_short_first_term_of_a_long_ttl_is_renewed_in_time() {
     }
 }
 
-/// A batch has the time limit of its least patient hold, so such a hold needs a separate batch.
+/// A batch has the time limit of its least patient hold, so an impatient hold needs a separate
+/// batch.
 #[tokio::test(start_paused = true)]
 async fn one_with_little_time_left_does_not_make_others_impatient() {
     let (locks, stage, _, _, clock) = troubled();

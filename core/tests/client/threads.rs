@@ -9,7 +9,7 @@ use lockwright_memory::Memory;
 
 use crate::support::secs;
 
-/// Only the lock protects the counter.
+/// Tests that tasks never overlap: only the lock protects `inside`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nothing_overlaps_and_nothing_is_left() {
     const TASKS: u64 = 16;

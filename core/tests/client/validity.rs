@@ -1,4 +1,5 @@
-//! Deadlines count from the send, by the smaller TTL. A grant after its own deadline is released.
+//! Tests that deadlines count from the send, by the smaller TTL, and that a grant after its own
+//! deadline is released.
 
 use std::time::Duration;
 
@@ -188,7 +189,8 @@ async fn a_backend_limits_only_the_first_wait_of_a_request() {
         fails(acquire(name, limit), ErrorKind::TimedOut(lockwright_core::Step::Answer)).await;
         assert_eq!(clock.now(), begun + limit);
     }
-    // The client sets no timer, so a request waits longer if the backend ignores its own limit.
+    // The client sets no timer for the first wait, so a request waits longer if the backend ignores
+    // its own limit.
     let waiting = tokio::spawn(acquire("z", secs(4)));
     clock.sleep(secs(60)).await;
     assert!(!waiting.is_finished());

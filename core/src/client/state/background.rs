@@ -46,7 +46,8 @@ impl Job {
 
     /// Runs the job. If the future is dropped unfinished, the next local request gets the turn.
     pub(crate) fn run(self) -> impl Future<Output = ()> + Send + 'static {
-        // `Running` must exist before the first poll, because the future may be dropped unpolled.
+        // `Running` must exist before the first poll, because its `drop` must run even if the
+        // future is dropped unpolled.
         let mut running = Running(self);
         async move {
             running.0.work().await;
@@ -115,8 +116,8 @@ impl Job {
             || (ended == ReleaseOutcome::NotHeld && long_ago())
     }
 
-    /// Returns whether the retries may end. For an unanswered claim they don't, because it may
-    /// still be granted.
+    /// Returns whether the retries may end: after two TTLs, but not for an unanswered claim,
+    /// because it may still be granted.
     fn may_give_up(&self, begun: BootInstant, now: BootInstant) -> bool {
         self.release_mode == ReleaseMode::Plain && now > begun + self.claim().ttl * 2
     }

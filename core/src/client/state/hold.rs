@@ -110,7 +110,8 @@ impl Hold {
         let lost_at = term.lost_at.min(self.keep_until);
         let margin = term.deadline.saturating_since(term.lost_at);
         let deadline = term.deadline.min(lost_at + margin);
-        // Some renewals start earlier, so that holds granted in a burst aren't renewed in one.
+        // Some renewals start earlier, so that holds granted in one burst aren't renewed in one
+        // burst.
         let window = term.at_risk_at.as_nanos().saturating_sub(term.renew_at.as_nanos()) / 8;
         let early = window / 255 * u64::from(self.claim.token.as_bytes()[0]);
         self.renew_at.store(term.renew_at.as_nanos() - early, Ordering::Release);
@@ -171,7 +172,7 @@ impl Hold {
     }
 
     /// Returns whether the hold is valid. Unlike [`state_at`](Self::state_at), this never reports a
-    /// loss, so the caller may lock the table.
+    /// loss, so the caller may hold the table's lock.
     pub(crate) fn looks_live(&self, now: BootInstant) -> bool {
         decode(self.phase.load(Ordering::SeqCst)).is_live() && now < self.lost_at()
     }
@@ -288,7 +289,7 @@ impl Hold {
     }
 
     /// Takes the turn from the hold, if it has one. The caller must hold the table's lock, which
-    /// makes the two steps atomic.
+    /// makes the load and the store atomic.
     pub(crate) fn take_turn(&self) -> bool {
         let has_turn = self.turn.load(Ordering::Relaxed);
         self.turn.store(false, Ordering::Relaxed);
@@ -296,14 +297,15 @@ impl Hold {
     }
 
     /// Returns how much earlier than due a renewal may join a batch. The slack must be less than
-    /// the pause after a failed renewal and the first term after a hand-over.
+    /// the pause after a failed renewal and the first term after a hand-over. Otherwise, the next
+    /// renewal would start at once.
     pub(crate) fn renew_slack(&self) -> Duration {
         let renew_at = BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire));
         let left = self.lost_at().saturating_since(renew_at);
         (self.claim.ttl / 30).min(left / 8).min(LONGEST_SLACK)
     }
 
-    /// Returns the slack of the first check; zero if the check reports a loss.
+    /// Returns how late the first check may be; zero if the check reports a loss.
     pub(crate) fn first_slack(&self) -> Duration {
         let renews = self.claim.renewal_mode == RenewalMode::Auto
             && self.renew_at.load(Ordering::Acquire) < self.lost_at.load(Ordering::Acquire);

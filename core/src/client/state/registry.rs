@@ -100,7 +100,7 @@ impl Registry {
     }
 
     /// Returns when the renewal task wakes up next. Without holds, the planned wake-up stays, so
-    /// that short-lived holds don't wake the task.
+    /// that new short-lived holds needn't notify the task.
     pub(crate) fn next_due(&mut self, now: BootInstant) -> Option<BootInstant> {
         while let Some(Reverse(entry)) = self.due.peek().copied() {
             if self.live(entry).is_some() {

@@ -9,8 +9,8 @@ use crate::token::Token;
 
 use super::{Hold, HoldEvent, Shared, Table};
 
-/// The largest number of kept losses. Some belong to holds that the client has ended, and are never
-/// used.
+/// The largest number of kept losses. It is limited, because a loss of an ended hold is never
+/// taken.
 const MOST_EARLY_LOSSES: usize = 1024;
 
 impl Table {
@@ -40,8 +40,8 @@ impl Table {
 }
 
 impl Shared {
-    /// Locks the table. Until it is unlocked, never drop a hold, notify or send: each may call
-    /// back.
+    /// Locks the table. Until it is unlocked, never drop a hold, notify or send: each may call this
+    /// client, which would deadlock.
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }

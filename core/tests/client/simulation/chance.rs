@@ -1,4 +1,4 @@
-//! The random numbers of a schedule, from its seed.
+//! The random numbers of a schedule, generated from its seed.
 
 use std::sync::Mutex;
 use std::time::Duration;

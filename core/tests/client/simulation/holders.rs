@@ -50,7 +50,8 @@ impl Holders {
         Self { server: Arc::clone(server), names: Mutex::default() }
     }
 
-    /// Adds a hold, and checks it against those valid now. Ended holds never become valid again.
+    /// Adds a hold, and checks it against the valid ones. Ended holds are removed, because they
+    /// never become valid again.
     pub(super) fn join(&self, grant: Grant) {
         let mut names = self.names.lock().unwrap();
         let name = names.entry(grant.name).or_default();

@@ -49,7 +49,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// - A token with a tombstone is always rejected as [`Lost`](crate::ErrorKind::Lost).
     /// - The server's TTL is the claim's, rounded up to the server's unit.
     /// - With fences in the profile, a grant's fence is above those of all earlier grants of the
-    ///   name, with one exception: concurrent readers share a fence.
+    ///   name, except that concurrent readers share one.
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome>;
 
     /// Acquires like [`acquire`](Self::acquire) with [`Wait::No`], but without a future, for a
@@ -94,7 +94,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     }
 
     /// Transfers the hold with the token `from` to the claim `to`, with a new fence. Only a reader
-    /// keeps its fence, because readers share one.
+    /// keeps its fence.
     async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         let _ = from;
         Err(Error::unsupported("moving a hold to another process", self.profile())

@@ -163,17 +163,16 @@ impl Renewal {
 /// Determines whether a release leaves a tombstone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseMode {
-    /// Leaves no tombstone, because every acquire of this token was answered.
+    /// Leaves no tombstone: every acquire of this token was answered.
     Plain,
-    /// Leaves a tombstone, because an acquire of this token may still arrive. The tombstone
-    /// prevents its grant.
+    /// Leaves a tombstone, which prevents the grant of an acquire that may still arrive.
     Reconcile,
 }
 
 /// The result of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseOutcome {
-    /// The server had the token as a held, queued or offered claim, and removed it.
+    /// The token was held, queued or offered, and is removed.
     Released,
     /// The server doesn't have the token.
     NotHeld,

@@ -76,8 +76,7 @@ struct TokioClock {
     jumped: AtomicU64,
 }
 
-/// The longest time between a sleep's checks of the clock, because tokio's timers stop while the
-/// machine sleeps.
+/// A sleep checks the clock this often, because tokio's timers stop while the machine sleeps.
 const SLICE: Duration = Duration::from_secs(1);
 
 impl Clock {

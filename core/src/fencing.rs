@@ -114,7 +114,7 @@ fn decoded(text: &str) -> Option<String> {
 /// A check that rejects fences below the highest accepted one. Clones share one gate.
 ///
 /// A gate keeps the highest fences only in memory. Store them with the data, and
-/// [restore](Self::remember) them after a restart, before the first [`enter`](Self::enter).
+/// [restore](Self::remember) them before the first [`enter`](Self::enter).
 ///
 /// ```
 /// # use lockwright_core::LockName;
@@ -131,8 +131,7 @@ fn decoded(text: &str) -> Option<String> {
 #[derive(Debug, Clone, Default)]
 pub struct Gate(Arc<Mutex<NameMap<Arc<tokio::sync::Mutex<u64>>>>>);
 
-/// Exclusive access for one accepted write. The lock's next write waits until this value is
-/// dropped.
+/// Exclusive access for one accepted write.
 #[derive(Debug)]
 #[must_use = "the next write can start once this is dropped; keep it until the write is done"]
 pub struct Inside(OwnedMutexGuard<u64>);

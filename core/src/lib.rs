@@ -1,5 +1,4 @@
-//! The core of [Lockwright](https://docs.rs/lockwright): the client and the backend trait. A
-//! backend depends only on this crate.
+//! The core of [Lockwright](https://docs.rs/lockwright): the client and the backend trait.
 #![forbid(unsafe_code)]
 
 mod backend;

@@ -41,7 +41,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Returns how long a hold with this TTL is valid: the TTL without the drift.
+    /// Returns how long a hold is valid: the TTL without the drift.
     pub fn validity(&self, ttl: Duration) -> Duration {
         ttl.saturating_sub(part(ttl, self.drift_rate) + self.drift_floor)
     }

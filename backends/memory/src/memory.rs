@@ -56,8 +56,8 @@ impl Memory {
         self.0.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the store for one step. Also returns the later of `now` and the previous step's
-    /// instant, so that time never goes back.
+    /// Locks the store for one step. Returns the later of `now` and the previous step's instant, so
+    /// that time never goes back.
     pub(crate) fn step(&self, now: BootInstant) -> (MutexGuard<'_, Store>, BootInstant) {
         let mut store = self.store();
         store.last_step = store.last_step.max(now);

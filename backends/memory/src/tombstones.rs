@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Error, ErrorKind, Reason, Result, Token};
 
-/// The least time that a tombstone is kept, unless [`LIMIT`] is reached. It is much longer than a
-/// client repeats a request.
+/// The least time that a tombstone is kept below [`LIMIT`]: much longer than a client repeats a
+/// request.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
 /// The number of young tombstones that ends their generation early.

@@ -112,9 +112,9 @@ fn permits(mode: Mode) -> u64 {
 /// A claim of a reader that has only readers ahead of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reader {
-    /// The claim's number in the order of arrival.
+    /// The claim's number.
     pub created: u64,
-    /// The fence taken from another reader, if any.
+    /// The fence taken from another reader.
     pub taken: Option<u64>,
 }
 

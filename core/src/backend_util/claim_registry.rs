@@ -73,8 +73,7 @@ impl<P: Clone> ClaimRegistry<P> {
         self.state().places.get(&key(claim)).map(|found| found.place.clone())
     }
 
-    /// Extends a claim to at least `ends`. Returns false if the claim has no place for which `is`
-    /// returns true.
+    /// Extends a claim to at least `ends` if its place satisfies `is`; otherwise returns false.
     pub fn extend_if(&self, claim: &Claim, ends: BootInstant, is: impl Fn(&P) -> bool) -> bool {
         match self.state().places.get_mut(&key(claim)) {
             Some(found) if is(&found.place) => {
@@ -113,7 +112,7 @@ impl<P: Clone> ClaimRegistry<P> {
             .collect()
     }
 
-    /// Removes a claim, and returns its place, if `is` returns true for the place.
+    /// Removes a claim whose place satisfies `is`, and returns the place.
     pub fn leave_if(&self, name: &LockName, token: Token, is: impl Fn(&P) -> bool) -> Option<P> {
         match self.state().places.entry((name.clone(), token)) {
             Entry::Occupied(found) if is(&found.get().place) => Some(found.remove().place),

@@ -1,5 +1,3 @@
-//! Random variation of waits.
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -61,7 +61,7 @@ impl Subscribers {
         !waiting.names.is_empty()
     }
 
-    /// Sends a wake-up for `name` to all clients, if any client waits for it.
+    /// Wakes the recent waiters of `name`.
     pub fn wake(&self, name: &LockName) {
         let somebody = self.waiting().names.contains_key(name);
         if somebody {
@@ -69,7 +69,7 @@ impl Subscribers {
         }
     }
 
-    /// Sends a wake-up for each awaited name, after notifications may have been lost.
+    /// Wakes all waiters, because notifications may have been lost.
     pub fn wake_all(&self) {
         let names: Vec<LockName> = {
             let mut waiting = self.waiting();
@@ -81,7 +81,7 @@ impl Subscribers {
         }
     }
 
-    /// Sends an event to all clients, and removes those that no longer exist.
+    /// Sends an event to all clients.
     pub fn send(&self, event: &Event) {
         let attached = Arc::clone(&self.attached());
         let gone: Vec<usize> = attached
@@ -93,8 +93,7 @@ impl Subscribers {
             return;
         }
         let mut present = self.attached();
-        // If the list has changed, it is a new allocation, and the indices in `gone` don't match
-        // it.
+        // A changed list is a new allocation, which the indices in `gone` don't match.
         if Arc::ptr_eq(&present, &attached) {
             let mut at = 0;
             let staying = |_: &Events| {

@@ -49,8 +49,8 @@ impl Files {
     /// Takes the files from a URL's parameters.
     ///
     /// # Errors
-    /// Returns a sentence about an empty or missing parameter. If `secured` is false, any TLS
-    /// parameter is an error, and the sentence ends with "but" and the text `unsecured`.
+    /// A sentence about an empty or missing parameter. If `secured` is false, any TLS parameter is
+    /// an error, whose sentence ends with "but" and the text `unsecured`.
     pub fn take(
         parameter: impl FnMut(&str) -> Option<String>,
         secured: bool,
@@ -119,8 +119,8 @@ const BY_THE_SERVER: &[Refusal] = &[
     ("fatal alert", ErrorKind::Denied, "it ended the TLS handshake"),
 ];
 
-/// Returns the kind and reason of a failed handshake; `None` if no reason matches `cause`. The
-/// backend's `own` reasons are tried before the general ones of a server.
+/// Returns the kind and reason of a failed handshake; `None` for an unknown cause. The backend's
+/// `own` reasons precede the server's.
 pub fn refusal(cause: &str, own: &[Refusal]) -> Option<(ErrorKind, &'static str)> {
     let reasons = BY_THE_CLIENT.iter().chain(own).chain(BY_THE_SERVER);
     reasons.filter(|(part, ..)| cause.contains(part)).map(|(_, kind, what)| (*kind, *what)).next()

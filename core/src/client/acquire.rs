@@ -1,5 +1,5 @@
-//! Acquires. [`begin`] sends the first request without a future, because a large future would slow
-//! down a backend that answers at once.
+//! The first attempt ([`begin`]) runs without a future, because a large future would slow down a
+//! backend that answers at once.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -74,7 +74,7 @@ pub(crate) async fn by_tries(
     Err(shared.with_context(Error::timed_out(Step::Holder, &name), &name))
 }
 
-/// An acquire. Its result is `None` only if a single attempt found the lock held.
+/// An acquire; `None` only if a single attempt found the lock held.
 pub(crate) enum Acquiring<'a> {
     Done(Option<Acquired>),
     Waiting(Pin<Box<dyn Future<Output = Acquired> + Send + 'a>>),
@@ -229,7 +229,7 @@ fn take_answer(
     match answer {
         Ok(AcquireOutcome::Granted(granted)) => {
             pending.release_mode = before.release_mode;
-            // This attempt isn't counted here, because the hold registry counts granted attempts.
+            // The hold registry counts this granted attempt.
             match valid_grant(shared, &pending.claim, granted, sent) {
                 Some(valid) => Answer::Granted(granted, valid),
                 None => Answer::TooLate,

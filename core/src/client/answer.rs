@@ -68,7 +68,7 @@ pub(crate) fn ignore_panic(call: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(call));
 }
 
-/// Turns a panic into an error. After a panic, the caller may only drop the closure's state.
+/// After a panic, the caller may only drop the closure's state.
 fn caught<T>(ask: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(ask)).map_err(|panic| panicked(&*panic))
 }

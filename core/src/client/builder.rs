@@ -110,10 +110,9 @@ impl Builder {
         self
     }
 
-    /// Sets the client's runtime; by default the one in which `build` is called. It needs a timer,
-    /// and must not end before the client. After its end, no hold is renewed until the next request
-    /// inside another runtime. On a current-thread runtime, no hold is renewed between `block_on`
-    /// calls.
+    /// Sets the client's runtime; by default the one in which `build` is called. It needs a timer.
+    /// After its end, no hold is renewed until the next request inside another runtime. On a
+    /// current-thread runtime, no hold is renewed between `block_on` calls.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self

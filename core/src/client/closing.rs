@@ -47,8 +47,7 @@ impl Shared {
         &self,
         request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        // `_waiting` is dropped after the request, so that `close` sees it until the request's
-        // release is counted.
+        // `_waiting` is dropped last, so that `close` waits until the request's release is counted.
         let _waiting = Waiting::begin(self);
         self.inside(async {
             tokio::select! {

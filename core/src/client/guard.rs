@@ -72,8 +72,8 @@ macro_rules! common {
                 }
             }
 
-            /// Returns when the hold counts as lost unless renewed: before the
-            /// [`deadline`](Self::deadline), so that the holder has time to stop.
+            /// Returns when the hold counts as lost unless renewed, before the
+            /// [`deadline`](Self::deadline).
             pub fn lost_at(&self) -> BootInstant {
                 self.0.hold().lost_at()
             }

@@ -31,12 +31,11 @@ pub(crate) struct Metrics {
     pub(crate) at_risk: Counter,
     pub(crate) lost: Counter,
     pub(crate) settled: Counter,
-    /// The total duration of lost holds. [`Totals::hold_nanos`] has that of released holds.
+    /// The total duration of lost holds.
     pub(crate) hold_nanos: Counter,
 }
 
-/// Counters under the table's mutex, which each acquire and release locks anyway. Four atomics
-/// would cost more.
+/// Counters under the table's mutex, which each acquire and release locks anyway.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Totals {
     pub(crate) acquired: u64,

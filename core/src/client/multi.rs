@@ -255,7 +255,7 @@ impl Part {
         limit: Option<BootInstant>,
         has_waited: &mut bool,
     ) -> Result<Guard> {
-        // This request holds no lock yet, so this name isn't an alias of one.
+        // No lock is held yet, so this name isn't an alias.
         if held.is_empty() {
             return self.wait(options, limit).await;
         }
@@ -319,8 +319,8 @@ impl Part {
         }
     }
 
-    /// Returns an error once the server rejects the query, or shows that the name is an alias of a
-    /// held lock. Never returns if the name is no alias.
+    /// Waits for an error: a rejected query, or a conflict because the name is an alias of a held
+    /// lock.
     async fn one_of(&self, held: &[Guard]) -> Error {
         let shared = self.locks.shared();
         let each = shared.backend.profile().slow_poll.min(LONGEST_PAUSE);
@@ -334,8 +334,8 @@ impl Part {
         }
     }
 
-    /// Returns true if this name is certainly no alias of a held lock, false if that is unknown,
-    /// and a conflict if it is an alias.
+    /// Returns true if this name is no alias of a held lock, false if that is unknown, and a
+    /// conflict if it is an alias.
     async fn is_apart_from(&self, held: &[Guard]) -> Result<bool> {
         if held.is_empty() {
             return Ok(true);

@@ -1,5 +1,3 @@
-//! A claim that isn't granted yet.
-
 use crate::claim::{Claim, ReleaseMode};
 use crate::clock::BootInstant;
 

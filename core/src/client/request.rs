@@ -81,7 +81,7 @@ impl<H: Held> Request<H> {
     }
 
     /// Makes [`acquire`](Request::acquire) try at most `tries` times, with a `pause` (± 25 %)
-    /// without queueing. [`wait_for`](Request::wait_for) is fairer.
+    /// between them, without queueing. [`wait_for`](Request::wait_for) is fairer.
     pub fn retry(mut self, tries: u32, pause: Duration) -> Self {
         self.options.retry = Some((tries, pause));
         self

@@ -12,7 +12,7 @@ use crate::token::{Fence, Token};
 /// A hold in transfer, from [`Guard::into_ticket`](crate::Guard::into_ticket) to
 /// [`Locks::resume`](crate::Locks::resume).
 ///
-/// Serialise it in any format. A ticket is a credential: its bearer can resume the hold, once.
+/// A ticket is a credential: its bearer can resume the hold, once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
     name: LockName,

@@ -46,8 +46,8 @@ impl Job {
 
     /// Runs the job. If the future is dropped unfinished, the next local request gets the turn.
     pub(crate) fn run(self) -> impl Future<Output = ()> + Send + 'static {
-        // `Running` must exist before the first poll, because its `drop` must run even if the
-        // future is dropped unpolled.
+        // `Running` exists before the first poll, so that its `drop` runs even for an unpolled
+        // future.
         let mut running = Running(self);
         async move {
             running.0.work().await;

@@ -124,7 +124,7 @@ impl Hold {
         &self.shared.clock
     }
 
-    /// Enables notifications. A caller that reads the phase after this call misses no change.
+    /// Enables notifications.
     pub(crate) fn changed(&self) -> &Notify {
         let changed = self.changed.get_or_init(Box::default);
         // `SeqCst` orders this store and the changes of the phase: a change notifies, or the caller sees it.

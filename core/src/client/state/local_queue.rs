@@ -61,7 +61,6 @@ impl Turn {
         Self { shared: Some(shared), taken: true, name: Some(name), pending: None }
     }
 
-    /// Returns a placeholder, for claims that need no turn.
     pub(crate) fn placeholder(shared: Arc<Shared>, name: LockName) -> Self {
         Self { shared: Some(shared), taken: false, name: Some(name), pending: None }
     }

@@ -1,5 +1,3 @@
-//! The state of a client.
-
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -197,7 +195,6 @@ pub(crate) struct Job {
     shared: Arc<Shared>,
     what: What,
     release_mode: ReleaseMode,
-    /// True if the job has the name's turn.
     has_turn: bool,
     last_sent: Option<BootInstant>,
 }

@@ -48,7 +48,7 @@ impl Shared {
         }
     }
 
-    /// Queues a job for the renewal task. May be called on any thread, also outside a runtime.
+    /// Queues a job for the renewal task. May be called outside a runtime.
     pub(crate) fn in_background(job: Job) {
         let shared = Arc::clone(job.shared());
         shared.others.fetch_add(1, Ordering::SeqCst);

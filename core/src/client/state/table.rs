@@ -41,7 +41,7 @@ impl Table {
 
 impl Shared {
     /// Locks the table. Until it is unlocked, never drop a hold, notify or send: each may call this
-    /// client, which would deadlock.
+    /// client, and deadlock.
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }

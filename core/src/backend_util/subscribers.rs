@@ -7,8 +7,7 @@ use crate::name::LockName;
 
 /// The clients of one backend, and the names that they wait for.
 ///
-/// No mutex is held while events are sent, so a client may call this type while it handles an
-/// event.
+/// No mutex is held while events are sent, so that a receiver may call back.
 #[derive(Debug)]
 pub struct Subscribers {
     forgotten_after: Duration,

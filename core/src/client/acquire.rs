@@ -512,7 +512,7 @@ impl Attempts<'_> {
     }
 }
 
-/// Resumes a ticket. Its hold isn't renewed, so the attempts end after one TTL.
+/// Resumes a ticket. Until then, its hold isn't renewed, so the attempts end after one TTL.
 pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Arc<Hold>> {
     let options = Options::of_ticket(ticket);
     // Invalid options must not consume the ticket.

@@ -1,4 +1,4 @@
-//! Calls of a backend. A backend's panic becomes an error, so that the client still reports losses.
+//! Calls of a backend, whose panic becomes an error, so that the client still reports losses.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -27,7 +27,7 @@ pub(crate) async fn answer<'a, T>(
 ) -> Result<T> {
     let (mut send, mut request) = (Some(send), None);
     let mut timer = pin!(shared.clock.sleep_until(until));
-    // If the backend's own limit is early enough, the first wait needs no timer.
+    // If the backend's own limit ends by `until`, the first wait needs no timer.
     let own_limit = shared.backend.profile().answer_limit;
     let mut may_wait = own_limit.is_some_and(|limit| shared.clock.now() + limit <= until);
     poll_fn(|cx| {

@@ -1,4 +1,4 @@
-//! Elections. The leader holds the mutex of the election's name, as in Chubby (Burrows 2006).
+//! The leader holds the mutex of the election's name, as in Chubby (Burrows 2006).
 
 use std::fmt;
 use std::sync::Arc;

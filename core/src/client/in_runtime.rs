@@ -5,7 +5,7 @@ use tokio::runtime::Handle;
 
 use crate::backend::DistributedLock;
 
-/// A backend that is dropped inside the client's runtime, because closing connections may need one.
+/// A backend that is dropped inside the client's runtime, because closing connections may need it.
 pub(crate) struct InRuntime {
     backend: Option<Arc<dyn DistributedLock>>,
     pub(super) runtime: Handle,

@@ -335,7 +335,7 @@ impl Part {
     }
 
     /// Returns true if this name is no alias of a held lock, false if that is unknown, and a
-    /// conflict if it is an alias.
+    /// conflict if it is one.
     async fn is_apart_from(&self, held: &[Guard]) -> Result<bool> {
         if held.is_empty() {
             return Ok(true);

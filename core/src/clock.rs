@@ -76,7 +76,8 @@ struct TokioClock {
     jumped: AtomicU64,
 }
 
-/// A sleep checks the clock this often, because tokio's timers stop while the machine sleeps.
+/// A sleep checks the clock at least this often, because tokio's timers stop while the machine
+/// sleeps.
 const SLICE: Duration = Duration::from_secs(1);
 
 impl Clock {

@@ -74,7 +74,7 @@ pub(crate) async fn by_tries(
     Err(shared.with_context(Error::timed_out(Step::Holder, &name), &name))
 }
 
-/// An acquire; `None` only if a single attempt found the lock held.
+/// An acquire, which returns `None` only if a single attempt found the lock held.
 pub(crate) enum Acquiring<'a> {
     Done(Option<Acquired>),
     Waiting(Pin<Box<dyn Future<Output = Acquired> + Send + 'a>>),

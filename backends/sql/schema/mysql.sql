@@ -6,13 +6,13 @@
 -- One row for each name that is or was held.
 CREATE TABLE IF NOT EXISTS {lease} (
     name     VARCHAR(512) NOT NULL PRIMARY KEY,
-    -- NULL after a release. The row stays for its fence.
+    -- NULL after a release. The row stays, because it has the name's fence.
     token    VARCHAR(32),
     -- JSON for operators: host, pid, label.
     identity TEXT NOT NULL,
     mode     VARCHAR(16) NOT NULL,
-    -- The first reserved fence, and how many are reserved. The last is at most 2^53 - 1, because
-    -- other backends use doubles.
+    -- The first reserved fence, and how many are reserved. The last one is at most 2^53 - 1,
+    -- because other backends store fences as doubles.
     fence    BIGINT NOT NULL,
     fences   INT NOT NULL,
     ttl      BIGINT NOT NULL,
@@ -21,8 +21,8 @@ CREATE TABLE IF NOT EXISTS {lease} (
     updated  BIGINT NOT NULL,
     -- Who broke the hold, and why.
     broken   TEXT,
-    -- The latest tokens with a tombstone, because a concurrent acquire may not see a tombstone's
-    -- own row.
+    -- The name's latest tokens that have a tombstone. They are repeated here, because a concurrent
+    -- acquire may not see the row in {tombstone}.
     tombstones VARCHAR(600) NOT NULL,
     -- The last acquire's effect: 2 a new hold, 1 a renewal, 0 none.
     decided  TINYINT NOT NULL,
@@ -43,8 +43,8 @@ CREATE TABLE IF NOT EXISTS {tombstone} (
 -- The name's row in {lease} has the token `readers` or `semaphore of N`, and the holders' latest
 -- expiry. Clients lock that row before they change rows here.
 --
--- A row with the mode `exclusive` is a waiting writer. New readers are rejected until it expires or
--- the name's fence changes.
+-- A row with the mode `exclusive` is a waiting writer. New readers are rejected until that row
+-- expires or the name's fence changes.
 CREATE TABLE IF NOT EXISTS {shared_holder} (
     name     VARCHAR(512) NOT NULL,
     token    VARCHAR(32) NOT NULL,
@@ -63,8 +63,8 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     PRIMARY KEY (name, token)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- One row. A name's new row gets a fence above the floor, so rows with fences up to the floor may
--- be deleted.
+-- This table has one row. The first fence of a new row in {lease} is above `floor`, so rows with
+-- fences up to `floor` may be deleted.
 CREATE TABLE IF NOT EXISTS {meta} (
     id      INT NOT NULL PRIMARY KEY,
     version INT NOT NULL,

@@ -4,8 +4,8 @@
 -- The name's row in lockwright_lease has the token `readers` or `semaphore of N`, and the holders'
 -- latest expiry.
 --
--- A row with the mode `exclusive` is a waiting writer. New readers are rejected until it expires or
--- the name's fence changes.
+-- A row with the mode `exclusive` is a waiting writer. New readers are rejected until that row
+-- expires or the name's fence changes.
 CREATE TABLE IF NOT EXISTS lockwright_shared_holder (
     name       TEXT    NOT NULL COLLATE BINARY,
     token      TEXT    NOT NULL,

@@ -1,7 +1,7 @@
 use lockwright_core::Mode;
 
-/// Returns the value of the token column for a name with shared holders. No hold's token has this
-/// form.
+/// Returns the value of the token column for a name with shared holders, or `None` for an exclusive
+/// hold. No hold's token has this form.
 pub(crate) fn kind(mode: Mode) -> Option<String> {
     match mode {
         Mode::Shared => Some(READERS.to_owned()),
@@ -13,7 +13,8 @@ pub(crate) fn kind(mode: Mode) -> Option<String> {
 pub(crate) const READERS: &str = "readers";
 const SEMAPHORE: &str = "semaphore of ";
 
-/// Returns the holders' mode from the name's token column.
+/// Returns the holders' mode from the name's token column, or `None` if a semaphore's size is
+/// invalid.
 pub(crate) fn present(token: &str) -> Option<Mode> {
     if token == READERS {
         return Some(Mode::Shared);

@@ -8,7 +8,7 @@ use super::dialect::MySql;
 use crate::server::config::{self, Common};
 use crate::server::{Mode, schema, tls};
 
-/// The parameters of sqlx, which silently ignores unknown ones.
+/// The URL parameters of sqlx. Others are rejected here, because sqlx silently ignores them.
 const OF_SQLX: [&str; 9] = [
     "sslmode", "ssl-mode", "sslca", "ssl-ca", "sslcert", "ssl-cert", "sslkey", "ssl-key", "socket",
 ];
@@ -88,7 +88,7 @@ impl Config {
 
     /// Sets the time limit for the server's answer; 1.2 s by default, 3 s in the modes `session`
     /// and `row`. In the lease mode, a request takes at most half of its TTL, a renewal a fifth.
-    /// Listings and sweeps may take 5 s unless this is set.
+    /// Unless this method is called, listings and sweeps may take 5 s.
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.common.answer = Some(limit);
         self
@@ -100,8 +100,8 @@ impl Config {
         self
     }
 
-    /// Accepts a server that can't lock, such as a replica, for
-    /// [`doctor`](lockwright_core::DistributedLock::doctor). Creates no tables.
+    /// Makes `connect` accept a server that can't lock, such as a replica, and create no tables.
+    /// Then [`doctor`](lockwright_core::DistributedLock::doctor) can examine the server.
     pub fn for_diagnosis(mut self) -> Self {
         self.common.for_diagnosis = true;
         self

@@ -25,7 +25,7 @@ use crate::server::tls;
 /// - `READ COMMITTED`: statements must see earlier commits. MySQL's default also locks gaps, so
 ///   requests for different names would deadlock.
 /// - No `sql_mode` that changes literals or the order of assignments.
-/// - `group_concat_max_len` fits all names of a sweep step.
+/// - `group_concat_max_len` is enough for all names of a sweep step.
 /// - The server keeps idle connections for longer than the pool does.
 const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 'NO_CHAIN', \
                      autocommit = 1, \
@@ -34,10 +34,11 @@ const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 
                      group_concat_max_len = 4194304; \
                      SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 
-/// Of MySQL's clocks, only `SYSDATE` is read at each occurrence.
+/// SQL for the present time in µs. `SYSDATE` is MySQL's only time function that reads the clock at
+/// each occurrence.
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', SYSDATE(6))";
 
-/// A number that differs after a failover.
+/// SQL for a number that identifies the server, so it changes at a failover.
 const SERVER: &str =
     "CAST(CRC32(CONCAT_WS(':', @@hostname, @@port, @@server_id, @@datadir)) AS SIGNED)";
 
@@ -50,11 +51,12 @@ pub(super) fn session(row: Option<&Row>, opened: Instant) -> Option<ServerSessio
     Some(ServerSession { id: row.int(0).ok()?, server: row.int(1).ok()?, seen: 0, opened })
 }
 
-/// The time of the statement's start. It is constant, which allows an index lookup.
+/// SQL for the time at which the statement began. This time is constant during the statement, which
+/// allows an index lookup.
 const BEGUN: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
-/// The holds to renew. The columns need a character set, because the database's default may lack
-/// the names' characters.
+/// SQL for a table of the holds to renew. The columns need a character set, because the database's
+/// default may lack the names' characters.
 const ASKED: &str = "JSON_TABLE(:holds, '$[*]' COLUMNS (place FOR ORDINALITY, \
                      name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$[0]', \
                      token VARCHAR(32) CHARACTER SET utf8mb4 PATH '$[1]', \
@@ -218,8 +220,8 @@ impl Dialect for MySql {
     async fn open(&self, limits: Limits) -> sqlx::Result<(MySqlConnection, Option<ServerSession>)> {
         let opened = Instant::now();
         let mut connection = self.connect().await?;
-        // The limits are whole seconds. The statement limit exceeds the client's, because the
-        // server's timeout error may follow a commit. MySQL applies this limit to reads only.
+        // The server takes whole seconds. `statement` is longer than the client's limit, because
+        // the server's timeout error may follow a commit. MySQL applies `statement` to reads only.
         let lock = limits.answer.as_secs().max(1);
         let statement = limits.slow.as_secs() + 1;
         let text = format!(
@@ -257,7 +259,8 @@ impl Dialect for MySql {
                     && session.opened.elapsed().as_secs() <= uptime.saturating_add(1)
             };
             if sessions.iter().any(is_older) {
-                // The session stays listed until it has ended.
+                // A `KILL` doesn't wait for the session's end, so the session counts as still
+                // there. A later call finds it missing from the list.
                 match self.fetch(connection, format!("KILL {id}")).await {
                     Err(error) if error.as_database_error().is_none() => return Err(error),
                     Ok(_) | Err(_) => {}
@@ -273,7 +276,7 @@ impl Dialect for MySql {
         connection: &mut MySqlConnection,
         text: String,
     ) -> sqlx::Result<Vec<Row>> {
-        // A `KILL` may take effect even if the request fails.
+        // A `KILL` changes no rows, but may take effect even if the request fails.
         let mut changed = text.starts_with("KILL ");
         let mut done = 0;
         let fetched = fetch_told(connection, text, |affected| {
@@ -281,7 +284,8 @@ impl Dialect for MySql {
             changed |= affected > 0;
         });
         match fetched.await {
-            // The session had already ended. A `KILL` is always the last statement.
+            // The session to kill had already ended. A `KILL` is always the last statement, so none
+            // is skipped.
             Err(error) if number(&error) == Some(NO_SUCH_THREAD) => Ok(Vec::new()),
             Err(sqlx::Error::Database(error)) if changed && done > 0 => {
                 Err(sqlx::Error::Database(Box::new(Later(error))))

@@ -39,7 +39,7 @@ impl InTransaction {
     /// Deletes some rows of names unused for `idle`, and returns their number. Repeat until it
     /// returns 0. No transaction waits for a sweep.
     ///
-    /// `idle` must be longer than any holder can be stopped, because a deleted fence rejects no
+    /// `idle` must be longer than any holder can be paused, because a deleted fence rejects no
     /// write.
     ///
     /// # Errors

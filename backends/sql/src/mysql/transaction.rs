@@ -27,14 +27,14 @@
 //!   UPDATE` or change it, but no holds of a [`Mysql`](super::Mysql).
 //! - The transaction may take the lock repeatedly, and other locks. Always take several locks in
 //!   the same order: on a deadlock, the server rolls back one whole transaction.
-//! - A name's row remains until [`InTransaction::sweep`]. The server may also report a deadlock
-//!   when a name's first transaction is rolled back while two or more others wait.
+//! - A name's row remains until [`InTransaction::sweep`]. The server may report a deadlock when a
+//!   name's first transaction is rolled back while two or more others wait.
 //! - On a cluster with several primaries (Galera), two transactions on different nodes can both
 //!   have the lock. Only one can commit.
 //!
 //! # A fence
 //!
-//! The holder of a [`Guard`](lockwright_core::Guard) may be stopped for longer than its TTL, and
+//! The holder of a [`Guard`](lockwright_core::Guard) may be paused for longer than its TTL, and
 //! then overwrite a later holder's data. [`check_fence`](super::check_fence) in the writing
 //! transaction rejects that write:
 //!

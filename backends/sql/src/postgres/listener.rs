@@ -21,7 +21,7 @@ use crate::server::pool::Pool;
 use crate::server::sessions::{SessionPermit, Use};
 use crate::server::sql::Value;
 
-/// The limit for a probe, a notification that this client sends to itself.
+/// The time limit for the arrival of a probe, a notification that this client sends to itself.
 const PROBE: Duration = Duration::from_secs(2);
 
 /// How long waiters poll after a probe was lost.
@@ -150,7 +150,8 @@ impl ListenTask {
                 Ok(Ok(None)) => return Err(sqlx::Error::WorkerCrashed),
                 Ok(Err(error)) => return Err(error),
                 Err(_) => {
-                    // A dead server is as silent as one without notifications.
+                    // Without notifications, a live server is as silent as a dead one. A query
+                    // tells them apart.
                     within(limits.answer, listener.execute("SELECT 1")).await?;
                 }
             }
@@ -163,8 +164,8 @@ impl ListenTask {
     }
 }
 
-/// Tests a new connection's notifications. Without a free permit, an active listener has tested
-/// them.
+/// Returns whether a new connection receives notifications. Without a free permit, returns true,
+/// because an active listener has tested that.
 pub(super) async fn is_notified_at_all(pool: &Pool<Postgresql>) -> Result<bool> {
     let Some(permit) = pool.sessions().try_permit(Use::Listen) else { return Ok(true) };
     let trying = async {
@@ -230,7 +231,7 @@ async fn is_notified(
     listener: &mut PgListener,
     other: impl Fn(&str),
 ) -> sqlx::Result<bool> {
-    // No lock name begins with a space.
+    // No lock name begins with a space, so the probe wakes no waiter.
     let probe = format!(" {}", lockwright_core::Token::random());
     let mut text = "SELECT pg_notify(".to_owned();
     Postgresql::literal(Value::Text(pool.dialect().channel()), &mut text);

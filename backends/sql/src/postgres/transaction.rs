@@ -43,7 +43,7 @@
 //!
 //! # A fence
 //!
-//! The holder of a [`Guard`](lockwright_core::Guard) may be stopped for longer than its TTL, and
+//! The holder of a [`Guard`](lockwright_core::Guard) may be paused for longer than its TTL, and
 //! then overwrite a later holder's data. [`check_fence`](super::check_fence) in the writing
 //! transaction rejects that write.
 //!

@@ -1,6 +1,6 @@
 //! Fences in the application's own transaction.
 //!
-//! The holder of a [`Guard`](lockwright_core::Guard) may be stopped for longer than its TTL, and
+//! The holder of a [`Guard`](lockwright_core::Guard) may be paused for longer than its TTL, and
 //! then overwrite a later holder's data. If the data are in a SQLite file (not the lock file),
 //! [`check_fence`] in the writing transaction rejects that write.
 //!

@@ -32,7 +32,7 @@ pub(crate) struct MySqlSession {
     over: bool,
     /// True if a wait may have left the barrier and the mark behind.
     has_waited: bool,
-    /// Dropped after the connection.
+    /// The session's permit, which is dropped after the connection.
     permit: Permit<MySql>,
 }
 
@@ -199,7 +199,7 @@ impl MySqlSession {
     }
 }
 
-/// An idle session without a hold also times out, in case this process is stopped.
+/// A session without a hold also times out when idle, because this process may be suspended.
 const SET_UP: &str = "SET SESSION wait_timeout = 60 \
                       /*M!100600 , idle_transaction_timeout = 0, idle_write_transaction_timeout = 0, \
                       idle_readonly_transaction_timeout = 0, max_statement_time = 0 */ \
@@ -223,7 +223,7 @@ impl Session for MySqlSession {
     }
 
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked> {
-        // The server ends a slice of over a second early, so another wait follows.
+        // `send` rounds a slice of over a second down to whole seconds, so another wait follows.
         let last = last && slice.is_some_and(|slice| slice < Duration::from_secs(1));
         self.has_waited |= slice.is_some() && self.statements.kind == Kind::Row;
         let locked = match self.statements.kind {

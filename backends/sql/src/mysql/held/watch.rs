@@ -127,7 +127,7 @@ impl Watch {
                 Ok(Err(error)) => {
                     tracing::debug!(%error, "the watching connection was lost");
                     if matches!(error, sqlx::Error::Io(_)) {
-                        // The server has closed the connection.
+                        // The server has closed the connection, so no session needs the permit.
                         line.permit.give_back();
                     }
                 }

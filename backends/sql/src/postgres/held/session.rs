@@ -42,7 +42,7 @@ pub(crate) struct PgSession {
     has_waited: bool,
     is_last: bool,
     checks_clients: bool,
-    /// Dropped after the connection.
+    /// The session's permit, which is dropped after the connection.
     permit: Permit<Postgresql>,
 }
 
@@ -101,7 +101,8 @@ impl PgSession {
             checks_clients: check_clients,
             permit,
         };
-        // One limit covers both steps, because the connection may already be silent.
+        // One limit covers connecting and `set_up`, because the connection may become silent in
+        // between.
         match timeout_at((opened + limit).into(), session.set_up(opened)).await {
             Ok(result) => result.map(|()| session),
             Err(_) => Err(errors::not_connected_in(limit, dialect.backend()).error),
@@ -109,7 +110,7 @@ impl PgSession {
     }
 
     async fn set_up(&mut self, opened: Instant) -> Result<()> {
-        // A session without a hold also times out, in case this process is stopped. At `read
+        // A session without a hold also times out, because this process may be suspended. At `read
         // committed`, a hold's transaction sees later commits, such as a break.
         let mut text = "SET application_name = 'lockwright/idle'; SET statement_timeout = 0; \
                         SET lock_timeout = 0; SET idle_session_timeout = '60s'; \

@@ -20,7 +20,7 @@ pub(super) struct Statements {
 pub(super) struct Locking {
     pub(super) try_lock: Sql,
     pub(super) wait: Sql,
-    /// Runs after an unsuccessful wait, in the mode `row` also after an attempt.
+    /// Runs after an unsuccessful wait, in the mode `row` also after an unsuccessful attempt.
     pub(super) missed: Sql,
     pub(super) unlock: Sql,
     pub(super) keep: Sql,

@@ -17,7 +17,7 @@ WITH seen AS MATERIALIZED (
     JOIN {shared_holder} AS holder ON holder.name = seen.name AND holder.token IN (:from, :token)
     WHERE holder.expires > seen.now AND holder.broken IS NULL
       AND holder.mode = :mode AND holder.permits = :permits AND holder.size = :size
-    -- After a lost answer, the new token already holds.
+    -- If the answer to an earlier swap was lost, the new token already holds.
     ORDER BY holder.token = :token DESC
     LIMIT 1
 ), swapped AS (

@@ -1,6 +1,6 @@
--- A waiting writer takes the lock that stops new readers, then the barrier, at which the next
--- readers wait. Until the writer has the row, its idle timeout is at most five seconds, so a dead
--- writer doesn't block readers for long.
+-- A waiting writer takes two locks: `waits`, which a reader must find free, and then `barrier`, on
+-- which new readers wait. Until the writer has the row, its idle timeout is at most five seconds,
+-- so a dead writer doesn't block readers for long.
 SET SESSION wait_timeout = LEAST(:ttl_s, 5), lock_wait_timeout = :limit_s, innodb_lock_wait_timeout = :slice_s;
 SET @lockwright_mark = GET_LOCK({mark}, 0);
 SET @lockwright_waits = IF(

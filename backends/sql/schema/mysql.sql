@@ -6,13 +6,13 @@
 -- One row for each name that is or was held.
 CREATE TABLE IF NOT EXISTS {lease} (
     name     VARCHAR(512) NOT NULL PRIMARY KEY,
-    -- NULL after a release. The row stays, because it has the name's fence.
+    -- NULL after a release. The row stays for the name's fence.
     token    VARCHAR(32),
     -- JSON for operators: host, pid, label.
     identity TEXT NOT NULL,
     mode     VARCHAR(16) NOT NULL,
-    -- The first reserved fence, and how many are reserved. The last one is at most 2^53 - 1,
-    -- because other backends store fences as doubles.
+    -- The first reserved fence, and how many are reserved. The last is at most 2^53 - 1, because
+    -- other backends store doubles.
     fence    BIGINT NOT NULL,
     fences   INT NOT NULL,
     ttl      BIGINT NOT NULL,
@@ -21,8 +21,8 @@ CREATE TABLE IF NOT EXISTS {lease} (
     updated  BIGINT NOT NULL,
     -- Who broke the hold, and why.
     broken   TEXT,
-    -- The name's latest tokens that have a tombstone. They are repeated here, because a concurrent
-    -- acquire may not see the row in {tombstone}.
+    -- The name's latest tokens with a tombstone, because a concurrent acquire may not see a
+    -- tombstone's own row.
     tombstones VARCHAR(600) NOT NULL,
     -- The last acquire's effect: 2 a new hold, 1 a renewal, 0 none.
     decided  TINYINT NOT NULL,
@@ -63,8 +63,8 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     PRIMARY KEY (name, token)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- This table has one row. The first fence of a new row in {lease} is above `floor`, so rows with
--- fences up to `floor` may be deleted.
+-- One row. A new row in {lease} gets a fence above `floor`, so rows with fences up to `floor` may
+-- be deleted.
 CREATE TABLE IF NOT EXISTS {meta} (
     id      INT NOT NULL PRIMARY KEY,
     version INT NOT NULL,

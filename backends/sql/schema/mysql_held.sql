@@ -1,5 +1,5 @@
--- Holds of the modes `session` and `row`. These tables are only records: the server's own locks
--- show whether a session still holds.
+-- Holds of the modes `session` and `row`. Only the server's locks show whether a session still
+-- holds.
 
 -- The last holder of each name.
 CREATE TABLE IF NOT EXISTS {hold} (

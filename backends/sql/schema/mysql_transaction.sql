@@ -3,15 +3,15 @@
 -- The names that transactions have locked. Unlocked rows may be deleted at any time.
 CREATE TABLE IF NOT EXISTS {turn} (
     name VARCHAR(512) NOT NULL PRIMARY KEY,
-    -- Each transaction increments this. So if two transactions lock a name on different nodes of a
-    -- cluster, their writes conflict, and only one can commit.
+    -- Each transaction increments this. Such writes conflict, so of two transactions on different
+    -- nodes of a cluster, only one can commit.
     turns BIGINT NOT NULL,
     -- The last use, in UTC.
     used DATETIME NOT NULL
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- The highest fence used for a write. A row may be deleted when no holder that was granted before
--- `updated` can still write.
+-- The highest fence used for a write. A row may be deleted when no holder granted before `updated`
+-- can still write.
 CREATE TABLE IF NOT EXISTS {fence} (
     name VARCHAR(512) NOT NULL PRIMARY KEY,
     fence BIGINT NOT NULL,

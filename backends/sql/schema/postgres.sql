@@ -10,13 +10,13 @@ SELECT pg_advisory_xact_lock(5499258310474722403);
 CREATE TABLE IF NOT EXISTS {lease} (
     -- Names are compared byte by byte.
     name     text COLLATE "C" NOT NULL PRIMARY KEY,
-    -- NULL after a release. The row stays, because it has the name's fence.
+    -- NULL after a release. The row stays for the name's fence.
     token    text COLLATE "C",
     -- JSON for operators: host, pid, label.
     identity text NOT NULL,
     mode     text NOT NULL,
-    -- The first reserved fence, and how many are reserved. The last one is at most 2^53 - 1,
-    -- because other backends store fences as doubles.
+    -- The first reserved fence, and how many are reserved. The last is at most 2^53 - 1, because
+    -- other backends store doubles.
     fence    bigint NOT NULL,
     fences   integer NOT NULL CHECK (fences >= 1),
     ttl      bigint NOT NULL,
@@ -25,10 +25,10 @@ CREATE TABLE IF NOT EXISTS {lease} (
     updated  bigint NOT NULL,
     -- Who broke the hold, and why.
     broken   text,
-    -- Clients may be waiting until this time, so an earlier release notifies them.
+    -- Until this time, a release notifies waiters.
     waiting  bigint NOT NULL,
-    -- The name's latest tokens that have a tombstone. They are repeated here, because a concurrent
-    -- acquire may not see the row in {tombstone}.
+    -- The name's latest tokens with a tombstone, because a concurrent acquire may not see a
+    -- tombstone's own row.
     tombstones text NOT NULL,
     CHECK (fence >= 0 AND fence + fences <= 9007199254740992)
     -- Each page keeps space for new row versions, so that updates write no index.
@@ -67,8 +67,8 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     PRIMARY KEY (name, token)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
--- This table has one row. The first fence of a new row in {lease} is above `floor`, so rows with
--- fences up to `floor` may be deleted.
+-- One row. A new row in {lease} gets a fence above `floor`, so rows with fences up to `floor` may
+-- be deleted.
 CREATE TABLE IF NOT EXISTS {meta} (
     id      integer PRIMARY KEY CHECK (id = 1),
     version integer NOT NULL,

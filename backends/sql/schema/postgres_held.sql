@@ -1,5 +1,5 @@
--- Holds of the modes `session` and `row`. These tables are only records: pg_locks and
--- pg_stat_activity show whether a session still holds.
+-- Holds of the modes `session` and `row`. Only pg_locks and pg_stat_activity show whether a session
+-- still holds.
 
 -- The last holder of each name.
 CREATE TABLE IF NOT EXISTS {hold} (

@@ -8,7 +8,7 @@
 CREATE TABLE lockwright_meta (
     id      INTEGER PRIMARY KEY CHECK (id = 1),
     version INTEGER NOT NULL,
-    -- At most 2^53 - 1, because other backends store fences as doubles.
+    -- At most 2^53 - 1, because other backends store doubles.
     fence   INTEGER NOT NULL CHECK (fence BETWEEN 0 AND 9007199254740991)
 ) STRICT;
 
@@ -31,8 +31,7 @@ CREATE TABLE lockwright_lease (
     broken     TEXT
 ) STRICT, WITHOUT ROWID;
 
--- The triggers run within the statement of the grant, so a crash can't store a grant without its
--- fence.
+-- The triggers run within the grant's statement, so a crash can't store a grant without its fence.
 CREATE TRIGGER lockwright_grant AFTER INSERT ON lockwright_lease BEGIN
     UPDATE lockwright_meta SET fence = NEW.fence + NEW.fences - 1;
 END;

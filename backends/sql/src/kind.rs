@@ -13,8 +13,7 @@ pub(crate) fn kind(mode: Mode) -> Option<String> {
 pub(crate) const READERS: &str = "readers";
 const SEMAPHORE: &str = "semaphore of ";
 
-/// Returns the holders' mode from the name's token column, or `None` if a semaphore's size is
-/// invalid.
+/// Returns the holders' mode from the name's token column.
 pub(crate) fn present(token: &str) -> Option<Mode> {
     if token == READERS {
         return Some(Mode::Shared);

@@ -8,7 +8,7 @@ use super::dialect::MySql;
 use crate::server::config::{self, Common};
 use crate::server::{Mode, schema, tls};
 
-/// The URL parameters of sqlx. Others are rejected here, because sqlx silently ignores them.
+/// The URL parameters of sqlx, which silently ignores others.
 const OF_SQLX: [&str; 9] = [
     "sslmode", "ssl-mode", "sslca", "ssl-ca", "sslcert", "ssl-cert", "sslkey", "ssl-key", "socket",
 ];
@@ -100,8 +100,8 @@ impl Config {
         self
     }
 
-    /// Makes `connect` accept a server that can't lock, such as a replica, and create no tables.
-    /// Then [`doctor`](lockwright_core::DistributedLock::doctor) can examine the server.
+    /// Makes `connect` accept a server that can't lock, such as a replica, for
+    /// [`doctor`](lockwright_core::DistributedLock::doctor). Creates no tables.
     pub fn for_diagnosis(mut self) -> Self {
         self.common.for_diagnosis = true;
         self

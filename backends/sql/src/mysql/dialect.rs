@@ -34,11 +34,10 @@ const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 
                      group_concat_max_len = 4194304; \
                      SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 
-/// SQL for the present time in µs. `SYSDATE` is MySQL's only time function that reads the clock at
-/// each occurrence.
+/// SQL for the time. Only `SYSDATE` reads the clock at each occurrence.
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', SYSDATE(6))";
 
-/// SQL for a number that identifies the server, so it changes at a failover.
+/// SQL for a number that changes at a failover.
 const SERVER: &str =
     "CAST(CRC32(CONCAT_WS(':', @@hostname, @@port, @@server_id, @@datadir)) AS SIGNED)";
 
@@ -51,12 +50,11 @@ pub(super) fn session(row: Option<&Row>, opened: Instant) -> Option<ServerSessio
     Some(ServerSession { id: row.int(0).ok()?, server: row.int(1).ok()?, seen: 0, opened })
 }
 
-/// SQL for the time at which the statement began. This time is constant during the statement, which
-/// allows an index lookup.
+/// SQL for the time of the statement's start. It is constant, which allows an index lookup.
 const BEGUN: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
-/// SQL for a table of the holds to renew. The columns need a character set, because the database's
-/// default may lack the names' characters.
+/// SQL for the holds to renew. The columns need a character set, because the database's default may
+/// lack the names' characters.
 const ASKED: &str = "JSON_TABLE(:holds, '$[*]' COLUMNS (place FOR ORDINALITY, \
                      name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$[0]', \
                      token VARCHAR(32) CHARACTER SET utf8mb4 PATH '$[1]', \
@@ -260,7 +258,7 @@ impl Dialect for MySql {
             };
             if sessions.iter().any(is_older) {
                 // A `KILL` doesn't wait for the session's end, so the session counts as still
-                // there. A later call finds it missing from the list.
+                // there.
                 match self.fetch(connection, format!("KILL {id}")).await {
                     Err(error) if error.as_database_error().is_none() => return Err(error),
                     Ok(_) | Err(_) => {}
@@ -276,7 +274,7 @@ impl Dialect for MySql {
         connection: &mut MySqlConnection,
         text: String,
     ) -> sqlx::Result<Vec<Row>> {
-        // A `KILL` changes no rows, but may take effect even if the request fails.
+        // A `KILL` may take effect even if the request fails.
         let mut changed = text.starts_with("KILL ");
         let mut done = 0;
         let fetched = fetch_told(connection, text, |affected| {
@@ -284,8 +282,8 @@ impl Dialect for MySql {
             changed |= affected > 0;
         });
         match fetched.await {
-            // The session to kill had already ended. A `KILL` is always the last statement, so none
-            // is skipped.
+            // The session had already ended. A `KILL` is always the last statement, so none is
+            // skipped.
             Err(error) if number(&error) == Some(NO_SUCH_THREAD) => Ok(Vec::new()),
             Err(sqlx::Error::Database(error)) if changed && done > 0 => {
                 Err(sqlx::Error::Database(Box::new(Later(error))))

@@ -119,7 +119,7 @@ impl Config {
     }
 }
 
-/// Returns the mode's profile; `None` for the lease mode.
+/// Returns the mode's profile, or `None` for the lease mode.
 pub fn held_profile(mode: Mode) -> Option<Profile> {
     match mode {
         Mode::Lease => None,

@@ -8,7 +8,7 @@ use super::dialect::Postgresql;
 use crate::server::config::{self, Common};
 use crate::server::{Mode, schema, tls};
 
-/// The URL parameters of sqlx. Others are rejected here, because sqlx only logs a warning.
+/// The URL parameters of sqlx, which only logs a warning for others.
 const OF_SQLX: [&str; 18] = [
     "sslmode",
     "ssl-mode",
@@ -116,8 +116,8 @@ impl Config {
         self
     }
 
-    /// Makes `connect` accept a server that can't lock, such as a replica, and create no tables.
-    /// Then [`doctor`](lockwright_core::DistributedLock::doctor) can examine the server.
+    /// Makes `connect` accept a server that can't lock, such as a replica, for
+    /// [`doctor`](lockwright_core::DistributedLock::doctor). Creates no tables.
     pub fn for_diagnosis(mut self) -> Self {
         self.common.for_diagnosis = true;
         self

@@ -27,7 +27,7 @@ pub(crate) struct Postgresql {
     pub(super) plans: Arc<Plans>,
 }
 
-/// SQL for the time of the server's start, which changes at a failover.
+/// SQL for the server's start, which changes at a failover.
 const SERVER: &str = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
 
 pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
@@ -184,7 +184,7 @@ impl Dialect for Postgresql {
         let mut connection = self.connect().await?;
         let [lock, statement] = [limits.answer, limits.slow].map(below);
         let is_direct = self.is_direct();
-        // Limits that the user has set stay unchanged.
+        // The user's own limits stay.
         let unset = |name: &str| format!("current_setting('{name}') = '0'");
         let set = |name: &str, to: u128| {
             let unset = unset(name);
@@ -290,8 +290,7 @@ impl Dialect for Postgresql {
     }
 }
 
-/// Returns nine tenths of the client's limit, so that the server's error arrives before the client
-/// gives up.
+/// Returns a limit below the client's, so that the server's error precedes the client's.
 fn below(limit: Duration) -> u128 {
     (limit.as_millis() * 9 / 10).max(1)
 }
@@ -381,8 +380,8 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
             Verdict::again("the tables are being altered again and again; try again").useless()
         }
         "55P03" => Verdict::new(Unavailable, "another session keeps the tables locked"),
-        // A statement timeout precedes the commit, so nothing changed. Any other cancellation may
-        // follow the commit, while the server writes its log.
+        // A statement timeout precedes the commit. Another cancellation may follow the commit,
+        // while the server writes its log.
         "57014" if message.contains("statement timeout") => {
             Verdict::new(Unavailable, "the server cancelled the request by its statement_timeout")
         }

@@ -16,7 +16,7 @@ const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
 const MANY_NAMES: i64 = 1_000_000;
 
-/// The age from which a snapshot is reported as old, in transactions and in seconds.
+/// The least age of an old snapshot, in transactions and in seconds.
 const OLD_SNAPSHOT: (i64, i64) = (10_000, 60);
 
 #[derive(Debug)]

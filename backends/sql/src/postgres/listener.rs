@@ -1,4 +1,4 @@
-//! Notifications of releases. The client listens while it has waiters.
+//! Receives notifications of releases. The client listens while it has waiters.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use crate::server::pool::Pool;
 use crate::server::sessions::{SessionPermit, Use};
 use crate::server::sql::Value;
 
-/// The time limit for the arrival of a probe, a notification that this client sends to itself.
+/// The time limit for a probe, a notification that this client sends to itself.
 const PROBE: Duration = Duration::from_secs(2);
 
 /// How long waiters poll after a probe was lost.
@@ -150,8 +150,7 @@ impl ListenTask {
                 Ok(Ok(None)) => return Err(sqlx::Error::WorkerCrashed),
                 Ok(Err(error)) => return Err(error),
                 Err(_) => {
-                    // Without notifications, a live server is as silent as a dead one. A query
-                    // tells them apart.
+                    // A dead server is as silent as one without notifications, so a query tests it.
                     within(limits.answer, listener.execute("SELECT 1")).await?;
                 }
             }

@@ -1,4 +1,4 @@
-//! Detection of the kind of server: a primary, a replica, or a pooler in front.
+//! Detects the kind of server: a primary, a replica, or a pooler in front.
 //!
 //! Each connection sets a mark, a setting with a random value. A pooler rejects the setting, omits
 //! it, or shows another client's value. Before that test, sessions get no other state, because such

@@ -32,11 +32,11 @@ const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The time limit for one connect doubles up to this, because a frozen server may open a session
-/// for each attempt when it resumes.
+/// The longest time limit for one connect. The limits double, because a frozen server may open a
+/// session for each attempt when it resumes.
 const LONGEST_CONNECT: Duration = Duration::from_secs(60);
 
-/// The time in which the server ends the session of a closed connection.
+/// The time that the server needs to end the session of a closed connection.
 const CLOSING: Duration = Duration::from_millis(200);
 
 const UNUSED: Duration = Duration::from_secs(1);
@@ -67,7 +67,7 @@ struct Ending {
 
 pub(crate) type Permits = (Option<SessionPermit>, Option<super::pool::Turn>);
 
-/// Frees the permits if the runtime drops the task.
+/// Frees the permits of the remaining sessions if the task ends early.
 struct Attending<D>(Option<Arc<Abandoned<D>>>);
 
 impl<D: Dialect> Attending<D> {
@@ -119,7 +119,7 @@ impl<D> Abandoned<D> {
 }
 
 impl<D: Dialect> Abandoned<D> {
-    /// The receiver resolves when the session has ended.
+    /// Ends the session in the background. The receiver resolves when the session has ended.
     pub(crate) fn add(
         self: &Arc<Self>,
         runtime: &Handle,
@@ -138,7 +138,7 @@ impl<D: Dialect> Abandoned<D> {
         when_ended
     }
 
-    /// Returns false if the backend was dropped before all have ended.
+    /// Returns true when all sessions have ended, or false if the backend was dropped before.
     async fn attend(&self) -> bool {
         let shortest = LIMIT.max(self.limits.connect);
         let (mut pause, mut limit) = (TRIES.0, shortest);
@@ -212,7 +212,7 @@ impl<D: Dialect> Abandoned<D> {
             let has_ended = |ending: &mut Ending| match ending.session {
                 Some(session) => known.contains(&session) && !still_there.contains(&session.id),
                 // The session's id is unknown. The server accepted its connection before this
-                // task's, and has since noticed that it is closed.
+                // task's, and has had `CLOSING` to notice that it is closed.
                 None => ending.since < begun && answered.elapsed() > CLOSING,
             };
             let (gone, is_empty, needs_another) = {

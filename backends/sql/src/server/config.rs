@@ -129,7 +129,7 @@ fn taken(url: &str, drivers: &[&str]) -> Result<(String, Common)> {
     Ok((url, common))
 }
 
-/// A `[` at the end of `known` marks a prefix.
+/// Compares a parameter's name. A `[` at the end of `known` marks a prefix.
 fn is_named(name: &str, known: &str) -> bool {
     name == known || (known.ends_with('[') && name.starts_with(known))
 }

@@ -15,7 +15,7 @@ pub(crate) enum Effect {
 pub(crate) struct Verdict {
     pub(crate) kind: ErrorKind,
     pub(crate) message: &'static str,
-    /// True if a retry may succeed, because the request lost against a concurrent one.
+    /// True if a retry may succeed, because a concurrent request made this one fail.
     pub(crate) again: bool,
     /// True if the server rejects all requests at present.
     pub(crate) useless: bool,
@@ -112,7 +112,7 @@ pub(crate) fn failed<D: Dialect>(cause: sqlx::Error, effect: Effect, dialect: &D
     let (error, again, lost) = match &cause {
         sqlx::Error::Database(refusal) => {
             match D::judge(&D::code(&**refusal), refusal.message()) {
-                // A retry is safe, even if the first attempt took effect.
+                // With `again`, a retry is safe even if the first attempt took effect.
                 Some(verdict) if verdict.kind == ErrorKind::Indeterminate => {
                     (unanswered(effect, verdict.message), verdict.again, !verdict.again)
                 }

@@ -44,8 +44,8 @@ const TRIES: u32 = 5;
 
 const IDLE: Duration = Duration::from_secs(300);
 
-/// A request that is dropped after this time without an answer closes all connections of its
-/// [generation](Idle::generation).
+/// If a request is dropped unanswered after this time, all connections of its
+/// [generation](Idle::generation) are closed.
 const SILENCE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Pool<D: Dialect> {
@@ -158,7 +158,7 @@ impl<D: Dialect> Pool<D> {
         Sending { within, answer, renews: false, again: false, waits: false }
     }
 
-    /// Fetches rows. Retries a request that lost against a concurrent one.
+    /// Fetches rows. Retries a request that failed because of a concurrent one.
     ///
     /// # Cancel safety
     /// The server may still carry out a dropped request.

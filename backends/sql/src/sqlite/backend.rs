@@ -31,8 +31,8 @@ impl DistributedLock for Sqlite {
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
-        // A release between an attempt and its answer uses up the wake-up, so another attempt
-        // follows. After the last one, the caller polls.
+        // A release between an attempt and its answer ends the waiter's registration, so another
+        // attempt follows. After the last one, the caller polls.
         const ATTEMPTS: u32 = 3;
 
         known_mode(claim)?;

@@ -12,12 +12,13 @@ use super::writer::Jobs;
 /// The worst fault that a returned grant survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Synchronous {
-    /// A power cut. Each grant and each release waits once for the disk. Fences never repeat.
+    /// A grant survives even a power cut, because each grant and each release waits for the disk.
+    /// Fences never repeat.
     #[default]
     Full,
-    /// The crash of any process, but not a power cut, because requests don't wait for the disk.
-    /// After a power cut the file may be some seconds old. All holds end with the restart, but
-    /// **fences may repeat**.
+    /// A grant survives the crash of any process, but not a power cut, because requests don't wait
+    /// for the disk. After a power cut the file may be some seconds old. All holds end with the
+    /// restart, but **fences may repeat**.
     Normal,
 }
 

@@ -257,7 +257,8 @@ impl Open {
     }
 }
 
-/// The limit on waiting for the write lock, which another process has for one sync of the disk.
+/// The limit on waiting for the write lock. Another process normally keeps that lock only for one
+/// sync of the disk.
 pub(super) const BUSY_LIMIT: Duration = Duration::from_secs(5);
 
 /// Retries, at first without a pause, then with pauses of 1 ms to 5 ms.

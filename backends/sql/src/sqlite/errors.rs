@@ -121,7 +121,8 @@ impl Failure {
         };
         let kind = match (kind, self.effect) {
             (ErrorKind::Indeterminate, Effect::None) => ErrorKind::Unavailable,
-            // A claim that was written is in a file that the user must delete, so the kind stays.
+            // Even if the claim was written, the user must delete the damaged file, so the kind
+            // stays.
             (kind, Effect::Unknown) if code == Some(CORRUPT) => kind,
             (_, Effect::Unknown) => ErrorKind::Indeterminate,
             (kind, Effect::None) => kind,

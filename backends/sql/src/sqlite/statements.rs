@@ -69,7 +69,8 @@ pub(super) enum Acquired {
     /// The token has a tombstone.
     Ended,
     OtherKind(Mode),
-    /// The hold exists, or the name became free in between, so a transaction must decide.
+    /// The token already holds the name, or the name became free in between, so a transaction must
+    /// decide.
     Again,
 }
 

@@ -1,4 +1,4 @@
-//! Notifications of releases.
+//! Notifies waiters of releases.
 //!
 //! In its own process, the writer notifies every client after its commit. For other processes, it
 //! opens and closes SQLite's log for reading, which inotify reports.
@@ -108,7 +108,7 @@ impl Waiters {
         locked(&self.expected).until.keys().cloned().collect()
     }
 
-    /// Returns false, and ends the watch, if no waiter is left.
+    /// Forgets old waiters. Returns false, and ends the watch, if none is left.
     fn tidy(&self) -> bool {
         let now = self.clock.now();
         let mut expected = locked(&self.expected);
@@ -133,7 +133,7 @@ fn ring(log: &Path) {
 }
 
 async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
-    // Releases of other names also wake this task. It handles all releases within this time
+    // Releases of other names also wake this task. All releases within this time are handled
     // together.
     const GAP: Duration = Duration::from_millis(1);
 

@@ -306,7 +306,7 @@ impl Writer {
         }
         match self.execute("COMMIT").await {
             Ok(()) => Ok(answers),
-            // Nothing is written. Without WAL mode, readers block the commit.
+            // A rejected commit has written nothing. Without WAL mode, readers block the commit.
             Err(e) if is_busy(&e) => Err(self.roll_back(e).await),
             Err(e) => Err(Failure::in_doubt(e)),
         }

@@ -1,4 +1,4 @@
-//! The limit on the server sessions of one client, counted on the server.
+//! Tests of the limit on one client's server sessions, which are counted on the server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -194,7 +194,8 @@ async fn holds_beyond_the_limit_say_so(server: &Server, mode: &str) {
         matches!(error.kind(), ErrorKind::TimedOut(_) | ErrorKind::Unavailable),
         "{mode}: {error:?}"
     );
-    // The release of one hold makes room for another request.
+    // For a TTL, all holds are renewed. Then the release of one hold makes room for another
+    // request.
     sleep(TTL).await;
     for guard in &held {
         guard.check().unwrap();

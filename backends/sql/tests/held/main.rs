@@ -1,4 +1,4 @@
-//! Holds in sessions of real servers: tests beyond the conformance suite.
+//! Tests of holds in sessions of real servers, beyond the conformance suite.
 #![forbid(unsafe_code)]
 #![allow(clippy::duplicate_mod, reason = "each server runs the same tests")]
 

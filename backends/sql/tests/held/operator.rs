@@ -95,7 +95,8 @@ async fn a_sweep_leaves_the_held_and_keeps_the_fences(server: &Server, mode: &st
     }
     let floor = count(server, "SELECT floor FROM lockwright_meta");
     assert!(floor as u64 >= before.get(), "the floor is {floor}");
-    // The floor is ahead of the clock, so that it determines the next fence.
+    // A new fence is at least the server's time and above the floor. A floor far ahead of the time
+    // shows that the floor counts.
     server.sql("UPDATE lockwright_meta SET floor = floor + 1000000000000000").unwrap();
     let again = claim_for("over", LONG);
     let fence = grant(&backend, &again).await.fence;

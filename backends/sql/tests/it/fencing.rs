@@ -1,4 +1,4 @@
-//! Rejection of writes with an outdated fence, in the application's own file.
+//! Tests that writes with an outdated fence to the application's own file are rejected.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A lock file on FUSE, mounted in a mount namespace of this test.
+//! Test of a lock file on FUSE, mounted in a mount namespace of this test.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};

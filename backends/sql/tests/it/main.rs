@@ -1,4 +1,4 @@
-//! The SQLite backend with real files and processes: tests beyond the conformance suite.
+//! Tests of the SQLite backend with real files and processes, beyond the conformance suite.
 #![cfg(any(target_os = "linux", target_os = "android"))]
 
 mod bad_input;

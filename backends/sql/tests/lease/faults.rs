@@ -1,4 +1,4 @@
-//! Faults of servers. An error must state whether the request may have had an effect.
+//! Tests of server faults. An error must state whether the request may have had an effect.
 
 use std::time::{Duration, Instant};
 

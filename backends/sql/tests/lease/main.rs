@@ -1,4 +1,4 @@
-//! Leases on real servers: tests beyond the conformance suite.
+//! Tests of leases on real servers, beyond the conformance suite.
 #![forbid(unsafe_code)]
 #![allow(clippy::duplicate_mod, reason = "each server runs the same tests")]
 

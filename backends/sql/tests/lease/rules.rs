@@ -1,4 +1,4 @@
-//! Rules for granting leases.
+//! Tests of the rules for granting leases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +71,8 @@ async fn hold_that_expires_while_its_row_is_locked_is_not_revived() {
                 if by_renewal {
                     renew(&backend, &held).await == RenewalOutcome::Renewed { valid: None }
                 } else {
-                    // A grant with a new fence is correct. One with the old fence revives the hold.
+                    // A grant with a new fence is correct. A grant with the old fence would revive
+                    // the expired hold.
                     let answer = backend.try_acquire(&held).await;
                     matches!(answer, Ok(AcquireOutcome::Granted(granted)) if granted.fence == first.fence)
                 }

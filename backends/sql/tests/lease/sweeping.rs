@@ -44,8 +44,8 @@ async fn one_off_names_go(count: usize) {
     let server = large_server();
     let backend = connect(&server.url()).await;
     one_off_names(&server, count);
-    // A fence starts at the server's clock in µs. Each grant reserves a billion fences, so its last
-    // one is ahead of the clock.
+    // A new fence is at least the server's time in µs. Each grant reserves a billion fences, so its
+    // last one is ahead of that time. Then only the floor can keep later fences above it.
     let mut fences = Vec::new();
     for i in 0..20 {
         let mut held = claim(&format!("real/{i}"));

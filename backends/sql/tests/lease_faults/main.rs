@@ -1,4 +1,4 @@
-//! The lease mode on stuck, slow or silent servers.
+//! Tests of the lease mode on stuck, slow or silent servers.
 #![forbid(unsafe_code)]
 #![allow(clippy::duplicate_mod, reason = "each server runs the same tests")]
 

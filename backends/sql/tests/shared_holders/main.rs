@@ -1,4 +1,4 @@
-//! Readers and permits on each database: tests beyond the conformance suite.
+//! Tests of readers and permits on each database, beyond the conformance suite.
 #![forbid(unsafe_code)]
 #![allow(clippy::duplicate_mod, reason = "each server runs the same tests")]
 

@@ -1,4 +1,4 @@
-//! Rules for readers whose holds are in sessions of a server.
+//! Tests of rules for readers whose holds are in sessions of a server.
 
 use std::time::Duration;
 

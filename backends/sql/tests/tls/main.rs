@@ -1,4 +1,4 @@
-//! Locks over TLS and TLS errors, on real servers, with and without the feature `tls`.
+//! Tests of locks over TLS, and of TLS errors, on real servers, with and without the feature `tls`.
 #![forbid(unsafe_code)]
 #![allow(clippy::duplicate_mod, reason = "each server runs the same tests")]
 #![cfg_attr(

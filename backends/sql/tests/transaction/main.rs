@@ -1,4 +1,4 @@
-//! Locks and fences in the application's own transaction.
+//! Tests of locks and fences in the application's own transaction.
 #![forbid(unsafe_code)]
 #![allow(clippy::duplicate_mod, reason = "each server runs the same tests")]
 

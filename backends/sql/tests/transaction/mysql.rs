@@ -26,8 +26,8 @@ const TABLES: [(&str, &str); 2] = [("fence", "updated"), ("turn", "used")];
 /// Statements that begin a transaction. Without autocommit, a session always has one.
 const BEGIN: [&str; 2] = ["BEGIN", "SET autocommit = 0"];
 
-/// Statements that set a session's isolation level. The first level is the default. There, a
-/// snapshot from before a wait would show old data.
+/// Statements that set a session's isolation level. The first level is the default. At that level,
+/// a snapshot from before a wait would show old data.
 const SET_LEVEL: &[&str] = &[
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",

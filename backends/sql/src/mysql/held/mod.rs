@@ -134,8 +134,7 @@ fn of_barrier(what: &str) -> String {
     )
 }
 
-/// Returns SQL for the argument of `GET_LOCK`, from the SQL of a name. A name with as many bytes as
-/// characters is ASCII.
+/// Returns SQL for the argument of `GET_LOCK`. A name with as many bytes as characters is ASCII.
 fn key(name: &str) -> String {
     const KEY: &str = "IF(LENGTH(NAME) <= 64 AND LENGTH(NAME) = CHAR_LENGTH(NAME) \
                        AND CAST(NAME AS BINARY) = CAST(LOWER(NAME) AS BINARY), \
@@ -143,8 +142,8 @@ fn key(name: &str) -> String {
     KEY.replace("NAME", name)
 }
 
-/// SQL for the hold's remaining time in µs, or NULL if the user may not see the session. MySQL
-/// counts started seconds, so one is subtracted. MariaDB reads the subtraction as a comment.
+/// SQL for the time left in µs, or NULL if the user may not see the session. MySQL counts started
+/// seconds, so one is subtracted. MariaDB reads the subtraction as a comment.
 const LEFT: &str = "CASE WHEN activity.id IS NULL THEN NULL \
      WHEN activity.command = 'Sleep' \
          THEN GREATEST(0, CAST(held.ttl_ms AS SIGNED) \
@@ -165,7 +164,7 @@ fn profile(backend: &'static str, shared: bool) -> Profile {
     profile.breakable = true;
     profile.blocks = true;
     profile.ttl = Duration::from_secs(1)..=LONGEST_TTL;
-    // Each hold is renewed separately, so that a stuck connection delays no other hold.
+    // A stuck connection must not delay other holds.
     profile.renew_batch = 1;
     profile.slow_poll = Duration::from_secs(1);
     profile

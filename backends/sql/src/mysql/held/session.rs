@@ -32,7 +32,7 @@ pub(crate) struct MySqlSession {
     over: bool,
     /// True if a wait may have left the barrier and the mark behind.
     has_waited: bool,
-    /// The session's permit, which is dropped after the connection.
+    /// Dropped after the connection.
     permit: Permit<MySql>,
 }
 
@@ -199,7 +199,7 @@ impl MySqlSession {
     }
 }
 
-/// A session without a hold also times out when idle, because this process may be suspended.
+/// A session without a hold also times out, because this process may be suspended.
 const SET_UP: &str = "SET SESSION wait_timeout = 60 \
                       /*M!100600 , idle_transaction_timeout = 0, idle_write_transaction_timeout = 0, \
                       idle_readonly_transaction_timeout = 0, max_statement_time = 0 */ \

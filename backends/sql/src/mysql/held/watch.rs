@@ -1,4 +1,4 @@
-//! Detection of ended sessions.
+//! Detects ended sessions.
 //!
 //! Another connection polls the sessions' marks. The session itself can't be watched, because sqlx
 //! reads a connection only while a statement runs, which would restart the idle timeout.
@@ -127,7 +127,7 @@ impl Watch {
                 Ok(Err(error)) => {
                     tracing::debug!(%error, "the watching connection was lost");
                     if matches!(error, sqlx::Error::Io(_)) {
-                        // The server has closed the connection, so no session needs the permit.
+                        // The server has closed the connection, so its session has ended.
                         line.permit.give_back();
                     }
                 }

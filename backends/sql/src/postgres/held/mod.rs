@@ -165,11 +165,11 @@ const STILL_MARKED: &str = "CASE WHEN pg_stat_clear_snapshot() IS NULL OR held.n
      ELSE EXISTS (SELECT FROM pg_stat_get_activity(:session::int) AS activity \
          WHERE activity.application_name = {mark} AND held.name = :name) END";
 
-/// SQL for the rest of a slice in ms, because an earlier statement of the wait has used a part.
+/// SQL for the rest of a slice, because an earlier statement has waited too.
 const REST: &str = "greatest(1, least(:slice_ms, :slice_ms - \
      (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000)::bigint))::text";
 
-/// SQL for the hold's remaining time in µs, or NULL if the user may not see the session.
+/// SQL for the time left in µs, or NULL if the user may not see the session.
 const LEFT: &str = "CASE WHEN holding.state IS NULL THEN NULL \
      WHEN holding.state LIKE 'idle%' THEN greatest(0, least(held.ttl_ms * 1000, \
      held.ttl_ms * 1000 - (extract(epoch FROM clock_timestamp() - holding.state_change) * 1000000)::bigint)) \
@@ -191,7 +191,7 @@ fn profile(backend: &'static str) -> Profile {
     profile.blocks = true;
     // A hold with a shorter TTL would expire before its row is written.
     profile.ttl = Duration::from_millis(200)..=LONGEST_TTL;
-    // Each hold is renewed separately, so that a stuck connection delays no other hold.
+    // A stuck connection must not delay other holds.
     profile.renew_batch = 1;
     profile.slow_poll = Duration::from_secs(1);
     profile

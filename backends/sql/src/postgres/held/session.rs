@@ -42,7 +42,7 @@ pub(crate) struct PgSession {
     has_waited: bool,
     is_last: bool,
     checks_clients: bool,
-    /// The session's permit, which is dropped after the connection.
+    /// Dropped after the connection.
     permit: Permit<Postgresql>,
 }
 

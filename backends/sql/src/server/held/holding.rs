@@ -168,7 +168,8 @@ impl<S: Server> Holding<S> {
                 (closed.map(|_| ended), None)
             }
         };
-        // The task is unregistered before it answers, so that it gets no request about a next hold.
+        // The task is unregistered before it answers, so that it gets no request about a later
+        // hold.
         drop((place, inbox));
         if let Some(answer) = answer {
             let _ = answer.send(ended);

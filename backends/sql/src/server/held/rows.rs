@@ -334,8 +334,8 @@ impl<D: Dialect> Rows<D> {
         }
     }
 
-    /// Marks the hold, which ends it at its next renewal. Returns whether the hold exists. Retries,
-    /// because a holder writes its row after locking.
+    /// Marks the hold as broken, which ends it at its next renewal. Returns whether the hold
+    /// exists. Retries, because a holder writes its row after locking.
     async fn mark_broken(
         &self,
         name: &LockName,

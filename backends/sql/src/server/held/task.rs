@@ -17,10 +17,10 @@ use super::withdraw::{self, LIMIT};
 use super::{Locked, Server, Session};
 use crate::server::errors::{self, Effect};
 
-/// An abandoned wait delays others for at most this time.
+/// The longest wait in one statement. An abandoned wait delays others for that time.
 const LONGEST_SLICE: Duration = Duration::from_secs(5);
 
-/// A wait ends early by this time, so that a rejection is on time.
+/// A wait ends this long before its limit, so that the rejection is on time.
 const EARLY: Duration = Duration::from_millis(25);
 
 /// The pause before a retry if another session holds the lock for the same claim.
@@ -313,8 +313,8 @@ async fn granted<S: Server>(
         }
     };
     let result = if may_have_blocked {
-        // The hold starts with this renewal. The wait was sent too early for a start, and answered
-        // too late.
+        // The TTL counts from the sending of this renewal, because the wait was sent long before
+        // the grant, and answered after it.
         let keeping = async {
             let kept = tokio::time::timeout(limit, session.keep(claim)).await;
             kept.unwrap_or_else(|_| {
@@ -342,7 +342,8 @@ async fn granted<S: Server>(
     }
 }
 
-/// Returns the grant of another session for the claim's own token. This task can't renew that hold.
+/// Returns another session's grant for the claim's own token, if any. This task can't renew that
+/// hold.
 async fn carried_elsewhere<S: Server>(server: &S, claim: &Claim) -> Result<Option<Granted>> {
     let inspection = server.inspect(&claim.name).await?;
     let holder = inspection.holders.iter().find(|holder| holder.token == Some(claim.token));

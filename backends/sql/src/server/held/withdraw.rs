@@ -15,7 +15,7 @@ pub(super) async fn from_wait<S: Server>(
     session: SessionId,
     mut locking: Pin<&mut impl Future<Output = Result<Locked>>>,
 ) -> bool {
-    // The first cancellation may arrive before the statement has begun.
+    // The first of the two cancellations may arrive before the statement has begun.
     for _ in 0..2 {
         let cancelling = async {
             let _ = tokio::time::timeout(CANCEL_LIMIT, server.cancel(session)).await;

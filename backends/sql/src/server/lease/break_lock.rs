@@ -38,7 +38,7 @@ impl<D: Dialect> LeaseBackend<D> {
         Err(Error::unavailable("the holder changes too fast to be broken; try again"))
     }
 
-    /// Returns the time that the hold had left.
+    /// Returns the time that the hold had left, or `None` without a hold.
     async fn break_one(
         &self,
         name: &LockName,

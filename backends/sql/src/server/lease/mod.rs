@@ -45,8 +45,8 @@ pub(crate) struct LeaseBackend<D: Dialect> {
 }
 
 pub(crate) trait ReleaseListener: std::fmt::Debug + Send + Sync {
-    /// Starts to listen, which wakes all waiters. If it can't, returns the interval at which
-    /// waiters poll instead.
+    /// Starts to listen, which wakes all waiters. Returns `None`, or if it can't, the interval at
+    /// which waiters poll instead.
     fn listen(&self) -> Option<Duration>;
 }
 
@@ -82,8 +82,8 @@ impl<D: Dialect> LeaseBackend<D> {
     ) -> Self {
         let dialect = pool.dialect();
         let statements = Statements::new(dialect.texts(), |text| dialect.expand(text));
-        // Only the first SKIP LOCKED is removed, so a renewal waits for a name's row, but not for a
-        // reader's row: that wait would lock out the name's other readers.
+        // Only the first SKIP LOCKED is removed. So these renewals wait for a name's row, but not
+        // for a reader's row, because that wait would lock out the name's other readers.
         let waiting = [dialect.texts().renew, dialect.texts().shared_renew]
             .map(|text| Sql::new(&dialect.expand(text).replacen(" SKIP LOCKED", "", 1)));
         Self {
@@ -197,7 +197,7 @@ impl<D: Dialect> LeaseBackend<D> {
             (false, ReleaseMode::Plain) => &self.statements.shared_release,
             (false, ReleaseMode::Reconcile) => &self.statements.shared_reconcile,
         };
-        // A repeated reconcile changes nothing.
+        // A reconcile may be sent twice, because a repetition changes nothing.
         let again = release_mode == ReleaseMode::Reconcile;
         let sending = Sending { again, ..self.sending(claim) };
         let mut ended = self.held(&self.change_so(statement, &arguments, sending).await?)?;

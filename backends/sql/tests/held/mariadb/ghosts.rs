@@ -1,4 +1,4 @@
-//! Failures of sessions and waits that could leave a ghost, a hold that no client uses.
+//! Tests of failures that could leave a ghost, a hold that no client uses.
 
 use std::time::Duration;
 

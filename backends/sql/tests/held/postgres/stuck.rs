@@ -26,14 +26,14 @@ in_each_mode!(
 /// Selects the id of the server process that waits for a lock.
 const BLOCKED: &str = "SELECT DISTINCT pid FROM pg_locks WHERE NOT granted";
 
-/// Stops the server process whose id the query `pid` returns.
+/// Suspends the server process whose id the query `pid` returns.
 fn stop(server: &Server, pid: &str) -> Pid {
     let pid = Pid::from_raw(count(server, pid).try_into().unwrap()).unwrap();
     kill_process(pid, Signal::STOP).unwrap();
     pid
 }
 
-/// The holder's server process is stopped, so another client can't end it.
+/// The holder's server process is suspended, so another client can't end it.
 async fn unfinished_hold_is_not_reported_as_free(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
     let held = hold(&one, "x").await;
@@ -64,7 +64,7 @@ async fn a_foreign_session_that_has_not_ended_is_not_said_to_be_free() {
     within(ms(5_000), "its end", async || holding(&server) == 0).await;
 }
 
-/// The lock becomes free while the waiter's server process is stopped. The process continues after
+/// The lock becomes free while the waiter's server process is suspended. The process resumes after
 /// the wait's time limit, so it may report a timeout although it has the lock.
 async fn a_failed_wait_that_was_granted_in_the_last_moment_keeps_nothing(
     server: &Server,

@@ -1,4 +1,5 @@
-//! Grants during concurrent requests, and with triggers and unusual settings of the server.
+//! Tests of grants during concurrent requests, and with triggers and unusual settings of the
+//! server.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Grants during concurrent requests, and their cost.
+//! Tests of grants during concurrent requests, and of their cost.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
--- A client that was paused must not overwrite the next holder's row. So the first assignment checks
--- the session's mark again, once the row is locked.
+-- A paused client must not overwrite the next holder's row. So the first assignment checks the
+-- session's mark again, once the row is locked.
 INSERT INTO {hold} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
 SELECT '{kind}', :name, :token, :identity, GREATEST(meta.floor + 1, {now}),
        :ttl_ms, :session, {now}, NULL, 0

@@ -1,5 +1,5 @@
--- A client that was paused must not overwrite the next holder's row. So the session's mark is
--- checked again once the row is locked.
+-- A paused client must not overwrite the next holder's row. So the session's mark is checked again
+-- once the row is locked.
 INSERT INTO {hold} AS held (kind, name, token, identity, fence, ttl_ms, session, updated)
 SELECT '{kind}', :name, :token, :identity,
        greatest((SELECT floor FROM {meta}) + 1,

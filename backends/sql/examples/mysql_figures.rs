@@ -19,7 +19,6 @@ const HAND_OVERS: usize = 100;
 
 #[tokio::main]
 async fn main() {
-    // `figures` runs on a worker thread, like a server's tasks.
     tokio::spawn(figures()).await.unwrap();
 }
 

@@ -17,7 +17,6 @@ const ROUND: Duration = Duration::from_secs(1);
 
 #[tokio::main]
 async fn main() {
-    // `figures` runs on a worker thread, like a server's tasks.
     tokio::spawn(figures()).await.unwrap();
 }
 

@@ -1,7 +1,5 @@
 //! Measures the cost of holds in sessions of PostgreSQL, compared with bare statements on one
 //! connection.
-//!
-//! `cargo run --release -p lockwright-sql --features postgres --example postgres_held_figures`
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;

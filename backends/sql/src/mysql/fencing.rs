@@ -1,4 +1,4 @@
-//! Fence checks in the application's own transaction: see [`transaction`](super::transaction).
+//! Fence checks in the application's own transaction.
 
 use std::time::Duration;
 

@@ -79,7 +79,7 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
 
     fn literal(value: Value<'_>, text: &mut String);
 
-    /// Returns the error's code for [`judge`](Self::judge), by default its SQLSTATE.
+    /// Returns the error's code for [`judge`](Self::judge).
     fn code(error: &dyn DatabaseError) -> Cow<'_, str> {
         error.code().unwrap_or_default()
     }

@@ -4,7 +4,6 @@
 //! opens and closes SQLite's log for reading, which inotify reports.
 //!
 //! - SQLite opens the log for writing, so grants, renewals and checkpoints wake no waiter.
-//! - The wake-up follows the commit, so a woken waiter finds the name free.
 //! - The log has no POSIX locks, so closing it is safe, unlike closing the database file.
 
 use std::collections::{BTreeMap, HashMap};

@@ -38,7 +38,6 @@ struct Watched {
     asked: bool,
 }
 
-/// Dropping this ends the watch.
 #[derive(Debug)]
 pub(super) struct Watching {
     watch: Arc<Watch>,

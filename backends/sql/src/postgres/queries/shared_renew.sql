@@ -24,7 +24,6 @@ WITH locked AS MATERIALIZED (
     -- The UPDATE below takes the same kind of lock.
     FOR NO KEY UPDATE OF holder SKIP LOCKED
 )
--- A setting passes the locked holds' indices to the next statement.
 SELECT count(*) FROM locked
 HAVING set_config('lockwright.locked', coalesce(json_agg(place), '[]')::text, true) IS NULL;
 

@@ -143,7 +143,6 @@ impl<S: Server> DistributedLock for Engine<S> {
 
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         if release_mode == ReleaseMode::Reconcile {
-            // From now on, this process rejects the claim.
             self.shared.set_over(claim, Reason::Gone);
         }
         while let Some(task) = self.shared.task(claim) {

@@ -196,7 +196,6 @@ impl<S: Server> Holding<S> {
         }
         live.end();
         shared.send(&Event::Lost(claim.token, reason));
-        // The session may still exist on the server, so it is closed.
         let _ = withdraw::close(&shared.server, &claim, hold.session, false).await;
     }
 }

@@ -13,7 +13,7 @@ use super::table::Tables;
 
 /// A database server.
 ///
-/// An SQL text that changes data is atomic, or leaves correct data if the server stops after any
+/// An SQL text that changes data is atomic, or leaves correct data if the server crashes after any
 /// statement.
 pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
     type Connection: Send + 'static;

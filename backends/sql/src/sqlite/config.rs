@@ -12,8 +12,8 @@ use super::writer::Jobs;
 /// The worst fault that a returned grant survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Synchronous {
-    /// A grant survives even a power cut, because each grant and each release waits for the disk.
-    /// Fences never repeat.
+    /// A grant survives even a power cut, because each grant and each release waits once for the
+    /// disk. Fences never repeat.
     #[default]
     Full,
     /// A grant survives the crash of any process, but not a power cut, because requests don't wait

@@ -1,5 +1,5 @@
-//! Detects file systems that several machines may share. Their boot ids differ, so each machine
-//! treats the others' holds as expired.
+//! Detects file systems that several machines may share. The machines' boot ids differ, so each
+//! machine treats the others' holds as expired.
 
 use std::fs;
 use std::io;

@@ -27,13 +27,13 @@ const SHORT_TTL: Duration = ms(2_000);
 
 const DEAD_SESSION: &[ErrorKind] = &[ErrorKind::Unavailable, ErrorKind::Indeterminate];
 
-/// A lock that blocks writes of a holder's row, but no reads.
+/// SQL for a lock that blocks writes of a holder's row, but no reads.
 const OTHER_LOCKS: [&str; 1] = ["BEGIN; SELECT * FROM lockwright_hold WHERE name = 'x' FOR UPDATE"];
 
 const FOR_SHARE: &str = "LOCK IN SHARE MODE";
 
 /// The time within which a killed waiter leaves the queue. During a `GET_LOCK`, the server checks
-/// its client. A wait for a row ends only with the statement's time limit.
+/// whether its client is connected. A wait for a row ends only with the statement's time limit.
 fn dead_waiter_limit(mode: &str) -> Duration {
     if mode == "session" { ms(3_000) } else { ms(6_000) }
 }

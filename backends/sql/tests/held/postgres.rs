@@ -40,8 +40,8 @@ const SHORT_TTL: Duration = ms(1_500);
 
 const DEAD_SESSION: &[ErrorKind] = &[ErrorKind::Unavailable];
 
-/// Locks that block writes of a holder's row, but no reads. A write checks twice whether its
-/// session lives: the first lock blocks before both checks, and the second between them.
+/// SQL for locks that block writes of a holder's row, but no reads. A write checks twice whether
+/// its session lives: the first lock blocks before both checks, and the second between them.
 const OTHER_LOCKS: [&str; 2] = [
     "BEGIN; LOCK TABLE lockwright_hold IN SHARE MODE",
     "BEGIN; SELECT FROM lockwright_hold WHERE name = 'x' FOR UPDATE",

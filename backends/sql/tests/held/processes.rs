@@ -112,8 +112,8 @@ async fn a_killed_holder_frees_at_once(server: &Server, mode: &str) {
 /// from an old snapshot.
 async fn a_crashed_holder_shares_its_fence_with_nobody(server: &Server, mode: &str) {
     let backend = backend(server, mode).await;
-    // A new fence is at least the clock and above the last fence. With the last fence far ahead,
-    // the clock can't hide a rollback.
+    // A new fence is at least the server's time and above the last fence. With the last fence far
+    // ahead of the time, only the recorded fence can keep the next one above it.
     acquire_and_release(&backend, "x").await;
     server.sql("UPDATE lockwright_hold SET fence = fence + 1000000000000000").unwrap();
     let last = format!("SELECT fence FROM lockwright_hold WHERE kind = '{mode}'");

@@ -63,7 +63,7 @@ async fn a_dropped_wait_leaves_no_ghost(server: &Server, mode: &str) {
     }
 }
 
-/// The grant and the cancellation reach the server in either order.
+/// The holder's release and the cancellation of the wait reach the server in either order.
 async fn a_wait_dropped_as_it_is_granted_leaves_no_ghost(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, shared(server, mode).await);
     for round in 0..60 {

@@ -103,7 +103,7 @@ async fn a_release_in_the_same_transaction_is_not_lost() {
     let mut woken = wakes(&backend);
     let held = hold(&backend, "x").await;
     let mine = claim_for("x", LONG);
-    // Wake-ups before the answer are discarded.
+    // Only wake-ups after the answer count, so the earlier ones are discarded.
     let asking = async {
         let attempt = backend.acquire(&mine, far()).await.unwrap();
         while woken.try_recv().is_ok() {}

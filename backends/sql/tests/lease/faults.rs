@@ -32,7 +32,8 @@ async fn a_frozen_server_hangs_nothing() {
     assert_eq!(changing.kind(), ErrorKind::Indeterminate, "{changing:?}");
     assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
     server.thaw();
-    // The server carries out the requests late or never. The release reconciles both cases.
+    // The thawed server carries out the timed-out requests late or never. The release with
+    // `Reconcile` is correct in both cases.
     let backend = connect(&server.url()).await;
     backend.release(&held, ReleaseMode::Reconcile).await.unwrap();
     assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty());

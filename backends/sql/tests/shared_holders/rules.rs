@@ -175,7 +175,8 @@ pub(crate) async fn a_renewed_hold_keeps_others_out(Two(one, two): Two) {
     }
 }
 
-/// The name expires with its last holder, even if the holder with the longest TTL has released.
+/// The name expires with its last holder, even if the holder with the longest TTL has released its
+/// hold.
 pub(crate) async fn a_name_runs_out_with_the_last_of_them(Two(one, two): Two) {
     let ttl = Duration::from_secs(2);
     for (mode, other) in [(Mode::Shared, Mode::Exclusive), (permits(1), permits(OF))] {

@@ -23,7 +23,8 @@ const CREATE_WRITTEN: &str =
 /// The tables whose rows belong to names, each with the column of the last use.
 const TABLES: [(&str, &str); 2] = [("fence", "updated"), ("turn", "used")];
 
-/// Statements that begin a transaction. Without autocommit, a session always has one.
+/// Statements that begin a transaction. Without autocommit, each statement begins one if none is
+/// open.
 const BEGIN: [&str; 2] = ["BEGIN", "SET autocommit = 0"];
 
 /// Statements that set a session's isolation level. The first level is the default. At that level,

@@ -45,8 +45,8 @@ pub(crate) struct LeaseBackend<D: Dialect> {
 }
 
 pub(crate) trait ReleaseListener: std::fmt::Debug + Send + Sync {
-    /// Starts to listen, which wakes all waiters. Returns `None`, or if it can't, the interval at
-    /// which waiters poll instead.
+    /// Starts to listen, which wakes all waiters, and returns `None`. If the client can't listen,
+    /// returns the interval at which waiters poll instead.
     fn listen(&self) -> Option<Duration>;
 }
 

@@ -39,7 +39,8 @@ async fn shared_locks_of_others_stand_beside_ours() {
     assert!(!sql(&mut other, format!("SELECT pg_try_advisory_lock_shared({key})")).await);
 }
 
-/// The name `b` has more readers than fit on a page. The names next to it have one holder each.
+/// The name `b` has more readers than fit on one page of a listing. The names next to it have one
+/// holder each.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_many_read_is_listed_whole() {
     const OTHERS: usize = 230;

@@ -107,8 +107,8 @@ async fn names_are_whole_in_a_database_with_another_character_set() {
     assert_eq!(server.sql("SELECT count(*) FROM lockwright_lease").unwrap(), "0");
 }
 
-/// Fences of names without a row exceed the floor. The trigger keeps the floor low, so the sweep
-/// must not delete rows above it.
+/// A name without a row gets a fence above the floor. The trigger keeps the floor low, so the sweep
+/// must not delete rows with fences above the floor.
 #[tokio::test]
 async fn a_row_above_the_floor_stays() {
     let (server, backend) = start().await;

@@ -58,8 +58,9 @@ async fn renewals_and_acquires_write_no_index() {
     .await;
 }
 
-/// Fences of names without a row exceed the floor, so a sweep first raises the floor to the fences
-/// of the rows to delete. The row `young` becomes old enough later, so the sweep must keep it.
+/// A name without a row gets a fence above the floor, so a sweep first raises the floor to the
+/// fences of the rows to delete. The row `young` becomes old enough later, so the sweep must keep
+/// it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_above_the_floor_stays() {
     let (server, backend) = start().await;

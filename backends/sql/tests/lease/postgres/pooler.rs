@@ -35,7 +35,8 @@ async fn one_that_pools_transactions_is_noticed() {
     grant(&direct, &claim("x")).await;
 }
 
-/// A `LISTEN` would remain in a server session that other clients use.
+/// Behind the pooler, the client must not listen, because a `LISTEN` would remain in a server
+/// session that other clients use.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_left_in_a_session_of_others() {
     for ignores in [false, true] {

@@ -117,7 +117,7 @@ async fn the_statement_of_a_dropped_wait_ends_though_the_holder_stays() {
     waiting(&server, 1).await;
     let began = Instant::now();
     drop(tx);
-    // The ping is sent after the wait has ended.
+    // A ping succeeds only after the dropped wait has ended.
     while connection.ping().await.is_err() {}
     assert!(began.elapsed() < Duration::from_secs(7), "{:?}", began.elapsed());
     waiting(&server, 0).await;

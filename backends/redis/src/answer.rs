@@ -33,7 +33,7 @@ impl Reply {
         self.word(at)?.parse().map_err(|_| odd_answer(self.effect, &self.fields))
     }
 
-    /// `None` for -1, which means no expiry.
+    /// Parses milliseconds. Returns `None` for -1, which means no expiry.
     pub(crate) fn duration(&self, at: usize) -> Option<Duration> {
         self.text(at)?.parse().ok().map(Duration::from_millis)
     }
@@ -71,7 +71,7 @@ pub(crate) fn all_found(names: &[LockName], answer: Value) -> Result<Vec<Found>>
     }
 }
 
-/// Parses from `at`: ms left, token, identity, fence, break's operator and reason, mode.
+/// Parses a holder from `at`: ms left, token, identity, fence, break's operator and reason, mode.
 pub(crate) fn holder(reply: &Reply, at: usize) -> Holder {
     let token = reply.text(at + 1).and_then(|token| token.parse::<Token>().ok());
     let mut holder = Holder::new(token);
@@ -105,7 +105,7 @@ fn mode(text: &str) -> Option<Mode> {
     }
 }
 
-/// Separates an identity from its leader's value. Neither contains control characters.
+/// Separates an identity from its value in an election. Neither contains control characters.
 const VALUE: char = '\u{1f}';
 
 pub(crate) fn identity_text(identity: &Identity) -> String {

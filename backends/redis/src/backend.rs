@@ -16,7 +16,8 @@ use crate::{OFFER, PATIENCE, Redis, answer, doctor, hand_over, list, replicas, s
 
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
-/// A fast acquire doesn't extend the fence counter's expiry, which a listing needs.
+/// Longer holds need the full script: a fast acquire may leave the fence counter, by which a listing
+/// finds the lock, to expire first.
 const LONGEST_FAST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 const BREAK_TRIES: usize = 10;
@@ -109,7 +110,7 @@ impl Redis {
         let sent = wakeups.offers().now();
         let patience = match wait {
             Wait::No => Duration::ZERO,
-            // This is longer than the limit, so that another waiter of this process can take over the place.
+            // This exceeds the claim's wait, so that another waiter of this process can inherit its place.
             Wait::Until(end) => end.saturating_since(sent).saturating_add(OFFER).min(PATIENCE),
         };
         let tombstone = keys.tombstone(claim.token);
@@ -140,8 +141,8 @@ impl Redis {
             }
             Outcome::Busy(busy) => Ok(AcquireOutcome::Busy(busy)),
             Outcome::Queued(mut busy, micros) => {
-                // The replicas must acknowledge a grant. In a Cluster or with Sentinel, the times of offer and queueing
-                // may be of different clocks.
+                // Only a new request confirms an offer if replicas must acknowledge it, or if its time and that of
+                // queueing may be of different clocks.
                 let config = self.servers.config();
                 let asks_again =
                     config.replicas.is_some() || !matches!(config.topology, Topology::One(_));
@@ -156,7 +157,6 @@ impl Redis {
         }
     }
 
-    /// Returns whether a request for this claim may use the fast scripts.
     fn may_use_fast_path(&self, claim: &Claim) -> bool {
         claim.mode == Mode::Exclusive
             && claim.fences <= 1
@@ -239,13 +239,13 @@ impl Redis {
     }
 
     async fn give_back(&self, claim: &Claim, cause: Error) -> Error {
-        // The token stays given up without a reply, or if the caller is cancelled.
+        // Without a reply, or if the caller is cancelled, the token stays in `given_up`.
         self.given_up.begin(claim.token);
         let Ok(ended) = self.end(claim, ReleaseMode::Plain).await else { return cause };
         self.given_up.settled(claim.token);
         match ended {
             ReleaseOutcome::Released => replicas::given_back(&cause),
-            // Another server may have answered.
+            // After a failover, the reply may be another server's.
             ReleaseOutcome::NotHeld => cause,
         }
     }

@@ -4,7 +4,7 @@ use lockwright_core::{Error, ErrorKind};
 use redis::{RedisError, ServerErrorKind};
 use tokio::time::Instant;
 
-/// A request's effect: without a reply, a change is indeterminate, and a read had none.
+/// Whether a request changes data: without a reply, a change is indeterminate, and a read is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
@@ -14,13 +14,13 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
-    /// Limits the wait for a reply, but not below 100 ms, which a busy machine may need.
+    /// Returns a change with a limited wait: at least 100 ms, which a busy machine may need.
     pub(crate) fn changes_within(limit: Duration) -> Self {
         const SHORTEST: Duration = Duration::from_millis(100);
         Self::ChangesBy(Instant::now() + limit.max(SHORTEST))
     }
 
-    /// If the result is zero, the request must not be sent.
+    /// Returns how long to wait for the reply. If zero, the request must not be sent.
     pub(crate) fn limit(self, longest: Duration) -> Duration {
         match self {
             Self::ChangesBy(until) => until.saturating_duration_since(Instant::now()).min(longest),
@@ -43,7 +43,7 @@ impl Effect {
     }
 }
 
-/// Names the backend `redis`; with Sentinel or a Cluster, callers replace this name.
+/// Creates an error of the backend `redis`; with Sentinel or a Cluster, callers replace this name.
 pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
     Error::new(kind, message).with_backend("redis")
 }
@@ -52,7 +52,7 @@ pub(crate) fn odd_answer(effect: Effect, what: impl std::fmt::Debug) -> Error {
     effect.unanswered(&format!("the server sent an unexpected reply: {what:?}"))
 }
 
-/// Codes of errors before any change. This holds for scripts too: their deciding write is the last
+/// Codes of errors that leave nothing changed, even in scripts: their deciding write is the last
 /// command whose failure they report.
 const REFUSALS: [(&str, ErrorKind, &str); 15] = [
     ("NOAUTH", ErrorKind::Denied, "the server requires a password; add it to the URL"),
@@ -151,7 +151,7 @@ pub(crate) fn refusal(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
     })
 }
 
-/// Recognizes the message, because the client library drops the error code.
+/// Recognizes the refusal by its message, because the client library drops the error code.
 fn refused_database(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
     if !cause.to_string().contains("refused to switch database") {
         return None;

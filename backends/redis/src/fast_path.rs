@@ -22,10 +22,9 @@ use crate::answer;
 /// How long the client sends full requests for a name after a fast one was refused, or after it queued.
 const CONTENTION_PERIOD: Duration = Duration::from_secs(10);
 
-/// An older counter is set to the server's time.
+/// A counter further behind the server's clock is set to its time.
 const MAX_COUNTER_AGE: Duration = Duration::from_secs(1);
 
-/// The client's state for fast requests.
 #[derive(Debug)]
 pub(crate) struct FastPath {
     clock: Clock,
@@ -42,16 +41,16 @@ pub(crate) struct CounterBound {
 }
 
 impl CounterBound {
-    /// `time` is the server's, just read: `None` if each counter must be set to it.
+    /// `time` is the server's, just read, or `None` if each request must set the counter to it.
     pub(crate) fn new(time: Option<Duration>) -> Self {
         let clock = Clock::boot();
         let now = clock.now();
         Self { clock, opened: time.map(|time| (time, now)) }
     }
 
-    /// Returns milliseconds since 1970.
+    /// Returns the bound, in ms since 1970.
     pub(crate) fn millis(&self) -> u64 {
-        // This bound is above each counter, so that the script reads the clock.
+        // This bound is above all counters, so that the script sets them to the clock.
         const EACH: u64 = 9_999_999_999_999;
 
         self.opened.map_or(EACH, |(time, opened)| {

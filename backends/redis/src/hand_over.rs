@@ -2,8 +2,8 @@
 //!
 //! The script that frees a lock makes the first waiter its holder for two seconds at most, and
 //! publishes this offer on the waiter's channel. The waiter's client confirms the offer by a
-//! renewal; otherwise it lapses. The time is short, because a server counts a stopped client among
-//! a message's receivers.
+//! renewal; otherwise the offer lapses. It is short, because a server counts a suspended client
+//! among a message's receivers.
 //!
 //! # Start of the hold
 //!
@@ -55,7 +55,7 @@ struct Waiting {
     /// Set if only a new request can confirm an offer.
     ask_again: bool,
     /// The last offer's server time, to ignore duplicates: in a Cluster, each connection delivers
-    /// it.
+    /// each offer.
     offered_at: Option<u64>,
     name: Option<LockName>,
     asks_at: Option<Instant>,
@@ -106,7 +106,7 @@ impl Offers {
     }
 
     pub(crate) fn waits(&self, claim: &Claim, sent: BootInstant, micros: u64, ask_again: bool) {
-        // A fixed hold must begin with its full TTL, unlike an offer.
+        // A hold that is never renewed must begin with its full TTL, which an offer lacks.
         let ask_again = ask_again || claim.renewal_mode == RenewalMode::Off;
         let mut waiting = self.waiting();
         let known = waiting.get(&claim.token);
@@ -161,7 +161,8 @@ impl Offers {
         known.asks_at.replace(at).is_none().then_some((token, at))
     }
 
-    /// Returns the lock to request now, or in `Err` when a later offer lapses.
+    /// Returns the lock to request now, `Err` with the time at which a later offer lapses, or `None`
+    /// for a claim that doesn't wait.
     pub(crate) fn asks_now(&self, token: Token) -> Option<Result<LockName, Instant>> {
         let mut waiting = self.waiting();
         let known = waiting.get_mut(&token)?;
@@ -220,7 +221,7 @@ async fn expire_offers(servers: WeakServers, name: LockName, mut until: Instant)
     }
 }
 
-/// Makes the next offer, and returns its lifetime. If this fails, waiters poll.
+/// Makes the next offer, and returns its lifetime. Without one (`None`), waiters poll.
 async fn grant_next(servers: &Servers, name: &LockName) -> Option<Duration> {
     let keys = Keys::new(&servers.config().key_prefix, name).ok()?;
     let arguments = [servers.counts_receivers(), servers.wakeups().released(), name.as_str()];

@@ -107,7 +107,7 @@ impl Keys {
         self.key(4)
     }
 
-    /// The key names the database, because `SWAPDB` exchanges two of them.
+    /// The key names the database, because `SWAPDB` exchanges two databases.
     pub(crate) fn incarnation(prefix: &str, database: i64) -> String {
         let kind = if database == 0 { String::new() } else { format!("@{database}") };
         format!("{RESERVED}redlock}}:certificate{kind}:{prefix}")

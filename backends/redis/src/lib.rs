@@ -134,7 +134,7 @@ use replicas::GivenUp;
 use servers::Servers;
 use topology::Topology;
 
-/// A queued waiter polls rarely, because the server offers it the lock.
+/// The poll interval of a queued waiter: long, because the server offers it the lock.
 const SLOW_POLL: Duration = Duration::from_secs(10);
 
 /// How long a waiter stays queued without sending a request.
@@ -220,7 +220,7 @@ pub fn profile() -> Profile {
     profile_of("redis", true)
 }
 
-/// Returns the profile with Sentinel.
+/// Returns the profile of a master behind Sentinels.
 pub fn sentinel_profile() -> Profile {
     profile_of("redis-sentinel", false)
 }

@@ -45,18 +45,18 @@ pub struct Incarnation {
 /// A node's reply to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Vote {
-    /// The claim's token holds.
+    /// The claim's token holds the lock.
     Yes {
         /// The fence, and the time left if it isn't the requested TTL.
         granted: Granted,
         /// Set if the token held already.
         repeated: bool,
     },
-    /// Another token holds.
+    /// Another token holds the lock.
     No(Box<lockwright_core::Busy>),
     /// The token was released or broken before.
     Ended,
-    /// The incarnation differs. Nothing was done.
+    /// The node has another incarnation, and did nothing.
     WrongIncarnation,
 }
 
@@ -148,9 +148,9 @@ impl Node {
                  permit it: ACL SETUSER … +info",
             ));
         };
-        // A promoted replica's data differ from those it had as a master.
+        // A server that was demoted and promoted again has other data, but only its replication id shows this.
         let run_and_history = format!("{run}+{}", server.says("master_replid").unwrap_or_default());
-        // A promoted replica has its former master's history too.
+        // A promoted replica has its former master's replication id here.
         let was_replica =
             server.says("master_replid2").is_some_and(|id| id.bytes().any(|byte| byte != b'0'));
         let flag = |is: bool| if is { "1" } else { "0" };
@@ -269,7 +269,7 @@ impl Node {
         })
     }
 
-    /// Records `fence` for the hold and raises the counter to it, if the token still holds. Returns whether it did.
+    /// Records `fence` for the hold and raises the counter to it, if the token still holds. Returns whether it holds.
     ///
     /// # Errors
     /// As [`Redis`]'s acquire.

@@ -96,7 +96,6 @@ impl Servers {
     ) -> Result<Value> {
         match self {
             Self::One(link) => link.run(script, keys, arguments, effect).await,
-            // Boxed, so that the other future is small.
             Self::Cluster(cluster) => Box::pin(cluster.run(script, keys, arguments, effect)).await,
         }
     }

@@ -2,7 +2,6 @@ use redis::{ConnectionAddr, ConnectionInfo};
 
 #[derive(Debug, Clone)]
 pub(crate) enum Topology {
-    /// One server.
     One(ConnectionInfo),
     Sentinel {
         sentinels: Vec<ConnectionInfo>,

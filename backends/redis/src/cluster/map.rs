@@ -42,7 +42,7 @@ impl fmt::Display for Address {
 
 const NO_OWNER: u16 = u16::MAX;
 
-/// Replicas don't affect equality, because nodes may disagree on which of them are healthy.
+/// Each slot's master. Equality ignores replicas, because nodes may disagree on their health.
 #[derive(Clone)]
 pub(crate) struct SlotMap {
     /// Sorted, for comparison.

@@ -54,7 +54,7 @@ pub(crate) struct Cluster {
 }
 
 /// The slot map in use. If wrong, it costs only a redirection, because a node rejects requests for
-/// others' slots.
+/// other nodes' slots.
 #[derive(Debug)]
 pub(crate) struct Current(Mutex<Arc<SlotMap>>);
 

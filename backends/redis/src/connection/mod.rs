@@ -208,7 +208,7 @@ impl Link {
                 waiting.run_and_wait(&other, replicas, before, script, keys, arguments, effect);
             let answer = Box::pin(answer).await;
             if answer.is_err() && !other.alive.load(Ordering::Acquire) {
-                // The cause may have silenced this connection, too.
+                // `live` may be silent for the same reason.
                 self.probe(live, Duration::ZERO);
             }
             return answer;
@@ -258,7 +258,7 @@ impl Link {
         answer.map_err(|cause| errors::translate(cause, Effect::Reads))
     }
 
-    /// The replies may be errors.
+    /// Returns each command's reply, which may be an error.
     pub(crate) async fn read_each(
         self: &Arc<Self>,
         commands: &Pipeline,
@@ -374,8 +374,8 @@ impl Link {
     }
 }
 
-/// Sends two commands with none between them. If the server refuses the first, the second has no
-/// effect.
+/// Sends two commands with none between them. If the first is refused, the second has no effect,
+/// because it is a read or is redirected.
 async fn both(
     connection: &mut MultiplexedConnection,
     first: &Cmd,

@@ -8,11 +8,11 @@ use tokio::time::timeout;
 
 use super::{Link, Live};
 
-/// A time-out marks the connection as broken. After a shorter one, which a busy machine may cause,
-/// a probe decides.
+/// The shortest time-out that marks a connection as broken. After a shorter one, which a busy
+/// machine may cause, a probe decides.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// A request without a reply. If dropped, its connection is probed. Otherwise callers with short
+/// A request without a reply. If dropped, its connection is probed, because callers with short
 /// limits would never detect a silent connection.
 #[must_use]
 pub(super) struct Unanswered<'r> {

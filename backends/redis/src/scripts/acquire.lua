@@ -3,20 +3,19 @@
 --
 -- KEYS  lock, fence, tombstone of this token, queue, holders, meta
 -- ARGV  token, TTL in ms, fences ('1' if shared or permits), identity, how many ms it stays queued without a request
---       ('0': doesn't wait), mode, client's channel, '1' if receivers can be counted, wake-up channel, name
+--       ('0': doesn't wait), mode, client's channel, '1' if PUBLISH counts all receivers, wake-up channel, name
 --
 -- Returns
 --   'granted', first fence, fences           held for the full TTL
---   'again', first fence, fences             the same, for a holder or after an offer
+--   'again', first fence, fences             held before, or offered; extended to the full TTL
 --   'again', first fence, fences, ms left    a broken hold: not extended
---   'busy', ms left or -1, token, identity, fence, broken, mode    no token: a foreign holder
---   …, waiters before it, TIME in µs         the same, and queued
---   'kind', 'lock' or a number               in use as a lock, or a semaphore of that size
---   'ended'                                  released or broken before
---   'foreign'                                not a string
+--   'busy', ms left or -1, token, identity, fence, broken, mode    not granted; without a token: a foreign holder
+--   …, waiters before it, TIME in µs         as 'busy', and the token is queued
+--   'kind', 'lock' or a number               the name is in use as a lock, or a semaphore of that size
+--   'ended'                                  the token was released or broken before
+--   'foreign'                                the lock's key isn't a string
 --   'exhausted'                              no fences are left
 
--- The fence must not be later than the script's start.
 local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
@@ -50,7 +49,7 @@ local function busy(reply, is_shared)
     before = last and redis.call('ZRANK', queue, last) + 1 or 0
     place = text(math.max((tonumber(score) or 0) + 1, micros))
     if not last and not is_shared then
-      -- These are records of dead holders, whose list has expired.
+      -- The only records are of dead holders, whose key has expired.
       redis.call('DEL', meta)
     end
   end

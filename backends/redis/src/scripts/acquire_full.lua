@@ -1,4 +1,4 @@
--- Continues acquire.lua, unless the lock is free without waiters or exclusively held and claimed. Needs queue.lua.
+-- Continues acquire.lua, unless the lock was free without waiters, or hold and claim are exclusive. Needs queue.lua.
 
 local its = queue_of(KEYS[1], KEYS[2], KEYS[4], KEYS[5], KEYS[6], micros, ARGV[8] == '1')
 if not its.look(value or nil) then
@@ -13,14 +13,13 @@ if kind and kind ~= (mode:match('/(%d+)$') or 'lock') then
   return { 'kind', kind }
 end
 
--- Nothing can be granted during an exclusive hold.
 local granted
 if not its.is_exclusive() then
   its.grant_next(token)
   granted = its.grant(token, mode, ttl, fences, ARGV[4])
 end
 if granted then
-  -- A failure doesn't affect the grant.
+  -- The grant remains even if further offers fail.
   pcall(its.grant_next)
 end
 if its.is_unfinished then

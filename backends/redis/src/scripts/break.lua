@@ -2,12 +2,12 @@
 --
 -- KEYS  lock, fence, tombstone of the observed token, queue, holders, meta
 -- ARGV  observed token, '1' if any holder will do, 'now' or 'run-out', operator and reason, lifetime of a tombstone in
---       ms, wake-up channel, name, channel for breaks, '1' if receivers can be counted
+--       ms, wake-up channel, name, channel for breaks, '1' if PUBLISH counts all receivers
 --
 -- Returns
 --   'free'             not held, or not by the observed token
 --   'freed', ms        deleted; the time that the hold had left (-1: no end)
---   'runs-out', ms     can't be renewed
+--   'runs-out', ms     can't be renewed; the time left
 --   'retry'            the holder has changed
 --   'unbreakable'      can't run out: a foreign holder, which can renew, or no expiry
 --   'foreign'          not a string

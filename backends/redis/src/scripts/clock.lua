@@ -1,5 +1,5 @@
 -- The clock for the expiry of shared holds and permits: the server's, unless a moved slot brought the key from another
--- server. Then the key's TTL gives the time: that of the longest hold, plus 1 ms.
+-- server. Then it follows from the key's TTL, because the key expires 1 ms after the longest hold.
 
 local function time_of(holders, now)
   local longest = redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2]
@@ -8,11 +8,11 @@ local function time_of(holders, now)
     return now
   end
   local time = longest + 1 - left
-  -- A small lead is due to rounding.
+  -- By rounding, `time` may be slightly ahead.
   return time > now and time <= now + 1000 and now or time
 end
 
--- The key's new TTL; nil without holders.
+-- Makes the key last as long as the longest hold. Returns its new TTL; nil without holders.
 local function live_as_long(holders, at)
   local longest = redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2]
   if longest then
@@ -22,7 +22,7 @@ local function live_as_long(holders, at)
   end
 end
 
--- The key's expiry is extended first: if the key expires before a holder, the clock appears to be ahead.
+-- Sets a hold's expiry. The key's is extended first: if the key expires before a hold, time_of() is ahead.
 local function expire_in(holders, token, life, at)
   local expires = at + 1 + life
   local longest, score = unpack(redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES'))

@@ -37,7 +37,7 @@ local function write_counter(key, last, marked_until, life)
   redis.call('SET', key, value, 'PX', text(life))
 end
 
--- Counts fences for a hold of `life` ms. Removes a mark from before `now`.
+-- Writes the highest fence, for a hold of `life` ms. Removes a mark from before `now`.
 local function count_fences(key, last, marked_until, now, life)
   if marked_until < now then
     marked_until = 0
@@ -49,7 +49,7 @@ end
 local function mark_counter(key, micros, life, value)
   local last, marked_until = parse_counter(value or redis.call('GET', key))
   local now = math.floor(micros / 1000)
-  -- fast_acquire.lua rejects a damaged counter too.
+  -- A damaged counter needs no mark: fast_acquire.lua rejects it.
   if last ~= -1 and marked_until < now + life then
     -- Mark it for twice the time, so that not every waiter's request writes the counter.
     local longest = math.max(redis.call('PTTL', key), 2 * life + IDLE_FENCE)
@@ -80,7 +80,7 @@ local function grant(lock, fence, counter, now, least, token, ttl, fences, ident
   return { 'foreign' }
 end
 
--- The reply to a token that holds already.
+-- Extends the token's hold, unless broken. Returns the reply; nil without a hold.
 local function again(lock, token, value, counter, ttl)
   local state = hold_state(value, token)
   if not state then

@@ -1,7 +1,7 @@
 -- Offers a free lock to the next waiter, after an offer has lapsed. Needs queue.lua.
 --
 -- KEYS  lock, fence, queue, holders, meta
--- ARGV  '1' if receivers can be counted, wake-up channel, name
+-- ARGV  '1' if PUBLISH counts all receivers, wake-up channel, name
 --
 -- Returns the lifetime of a new offer in ms, else 0.
 

@@ -1,5 +1,5 @@
 -- Acquires a free lock without waiters. fast_acquire_full.lua follows. The usual case is decided here, before the
--- script creates any function: each call would create them again.
+-- script creates any function, because each call would create it again.
 --
 -- KEYS  lock, fence
 -- ARGV  the hold's value (value.lua) with one fence, TTL in ms, a bound in ms: a counter below it is set to the server's
@@ -18,7 +18,7 @@ elseif taken then
   if is_number and counted >= bound and counted < bound + 86400000000 then
     return counted
   end
-  -- Otherwise the counter is damaged, or has no fences left.
+  -- If this is false, the counter has a mark, is damaged or has no fences left.
   if is_number and counted > 0 and counted < 9007199254740992 then
     local last, life, done = counted, ARGV[2] + 604800000, nil
     if counted < bound then

@@ -1,4 +1,4 @@
--- Releases an exclusive hold of a lock without waiters. Creates no function: see fast_acquire.lua.
+-- Releases an exclusive hold of a lock without waiters. Creates no function, for speed.
 --
 -- KEYS  lock, fence
 -- ARGV  the hold's value

@@ -6,15 +6,14 @@
 
 local LONGEST_OFFER = 2000
 
--- Nil without a record.
 local function parse_waiter(record)
   if record then
     return record:match('^(%S+) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
   end
 end
 
--- Returns the number of receivers. Nil if the user may not publish: then the lock stays free until the next waiter
--- retries.
+-- Publishes an offer. Returns the number of receivers. Nil if the user may not publish: then the lock stays free until
+-- the next waiter retries.
 local function publish_offer(channel, token, first, fences, micros, life)
   local receivers = redis.pcall('PUBLISH', 'lockwright:offered:' .. channel,
     token .. ' ' .. first .. ' ' .. fences .. ' ' .. text(micros) .. ' ' .. life)
@@ -28,8 +27,8 @@ local function queue_again(queue, meta, token, place, record, life)
   extend_expiry(meta, life)
 end
 
--- Sends the offer's lifetime to the next two waiters, unless they retry before it expires. So they detect an offer
--- whose client has died.
+-- Sends the offer's lifetime to the next two waiters, unless they retry before it expires. So they retry
+-- even if the offering client has died.
 local function publish_lifetime(queue, meta, token, now, life)
   for _, behind in ipairs(redis.call('ZRANGE', queue, 0, 1)) do
     local _, _, retries_at, _, _, channel = parse_waiter(redis.call('HGET', meta, behind))

@@ -1,5 +1,4 @@
--- Reads or creates a node's incarnation. A restart keeps it only if no data, so no holds, can be lost. Otherwise it is
--- 'new'.
+-- Reads or creates a node's incarnation. A restart keeps it only if no holds can be lost. Otherwise it is 'new'.
 --
 -- KEYS  incarnation
 -- ARGV  run id of the server, a random number, largest TTL in ms, '1' if every write is persisted now, '1' if the
@@ -19,12 +18,12 @@ if old_run == run and (old_kept == kept or old_kept == '0') then
   return incarnation
 end
 if old_run == run then
-  -- Writes may be lost from now on. The opposite change doesn't count yet: earlier writes may not be on disk.
+  -- The server stopped persisting every write. If it begins to, this doesn't count: earlier writes may not be on disk.
   number, longest = old_number, old_longest
 elseif state == 'votes' and old_kept == '1' and kept == '1' and was_replica ~= '1' then
   number, longest = old_number, old_longest
 else
-  -- The longest TTL that was in use here.
+  -- Lost holds may have the old TTL.
   state, longest = 'new', old_longest or longest
 end
 incarnation = table.concat({ state, run, number, longest, kept }, ' ')

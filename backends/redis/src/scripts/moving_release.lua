@@ -9,6 +9,6 @@ if not hold_state(redis.pcall('GET', KEYS[1]), ARGV[1]) then
   return 0
 end
 redis.call('DEL', KEYS[1])
--- The waiters' marks are in other keys.
+-- Whether clients wait is unknown: the queue is another key.
 redis.pcall('PUBLISH', ARGV[2], ARGV[3])
 return 1

@@ -5,12 +5,12 @@
 -- and, once broken, operator and reason in the field `broken:TOKEN`. The lock then contains a marker with the epoch of
 -- the shared holders, or the number of permits. Without the marker they don't hold: it was deleted.
 --
--- A mode is 'x' (exclusive), 's' (shared) or COUNT/OF (permits). Times are in ms.
+-- MODE is as in hand_over.lua. Times are in ms.
 
 local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   local call, its = redis.call, {}
   local now = math.floor(micros / 1000)
-  -- The clock by which holders expire.
+  -- The time in ms by which holders expire (clock.lua).
   local at = now
 
   local function marked(value)
@@ -49,7 +49,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     local taken = tonumber(wanted)
     for _, token in ipairs(call('ZRANGE', holders, 0, -1)) do
       local held = call('HGET', meta, token) or ''
-      -- Without a record, it may have all permits.
+      -- A holder without a record may have all permits.
       taken = taken + tonumber(held:match('^(%d+)/') or of)
     end
     return taken <= tonumber(of)
@@ -85,8 +85,8 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     end
   end
 
-  -- Removes expired holders. Returns false for a key of another type. `value`: the lock's, false if free, nil to read
-  -- it.
+  -- Reads the lock and removes expired holders. Returns false for a key of another type. `value`: the lock's, false if
+  -- free, nil to read it.
   function its.look(value)
     if value == nil then
       value = get_string(lock)
@@ -117,7 +117,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     return its.value and not its.kind_of_marker
   end
 
-  -- A shared or permit holder: mode, fence, ms left, identity, operator and reason of a break.
+  -- Returns a shared or permit holder: mode, fence, ms left, identity, operator and reason of a break.
   function its.holder(token)
     local expires = its.kind_of_marker and call('ZSCORE', holders, token)
     if expires then
@@ -131,7 +131,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     end
   end
 
-  -- The reply to a token that holds already, or nil. Extends the hold unless it is broken.
+  -- Extends the token's hold, unless broken. Returns the reply; nil without a hold.
   function its.again(token, ttl)
     local mode, first, left, _, by = its.holder(token)
     if not mode then
@@ -139,7 +139,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     elseif by then
       return { 'again', first, '1', left }
     end
-    -- First, for a full server: see renew.lua.
+    -- PEXPIRE is first, because a full server rejects a script whose first write could use memory.
     call('PEXPIRE', lock, text(math.max(call('PTTL', lock), ttl + 2)))
     extend_expiry(fence, ttl + IDLE_FENCE)
     extend_expiry(meta, ttl + 2)
@@ -147,7 +147,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     return { 'again', first, '1' }
   end
 
-  -- The hold has ended even if a later command fails.
+  -- Ends a hold; false without one. It has ended even if a later command fails.
   function its.leave(token)
     if not its.kind_of_marker or not call('ZSCORE', holders, token) then
       return false
@@ -166,7 +166,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     return true
   end
 
-  -- If the old token can't be removed, it expires.
+  -- Transfers a hold, and returns the fence. If `from` can't be removed, it expires.
   function its.rename(from, to, mode, ttl, identity)
     local first = its.kind_of_marker == 'shared' and its.number or count(1, ttl)
     if first then
@@ -179,7 +179,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     return first
   end
 
-  -- A leftover record is harmless.
+  -- Removes a waiter; false without one. A leftover record is harmless.
   function its.withdraw(token)
     if call('ZREM', queue, token) == 0 then
       return false
@@ -197,7 +197,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     end
   end
 
-  -- The name's use by others: 'lock', the size of a semaphore, or nil. Vanished waiters don't count.
+  -- Returns the name's use by others: 'lock', the size of a semaphore, or nil. Expired waiters don't count.
   function its.kind(token)
     if its.value then
       return its.kind_of_marker == 'permits' and its.number or 'lock'
@@ -221,8 +221,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
       and redis.pcall('PUBLISH', 'lockwright:offered:' .. channel, '') == 0
   end
 
-  -- An offer is written before it is published, because a message is sent even if the script fails later. Stops at
-  -- `token`, the caller. Returns the longest lifetime, or 0.
+  -- Offers the lock to the waiters before `token`, the caller. Returns the longest lifetime, or 0.
   local function offer(token)
     local offers, gone, longest = 0, 0, 0
     while offers < 64 and gone < 16 do
@@ -277,7 +276,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     return longest
   end
 
-  -- Returns the first fence; false if none are left; nil if it must wait.
+  -- Returns the first fence; false if none are left; nil if the token must wait.
   function its.grant(token, mode, ttl, fences, identity)
     if not fits(mode) then
       return nil
@@ -295,7 +294,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     return fenced
   end
 
-  -- The holder: ms until the lock may be free, or -1; token (nil if foreign), identity, fence, break, mode.
+  -- Returns the holder: ms until the lock may be free, or -1; token (nil if foreign), identity, fence, break, mode.
   function its.describe()
     if its.kind_of_marker then
       local token = call('ZRANGE', holders, 0, 0)[1]

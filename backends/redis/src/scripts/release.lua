@@ -2,9 +2,10 @@
 -- for shared holders, permits and withdrawals. Needs value.lua, exclusive.lua and hand_over.lua.
 --
 -- KEYS  lock, tombstone of this token, fence, queue, holders, meta
--- ARGV  token, lifetime of the tombstone in ms ('0' for none), wake-up channel, name, '1' if receivers can be counted
+-- ARGV  token, lifetime of the tombstone in ms ('0' for none), wake-up channel, name, '1' if PUBLISH counts all
+--       receivers
 --
--- Returns 0 if it neither held nor waited; else 1, or the lifetime of a new offer in ms.
+-- Returns 0 if the token neither held nor waited; else 1, or the lifetime of a new offer in ms.
 
 local token = ARGV[1]
 local micros

@@ -1,4 +1,5 @@
--- Requests a node's vote. vote_full.lua follows. The usual case is decided here: see fast_acquire.lua.
+-- Requests a node's vote. vote_full.lua follows. The usual case is decided here, without creating
+-- functions, for speed.
 --
 -- KEYS  lock, fence, queue (here only a mark that clients wait), tombstone of this token, incarnation
 -- ARGV  the hold's value (value.lua), TTL in ms, smallest permitted fence, incarnation that the client read, lifetime of
@@ -16,7 +17,7 @@ elseif found[3] then
   return { 'ended' }
 end
 
--- A number for a counter without a mark.
+-- `last` is nil if the counter has a mark.
 local last, first = tonumber(counter or 0), tonumber(ARGV[3])
 if not value and last and last < first and ARGV[1]:find(':1:', 37, true) == 37 then
   -- As grant in exclusive.lua, with one fence.

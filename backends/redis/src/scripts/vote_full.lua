@@ -20,5 +20,5 @@ elseif value then
   return { 'busy', left, held_token, holder, fence or false, by }
 end
 
--- A mark has no use here, and the time isn't read.
+-- `math.huge` as the time removes the counter's mark, which only the fast scripts need.
 return grant(KEYS[1], KEYS[2], counter, math.huge, first, token, ttl, tonumber(fences), identity)

@@ -5,7 +5,7 @@ use lockwright_core::{Finding, Severity};
 use super::master::{Master, Refusal, Sentinels};
 use crate::config::Config;
 
-/// With fewer Sentinels, no majority is left when one fails.
+/// The fewest Sentinels that keep a majority when one fails.
 const ENOUGH: u64 = 3;
 
 pub(crate) async fn examine(config: &Config) -> Vec<Finding> {

@@ -188,8 +188,8 @@ impl<'c> Sentinels<'c> {
     }
 }
 
-/// Returns whether a majority has replied, and not only with elections older than `latest`. If
-/// never, the caller uses all replies, because reset Sentinels count elections from zero.
+/// Returns whether a majority has named a master, not only by elections older than `latest`. If
+/// this stays false, the caller uses all replies: reset Sentinels count elections from zero.
 fn are_enough(named: &[Master], sentinels: usize, latest: u64) -> bool {
     named.len() > sentinels / 2 && named.iter().any(|master| master.epoch >= latest)
 }

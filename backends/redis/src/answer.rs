@@ -33,7 +33,7 @@ impl Reply {
         self.word(at)?.parse().map_err(|_| odd_answer(self.effect, &self.fields))
     }
 
-    /// Parses milliseconds. Returns `None` for -1, which means no expiry.
+    /// Parses milliseconds; `None` for -1, which means no expiry.
     pub(crate) fn duration(&self, at: usize) -> Option<Duration> {
         self.text(at)?.parse().ok().map(Duration::from_millis)
     }

@@ -16,8 +16,7 @@ use crate::{OFFER, PATIENCE, Redis, answer, doctor, hand_over, list, replicas, s
 
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
-/// Longer holds need the full script: a fast acquire may leave the fence counter, by which a listing
-/// finds the lock, to expire first.
+/// A fast acquire doesn't always extend the expiry of the fence counter, which listings need.
 const LONGEST_FAST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 const BREAK_TRIES: usize = 10;
@@ -141,8 +140,8 @@ impl Redis {
             }
             Outcome::Busy(busy) => Ok(AcquireOutcome::Busy(busy)),
             Outcome::Queued(mut busy, micros) => {
-                // Only a new request confirms an offer if replicas must acknowledge it, or if its time and that of
-                // queueing may be of different clocks.
+                // An offer needs a new request: replicas must acknowledge it, or its time and that of queueing may be
+                // of different clocks.
                 let config = self.servers.config();
                 let asks_again =
                     config.replicas.is_some() || !matches!(config.topology, Topology::One(_));

@@ -43,7 +43,7 @@ impl Effect {
     }
 }
 
-/// Creates an error of the backend `redis`; with Sentinel or a Cluster, callers replace this name.
+/// With Sentinel or a Cluster, callers replace the backend's name.
 pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
     Error::new(kind, message).with_backend("redis")
 }
@@ -151,7 +151,7 @@ pub(crate) fn refusal(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
     })
 }
 
-/// Recognizes the refusal by its message, because the client library drops the error code.
+/// Recognizes the message, because the client library drops the error code.
 fn refused_database(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
     if !cause.to_string().contains("refused to switch database") {
         return None;

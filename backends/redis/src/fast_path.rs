@@ -1,8 +1,7 @@
 //! The fast path: scripts with two keys acquire and release an exclusive lock without waiters.
 //!
 //! Requests that wait use the full scripts, and so do all requests with `replicas`. The fast scripts return -1 if the
-//! counter has a mark (`exclusive.lua`). Then the client sends the full request, and for ten seconds only full requests
-//! for that name.
+//! counter has a mark (`exclusive.lua`). Then the client sends the full request.
 //!
 //! # Fences
 //!

@@ -161,8 +161,7 @@ impl Offers {
         known.asks_at.replace(at).is_none().then_some((token, at))
     }
 
-    /// Returns the lock to request now, `Err` with the time at which a later offer lapses, or `None`
-    /// for a claim that doesn't wait.
+    /// Returns the lock to request now, or in `Err` the time at which a later offer lapses.
     pub(crate) fn asks_now(&self, token: Token) -> Option<Result<LockName, Instant>> {
         let mut waiting = self.waiting();
         let known = waiting.get_mut(&token)?;

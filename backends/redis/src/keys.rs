@@ -164,7 +164,7 @@ fn number_in_slot(slot_wanted: u16) -> u32 {
         const NONE: u32 = u32::MAX;
         let mut numbers = vec![NONE; SLOTS];
         let mut missing = SLOTS;
-        // This is fast, because callers wait: each number adds one digit to an earlier one with a known hash.
+        // Callers wait, so each hash extends that of the number without its last digit.
         let mut hashes: Vec<u16> = Vec::new();
         for number in 0_u32.. {
             let before = if number < 10 { 0 } else { hashes[number as usize / 10] };

@@ -148,7 +148,7 @@ impl Node {
                  permit it: ACL SETUSER … +info",
             ));
         };
-        // A server that was demoted and promoted again has other data, but only its replication id shows this.
+        // A master that was demoted and promoted again may lack data. Only its replication id shows this.
         let run_and_history = format!("{run}+{}", server.says("master_replid").unwrap_or_default());
         // A promoted replica has its former master's replication id here.
         let was_replica =

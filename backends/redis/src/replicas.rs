@@ -128,7 +128,7 @@ impl Link {
     }
 }
 
-/// Replaces each `renewed` in the reply by `unsure`. Losses remain certain.
+/// Replaces each `renewed` in the reply by `unsure`.
 fn unsure(answer: Value) -> Value {
     let one = |word: Value| match word {
         Value::BulkString(word) if word == b"renewed" => Value::BulkString(b"unsure".to_vec()),

@@ -1,4 +1,4 @@
-//! The Lua scripts. Each is atomic and idempotent per token.
+//! The Lua scripts, joined from files. Each is atomic and idempotent per token.
 
 use std::sync::LazyLock;
 

@@ -2,6 +2,7 @@ use redis::{ConnectionAddr, ConnectionInfo};
 
 #[derive(Debug, Clone)]
 pub(crate) enum Topology {
+    /// One server.
     One(ConnectionInfo),
     Sentinel {
         sentinels: Vec<ConnectionInfo>,

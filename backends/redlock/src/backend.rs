@@ -21,8 +21,8 @@ use crate::{SHORTEST_TTL, acquire, doctor, operator, profile, release, renew};
 
 /// Locks on a quorum of independent nodes.
 ///
-/// Its tasks run on the runtime of its creation, and outlive it until each node has answered the
-/// pending releases.
+/// Its tasks run on the runtime of its creation. After a drop, they still
+/// retry pending releases.
 #[derive(Debug)]
 pub struct Redlock {
     pub(crate) fleet: Arc<Fleet>,

@@ -46,8 +46,8 @@ impl Fleet {
         self.options.clock.now()
     }
 
-    /// Returns the incarnation for a request to the node, after a due check or admission. Until
-    /// then, no request that affects locks is sent.
+    /// Returns the node's incarnation for a request. If a check or admission of the node is due,
+    /// that comes first.
     pub(crate) async fn incarnation(&self, at: usize, until: Instant) -> Result<Arc<Incarnation>> {
         let membership = &self.memberships[at];
         match membership.next(self.now()) {
@@ -105,8 +105,8 @@ impl Fleet {
         }
     }
 
-    /// Returns how long a new incarnation doesn't vote: until lost holds are over, even by a
-    /// slightly slow clock.
+    /// Returns how long a new incarnation doesn't vote: until lost holds are over, even if
+    /// their holders' clocks are slightly slow.
     fn wait(&self) -> Duration {
         let ttl = self.options.largest_ttl;
         ttl + ttl / 100 + Duration::from_millis(2)

@@ -86,7 +86,7 @@ pub trait Node: Debug + Send + Sync + 'static {
     ) -> Result<Vote>;
 
     /// Records `fence` for the hold and raises the counter to it, if the token still holds. Returns
-    /// whether it does.
+    /// whether it holds.
     async fn raise(&self, incarnation: &Incarnation, claim: &Claim, fence: Fence) -> Result<bool>;
 
     /// Renews holds for their full TTL. Returns one outcome per hold, or `None` if the incarnation

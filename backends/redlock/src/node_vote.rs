@@ -16,7 +16,7 @@ use crate::token_states::TokenState;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Open,
-    /// Nodes with a different fence must record this one.
+    /// The votes differ: nodes with another fence must record this one.
     Note(Fence),
     Granted(Fence),
     Failed,
@@ -28,9 +28,9 @@ pub(crate) enum Verdict {
 pub(crate) enum Report {
     Answered(Vote),
     Unasked,
-    /// After an indeterminate error, the node may have voted.
+    /// The request failed. After an indeterminate error, the node may have voted.
     Failed(Error),
-    /// `Ok(false)`: the token no longer holds on the node.
+    /// Whether the fence was recorded: `false` if the token no longer holds on the node.
     Noted(Result<bool, Error>),
     /// `true`: the vote was released. `false`: its release is pending.
     GivenBack(bool),
@@ -156,7 +156,7 @@ impl NodeVote {
                 let late = "the time for this round ended before the request was sent";
                 return Err(Error::unavailable(late));
             }
-            // Send nothing after the verdict: the round releases only on nodes asked before.
+            // Send nothing after the verdict: the round releases only on nodes asked before it.
             let is_open = *self.request.verdict() == Verdict::Open;
             let Some(before) = is_open.then(|| token_state.send(self.at)).flatten() else {
                 self.report(Report::Unasked);
@@ -199,8 +199,8 @@ impl NodeVote {
         }
     }
 
-    /// Waits until the round has failed and its time limit has passed. Many replies arrive in
-    /// between.
+    /// Waits until the round has failed and its time limit has passed, because many
+    /// replies arrive between the two.
     async fn failed_and_overdue(&self) {
         if self.decided().await != Verdict::Failed {
             return std::future::pending().await;
@@ -241,7 +241,7 @@ impl NodeVote {
         let raised = fleet.nodes[self.at].raise(incarnation, claim, fence);
         let noted = within(Fleet::longest_wait(claim.ttl), raised).await;
         // An unanswered `raise` may take effect late. A later round of the token could then use
-        // this fence.
+        // this old fence.
         self.note_is_on_its_way |= noted.as_ref().is_err_and(|error| !had_no_effect(error));
         noted
     }

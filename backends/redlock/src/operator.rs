@@ -15,7 +15,7 @@ use crate::fleet::{Fleet, ask_all};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// For one page of a listing, a node scans all its keys.
+/// Longer, because a node scans all its keys for one page of a listing.
 const LISTING_PATIENCE: Duration = Duration::from_secs(30);
 
 const BREAK_TRIES: usize = 10;

@@ -57,7 +57,7 @@ struct Count {
 }
 
 impl Count {
-    /// Repairs nodes that lack a renewed hold. Late replies may show more of them.
+    /// Repairs nodes that lack a renewed hold. Late replies may show more such nodes.
     async fn repair_all(mut self, token_states: Vec<Option<Arc<TokenState>>>) {
         for at in 0..self.fleet.nodes.len() {
             self.repair(at, &token_states);
@@ -193,7 +193,7 @@ struct Repair {
     claim: Claim,
     token_state: Arc<TokenState>,
     fence: Fence,
-    /// The end of the old hold. A later repair would create a new hold.
+    /// When the renewed hold ends. A later repair would create a new hold.
     until: BootInstant,
 }
 

@@ -1,8 +1,8 @@
 //! Operations on holds while their slot moves to another node.
 //!
 //! The slot's keys leave one by one, and a script runs only if all its keys exist on one node. (Redis 7.0 replies
-//! `TRYAGAIN`; up to 6.2 the old node redirects.) Of renewals and fast releases, all keys exist, so they work until
-//! the first key leaves. Nothing is granted or broken. Holds are renewed, released and inspected key by key: each key
+//! `TRYAGAIN`; up to 6.2 the old node redirects.) Renewals and fast releases name only existing keys, so they
+//! work until the first key leaves. Nothing is granted or broken. Holds are renewed, released and inspected key by key: each key
 //! is on exactly one node, and the old node redirects. So the lock's own key, which alone decides who holds, changes
 //! atomically.
 
@@ -45,8 +45,7 @@ pub(crate) async fn renew(cluster: &Arc<Cluster>, batch: &Batch) -> Vec<Renewal>
 }
 
 impl Hold<'_> {
-    /// Deletes the waiter's record, too. A task does this, because a node may be silent. If it fails,
-    /// waiters poll, and the record expires.
+    /// This runs in a task, because a node may be silent. Waiters also poll, and the token's record expires.
     fn wake_waiters(&self, servers: &Servers, claim: &Claim) {
         let mut forget = redis::cmd("HDEL");
         forget.arg(self.keys.meta()).arg(self.token);

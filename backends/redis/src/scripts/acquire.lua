@@ -1,5 +1,5 @@
 -- Acquires a lock: grants it, repeats an earlier grant, or reports the holder and queues the claim. acquire_full.lua
--- continues this script for shared holders, permits and other waiters. Needs value.lua, exclusive.lua and hand_over.lua.
+-- continues this script for shared holders, permits and other waiters.
 --
 -- KEYS  lock, fence, tombstone of this token, queue, holders, meta
 -- ARGV  token, TTL in ms, fences ('1' if shared or permits), identity, how many ms it stays queued without a request

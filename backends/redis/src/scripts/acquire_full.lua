@@ -1,4 +1,4 @@
--- Continues acquire.lua, unless the lock was free without waiters, or hold and claim are exclusive. Needs queue.lua.
+-- Continues acquire.lua, unless the lock was free without waiters, or hold and claim are exclusive.
 
 local its = queue_of(KEYS[1], KEYS[2], KEYS[4], KEYS[5], KEYS[6], micros, ARGV[8] == '1')
 if not its.look(value or nil) then

@@ -1,4 +1,4 @@
--- Exclusive holds and the fence counter. Needs value.lua.
+-- Exclusive holds and the fence counter.
 --
 -- The counter is the highest fence issued. While clients may wait, or tombstones may exist, a mark follows: a space and
 -- a time in ms. The fast scripts (fast_acquire.lua, fast_release.lua) reject a counter with a mark. The first fence
@@ -37,7 +37,7 @@ local function write_counter(key, last, marked_until, life)
   redis.call('SET', key, value, 'PX', text(life))
 end
 
--- Writes the highest fence, for a hold of `life` ms. Removes a mark from before `now`.
+-- Writes the highest fence, for a hold of `life` ms.
 local function count_fences(key, last, marked_until, now, life)
   if marked_until < now then
     marked_until = 0

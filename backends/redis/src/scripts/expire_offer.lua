@@ -1,4 +1,4 @@
--- Offers a free lock to the next waiter, after an offer has lapsed. Needs queue.lua.
+-- Offers a free lock to the next waiter, after an offer has lapsed.
 --
 -- KEYS  lock, fence, queue, holders, meta
 -- ARGV  '1' if PUBLISH counts all receivers, wake-up channel, name

@@ -1,4 +1,4 @@
--- Reports the holder. Needs value.lua.
+-- Reports the holder.
 
 local value, counter = redis.pcall('GET', KEYS[1]), redis.pcall('GET', KEYS[2])
 local held_token, first, _, identity, by = parse_hold(value, counter)

@@ -1,4 +1,4 @@
--- Waiters and offers. Needs value.lua and exclusive.lua.
+-- Waiters and offers.
 --
 -- A waiter is a token in `queue`, by arrival, with a record in `meta`:
 --   MODE QUEUED-UNTIL RETRIES-AT TTL FENCES CHANNEL IDENTITY

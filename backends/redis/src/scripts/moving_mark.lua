@@ -1,4 +1,4 @@
--- Marks a fence counter before a tombstone is written while the slot moves. Needs value.lua and exclusive.lua.
+-- Marks a fence counter before a tombstone is written while the slot moves.
 --
 -- KEYS  fence
 -- ARGV  lifetime of the tombstone in ms

@@ -1,4 +1,4 @@
--- The queue and the holders of one lock. Needs value.lua, exclusive.lua, hand_over.lua and clock.lua.
+-- The queue and the holders of one lock.
 --
 -- A shared holder or permit holder is a token in `holders`, by expiry, with a record in `meta`:
 --   MODE FENCE SINCE IDENTITY

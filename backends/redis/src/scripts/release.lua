@@ -1,5 +1,5 @@
 -- Ends this token's hold or its wait, and offers the lock to the next waiter. release_full.lua continues this script
--- for shared holders, permits and withdrawals. Needs value.lua, exclusive.lua and hand_over.lua.
+-- for shared holders, permits and withdrawals.
 --
 -- KEYS  lock, tombstone of this token, fence, queue, holders, meta
 -- ARGV  token, lifetime of the tombstone in ms ('0' for none), wake-up channel, name, '1' if PUBLISH counts all

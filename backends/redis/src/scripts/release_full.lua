@@ -1,5 +1,4 @@
--- Continues release.lua for withdrawals, shared holds and permits, and if offer_exclusive() returns nil. Needs
--- queue.lua.
+-- Continues release.lua for withdrawals, shared holds and permits, and if offer_exclusive() returns nil.
 
 local its
 local function look()

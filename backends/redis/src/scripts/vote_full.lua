@@ -1,4 +1,4 @@
--- Replies to a repeated vote, reports a holder, or finds why the lock can't be granted. Needs value.lua and exclusive.lua.
+-- Replies to a repeated vote, reports a holder, or finds why the lock can't be granted.
 
 local token, _, fences, identity = parse_hold(ARGV[1])
 local ttl = tonumber(ARGV[2])

@@ -67,7 +67,7 @@ async fn a_refusal_names_the_holder() {
 #[tokio::test]
 async fn a_batch_is_renewed_hold_by_hold() {
     let (server, redis) = server_and_client().await;
-    // The names are in many hash slots. Some keys become foreign.
+    // The names are in many hash slots. Below, some holds are lost.
     let claims: Vec<_> = (0..100).map(|i| claim(&format!("lock {i}"))).collect();
     for claim in &claims {
         grant(&redis, claim).await;
@@ -96,8 +96,8 @@ async fn a_batch_is_renewed_hold_by_hold() {
 #[tokio::test]
 async fn a_counter_of_a_held_lock_is_kept_once_a_day() {
     let (server, redis) = server_and_client().await;
-    // The token's first byte determines when a renewal keeps the counter. The TTL exceeds the
-    // distance between two such times.
+    // The token's first byte determines the time of day at which renewals extend the counter's
+    // expiry, for one TTL. With all 256 bytes and this TTL, it is now for one or two tokens.
     let ttl = Duration::from_secs(24 * 60 * 60 / 256 + 10);
     let claims: Vec<_> = (0..=255)
         .map(|byte| {
@@ -122,7 +122,6 @@ async fn a_counter_of_a_held_lock_is_kept_once_a_day() {
 #[tokio::test]
 async fn a_ttl_below_a_millisecond_more_is_rounded_up() {
     let (server, redis) = server_and_client().await;
-    // The TTL is a day, so that elapsed milliseconds don't hide the rounding.
     let day = Duration::from_secs(24 * 60 * 60);
     let claim = claim_for("a", day + Duration::from_nanos(1));
     server.command::<()>(&["CONFIG", "RESETSTAT"]).unwrap();
@@ -176,7 +175,7 @@ async fn fences_grow_through_release_expiry_and_reserved_blocks() {
 #[tokio::test]
 async fn fences_are_exact_up_to_the_largest() {
     let (server, redis) = server_and_client().await;
-    // Lua would format such a number as 9.007199254741e+15.
+    // By default, Lua would format such a number as 9.007199254741e+15.
     let max = Fence::MAX.get();
     for last in [1_795_000_000_000_001, max - 1_001, max - 3] {
         server.command::<()>(&["SET", "lockwright:{a}:fence", &last.to_string()]).unwrap();
@@ -226,7 +225,8 @@ async fn fences_grow_after_a_reconnect_to_older_data() {
         released(&redis, &claim, ReleaseMode::Plain).await;
         granted.fence
     };
-    // Repeat this, because the clock raises a counter from an earlier second anyway.
+    // Repeat this: in a round that takes over a second, the clock raises the fence anyway, and
+    // nothing is tested.
     for _ in 0..5 {
         for _ in 0..3 {
             let fence = pair().await;

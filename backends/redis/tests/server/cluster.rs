@@ -294,7 +294,7 @@ async fn a_loss_is_reported_in_time_when_nobody_takes_over() {
     let signal = guard.signal();
     cluster.nodes[replica].kill();
     cluster.nodes[0].freeze();
-    // Renew at once: by default, a Cluster with unserved slots soon stops serving others.
+    // Renew at once: by default, a Cluster with unserved slots soon rejects requests for all slots.
     other.renew().await.unwrap();
     let ended = tokio::time::timeout(2 * ttl, signal.ended()).await.unwrap();
     assert!(matches!(ended, HoldState::Lost(_)), "{ended:?}");
@@ -366,7 +366,7 @@ async fn a_master_that_comes_back_empty_has_lost_its_locks_and_no_fences() {
     let guard = locks.mutex(&name).ttl(ttl).acquire().await.unwrap();
     let other = locks.mutex(&elsewhere).ttl(ttl).acquire().await.unwrap();
     let (signal, deadline) = (guard.signal(), guard.deadline());
-    // Kill the replica, because it might take over with the data.
+    // Kill the replica, which might take over, and still has the lock.
     let replica = cluster.replica_of(0).unwrap();
     cluster.nodes[replica].kill();
     block_in_place(|| cluster.nodes[0].restart(false)).unwrap();
@@ -380,7 +380,7 @@ async fn a_master_that_comes_back_empty_has_lost_its_locks_and_no_fences() {
     other.check().unwrap();
 }
 
-/// Replication is asynchronous, so the profile excludes failovers.
+/// Replication is asynchronous, so the profile doesn't promise that a lock survives a failover.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failover_can_lose_a_lock_and_the_fence_tells() {
     let mut cluster = block_in_place(Cluster::start).unwrap();
@@ -420,7 +420,7 @@ async fn the_doctor_looks_at_every_master_and_at_how_they_hang_together() {
     let findings = redis.doctor().await.unwrap();
     let mut places = Vec::new();
     for finding in &findings {
-        // Each master has a replica, which is normal here.
+        // For each master with a replica, a note says that failovers can lose locks.
         assert_eq!((finding.code, finding.severity), ("replicas", Severity::Note), "{finding:?}");
         places.push(finding.what.split(": ").next().unwrap().to_owned());
     }
@@ -466,7 +466,7 @@ async fn slots_that_nobody_serves_are_reported() {
     let [name, ..] = names_of_all_masters(&cluster);
     let slot = cluster.slot_of(&name).unwrap().to_string();
     let error = eventually(|| async {
-        // Repeat this until the nodes have processed all gossip.
+        // Repeat this, because gossip from other nodes can restore the slot's owner.
         for node in &cluster.nodes {
             let _ = node.command::<()>(&["CLUSTER", "DELSLOTS", &slot]);
         }

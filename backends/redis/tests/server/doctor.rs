@@ -81,7 +81,7 @@ async fn memory_that_is_nearly_full_is_a_warning() {
 #[tokio::test]
 async fn a_snapshot_that_fails_is_an_error() {
     let server = sound().set("enable-protected-configs", "yes").start().unwrap();
-    // Redis can't replace a folder by a snapshot.
+    // The snapshot fails, because a folder has its file's name.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     server.command::<()>(&["CONFIG", "SET", "dir", path]).unwrap();

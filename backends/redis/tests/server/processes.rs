@@ -172,12 +172,12 @@ async fn contenders(url: &str, waiters: u64, ttl: Duration) -> (Process, Vec<Pro
     (holder, queue)
 }
 
-/// Returns the dead holder's TTL, plus an offer's TTL for each dead waiter ahead, plus one second.
+/// Returns how soon the last waiter must hold: the dead holder's TTL, plus an offer's TTL for each dead waiter ahead, plus one second.
 fn bound(dead_waiters: u32) -> Duration {
     TTL + TTL * dead_waiters + Duration::from_secs(1)
 }
 
-/// Kills a waiter, stops two, and kills the holder. The last waiter gets the lock.
+/// Kills a waiter, suspends two, and kills the holder. The last waiter gets the lock.
 async fn dead_holder_and_dead_waiters_are_passed_over(url: &str) {
     let (mut holder, mut queue) = contenders(url, 4, TTL).await;
     queue[0].kill();
@@ -189,7 +189,8 @@ async fn dead_holder_and_dead_waiters_are_passed_over(url: &str) {
     assert!(died.elapsed() <= bound(3), "{:?}", died.elapsed());
 }
 
-/// Stops the first waiter, and kills the holder right after its release: the client that made the offer is dead.
+/// Suspends the first waiter, and kills the holder right after its release. So the client that made
+/// the offer is dead when the offer lapses.
 async fn dead_releaser_is_recovered_from(url: &str) {
     let (mut holder, mut queue) = contenders(url, 2, TTL).await;
     queue[0].stop();
@@ -233,7 +234,8 @@ async fn waiters_that_die_in_a_row_cost_one_offer_each() {
     assert!(died.elapsed() <= bound(7), "{:?}", died.elapsed());
 }
 
-/// The last response to the waiters shows the released hold, with most of its long TTL left.
+/// The waiters' last replies show the released hold, with most of its long TTL left. They must not
+/// wait for its end.
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_releaser_of_a_long_hold_costs_one_offer() {
     const OFFER: Duration = Duration::from_secs(2);

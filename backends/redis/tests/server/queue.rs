@@ -37,7 +37,7 @@ async fn a_hold_that_is_handed_over_ends_no_later_than_the_server_says() {
     let (start, life) = (granted.start.unwrap(), granted.valid.unwrap());
     assert_eq!(life, OFFER);
     assert!(start >= queued, "it was told to have begun before it was asked for");
-    // If the hold began when the claim was queued, nothing would be left of the offer.
+    // The hold begins with the offer, not when the claim was queued.
     assert!(start + Duration::from_millis(100) >= released);
     let value: String = server.command(&["GET", "a"]).unwrap();
     assert_eq!(token_in(&value), token.to_string());
@@ -101,7 +101,7 @@ async fn an_offer_that_nobody_takes_goes_on_to_the_next() {
     assert_eq!(waiter.inspect(&name("a")).await.unwrap().waiters, Some(1));
 }
 
-/// The runtime of the releasing call ends right after the call.
+/// The release runs on a runtime that ends right after it. The offer's task must survive that.
 #[tokio::test]
 async fn an_offer_is_looked_after_beyond_the_runtime_of_the_release() {
     let (server, holder) = server_and_client().await;

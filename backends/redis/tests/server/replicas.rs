@@ -14,7 +14,7 @@ use crate::common::{
 use crate::connect::{SECRET, wrong};
 
 const LONG: Duration = Duration::from_secs(5);
-/// A wait for replicas that is meant to time out.
+/// The time limit of a wait for replicas that is meant to time out.
 const SHORT: Duration = Duration::from_millis(200);
 
 async fn pair() -> (testbed::Redis, testbed::Redis) {
@@ -197,7 +197,7 @@ struct Late {
 }
 
 impl Late {
-    /// The client's first connection sends the releases.
+    /// The proxy's number of the client's first connection, which sends the releases.
     const FIRST: usize = 0;
 
     async fn start() -> (Self, Claim) {

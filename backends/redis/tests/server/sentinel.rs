@@ -248,7 +248,8 @@ async fn nothing_is_granted_while_two_connections_lead_to_two_masters() {
     let other = testbed::Redis::start().unwrap();
     let url = format!("{}?replicas=1", set.url());
     let redis = connect(&url).await;
-    // A new subscriber queries the master once. Even if that query is late, the assertions hold.
+    // After subscribing, the client asks the Sentinels for the master once. Even if that request is
+    // late, the assertions hold.
     eventually(|| async { all_are_listened_to(&set).then_some(()) }).await;
     let is_asked = |sentinel: &testbed::redis::Sentinel| {
         let clients: String = sentinel.command(&["CLIENT", "LIST"]).unwrap();
@@ -303,7 +304,7 @@ async fn a_master_that_comes_back_empty_tells_its_holders_before_their_deadline(
     drop(set);
 }
 
-/// Replication is asynchronous, so the profile excludes failovers.
+/// Replication is asynchronous, so the profile doesn't promise that a lock survives a failover.
 #[tokio::test]
 async fn a_failover_can_lose_a_lock_and_its_holder_is_reported() {
     let set = Sentinels::start().unwrap();

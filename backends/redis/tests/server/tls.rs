@@ -25,7 +25,7 @@ async fn a_server_is_trusted_when_the_authority_that_is_named_signed_for_it() {
     let by_name = server.url().replace("127.0.0.1", "localhost");
     grant(&connect(&with(&by_name, &[("ca", &server.authority())])).await, &claim).await;
 
-    // The system doesn't trust the test's authority.
+    // Without `ca`, the client trusts the system's authorities, which don't include the test's.
     let says = "ca=PATH";
     wrong(&server.url(), ErrorKind::InvalidConfig, says).await;
     let other = Certificates::new().unwrap();

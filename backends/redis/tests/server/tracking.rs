@@ -76,7 +76,7 @@ async fn tries_and_uncontended_locks_watch_nothing() {
     let (server, redis) = server_and_client().await;
     server.command::<()>(&["SET", "a", THEIRS]).unwrap();
     busy(&redis, &claim("a"), Wait::No).await;
-    // A pair is an acquire and a release. The first one loads the scripts. In the first seconds of
+    // A pair is an acquire and a release. The first pair loads the scripts. In the first seconds of
     // a connection, and then once a second, a pair also raises the counter to the server's clock.
     let (fast, raised) = (
         [("del", "1"), ("evalsha", "2"), ("incr", "1"), ("mget", "1"), ("set", "1")],

@@ -31,7 +31,7 @@ async fn a_quorum_renews() {
         assert_eq!(renew(&five.redlock, &[&held]).await.unwrap(), [RENEWED]);
         assert!(begun.elapsed() < NODE_TIMEOUT, "{:?}", begun.elapsed());
     }
-    // The silent node renews. On the node that is down, the hold has expired.
+    // The silent node executes renewals. On the node that is down, the hold has expired.
     assert_eq!(five.holders(&held), 4);
 }
 

@@ -89,7 +89,7 @@ async fn it_goes_on_while_minorities_come_and_go() {
         pair.into_iter().for_each(|at| five.server(at).thaw());
         room.goes_on(10).await;
     }
-    // One node can't vote, another stops: the other three are needed.
+    // Node 4 can't vote after losing its data, and node 0 is dead: the other three are needed.
     five.server(4).restart(false).unwrap();
     five.server(0).kill();
     room.goes_on(20).await;

@@ -37,7 +37,7 @@ async fn with_three_of_five_killed_it_refuses_in_time_with_every_nodes_error() {
     for at in 0..3 {
         five.server(at).kill();
     }
-    // The first requests may fail differently, on broken connections.
+    // The first requests may fail with another error, because their connections break.
     let begun = Instant::now();
     let error = eventually(async || {
         let error = redlock.try_acquire(&claim("x")).await.unwrap_err();

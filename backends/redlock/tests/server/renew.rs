@@ -22,7 +22,7 @@ async fn a_quorum_that_shrank_is_topped_up() {
         let get = |key| five.fleet.servers[at].command::<String>(&["GET", key]).unwrap_or_default();
         let noted = get("x");
         let fences = noted.split(':').nth(2).unwrap_or_default();
-        // Without a fence of its own, the hold has the counter's.
+        // A value without `@FENCE` has the counter's fence.
         let noted = fences.strip_prefix("1@").map(str::to_owned);
         noted.unwrap_or_else(|| get("lockwright:{x}:fence")) == fence.to_string()
     };

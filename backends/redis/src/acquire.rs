@@ -15,7 +15,7 @@ pub(crate) enum Outcome {
     Granted(Granted),
     Again(Granted),
     Busy(Busy),
-    /// Server time in µs.
+    /// Not granted, but queued, at this server time in µs.
     Queued(Busy, u64),
     Ended,
     WrongIncarnation,

@@ -1,4 +1,4 @@
-//! The conformance suite on a Redis Cluster.
+//! Runs the conformance suite on a Redis Cluster.
 #![forbid(unsafe_code)]
 
 #[path = "suite/fenced_value.rs"]

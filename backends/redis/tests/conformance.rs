@@ -1,4 +1,4 @@
-//! The conformance suite on real Redis servers.
+//! Runs the conformance suite on real Redis servers.
 #![forbid(unsafe_code)]
 
 mod suite;

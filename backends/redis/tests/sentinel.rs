@@ -1,4 +1,4 @@
-//! The conformance suite on a master that Sentinels name.
+//! Runs the conformance suite on a master that Sentinels name.
 //!
 //! The Sentinels would wait a minute before a failover, so that none occurs.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! The conformance suite over TLS, with only the documented permissions.
+//! Runs the conformance suite over TLS, with only the documented permissions.
 #![forbid(unsafe_code)]
 
 mod suite;

@@ -1,4 +1,4 @@
-//! The conformance suite on five real Redis servers.
+//! Runs the conformance suite on five real Redis servers.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

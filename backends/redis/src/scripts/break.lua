@@ -18,7 +18,7 @@ local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local seen, any, how, note = ARGV[1], ARGV[2] == '1', ARGV[3], ARGV[4]
 local its = queue_of(KEYS[1], KEYS[2], KEYS[4], KEYS[5], KEYS[6], micros, ARGV[9] == '1')
 
--- Wakes all waiters: the operator's client may exit before an offer lapses.
+-- Wakes all waiters: the operator's client may exit, and not repeat a lapsed offer.
 local function publish_break()
   redis.pcall('PUBLISH', ARGV[8], 'now ' .. seen)
   -- The hold is broken already, even if this fails.

@@ -1,5 +1,5 @@
--- Acquires a free lock without waiters. fast_acquire_full.lua follows. The usual case is decided here, before the
--- script creates any function, because each call would create it again.
+-- Acquires a free lock without waiters. fast_acquire_full.lua follows. The usual case is decided here, without
+-- creating functions, which each call would repeat.
 --
 -- KEYS  lock, fence
 -- ARGV  the hold's value (value.lua) with one fence, TTL in ms, a bound in ms: a counter below it is set to the server's

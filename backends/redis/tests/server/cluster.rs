@@ -214,7 +214,6 @@ async fn a_master_that_dies_takes_no_others_with_it_and_its_replica_goes_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_master_holds_up_no_renewals_of_others() {
     let cluster = block_in_place(Cluster::start).unwrap();
-    // The client's time-outs are longer than the TTL.
     let redis = connect(&cluster.url()).await;
     let ttl = Duration::from_secs(10);
     let claims = names_of_all_masters(&cluster).map(|name| claim_for(&name, ttl));

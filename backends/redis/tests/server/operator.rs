@@ -79,7 +79,7 @@ async fn first_break_is_the_recorded_one() {
     }
 }
 
-/// Before a client repeats a transfer whose reply was lost, the hold may have been broken.
+/// The reply to a transfer is lost, and the hold is broken before the client repeats the transfer.
 #[tokio::test]
 async fn a_share_that_moved_and_was_broken_is_not_armed_again_by_a_repeat() {
     let (_server, redis) = server_and_client().await;
@@ -206,7 +206,8 @@ async fn a_listing_has_what_is_held_and_nothing_else() {
     let released = claim("orders/3");
     grant(&redis, &released).await;
     redis.release(&released, ReleaseMode::Reconcile).await.unwrap();
-    // Create a foreign lock, and the remains of a deleted lock.
+    // Create keys that a listing must skip: a foreign lock, the fence of a deleted lock, and a key
+    // that isn't a fence.
     server.command::<()>(&["SET", "orders/4", "theirs"]).unwrap();
     server.command::<()>(&["DEL", "other"]).unwrap();
     server.command::<()>(&["HSET", "lockwright:{x}:fence", "field", "no fence"]).unwrap();

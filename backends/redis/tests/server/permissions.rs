@@ -1,5 +1,5 @@
-//! Runs each script without the permission for one of its commands. The failure midway lets in no
-//! second holder, and the error is accurate.
+//! Runs each script without the permission for one of its commands. A script that fails midway
+//! must let in no second holder, and its error must be accurate.
 
 use std::time::Duration;
 

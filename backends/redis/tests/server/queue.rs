@@ -219,8 +219,8 @@ async fn a_limit_ends_a_waiters_place_too() {
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "offered to nobody");
 }
 
-/// A waiter's position outlives the waiter's limit, so that another waiter of the process may
-/// inherit the position.
+/// A waiter's position in the queue outlives the waiter's time limit, so that another waiter of the
+/// process may inherit it.
 #[tokio::test]
 async fn a_place_outlives_the_limit_a_little() {
     let (server, redis) = server_and_client().await;
@@ -315,7 +315,7 @@ async fn readers_keep_their_time_where_the_clock_is_another() {
         for holder in redis.inspect(&name("a")).await.unwrap().holders {
             assert!(holder.remaining.unwrap() <= Duration::from_secs(31), "{holder:?}");
         }
-        // The remaining readers block a writer for their TTL.
+        // The other two readers block a writer until their TTLs end.
         redis.release(&one, ReleaseMode::Plain).await.unwrap();
         let begun = Instant::now();
         let writer = claim("a");
@@ -347,7 +347,8 @@ async fn readers_whose_marker_was_deleted_do_not_hold() {
     assert_eq!(redis.inspect(&name("a")).await.unwrap().holders.len(), 1);
 }
 
-/// The key that describes the holders stays while a waiter needs it.
+/// A waiter keeps `meta`, which also has the readers' records, from expiring. The records of dead
+/// readers must be deleted.
 #[tokio::test]
 async fn nothing_is_left_of_readers_that_died() {
     let (server, redis) = server_and_client().await;

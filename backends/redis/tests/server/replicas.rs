@@ -170,7 +170,7 @@ async fn missing_vote_may_still_be_held() {
     address.lead_to("old");
     let redis = address.waiting(SHORT).await;
     address.lead_to("new");
-    // When the waiting connection is replaced, the new one leads to another server.
+    // Kill the connection that waits for replicas. Its replacement leads to the new server.
     let listed = || old.command::<String>(&["CLIENT", "LIST", "TYPE", "normal"]).unwrap();
     eventually(|| async { listed().contains("cmd=wait").then_some(()) }).await;
     kill_what_waits(&old, "cmd=wait");
@@ -186,7 +186,7 @@ async fn missing_vote_may_still_be_held() {
     assert_eq!(refused.kind(), ErrorKind::Indeterminate, "{refused}");
 }
 
-/// A client with late releases, and a replica that doesn't acknowledge.
+/// A client whose releases reach the master late, and a replica that doesn't acknowledge.
 struct Late {
     master: testbed::Redis,
     replica: testbed::Redis,

@@ -129,7 +129,8 @@ async fn readers_and_permits_are_renewed_before_their_keys_leave_and_after_it() 
     assert_eq!(redis.renew(&all).await.unwrap(), known);
     block_in_place(|| cluster.finish_move(moving)).unwrap();
     assert_eq!(redis.renew(&all).await.unwrap(), known);
-    // A renewal's script reads no tombstone. A further request does.
+    // A renewal's script finds only that a hold is gone. A further request reads the tombstone,
+    // which shows the break.
     for holder in [&reader, &permits] {
         let seen = BreakTarget::Token(holder.token);
         redis.break_lock(&holder.name, seen, BreakMode::Now, "anna", "stuck").await.unwrap();
@@ -138,7 +139,7 @@ async fn readers_and_permits_are_renewed_before_their_keys_leave_and_after_it() 
     assert_eq!(redis.renew(&all).await.unwrap(), [broken.clone(), broken, gone]);
 }
 
-/// The node with the lock is healthy. The node with its fence counter is silent.
+/// During a move, the lock is on a healthy node, and its fence counter on a silent one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_does_not_wait_for_a_silent_node_that_has_its_fence() {
     const PATIENCE: Duration = Duration::from_secs(6);
@@ -258,7 +259,7 @@ async fn a_release_wakes_once_also_on_another_node() {
     let (holder, waiter) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
     let held = claim("s");
     grant(&holder, &held).await;
-    // Connect to all masters, which forward each message.
+    // Connect the waiter to all masters, each of which delivers each message to it.
     for name in names_of_all_masters(&cluster) {
         grant(&waiter, &claim(&name)).await;
     }
@@ -271,7 +272,7 @@ async fn a_release_wakes_once_also_on_another_node() {
     assert_eq!(handed(&mut woken).await.0, first.token);
     waiter.release(&first, ReleaseMode::Plain).await.unwrap();
     assert_eq!(handed(&mut woken).await.0, second.token);
-    // Duplicates may arrive by other connections.
+    // Duplicates of the messages may arrive by the other connections.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(woken.try_recv().ok(), None, "woken once by each release");
 }
@@ -313,7 +314,7 @@ async fn a_name_that_moves_behind_a_listing_is_in_it() {
 async fn a_name_is_listed_that_moved_before_most_nodes_heard_of_it() {
     const PONG: &str = "1";
     listed_while_it_moves_behind(Duration::from_millis(150), |cluster, moving| {
-        // Without these packets, the other nodes detect the move only at a later ping.
+        // Nodes that drop these packets detect the move only at a later ping.
         for (node, server) in cluster.nodes.iter().enumerate() {
             if ![moving.from, moving.to].contains(&node) {
                 let deaf = ["DEBUG", "DROP-CLUSTER-PACKET-FILTER", PONG];

@@ -89,7 +89,8 @@ async fn the_master_is_found_and_the_next_one_too() {
     assert_eq!(set.servers[1].command::<i64>(&["EXISTS", "a"]).unwrap(), 1);
 }
 
-/// A waiter must confirm an offer, which may come from another server with another clock.
+/// A waiter must confirm an offer by a new request: after a failover, the offer may come from
+/// another server with another clock.
 #[tokio::test]
 async fn handed_over_hold_is_requested_again() {
     let set = Sentinels::start().unwrap();
@@ -110,7 +111,7 @@ async fn sentinels_that_are_frozen_or_dead_cost_little() {
     set.sentinels[0].freeze();
     let started = Instant::now();
     connect(&set.url()).await;
-    // Two answers suffice, so the client doesn't wait 10 s for the frozen Sentinel.
+    // Two of three answers suffice, so the client doesn't wait for the frozen Sentinel.
     assert!(started.elapsed() < 5 * QUICK, "{:?}", started.elapsed());
 
     set.sentinels[1].kill();

@@ -206,7 +206,7 @@ async fn a_vote_that_was_not_answered_is_given_back_when_the_node_comes_back() {
     assert!(five.nodes[3].state().tombstones.contains_key(&lost.token));
 }
 
-/// The release can't use the timers of the caller's runtime, which has ended.
+/// A late vote is released after the caller's runtime ended, so its timers can't be used.
 #[tokio::test]
 async fn late_vote_is_given_back_after_the_callers_runtime_ended() {
     let five = five();

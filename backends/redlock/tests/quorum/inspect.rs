@@ -121,7 +121,8 @@ async fn possible_holds_of_a_quorum_are_shown_while_nodes_are_away() {
 
 #[tokio::test(start_paused = true)]
 async fn remains_of_an_earlier_hold_are_not_taken_for_the_present_one() {
-    // Equally many nodes show each claim. Repeat the test, because chance must not decide.
+    // When two nodes show each claim, the present hold must win. Repeat this, so that the test
+    // doesn't pass by chance.
     for _ in 0..10 {
         let five = five();
         let (left, held) = (claim("x"), claim("x"));
@@ -180,7 +181,7 @@ async fn a_listing_is_merged_page_by_page() {
         let held = claim(&format!("x{number:02}"));
         grant(&five.redlock, &held).await;
         wait_until("all hold it", || five.holders(&held) == 5).await;
-        // Each node lacks other names, so that the nodes' pages end at different names.
+        // Each node lacks different names, so that the nodes' pages end at different names.
         five.nodes[number % 5].state().holds.remove(&held.name);
         expected.push(held.name);
     }
@@ -196,7 +197,7 @@ async fn a_listing_is_merged_page_by_page() {
             None => break,
         }
     }
-    // The name on one node isn't listed: one silent node can't complete its quorum.
+    // The name that only node 1 has isn't listed: the one silent node can't complete its quorum.
     assert_eq!(names, expected);
     assert!(pages > 5, "{pages}");
 }

@@ -1,4 +1,4 @@
-//! The quorum over nodes in memory.
+//! Tests of the quorum over nodes in memory.
 #![forbid(unsafe_code)]
 
 mod acquire;

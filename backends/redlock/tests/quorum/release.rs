@@ -90,7 +90,7 @@ async fn an_attempt_that_is_still_on_its_way_meets_a_tombstone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_that_is_owed_a_tombstone_gets_no_vote_there() {
-    // The token's unanswered release may arrive later, and would revoke a new vote.
+    // A release to node 0 is pending. It may arrive later, and would revoke a new vote.
     let five = five();
     grant(&five.redlock, &claim("seen before")).await;
     let waiting = claim("x");
@@ -126,7 +126,7 @@ async fn hold_of_a_minority_was_already_lost() {
         let ended = five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
         assert_eq!(ended, ReleaseOutcome::NotHeld, "{lost:?}");
     }
-    // A minority without the hold doesn't count, even if it replies first.
+    // A minority that replies `NotHeld` doesn't decide, even if it replies first.
     let five = five();
     let held = claim("x");
     grant(&five.redlock, &held).await;

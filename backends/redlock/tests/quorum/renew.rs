@@ -85,7 +85,7 @@ async fn less_than_a_quorum_is_not_topped_up() {
     assert_eq!(outcomes, [RenewalOutcome::NotHeld(Reason::Gone)]);
     sleep(Duration::from_secs(1)).await;
     assert_eq!(five.holders(&held), 2);
-    // The hold isn't repaired either while it may lack a quorum.
+    // While two nodes are silent, the hold may lack a quorum, so it isn't repaired either.
     five.nodes[4].fate(Fate::Down);
     five.nodes[3].fate(Fate::Down);
     let _ = renew(&five.redlock, &[&held]).await;
@@ -100,7 +100,7 @@ async fn nothing_is_topped_up_after_its_release() {
     grant(&five.redlock, &held).await;
     wait_until("all hold it", || five.holders(&held) == 5).await;
     five.nodes[0].state().holds.clear();
-    // The node's reply arrives after the release.
+    // Node 0's reply to the renewal, which shows that it lacks the hold, arrives after the release.
     five.nodes[0].fate(Fate::Late(Duration::from_millis(500)));
     assert_eq!(renew(&five.redlock, &[&held]).await.unwrap(), [RENEWED]);
     five.nodes[0].fate(Fate::Answered);

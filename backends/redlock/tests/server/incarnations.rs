@@ -83,7 +83,8 @@ async fn its_own_data_as_its_replica_had_them() {
     let redlock = five.connect().await;
     let replica = testbed::Redis::options().replica_of(five.server(2)).start().unwrap();
     is_linked(&replica).await;
-    // The replica becomes a master. Later the node follows it, and becomes a master again.
+    // The replica becomes a master before the hold. Later, node 2 follows it, loses the hold, and
+    // becomes a master again.
     replica.command::<()>(&["REPLICAOF", "NO", "ONE"]).unwrap();
     let (mut five, since) = hold_by_a_bare_quorum(five, &redlock).await;
     let node = five.server(2);
@@ -141,7 +142,7 @@ async fn a_client_of_another_largest_ttl_does_no_lasting_harm() {
     let nodes = five.fleet.urls().into_iter().map(node).collect();
     let wrong = Config::of(nodes, options().largest_ttl(LARGEST_TTL / 2)).connect().await;
     assert!(wrong.unwrap_err().to_string().contains("largest TTL"));
-    // The wrong client recorded its own largest TTL on the emptied node.
+    // The client `wrong` has recorded its own largest TTL on the emptied node 2.
     let _ = right.try_acquire(&claim_for("y", LARGEST_TTL)).await;
     five.server(2).command::<()>(&["FLUSHALL"]).unwrap();
     eventually(async || {

@@ -55,7 +55,6 @@ impl CounterBound {
         self.opened.map_or(EACH, |(time, opened)| {
             let age = self.clock.now().saturating_since(opened);
             let bound = time + age.saturating_sub(MAX_COUNTER_AGE);
-            // Rounded up.
             bound.as_secs() * 1000 + u64::from(bound.subsec_millis()) + 1
         })
     }

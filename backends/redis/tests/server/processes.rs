@@ -172,8 +172,8 @@ async fn contenders(url: &str, waiters: u64, ttl: Duration) -> (Process, Vec<Pro
     (holder, queue)
 }
 
-/// Returns how soon the last waiter must hold: within the dead holder's TTL, an offer's TTL for
-/// each dead waiter ahead, and one second.
+/// Returns how soon the last waiter must hold: the dead holder's TTL, plus an offer's TTL for
+/// each dead waiter ahead, plus one second.
 fn bound(dead_waiters: u32) -> Duration {
     TTL + TTL * dead_waiters + Duration::from_secs(1)
 }

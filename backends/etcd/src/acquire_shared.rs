@@ -1,8 +1,8 @@
 //! Acquiring a lock as a reader or for permits.
 //!
 //! The client reads the queue. If the queue admits the claim, the client adds the claim's key,
-//! unless another key was added since the read. So a claim that doesn't wait blocks no others.
-//! After `JOINS` failed attempts, the client adds the key unconditionally.
+//! unless another key was added since the read. So a claim that doesn't wait blocks no others, with
+//! one exception: after `JOINS` failed attempts, the client adds the key unconditionally.
 
 use std::sync::Arc;
 

@@ -71,7 +71,7 @@ impl Config {
     }
 
     /// Sets whether keys contain names unchanged. By default, slashes in names are percent-encoded.
-    /// Otherwise a Go program that locks `a` would wait for Lockwright's lock of `a/b`.
+    /// With unchanged names, a Go program that locks `a` waits for Lockwright's lock of `a/b`.
     #[must_use]
     pub fn raw_names(mut self, raw: bool) -> Self {
         self.keys.raw = raw;
@@ -80,8 +80,9 @@ impl Config {
 
     /// Sets the timeout of a request; 3 s by default, long enough to elect a leader.
     ///
-    /// If the first member is silent for a third of this time, the client asks the next member. While all are down, it
-    /// retries. At the timeout, a request that was never sent has failed, and any other is indeterminate.
+    /// If the first member is silent for a third of this time, the client asks another member.
+    /// While all members are down, the client retries. At the timeout, a change that may have been
+    /// sent is indeterminate. Any other request has failed.
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit;

@@ -28,11 +28,11 @@ pub(crate) fn unexpected_response(effect: Effect, what: &str) -> Error {
 pub(crate) enum ErrorClass {
     /// The lease doesn't exist. The request had no effect.
     NoLease,
-    /// Unless the error is indeterminate, nothing was done.
+    /// A retry is of no use. The request had no effect, unless the error is indeterminate.
     Refused(Error),
-    /// Nothing was done. Another member may accept the request.
+    /// This member rejects the request, but another may accept it. Nothing was done.
     Elsewhere(Error),
-    /// Nothing was done. This member may accept the request later.
+    /// This member may accept the request later. Nothing was done.
     Later(Error),
     /// The request may have been carried out.
     Unsure(Error),

@@ -15,8 +15,9 @@ pub(crate) async fn inspect(shared: &Shared, name: &LockName) -> Result<Inspecti
     inspection(shared, name.clone(), holders, places.len(), &mut HashMap::new()).await
 }
 
-/// A position in a listing. `start` is the first key of the next page. Names that were already
-/// listed may have keys there too: `listed` has the lengths of their prefixes of `start`.
+/// A position in a listing. `start` is the first key of the next page. If that page may have keys
+/// of an already listed name, `start` begins with the prefix of the name's keys, and `listed`
+/// contains the prefix's length.
 #[derive(Debug, PartialEq, Eq)]
 struct Position {
     start: Vec<u8>,

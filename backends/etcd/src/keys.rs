@@ -47,7 +47,7 @@ impl Keys {
         format!("{}ended:{token}/", self.prefix).into_bytes()
     }
 
-    /// Returns a key that never exists. Each user that may lock may also read it.
+    /// Returns a key that never exists. Every user that may lock may also read that key.
     pub(crate) fn probe_key(&self) -> Vec<u8> {
         format!("{}/", self.prefix).into_bytes()
     }

@@ -1,4 +1,4 @@
-//! Leases: their claims and their validity.
+//! The leases of a client, with their claims and their validity.
 //!
 //! One lease carries all auto-renewed claims of one TTL. Each fixed claim, which isn't
 //! auto-renewed, has its own lease. A lease carries only one exclusive claim of a name, because a
@@ -155,7 +155,7 @@ impl Lease {
         self.state().add_claim(&claim.name, claim.token, claim.mode);
     }
 
-    /// Adds a claim, even to a closed lease. Returns false if another claim has its key.
+    /// Adds a claim, even to a closed lease. Returns false if another claim has the same key.
     pub(crate) fn add_orphan(&self, name: &LockName, token: Token, mode: Mode) -> bool {
         self.state().add_claim(name, token, mode)
     }
@@ -241,7 +241,7 @@ pub(crate) struct Pool {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LeaseRequest {
     pub(crate) id: i64,
-    /// The earliest time of the grant.
+    /// The server grants the lease at this time or later.
     pub(crate) since: BootInstant,
 }
 

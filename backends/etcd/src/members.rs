@@ -33,7 +33,7 @@ pub(crate) struct Link {
     pub(crate) number: u64,
     patience: Duration,
     is_suspect: AtomicBool,
-    /// The connection was silent while a new one worked.
+    /// A new connection worked while this one was silent.
     is_dead: AtomicBool,
     is_being_checked: AtomicBool,
     changed: Notify,
@@ -62,7 +62,8 @@ impl Link {
         }
     }
 
-    /// Sends a request without a key: a member rejects it at once, without asking others.
+    /// Waits for any response. The request has no key, so the member rejects it at once, without
+    /// asking other members.
     async fn says_anything(&self) {
         let request = GetOptions::new().with_serializable();
         let _ = self.client.kv_client().get("", Some(request)).await;
@@ -140,9 +141,9 @@ impl Drop for Unanswered<'_> {
 
 #[derive(Debug)]
 pub(crate) enum RequestError {
-    /// The lease doesn't exist. Nothing was done, and nothing will be.
+    /// The lease doesn't exist. The request has no effect, even if a copy arrives later.
     NoLease,
-    /// Unless the error is indeterminate, nothing was done.
+    /// The request failed. It had no effect, unless the error is indeterminate.
     Failed(Error),
 }
 
@@ -153,7 +154,8 @@ pub(crate) struct LinkError {
 }
 
 impl RequestError {
-    /// Replaces a `From` implementation, which would break type inference in dependent crates.
+    /// Converts to an [`Error`]. A `From` implementation would break type inference in dependent
+    /// crates.
     pub(crate) fn error(self) -> Error {
         match self {
             Self::Failed(error) => error,
@@ -190,8 +192,8 @@ impl Members {
         self.config.response_timeout.min(ttl / 2)
     }
 
-    /// Returns how long to wait for a member: a third of `limit` for the first, the rest for the
-    /// next.
+    /// Returns how long to wait for a member: at the first of several members a third of `limit`,
+    /// otherwise `limit`.
     fn patience(&self, limit: Duration, is_first: bool) -> Duration {
         if is_first && self.config.endpoints.len() > 1 { limit / 3 } else { limit }
     }
@@ -292,8 +294,8 @@ impl Members {
         answer
     }
 
-    /// Checks a silent connection, and replaces it if a new one responds first. A slow member keeps
-    /// its connection, so that no request is repeated.
+    /// Checks a silent connection, and replaces it if a new connection responds first. A slow
+    /// member keeps its connection, so that no request is repeated.
     fn check(self: &Arc<Self>, link: &Arc<Link>) {
         let is_overdue = link.is_suspect() || self.runtime.has_ended();
         if is_overdue || link.is_being_checked.swap(true, Ordering::SeqCst) {
@@ -406,7 +408,7 @@ impl Members {
                         client,
                         member,
                         number: self.numbers.fetch_add(1, Ordering::Relaxed),
-                        // A response takes less time than connecting did, also on a slow network.
+                        // A response takes less time than connecting, even on a slow network.
                         patience: begun
                             .elapsed()
                             .clamp(SILENCE, self.config.response_timeout.max(SILENCE)),

@@ -13,7 +13,7 @@ use crate::members::RequestError;
 use crate::shared::{Found, Shared, TxnReply};
 use crate::value::Entry;
 
-/// Keys per page without values. The longest keys of this backend take 2 MiB together.
+/// Keys per page without values. A page of this backend's longest keys takes 2 MiB.
 const KEYS: i64 = 1_000;
 
 /// Keys per page with values.

@@ -57,7 +57,8 @@ pub(crate) async fn release(
     Ok(ended)
 }
 
-/// Removes an overdue claim's key. If the caller acquired the same claim on another lease, that key stays.
+/// Removes an overdue claim's key. If the same claim was acquired on another lease, the key on that
+/// lease stays.
 async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Place) -> Result<()> {
     shared.wakeups.forget(&place.key);
     match place.created {

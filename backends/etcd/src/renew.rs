@@ -1,5 +1,5 @@
-//! A renewal is a keep-alive, followed by a read of the holds' keys. The read proves the
-//! keep-alive: see [`KeptAlive`](crate::leases::KeptAlive).
+//! A renewal is a keep-alive, followed by a read of the holds' keys. A replaced leader may answer
+//! the keep-alive, so only the read, which needs a majority, proves the renewal.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -89,7 +89,8 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
     }
 }
 
-/// Returns the claim's lease and key. Another client's hold is moved to this client's lease.
+/// Returns the claim's lease and key, or the reason why it isn't held. Moves another client's hold
+/// to this client's lease.
 async fn place(shared: &Arc<Shared>, claim: &Claim) -> Result<Result<Place, Reason>> {
     let known = match shared.registry.place(claim) {
         Some(place) if place.is_overdue => return Ok(Err(Reason::Expired)),

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::keys;
 
-/// The value of Lockwright's keys.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Value {
     pub(crate) token: Token,
@@ -18,7 +17,7 @@ pub(crate) struct Value {
     pub(crate) broken: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) moved: bool,
-    /// The fence that a reader shares with others.
+    /// The fence that this reader took from another reader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) taken: Option<u64>,
 }
@@ -120,7 +119,7 @@ impl Entry {
     }
 }
 
-/// Revisions start at 1 and are never negative.
+/// Converts a creation revision to a fence. Revisions are never negative.
 pub(crate) fn fence(revision: i64) -> Fence {
     Fence::new(revision.unsigned_abs())
 }

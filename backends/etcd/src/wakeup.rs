@@ -22,7 +22,8 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 const REASON_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Shared {
-    /// Registers the claim as held. Returns false if it isn't registered or is being removed.
+    /// Marks a registered claim as held. Returns false if the claim isn't registered or is being
+    /// removed.
     pub(crate) fn hold(self: &Arc<Self>, claim: &Claim, place: Place, ends: BootInstant) -> bool {
         if !self.keep(claim, ends) {
             return false;
@@ -70,8 +71,8 @@ fn on_deleted(shared: &Arc<Shared>, key: &[u8], at: i64) {
     }
 }
 
-/// Reports a lost hold with its reason. Breaking a hold deletes its key and puts a tombstone in the
-/// same transaction.
+/// Reports a lost hold with its reason. Breaking a hold puts a tombstone in the transaction that
+/// deletes the key, so the reason is already known.
 async fn notify_loss(shared: Arc<Shared>, token: Token) {
     let asked = timeout(REASON_TIMEOUT, shared.loss_reason(token)).await;
     let reason = asked.map_or(Reason::Gone, |asked| asked.unwrap_or(Reason::Gone));
@@ -173,8 +174,8 @@ async fn watch(
 }
 
 /// Returns the revision from which a later watch resumes: one above the last event's, because more
-/// events below the store's revision may come. The creation response of a resumed watch gives no
-/// revision, because the missed events come after it.
+/// events below the store's revision may come. Returns `None` for the creation response of a
+/// resumed watch, because the missed events come after that response.
 fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
     let latest = match response.events().last() {
         Some(event) => event.kv()?.mod_revision(),

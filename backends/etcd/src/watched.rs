@@ -1,4 +1,4 @@
-//! The keys whose deletions concern waiters and holders.
+//! Registration of the keys whose deletion wakes a waiter or ends a hold.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::AtomicBool;

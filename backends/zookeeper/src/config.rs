@@ -25,7 +25,6 @@ use crate::url::{self, Contents, MAX_TIMEOUT};
 #[derive(Clone)]
 pub struct Config {
     pub(crate) contents: Contents,
-    /// The URL without secrets.
     shown: String,
     pub(crate) response_timeout: Duration,
     pub(crate) connect_timeout: Duration,

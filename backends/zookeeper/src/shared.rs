@@ -44,7 +44,6 @@ pub(crate) struct Node {
 }
 
 impl Shared {
-    /// Returns the permissions of new nodes.
     pub(crate) fn acls(&self) -> zk::Acls<'static> {
         match self.config.contents.login {
             Some(_) => zk::Acls::creator_all(),

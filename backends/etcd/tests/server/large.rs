@@ -88,7 +88,6 @@ async fn too_large_response_is_reported_at_once() {
     let failure = asking.await.expect("another try is of no use").unwrap_err();
     assert_eq!(failure.kind(), ErrorKind::Indeterminate);
     assert!(failure.to_string().contains("larger than 4 MiB"), "{failure}");
-    // Other requests succeed nevertheless.
     etcd.release(&claim, ReleaseMode::Reconcile).await.unwrap();
     let page = etcd.list("", None).await.unwrap();
     assert_eq!((page.names.len(), page.names[0].holders[0].token), (1, None));

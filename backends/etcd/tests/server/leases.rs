@@ -49,7 +49,6 @@ async fn a_lease_that_ran_out_during_the_wait_grants_nothing() {
         let (attempt, waiter, waits) = asking.await.unwrap();
         let AcquireOutcome::Granted(granted) = attempt else { panic!("{attempt:?}") };
         shown += usize::from(granted.fence != first);
-        // The key must exist for as long as the grant is valid.
         let valid = granted.valid.unwrap_or(SHORT);
         while sent.elapsed() < valid * 9 / 10 {
             assert_eq!(holder(&operator).await, Some(granted.fence), "{:?}", sent.elapsed());

@@ -188,7 +188,6 @@ async fn a_session_that_is_cut_off_is_a_risk_and_another_takes_its_place() {
     for hold in [&one, &two] {
         assert!(at_risk.contains(&Event::AtRisk(hold.token)), "{at_risk:?}");
     }
-    // The outage was short: the holds survive.
     eventually(|| async {
         matches!(renew(&zookeeper, &one).await, RenewalOutcome::Renewed { .. }).then_some(())
     })

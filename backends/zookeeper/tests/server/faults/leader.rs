@@ -25,7 +25,6 @@ async fn a_hold_outlives_the_leader() {
     let old = ensemble.leader().unwrap();
     ensemble.members[old].kill();
     elected(&ensemble, old);
-    // The client `others` has one server left.
     all.survives(holder, waiter).await;
 }
 

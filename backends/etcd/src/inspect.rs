@@ -15,9 +15,8 @@ pub(crate) async fn inspect(shared: &Shared, name: &LockName) -> Result<Inspecti
     inspection(shared, name.clone(), holders, places.len(), &mut HashMap::new()).await
 }
 
-/// A position in a listing. `start` is the first key of the next page. If that page may have keys
-/// of an already listed name, `start` begins with the prefix of the name's keys, and `listed`
-/// contains the prefix's length.
+/// A position in a listing: `start` is the first key of the next page. `listed` has the length of
+/// each prefix of `start` that is the queue of an already listed name.
 #[derive(Debug, PartialEq, Eq)]
 struct Position {
     start: Vec<u8>,

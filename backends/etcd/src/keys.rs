@@ -7,8 +7,8 @@
 //! wrote it.
 //!
 //! `PREFIX ended: TOKEN /` is the tombstone of a token. Nothing follows its last slash, so
-//! Lockwright ignores it in queues. A Go program finds it only in the queue of a lock named
-//! `PREFIX ended:TOKEN`, or named like a part of the prefix.
+//! Lockwright ignores it in queues. In Go, it is only in queues of locks named `PREFIX ended:TOKEN`
+//! or like a part of the prefix.
 
 use lockwright_core::backend_util::{admission, percent};
 use lockwright_core::{Claim, LockName, Mode, Token};

@@ -154,8 +154,7 @@ pub(crate) struct LinkError {
 }
 
 impl RequestError {
-    /// Converts to an [`Error`]. A `From` implementation would break type inference in dependent
-    /// crates.
+    /// Replaces a `From` implementation, which would break type inference in dependent crates.
     pub(crate) fn error(self) -> Error {
         match self {
             Self::Failed(error) => error,

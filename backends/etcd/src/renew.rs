@@ -1,5 +1,5 @@
-//! A renewal is a keep-alive, followed by a read of the holds' keys. A replaced leader may answer
-//! the keep-alive, so only the read, which needs a majority, proves the renewal.
+//! A renewal is a keep-alive and a read of the holds' keys. A replaced leader may answer the
+//! keep-alive, so only the read, which needs a majority, proves the renewal.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -138,8 +138,8 @@ impl Shared {
         }
     }
 
-    /// Returns whether a key is still on the lease, which shows that the lease exists. Up to etcd
-    /// 3.4, a new leader may reject keep-alives of live leases until it has caught up.
+    /// Returns whether a key is still on the lease. Up to etcd 3.4, a new leader may reject
+    /// keep-alives of live leases until it has caught up.
     async fn has_key(&self, lease: &Lease) -> Result<bool, RequestError> {
         let on_it = self.registry.all(|_, place| place.lease.id == lease.id);
         let Some((_, _, place)) = on_it.into_iter().find(|(_, _, place)| place.created.is_some())

@@ -18,7 +18,7 @@ use crate::shared::{Node, Place, Shared};
 use crate::value::Value;
 use crate::wakeup::watch;
 
-/// Attempts to create a node: the servers may remove its empty parent in between.
+/// The number of attempts to create a node, whose empty parent the servers may remove first.
 const PARENT_TRIES: usize = 10;
 
 const FENCE_TRIES: usize = 10;
@@ -56,7 +56,7 @@ pub(crate) async fn acquire(
 }
 
 enum Stopped {
-    /// No request that changes data was sent.
+    /// The acquire failed before it sent a request that changes data.
     Before(Arc<Session>, Error),
     After(Error),
 }
@@ -98,8 +98,8 @@ impl Acquire<'_> {
             Some(Place { node: Some(node), is_held, .. }) => {
                 return Ok(self.repeat(node, is_held).await?);
             }
-            // The request for the node was not answered. `prove` waits until it was carried out or
-            // rejected.
+            // The node's creation was not answered. `prove` waits until that request was carried
+            // out or rejected.
             Some(Place { node: None, .. }) => {
                 self.session.prove().await?;
                 let queue = self.read_queue().await?;
@@ -306,7 +306,8 @@ impl Acquire<'_> {
             self.note(&own, false)?;
             return self.grant_if_admitted(queue, at, own).await;
         }
-        // The node belongs to another session, whose lifetime is unknown.
+        // The node belongs to another session, whose lifetime is unknown. A grant's validity is
+        // therefore zero.
         self.shared.registry.leave(self.claim);
         if is_broken {
             return Err(lost(Reason::Broken));
@@ -392,8 +393,8 @@ impl Acquire<'_> {
         self.shared.registry.place(self.claim).is_some_and(|place| place.is_held)
     }
 
-    /// Leaves a queue whose sequence numbers are used up. An empty queue's node is removed, because
-    /// a new node counts from zero.
+    /// Leaves a queue whose sequence numbers are used up. Removes the queue's node if it is empty,
+    /// because a new one counts from zero.
     async fn restart_numbers(&self, own: Node) -> Result<AcquireOutcome> {
         let client = self.session.client();
         let (removing, emptied) =

@@ -1,4 +1,5 @@
-//! ZooKeeper's commands `srvr`, which can't be forbidden, and `conf`, which an operator must allow.
+//! Queries to each server: the command `srvr`, which can't be forbidden, and `conf`, which an
+//! operator must allow.
 
 use std::time::Duration;
 
@@ -16,11 +17,13 @@ pub(crate) struct Server {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Status {
+    /// The server serves clients.
     Serves { version: String, mode: String },
     /// The server has no quorum.
     Alone,
     /// The server rejects the command.
     Refuses(String),
+    /// The server doesn't answer.
     Silent(String),
 }
 

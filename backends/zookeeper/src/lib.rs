@@ -12,7 +12,8 @@
 //!
 //! A lock is a queue of ephemeral sequential nodes with the layout of Curator's
 //! `InterProcessMutex`. Lockwright excludes Curator, and kazoo's `Lock` with
-//! `extra_lock_patterns=["-lock-"]`. Both treat readers and permit holders as exclusive holders.
+//! `extra_lock_patterns=["-lock-"]`. Curator and kazoo treat readers and permit holders as
+//! exclusive holders.
 //!
 //! # Connecting
 //!
@@ -115,7 +116,7 @@ impl ZooKeeper {
 }
 
 impl Config {
-    /// Connects, and finds out which sessions the servers grant.
+    /// Connects, and finds out which session timeouts the servers grant.
     ///
     /// # Errors
     /// The same errors as [`ZooKeeper::connect`].

@@ -38,7 +38,7 @@ pub(crate) async fn try_out(
     // The tick isn't known yet, and is set below.
     let long = Session::open(config, clock, probe_path, MAX_TIMEOUT, MAX_TIMEOUT).await?;
     let (asked, shortest) = shortest(config).await?;
-    // Ask each server: a session that moves to the server gets a new timeout.
+    // Ask each server, because it limits the timeout of a session that moves to it.
     let (least, most) = tokio::join!(granted(config, asked), granted(config, MAX_TIMEOUT));
     let shortest = least.iter().map(|granted| granted.timeout).fold(shortest, Duration::max);
     let longest = most.iter().map(|granted| granted.timeout).fold(long.timeout(), Duration::min);
@@ -79,8 +79,8 @@ impl Limits {
         Self { shortest: tick * 2, longest: tick * 20, tick }
     }
 
-    /// Returns the shortest TTL. A proof that a session lives takes two reports of a follower to
-    /// the leader, each within a tick.
+    /// Returns the shortest TTL: at least four ticks, because proofs that a session lives are more
+    /// than a tick old.
     pub(crate) fn shortest_ttl(&self) -> Duration {
         self.shortest.max(self.tick * 4)
     }

@@ -4,13 +4,13 @@
 //! cut off, the leader expires the session. On each ping from the leader, every half tick, the
 //! follower reports its active sessions.
 //!
-//! So a proof takes two requests. The second is sent at least a tick after the *response* to the
-//! first, and committed. By then, the follower has reported that the session was active, so the
-//! session lived when the first was sent. A tick after the first was *sent* is not enough: a
-//! resumed follower forwards both requests at once, before its report.
+//! So a proof takes two requests. The client sends the second at least a tick after the *response*
+//! to the first. By then, the follower has reported the session as active. So a response to the
+//! second request proves that the session lived when the first was sent. A tick after the first was
+//! *sent* is not enough: a resumed follower forwards both requests before its report.
 //!
-//! A quorum must commit these requests, because a replaced leader answers `sync` without a quorum
-//! for some ticks. So each request deletes a missing node.
+//! A quorum must commit both requests, because a replaced leader answers `sync` without a quorum
+//! for some ticks. So each request deletes a missing node, which needs a commit.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -25,7 +25,7 @@ pub(crate) struct Session {
     response_timeout: Duration,
     probe_path: String,
     liveness: Mutex<LivenessBound>,
-    /// All concurrent callers share a proof.
+    /// Locked during a proof, which all concurrent callers share.
     proving: tokio::sync::Mutex<()>,
     proven: Mutex<BootInstant>,
     used: Mutex<BootInstant>,
@@ -105,7 +105,7 @@ impl Session {
         answer(self.response_timeout, request).await
     }
 
-    /// Repeats the read if the connection breaks.
+    /// Sends a read, and repeats it if the connection breaks.
     pub(crate) async fn read<T, F>(&self, ask: impl Fn() -> F) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, zk::Error>>,

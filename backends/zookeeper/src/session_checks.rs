@@ -31,7 +31,7 @@ impl Shared {
         while let Some(doubted) = self.suspects.left() {
             // A server that grants the longest timeout grants all shorter ones.
             let most = doubted.iter().map(|(session, _)| session.timeout()).max();
-            // If another session reconnects, restart the check before that connection can break.
+            // If another session reconnects, restart the check, so that it covers that session too.
             let granted = tokio::select! {
                 granted = limits::granted(&self.config, most.unwrap_or_default()) => granted,
                 () = self.suspects.another.notified() => continue,
@@ -65,8 +65,8 @@ impl Shared {
         }
     }
 
-    /// Returns whether the relevant servers were checked. After a missed check, these are all
-    /// servers of the URL. For a server that is down, its last grant counts.
+    /// Returns whether the answers of some servers are enough. After a missed check, all servers of
+    /// the URL must grant the timeout. For a server that is down, its last grant counts.
     fn is_enough(&self, session: &Session) -> bool {
         !session.timeout_check().missed_a_check()
             || self.suspects.all_grant(&self.config.contents.hosts, session.timeout())

@@ -1,9 +1,8 @@
-//! Concurrent readers agree on the lowest fence: [`admission`] explains why that is safe. A reader
-//! that uses another reader's fence stores it in its node.
+//! Concurrent readers agree on the lowest fence. It lies between the fences of all earlier and all
+//! later writers (see [`admission`]). A reader that uses another's fence stores it in its node.
 //!
-//! The nodes aren't read in one step. The result is correct if each node still exists when it is
-//! read. The lowest fence found is then the own fence of its reader, or that reader copied it from
-//! another, and no later reader can have a lower one.
+//! The nodes are read one after the other. A reader that joins during that can't lower the lowest
+//! fence, because the reader has a larger number or takes an existing fence.
 
 use lockwright_core::backend_util::admission::{self, Reader};
 use lockwright_core::{Fence, Mode, Result};
@@ -22,7 +21,7 @@ struct Read {
 }
 
 impl Acquire<'_> {
-    /// Returns `None` if a concurrent reader's node is gone.
+    /// Returns the reader's fence, or `None` if a concurrent reader's node is gone or has changed.
     pub(crate) async fn shared_fence(
         &self,
         queue: &[Contender],

@@ -1,8 +1,7 @@
 //! Detection of servers that shorten a session's timeout.
 //!
 //! A server to which a session moves reduces the timeout to the server's limit. The client library
-//! requests the last granted timeout, and doesn't report the new one. So one server that grants
-//! less shortens the session on all servers.
+//! requests the last granted timeout, and doesn't report the new one.
 //!
 //! After each reconnect, the client opens other sessions to find out which timeouts the servers
 //! grant. If the connection breaks before that, any server may have shortened the timeout, and all

@@ -11,7 +11,7 @@ pub(crate) struct Value {
     ttl_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) broken: Option<String>,
-    /// The fence that a reader shares with others.
+    /// The fence that this reader took from another reader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) taken: Option<u64>,
 }

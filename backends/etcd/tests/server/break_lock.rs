@@ -67,7 +67,6 @@ async fn marked_hold_runs_out_after_a_second_break() {
 async fn concurrent_breaks_report_the_outcome_and_leave_nothing() {
     let (cluster, etcd) = member_and_client().await;
     let client = Client::connect(cluster.endpoints(), None).await.unwrap();
-    // The TTL is so long that no hold expires during the test.
     let ttl = Duration::from_secs(120);
     for round in 0..5 {
         let held = claim_for(&format!("orders-{round}"), ttl);
@@ -90,7 +89,7 @@ async fn concurrent_breaks_report_the_outcome_and_leave_nothing() {
             let Ok(Broken::RunsOut(left)) = broken else { panic!("{broken:?}") };
             assert!(*left >= is && *left <= ttl + Duration::from_secs(1), "{left:?} of {is:?}");
         }
-        // The leases are the shared one, and one for each broken hold.
+        // `etcd` has one lease for all holds. Each broken hold has another one.
         eventually(|| async {
             let leases = client.lease_client().leases().await.unwrap();
             (leases.leases().len() == 2 + round).then_some(())
@@ -99,8 +98,8 @@ async fn concurrent_breaks_report_the_outcome_and_leave_nothing() {
     }
 }
 
-/// Breaks a lock, loses the response, and grants the lock to the next waiter before the client
-/// repeats the request.
+/// Breaks a lock and loses the response. The lock is granted to another claim before the operator's
+/// client repeats the request.
 async fn freed_unheard(seen: impl Fn(&Claim) -> BreakTarget) {
     let (cluster, etcd) = member_and_client().await;
     let proxy = Proxy::start(cluster.members[0].address()).unwrap();

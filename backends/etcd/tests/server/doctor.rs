@@ -21,7 +21,7 @@ async fn found(url: &str) -> Vec<(&'static str, Severity)> {
 const LEASE_BUG: (&str, Severity) = ("etcd-lease-bug", Severity::Warning);
 const ONE_MEMBER: (&str, Severity) = ("etcd-one-member", Severity::Warning);
 
-/// etcd 3.6, for which the doctor has no findings except about the cluster's size.
+/// Returns options for etcd 3.6, whose only finding can be the cluster's size.
 fn options() -> testbed::etcd::Options {
     testbed::Etcd::options().version(Version::Current)
 }

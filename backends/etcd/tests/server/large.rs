@@ -1,4 +1,4 @@
-//! Long queues and large values of other programs, which don't fit into one response.
+//! Tests with long queues and other programs' large values, which don't fit into one response.
 
 use std::time::Duration;
 
@@ -164,7 +164,7 @@ async fn a_queue_is_read_as_it_was_at_one_moment() {
     proxy.set(Traffic::Delay(delay));
     let asked = name("long");
     let (inspection, ()) = tokio::join!(etcd.inspect(&asked), async {
-        // The first page is in flight to the client.
+        // Now the first page is in flight to the client.
         sleep(delay * 2).await;
         // One transaction put these keys, so they have the same age.
         let second =

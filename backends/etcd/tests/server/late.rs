@@ -1,4 +1,4 @@
-//! Requests that arrive after the release of their claim.
+//! Tests with requests that arrive after the release of their claim.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -113,7 +113,7 @@ async fn a_lease_whose_grant_was_not_heard_of_is_not_taken_for_a_new_one() {
         }
     })
     .await;
-    // From here on the hold isn't renewed.
+    // From here on, no renewal arrives.
     late.proxy.set(Traffic::Hold);
     let valid = granted.valid.unwrap_or(ttl);
     while sent.elapsed() < valid * 9 / 10 {
@@ -132,7 +132,7 @@ async fn a_tombstone_keeps_out_a_request_that_is_put_after_it() {
     grant(&etcd, &gone).await;
     etcd.release(&gone, ReleaseMode::Reconcile).await.unwrap();
     assert_eq!(late.tombstones(), 1);
-    // Send a late copy of the request directly, as a resumed server might receive it.
+    // Send a late copy of the acquire of `gone`, as a resumed server might receive it.
     let lease = lease_of(&late.cluster, "first");
     let key = format!("lockwright/orders/{lease}");
     let tombstone = format!("lockwright/ended:{}/", gone.token);
@@ -148,7 +148,7 @@ async fn a_tombstone_keeps_out_a_request_that_is_put_after_it() {
     }
 }
 
-/// Each lease must be renewed, so there should be few.
+/// Each lease must be renewed, so the client should have few leases.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_cancellations_share_a_lease() {
     let (cluster, etcd) = member_and_client().await;
@@ -163,7 +163,7 @@ async fn repeated_cancellations_share_a_lease() {
             leases.insert(lease_of(&cluster, &name));
         }
     }
-    // A lease accepts no claims after a hundred tombstones, so the second lease follows.
+    // A lease accepts no claims after a hundred tombstones, so 120 cancellations need two.
     assert_eq!(leases.len(), 2, "{leases:?}");
 }
 

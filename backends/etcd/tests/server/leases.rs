@@ -72,7 +72,6 @@ async fn a_grant_on_a_lease_in_use_is_for_as_long_as_that_is_good() {
         assert!(valid >= ttl * 2 / 3 && valid <= ttl, "{valid:?}");
         sleep(ttl / 13).await;
     }
-    // After the client is dropped, the server keeps the last hold for at least its validity.
     let last = claim_for("last", ttl);
     let begun = Instant::now();
     let valid = grant(&etcd, &last).await.valid.unwrap_or(ttl);
@@ -85,7 +84,7 @@ async fn a_grant_on_a_lease_in_use_is_for_as_long_as_that_is_good() {
     assert!(begun.elapsed() >= valid, "{:?} of {valid:?}", begun.elapsed());
 }
 
-/// After an outage all leases are due at once.
+/// After an outage, the renewals of all leases are due at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_leases_are_renewed_at_the_same_time() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
@@ -110,7 +109,7 @@ async fn many_leases_are_renewed_at_the_same_time() {
     assert!(took < delay * 4 * 40 / 2, "{took:?}");
 }
 
-/// Known results must be returned before the caller gives up.
+/// The call must return the known results before its caller gives up.
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_lease_delays_no_other_renewal() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();

@@ -1,4 +1,4 @@
-//! Keys on a renewed lease that its client hasn't registered.
+//! Tests with orphans: keys on a client's lease that the client hasn't registered.
 
 use std::time::Duration;
 

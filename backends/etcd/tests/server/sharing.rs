@@ -1,4 +1,4 @@
-//! Several claims of one client, whose keys consist of the name and the lease.
+//! Tests with claims that share a client's leases. A key consists of name and lease.
 
 use std::time::Duration;
 
@@ -110,7 +110,7 @@ async fn release_by_token_never_ends_the_next_hold() {
     let far = connect(&cluster.url_through([proxy.port()])).await;
     let delay = Duration::from_millis(300);
     proxy.set(Traffic::Delay(delay));
-    // This hold keeps the lease alive.
+    // This hold keeps the lease, and so the key of `orders`, the same.
     grant(&etcd, &claim("other")).await;
     for _ in 0..20 {
         let (held, later) = (claim("orders"), claim("orders"));

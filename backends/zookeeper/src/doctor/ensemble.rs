@@ -78,8 +78,7 @@ fn differing(granted: &[Granted]) -> Option<Finding> {
     })
 }
 
-/// Reports commits that take longer than a quarter of a tick, because such delays take a noticeable
-/// part of a TTL.
+/// Reports commits that take longer than a quarter of a tick.
 async fn commits(shared: &Shared, session: &Arc<Session>) -> Result<Option<Finding>> {
     let (mut commits, mut reads) = (Vec::new(), Vec::new());
     for _ in 0..TIMED {

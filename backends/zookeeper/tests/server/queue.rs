@@ -38,7 +38,7 @@ async fn a_hold_is_a_node_as_curator_has_it_and_its_fence_is_its_transaction() {
     );
 }
 
-/// A child whose name isn't one of a claim's node is in no queue.
+/// A child is in no queue if its name doesn't have the form of a claim's node.
 #[tokio::test]
 async fn node_outside_the_queue_blocks_no_claim() {
     let (server, zookeeper) = server_and_client().await;

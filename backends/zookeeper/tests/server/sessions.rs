@@ -33,7 +33,7 @@ async fn claims_of_one_ttl_share_a_session_except_fixed_ones() {
     assert_eq!(all, [1, 1, 1]);
 }
 
-/// The caller waits for a limited time, and then treats the whole batch as unanswered.
+/// A caller of `renew` waits for a limited time, and then treats the whole batch as unanswered.
 #[tokio::test]
 async fn a_session_that_is_silent_holds_up_no_renewals_of_others() {
     let server = testbed::ZooKeeper::options().members(1).start().unwrap();

@@ -71,8 +71,7 @@ async fn servers_are_trusted_when_the_authority_that_is_named_signed_for_them() 
     zookeeper.release(&first, ReleaseMode::Plain).await.unwrap();
     assert!(grant(&by_name, &next).await.fence > fence);
 
-    // The doctor can't query each server over TLS, but it doesn't report them as dead. Its other
-    // checks pass.
+    // The doctor can't query each server over TLS, but it doesn't report them as dead.
     let findings = zookeeper.doctor().await.unwrap();
     let found: Vec<_> = findings.iter().map(|finding| (finding.code, finding.severity)).collect();
     assert_eq!(found, [("zookeeper-not-looked-at", Severity::Note)], "{findings:?}");

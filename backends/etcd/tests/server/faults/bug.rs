@@ -29,7 +29,7 @@ async fn a_leader_that_freezes_and_thaws_may_end_holds_and_nothing_else(version:
     assert!(!waiter.is_finished(), "the other client holds it too");
     cluster.members[old].thaw();
     whole(&cluster);
-    // If the lease was revoked, the holder has been notified, or this request shows it.
+    // If the lease was revoked, the holder has been notified, or this request reveals the loss.
     let verified = holder.guard.verify().await;
     let fence = holder.guard.fence();
     println!("{version:?}: {verified:?}, {:?}", holder.guard.signal().state());

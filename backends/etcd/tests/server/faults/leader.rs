@@ -13,7 +13,7 @@ on_each_version!(
     client_leaves_a_partitioned_leader,
 );
 
-/// No member freezes, so Debian's etcd revokes no live leases.
+/// No member freezes, so even an etcd with issue 15247 revokes no live leases.
 async fn a_hold_outlives_the_leader(version: Version) {
     let mut cluster = start(version);
     let all = participants(LONG);
@@ -58,7 +58,7 @@ async fn a_client_of_a_leader_that_is_cut_off_loses_its_hold_in_time(version: Ve
     let since = now();
     cluster.isolate(old);
     elected(&cluster, old);
-    // A new leader starts the TTLs of all leases again.
+    // A new leader starts all TTLs again, so the loss may take two TTLs.
     let next = all.is_lost(&holder, waiter, since, SHORT * 2).await;
     cluster.heal(old);
     all.comes_back(&ours, next).await;

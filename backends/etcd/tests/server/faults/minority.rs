@@ -16,7 +16,7 @@ async fn a_client_of_a_follower_that_is_cut_off_loses_its_hold_in_time() {
     let waiter = all.wait("waiter", &others).await;
     let since = now();
     cluster.isolate(member);
-    // The leader doesn't change. The TTL starts at the last renewal that the leader received.
+    // The leader doesn't change, so the TTL counts from the last renewal that it received.
     let next = all.is_lost(&holder, waiter, since, SHORT).await;
     cluster.heal(member);
     all.comes_back(&ours, next).await;

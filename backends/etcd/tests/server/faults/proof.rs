@@ -1,4 +1,4 @@
-//! A renewal counts only if the client proves that the lease is alive.
+//! Tests that a renewal counts only if the client proves that the lease is alive.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,7 +84,7 @@ async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
     proxies.iter().for_each(Proxy::cut);
     let ports = [cluster.members[old].port()].into_iter();
     let url = cluster.url_through(ports.chain(proxies.iter().map(Proxy::port)));
-    // Each member gets a part of the timeout, and the first part must be longer than the pause.
+    // The first member gets a third of the timeout, which must exceed the old leader's pause.
     let etcd = stubborn_for(&url, STANDSTILL * 6).await;
     let claim = claim_for("orders", ttl);
     let granted = grant(&etcd, &claim).await;
@@ -100,7 +100,7 @@ async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
     let counts = Duration::from_secs(10);
     sleep(counts).await;
     cluster.members[old].thaw();
-    // The proxies are mended only now, because the client leaves a stopped member as soon as another member answers.
+    // Mend the proxies only now: the client leaves a frozen member once another answers.
     proxies.iter().for_each(Proxy::mend);
     let (renewed, _etcd) = renewing.await.unwrap();
     if let Ok(renewals) = renewed
@@ -132,7 +132,7 @@ async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
     cluster.members[old].freeze();
     cluster.isolate(old);
     let new = elected(&cluster, old);
-    // With this delay, the election's result arrives between keep-alive and read.
+    // With this delay, the old leader receives the election's result between keep-alive and read.
     proxy.set(Traffic::Delay(Duration::from_secs(2)));
     keeper.keep_alive().await.unwrap();
     let renewing = tokio::spawn(async move {

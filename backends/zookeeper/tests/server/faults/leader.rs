@@ -75,7 +75,7 @@ async fn a_client_of_a_leader_that_is_cut_off_loses_its_hold_in_time() {
     let since = now();
     ensemble.isolate(old);
     elected(&ensemble, old);
-    // The new leader starts the sessions' timeouts again.
+    // The new leader starts the sessions' timeouts again, so the loss may take two TTLs.
     let next = all.is_lost(&holder, waiter, since, SHORT * 2).await;
     ensemble.heal(old);
     all.comes_back(&ours, next).await;

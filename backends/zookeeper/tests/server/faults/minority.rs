@@ -1,4 +1,4 @@
-//! A cut-off follower with a connected client still answers pings and reads.
+//! Tests with a cut-off follower, which still answers its clients' pings and reads.
 
 use lockwright_conformance::participants::now;
 use lockwright_testbed::ZooKeeper;
@@ -6,7 +6,7 @@ use lockwright_testbed::ZooKeeper;
 use super::{LONG, SHORT, blocking, follower, hold_at, locks, participants, url_of, url_without};
 use crate::common::eventually;
 
-/// A sync limit so long that a cut-off follower goes on: only requests to the quorum fail.
+/// A sync limit so long that a cut-off follower keeps serving: only requests to the quorum fail.
 const UNNOTICED: u32 = 100;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -53,7 +53,8 @@ async fn a_waiter_at_a_follower_that_is_cut_off_gets_its_turn_later() {
     all.check();
 }
 
-/// The follower gives up within ten ticks, and a client that has all servers moves to another.
+/// The follower drops its clients within ten ticks, and a client that has all servers moves to
+/// another.
 #[tokio::test(flavor = "multi_thread")]
 async fn hold_survives_a_partitioned_follower_if_the_url_has_others() {
     let ensemble = ZooKeeper::start().unwrap();

@@ -111,7 +111,6 @@ fn did_first_request(answered: &TxnReply, entry: &Entry, request: Token) -> Resu
 }
 
 /// Marks the hold, so that later renewals are rejected, and moves it to a lease that isn't renewed.
-/// If only the mark succeeds, the operator must break the hold again.
 async fn let_run_out(shared: &Arc<Shared>, entry: &Entry, note: &str) -> Result<Option<Broken>> {
     let Some(value) = &entry.value else {
         return Err(error(

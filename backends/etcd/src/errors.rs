@@ -28,7 +28,7 @@ pub(crate) fn unexpected_response(effect: Effect, what: &str) -> Error {
 pub(crate) enum ErrorClass {
     /// The lease doesn't exist. The request had no effect.
     NoLease,
-    /// A retry is of no use. The request had no effect, unless the error is indeterminate.
+    /// No retry helps. The request had no effect, unless the error is indeterminate.
     Refused(Error),
     /// This member rejects the request, but another may accept it. Nothing was done.
     Elsewhere(Error),

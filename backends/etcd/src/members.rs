@@ -62,8 +62,8 @@ impl Link {
         }
     }
 
-    /// Waits for any response. The request has no key, so the member rejects it at once, without
-    /// asking other members.
+    /// Waits for any response. The request lacks a key, so the member rejects it without asking
+    /// others.
     async fn says_anything(&self) {
         let request = GetOptions::new().with_serializable();
         let _ = self.client.kv_client().get("", Some(request)).await;

@@ -43,7 +43,6 @@ pub(crate) struct Place {
 
 pub(crate) struct TxnReply {
     pub(crate) succeeded: bool,
-    /// The store's revision after the transaction.
     pub(crate) revision: i64,
     pub(crate) found: Vec<Found>,
     pub(crate) was_unsure: bool,

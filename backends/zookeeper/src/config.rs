@@ -72,7 +72,7 @@ impl Config {
     }
 
     /// Sets the response timeout of a request; 2 s by default. After this time, the outcome is
-    /// indeterminate. Keep it well under a third of the TTL, so that a hold survives a lost response.
+    /// indeterminate. Keep it well under a third of the TTL: then a hold survives a lost response.
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit;

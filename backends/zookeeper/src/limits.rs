@@ -35,7 +35,7 @@ pub(crate) async fn try_out(
     clock: &Clock,
     probe_path: String,
 ) -> Result<(Limits, Vec<Granted>, Session)> {
-    // The tick isn't known yet, and is set below.
+    // The tick is set below.
     let long = Session::open(config, clock, probe_path, MAX_TIMEOUT, MAX_TIMEOUT).await?;
     let (asked, shortest) = shortest(config).await?;
     // Ask each server, because it limits the timeout of a session that moves to it.

@@ -28,7 +28,7 @@ impl Paths {
         format!("{}/%nobody", self.prefix)
     }
 
-    /// Returns the prefix of the doctor's probe nodes. They belong to no name.
+    /// The prefix of the doctor's probe nodes, which belong to no name.
     pub(crate) fn probe(&self) -> String {
         format!("{}/%probe-", self.prefix)
     }

@@ -46,7 +46,7 @@ pub(crate) async fn why(config: &Config) -> Error {
     said(&all(config).await, config)
 }
 
-/// Returns an error if all servers refuse connections, or `None` if one accepts or stays silent.
+/// Returns an error if all servers refuse connections, or `None` if one doesn't.
 pub(crate) async fn refusal(config: &Config) -> Option<Error> {
     let tried = timeout(PATIENCE, all(config)).await.ok()?;
     refuse(&tried).then(|| said(&tried, config))

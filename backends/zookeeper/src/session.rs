@@ -25,7 +25,7 @@ pub(crate) struct Session {
     response_timeout: Duration,
     probe_path: String,
     liveness: Mutex<LivenessBound>,
-    /// Locked during a proof, which all concurrent callers share.
+    /// Locked during a proof, which concurrent callers share.
     proving: tokio::sync::Mutex<()>,
     proven: Mutex<BootInstant>,
     used: Mutex<BootInstant>,

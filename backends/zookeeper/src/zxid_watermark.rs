@@ -5,8 +5,8 @@ use lockwright_core::Fence;
 /// The highest transaction id that this client saw. If the ensemble returns a lower one, older data
 /// were restored.
 ///
-/// Only a client that saw a higher id can detect that, with one exception: if the older data have
-/// the current epoch, the next leader's epoch is higher, and so is each new transaction id.
+/// Only a client that saw a higher id can detect that. No client can if the older data have the
+/// current epoch: then the next leader's epoch, and so each new id, is higher.
 #[derive(Debug, Default)]
 pub(crate) struct ZxidWatermark(AtomicI64);
 

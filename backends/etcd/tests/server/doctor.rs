@@ -69,6 +69,7 @@ async fn a_member_that_is_down_is_a_warning_and_the_loss_of_most_is_an_error() {
     assert!(after_one.iter().any(|finding| finding.what.contains(&named)), "{after_one:?}");
 
     cluster.members[(leader + 2) % 3].kill();
+    // The leader notices the lost majority only after a while.
     let no_leader = ("etcd-no-leader", Severity::Error);
     eventually(async || {
         let config = Config::new(&url).unwrap().for_diagnosis().connect().await.ok()?;

@@ -49,6 +49,7 @@ async fn a_lease_that_ran_out_during_the_wait_grants_nothing() {
         let (attempt, waiter, waits) = asking.await.unwrap();
         let AcquireOutcome::Granted(granted) = attempt else { panic!("{attempt:?}") };
         shown += usize::from(granted.fence != first);
+        // The key must exist for as long as the grant is valid.
         let valid = granted.valid.unwrap_or(SHORT);
         while sent.elapsed() < valid * 9 / 10 {
             assert_eq!(holder(&operator).await, Some(granted.fence), "{:?}", sent.elapsed());
@@ -72,6 +73,7 @@ async fn a_grant_on_a_lease_in_use_is_for_as_long_as_that_is_good() {
         assert!(valid >= ttl * 2 / 3 && valid <= ttl, "{valid:?}");
         sleep(ttl / 13).await;
     }
+    // After the client is dropped, the server must keep the hold for at least its validity.
     let last = claim_for("last", ttl);
     let begun = Instant::now();
     let valid = grant(&etcd, &last).await.valid.unwrap_or(ttl);

@@ -111,6 +111,7 @@ async fn a_login_that_expires_is_renewed() {
         grant(&etcd, &ours).await;
         etcd.acquire(&theirs, Wait::Until(Clock::boot().now())).await.unwrap();
         for _ in 0..3 {
+            // The login expires during this time.
             tokio::time::sleep(Duration::from_millis(2_500)).await;
             renewed(&etcd, &ours).await;
         }

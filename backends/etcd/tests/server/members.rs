@@ -85,6 +85,7 @@ async fn the_next_member_is_asked_when_one_fails() {
             let claim = claim("orders");
             grant(&etcd, &claim).await;
             if round == 0 {
+                // The connection stays open, but is silent.
                 proxy.set(Traffic::Hold);
             } else {
                 proxy.cut();

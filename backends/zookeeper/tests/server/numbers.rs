@@ -14,6 +14,7 @@ use crate::common::{
     FOR_EVER, busy, claim_for, connect, eventually, fails, grant, granted_soon, node_of, raw, renew,
 };
 
+/// A TTL so long that nothing expires here.
 const LONG: Duration = Duration::from_secs(30);
 
 /// Starts a server that has created `nodes` nodes below `/lockwright/x`.

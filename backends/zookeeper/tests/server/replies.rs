@@ -14,6 +14,7 @@ use crate::common::{
     released,
 };
 
+/// A TTL so long that no session expires here.
 const LONG: Duration = Duration::from_secs(30);
 
 async fn harmed() -> (testbed::ZooKeeper, Proxy, ZooKeeper) {

@@ -14,6 +14,7 @@ use lockwright_etcd::Etcd;
 use lockwright_testbed::etcd::Version;
 use lockwright_testbed::{self as testbed, Proxy};
 
+/// A TTL so short that tests can wait for its end.
 const SHORT: Duration = Duration::from_secs(5);
 
 /// A TTL longer than an election on a busy machine.

@@ -17,6 +17,7 @@ use lockwright_zookeeper::ZooKeeper;
 
 use crate::common::eventually;
 
+/// A TTL so short that tests can wait for its end.
 const SHORT: Duration = Duration::from_secs(6);
 
 /// A TTL longer than an election on a busy machine.

@@ -101,11 +101,16 @@ impl Hold<'_> {
 }
 
 pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys) -> Result<Found> {
-    let counter = cluster.command(keys.fence(), None, &get(keys.fence()), Effect::Reads).await?;
-    let counter: Option<String> = FromRedisValue::from_redis_value(counter)
-        .map_err(|cause| odd_answer(Effect::Reads, cause))?;
-    let (script, counter) = (&scripts::MOVING_INSPECT, counter.unwrap_or_default());
-    let answer = cluster.run(script, &[keys.lock()], &[&counter], Effect::Reads).await?;
+    let script = &scripts::MOVING_INSPECT;
+    let mut counter = counter(cluster, keys).await?;
+    let answer = loop {
+        let answer = cluster.run(script, &[keys.lock()], &[&counter], Effect::Reads).await?;
+        let before = std::mem::replace(&mut counter, self::counter(cluster, keys).await?);
+        // A grant between the requests has changed the counter, from which the script takes the holder's fence.
+        if counter == before {
+            break answer;
+        }
+    };
     let mut words: Vec<Value> = FromRedisValue::from_redis_value(answer)
         .map_err(|cause| odd_answer(Effect::Reads, cause))?;
     if let [state, ..] = &mut words[..]
@@ -115,6 +120,13 @@ pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys
         words.extend(shared_holders(cluster, keys).await?);
     }
     answer::found(name, Value::Array(words))
+}
+
+async fn counter(cluster: &Arc<Cluster>, keys: &Keys) -> Result<String> {
+    let answer = cluster.command(keys.fence(), None, &get(keys.fence()), Effect::Reads).await?;
+    let counter: Option<String> = FromRedisValue::from_redis_value(answer)
+        .map_err(|cause| odd_answer(Effect::Reads, cause))?;
+    Ok(counter.unwrap_or_default())
 }
 
 /// Returns no time left, which would need the server's time.

@@ -83,7 +83,8 @@ count_fences(KEYS[2], math.max((last or 0) + 1, micros), math.max(marked_until, 
 if how == 'run-out' then
   -- No renewal matches this value, and the expiry stays. The first break's operator is kept.
   if hold_state(value, seen) == 'held' then
-    local broken = 'lw1!' .. seen .. ':' .. fences .. '@' .. (first or 0) .. ':' .. identity .. '\n' .. note
+    local known = first and '@' .. first or ''
+    local broken = 'lw1!' .. seen .. ':' .. fences .. known .. ':' .. identity .. '\n' .. note
     redis.call('SET', KEYS[1], broken, 'PX', life)
   end
   redis.pcall('PUBLISH', ARGV[8], 'run-out ' .. seen)

@@ -40,10 +40,15 @@ elseif taken then
   end
   if counted == 1 then
     redis.pcall('DEL', KEYS[2])
-  elseif is_number then
+  elseif is_number and counted < 9007199254740992 then
     redis.pcall('SET', KEYS[2], counted - 1, 'KEEPTTL')
   end
-  redis.call('DEL', KEYS[1])
+  local deleted = redis.pcall('DEL', KEYS[1])
+  if type(deleted) ~= 'number' then
+    -- The user may not delete keys.
+    redis.call('SET', KEYS[1], 'refused', 'PX', 1)
+    return deleted
+  end
   return -1
 end
 

@@ -6,8 +6,7 @@
 -- Returns 1, or -1 if only release.lua can decide.
 
 local found = redis.call('MGET', KEYS[1], KEYS[2])
--- A counter without a mark has 16 digits: it is a time in µs.
-if found[1] == ARGV[1] and found[2] and #found[2] == 16 then
+if found[1] == ARGV[1] and not (found[2] and found[2]:find(' ', 1, true)) then
   return redis.call('DEL', KEYS[1])
 end
 return -1

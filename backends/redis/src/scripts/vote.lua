@@ -17,9 +17,10 @@ elseif found[3] then
   return { 'ended' }
 end
 
--- `last` is nil if the counter has a mark.
-local last, first = tonumber(counter or 0), tonumber(ARGV[3])
-if not value and last and last < first and ARGV[1]:find(':1:', 37, true) == 37 then
+local first = tonumber(ARGV[3])
+-- A counter with a mark isn't a number.
+local is_usable = not counter or counter:find('^%d+$')
+if not value and is_usable and tonumber(counter or 0) < first and ARGV[1]:find(':1:', 37, true) == 37 then
   -- As grant in exclusive.lua, with one fence.
   redis.call('SET', KEYS[2], ARGV[3], 'PX', ARGV[5])
   if redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2], 'NX') then

@@ -284,6 +284,35 @@ async fn a_denied_grant_counts_no_fence() {
     }
 }
 
+/// The user can't delete the key of a fast acquire that a mark on the counter refused.
+#[tokio::test]
+async fn a_refused_acquire_leaves_no_hold_without_the_permission_to_delete() {
+    let (server, redis) = server_and_client().await;
+    let ended = claim("a");
+    redis.release(&ended, ReleaseMode::Reconcile).await.unwrap();
+    let rules = ["ACL", "SETUSER", "weak", "reset", "on", ">pw", "~*", "&*", "+@all", "-del"];
+    server.command::<()>(&rules).unwrap();
+    let weak = connect(&format!("redis://weak:pw@127.0.0.1:{}/", server.port())).await;
+    fails(weak.try_acquire(&ended).await, ErrorKind::Denied);
+    eventually(|| async { (server.command::<i64>(&["EXISTS", "a"]).unwrap() == 0).then_some(()) })
+        .await;
+    grant(&redis, &claim("a")).await;
+}
+
+/// A mark makes `42` as long as a counter from the clock.
+#[tokio::test]
+async fn release_with_a_short_counter_serves_the_waiter() {
+    let (server, redis) = server_and_client().await;
+    let (holder, waiter) = (claim("a"), claim("a"));
+    grant(&redis, &holder).await;
+    server.command::<()>(&["SET", "lockwright:{a}:fence", "42"]).unwrap();
+    let other = connect(&server.url()).await;
+    busy(&other, &waiter, FOR_EVER).await;
+    released(&redis, &holder, ReleaseMode::Plain).await;
+    let value: String = server.command(&["GET", "a"]).unwrap();
+    assert_eq!(token_in(&value), waiter.token.to_string(), "the lock is offered");
+}
+
 #[tokio::test]
 async fn counter_far_ahead_of_the_clock_is_counted_once() {
     const FAR: u64 = 9_000_000_000_000_000;

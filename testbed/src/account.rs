@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::Result;
 
-/// An account for servers that reject root.
+/// An account that runs servers which refuse to run as root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Account {
     pub(crate) uid: u32,

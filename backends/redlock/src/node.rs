@@ -68,8 +68,8 @@ pub trait Node: Debug + Send + Sync + 'static {
     /// Returns the node's incarnation. If it is missing or isn't kept after a restart, the node
     /// gets a new one, which doesn't vote.
     ///
-    /// A restart keeps the incarnation only if every write is persisted, before and after, and the
-    /// server wasn't a replica in between.
+    /// A restart keeps the incarnation only if the server persists every write, both before and
+    /// after the restart, and wasn't a replica in the meantime.
     async fn look(&self) -> Result<Incarnation>;
 
     /// Lets the node vote if its incarnation is `seen`. Returns the resulting incarnation.

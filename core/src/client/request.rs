@@ -90,7 +90,7 @@ impl<H: Held> Request<H> {
     /// Lets requests with the same owner share one hold, fence and TTL. The hold ends with its last guard.
     ///
     /// A re-entry fails with [`Conflict`](crate::ErrorKind::Conflict) if it is
-    /// [`fixed`](Request::fixed) while the hold is renewed, or if the hold may exceed the
+    /// [`fixed`](Request::fixed) but the client renews the hold, or if the hold may exceed the
     /// re-entry's [`max_hold`](Request::max_hold).
     pub fn reentrant(mut self, owner: &Owner) -> Self {
         self.options.owner = Some(owner.clone());

@@ -2,8 +2,9 @@
 --
 -- A shared holder or permit holder is a token in `holders`, by expiry, with a record in `meta`:
 --   MODE FENCE SINCE IDENTITY
--- and, once broken, operator and reason in the field `broken:TOKEN`. The lock then contains a marker with the epoch of
--- the shared holders, or the number of permits. Without the marker they don't hold: it was deleted.
+-- and, once broken, operator and reason in the field `broken:TOKEN`. While there are such holders, the lock's key contains
+-- a marker with the epoch of the shared holders, or with the number of permits. If the marker is missing, the lock's key
+-- was deleted, and these holders no longer hold.
 --
 -- MODE is as in hand_over.lua. Times are in ms.
 

@@ -100,7 +100,7 @@ impl Round {
                 queued: false,
             };
         }
-        // Random pauses prevent that clients with split votes collide again.
+        // Random pauses keep clients with split votes from colliding again.
         let spread = names.split(&self.request.claim.name).min(MOST_SPREAD);
         let round = self.begun.elapsed().max(SHORTEST_ROUND);
         Busy {

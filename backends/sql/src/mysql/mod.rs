@@ -55,7 +55,7 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// Locks on a MySQL or MariaDB server.
 ///
-/// Its clients share a few connections, which close when the value is dropped.
+/// All clients of one `Mysql` share a few connections, which close when it is dropped.
 #[derive(Debug)]
 pub struct Mysql(Arc<dyn DistributedLock>);
 

@@ -60,7 +60,7 @@ const POLL: Duration = Duration::from_millis(100);
 
 /// Locks on a PostgreSQL server.
 ///
-/// Its clients share a few connections, which close when the value is dropped.
+/// All clients of one `Postgres` share a few connections, which close when it is dropped.
 #[derive(Debug)]
 pub struct Postgres(Arc<dyn DistributedLock>);
 

@@ -19,7 +19,7 @@ pub(crate) const SCHEME: &str = "postgres";
 
 pub(crate) const TLS: &str = "sslmode";
 
-/// An hour in the unit of the column `updated`.
+/// An hour, as an SQL expression that can be subtracted from the column `updated`.
 pub(crate) const HOUR: &str = "interval '1 hour'";
 
 pub(crate) const SESSIONS: &str =

@@ -177,7 +177,7 @@ fn foreign_text_can_not_control_the_terminal() {
     let sandbox = Sandbox::at(&redis.url());
     let held = hold(&sandbox, "a");
     let value: String = redis.command(&["GET", "a"]).unwrap();
-    let (hold, _) = value.match_indices(':').nth(4).map(|(at, _)| value.split_at(at)).unwrap();
+    let (hold, _) = value.match_indices(':').nth(3).map(|(at, _)| value.split_at(at)).unwrap();
     // A broken hold's value, with a forged identity, operator and reason.
     let evil = format!(
         "{}:evil\u{1b}]0;x\u{7}\u{202e}@host:7\nme: \u{1b}[2J\r\nb: free",

@@ -98,7 +98,7 @@ impl BackendRun<'_> {
         }
         if held == count && self.wants("held") {
             for at in 0..pace.rounds {
-                let lock = format!("{prefix}/beside/{at}");
+                let lock = format!("{prefix}/other/{at}");
                 let pairs = self.subjects[subject].pairs(servers, REGIME, &lock, pace.pairs)?;
                 let key =
                     Key { workload: "held", at: count, regime: REGIME, subject: name.clone() };

@@ -214,8 +214,8 @@ fn costs(view: &View<'_>, comparison: &Comparison<'_>) -> String {
         return "where the time goes wasn't measured".to_owned();
     }
     let parts =
-        own.iter().map(|(what, figure)| match other.iter().find(|(beside, _)| beside == what) {
-            Some((_, beside)) => format!("{what} {figure} ({beside})"),
+        own.iter().map(|(what, figure)| match other.iter().find(|(known, _)| known == what) {
+            Some((_, theirs)) => format!("{what} {figure} ({theirs})"),
             None => format!("{what} {figure}"),
         });
     let (place, whose) = (comparison.place.words(), whose(view, comparison.other));

@@ -31,7 +31,7 @@ fn kind() -> (&'static str, Kind) {
 /// A file lock, and a mutex between tasks, because file locks aren't fair within a process.
 struct Fake {
     kind: Kind,
-    beside: String,
+    prefix: String,
     ours: Rc<std::cell::RefCell<std::collections::HashMap<String, std::sync::Arc<Mutex<()>>>>>,
 }
 
@@ -39,8 +39,8 @@ impl Library for Fake {
     type Hold = Option<(File, OwnedMutexGuard<()>)>;
 
     async fn open(_backend: &str, urls: &[String]) -> Result<Self> {
-        let beside = urls[0].trim_start_matches("sqlite:").to_owned();
-        Ok(Self { kind: kind().1, beside, ours: Rc::default() })
+        let prefix = urls[0].trim_start_matches("sqlite:").to_owned();
+        Ok(Self { kind: kind().1, prefix, ours: Rc::default() })
     }
 
     async fn lock(&self, name: &str, _ttl: Duration) -> Result<Self::Hold> {
@@ -56,7 +56,7 @@ impl Library for Fake {
         }
         let mutex = self.ours.borrow_mut().entry(name.to_owned()).or_default().clone();
         let ours = mutex.lock_owned().await;
-        let file = File::create(format!("{}.{}", self.beside, name.replace('/', "-")))?;
+        let file = File::create(format!("{}.{}", self.prefix, name.replace('/', "-")))?;
         while file.try_lock().is_err() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

@@ -56,6 +56,14 @@ pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome>
     }
 }
 
+/// Reads the short reply of `fast_acquire.lua` and `vote.lua` to a new hold with one fence.
+pub(crate) fn granted_one_fence(answer: &Value) -> Option<Granted> {
+    match answer {
+        Value::Int(fence @ 1..) => Some(Granted::new(Fence::new(fence.unsigned_abs()))),
+        _ => None,
+    }
+}
+
 fn granted(reply: &Reply) -> Result<Granted> {
     let mut granted = Granted::new(Fence::new(reply.number(1)?));
     granted.fences = u32::try_from(reply.number(2)?).unwrap_or(1);

@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Broken, Busy, Claim, Cursor, DistributedLock, Error,
-    ErrorKind, Events, Fence, Finding, Granted, Inspection, LockName, Mode, Page, Profile, Reason,
-    ReleaseMode, ReleaseOutcome, Renew, Renewal, Result, Token, Wait, async_trait,
+    ErrorKind, Events, Finding, Inspection, LockName, Mode, Page, Profile, Reason, ReleaseMode,
+    ReleaseOutcome, Renew, Renewal, Result, Token, Wait, async_trait,
 };
 use redis::Value;
 
@@ -32,18 +32,12 @@ impl DistributedLock for Redis {
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
-        let attempt = match self.given_up.has(claim.token) {
-            true => Err(ended()),
-            false => self.attempt(claim, wait).await,
-        };
+        let attempt = self.attempt(claim, wait).await;
         self.counted(claim, attempt).await
     }
 
     async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
-        let attempt = match self.given_up.has(to.token) {
-            true => Err(ended()),
-            false => self.transfer(from, to).await,
-        };
+        let attempt = self.transfer(from, to).await;
         self.counted(to, attempt).await
     }
 
@@ -93,6 +87,7 @@ impl DistributedLock for Redis {
 
 impl Redis {
     async fn attempt(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
+        self.not_given_up(claim.token)?;
         if wait == Wait::No
             && self.may_use_fast_path(claim)
             && let Some(outcome) = self.fast_attempt(claim).await?
@@ -173,8 +168,7 @@ impl Redis {
         let answer =
             self.servers.run(&scripts::FAST_ACQUIRE, &scripted, &arguments, limited(claim));
         let answer = answer.await?;
-        if let Value::Int(first @ 1..) = answer {
-            let granted = Granted::new(Fence::new(first.unsigned_abs()));
+        if let Some(granted) = acquire::granted_one_fence(&answer) {
             return Ok(Some(AcquireOutcome::Granted(granted)));
         }
         fast_path.note_contention(&claim.name);
@@ -188,6 +182,7 @@ impl Redis {
     }
 
     async fn transfer(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
+        self.not_given_up(to.token)?;
         let keys = self.keys(&to.name)?;
         self.servers.wakeups().tracked().forget(keys.lock(), from);
         let old = from.to_string();
@@ -219,6 +214,10 @@ impl Redis {
             Some(false) => busy.retry_after = Some(Duration::ZERO),
             None => {}
         }
+    }
+
+    fn not_given_up(&self, token: Token) -> Result<()> {
+        if self.given_up.has(token) { Err(ended()) } else { Ok(()) }
     }
 
     /// Gives back a grant that too few replicas have.

@@ -4,7 +4,7 @@ use lockwright_core::{Error, ErrorKind};
 use redis::{RedisError, ServerErrorKind};
 use tokio::time::Instant;
 
-/// Whether a request changes data: without a reply, a change is indeterminate, and a read is not.
+/// The effect of a request on data. Without a reply, a change is indeterminate, and a read is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,

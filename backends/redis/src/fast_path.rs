@@ -80,10 +80,7 @@ impl FastPath {
     /// claims share it.
     pub(crate) fn hold_value(&self, claim: &Claim) -> String {
         let mut last = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_cached = last.as_ref().is_some_and(|(last, _)| Arc::ptr_eq(last, &claim.identity));
-        if !is_cached {
-            *last = None;
-        }
+        drop(last.take_if(|(known, _)| !Arc::ptr_eq(known, &claim.identity)));
         let (_, identity) = last.get_or_insert_with(|| {
             (Arc::clone(&claim.identity), answer::identity_text(&claim.identity))
         });

@@ -12,7 +12,7 @@ use lockwright_core::{
     Finding, Granted, Inspection, LockName, Mode, Page, ReleaseMode, ReleaseOutcome, Renew,
     RenewalOutcome, Result, Token,
 };
-use redis::{FromRedisValue, Value};
+use redis::FromRedisValue;
 
 use crate::acquire::{self, Outcome, millis_rounded_up};
 use crate::answer::Reply;
@@ -251,8 +251,7 @@ impl Node {
                 Effect::changes_within(claim.patience()),
             )
             .await?;
-        if let Value::Int(first @ 1..) = answer {
-            let granted = Granted::new(Fence::new(first.unsigned_abs()));
+        if let Some(granted) = acquire::granted_one_fence(&answer) {
             return Ok(Vote::Yes { granted, repeated: false });
         }
         Ok(match acquire::outcome(answer, &keys, claim.mode)? {

@@ -30,7 +30,7 @@ pub(crate) enum Report {
     Unasked,
     /// The request failed. After an indeterminate error, the node may have voted.
     Failed(Error),
-    /// Whether the fence was recorded: `false` if the token no longer holds on the node.
+    /// `true`: the fence was recorded. `false`: the token no longer holds on the node.
     Noted(Result<bool, Error>),
     /// `true`: the vote was released. `false`: its release is pending.
     GivenBack(bool),

@@ -101,16 +101,7 @@ impl Hold<'_> {
 }
 
 pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys) -> Result<Found> {
-    let script = &scripts::MOVING_INSPECT;
-    let mut counter = counter(cluster, keys).await?;
-    let answer = loop {
-        let answer = cluster.run(script, &[keys.lock()], &[&counter], Effect::Reads).await?;
-        let before = std::mem::replace(&mut counter, self::counter(cluster, keys).await?);
-        // A grant between the requests has changed the counter, from which the script takes the holder's fence.
-        if counter == before {
-            break answer;
-        }
-    };
+    let answer = read_lock(cluster, keys).await?;
     let mut words: Vec<Value> = FromRedisValue::from_redis_value(answer)
         .map_err(|cause| odd_answer(Effect::Reads, cause))?;
     if let [state, ..] = &mut words[..]
@@ -122,7 +113,24 @@ pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys
     answer::found(name, Value::Array(words))
 }
 
-async fn counter(cluster: &Arc<Cluster>, keys: &Keys) -> Result<String> {
+/// Reads the lock and its counter. A grant between these requests has changed the counter, from which the script takes
+/// the holder's fence. Then both are read again.
+async fn read_lock(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Value> {
+    const TRIES: usize = 10;
+
+    let mut counter = read_counter(cluster, keys).await?;
+    for _ in 0..TRIES {
+        let (script, lock) = (&scripts::MOVING_INSPECT, [keys.lock()]);
+        let answer = cluster.run(script, &lock, &[&counter], Effect::Reads).await?;
+        let before = std::mem::replace(&mut counter, read_counter(cluster, keys).await?);
+        if counter == before {
+            return Ok(answer);
+        }
+    }
+    Err(error(ErrorKind::Unavailable, "the holder changes too fast to be shown; try again"))
+}
+
+async fn read_counter(cluster: &Arc<Cluster>, keys: &Keys) -> Result<String> {
     let answer = cluster.command(keys.fence(), None, &get(keys.fence()), Effect::Reads).await?;
     let counter: Option<String> = FromRedisValue::from_redis_value(answer)
         .map_err(|cause| odd_answer(Effect::Reads, cause))?;

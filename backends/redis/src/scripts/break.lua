@@ -49,7 +49,7 @@ if its.kind_of_marker then
   return { 'freed', left }
 end
 local counter = redis.call('GET', KEYS[2])
-local held_token, first, fences, identity = parse_hold(value, counter)
+local held_token, first, fences, identity, by = parse_hold(value, counter)
 if any then
   if held_token and held_token ~= seen then
     return { 'retry' }
@@ -82,7 +82,7 @@ local now = math.floor(micros / 1000)
 count_fences(KEYS[2], math.max((last or 0) + 1, micros), math.max(marked_until, now + tombstone_life), now, life)
 if how == 'run-out' then
   -- No renewal matches this value, and the expiry stays. The first break's operator is kept.
-  if hold_state(value, seen) == 'held' then
+  if not by then
     local known = first and '@' .. first or ''
     local broken = 'lw1!' .. seen .. ':' .. fences .. known .. ':' .. identity .. '\n' .. note
     redis.call('SET', KEYS[1], broken, 'PX', life)

@@ -9,12 +9,8 @@
 if redis.call('GET', KEYS[3]) ~= ARGV[3] then
   return { 'other-incarnation' }
 end
-local value = redis.pcall('GET', KEYS[1])
-local fences, identity = nil, nil
-if hold_state(value, ARGV[1]) == 'held' then
-  fences, identity = value:match('^lw1:%x+:(%d+)@?%d*:(.*)$')
-end
-if not fences then
+local held_token, _, fences, identity, by = parse_hold(redis.pcall('GET', KEYS[1]))
+if held_token ~= ARGV[1] or by then
   return { 'gone' }
 end
 local last = tonumber((redis.call('GET', KEYS[2]) or ''):match('^%d+')) or 0

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwright_core::{Busy, Claim, Error, ErrorKind, Fence, Granted, Mode, Result};
+use lockwright_core::{Busy, Error, ErrorKind, Fence, Granted, Holder, Mode, Result};
 use redis::Value;
 
 use crate::FOREIGN_POLL;
@@ -21,25 +21,21 @@ pub(crate) enum Outcome {
     WrongIncarnation,
 }
 
-pub(crate) fn arguments(claim: &Claim) -> [String; 4] {
-    let fences = if claim.mode == Mode::Exclusive { claim.fences.max(1) } else { 1 };
-    [
-        claim.token.to_string(),
-        millis_rounded_up(claim.ttl).to_string(),
-        fences.to_string(),
-        answer::identity_text(&claim.identity),
-    ]
-}
-
 pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome> {
+    if let Value::BulkString(text) = &answer
+        && let Some(queued) = queued_behind_hold(&String::from_utf8_lossy(text))
+    {
+        return Ok(queued);
+    }
     let reply = Reply::of(answer, Effect::Changes)?;
     match reply.word(0)? {
         "granted" => Ok(Outcome::Granted(granted(&reply)?)),
         "again" => Ok(Outcome::Again(granted(&reply)?)),
-        "busy" => Ok(match (reply.number(7), reply.number(8)) {
-            (Ok(before), Ok(micros)) => Outcome::Queued(queued(busy(&reply), before), micros),
-            _ => Outcome::Busy(busy(&reply)),
-        }),
+        "busy" => {
+            let holder = answer::exclusive_holder(reply.text(1), reply.text(2), reply.text(3));
+            Ok(busy(holder, place(&reply, 4)))
+        }
+        "shared" => Ok(busy(answer::shared_holder(&reply, 1), place(&reply, 7))),
         "kind" => Err(Error::other_kind(present(reply.word(1)?, mode), mode)),
         "ended" => Ok(Outcome::Ended),
         "other-incarnation" => Ok(Outcome::WrongIncarnation),
@@ -71,13 +67,32 @@ fn granted(reply: &Reply) -> Result<Granted> {
     Ok(granted)
 }
 
-fn busy(reply: &Reply) -> Busy {
-    let holder = answer::holder(reply, 1);
+/// The number of waiters before a queued claim, and the server time in µs.
+type Place = (u64, u64);
+
+fn place(reply: &Reply, at: usize) -> Option<Place> {
+    Some((reply.number(at).ok()?, reply.number(at + 1).ok()?))
+}
+
+/// Parses the short reply of `acquire.lua` to a claim that was queued behind an exclusive hold.
+fn queued_behind_hold(text: &str) -> Option<Outcome> {
+    let (words, value) = text.split_once('\n')?;
+    let mut words = words.splitn(4, ' ');
+    let left = words.next()?;
+    let place = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    Some(busy(answer::exclusive_holder(Some(left), Some(value), words.next()), Some(place)))
+}
+
+fn busy(holder: Holder, place: Option<Place>) -> Outcome {
     let retry_after = match (holder.token, holder.remaining) {
         (Some(_), remaining) => remaining,
         (None, remaining) => Some(remaining.map_or(FOREIGN_POLL, |left| left.min(FOREIGN_POLL))),
     };
-    Busy { retry_after, holder: Some(Box::new(holder)), queued: false }
+    let busy = Busy { retry_after, holder: Some(Box::new(holder)), queued: false };
+    match place {
+        Some((before, micros)) => Outcome::Queued(queued(busy, before), micros),
+        None => Outcome::Busy(busy),
+    }
 }
 
 /// A queued claim polls when the present hold or offer ends. If all waiters before it are dead, it offers the lock on.

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{Fence, Holder, Identity, Inspection, LockName, Mode, Result, Token};
-use redis::{FromRedisValue, Value};
+use redis::Value;
 
 use crate::errors::{Effect, odd_answer};
 
@@ -15,10 +15,14 @@ pub(crate) struct Reply {
 
 impl Reply {
     pub(crate) fn of(answer: Value, effect: Effect) -> Result<Self> {
-        match FromRedisValue::from_redis_value(answer) {
-            Ok(fields) => Ok(Self { fields, effect }),
-            Err(cause) => Err(odd_answer(effect, cause)),
-        }
+        let Value::Array(values) = answer else { return Err(odd_answer(effect, answer)) };
+        let fields = values.into_iter().map(|value| match value {
+            Value::Nil => Ok(None),
+            Value::Int(number) => Ok(Some(number.to_string())),
+            Value::BulkString(text) => Ok(Some(String::from_utf8_lossy(&text).into_owned())),
+            other => Err(odd_answer(effect, other)),
+        });
+        Ok(Self { fields: fields.collect::<Result<_>>()?, effect })
     }
 
     pub(crate) fn text(&self, at: usize) -> Option<&str> {
@@ -35,7 +39,7 @@ impl Reply {
 
     /// Parses milliseconds; `None` for -1, which means no expiry.
     pub(crate) fn duration(&self, at: usize) -> Option<Duration> {
-        self.text(at)?.parse().ok().map(Duration::from_millis)
+        duration(self.text(at)?)
     }
 }
 
@@ -46,19 +50,19 @@ pub(crate) enum Found {
 }
 
 pub(crate) fn found(name: &LockName, answer: Value) -> Result<Found> {
-    const FIELDS: (usize, usize) = (3, 6);
-
     let reply = Reply::of(answer, Effect::Reads)?;
     if reply.word(0)? == "alien" {
         return Ok(Found::Alien(format!("a {}", reply.text(3).unwrap_or("value of another type"))));
     }
     let mut inspection = Inspection::free(name.clone());
-    // The counter's value may end with a mark (`exclusive.lua`).
-    let fence = reply.text(1).and_then(|counter| counter.split(' ').next()?.parse().ok());
-    inspection.fence = fence.map(Fence::new);
+    inspection.fence = reply.text(1).and_then(last_fence).map(Fence::new);
     inspection.waiters = reply.text(2).and_then(|waiters| waiters.parse().ok());
-    let holders = (FIELDS.0..reply.fields.len()).step_by(FIELDS.1);
-    inspection.holders.extend(holders.map(|at| holder(&reply, at)));
+    if reply.word(0)? == "busy" {
+        inspection.holders.push(exclusive_holder(reply.text(3), reply.text(4), reply.text(1)));
+    } else {
+        let holders = (3..reply.fields.len()).step_by(6);
+        inspection.holders.extend(holders.map(|at| shared_holder(&reply, at)));
+    }
     Ok(Found::Lock(inspection))
 }
 
@@ -71,12 +75,62 @@ pub(crate) fn all_found(names: &[LockName], answer: Value) -> Result<Vec<Found>>
     }
 }
 
-/// Parses a holder from `at`: ms left, token, identity, fence, break's operator and reason, mode.
-pub(crate) fn holder(reply: &Reply, at: usize) -> Holder {
-    let token = reply.text(at + 1).and_then(|token| token.parse::<Token>().ok());
-    let mut holder = Holder::new(token);
-    holder.remaining = reply.duration(at);
-    holder.endless = reply.text(at) == Some("-1");
+/// Returns the highest fence of a counter, whose value may end with a mark (`exclusive.lua`).
+fn last_fence(counter: &str) -> Option<u64> {
+    counter.split(' ').next()?.parse().ok()
+}
+
+fn duration(millis: &str) -> Option<Duration> {
+    millis.parse().ok().map(Duration::from_millis)
+}
+
+fn holder(left: Option<&str>, token: Option<&str>) -> Holder {
+    let mut holder = Holder::new(token.and_then(|token| token.parse::<Token>().ok()));
+    holder.remaining = left.and_then(duration);
+    holder.endless = left == Some("-1");
+    holder
+}
+
+/// Parses the time left of an exclusive holder, and the values of the lock (`value.lua`) and of its counter. For any
+/// other value, it is a holder without a token.
+pub(crate) fn exclusive_holder(
+    left: Option<&str>,
+    value: Option<&str>,
+    counter: Option<&str>,
+) -> Holder {
+    let parsed = value.and_then(|value| {
+        let (is_broken, rest) = match value.strip_prefix("lw1")?.split_at_checked(1)? {
+            (":", rest) => (false, rest),
+            ("!", rest) => (true, rest),
+            _ => return None,
+        };
+        let (token, rest) = rest.split_once(':')?;
+        let (fences, rest) = rest.split_once(':')?;
+        token.parse::<Token>().ok()?;
+        Some((is_broken, token, fences, rest))
+    });
+    let Some((is_broken, token, fences, rest)) = parsed else { return holder(left, None) };
+    let mut holder = holder(left, Some(token));
+    let fence = match fences.split_once('@') {
+        Some((_, first)) => first.parse().ok(),
+        None => counter.and_then(last_fence).and_then(|last| {
+            let fences = fences.parse::<u64>().ok()?;
+            (last + 1).checked_sub(fences)
+        }),
+    };
+    holder.fence = fence.map(Fence::new);
+    let (text, note) = match rest.split_once('\n') {
+        Some((text, note)) if is_broken => (text, note),
+        _ => (rest, ""),
+    };
+    holder.identity = identity(text);
+    holder.broken = is_broken.then(|| note.to_owned());
+    holder
+}
+
+/// Parses a reader or a holder of permits from `at`: ms left, token, identity, fence, break's operator and reason, mode.
+pub(crate) fn shared_holder(reply: &Reply, at: usize) -> Holder {
+    let mut holder = holder(reply.text(at), reply.text(at + 1));
     holder.identity = reply.text(at + 2).and_then(identity);
     holder.mode = reply.text(at + 5).and_then(mode).unwrap_or(Mode::Exclusive);
     let has_fence = !matches!(holder.mode, Mode::Permits { .. });
@@ -142,5 +196,25 @@ mod tests {
             assert_eq!(identity(&identity_text(&written)), Some(written));
         }
         assert_eq!(identity("somebody"), None);
+    }
+
+    #[test]
+    fn a_lock_value_describes_its_holder() {
+        let token = Token::random();
+        let parsed = |value: &str, counter| {
+            let holder = exclusive_holder(Some("-1"), Some(value), counter);
+            assert!(holder.endless);
+            (holder.token, holder.fence.map(Fence::get), holder.broken)
+        };
+        let held = format!("lw1:{token}:3:host:7");
+        assert_eq!(parsed(&held, Some("12 1700000000000")), (Some(token), Some(10), None));
+        assert_eq!(parsed(&held, None), (Some(token), None, None));
+        assert_eq!(parsed(&held, Some("1")), (Some(token), None, None), "the counter was changed");
+        let broken = format!("lw1!{token}:3@5:host:7\nanna: stuck");
+        let by = Some("anna: stuck".to_owned());
+        assert_eq!(parsed(&broken, Some("12")), (Some(token), Some(5), by));
+        for foreign in ["", "lw1", "lw1:\u{fffd}", "lw1:x:1:y", "lw2", &token.to_string()] {
+            assert_eq!(parsed(foreign, Some("12")), (None, None, None), "{foreign}");
+        }
     }
 }

@@ -110,16 +110,17 @@ impl Redis {
         let tombstone = keys.tombstone(claim.token);
         let [lock, fence, queue, holders, meta] = keys.described();
         let scripted = [lock, fence, &tombstone, queue, holders, meta];
-        let common = acquire::arguments(claim);
-        let mut arguments: Vec<&str> = common.iter().map(String::as_str).collect();
-        let patience = millis_rounded_up(patience).to_string();
-        let mode = answer::mode_text(claim.mode);
-        arguments.extend([&*patience, &mode, wakeups.offers().id()]);
-        arguments.extend([
+        let [ttl, patience] = [claim.ttl, patience].map(|it| millis_rounded_up(it).to_string());
+        let arguments = [
+            &*wakeups.fast_path().hold_value(claim),
+            &ttl,
+            &answer::mode_text(claim.mode),
+            &patience,
+            wakeups.offers().id(),
             self.servers.counts_receivers(),
             wakeups.released(),
             claim.name.as_str(),
-        ]);
+        ];
         if wait != Wait::No {
             wakeups.offers().asks(claim.token);
         }
@@ -187,9 +188,9 @@ impl Redis {
         self.servers.wakeups().tracked().forget(keys.lock(), from);
         let old = from.to_string();
         let lasts = millis_rounded_up(to.ttl.max(TOMBSTONE)).to_string();
-        let [token, ttl, _, identity] = acquire::arguments(to);
-        let mode = answer::mode_text(to.mode);
-        let arguments = [&*token, &ttl, &mode, &identity, &old, &lasts];
+        let value = self.servers.wakeups().fast_path().hold_value(to);
+        let (ttl, mode) = (millis_rounded_up(to.ttl).to_string(), answer::mode_text(to.mode));
+        let arguments = [&*value, &ttl, &mode, &old, &lasts];
         let (tombstone_to, tombstone_from) = (keys.tombstone(to.token), keys.tombstone(from));
         let [lock, fence, queue, holders, meta] = keys.described();
         let scripted = [lock, fence, &tombstone_to, &tombstone_from, queue, holders, meta];

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lockwright_core::backend_util::RecentNames;
-use lockwright_core::{BootInstant, Claim, Clock, Identity, LockName};
+use lockwright_core::{BootInstant, Claim, Clock, Identity, LockName, Mode};
 
 use crate::answer;
 
@@ -84,7 +84,8 @@ impl FastPath {
         let (_, identity) = last.get_or_insert_with(|| {
             (Arc::clone(&claim.identity), answer::identity_text(&claim.identity))
         });
-        let (token, fences) = (claim.token.to_string(), claim.fences.max(1).to_string());
+        let fences = if claim.mode == Mode::Exclusive { claim.fences.max(1) } else { 1 };
+        let (token, fences) = (claim.token.to_string(), fences.to_string());
         ["lw1", &token, &fences, identity].join(":")
     }
 }

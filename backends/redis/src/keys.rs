@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | *prefix + name* | token, number of fences and identity of an exclusive holder (`value.lua`); a marker while it has `holders` | one TTL |
 //! | `lockwright:{…}:fence` | the highest fence issued, and sometimes a mark (`exclusive.lua`) | about a week after its last use |
-//! | `lockwright:{…}:queue` | sorted set: waiting tokens by arrival; on a quorum's node, a flag that clients wait | as the last waiter |
+//! | `lockwright:{…}:queue` | list: waiting tokens by arrival; on a quorum's node, a flag that clients wait | while clients wait |
 //! | `lockwright:{…}:holders` | sorted set: tokens of shared and permit holders by expiry in ms; the marker is `lockwright:shared:FENCE` or `lockwright:permits:SIZE` | as the lock |
 //! | `lockwright:{…}:meta` | hash: request and identity of each waiter and `holders` entry | as these |
 //! | `lockwright:{…}:ended:TOKEN` | tombstone, `released` or `broken …` | an hour or more |

@@ -14,7 +14,7 @@
 //! contains the token and identity of an exclusive holder. Clients that use `SET NX PX` on
 //! this key (redis-py, redsync, redlock-js) are excluded too.
 //!
-//! Requires Redis 6.0 or Valkey.
+//! Requires Redis 6.0.6 or Valkey.
 //!
 //! # Connecting
 //!
@@ -73,8 +73,8 @@
 //! ```text
 //! ACL SETUSER locks on >PASSWORD ~orders/* ~lockwright:* resetchannels &lockwright:* -@all
 //!     +hello +subscribe +publish +eval +evalsha +info +config|get +time +scan
-//!     +get +mget +set +del +exists +type +pttl +pexpire +hget +hset +hdel +hexists
-//!     +zadd +zrem +zrange +zrangebyscore +zrank +zscore
+//!     +get +mget +set +del +exists +type +pttl +pexpire +hget +hmget +hset +hdel +hexists
+//!     +zadd +zrem +zrange +zrangebyscore +zscore +rpush +lpop +lpos +lrange +lrem
 //!     +client|tracking +client|caching
 //! ```
 //!

@@ -189,6 +189,6 @@ fn identities() {
         let words = ["1", "x", &answer::identity_text(&identity), "1", "", "x"];
         let words = words.map(|word| Value::BulkString(word.as_bytes().to_vec()));
         let words = answer::Reply::of(Value::Array(words.to_vec()), crate::errors::Effect::Reads);
-        assert_eq!(answer::holder(&words.unwrap(), 0).identity, Some(identity));
+        assert_eq!(answer::shared_holder(&words.unwrap(), 0).identity, Some(identity));
     });
 }

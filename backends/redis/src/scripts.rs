@@ -23,14 +23,14 @@ macro_rules! scripts {
 
 scripts! {
     ACQUIRE = "value.lua" "exclusive.lua" "hand_over.lua" "acquire.lua" "clock.lua" "queue.lua" "acquire_full.lua";
-    FAST_ACQUIRE = "fast_acquire.lua" "value.lua" "fast_acquire_full.lua";
+    FAST_ACQUIRE = "fast_acquire.lua";
     FAST_RELEASE = "fast_release.lua";
     RENEW = "value.lua" "clock.lua" "renew.lua";
     RELEASE = "value.lua" "exclusive.lua" "hand_over.lua" "release.lua" "clock.lua" "queue.lua" "release_full.lua";
     EXPIRE_OFFER = "value.lua" "exclusive.lua" "hand_over.lua" "clock.lua" "queue.lua" "expire_offer.lua";
     TRANSFER = "value.lua" "exclusive.lua" "hand_over.lua" "clock.lua" "queue.lua" "transfer.lua";
     BREAK = "value.lua" "exclusive.lua" "hand_over.lua" "clock.lua" "queue.lua" "break.lua";
-    INSPECT = "value.lua" "clock.lua" "inspect.lua";
+    INSPECT = "clock.lua" "inspect.lua";
     VOTE = "vote.lua" "value.lua" "exclusive.lua" "vote_full.lua";
     WITHDRAW = "withdraw.lua";
     LOOK = "look.lua";
@@ -38,7 +38,7 @@ scripts! {
     RAISE = "value.lua" "raise.lua";
     MOVING_MARK = "value.lua" "exclusive.lua" "moving_mark.lua";
     MOVING_RELEASE = "value.lua" "moving_release.lua";
-    MOVING_INSPECT = "value.lua" "moving_inspect.lua";
+    MOVING_INSPECT = "moving_inspect.lua";
 }
 
 impl Script {

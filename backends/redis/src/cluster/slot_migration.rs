@@ -74,8 +74,8 @@ impl Hold<'_> {
             set_tombstone.arg(self.tombstone).arg("released").arg("PX").arg(&life);
             servers.command(self.tombstone, None, &set_tombstone, Effect::Changes).await?;
         }
-        let mut leave = redis::cmd("ZREM");
-        leave.arg(self.keys.queue()).arg(self.token);
+        let mut leave = redis::cmd("LREM");
+        leave.arg(self.keys.queue()).arg(1).arg(self.token);
         let left = servers.command(self.keys.queue(), None, &leave, Effect::Changes).await?;
         if matches!(left, Value::Int(1)) {
             self.wake_waiters(servers, claim);
@@ -101,40 +101,37 @@ impl Hold<'_> {
 }
 
 pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys) -> Result<Found> {
-    let answer = read_lock(cluster, keys).await?;
-    let mut words: Vec<Value> = FromRedisValue::from_redis_value(answer)
-        .map_err(|cause| odd_answer(Effect::Reads, cause))?;
-    if let [state, ..] = &mut words[..]
-        && matches!(state, Value::BulkString(word) if word == b"shared")
-    {
-        *state = text("held");
+    let mut words = read_lock(cluster, keys).await?;
+    if matches!(&words[..], [Value::BulkString(word), ..] if word == b"shared") {
         words.extend(shared_holders(cluster, keys).await?);
     }
     answer::found(name, Value::Array(words))
 }
 
-/// Reads the lock and its counter. A grant between these requests has changed the counter, from which the script takes
-/// the holder's fence. Then both are read again.
-async fn read_lock(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Value> {
+/// Reads the lock and its counter. A grant between these requests has changed the counter, from which follows the
+/// holder's fence. Then both are read again.
+async fn read_lock(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Vec<Value>> {
     const TRIES: usize = 10;
 
     let mut counter = read_counter(cluster, keys).await?;
     for _ in 0..TRIES {
         let (script, lock) = (&scripts::MOVING_INSPECT, [keys.lock()]);
-        let answer = cluster.run(script, &lock, &[&counter], Effect::Reads).await?;
+        let answer = cluster.run(script, &lock, &[], Effect::Reads).await?;
         let before = std::mem::replace(&mut counter, read_counter(cluster, keys).await?);
         if counter == before {
-            return Ok(answer);
+            let mut words: Vec<Value> = FromRedisValue::from_redis_value(answer)
+                .map_err(|cause| odd_answer(Effect::Reads, cause))?;
+            if let Some(word) = words.get_mut(1) {
+                *word = counter;
+            }
+            return Ok(words);
         }
     }
     Err(error(ErrorKind::Unavailable, "the holder changes too fast to be shown; try again"))
 }
 
-async fn read_counter(cluster: &Arc<Cluster>, keys: &Keys) -> Result<String> {
-    let answer = cluster.command(keys.fence(), None, &get(keys.fence()), Effect::Reads).await?;
-    let counter: Option<String> = FromRedisValue::from_redis_value(answer)
-        .map_err(|cause| odd_answer(Effect::Reads, cause))?;
-    Ok(counter.unwrap_or_default())
+async fn read_counter(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Value> {
+    cluster.command(keys.fence(), None, &get(keys.fence()), Effect::Reads).await
 }
 
 /// Returns no time left, which would need the server's time.

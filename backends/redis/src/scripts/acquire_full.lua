@@ -1,6 +1,16 @@
--- Continues acquire.lua, unless the lock was free without waiters, or hold and claim are exclusive.
+-- Continues acquire.lua.
 
-local its = queue_of(KEYS[1], KEYS[2], KEYS[4], KEYS[5], KEYS[6], micros, ARGV[8] == '1')
+local ttl, mode = tonumber(ARGV[2]), ARGV[3]
+local answer = again(KEYS[1], token, value, counter, ttl)
+if answer then
+  return answer
+end
+
+if mode == 'x' and not value and redis.call('EXISTS', KEYS[4]) == 0 then
+  return grant(KEYS[1], KEYS[2], counter, micros / 1000, micros, ARGV[1], ttl)
+end
+
+local its = queue_of(KEYS[1], KEYS[2], KEYS[4], KEYS[5], KEYS[6], micros, ARGV[6] == '1')
 if not its.look(value or nil) then
   return { 'foreign' }
 end
@@ -16,20 +26,27 @@ end
 local granted
 if not its.is_exclusive() then
   its.grant_next(token)
-  granted = its.grant(token, mode, ttl, fences, ARGV[4])
+  granted = its.grant(token, mode, ttl, ARGV[1])
 end
 if granted then
   -- The grant remains even if further offers fail.
   pcall(its.grant_next)
 end
 if its.is_unfinished then
-  redis.pcall('PUBLISH', ARGV[9], ARGV[10])
+  redis.pcall('PUBLISH', ARGV[7], ARGV[8])
 end
 if granted then
-  return { 'granted', granted, ARGV[3] }
+  return { 'granted', granted, fences_of(ARGV[1]) }
 elseif granted == false then
   return { 'exhausted' }
 end
 -- An offer may have changed the counter.
 counter = redis.call('GET', KEYS[2])
-return busy(its.describe(), its.kind_of_marker)
+local reply = its.describe(counter)
+if patience == 0 then
+  return reply
+end
+mark_counter(KEYS[2], micros, patience, counter)
+local at, before, micros_text = #reply, queue_claim(reply[2], reply[1] == 'shared')
+reply[at + 1], reply[at + 2] = before, micros_text
+return reply

@@ -28,27 +28,30 @@ local function next_fence(last, least, fences)
   end
 end
 
--- `marked_until`: 0 for no mark.
+-- `marked_until`: 0 for no mark. Returns the highest fence as text.
 local function write_counter(key, last, marked_until, life)
-  local value = text(last)
-  if marked_until > 0 then
-    value = value .. ' ' .. text(marked_until)
-  end
-  redis.call('SET', key, value, 'PX', text(life))
+  local last_text, mark = text(last), marked_until > 0 and ' ' .. text(marked_until) or ''
+  redis.call('SET', key, last_text .. mark, 'PX', text(life))
+  return last_text
 end
 
--- Writes the highest fence, for a hold of `life` ms.
+-- Writes the highest fence, for a hold of `life` ms. Returns it as text.
 local function count_fences(key, last, marked_until, now, life)
   if marked_until < now then
     marked_until = 0
   end
-  write_counter(key, last, marked_until, math.max(life, marked_until - now) + IDLE_FENCE)
+  return write_counter(key, last, marked_until, math.max(life, marked_until - now) + IDLE_FENCE)
 end
 
 -- Marks the counter for at least `life` ms. `value` is the counter's, if known.
 local function mark_counter(key, micros, life, value)
-  local last, marked_until = parse_counter(value or redis.call('GET', key))
+  value = value or redis.call('GET', key)
   local now = math.floor(micros / 1000)
+  local mark = value and value:match(' (%d+)$')
+  if mark and tonumber(mark) >= now + life then
+    return
+  end
+  local last, marked_until = parse_counter(value)
   -- A damaged counter needs no mark: fast_acquire.lua rejects it.
   if last ~= -1 and marked_until < now + life then
     -- Mark it for twice the time, so that not every waiter's request writes the counter.
@@ -57,21 +60,22 @@ local function mark_counter(key, micros, life, value)
   end
 end
 
-local function format_hold(token, identity, fences)
-  return 'lw1:' .. token .. ':' .. fences .. ':' .. identity
+local function fences_of(value)
+  return value:match('^lw1:%x+:(%d+):')
 end
 
 -- Grants a lock that has no string value. The lock's SET is last, so that nothing is held if an earlier command fails.
 -- NX fails only for a key of another type: then no fence is counted.
-local function grant(lock, fence, counter, now, least, token, ttl, fences, identity)
+local function grant(lock, fence, counter, now, least, value, ttl)
   local last, marked_until = parse_counter(counter)
+  local fences = fences_of(value)
   local first = next_fence(last, least, fences)
   if not first then
     return { 'exhausted' }
   end
   count_fences(fence, first + fences - 1, marked_until, now, ttl)
-  if redis.call('SET', lock, format_hold(token, identity, text(fences)), 'PX', text(ttl), 'NX') then
-    return { 'granted', text(first), text(fences) }
+  if redis.call('SET', lock, value, 'PX', text(ttl), 'NX') then
+    return { 'granted', text(first), fences }
   elseif counter then
     redis.call('SET', fence, counter, 'KEEPTTL')
   else

@@ -1,5 +1,4 @@
--- Acquires a free lock without waiters. fast_acquire_full.lua follows. The usual case is decided here, without
--- creating functions, which each call would repeat.
+-- Acquires a free lock without waiters. Creates no function, for speed.
 --
 -- KEYS  lock, fence
 -- ARGV  the hold's value (value.lua) with one fence, TTL in ms, a bound in ms: a counter below it is set to the server's
@@ -52,3 +51,11 @@ elseif taken then
   return -1
 end
 
+
+-- MGET returns nil for a key of another type.
+local found = redis.call('MGET', KEYS[1], KEYS[2])
+local value = found[1]
+if not value or not value:find('^lw1[:!]') or value:find(ARGV[1]:sub(5, 36), 5, true) == 5 then
+  return -1
+end
+return { 'busy', redis.call('PTTL', KEYS[1]), value, found[2] }

@@ -2,18 +2,21 @@
 --
 -- KEYS  for each name: lock, fence, queue, holders, meta
 --
--- Returns for each name: state, highest fence, waiters; then for each holder ms left or -1, token, identity, fence,
--- broken, mode. The state is 'free', 'held', 'foreign' or 'alien' (not a string; its type follows).
+-- Returns for each name one of
+--   'free', counter, waiters
+--   'busy', counter, waiters, ms left or -1, value    held exclusively, or by another program
+--   'shared', counter, waiters; for each holder ms left, token, identity, fence, broken, mode
+--   'alien', counter, 0, type                         not a string
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + tonumber(time[2]) / 1000
 
 local function waiting(queue, meta)
   local count = 0
-  for _, token in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
+  for _, token in ipairs(redis.call('LRANGE', queue, 0, -1)) do
     local record = redis.call('HGET', meta, token) or ''
-    local live = record:match('^%S+ (%d+) ')
-    if live and tonumber(live) > now then
+    local asked, patience = record:match('^(%d+) (%d+) ')
+    if asked and asked / 1000 + patience > now then
       count = count + 1
     end
   end
@@ -50,16 +53,10 @@ for i = 1, #KEYS / 5 do
   else
     local answer = { 'free', last, waiting(queue, meta) }
     if value and value:match('^lockwright:%a+:%d+$') then
+      answer[1] = 'shared'
       append_shared(answer, value, holders, meta)
-      answer[1] = #answer > 3 and 'held' or 'free'
     elseif value then
-      local left = redis.call('PTTL', lock)
-      local token, first, _, identity, by = parse_hold(value, last)
-      if token then
-        answer = { 'held', last, answer[3], left, token, identity, first or false, by or false, 'x' }
-      else
-        answer = { 'foreign', last, answer[3], left, false, false, false, false, 'x' }
-      end
+      answer = { 'busy', last, answer[3], redis.call('PTTL', lock), value:find('^lw1[:!]') and value or false }
     end
     answers[i] = answer
   end

@@ -1,19 +1,15 @@
 -- Describes a lock by its own key, while its slot is moving.
 --
 -- KEYS  lock
--- ARGV  the fence counter's value, or ''
 --
--- Returns the same as inspect.lua, with false for the waiters; or the state 'shared' without holders,
--- which are in another key.
+-- Returns the same as inspect.lua, without counter and waiters, and 'shared' without holders: these are in other keys.
 
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then
-  return { 'alien', ARGV[1], false, redis.call('TYPE', KEYS[1]).ok }
+  return { 'alien', false, false, redis.call('TYPE', KEYS[1]).ok }
 elseif not value then
-  return { 'free', ARGV[1], false }
+  return { 'free', false, false }
 elseif value:match('^lockwright:%a+:%d+$') then
-  return { 'shared', ARGV[1], false }
+  return { 'shared', false, false }
 end
-local token, first, _, identity, by = parse_hold(value, ARGV[1])
-return { token and 'held' or 'foreign', ARGV[1], false, redis.call('PTTL', KEYS[1]), token or false,
-         identity or false, first or false, by or false, 'x' }
+return { 'busy', false, false, redis.call('PTTL', KEYS[1]), value:find('^lw1[:!]') and value or false }

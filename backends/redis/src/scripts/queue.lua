@@ -66,13 +66,13 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   end
 
   -- The deciding write is last: if an earlier command fails, nothing is held.
-  local function write(token, mode, life, fences, identity, first)
+  local function write(token, mode, life, value, first)
     if mode == 'x' then
-      its.value = format_hold(token, identity, fences)
-      call('SET', lock, its.value, 'PX', text(life))
+      its.value = value
+      call('SET', lock, value, 'PX', text(life))
       return
     end
-    call('HSET', meta, token, table.concat({ mode, first, text(micros), identity }, ' '))
+    call('HSET', meta, token, table.concat({ mode, first, text(micros), value:match('^lw1:%x+:%d+:(.*)$') }, ' '))
     extend_expiry(meta, life + 2)
     if its.value then
       extend_expiry(lock, life + 2)
@@ -168,10 +168,10 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   end
 
   -- Transfers a hold, and returns the fence. If `from` can't be removed, it expires.
-  function its.rename(from, to, mode, ttl, identity)
+  function its.rename(from, to, mode, ttl, value)
     local first = its.kind_of_marker == 'shared' and its.number or count(1, ttl)
     if first then
-      write(to, mode, ttl, 1, identity, first)
+      write(to, mode, ttl, value, first)
       pcall(function()
         forget(from)
         live_as_long(holders, at)
@@ -182,7 +182,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
 
   -- Removes a waiter; false without one. A leftover record is harmless.
   function its.withdraw(token)
-    if call('ZREM', queue, token) == 0 then
+    if call('LREM', queue, 1, token) == 0 then
       return false
     end
     redis.pcall('HDEL', meta, token)
@@ -204,12 +204,12 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
       return its.kind_of_marker == 'permits' and its.number or 'lock'
     end
     for _ = 1, 16 do
-      local first = call('ZRANGE', queue, 0, 0)[1]
+      local first = call('LRANGE', queue, 0, 0)[1]
       if not first or first == token then
         return nil
       end
       local mode, live = parse_waiter(call('HGET', meta, first))
-      if mode and tonumber(live) > now then
+      if mode and live > now then
         return mode:match('/(%d+)$') or 'lock'
       end
       its.withdraw(first)
@@ -226,13 +226,13 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   local function offer(token)
     local offers, gone, longest = 0, 0, 0
     while offers < 64 and gone < 16 do
-      local first, place = unpack(call('ZRANGE', queue, 0, 0, 'WITHSCORES'))
+      local first = call('LRANGE', queue, 0, 0)[1]
       if not first or first == token then
         return longest
       end
       local record = call('HGET', meta, first)
-      local mode, live, _, ttl, fences, channel, identity = parse_waiter(record)
-      if not mode or tonumber(live) <= now then
+      local mode, live, ttl, channel, value = parse_waiter(record)
+      if not mode or live <= now then
         its.withdraw(first)
       elseif not fits(mode) then
         if not blocks_as_gone_client(channel) then
@@ -241,17 +241,17 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
         its.withdraw(first)
         gone = gone + 1
       else
-        local life = math.min(tonumber(ttl), LONGEST_OFFER)
-        local fenced = fence_for(mode, tonumber(fences), life)
+        local life, fences = math.min(ttl, LONGEST_OFFER), fences_of(value)
+        local fenced = fence_for(mode, fences, life)
         if not fenced then
           return longest
         end
         its.withdraw(first)
-        write(first, mode, life, fences, identity, fenced)
-        local receivers = publish_offer(channel, first, fenced, fences, micros, life)
+        write(first, mode, life, value, fenced)
+        local receivers = publish_offer(channel, first, fenced, fences, text(micros), life)
         if not receivers then
           revoke_offer(first, mode)
-          queue_again(queue, meta, first, place, record, live - now)
+          queue_again(queue, meta, first, record)
           return longest
         end
         if receivers == 0 and counted then
@@ -271,43 +271,47 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
 
   function its.grant_next(token)
     local longest = offer(token)
-    if longest > 0 then
-      publish_lifetime(queue, meta, token, now, longest)
+    local behind = longest > 0 and call('LRANGE', queue, 0, 1) or {}
+    if behind[1] then
+      local records = call('HMGET', meta, unpack(behind))
+      for i = 1, #behind do
+        records[i] = behind[i] ~= token and records[i]
+      end
+      publish_lifetime(behind, records, 1, micros, longest)
     end
     return longest
   end
 
   -- Returns the first fence; false if none are left; nil if the token must wait.
-  function its.grant(token, mode, ttl, fences, identity)
+  function its.grant(token, mode, ttl, value)
     if not fits(mode) then
       return nil
     end
-    local first = call('ZRANGE', queue, 0, 0)[1]
+    local first = call('LRANGE', queue, 0, 0)[1]
     if first and first ~= token then
       return nil
     end
-    local fenced = fence_for(mode, fences, ttl)
+    local fenced = fence_for(mode, fences_of(value), ttl)
     if not fenced then
       return false
     end
     its.withdraw(token)
-    write(token, mode, ttl, fences, identity, fenced)
+    write(token, mode, ttl, value, fenced)
     return fenced
   end
 
-  -- Returns the holder: ms until the lock may be free, or -1; token (nil if foreign), identity, fence, break, mode.
-  function its.describe()
-    if its.kind_of_marker then
-      local token = call('ZRANGE', holders, 0, 0)[1]
-      local mode, first, left, identity, by = its.holder(token)
-      if its.kind_of_marker == 'shared' then
-        left = call('PTTL', lock)
-      end
-      return { left, token, identity, first, by, mode }
+  -- Returns the holder as acquire.lua, with the ms until the lock may be free.
+  function its.describe(counter)
+    if not its.kind_of_marker then
+      return { 'busy', its.value and call('PTTL', lock) or 0, its.value and its.value:find('^lw1[:!]') and its.value or false,
+        counter }
     end
-    local token, first, _, identity, by = parse_hold(its.value, call('GET', fence))
-    local left = its.value and call('PTTL', lock) or 0
-    return { left, token or false, identity or false, first or false, by or false, 'x' }
+    local token = call('ZRANGE', holders, 0, 0)[1]
+    local mode, first, left, identity, by = its.holder(token)
+    if its.kind_of_marker == 'shared' then
+      left = call('PTTL', lock)
+    end
+    return { 'shared', left, token, identity, first, by, mode }
   end
 
   return its

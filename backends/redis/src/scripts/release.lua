@@ -1,5 +1,5 @@
--- Ends this token's hold or its wait, and offers the lock to the next waiter. release_full.lua continues this script
--- for shared holders, permits and withdrawals.
+-- Ends this token's hold or its wait, and offers the lock to the next waiter. release_full.lua continues this script. If
+-- hold and waiter are exclusive, it is usually decided here without creating further functions, for speed.
 --
 -- KEYS  lock, tombstone of this token, fence, queue, holders, meta
 -- ARGV  token, lifetime of the tombstone in ms ('0' for none), wake-up channel, name, '1' if PUBLISH counts all
@@ -8,32 +8,53 @@
 -- Returns 0 if the token neither held nor waited; else 1, or the lifetime of a new offer in ms.
 
 local token = ARGV[1]
-local micros
-local function read_time()
-  local time = redis.call('TIME')
-  micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
-end
--- The tombstone is first, so that a late duplicate of the acquire is refused even if a later command fails.
-if ARGV[2] ~= '0' then
-  read_time()
-  mark_counter(KEYS[3], micros, tonumber(ARGV[2]))
-  redis.call('SET', KEYS[2], 'released', 'PX', ARGV[2])
-end
-local ended = hold_state(redis.pcall('GET', KEYS[1]), token)
-if ended then
-  redis.call('DEL', KEYS[1])
-  -- The hold has ended, even if a later command fails.
-  local ok, life = pcall(function()
-    if redis.call('EXISTS', KEYS[4]) == 0 then
-      return 1
-    elseif not micros then
-      read_time()
-    end
-    return offer_exclusive(KEYS[1], KEYS[3], KEYS[4], KEYS[6], micros, ARGV[5] == '1')
-  end)
-  if not ok or life then
-    return ok and math.max(life, 1) or 1
+-- An offer to the first of `tokens`, which has replaced the hold. It is 'sent', 'unsent' (the user may not publish), or
+-- its client is 'gone'.
+local offered, tokens, records, micros, life
+
+-- Makes an offer, as queue.lua does.
+local function offer(value, fence, mark, channel)
+  redis.pcall('HDEL', KEYS[6], tokens[1])
+  -- 8 days: a week longer than the mark.
+  redis.call('SET', KEYS[3], fence .. ' ' .. mark, 'PX', '691200000')
+  -- An offer is written before it is published, because a message is sent even if the script fails later.
+  redis.call('SET', KEYS[1], value, 'PX', life)
+  local receivers = redis.pcall('PUBLISH', 'lockwright:offered:' .. channel,
+    tokens[1] .. ' ' .. fence .. ' 1 ' .. fence .. ' ' .. life)
+  if type(receivers) ~= 'number' then
+    offered = 'unsent'
+  else
+    offered = receivers == 0 and ARGV[5] == '1' and 'gone' or 'sent'
   end
-elseif redis.call('EXISTS', KEYS[4], KEYS[5]) == 0 then
-  return 0
+end
+
+local found = ARGV[2] == '0' and redis.call('MGET', KEYS[1], KEYS[3])
+local held = found and found[1]
+if held and held:find('lw1:', 1, true) == 1 and held:find(token, 5, true) == 5 then
+  tokens = redis.call('LRANGE', KEYS[4], 0, 2)
+  if not tokens[1] then
+    return redis.call('DEL', KEYS[1])
+  end
+  records = redis.call('HMGET', KEYS[6], unpack(tokens))
+  local asked, patience, ttl, channel, value =
+    (records[1] or ''):match('^(%d+) (%d+) %d+ x (%d+) (%S+) (lw1:%x+:1:.*)$')
+  local last, mark = (found[2] or ''):match('^(%d+) (%d+)$')
+  local time = redis.call('TIME')
+  micros = time[1] * 1000000 + time[2]
+  if asked and asked + patience * 1000 > micros and last and last + 0 < micros
+    and mark * 1000 >= micros and mark * 1000 < micros + 86400000000 then
+    life = ttl + 0 < 2000 and ttl or '2000'
+    -- LPOP is the first write, because a full server rejects a script whose first write could use memory.
+    redis.call('LPOP', KEYS[4])
+    -- If this fails, release_full.lua still ends the hold.
+    pcall(offer, value, time[1] .. ('00000' .. time[2]):sub(-6), mark, channel)
+    local is_behind_long_hold
+    for i = 2, 3 do
+      local left = records[i] and records[i]:match('^%d+ %d+ (%d+)')
+      is_behind_long_hold = is_behind_long_hold or left and left + 0 > life + 0
+    end
+    if offered == 'sent' and not is_behind_long_hold then
+      return life + 0
+    end
+  end
 end

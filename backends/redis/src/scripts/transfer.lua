@@ -1,7 +1,7 @@
 -- Transfers a hold to another token, for a ticket.
 --
 -- KEYS  lock, fence, tombstones of the new and the old token, queue, holders, meta
--- ARGV  new token, TTL in ms, mode, identity, old token, lifetime of its tombstone in ms
+-- ARGV  the new hold's value (value.lua), TTL in ms, mode, old token, lifetime of its tombstone in ms
 --
 -- Returns 'granted', 'again' or 'exhausted' as acquire.lua, with one fence;
 --   'busy', ms left or -1    the old token doesn't hold, or was broken
@@ -10,7 +10,7 @@
 local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
-local token, ttl, mode, from = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[5]
+local token, ttl, mode, from = ARGV[1]:sub(5, 36), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local value, counter, ended = unpack(redis.call('MGET', KEYS[1], KEYS[2], KEYS[3]))
 if ended then
   return { 'ended' }
@@ -27,9 +27,9 @@ if value and value:match('^lockwright:%a+:%d+$') then
     return { 'busy', left or -1 }
   end
   -- A late duplicate of the old token's acquire must not be granted.
-  mark_counter(KEYS[2], micros, tonumber(ARGV[6]))
-  redis.call('SET', KEYS[4], 'released', 'PX', ARGV[6])
-  local first = its.rename(from, token, mode, ttl, ARGV[4])
+  mark_counter(KEYS[2], micros, tonumber(ARGV[5]))
+  redis.call('SET', KEYS[4], 'released', 'PX', ARGV[5])
+  local first = its.rename(from, token, mode, ttl, ARGV[1])
   if not first then
     return { 'exhausted' }
   end
@@ -49,7 +49,7 @@ if not fence then
 end
 
 local now = math.floor(micros / 1000)
-count_fences(KEYS[2], fence, math.max(marked_until, now + ARGV[6]), now, ttl)
-redis.call('SET', KEYS[4], 'released', 'PX', ARGV[6])
-redis.call('SET', KEYS[1], format_hold(token, ARGV[4], '1'), 'PX', ttl)
+count_fences(KEYS[2], fence, math.max(marked_until, now + ARGV[5]), now, ttl)
+redis.call('SET', KEYS[4], 'released', 'PX', ARGV[5])
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ttl)
 return { 'granted', text(fence), '1' }

@@ -24,12 +24,8 @@ local IDLE_FENCE = 604800000
 
 -- Returns 'held' or 'broken' if it is an exclusive hold of the token, else nil.
 local function hold_state(value, token)
-  if type(value) ~= 'string' then
-    return nil
-  elseif value:find('lw1:' .. token .. ':', 1, true) == 1 then
-    return 'held'
-  elseif value:find('lw1!' .. token .. ':', 1, true) == 1 then
-    return 'broken'
+  if type(value) == 'string' and value:find(token, 5, true) == 5 then
+    return value:find('lw1:', 1, true) == 1 and 'held' or value:find('lw1!', 1, true) == 1 and 'broken' or nil
   end
 end
 

@@ -5,8 +5,7 @@
 -- ARGV  the hold's value (value.lua), TTL in ms, smallest permitted fence, incarnation that the client read, lifetime of
 --       a new counter in ms, '1' if the client will wait
 --
--- Returns the fence of a new hold; 'other-incarnation' if the incarnation differs; else as acquire.lua, but 'busy'
--- without a mode, not queued
+-- Returns the fence of a new hold; 'other-incarnation' if the incarnation differs; else as acquire.lua
 
 -- MGET returns nil for a key of another type. SET fails for such a lock.
 local found = redis.call('MGET', KEYS[1], KEYS[2], KEYS[4], KEYS[5])

@@ -1,24 +1,22 @@
 -- Replies to a repeated vote, reports a holder, or finds why the lock can't be granted.
 
-local token, _, fences, identity = parse_hold(ARGV[1])
 local ttl = tonumber(ARGV[2])
-local answer = again(KEYS[1], token, value, counter, ttl)
+local answer = again(KEYS[1], ARGV[1]:sub(5, 36), value, counter, ttl)
 if answer then
   return answer
 elseif value then
-  local left = redis.call('PTTL', KEYS[1])
-  local held_token, fence, _, holder, by = parse_hold(value, counter)
-  if not held_token then
-    return { 'busy', left }
-  end
+  local left, is_hold = redis.call('PTTL', KEYS[1]), value:find('^lw1[:!]') ~= nil
   -- The mark makes the release send a wake-up. It outlives the hold by up to 1 s, and the client asks again before
   -- that. A repeated vote doesn't write, because a write may wait for the disk, and fails on a full node.
-  if ARGV[6] == '1' and redis.call('PTTL', KEYS[3]) < left + 500 then
-    redis.call('ZADD', KEYS[3], 0, 'waiting')
+  local marked = ARGV[6] == '1' and is_hold and redis.call('PTTL', KEYS[3])
+  if marked and marked < left + 500 then
+    if marked == -2 then
+      redis.call('RPUSH', KEYS[3], 'waiting')
+    end
     redis.call('PEXPIRE', KEYS[3], left + 1000)
   end
-  return { 'busy', left, held_token, holder, fence or false, by }
+  return { 'busy', left, is_hold and value, counter }
 end
 
 -- `math.huge` as the time removes the counter's mark, which only the fast scripts need.
-return grant(KEYS[1], KEYS[2], counter, math.huge, first, token, ttl, tonumber(fences), identity)
+return grant(KEYS[1], KEYS[2], counter, math.huge, first, ARGV[1], ttl)

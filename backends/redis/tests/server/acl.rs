@@ -9,8 +9,9 @@ use crate::common::{claim, connect, eventually, fails, grant, name, patient};
 use crate::connect::{SECRET, wrong};
 
 /// The commands that the scripts call.
-pub(crate) const SCRIPTED: &str = "time get mget set del exists type pttl pexpire hget hset \
-                                   hdel hexists zadd zrem zrange zrangebyscore zrank zscore";
+pub(crate) const SCRIPTED: &str = "time get mget set del exists type pttl pexpire hget hmget hset \
+                                   hdel hexists zadd zrem zrange zrangebyscore zscore rpush \
+                                   lpop lpos lrange lrem";
 
 /// The other commands that the documentation lists.
 const OTHERS: &str = "hello subscribe publish eval evalsha client|tracking client|caching info \
@@ -45,6 +46,14 @@ async fn everything(url: &str) -> Result<()> {
     redis.renew(&[Renew::of(&reading)]).await?;
     redis.try_acquire(&reading).await?;
     redis.release(&reading, ReleaseMode::Plain).await?;
+    let [held, next, last] = [(); 3].map(|()| claim("orders/44"));
+    redis.try_acquire(&held).await?;
+    for waits in [&next, &last, &last] {
+        redis.acquire(waits, Wait::Until(Clock::boot().now())).await?;
+    }
+    redis.release(&last, ReleaseMode::Plain).await?;
+    redis.release(&held, ReleaseMode::Plain).await?;
+    redis.release(&next, ReleaseMode::Plain).await?;
     redis.inspect(&name("orders/42")).await?;
     let alien = redis.inspect(&name("orders/alien")).await.unwrap_err();
     if alien.kind() != ErrorKind::Conflict {

@@ -22,11 +22,11 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ACQUIRE = "value.lua" "exclusive.lua" "hand_over.lua" "acquire.lua" "clock.lua" "queue.lua" "acquire_full.lua";
+    ACQUIRE = "acquire.lua" "value.lua" "exclusive.lua" "hand_over.lua" "clock.lua" "queue.lua" "acquire_full.lua";
     FAST_ACQUIRE = "fast_acquire.lua";
     FAST_RELEASE = "fast_release.lua";
     RENEW = "value.lua" "clock.lua" "renew.lua";
-    RELEASE = "value.lua" "exclusive.lua" "hand_over.lua" "release.lua" "clock.lua" "queue.lua" "release_full.lua";
+    RELEASE = "release.lua" "value.lua" "exclusive.lua" "hand_over.lua" "clock.lua" "queue.lua" "release_full.lua";
     EXPIRE_OFFER = "value.lua" "exclusive.lua" "hand_over.lua" "clock.lua" "queue.lua" "expire_offer.lua";
     TRANSFER = "value.lua" "exclusive.lua" "hand_over.lua" "clock.lua" "queue.lua" "transfer.lua";
     BREAK = "value.lua" "exclusive.lua" "hand_over.lua" "clock.lua" "queue.lua" "break.lua";

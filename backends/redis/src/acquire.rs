@@ -1,4 +1,4 @@
-//! Arguments and replies of `acquire.lua`.
+//! Replies of the scripts that request a hold.
 
 use std::time::Duration;
 
@@ -95,15 +95,16 @@ fn busy(holder: Holder, place: Option<Place>) -> Outcome {
     }
 }
 
-/// A queued claim polls when the present hold or offer ends. If all waiters before it are dead, it offers the lock on.
+/// Sets when a queued claim polls: when the hold or offer ends, plus 1 ms for each waiter before it (at most 20 ms).
+/// Without a known holder, it polls every 100 to 500 ms.
 fn queued(mut busy: Busy, before: u64) -> Busy {
     const FOREIGN_POLLS: u32 = 5;
     const STEP: Duration = Duration::from_millis(1);
     const MOST_STEPS: u32 = 20;
 
     let before = u32::try_from(before).unwrap_or(u32::MAX);
-    let is_foreign = busy.holder.as_ref().is_some_and(|holder| holder.token.is_none());
-    let later = if is_foreign {
+    let has_no_token = busy.holder.as_ref().is_some_and(|holder| holder.token.is_none());
+    let later = if has_no_token {
         FOREIGN_POLL * before.min(FOREIGN_POLLS - 1)
     } else {
         STEP * before.min(MOST_STEPS)

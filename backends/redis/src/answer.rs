@@ -91,8 +91,8 @@ fn holder(left: Option<&str>, token: Option<&str>) -> Holder {
     holder
 }
 
-/// Parses the time left of an exclusive holder, and the values of the lock (`value.lua`) and of its counter. For any
-/// other value, it is a holder without a token.
+/// Parses an exclusive holder from its ms left, the lock's value (`value.lua`) and the counter's. Another program's
+/// value gives a holder without a token.
 pub(crate) fn exclusive_holder(
     left: Option<&str>,
     value: Option<&str>,
@@ -115,7 +115,7 @@ pub(crate) fn exclusive_holder(
         Some((_, first)) => first.parse().ok(),
         None => counter.and_then(last_fence).and_then(|last| {
             let fences = fences.parse::<u64>().ok()?;
-            (last + 1).checked_sub(fences)
+            last.checked_add(1)?.checked_sub(fences)
         }),
     };
     holder.fence = fence.map(Fence::new);
@@ -128,7 +128,8 @@ pub(crate) fn exclusive_holder(
     holder
 }
 
-/// Parses a reader or a holder of permits from `at`: ms left, token, identity, fence, break's operator and reason, mode.
+/// Parses a reader or a holder of permits from `at`: ms left, token, identity, fence, break's operator and reason,
+/// mode.
 pub(crate) fn shared_holder(reply: &Reply, at: usize) -> Holder {
     let mut holder = holder(reply.text(at), reply.text(at + 1));
     holder.identity = reply.text(at + 2).and_then(identity);

@@ -188,6 +188,8 @@ impl Redis {
         self.servers.wakeups().tracked().forget(keys.lock(), from);
         let old = from.to_string();
         let lasts = millis_rounded_up(to.ttl.max(TOMBSTONE)).to_string();
+        // The script reserves one fence.
+        let to = &Claim { fences: 1, ..to.clone() };
         let value = self.servers.wakeups().fast_path().hold_value(to);
         let (ttl, mode) = (millis_rounded_up(to.ttl).to_string(), answer::mode_text(to.mode));
         let arguments = [&*value, &ttl, &mode, &old, &lasts];

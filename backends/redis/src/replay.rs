@@ -35,6 +35,9 @@ pub(crate) async fn ask(link: &Arc<Link>, live: &Arc<Live>) -> Result<Replay> {
         &["HDEL", &companion, "token"],
         &["ZADD", &companion, "1", "token"],
         &["ZREM", &companion, "token"],
+        &["RPUSH", &companion, "token"],
+        &["LPOP", &companion],
+        &["LREM", &companion, "1", "token"],
     ] {
         let mut may = redis::cmd("ACL");
         may.arg("DRYRUN").arg("default").arg(writes);

@@ -2,9 +2,9 @@
 //!
 //! The slot's keys leave one by one, and a script runs only if all its keys exist on one node. (Redis 7.0 replies
 //! `TRYAGAIN`; up to 6.2 the old node redirects.) Renewals and fast releases name only existing keys, so they
-//! work until the first key leaves. Nothing is granted or broken. Holds are renewed, released and inspected key by key: each key
-//! is on exactly one node, and the old node redirects. So the lock's own key, which alone decides who holds, changes
-//! atomically.
+//! work until the first key leaves. No lock is granted, transferred or broken. Holds are renewed, released and
+//! inspected key by key: each key is on exactly one node, and the old node redirects. The lock's key alone decides an
+//! exclusive hold, so such a hold changes atomically.
 
 use std::sync::Arc;
 
@@ -108,8 +108,8 @@ pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys
     answer::found(name, Value::Array(words))
 }
 
-/// Reads the lock and its counter. A grant between these requests has changed the counter, from which follows the
-/// holder's fence. Then both are read again.
+/// Reads the lock and its counter, from which the holder's fence follows. If the counter changes meanwhile, reads both
+/// again.
 async fn read_lock(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Vec<Value>> {
     const TRIES: usize = 10;
 

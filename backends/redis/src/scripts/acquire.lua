@@ -1,10 +1,10 @@
 -- Acquires a lock: grants it, repeats an earlier grant, or reports the holder and queues the claim. acquire_full.lua
--- continues this script. If an exclusive claim waits for an exclusive holder, as others do, it is decided here without
--- creating further functions, for speed.
+-- continues this script. A busy lock is usually decided here, without creating further functions, for speed: the claim
+-- and the holder are exclusive, and the counter is marked for long enough.
 --
 -- KEYS  lock, fence, tombstone of this token, queue, holders, meta
--- ARGV  the hold's value (value.lua), TTL in ms, mode, how many ms it stays queued without a request ('0': doesn't wait),
---       client's channel, '1' if PUBLISH counts all receivers, wake-up channel, name
+-- ARGV  the hold's value (value.lua), TTL in ms, mode, patience: how many ms the claim stays queued after its last
+--       request ('0': it isn't queued), client's id, '1' if PUBLISH counts all receivers, wake-up channel, name
 --
 -- Returns
 --   'granted', first fence, fences           held for the full TTL
@@ -16,9 +16,9 @@
 --   …, waiters before it, TIME in µs         as 'busy' or 'shared', and the token is queued
 --   one string: ms left or -1, waiters before it, TIME in µs, counter, line feed, value     the same for 'busy'
 --   'kind', 'lock' or a number               the name is in use as a lock, or a semaphore of that size
---   'ended'                                  the token was released or broken before
+--   'ended'                                  the token was released or broken before, or its hold has no counter
 --   'foreign'                                the lock's key isn't a string
---   'exhausted'                              no fences are left
+--   'exhausted'                              the counter is damaged, or too few fences are left
 
 local time = redis.call('TIME')
 local micros, patience = time[1] * 1000000 + time[2], tonumber(ARGV[4])
@@ -30,27 +30,29 @@ if found[3] then
   return { 'ended' }
 end
 
--- Queues the claim, whose counter is marked, behind a hold with `left` ms. Returns the number of waiters before it, and
--- the time in µs.
+-- Queues the claim behind a hold with `left` ms. The caller has marked the counter. Returns the number of waiters
+-- before the claim, and the time in µs.
 local function queue_claim(left, is_shared)
   local micros_text = time[1] .. ('00000' .. time[2]):sub(-6)
   local queue_left = redis.call('PTTL', KEYS[4])
   if queue_left == -2 and not is_shared then
-    -- There is no queue. The only records are of dead holders, whose key has expired.
+    -- Without a queue and shared holders, all records are left over.
     redis.call('DEL', KEYS[6])
   end
-  -- Both keys get twice the time, so that not every request writes an expiry.
+  -- Both keys get twice the patience, so that not every request writes an expiry.
   local extends_queue = queue_left < patience
   local extends_meta = extends_queue and redis.call('PTTL', KEYS[6]) < 2 * patience
-  -- See hand_over.lua. The client retries when the hold is due to expire.
-  local is_new = redis.call('HSET', KEYS[6], token, micros_text .. ' ' .. ARGV[4] .. ' '
-    .. (left < 0 and ARGV[4] or left) .. ' ' .. ARGV[3] .. ' ' .. ARGV[2] .. ' ' .. ARGV[5] .. ' ' .. ARGV[1]) == 1
-  -- A record may be left without a place.
-  local before = not is_new and redis.call('LPOS', KEYS[4], token) or redis.call('RPUSH', KEYS[4], token) - 1
-  -- The claim is queued even if a later command fails.
+  -- The waiter's record (hand_over.lua). The client retries when the hold is due to expire.
+  local retries_in = (left < 0 or left > patience) and ARGV[4] or left
+  local record = micros_text .. ' ' .. ARGV[4] .. ' ' .. retries_in .. ' ' .. ARGV[3] .. ' ' .. ARGV[2] .. ' ' .. ARGV[5]
+    .. ' ' .. ARGV[1]
+  local is_new = redis.call('HSET', KEYS[6], token, record) == 1
   if extends_meta then
     redis.pcall('PEXPIRE', KEYS[6], 2 * patience)
   end
+  -- The token of a leftover record may not be in the queue.
+  local before = not is_new and redis.call('LPOS', KEYS[4], token) or redis.call('RPUSH', KEYS[4], token) - 1
+  -- The claim is queued even if this fails.
   if extends_queue then
     redis.pcall('PEXPIRE', KEYS[4], 2 * patience)
   end

@@ -28,19 +28,18 @@ local function next_fence(last, least, fences)
   end
 end
 
--- `marked_until`: 0 for no mark. Returns the highest fence as text.
+-- `marked_until`: 0 for no mark.
 local function write_counter(key, last, marked_until, life)
-  local last_text, mark = text(last), marked_until > 0 and ' ' .. text(marked_until) or ''
-  redis.call('SET', key, last_text .. mark, 'PX', text(life))
-  return last_text
+  local mark = marked_until > 0 and ' ' .. text(marked_until) or ''
+  redis.call('SET', key, text(last) .. mark, 'PX', text(life))
 end
 
--- Writes the highest fence, for a hold of `life` ms. Returns it as text.
+-- Writes the highest fence, for a hold of `life` ms.
 local function count_fences(key, last, marked_until, now, life)
   if marked_until < now then
     marked_until = 0
   end
-  return write_counter(key, last, marked_until, math.max(life, marked_until - now) + IDLE_FENCE)
+  write_counter(key, last, marked_until, math.max(life, marked_until - now) + IDLE_FENCE)
 end
 
 -- Marks the counter for at least `life` ms. `value` is the counter's, if known.
@@ -52,7 +51,7 @@ local function mark_counter(key, micros, life, value)
     return
   end
   local last, marked_until = parse_counter(value)
-  -- A damaged counter needs no mark: fast_acquire.lua rejects it.
+  -- A damaged counter can't be marked. After a fast release, its waiters poll.
   if last ~= -1 and marked_until < now + life then
     -- Mark it for twice the time, so that not every waiter's request writes the counter.
     local longest = math.max(redis.call('PTTL', key), 2 * life + IDLE_FENCE)

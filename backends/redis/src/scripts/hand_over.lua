@@ -1,13 +1,13 @@
 -- Waiters and offers.
 --
 -- A waiter is a token in `queue`, by arrival, with a record in `meta`:
---   ASKED PATIENCE LEFT MODE TTL CHANNEL VALUE
+--   ASKED PATIENCE LEFT MODE TTL CLIENT VALUE
 -- ASKED is the time of its last request in µs. It stays queued for PATIENCE ms after that, and retries after LEFT ms.
--- A mode is 'x' (exclusive), 's' (shared) or COUNT/OF (permits). VALUE is the lock's during its hold.
+-- A mode is 'x' (exclusive), 's' (reader) or COUNT/OF (permits). VALUE is the hold's value (value.lua).
 
 local LONGEST_OFFER = 2000
 
--- Returns the mode, until when it is queued (in ms), the TTL, the channel and the value.
+-- Returns the mode, the time in ms until which it is queued, TTL, client's id and value; nil without a valid record.
 local function parse_waiter(record)
   if record then
     local asked, patience, mode, ttl, channel, value = record:match('^(%d+) (%d+) %d+ (%S+) (%d+) (%S+) (.*)$')
@@ -25,11 +25,13 @@ local function publish_offer(channel, token, first, fences, micros_text, life)
   return type(receivers) == 'number' and receivers or nil
 end
 
--- Queues a waiter again that was the first.
+-- Puts a waiter back at the front of the queue. It moves the others behind, because LPUSH would be one more command
+-- that the user needs.
 local function queue_again(queue, meta, token, record)
   redis.call('HSET', meta, token, record)
-  -- Without this permission, the waiter is queued last when it retries.
-  redis.pcall('LPUSH', queue, token)
+  for _ = 2, redis.call('RPUSH', queue, token) do
+    redis.call('RPUSH', queue, redis.call('LPOP', queue))
+  end
   local life = 2 * record:match('^%d+ (%d+)')
   extend_expiry(queue, life)
   extend_expiry(meta, life)
@@ -40,7 +42,7 @@ end
 local function publish_lifetime(tokens, records, from, micros, life)
   for i = from, from + 1 do
     local left = records[i] and tonumber(records[i]:match('^%d+ %d+ (%d+)'))
-    -- In the usual case, the waiter asked during an earlier offer.
+    -- LEFT is usually that of an earlier offer, so at most `life`.
     if left and left > life then
       local asked, channel = records[i]:match('^(%d+) %d+ %d+ %S+ %d+ (%S+)')
       if asked / 1000 + left > micros / 1000 + life then

@@ -2,11 +2,11 @@
 --
 -- A shared holder or permit holder is a token in `holders`, by expiry, with a record in `meta`:
 --   MODE FENCE SINCE IDENTITY
--- and, once broken, operator and reason in the field `broken:TOKEN`. While there are such holders, the lock's key contains
--- a marker with the epoch of the shared holders, or with the number of permits. If the marker is missing, the lock's key
--- was deleted, and these holders no longer hold.
+-- and, once broken, operator and reason in the field `broken:TOKEN`. While there are such holders, the lock's key
+-- contains a marker with the fence of the readers, or with the size of the semaphore. If the marker is missing, the
+-- lock's key was deleted, and these holders no longer hold.
 --
--- MODE is as in hand_over.lua. Times are in ms.
+-- MODE is as in hand_over.lua. SINCE is in µs, other times in ms.
 
 local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   local call, its = redis.call, {}
@@ -303,8 +303,8 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   -- Returns the holder as acquire.lua, with the ms until the lock may be free.
   function its.describe(counter)
     if not its.kind_of_marker then
-      return { 'busy', its.value and call('PTTL', lock) or 0, its.value and its.value:find('^lw1[:!]') and its.value or false,
-        counter }
+      local left, is_hold = its.value and call('PTTL', lock) or 0, its.value and its.value:find('^lw1[:!]')
+      return { 'busy', left, is_hold and its.value or false, counter }
     end
     local token = call('ZRANGE', holders, 0, 0)[1]
     local mode, first, left, identity, by = its.holder(token)

@@ -1,5 +1,5 @@
--- Ends this token's hold or its wait, and offers the lock to the next waiter. release_full.lua continues this script. If
--- hold and waiter are exclusive, it is usually decided here without creating further functions, for speed.
+-- Ends this token's hold or its wait, and offers the lock to the next waiter. release_full.lua continues this script.
+-- An offer from an exclusive holder to an exclusive waiter is usually made here, with few functions, for speed.
 --
 -- KEYS  lock, tombstone of this token, fence, queue, holders, meta
 -- ARGV  token, lifetime of the tombstone in ms ('0' for none), wake-up channel, name, '1' if PUBLISH counts all
@@ -8,9 +8,10 @@
 -- Returns 0 if the token neither held nor waited; else 1, or the lifetime of a new offer in ms.
 
 local token = ARGV[1]
--- An offer to the first of `tokens`, which has replaced the hold. It is 'sent', 'unsent' (the user may not publish), or
--- its client is 'gone'.
-local offered, tokens, records, micros, life
+-- Unless it is nil, an offer to tokens[1] has replaced the hold. It is 'sent', or 'unsent' (the user may not publish),
+-- or the waiter's client is 'gone'.
+local offered
+local tokens, records, micros, life
 
 -- Makes an offer, as queue.lua does.
 local function offer(value, fence, mark, channel)
@@ -29,8 +30,8 @@ local function offer(value, fence, mark, channel)
 end
 
 local found = ARGV[2] == '0' and redis.call('MGET', KEYS[1], KEYS[3])
-local held = found and found[1]
-if held and held:find('lw1:', 1, true) == 1 and held:find(token, 5, true) == 5 then
+local current = found and found[1]
+if current and current:find('lw1:', 1, true) == 1 and current:find(token, 5, true) == 5 then
   tokens = redis.call('LRANGE', KEYS[4], 0, 2)
   if not tokens[1] then
     return redis.call('DEL', KEYS[1])
@@ -48,12 +49,13 @@ if held and held:find('lw1:', 1, true) == 1 and held:find(token, 5, true) == 5 t
     redis.call('LPOP', KEYS[4])
     -- If this fails, release_full.lua still ends the hold.
     pcall(offer, value, time[1] .. ('00000' .. time[2]):sub(-6), mark, channel)
-    local is_behind_long_hold
+    -- A waiter that retries after the offer lapses gets its lifetime.
+    local needs_lifetime
     for i = 2, 3 do
       local left = records[i] and records[i]:match('^%d+ %d+ (%d+)')
-      is_behind_long_hold = is_behind_long_hold or left and left + 0 > life + 0
+      needs_lifetime = needs_lifetime or left and left + 0 > life + 0
     end
-    if offered == 'sent' and not is_behind_long_hold then
+    if offered == 'sent' and not needs_lifetime then
       return life + 0
     end
   end

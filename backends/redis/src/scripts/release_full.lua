@@ -5,8 +5,10 @@ if offered == 'sent' then
   publish_lifetime(tokens, records, 2, micros, life + 0)
   return life + 0
 elseif offered then
-  redis.call('DEL', KEYS[1])
-  if offered == 'unsent' then
+  if type(redis.pcall('DEL', KEYS[1])) ~= 'number' then
+    -- The offer lapses.
+    return life + 0
+  elseif offered == 'unsent' then
     queue_again(KEYS[4], KEYS[6], tokens[1], records[1])
     return 1
   end

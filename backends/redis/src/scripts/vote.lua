@@ -1,7 +1,7 @@
 -- Requests a node's vote. vote_full.lua follows. The usual case is decided here, without creating
 -- functions, for speed.
 --
--- KEYS  lock, fence, queue (here only a mark that clients wait), tombstone of this token, incarnation
+-- KEYS  lock, fence, queue (here only a flag that clients wait), tombstone of this token, incarnation
 -- ARGV  the hold's value (value.lua), TTL in ms, smallest permitted fence, incarnation that the client read, lifetime of
 --       a new counter in ms, '1' if the client will wait
 --

@@ -1,4 +1,4 @@
--- Replies to a repeated vote, reports a holder, or finds why the lock can't be granted.
+-- Continues vote.lua: repeats a vote, reports the holder, or grants what vote.lua couldn't decide.
 
 local ttl = tonumber(ARGV[2])
 local answer = again(KEYS[1], ARGV[1]:sub(5, 36), value, counter, ttl)
@@ -6,11 +6,11 @@ if answer then
   return answer
 elseif value then
   local left, is_hold = redis.call('PTTL', KEYS[1]), value:find('^lw1[:!]') ~= nil
-  -- The mark makes the release send a wake-up. It outlives the hold by up to 1 s, and the client asks again before
-  -- that. A repeated vote doesn't write, because a write may wait for the disk, and fails on a full node.
-  local marked = ARGV[6] == '1' and is_hold and redis.call('PTTL', KEYS[3])
-  if marked and marked < left + 500 then
-    if marked == -2 then
+  -- The queue is a flag: the release then sends a wake-up. It outlives the hold by 0.5 to 1 s, and the client retries
+  -- before that. A later request skips the write: a write may wait for the disk, and fails on a full node.
+  local flag_left = ARGV[6] == '1' and is_hold and redis.call('PTTL', KEYS[3])
+  if flag_left and flag_left < left + 500 then
+    if flag_left == -2 then
       redis.call('RPUSH', KEYS[3], 'waiting')
     end
     redis.call('PEXPIRE', KEYS[3], left + 1000)

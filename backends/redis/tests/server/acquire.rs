@@ -490,3 +490,16 @@ async fn names_with_braces_and_prefixes_work_on_a_cluster_too() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_transferred_hold_has_one_fence() {
+    let (_server, redis) = server_and_client().await;
+    let (from, mut to) = (claim("a"), claim("a"));
+    to.fences = 3;
+    grant(&redis, &from).await;
+    let AcquireOutcome::Granted(granted) = redis.swap(from.token, &to).await.unwrap() else {
+        panic!("not transferred");
+    };
+    let again = grant(&redis, &to).await;
+    assert_eq!((granted.fences, granted.fence), (1, again.fence));
+}

@@ -7,6 +7,7 @@ use lockwright_core::{
 };
 use lockwright_testbed as testbed;
 
+use crate::acl;
 use crate::common::{
     FOR_EVER, busy, claim, claim_for, connect, events, eventually, fails, grant, handed, name,
     renewed, server_and_client, token_in,
@@ -379,22 +380,25 @@ async fn nothing_is_left_of_readers_that_died() {
 #[tokio::test]
 async fn waiter_without_notifications_keeps_its_place() {
     let (server, _) = server_and_client().await;
-    let rules = "~* resetchannels &lockwright:* +@all -publish";
+    let rules = acl::rules().replace("~orders/*", "~a").replace(" +publish", "");
     let user = ["ACL", "SETUSER", "quiet", "reset", "on", "nopass"];
     let rules: Vec<&str> = rules.split(' ').collect();
     server.command::<()>(&[&user[..], &rules].concat()).unwrap();
     let redis = connect(&format!("redis://quiet:x@127.0.0.1:{}/", server.port())).await;
-    let (held, first, second) = (claim("a"), claim("a"), claim("a"));
+    let (held, first, second, third) = (claim("a"), claim("a"), claim("a"), claim("a"));
     grant(&redis, &held).await;
-    busy(&redis, &first, FOR_EVER).await;
-    busy(&redis, &second, FOR_EVER).await;
+    for waits in [&first, &second, &third] {
+        busy(&redis, waits, FOR_EVER).await;
+    }
     redis.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "offered, and nobody was told");
-    busy(&redis, &second, FOR_EVER).await;
-    grant(&redis, &first).await;
-    redis.release(&first, ReleaseMode::Plain).await.unwrap();
-    grant(&redis, &second).await;
-    redis.release(&second, ReleaseMode::Plain).await.unwrap();
+    for waits in [&third, &second] {
+        busy(&redis, waits, FOR_EVER).await;
+    }
+    for waits in [&first, &second, &third] {
+        grant(&redis, waits).await;
+        redis.release(waits, ReleaseMode::Plain).await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -52,7 +52,7 @@ pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome>
     }
 }
 
-/// Reads the short reply of `fast_acquire.lua` and `vote.lua` to a new hold with one fence.
+/// Parses the fence of a new hold with one fence (`fast_acquire.lua`, `vote.lua`).
 pub(crate) fn granted_one_fence(answer: &Value) -> Option<Granted> {
     match answer {
         Value::Int(fence @ 1..) => Some(Granted::new(Fence::new(fence.unsigned_abs()))),
@@ -132,7 +132,7 @@ pub(crate) fn alien(kind: &str) -> Error {
     )
 }
 
-/// Rounds up, so that a hold doesn't end on the server first.
+/// Rounds up, so that the server doesn't end a hold before the client's deadline.
 pub(crate) fn millis_rounded_up(duration: Duration) -> u128 {
     duration.as_nanos().div_ceil(1_000_000)
 }

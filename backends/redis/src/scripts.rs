@@ -1,4 +1,5 @@
-//! The Lua scripts, joined from files. Each is atomic and idempotent per token.
+//! The Lua scripts, joined from files. No other command runs during a script, but its writes remain if it fails. A
+//! script with a token can be repeated.
 
 use std::sync::LazyLock;
 

@@ -45,7 +45,8 @@ pub(crate) async fn renew(cluster: &Arc<Cluster>, batch: &Batch) -> Vec<Renewal>
 }
 
 impl Hold<'_> {
-    /// This runs in a task, because a node may be silent. Waiters also poll, and the token's record expires.
+    /// Removes the token's record and wakes the others, in a task, because a node may be silent. If this fails, waiters
+    /// poll, and the record expires.
     fn wake_waiters(&self, servers: &Servers, claim: &Claim) {
         let mut forget = redis::cmd("HDEL");
         forget.arg(self.keys.meta()).arg(self.token);
@@ -108,7 +109,7 @@ pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys
     answer::found(name, Value::Array(words))
 }
 
-/// Reads the lock and its counter, from which the holder's fence follows. If the counter changes meanwhile, reads both
+/// Reads the lock and its counter, from which the holder's fence follows. If the counter changes between, reads both
 /// again.
 async fn read_lock(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Vec<Value>> {
     const TRIES: usize = 10;
@@ -134,7 +135,7 @@ async fn read_counter(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Value> {
     cluster.command(keys.fence(), None, &get(keys.fence()), Effect::Reads).await
 }
 
-/// Returns no time left, which would need the server's time.
+/// Returns the shared holders, without the time left, which needs the server's time.
 async fn shared_holders(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Vec<Value>> {
     let odd = |cause| odd_answer(Effect::Reads, cause);
     let mut all = redis::cmd("ZRANGE");

@@ -33,7 +33,7 @@ local function append_shared(answer, value, holders, meta)
     if left > 0 then
       local record = redis.call('HGET', meta, token) or ''
       local mode, fence, identity = record:match('^(%S+) (%d+) %d+ (.*)$')
-      -- Without a record, the lock's marker shows the mode.
+      -- Without a record, assume a reader or one permit.
       mode, fence, identity = mode or shape, fence or false, identity or false
       local by = redis.call('HGET', meta, 'broken:' .. token)
       for _, word in ipairs({ left, token, identity, fence, by, mode }) do

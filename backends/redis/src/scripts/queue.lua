@@ -25,7 +25,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     call('ZREM', holders, token)
   end
 
-  -- Returns the first fence; nil if none are left.
+  -- Reserves fences. Returns the first; nil as next_fence().
   local function count(fences, ttl)
     local last, marked_until = parse_counter(call('GET', fence))
     local first = next_fence(last, micros, fences)
@@ -56,7 +56,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     return taken <= tonumber(of)
   end
 
-  -- Concurrent shared holders have the same fence.
+  -- Concurrent readers have the same fence.
   local function fence_for(mode, fences, ttl)
     if mode == 's' and its.kind_of_marker == 'shared' then
       extend_expiry(fence, ttl + IDLE_FENCE)
@@ -86,8 +86,8 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     end
   end
 
-  -- Reads the lock and removes expired holders. Returns false for a key of another type. `value`: the lock's, false if
-  -- free, nil to read it.
+  -- Reads the lock, and removes holders that have expired or whose marker is gone. Returns false for a key of another
+  -- type. `value`: the lock's, false if free, nil to read it.
   function its.look(value)
     if value == nil then
       value = get_string(lock)
@@ -167,7 +167,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     return true
   end
 
-  -- Transfers a hold, and returns the fence. If `from` can't be removed, it expires.
+  -- Transfers a shared hold. Returns the fence; nil as count(). If `from` can't be removed, it expires.
   function its.rename(from, to, mode, ttl, value)
     local first = its.kind_of_marker == 'shared' and its.number or count(1, ttl)
     if first then
@@ -216,7 +216,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     end
   end
 
-  -- An empty message, which clients ignore, has no receivers if the waiter's client has gone.
+  -- Returns whether the waiter's client has gone, if this can be decided. Clients ignore the empty message.
   local function blocks_as_gone_client(channel)
     return counted and its.kind_of_marker
       and redis.pcall('PUBLISH', 'lockwright:offered:' .. channel, '') == 0

@@ -44,13 +44,8 @@ end
 
 -- Marks the counter for at least `life` ms. `value` is the counter's, if known.
 local function mark_counter(key, micros, life, value)
-  value = value or redis.call('GET', key)
+  local last, marked_until = parse_counter(value or redis.call('GET', key))
   local now = math.floor(micros / 1000)
-  local mark = value and value:match(' (%d+)$')
-  if mark and tonumber(mark) >= now + life then
-    return
-  end
-  local last, marked_until = parse_counter(value)
   -- A damaged counter can't be marked. After a fast release, its waiters poll.
   if last ~= -1 and marked_until < now + life then
     -- Mark it for twice the time, so that not every waiter's request writes the counter.

@@ -10,17 +10,17 @@ local LONGEST_OFFER = 2000
 -- Returns the mode, the time in ms until which it is queued, TTL, client's id and value; nil without a valid record.
 local function parse_waiter(record)
   if record then
-    local asked, patience, mode, ttl, channel, value = record:match('^(%d+) (%d+) %d+ (%S+) (%d+) (%S+) (.*)$')
+    local asked, patience, mode, ttl, client, value = record:match('^(%d+) (%d+) %d+ (%S+) (%d+) (%S+) (.*)$')
     if asked then
-      return mode, asked / 1000 + patience, ttl, channel, value
+      return mode, asked / 1000 + patience, ttl, client, value
     end
   end
 end
 
 -- Publishes an offer. Returns the number of receivers. Nil if the user may not publish: then the lock stays free until
 -- the next waiter retries.
-local function publish_offer(channel, token, first, fences, micros_text, life)
-  local receivers = redis.pcall('PUBLISH', 'lockwright:offered:' .. channel,
+local function publish_offer(client, token, first, fences, micros_text, life)
+  local receivers = redis.pcall('PUBLISH', 'lockwright:offered:' .. client,
     token .. ' ' .. first .. ' ' .. fences .. ' ' .. micros_text .. ' ' .. life)
   return type(receivers) == 'number' and receivers or nil
 end
@@ -44,9 +44,9 @@ local function publish_lifetime(tokens, records, from, micros, life)
     local left = records[i] and tonumber(records[i]:match('^%d+ %d+ (%d+)'))
     -- LEFT is usually that of an earlier offer, so at most `life`.
     if left and left > life then
-      local asked, channel = records[i]:match('^(%d+) %d+ %d+ %S+ %d+ (%S+)')
+      local asked, client = records[i]:match('^(%d+) %d+ %d+ %S+ %d+ (%S+)')
       if asked / 1000 + left > micros / 1000 + life then
-        redis.pcall('PUBLISH', 'lockwright:offered:' .. channel, 'behind ' .. tokens[i] .. ' ' .. text(life))
+        redis.pcall('PUBLISH', 'lockwright:offered:' .. client, 'behind ' .. tokens[i] .. ' ' .. text(life))
       end
     end
   end

@@ -217,9 +217,9 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   end
 
   -- Returns whether the waiter's client has gone, if this can be decided. Clients ignore the empty message.
-  local function blocks_as_gone_client(channel)
+  local function blocks_as_gone_client(client)
     return counted and its.kind_of_marker
-      and redis.pcall('PUBLISH', 'lockwright:offered:' .. channel, '') == 0
+      and redis.pcall('PUBLISH', 'lockwright:offered:' .. client, '') == 0
   end
 
   -- Offers the lock to the waiters before `token`, the caller. Returns the longest lifetime, or 0.
@@ -231,11 +231,11 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
         return longest
       end
       local record = call('HGET', meta, first)
-      local mode, live, ttl, channel, value = parse_waiter(record)
+      local mode, live, ttl, client, value = parse_waiter(record)
       if not mode or live <= now then
         its.withdraw(first)
       elseif not fits(mode) then
-        if not blocks_as_gone_client(channel) then
+        if not blocks_as_gone_client(client) then
           return longest
         end
         its.withdraw(first)
@@ -248,7 +248,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
         end
         its.withdraw(first)
         write(first, mode, life, value, fenced)
-        local receivers = publish_offer(channel, first, fenced, fences, text(micros), life)
+        local receivers = publish_offer(client, first, fenced, fences, text(micros), life)
         if not receivers then
           revoke_offer(first, mode)
           queue_again(queue, meta, first, record)

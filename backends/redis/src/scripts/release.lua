@@ -14,13 +14,13 @@ local offered
 local tokens, records, micros, life
 
 -- Makes an offer, as queue.lua does.
-local function offer(value, fence, mark, channel)
+local function offer(value, fence, mark, client)
   redis.pcall('HDEL', KEYS[6], tokens[1])
   -- 8 days: a week longer than the mark.
   redis.call('SET', KEYS[3], fence .. ' ' .. mark, 'PX', '691200000')
   -- An offer is written before it is published, because a message is sent even if the script fails later.
   redis.call('SET', KEYS[1], value, 'PX', life)
-  local receivers = redis.pcall('PUBLISH', 'lockwright:offered:' .. channel,
+  local receivers = redis.pcall('PUBLISH', 'lockwright:offered:' .. client,
     tokens[1] .. ' ' .. fence .. ' 1 ' .. fence .. ' ' .. life)
   if type(receivers) ~= 'number' then
     offered = 'unsent'
@@ -37,7 +37,7 @@ if current and current:find('lw1:', 1, true) == 1 and current:find(token, 5, tru
     return redis.call('DEL', KEYS[1])
   end
   records = redis.call('HMGET', KEYS[6], unpack(tokens))
-  local asked, patience, ttl, channel, value =
+  local asked, patience, ttl, client, value =
     (records[1] or ''):match('^(%d+) (%d+) %d+ x (%d+) (%S+) (lw1:%x+:1:.*)$')
   local last, mark = (found[2] or ''):match('^(%d+) (%d+)$')
   local time = redis.call('TIME')
@@ -48,7 +48,7 @@ if current and current:find('lw1:', 1, true) == 1 and current:find(token, 5, tru
     -- LPOP is the first write, because a full server rejects a script whose first write could use memory.
     redis.call('LPOP', KEYS[4])
     -- If this fails, release_full.lua still ends the hold.
-    pcall(offer, value, time[1] .. ('00000' .. time[2]):sub(-6), mark, channel)
+    pcall(offer, value, time[1] .. ('00000' .. time[2]):sub(-6), mark, client)
     -- A waiter that retries after the offer lapses gets its lifetime.
     local needs_lifetime
     for i = 2, 3 do

@@ -62,9 +62,9 @@ const REFUSALS: [(&str, ErrorKind, &str); 15] = [
         ErrorKind::Denied,
         "the user lacks a permission; it needs the lock's keys, the keys and channels under \
          lockwright:*, the commands EVAL, EVALSHA, SUBSCRIBE and SCAN, and those that scripts use: \
-         TIME, GET, MGET, SET, DEL, EXISTS, TYPE, PTTL, PEXPIRE, HGET, HMGET, HSET, HDEL, \
-         HEXISTS, ZADD, ZREM, ZRANGE, ZRANGEBYSCORE, ZSCORE, RPUSH, LPOP, LPOS, LRANGE, \
-         LREM, PUBLISH",
+         TIME, GET, GETRANGE, MGET, SET, DEL, EXISTS, TYPE, PTTL, PEXPIRE, PEXPIREAT, HGET, \
+         HMGET, HSET, HDEL, HEXISTS, ZADD, ZREM, ZRANGE, ZRANGEBYSCORE, ZSCORE, RPUSH, LPOP, \
+         LPOS, LRANGE, LREM, PUBLISH",
     ),
     ("LOADING", ErrorKind::Unavailable, "the server is still loading its data"),
     (

@@ -73,8 +73,8 @@
 //! ```text
 //! ACL SETUSER locks on >PASSWORD ~orders/* ~lockwright:* resetchannels &lockwright:* -@all
 //!     +hello +subscribe +publish +eval +evalsha +info +config|get +time +scan
-//!     +get +mget +set +del +exists +type +pttl +pexpire +hget +hmget +hset +hdel +hexists
-//!     +zadd +zrem +zrange +zrangebyscore +zscore +rpush +lpop +lpos +lrange +lrem
+//!     +get +getrange +mget +set +del +exists +type +pttl +pexpire +pexpireat +hget +hmget +hset
+//!     +hdel +hexists +zadd +zrem +zrange +zrangebyscore +zscore +rpush +lpop +lpos +lrange +lrem
 //!     +client|tracking +client|caching
 //! ```
 //!

@@ -177,7 +177,7 @@ impl Node {
         Ok(incarnation)
     }
 
-    /// Lets the node vote if its incarnation is `seen`. Returns the resulting incarnation.
+    /// Lets the node vote if its incarnation is still `seen`. Returns its incarnation in either case.
     ///
     /// # Errors
     /// As [`look`](Self::look).

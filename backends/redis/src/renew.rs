@@ -65,10 +65,10 @@ impl Batch {
             let kind = Kind::of(claim);
             let (token, ttl) = (claim.token, ttl(claim));
             let argument = match kind {
-                Kind::Exclusive if ttl == common => token.to_string(),
-                Kind::Exclusive => format!("{token}:{ttl}:x"),
-                Kind::ExclusiveWithFence => format!("{token}:{ttl}:f"),
-                Kind::Shared => format!("{token}:{ttl}:s"),
+                Kind::Exclusive if ttl == common => format!("lw1:{token}"),
+                Kind::Exclusive => format!("lw1:{token}:{ttl}:x"),
+                Kind::ExclusiveWithFence => format!("lw1:{token}:{ttl}:f"),
+                Kind::Shared => format!("lw1:{token}:{ttl}:s"),
             };
             batch.holds.push(BatchEntry { keys, tombstone, kind, argument });
         }
@@ -105,11 +105,12 @@ impl Batch {
     /// exclusive hold's request has only its lock's key.
     pub(crate) fn single_requests(&self) -> impl Iterator<Item = (Vec<&str>, [String; 3])> {
         self.holds.iter().map(|BatchEntry { keys, kind, argument, .. }| {
-            let keys = match kind {
-                Kind::Shared => shared_keys(keys).to_vec(),
-                _ => vec![keys.lock()],
+            let (keys, argument) = match kind {
+                Kind::Exclusive => (vec![keys.lock()], argument.clone()),
+                Kind::ExclusiveWithFence => (vec![keys.lock()], argument.replace(":f", ":x")),
+                Kind::Shared => (shared_keys(keys).to_vec(), argument.clone()),
             };
-            (keys, [self.ttl.clone(), String::new(), argument.replace(":f", ":x")])
+            (keys, [self.ttl.clone(), String::new(), argument])
         })
     }
 
@@ -153,8 +154,9 @@ fn shared_keys(keys: &Keys) -> [&str; 4] {
 
 pub(crate) fn renewals(answer: Value, count: usize) -> Result<Vec<Renewal>> {
     let reply = Reply::of(answer, Effect::Changes)?;
+    let is_same_for_all = reply.text(1).is_none();
     (0..count)
-        .map(|at| match reply.word(at)? {
+        .map(|at| match reply.word(if is_same_for_all { 0 } else { at })? {
             "renewed" => Ok(Renewal::RENEWED),
             // Too few replicas acknowledged the renewal.
             "unsure" => Ok(Renewal::INDETERMINATE),

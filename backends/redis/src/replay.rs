@@ -31,7 +31,7 @@ pub(crate) async fn ask(link: &Arc<Link>, live: &Arc<Live>) -> Result<Replay> {
         &["INCR", &companion],
         &["DEL", &lock, &companion],
         &["HSET", &companion, "token", "1"],
-        &["PEXPIRE", &companion, "1"],
+        &["PEXPIREAT", &companion, "1"],
         &["HDEL", &companion, "token"],
         &["ZADD", &companion, "1", "token"],
         &["ZREM", &companion, "token"],

@@ -9,9 +9,9 @@ use lockwright_testbed::Redis;
 
 /// The ACL rules that the crate's documentation lists, but for any lock name.
 const RULES: &str = "~* &lockwright:* -@all +hello +subscribe +publish +eval +evalsha +info \
-                     +config|get +time +scan +get +mget +set +del +exists +type +pttl +pexpire \
-                     +hget +hmget +hset +hdel +hexists +zadd +zrem +zrange +zrangebyscore \
-                     +zscore +rpush +lpop +lpos +lrange +lrem +acl|dryrun";
+                     +config|get +time +scan +get +getrange +mget +set +del +exists +type +pttl \
+                     +pexpire +pexpireat +hget +hmget +hset +hdel +hexists +zadd +zrem +zrange \
+                     +zrangebyscore +zscore +rpush +lpop +lpos +lrange +lrem +acl|dryrun";
 
 fn main() -> ExitCode {
     let options = Redis::options().tls().user("locks", "p@ss/word", RULES);

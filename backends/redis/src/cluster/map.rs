@@ -62,7 +62,7 @@ impl SlotMap {
     }
 
     /// Parses `CLUSTER SLOTS`: per range the first and last slot, master, replicas. Returns `None`
-    /// for a node without slots.
+    /// if the answer is malformed or has no slots.
     pub(crate) fn read(answer: Value, asked: &Address) -> Option<Self> {
         let Value::Array(entries) = answer else { return None };
         let mut ranges = Vec::with_capacity(entries.len());

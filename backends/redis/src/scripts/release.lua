@@ -32,7 +32,7 @@ end
 local found = ARGV[2] == '0' and redis.call('MGET', KEYS[1], KEYS[3])
 local current = found and found[1]
 if current and current:find('lw1:', 1, true) == 1 and current:find(token, 5, true) == 5 then
-  tokens = redis.call('LRANGE', KEYS[4], 0, 2)
+  tokens = redis.call('LRANGE', KEYS[4], '0', '2')
   if not tokens[1] then
     return redis.call('DEL', KEYS[1])
   end

@@ -1,25 +1,22 @@
--- Renews each hold that its token still has, for its full TTL.
+-- Restarts the TTL of each hold whose token still holds the lock.
 --
 -- KEYS  for each hold: lock; for 'f' also fence; for 's' also fence, holders, meta. Last, on a quorum's node: incarnation
--- ARGV  TTL in ms; incarnation that the client read, or ''; for each hold: the token of an exclusive hold with that TTL,
---       else TOKEN:TTL:KIND. The kind is 'x' (exclusive), 'f' (exclusive, and extends its counter's expiry) or 's'.
+-- ARGV  TTL in ms; incarnation that the client read, or ''; for each hold: lw1:TOKEN (exclusive, with that TTL) or
+--       lw1:TOKEN:TTL:KIND. The kind is 'x' (exclusive), 'f' (exclusive; also extends the expiry of the fence counter)
+--       or 's' (reader or permits).
 --
--- Returns for each hold 'renewed', 'broken' or 'gone'; or only 'other-incarnation' if the incarnation differs.
+-- Returns for each hold 'renewed', 'broken' or 'gone'; one 'renewed' if all were; one 'other-incarnation' if the
+-- incarnation differs.
 
--- MGET returns nil for a key of another type, which must not fail the whole batch.
-local values = redis.call('MGET', unpack(KEYS))
-if ARGV[2] ~= '' and values[#KEYS] ~= ARGV[2] then
+if ARGV[2] ~= '' and get_string(KEYS[#KEYS]) ~= ARGV[2] then
   return { 'other-incarnation' }
 end
 
-local answers, at, now = {}, 1, nil
+local time = redis.call('TIME')
+local now = time[1] * 1000 + time[2] / 1000
 
 local function renew_shared(value, lock, fence, holders, meta, token, ttl)
-  if not now then
-    local time = redis.call('TIME')
-    now = tonumber(time[1]) * 1000 + tonumber(time[2]) / 1000
-  end
-  if not value or not value:match('^lockwright:%a+:%d+$') then
+  if type(value) ~= 'string' or not value:match('^lockwright:%a+:%d+$') then
     return 'gone'
   end
   local clock = time_of(holders, math.floor(now))
@@ -37,31 +34,46 @@ local function renew_shared(value, lock, fence, holders, meta, token, ttl)
   return 'renewed'
 end
 
-local call, find = redis.call, string.find
-for i = 3, #ARGV do
-  local lock, value, token, ttl, kind = KEYS[at], values[at], ARGV[i], ARGV[1], 'x'
+local call, pcall, keys, arguments, common = redis.call, redis.pcall, KEYS, ARGV, ARGV[1]
+local at, expires = 1, text(math.ceil(now + common))
+-- The replies for holds that aren't the usual case, by position; nil without any.
+local answers
+for i = 3, #arguments do
+  local lock, argument = keys[at], arguments[i]
   at = at + 1
-  if #token > 32 then
-    token, ttl, kind = token:match('^(%x+):(%d+):(%a)$')
-  elseif value and find(value, token, 5, true) == 5 and find(value, 'lw1:', 1, true) == 1 then
-    -- The usual case, without another function or string.
-    call('PEXPIRE', lock, ttl)
-    answers[i - 2], kind = 'renewed', nil
-  end
-  if kind == 's' then
-    answers[i - 2] = renew_shared(value, lock, KEYS[at], KEYS[at + 1], KEYS[at + 2], token, tonumber(ttl))
-    at = at + 3
-  elseif kind then
-    local state = hold_state(value, token)
-    if state == 'held' then
-      redis.call('PEXPIRE', lock, ttl)
-      state = 'renewed'
+  -- The usual case creates few strings, for speed, and uses PEXPIREAT, because the server rewrites PEXPIRE to that.
+  -- GETRANGE reads 'lw1:' and the token. It fails for a key of another type.
+  local head = pcall('GETRANGE', lock, '0', '35')
+  if head == argument then
+    call('PEXPIREAT', lock, expires)
+  elseif type(head) == 'table' and not head.err:find('WRONGTYPE', 1, true) then
+    return head
+  else
+    local token, ttl, kind = argument:match('^lw1:(%x+):?(%d*):?(%a?)$')
+    ttl = ttl == '' and common or ttl
+    local value, answer = get_string(lock), nil
+    if kind == 's' then
+      answer = renew_shared(value, lock, keys[at], keys[at + 1], keys[at + 2], token, tonumber(ttl))
+      at = at + 3
+    else
+      answer = hold_state(value, token) or 'gone'
+      if answer == 'held' then
+        call('PEXPIRE', lock, ttl)
+        answer = 'renewed'
+      end
+      if kind == 'f' then
+        extend_expiry(keys[at], ttl + IDLE_FENCE)
+        at = at + 1
+      end
     end
-    answers[i - 2] = state or 'gone'
-    if kind == 'f' then
-      extend_expiry(KEYS[at], ttl + IDLE_FENCE)
-      at = at + 1
-    end
+    answers = answers or {}
+    answers[i - 2] = answer
   end
+end
+if not answers then
+  return { 'renewed' }
+end
+for i = 1, #arguments - 2 do
+  answers[i] = answers[i] or 'renewed'
 end
 return answers

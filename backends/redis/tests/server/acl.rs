@@ -9,9 +9,9 @@ use crate::common::{claim, connect, eventually, fails, grant, name, patient};
 use crate::connect::{SECRET, wrong};
 
 /// The commands that the scripts call.
-pub(crate) const SCRIPTED: &str = "time get mget set del exists type pttl pexpire hget hmget hset \
-                                   hdel hexists zadd zrem zrange zrangebyscore zscore rpush \
-                                   lpop lpos lrange lrem";
+pub(crate) const SCRIPTED: &str = "time get getrange mget set del exists type pttl pexpire \
+                                   pexpireat hget hmget hset hdel hexists zadd zrem zrange zrangebyscore \
+                                   zscore rpush lpop lpos lrange lrem";
 
 /// The other commands that the documentation lists.
 const OTHERS: &str = "hello subscribe publish eval evalsha client|tracking client|caching info \

@@ -27,7 +27,6 @@ async fn main() {
     match std::env::var(ROLE).as_deref() {
         Ok("holder") => holder().await,
         Ok("busy") => busy().await,
-        // `figures` runs on a worker thread, like a server's tasks.
         _ => tokio::spawn(figures()).await.unwrap(),
     }
 }

@@ -11,8 +11,8 @@ CREATE TABLE IF NOT EXISTS {lease} (
     -- JSON for operators: host, pid, label.
     identity TEXT NOT NULL,
     mode     VARCHAR(16) NOT NULL,
-    -- The first reserved fence, and how many are reserved. The last is at most 2^53 - 1, because
-    -- other backends store doubles.
+    -- The hold's first fence, and how many it reserves. The last is at most 2^53 - 1, because other
+    -- backends store doubles.
     fence    BIGINT NOT NULL,
     fences   INT NOT NULL,
     ttl      BIGINT NOT NULL,
@@ -21,8 +21,8 @@ CREATE TABLE IF NOT EXISTS {lease} (
     updated  BIGINT NOT NULL,
     -- Who broke the hold, and why.
     broken   TEXT,
-    -- The name's latest tokens with a tombstone, because a concurrent acquire may not see a
-    -- tombstone's own row.
+    -- The name's latest tokens with a tombstone. An acquire that waited for this row reads them
+    -- here, because its snapshot may lack the tombstones.
     tombstones VARCHAR(600) NOT NULL,
     -- The last acquire's effect: 2 a new hold, 1 a renewal, 0 none.
     decided  TINYINT NOT NULL,
@@ -40,11 +40,12 @@ CREATE TABLE IF NOT EXISTS {tombstone} (
 
 -- Readers, holders of permits, and writers that wait for readers.
 --
--- The name's row in {lease} has the token `readers` or `semaphore of N`, and the holders' latest
--- expiry. Clients lock that row before they change rows here.
+-- While a name has readers or permit holders, its row in {lease} has the token `readers` or
+-- `semaphore of N`, and their latest expiry. Clients lock that row before they change a holder's
+-- row here.
 --
--- A row with the mode `exclusive` is a waiting writer. New readers are rejected until that row
--- expires or the name's fence changes.
+-- A row with the mode `exclusive` is a waiting writer. It keeps new readers out until it expires or
+-- the name gets another fence.
 CREATE TABLE IF NOT EXISTS {shared_holder} (
     name     VARCHAR(512) NOT NULL,
     token    VARCHAR(32) NOT NULL,
@@ -53,8 +54,8 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     -- The permits and the semaphore's size, or 0 in other modes.
     permits  BIGINT NOT NULL,
     size     BIGINT NOT NULL,
-    -- The readers' fence, a semaphore holder's unique number, or the fence of the readers that a
-    -- writer waits for.
+    -- The fence that a name's readers share, a permit holder's unique number, or the fence of the
+    -- readers for which a writer waits.
     fence    BIGINT NOT NULL,
     ttl      BIGINT NOT NULL,
     expires  BIGINT NOT NULL,

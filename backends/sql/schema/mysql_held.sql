@@ -1,7 +1,11 @@
--- Holds of the modes `session` and `row`. Only the server's locks show whether a session still
--- holds.
+-- Holds of the modes `session` and `row`. Only the server's locks show whether a hold still exists.
 
--- The last holder of each name.
+-- The fences of the mode `session` on MariaDB. MySQL has no sequences, so there the fences depend on
+-- the names' rows, and this table is unused.
+CREATE /*M!100300 SEQUENCE IF NOT EXISTS {hold_fence} MAXVALUE 9007199254740991 */
+       /*!80000 TABLE IF NOT EXISTS {hold_fence} (id INT NOT NULL PRIMARY KEY) */ ENGINE = InnoDB;
+
+-- The last recorded holder of each name.
 CREATE TABLE IF NOT EXISTS {hold} (
     -- `session` or `row`
     kind     VARCHAR(8)   NOT NULL,

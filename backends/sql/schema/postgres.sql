@@ -1,22 +1,21 @@
 -- Lockwright's tables on PostgreSQL.
 --
 -- Times are clock_timestamp() in microseconds since 1970. Locking needs only SELECT, INSERT, UPDATE
--- and DELETE.
+-- and DELETE on the tables, and SELECT and UPDATE on the sequence of fences.
 
 -- Serializes concurrent creations of the tables.
 SELECT pg_advisory_xact_lock(5499258310474722403);
 
 -- One row for each name that is or was held.
 CREATE TABLE IF NOT EXISTS {lease} (
-    -- Names are compared byte by byte.
     name     text COLLATE "C" NOT NULL PRIMARY KEY,
     -- NULL after a release. The row stays for the name's fence.
     token    text COLLATE "C",
     -- JSON for operators: host, pid, label.
     identity text NOT NULL,
     mode     text NOT NULL,
-    -- The first reserved fence, and how many are reserved. The last is at most 2^53 - 1, because
-    -- other backends store doubles.
+    -- The hold's first fence, and how many it reserves. The last is at most 2^53 - 1, because other
+    -- backends store doubles.
     fence    bigint NOT NULL,
     fences   integer NOT NULL CHECK (fences >= 1),
     ttl      bigint NOT NULL,
@@ -27,8 +26,8 @@ CREATE TABLE IF NOT EXISTS {lease} (
     broken   text,
     -- Until this time, a release notifies waiters.
     waiting  bigint NOT NULL,
-    -- The name's latest tokens with a tombstone, because a concurrent acquire may not see a
-    -- tombstone's own row.
+    -- The name's latest tokens with a tombstone. An acquire that waited for this row reads them
+    -- here, because its snapshot may lack the tombstones.
     tombstones text NOT NULL,
     CHECK (fence >= 0 AND fence + fences <= 9007199254740992)
     -- Each page keeps space for new row versions, so that updates write no index.
@@ -44,11 +43,12 @@ CREATE INDEX IF NOT EXISTS {prefix}_tombstone_until ON {tombstone} (until);
 
 -- Readers, holders of permits, and writers that wait for readers.
 --
--- The name's row in {lease} has the token `readers` or `semaphore of N`, and the holders' latest
--- expiry. Clients lock that row before they change rows here.
+-- While a name has readers or permit holders, its row in {lease} has the token `readers` or
+-- `semaphore of N`, and their latest expiry. Clients lock that row before they change a holder's
+-- row here.
 --
--- A row with the mode `exclusive` is a waiting writer. New readers are rejected until that row
--- expires or the name's fence changes.
+-- A row with the mode `exclusive` is a waiting writer. It keeps new readers out until it expires or
+-- the name gets another fence.
 CREATE TABLE IF NOT EXISTS {shared_holder} (
     name     text COLLATE "C" NOT NULL,
     token    text COLLATE "C" NOT NULL,
@@ -57,8 +57,8 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     -- The permits and the semaphore's size, or 0 in other modes.
     permits  bigint NOT NULL,
     size     bigint NOT NULL,
-    -- The readers' fence, a semaphore holder's unique number, or the fence of the readers that a
-    -- writer waits for.
+    -- The fence that a name's readers share, a permit holder's unique number, or the fence of the
+    -- readers for which a writer waits.
     fence    bigint NOT NULL,
     ttl      bigint NOT NULL,
     expires  bigint NOT NULL,

@@ -1,14 +1,26 @@
--- Holds of the modes `session` and `row`. Only pg_locks and pg_stat_activity show whether a session
--- still holds.
+-- Holds of the modes `session` and `row`. Only pg_locks and pg_stat_activity show whether a hold
+-- still exists.
+--
+-- The unlogged tables are written without waiting for the disk. A crash empties them. No hold is lost
+-- by that, because the crash ends all sessions.
+
+-- The fences of all names. Clients don't wait until the disk has the last ones, so a crash may lose
+-- them. queries/raise.sql then raises the sequence above all that were issued.
+CREATE SEQUENCE IF NOT EXISTS {hold_fence} AS bigint MAXVALUE 9007199254740991;
+
+-- Its row shows that the sequence was raised since the last crash, which emptied this table.
+CREATE UNLOGGED TABLE IF NOT EXISTS {hold_raised} (
+    id integer PRIMARY KEY CHECK (id = 1)
+);
 
 -- The last holder of each name.
-CREATE TABLE IF NOT EXISTS {hold} (
+CREATE UNLOGGED TABLE IF NOT EXISTS {hold} (
     -- `session` or `row`
     kind     text   NOT NULL,
     name     text   COLLATE "C" NOT NULL,
     token    text   NOT NULL,
     identity text   NOT NULL,
-    fence    bigint NOT NULL CHECK (fence BETWEEN 1 AND 9007199254740991),
+    fence    bigint NOT NULL,
     ttl_ms   bigint NOT NULL,
     -- The process id of the holder's session.
     session  bigint NOT NULL,
@@ -20,12 +32,12 @@ CREATE TABLE IF NOT EXISTS {hold} (
 );
 
 -- Readers. While a name has readers, its row in {hold} has the token `readers` and their fence.
-CREATE TABLE IF NOT EXISTS {reader} (
+CREATE UNLOGGED TABLE IF NOT EXISTS {reader} (
     kind     text   NOT NULL,
     name     text   COLLATE "C" NOT NULL,
     token    text   NOT NULL,
     identity text   NOT NULL,
-    fence    bigint NOT NULL CHECK (fence BETWEEN 1 AND 9007199254740991),
+    fence    bigint NOT NULL,
     ttl_ms   bigint NOT NULL,
     session  bigint NOT NULL,
     updated  timestamptz NOT NULL,
@@ -38,3 +50,7 @@ CREATE TABLE IF NOT EXISTS {reader} (
 CREATE TABLE IF NOT EXISTS {row} (
     name text COLLATE "C" PRIMARY KEY
 );
+
+-- An earlier version created logged tables.
+ALTER TABLE {hold} SET UNLOGGED;
+ALTER TABLE {reader} SET UNLOGGED;

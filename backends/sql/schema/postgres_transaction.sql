@@ -1,5 +1,5 @@
--- The highest fence used for a write. A row may be deleted when no holder granted before `updated`
--- can still write.
+-- For each name, the highest fence of a write. A row may be deleted once no holder granted before
+-- `updated` can still write.
 CREATE TABLE IF NOT EXISTS {fence} (
     name    text COLLATE "C" NOT NULL PRIMARY KEY,
     fence   bigint NOT NULL,

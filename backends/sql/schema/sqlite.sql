@@ -19,7 +19,7 @@ CREATE TABLE lockwright_lease (
     -- JSON for operators: host, pid, label.
     identity   TEXT    NOT NULL,
     mode       TEXT    NOT NULL,
-    -- The first reserved fence, and how many are reserved.
+    -- The hold's first fence, and how many it reserves.
     fence      INTEGER NOT NULL,
     fences     INTEGER NOT NULL CHECK (fences >= 1),
     ttl_ns     INTEGER NOT NULL,
@@ -31,7 +31,8 @@ CREATE TABLE lockwright_lease (
     broken     TEXT
 ) STRICT, WITHOUT ROWID;
 
--- The triggers run within the grant's statement, so a crash can't store a grant without its fence.
+-- The triggers run within the grant's statement, so a crash can't store a grant without raising the
+-- fence.
 CREATE TRIGGER lockwright_grant AFTER INSERT ON lockwright_lease BEGIN
     UPDATE lockwright_meta SET fence = NEW.fence + NEW.fences - 1;
 END;

@@ -1,11 +1,11 @@
 
 -- Readers, holders of permits, and writers that wait for readers.
 --
--- The name's row in lockwright_lease has the token `readers` or `semaphore of N`, and the holders'
--- latest expiry.
+-- While a name has readers or permit holders, its row in lockwright_lease has the token `readers`
+-- or `semaphore of N`, and their latest expiry.
 --
--- A row with the mode `exclusive` is a waiting writer. New readers are rejected until that row
--- expires or the name's fence changes.
+-- A row with the mode `exclusive` is a waiting writer. It keeps new readers out until it expires or
+-- the name gets another fence.
 CREATE TABLE IF NOT EXISTS lockwright_shared_holder (
     name       TEXT    NOT NULL COLLATE BINARY,
     token      TEXT    NOT NULL,
@@ -14,8 +14,8 @@ CREATE TABLE IF NOT EXISTS lockwright_shared_holder (
     -- The permits and the semaphore's size, or 0 in other modes.
     permits    INTEGER NOT NULL,
     size       INTEGER NOT NULL,
-    -- The readers' fence, a semaphore holder's unique number, or the fence of the readers that a
-    -- writer waits for.
+    -- The fence that a name's readers share, a permit holder's unique number, or the fence of the
+    -- readers for which a writer waits.
     fence      INTEGER NOT NULL,
     ttl_ns     INTEGER NOT NULL,
     expires_ns INTEGER NOT NULL,

@@ -37,7 +37,7 @@ const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 
 /// SQL for the time. Only `SYSDATE` reads the clock at each occurrence.
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', SYSDATE(6))";
 
-/// SQL for a number that changes at a failover.
+/// SQL for a number that identifies the server.
 const SERVER: &str =
     "CAST(CRC32(CONCAT_WS(':', @@hostname, @@port, @@server_id, @@datadir)) AS SIGNED)";
 
@@ -218,8 +218,9 @@ impl Dialect for MySql {
     async fn open(&self, limits: Limits) -> sqlx::Result<(MySqlConnection, Option<ServerSession>)> {
         let opened = Instant::now();
         let mut connection = self.connect().await?;
-        // The server takes whole seconds. `statement` is longer than the client's limit, because
-        // the server's timeout error may follow a commit. MySQL applies `statement` to reads only.
+        // The server takes whole seconds. The limit `statement` is longer than the client's own,
+        // because the server's timeout error may follow a commit, and should reach no client. MySQL
+        // applies `statement` to reads only.
         let lock = limits.answer.as_secs().max(1);
         let statement = limits.slow.as_secs() + 1;
         let text = format!(
@@ -343,7 +344,7 @@ async fn fetch_told(
     mut done: impl FnMut(u64) + Send,
 ) -> sqlx::Result<Vec<Row>> {
     let mut rows = Vec::new();
-    // Safe: table names are checked, and values are written by `literal`.
+    // Safe: table names are checked, and `literal` writes values.
     let mut answers = sqlx::raw_sql(AssertSqlSafe(text)).fetch_many(connection);
     while let Some(answer) = poll_fn(|context| answers.as_mut().poll_next(context)).await {
         match answer? {
@@ -440,8 +441,8 @@ pub(super) fn is_the_end(number: u16) -> bool {
 }
 
 /// Classifies an error by its [number](https://mariadb.com/kb/en/mariadb-error-codes/). A failed
-/// statement is rolled back. Errors that may follow a commit, and [`Later`] errors, are
-/// `Indeterminate`.
+/// statement is rolled back. Errors that may follow a commit are `Indeterminate`, and so is
+/// [`Later`], an error after an earlier statement's change.
 fn judge(number: u16) -> Option<Verdict> {
     use ErrorKind::{Conflict, Denied, Indeterminate, InvalidConfig, Unavailable};
 

@@ -89,8 +89,6 @@ impl Facts {
         Err(Error::new(ErrorKind::Unsupported, problem).with_backend(backend))
     }
 
-    /// Rejects a server that is one of several primaries, because a lock must be valid in the whole
-    /// cluster.
     pub(super) fn can_hold(&self, backend: &'static str) -> Result<()> {
         match self.multi_primary() {
             None => Ok(()),

@@ -47,7 +47,7 @@ impl InTransaction {
     /// would commit it. Otherwise as [`check_fence`](check_fence()).
     ///
     /// # Cancel safety
-    /// May be dropped at any time; the step is then done or not.
+    /// May be dropped at any time; the rows are then deleted or not.
     pub async fn sweep(&self, connection: &mut MySqlConnection, idle: Duration) -> Result<u64> {
         if connection.is_in_transaction() {
             return Err(Error::invalid_input("sweeping would commit this transaction")

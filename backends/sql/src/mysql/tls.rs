@@ -7,7 +7,7 @@ use crate::server::errors::Effect;
 use crate::server::pool::Pool;
 use crate::server::{doctor, tls};
 
-/// Behind a proxy, this shows the cipher of the proxy's own connection.
+/// Behind a proxy, this shows the cipher between the proxy and the server.
 const CIPHER: &str = "SHOW SESSION STATUS LIKE 'Ssl_cipher'";
 
 pub(super) async fn look(pool: &Pool<MySql>) -> Result<Option<Finding>> {

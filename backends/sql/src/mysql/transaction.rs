@@ -200,7 +200,7 @@ impl InTransaction {
         run(tx, &self.probe, &[]).await.map_err(|cause| failed(&cause))?;
         let mut slice = Duration::ZERO;
         loop {
-            // The server waits for whole seconds. Polling covers the rest.
+            // The server waits only for whole seconds, so the rest is polled.
             let seconds = i64::try_from(slice.as_secs()).unwrap_or(i64::MAX);
             let arguments =
                 [("name", Value::Text(name.as_str())), ("seconds", Value::Int(seconds))];
@@ -208,7 +208,7 @@ impl InTransaction {
                 Ok(_) => return Ok(Outcome::Locked),
                 Err(cause) if number(&cause) == Some(LOCK_WAIT_TIMEOUT) => self.passed(tx).await?,
                 Err(cause) => {
-                    // The lock's error is the cause, so an error of the restore is ignored.
+                    // The lock's error is returned, even if the restore fails.
                     let _ = run(tx, &self.restore, &[]).await;
                     return Err(failed(&cause));
                 }

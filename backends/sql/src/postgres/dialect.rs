@@ -6,13 +6,12 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Row as _, TypeInfo, ValueRef};
 
 use super::config::Config;
-use super::plans::Plans;
 use crate::server::abandoned::ServerSession;
 use crate::server::dialect::{BadRow, Cell, Dialect, Row, StatementTexts};
 use crate::server::errors::Verdict;
 use crate::server::pool::{Limits, Pool};
 use crate::server::schema::MISSING;
-use crate::server::sql::{Arguments, Sql, Value};
+use crate::server::sql::{Arguments, Prepared, Sql, Value, value};
 use crate::server::table::Tables;
 use crate::server::tls;
 
@@ -22,12 +21,11 @@ pub(crate) struct Postgresql {
     tables: Tables,
     channel: String,
     backend: &'static str,
-    /// A setting of each session by which a pooler is detected.
+    /// This client's value of `lockwright.mark`. A pooler's session has another value, or none.
     mark: Option<String>,
-    pub(super) plans: Arc<Plans>,
 }
 
-/// SQL for the server's start, which changes at a failover.
+/// SQL for the server's start time, which identifies the server.
 const SERVER: &str = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
 
 pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
@@ -35,7 +33,8 @@ pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(super) driver: PgConnection,
-    prepared: Vec<Arc<str>>,
+    /// False behind a pooler, which may use another session for each request.
+    prepares: bool,
     /// Limits sent with each request behind a pooler, which may use another session each time.
     limits: Option<String>,
 }
@@ -48,7 +47,6 @@ impl Postgresql {
             tables: config.common.tables.clone(),
             backend: config.backend(),
             mark: None,
-            plans: Arc::default(),
         }
     }
 
@@ -176,7 +174,7 @@ impl Dialect for Postgresql {
 
     async fn connect(&self) -> sqlx::Result<Connection> {
         let driver = self.server.connect().await?;
-        Ok(Connection { driver, prepared: Vec::new(), limits: None })
+        Ok(Connection { driver, prepares: false, limits: None })
     }
 
     async fn open(&self, limits: Limits) -> sqlx::Result<(Connection, Option<ServerSession>)> {
@@ -205,6 +203,7 @@ impl Dialect for Postgresql {
         let bad = |_: BadRow| sqlx::Error::RowNotFound;
         let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
         let session = Self::session(row, opened).map_err(bad)?;
+        connection.prepares = session.is_some();
         if session.is_none() {
             let set_local = |at, name, to| match row.bool(at) {
                 Ok(true) => format!("SET LOCAL {name} = {to}; "),
@@ -259,17 +258,12 @@ impl Dialect for Postgresql {
         sql: &Sql,
         arguments: Arguments<'_>,
     ) -> sqlx::Result<Vec<Row>> {
-        let plan = match sql.hot_name() {
-            Some(name) if self.plans.are_kept() => self.plans.of(name, sql, arguments),
-            _ => return self.fetch(connection, sql.render(arguments, Self::literal)).await,
-        };
-        let execute = plan.execute(arguments);
-        if connection.prepared.contains(&plan.name) {
-            return self.fetch(connection, execute).await;
+        match sql.prepared() {
+            Some(statement) if connection.prepares => {
+                fetch_prepared(&mut connection.driver, statement, arguments).await
+            }
+            _ => self.fetch(connection, sql.render(arguments, Self::literal)).await,
         }
-        let rows = self.fetch(connection, format!("{}; {execute}", plan.prepare)).await?;
-        connection.prepared.push(plan.name.clone());
-        Ok(rows)
     }
 
     fn literal(value: Value<'_>, text: &mut String) {
@@ -299,8 +293,27 @@ pub(super) async fn fetch_on(
     connection: &mut PgConnection,
     text: String,
 ) -> sqlx::Result<Vec<Row>> {
-    // Safe: table names are checked, and values are written by `literal`.
+    // Safe: table names are checked, and `literal` writes values.
     let rows = sqlx::raw_sql(AssertSqlSafe(text)).fetch_all(connection).await?;
+    rows.iter().map(row).collect()
+}
+
+/// Runs a statement. Its first use on a connection takes another round trip.
+pub(super) async fn fetch_prepared(
+    connection: &mut PgConnection,
+    statement: &Prepared,
+    arguments: Arguments<'_>,
+) -> sqlx::Result<Vec<Row>> {
+    let mut query = sqlx::query(AssertSqlSafe(Arc::clone(&statement.text)));
+    for name in &statement.parameters {
+        query = match value(arguments, name) {
+            Value::Int(number) => query.bind(number),
+            Value::Bool(yes) => query.bind(yes),
+            Value::Text(text) => query.bind(text),
+            Value::Null => query.bind(None::<&str>),
+        };
+    }
+    let rows = query.fetch_all(connection).await?;
     rows.iter().map(row).collect()
 }
 
@@ -355,7 +368,8 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
         ),
         "42501" => Verdict::new(
             Denied,
-            "the user may not do that; it needs SELECT, INSERT, UPDATE and DELETE on the tables",
+            "the user may not do that; it needs SELECT, INSERT, UPDATE and DELETE on the tables, and \
+             SELECT and UPDATE on the sequence of fences",
         ),
         "3D000" => Verdict::new(InvalidConfig, "there is no such database; name one in the URL"),
         "3F000" => Verdict::new(
@@ -388,7 +402,7 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
         "57014" => Verdict::new(Indeterminate, "the server cancelled the request for somebody"),
         "40003" => Verdict::new(Indeterminate, "it is unknown whether the server committed"),
         "57P01" => Verdict::new(Indeterminate, "the server ended the connection").useless(),
-        "25006" => {
+        "25006" | "0A000" if code == "25006" || message.contains("during recovery") => {
             Verdict::new(Unavailable, "the server is read-only now: it is a replica, or set to be")
                 .useless()
         }
@@ -405,7 +419,7 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
         _ if code.starts_with("53") => {
             Verdict::new(Unavailable, "the server is short of memory, disk or connections")
         }
-        // A pooler rejects a parameter before it forwards any request.
+        // A pooler rejects the parameter before it forwards any request.
         "08P01" if message.contains("unsupported startup parameter") => Verdict::new(
             InvalidConfig,
             "a pooler refuses a parameter of the connection; leave `options` out of the URL",

@@ -16,7 +16,7 @@ const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
 const MANY_NAMES: i64 = 1_000_000;
 
-/// The least age of an old snapshot, in transactions and in seconds.
+/// The ages (in transactions, in seconds) above which a snapshot is old.
 const OLD_SNAPSHOT: (i64, i64) = (10_000, 60);
 
 #[derive(Debug)]
@@ -71,7 +71,7 @@ pub(super) async fn examine(pool: &Pool<Postgresql>) -> Result<Vec<Finding>> {
     findings.extend(long_transaction(&facts));
     findings.extend(tls::look(pool).await?);
     findings.extend(tables(pool).await?);
-    // In the other modes, `connect` rejects a pooler.
+    // In the other modes, `connect` has already rejected a pooler.
     if !facts.is_replica && dialect.is_for_leases() {
         findings.extend(pooler(pool).await?);
     }

@@ -27,8 +27,8 @@ use crate::server::sql::Value;
 /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the table doesn't exist.
 /// - [`Denied`](lockwright_core::ErrorKind::Denied): the user may not change the table.
 /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another transaction had locked the
-///   name for longer than the user's `lock_timeout`, or changed its record at a level above `READ
-///   COMMITTED`. Or the connection broke.
+///   name for longer than the user's `lock_timeout`; at a level above `READ COMMITTED`, another
+///   transaction has changed the record; or the connection broke.
 ///
 /// # Cancel safety
 /// May be dropped; the transaction must then be rolled back or dropped.
@@ -47,7 +47,7 @@ impl InTransaction {
     /// As [`check_fence`](check_fence()).
     ///
     /// # Cancel safety
-    /// May be dropped at any time; the step is then done or not.
+    /// May be dropped at any time; the fences are then deleted or not.
     pub async fn sweep(&self, connection: &mut PgConnection, idle: Duration) -> Result<u64> {
         let text = self.sweep.render(&fencing::sweeping(idle), Postgresql::literal);
         let rows = fetch_on(connection, text).await.map_err(|cause| failed(&cause))?;

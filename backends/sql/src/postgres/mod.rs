@@ -25,7 +25,6 @@ mod doctor;
 mod fencing;
 mod held;
 mod listener;
-mod plans;
 mod pooler;
 mod tls;
 pub mod transaction;
@@ -95,7 +94,8 @@ impl Config {
     }
 
     async fn lease(self) -> Result<Arc<dyn DistributedLock>> {
-        // A pooler delivers no notifications, so behind one no session is reserved for a listener.
+        // A pooler delivers no notifications, so behind a pooler no session is reserved for a
+        // listener.
         let (pool, look) = self.look(false).await?;
         if !self.common.for_diagnosis {
             look.can_lock(self.backend())?;
@@ -105,9 +105,7 @@ impl Config {
         let is_direct = look.is_direct;
         let listener = is_direct
             .then(|| -> Box<dyn ReleaseListener> { Box::new(Listener::new(&pool, &waiters)) });
-        if is_direct {
-            pool.dialect().plans.keep();
-        } else {
+        if !is_direct {
             tracing::info!("a pooler blocks notifications, so waiters poll every {POLL:?}");
         }
         Ok(Arc::new(LeaseBackend::new(pool, profile_of(is_direct), waiters, listener)))

@@ -7,7 +7,7 @@ use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
 use crate::server::{doctor, tls};
 
-/// Behind a pooler, this is about the pooler's own connection.
+/// Behind a pooler, this tests the pooler's own connection to the server.
 const IS_ENCRYPTED: &str =
     "SELECT coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false)";
 

@@ -18,7 +18,8 @@ use super::sessions::SessionPermit;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ServerSession {
     pub(crate) id: i64,
-    /// Identifies the server, because ids are reused after a failover.
+    /// Identifies the server process. After a failover, the same `id` may belong to another
+    /// session.
     pub(crate) server: i64,
     /// A server time in microseconds at which the session existed.
     pub(crate) seen: i64,
@@ -32,8 +33,8 @@ const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The longest time limit for one connect. The limits double, because a frozen server may open a
-/// session for each attempt when it resumes.
+/// The longest time limit for one connect. Each timeout doubles the limit, because a frozen server
+/// may open a session for every attempt when it resumes.
 const LONGEST_CONNECT: Duration = Duration::from_secs(60);
 
 /// The time that the server needs to end the session of a closed connection.
@@ -67,7 +68,7 @@ struct Ending {
 
 pub(crate) type Permits = (Option<SessionPermit>, Option<super::pool::Turn>);
 
-/// Frees the permits of the remaining sessions if the task ends early.
+/// If the task that ends sessions stops early, this guard frees the remaining sessions' permits.
 struct Attending<D>(Option<Arc<Abandoned<D>>>);
 
 impl<D: Dialect> Attending<D> {
@@ -211,8 +212,8 @@ impl<D: Dialect> Abandoned<D> {
             }
             let has_ended = |ending: &mut Ending| match ending.session {
                 Some(session) => known.contains(&session) && !still_there.contains(&session.id),
-                // The session's id is unknown. The server accepted its connection before this
-                // task's, and has had `CLOSING` to notice that it is closed.
+                // The session's id is unknown. Its connection was closed before this task
+                // connected, and the server has had `CLOSING` to notice the close.
                 None => ending.since < begun && answered.elapsed() > CLOSING,
             };
             let (gone, is_empty, needs_another) = {

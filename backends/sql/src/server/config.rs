@@ -12,7 +12,8 @@ pub enum Mode {
     /// A row that expires by itself. The hold survives lost connections and server restarts.
     #[default]
     Lease,
-    /// A lock of a database session. Each hold has its own connection, and ends with it.
+    /// A lock of a database session, and ends with it. A client with many holds has several in one
+    /// session.
     Session,
     /// A locked row in an open transaction. Each hold has its own connection, and ends with it.
     Row,
@@ -76,7 +77,7 @@ impl Common {
         if total < SessionLimit::LEAST_HELD {
             return Err(Error::invalid_config(format!(
                 "connections must be at least {} in the modes session and row: one for requests, one \
-                 for cancelling them, one that watches the holds, and one for each hold",
+                 for cancelling them, one that watches the holds, and one for holds",
                 SessionLimit::LEAST_HELD
             )));
         }
@@ -84,8 +85,8 @@ impl Common {
     }
 }
 
-/// Removes Lockwright's parameters from the URL. Errors omit the values of unknown parameters,
-/// which may be secret.
+/// Splits Lockwright's parameters off the URL. Errors omit the values of unknown parameters, which
+/// may be secret.
 pub(crate) fn take(url: &str, drivers: &[&str]) -> Result<(String, Common)> {
     taken(url, drivers).map_err(|error| match redact::hidden_password(url) {
         Some(what) => Error::invalid_config(format!("the URL {:?}: {what}", redact::url(url))),
@@ -129,7 +130,7 @@ fn taken(url: &str, drivers: &[&str]) -> Result<(String, Common)> {
     Ok((url, common))
 }
 
-/// Compares a parameter's name. A `[` at the end of `known` marks a prefix.
+/// Compares a parameter's name with `known`, where a `[` at the end marks a prefix.
 fn is_named(name: &str, known: &str) -> bool {
     name == known || (known.ends_with('[') && name.starts_with(known))
 }

@@ -54,7 +54,7 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
         limits: Limits,
     ) -> impl Future<Output = sqlx::Result<(Self::Connection, Option<ServerSession>)>> + Send;
 
-    /// Ends the sessions that still exist, and returns their ids.
+    /// Ends those of `sessions` that still exist, and returns their ids.
     fn end_sessions<'a>(
         &'a self,
         connection: &'a mut Self::Connection,
@@ -79,7 +79,6 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
 
     fn literal(value: Value<'_>, text: &mut String);
 
-    /// Returns the error's code for [`judge`](Self::judge).
     fn code(error: &dyn DatabaseError) -> Cow<'_, str> {
         error.code().unwrap_or_default()
     }

@@ -112,7 +112,8 @@ pub(crate) fn failed<D: Dialect>(cause: sqlx::Error, effect: Effect, dialect: &D
     let (error, again, lost) = match &cause {
         sqlx::Error::Database(refusal) => {
             match D::judge(&D::code(&**refusal), refusal.message()) {
-                // With `again`, a retry is safe even if the first attempt took effect.
+                // If `again`, the pool retries, which is safe even if the first attempt took
+                // effect.
                 Some(verdict) if verdict.kind == ErrorKind::Indeterminate => {
                     (unanswered(effect, verdict.message), verdict.again, !verdict.again)
                 }

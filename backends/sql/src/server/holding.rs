@@ -98,7 +98,6 @@ impl<'r> Holding<'r> {
     }
 }
 
-/// Groups rows that are ordered by name.
 pub(crate) fn inspections(rows: &[Row]) -> Result<Vec<Inspection>, BadRow> {
     let mut inspections: Vec<Inspection> = Vec::new();
     for row in rows {

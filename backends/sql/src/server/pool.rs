@@ -44,8 +44,8 @@ const TRIES: u32 = 5;
 
 const IDLE: Duration = Duration::from_secs(300);
 
-/// If a request is dropped unanswered after this time, all connections of its
-/// [generation](Idle::generation) are closed.
+/// If a caller drops a request that is unanswered for this time, the connections of its
+/// [generation](Idle::generation) are probably dead and are closed.
 const SILENCE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Pool<D: Dialect> {
@@ -262,8 +262,8 @@ impl<D: Dialect> Pool<D> {
                 if sending.waits {
                     taken.sent = None;
                 } else {
-                    // A renewal closes all connections of the generation, so that its second try
-                    // gets no dead one.
+                    // Unlike other requests, a renewal always closes the generation's connections,
+                    // so that its second try gets no dead one.
                     let sent = taken.sent.filter(|_| !sending.renews);
                     self.forget(taken.generation, sent, &taken.runtime);
                 }

@@ -14,7 +14,7 @@ pub(crate) fn text<D: Dialect>(dialect: &D) -> String {
 /// Creates missing tables. If none is missing, the user needs no permission for that.
 pub(crate) async fn make_sure<D: Dialect>(pool: &Pool<D>) -> Result<()> {
     let found = match version(pool).await {
-        // Without transactional DDL, another client may be creating the tables.
+        // Without transactional DDL, another client may still be creating the tables.
         Err(error)
             if is_missing(&error) || (!D::TABLES_APPEAR_AT_ONCE && is_unfinished(&error)) =>
         {

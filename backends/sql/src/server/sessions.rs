@@ -30,6 +30,7 @@ pub(crate) struct SessionPermit(#[allow(dead_code)] OwnedSemaphorePermit);
 impl SessionLimit {
     pub(crate) const LEASE: usize = 8;
     pub(crate) const HELD: usize = 32;
+    const OWN: usize = 4;
     pub(crate) const LEAST: usize = 2;
     pub(crate) const LEAST_HELD: usize = 4;
 
@@ -54,6 +55,18 @@ impl SessionLimit {
 
     pub(crate) fn share(&self, of: Use) -> usize {
         self.shares[of as usize].0
+    }
+
+    pub(crate) fn open(&self, of: Use) -> usize {
+        let (count, semaphore) = &self.shares[of as usize];
+        count.saturating_sub(semaphore.available_permits())
+    }
+
+    /// Returns how many holds get a session of their own before others share sessions. With a single
+    /// session for holds, none is shared.
+    pub(crate) fn own(&self) -> Option<usize> {
+        let beside_joint = self.share(Use::Hold).checked_sub(1).filter(|count| *count > 0)?;
+        Some((beside_joint / 2).min(Self::OWN))
     }
 
     pub(crate) async fn permit(&self, of: Use, deadline: Instant) -> Option<SessionPermit> {

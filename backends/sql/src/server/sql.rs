@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Value<'a> {
     Int(i64),
@@ -17,12 +19,20 @@ pub(crate) type Arguments<'a> = &'a [(&'static str, Value<'a>)];
 /// SQL with parameters written as `:name`, without comments.
 ///
 /// The SQL is sent as one plain query with literals: one round trip, and no prepared statement that
-/// might be missing on a pooler's connection. A dialect may prepare a [hot](Sql::hot) statement.
+/// might be missing on a pooler's connection. A dialect may [prepare](Sql::to_prepare) a statement.
 #[derive(Debug, Clone)]
 pub(crate) struct Sql {
     pieces: Vec<Piece>,
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
-    hot: Option<&'static str>,
+    prepared: Option<Prepared>,
+}
+
+/// A statement to prepare. Its parameters are written as `$1`, `$2`, …
+#[derive(Debug, Clone)]
+#[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+pub(crate) struct Prepared {
+    pub(crate) text: Arc<str>,
+    pub(crate) parameters: Vec<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -57,33 +67,31 @@ impl Sql {
             from = 0;
         }
         pieces.push(Piece::Text(rest.to_owned()));
-        Self { pieces, hot: None }
+        Self { pieces, prepared: None }
     }
 
-    /// Marks a statement as frequent. Its `name` must be unique in the database.
-    pub(crate) fn hot(name: &'static str, text: &str) -> Self {
-        Self { hot: Some(name), ..Self::new(text) }
+    /// Creates a statement to prepare. The text must be a single statement.
+    pub(crate) fn to_prepare(text: &str) -> Self {
+        let mut sql = Self::new(text.trim_end().trim_end_matches(';'));
+        let mut parameters: Vec<String> = Vec::new();
+        let text = sql.with_parameters(|name, text| {
+            let known = parameters.iter().position(|known| known == name);
+            let at = known.unwrap_or_else(|| {
+                parameters.push(name.to_owned());
+                parameters.len() - 1
+            });
+            text.push_str(&format!("${}", at + 1));
+        });
+        sql.prepared = Some(Prepared { text: text.into(), parameters });
+        sql
     }
 
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
-    pub(crate) fn hot_name(&self) -> Option<&'static str> {
-        self.hot
+    pub(crate) fn prepared(&self) -> Option<&Prepared> {
+        self.prepared.as_ref()
     }
 
-    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
-    pub(crate) fn parameters(&self) -> Vec<&str> {
-        let mut names = Vec::new();
-        for piece in &self.pieces {
-            if let Piece::Parameter(name) = piece
-                && !names.contains(&name.as_str())
-            {
-                names.push(name);
-            }
-        }
-        names
-    }
-
-    pub(crate) fn with_parameters(&self, mut write: impl FnMut(&str, &mut String)) -> String {
+    fn with_parameters(&self, mut write: impl FnMut(&str, &mut String)) -> String {
         let mut text = String::with_capacity(4096);
         for piece in &self.pieces {
             match piece {
@@ -124,5 +132,15 @@ mod tests {
             Sql::new("-- A comment with :nothing.\nSELECT :name::text, x::bigint, -- :no\n  :at");
         let text = sql.render(&[("at", Value::Int(7)), ("name", Value::Text(":at"))], literal);
         assert_eq!(text, "SELECT <Text(\":at\")>::text, x::bigint, <Int(7)>");
+    }
+
+    #[test]
+    fn repeated_parameters_have_one_number() {
+        let sql = Sql::to_prepare("SELECT :b, :a, :b\n");
+        let prepared = sql.prepared().unwrap();
+        assert_eq!(
+            (&*prepared.text, prepared.parameters.join(" ")),
+            ("SELECT $1, $2, $1", "b a".into())
+        );
     }
 }

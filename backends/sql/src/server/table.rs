@@ -2,7 +2,7 @@ use lockwright_core::{Error, Result};
 
 const DEFAULT: &str = "lockwright";
 
-/// The longest prefix. With its suffixes, it fits every database's limit.
+/// The longest prefix. A table's whole name then fits every server's limit.
 const LONGEST: usize = 40;
 
 const LONGEST_SCHEMA: usize = 63;
@@ -49,6 +49,8 @@ impl Tables {
             "tombstone",
             "meta",
             "hold",
+            "hold_fence",
+            "hold_raised",
             "reader",
             "row",
             "fence",

@@ -4,22 +4,22 @@ use std::net::IpAddr;
 
 use lockwright_core::Error;
 /// Called before TLS is used, because the drivers verify certificates with the process's default
-/// provider.
+/// crypto provider.
 pub(crate) use lockwright_core::backend_util::tls::choose_provider;
 
 /// Returns the error of a connection that failed before a password was sent.
 pub(crate) fn refusal(cause: &sqlx::Error, is_by_file: bool) -> Option<Error> {
     match cause {
         sqlx::Error::Tls(cause) => Some(Error::invalid_config(unusable(&cause.to_string()))),
-        // Over a network, the only files are certificates and keys.
+        // Without a socket file, the only files are certificates and keys.
         sqlx::Error::Io(cause) if !is_by_file && is_of_a_file(cause) => {
             Some(Error::invalid_config(
                 "a file with a certificate or a key, which the URL names, can't be opened",
             ))
         }
         sqlx::Error::Io(cause) => distrusted(cause),
-        // MySQL's `caching_sha2_password` fails this way until the user's first login over TLS, so
-        // the setting isn't wrong.
+        // MySQL's `caching_sha2_password` fails this way until the user's first login over TLS. So
+        // this isn't an error of the URL.
         sqlx::Error::Configuration(cause) if cause.to_string().contains("RSA auth") => {
             Some(Error::unavailable(
                 "the server takes this user's password over TLS only; turn TLS on there, and build \
@@ -86,7 +86,8 @@ pub(crate) const REFUSED_OR_ENCRYPTED_ONLY: &str = if cfg!(feature = "tls") {
      URL, and whether TLS is needed, for which this build lacks the feature `tls`"
 };
 
-/// Removes PEM data, because the driver quotes environment variables that it can't parse.
+/// Removes PEM data such as private keys, because the driver quotes environment variables that it
+/// can't parse.
 pub(crate) fn without_pem(text: &str) -> Cow<'_, str> {
     match text.split_once("-----BEGIN") {
         Some((before, _)) => format!("{before}***").into(),

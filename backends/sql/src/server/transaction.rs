@@ -33,7 +33,8 @@ impl Outcome {
     }
 }
 
-/// The longest wait in one statement. A dropped wait occupies its connection for at most this time.
+/// The longest wait in one statement, and so the longest time for which a dropped wait occupies its
+/// connection.
 const SLICE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]

@@ -73,7 +73,7 @@ impl Database {
     }
 
     pub(super) fn is_still(&self, open: &Open) -> bool {
-        // `stat` avoids opening the file, because closing the file would drop SQLite's locks on it.
+        // `stat` doesn't open the file. Closing the file would drop SQLite's locks on it.
         file_id(&self.path).is_ok_and(|id| id == open.id)
     }
 
@@ -178,7 +178,7 @@ impl Database {
     }
 
     fn failed(&self, error: sqlx::Error) -> Error {
-        // No failure here affects a lock.
+        // Opening the file changes no lock.
         Failure::without_effect(error).to_error_about(&format!("can't open {:?}: ", self.path))
     }
 }
@@ -285,7 +285,7 @@ impl Patience {
         if self.tries <= ON_THE_SPOT {
             tokio::task::yield_now().await;
         } else {
-            // Jitter, so that two processes don't retry in step.
+            // Keeps processes from retrying in step.
             let longest = u64::from((self.tries - ON_THE_SPOT).min(5));
             let uneven = u64::from(waited.subsec_nanos()) % longest;
             tokio::time::sleep(Duration::from_millis(1 + uneven)).await;

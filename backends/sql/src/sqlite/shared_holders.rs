@@ -208,7 +208,7 @@ pub(super) async fn release(
     let look = look(connection, &hold.name, at).await?;
     let ends = match (look.last_end, look.writer_until) {
         (Some(end), _) => end,
-        // The row stays for the waiting writer's record.
+        // The row stays, because the waiting writer's record depends on its fence.
         (None, Some(_)) => at.now,
         (None, None) => {
             query!("shared_close").bind(name).execute(connection).await?;

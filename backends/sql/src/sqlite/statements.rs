@@ -133,7 +133,6 @@ pub(super) async fn acquire(
     Ok(Acquired::Outcome(AcquireOutcome::Granted(again(connection, asked, &row, at).await?)))
 }
 
-/// Renews the token's own hold.
 async fn again(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -263,8 +262,8 @@ async fn why_not_held(
     })
 }
 
-/// Releases the hold. Also returns whether that may admit a waiter. A tombstone and shared holds
-/// need a transaction.
+/// Releases the hold. Also returns whether that may admit a waiter. Needs a transaction for a
+/// `tombstone` or a shared hold.
 pub(super) async fn release(
     connection: &mut SqliteConnection,
     hold: &Hold,
@@ -408,8 +407,8 @@ pub(super) async fn held(
         .collect()
 }
 
-/// Deletes at most `limit` rows of each kind that expired more than `idle` ago. Younger rows show a
-/// paused holder why it lost its hold.
+/// Deletes at most `limit` rows of each table: holds that expired more than `idle` ago, and ended
+/// tombstones. Younger holds show a paused holder why it lost its hold.
 pub(super) async fn sweep(
     connection: &mut SqliteConnection,
     idle: Duration,

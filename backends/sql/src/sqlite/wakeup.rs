@@ -1,7 +1,7 @@
 //! Notifies waiters of releases.
 //!
 //! In its own process, the writer notifies every client after its commit. For other processes, it
-//! opens and closes SQLite's log for reading, which inotify reports.
+//! opens and closes SQLite's log for reading. Their inotify watches report only such closes.
 //!
 //! - SQLite opens the log for writing, so grants, renewals and checkpoints wake no waiter.
 //! - The log has no POSIX locks, so closing it is safe, unlike closing the database file.
@@ -121,7 +121,6 @@ impl Waiters {
     }
 }
 
-/// No panic can leave a change incomplete, so a poisoned mutex is usable.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -132,7 +131,7 @@ fn ring(log: &Path) {
 }
 
 async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
-    // Releases of other names also wake this task. All releases within this time are handled
+    // The pause after a wake-up that was for other names. Wake-ups during the pause are handled
     // together.
     const GAP: Duration = Duration::from_millis(1);
 

@@ -2,7 +2,6 @@
 //!
 //! - A dropped caller leaves no open transaction. Its request is carried out or never begun.
 //! - Requests that arrive while the disk is busy share one transaction with one sync.
-//! - A single acquire or release is one statement, and so one round trip to SQLite's thread.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +42,7 @@ pub(super) enum Answer {
     Renewed(Vec<Renewal>),
     Released {
         ended: ReleaseOutcome,
-        /// True if the release may admit a waiter.
+        /// True if this may admit a waiter.
         makes_room: bool,
     },
     Broken(Broken),
@@ -178,8 +177,10 @@ impl Writer {
         let mut batch = Vec::with_capacity(BATCH);
         while queue.recv_many(&mut batch, BATCH).await > 0 {
             batch.retain(|job: &Job| !(job.answer.is_closed() && job.request.is_moot_unheard()));
-            self.serve_batch(&mut batch).await;
+            // A process that is stopped while it sweeps blocks all others, so it doesn't sweep
+            // between a grant and the next request.
             self.sweep().await;
+            self.serve_batch(&mut batch).await;
         }
         if let Some(open) = self.open {
             open.close().await;
@@ -213,7 +214,8 @@ impl Writer {
                 let requests: Vec<&Request> = several.iter().map(|job| &job.request).collect();
                 let results = match self.together(&requests).await {
                     Ok(answers) => answers.into_iter().map(Ok).collect(),
-                    // One request may have failed the whole transaction, so each gets its own.
+                    // One request may have failed the whole transaction, so each request gets its
+                    // own.
                     Err(failure) if failure.effect == Effect::None && !failure.was_busy() => {
                         let mut results = Vec::with_capacity(requests.len());
                         for request in requests {
@@ -306,7 +308,7 @@ impl Writer {
         }
         match self.execute("COMMIT").await {
             Ok(()) => Ok(answers),
-            // A rejected commit has written nothing. Without WAL mode, readers block the commit.
+            // Without WAL mode, readers may block the commit, which has then written nothing.
             Err(e) if is_busy(&e) => Err(self.roll_back(e).await),
             Err(e) => Err(Failure::in_doubt(e)),
         }
@@ -315,7 +317,7 @@ impl Writer {
     async fn roll_back(&mut self, because: sqlx::Error) -> Failure {
         match self.execute("ROLLBACK").await {
             Ok(()) => Failure::without_effect(because),
-            // The unknown effect closes the connection, which ends the transaction.
+            // After an unknown effect, `finish` closes the connection, which ends the transaction.
             Err(_) => Failure::in_doubt(because),
         }
     }

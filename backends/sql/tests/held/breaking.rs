@@ -31,7 +31,7 @@ async fn holder_gets_broken_despite_a_next_holder(server: &Server, mode: &str) {
     }
 }
 
-/// The renewal uses a connection that never had the hold.
+/// The renewal is sent by another client than the holder's, after the next holder has the lock.
 async fn claim_gets_broken_through_another_connection(server: &Server, mode: &str) {
     let (one, two) = (shared(server, mode).await, shared(server, mode).await);
     let (held, next) = (claim_for("x", LONG), claim_for("x", LONG));

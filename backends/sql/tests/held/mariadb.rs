@@ -18,17 +18,23 @@ use std::time::Duration;
 
 use lockwright_core::ErrorKind;
 
-use crate::support::{ms, mysql as server};
+use super::mysql::SHORT_TTL;
+use crate::support::{MODES, ms, mysql as server};
 
 const SHARED_MODES: [&str; 1] = ["row"];
-
-/// The shortest TTL that the server enforces exactly: its timeouts are whole seconds.
-const SHORT_TTL: Duration = ms(2_000);
 
 const DEAD_SESSION: &[ErrorKind] = &[ErrorKind::Unavailable, ErrorKind::Indeterminate];
 
 /// SQL for a lock that blocks writes of a holder's row, but no reads.
 const OTHER_LOCKS: [&str; 1] = ["BEGIN; SELECT * FROM lockwright_hold WHERE name = 'x' FOR UPDATE"];
+
+/// The server checks the session, so no next record is needed.
+const NEXT_RECORD: &str = "DO 0";
+
+const RECORDED_BEFORE_THE_GRANT: &[&str] = &[];
+
+/// The modes in which another session records the hold, after the lock.
+const MODES_WITH_LATE_RECORD: [&str; 2] = MODES;
 
 const FOR_SHARE: &str = "LOCK IN SHARE MODE";
 

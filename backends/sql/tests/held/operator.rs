@@ -1,17 +1,19 @@
 use lockwright_core::{
     BreakMode, BreakTarget, Broken, DistributedLock, ErrorKind, HoldState, Reason, ReleaseMode,
+    Renew, Renewal,
 };
 use sqlx::Connection as _;
 
 use super::server::{
-    Backend, Connection, HOUR, SCHEME, Server, add_user, backend, client, count, holding, lock,
-    plain, run, sessions, sessions_of,
+    Backend, Connection, HOUR, SCHEME, Server, add_user, backend, client, count, floor, holding,
+    lock, plain, run, sessions, sessions_of, set_floor,
 };
 use crate::in_each_mode;
 use crate::support::{LONG, break_x, claim_for, grant, hold, in_mode, ms, refused, within};
 
 in_each_mode!(
     plain;
+    a_young_hold_is_shown_listed_and_broken,
     a_break_ends_the_session_at_once_and_says_so,
     a_refusal_to_end_a_session_names_the_privilege,
     a_release_through_another_connection_ends_the_session,
@@ -27,6 +29,32 @@ async fn a_break_ends_the_session_at_once_and_says_so(server: &Server, mode: &st
     assert!(matches!(broken, Broken::Freed(left) if left > LONG - ms(5_000)), "{broken:?}");
     assert_eq!(holding(server), 0, "it isn't free on the server");
     assert_eq!(guard.signal().ended().await, HoldState::Lost(Reason::Broken));
+}
+
+/// A hold is recorded only when it is 20 ms old.
+async fn a_young_hold_is_shown_listed_and_broken(server: &Server, mode: &str) {
+    let (one, two) = (backend(server, mode).await, backend(server, mode).await);
+    for how in [BreakMode::RunOut, BreakMode::Now] {
+        let held = hold(&one, "young").await;
+        let shown = two.inspect(&held.name).await.unwrap();
+        let holder = shown.holders.first().unwrap();
+        assert_eq!((holder.token, holder.fence.is_some()), (Some(held.token), true));
+        assert!(holder.identity.is_some() && holder.remaining.is_some());
+        one.release(&held, ReleaseMode::Plain).await.unwrap();
+
+        let held = hold(&one, "young").await;
+        let seen = BreakTarget::Token(held.token);
+        two.break_lock(&held.name, seen, how, "us", "test").await.unwrap();
+        let renewed = one.renew(&[Renew::of(&held)]).await.unwrap();
+        assert_eq!(renewed, [Renewal::not_held(Reason::Broken)], "{mode}, {how:?}");
+        one.release(&held, ReleaseMode::Plain).await.unwrap();
+
+        let held = hold(&one, "young").await;
+        let listed = two.list("", None).await.unwrap();
+        let tokens = listed.names.iter().flat_map(|name| &name.holders).map(|it| it.token);
+        assert!(tokens.collect::<Vec<_>>().contains(&Some(held.token)), "{mode}: {listed:?}");
+        one.release(&held, ReleaseMode::Plain).await.unwrap();
+    }
 }
 
 async fn a_refusal_to_end_a_session_names_the_privilege(server: &Server, mode: &str) {
@@ -79,13 +107,15 @@ async fn a_sweep_leaves_the_held_and_keeps_the_fences(server: &Server, mode: &st
     let (held, over) = (claim_for("held", LONG), claim_for("over", LONG));
     grant(&backend, &held).await;
     let before = grant(&backend, &over).await.fence;
-    backend.release(&over, ReleaseMode::Plain).await.unwrap();
     let rows =
         || count(server, &format!("SELECT count(*) FROM lockwright_hold WHERE kind = '{mode}'"));
-    assert_eq!(rows(), 2);
+    within(ms(2_000), "the records", async || rows() == 2).await;
+    backend.release(&over, ReleaseMode::Plain).await.unwrap();
     backend.sweep(ms(0)).await.unwrap();
     assert_eq!(rows(), 2);
-    let age = format!("UPDATE lockwright_hold SET updated = updated - {HOUR}");
+    let age = format!(
+        "UPDATE lockwright_hold SET updated = updated - {HOUR}, fence = fence - 3600000000"
+    );
     server.sql(&age).unwrap();
     let swept = backend.sweep(ms(0)).await.unwrap();
     assert_eq!(swept.rows, 1, "{swept:?}");
@@ -93,18 +123,17 @@ async fn a_sweep_leaves_the_held_and_keeps_the_fences(server: &Server, mode: &st
     if mode == "row" {
         assert_eq!(count(server, "SELECT count(*) FROM lockwright_row"), 1);
     }
-    let floor = count(server, "SELECT floor FROM lockwright_meta");
-    assert!(floor as u64 >= before.get(), "the floor is {floor}");
-    // A new fence is at least the server's time and above the floor. A floor far ahead of the time
-    // shows that the floor counts.
-    server.sql("UPDATE lockwright_meta SET floor = floor + 1000000000000000").unwrap();
+    let last = floor(server);
+    assert!(last >= before.get() - 3_600_000_000, "the floor is {last}");
+    // A new fence may come from the server's time. A floor far ahead of it shows that the floor counts.
+    set_floor(server, last + 1_000_000_000_000_000);
     let again = claim_for("over", LONG);
     let fence = grant(&backend, &again).await.fence;
-    assert!(fence.get() > floor as u64 + 1_000_000_000_000_000);
-    server.sql("UPDATE lockwright_meta SET floor = 0").unwrap();
+    assert!(fence.get() > last + 1_000_000_000_000_000);
     for claim in [&held, &again] {
         backend.release(claim, ReleaseMode::Plain).await.unwrap();
     }
+    set_floor(server, last);
 }
 
 async fn nothing_is_left_behind(server: &Server, mode: &str) {

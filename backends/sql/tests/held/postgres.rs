@@ -8,6 +8,8 @@ mod exclusion;
 mod faults;
 #[path = "interop.rs"]
 mod interop;
+#[path = "joint.rs"]
+mod joint;
 #[path = "limit.rs"]
 mod limit;
 #[path = "operator.rs"]
@@ -40,12 +42,19 @@ const SHORT_TTL: Duration = ms(1_500);
 
 const DEAD_SESSION: &[ErrorKind] = &[ErrorKind::Unavailable];
 
-/// SQL for locks that block writes of a holder's row, but no reads. A write checks twice whether
-/// its session lives: the first lock blocks before both checks, and the second between them.
+/// SQL for locks that block writes of a holder's row, but no reads.
 const OTHER_LOCKS: [&str; 2] = [
     "BEGIN; LOCK TABLE lockwright_hold IN SHARE MODE",
     "BEGIN; SELECT FROM lockwright_hold WHERE name = 'x' FOR UPDATE",
 ];
+
+/// Gives the row a higher fence, so that a late record must not replace it.
+const NEXT_RECORD: &str = "UPDATE lockwright_hold SET token = 'next', fence = fence + 1000000000";
+
+const RECORDED_BEFORE_THE_GRANT: &[&str] = &[];
+
+/// The modes whose records the test can block.
+const MODES_WITH_LATE_RECORD: [&str; 1] = ["row"];
 
 const FOR_SHARE: &str = "FOR SHARE";
 
@@ -53,4 +62,17 @@ const FOR_SHARE: &str = "FOR SHARE";
 /// wait, because the server checks its clients once a second.
 fn dead_waiter_limit(_mode: &str) -> Duration {
     ms(3_000)
+}
+
+/// Blocks the issue of fences until the session ends.
+async fn lock_fences(server: &server::Server) -> server::Connection {
+    let mut session = server::session(server).await;
+    server::run(&mut session, "BEGIN; ALTER SEQUENCE lockwright_hold_fence CACHE 1").await;
+    session
+}
+
+async fn kill_joint_sessions(server: &server::Server) {
+    let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                WHERE application_name = 'lockwright/joint'";
+    server::run(&mut server::session(server).await, kill).await;
 }

@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use lockwright_core::{AcquireOutcome, DistributedLock, Locks, ReleaseMode};
 use rustix::process::Signal;
 
-use super::server::{Backend, Server, backend, holding, plain, queued};
+use super::server::{Backend, Server, backend, holding, plain, queued, raise_last_fence};
 use super::{SHARED_MODES, SHORT_TTL, dead_waiter_limit};
 use crate::in_each_mode;
 use crate::support::process::{Process, ROLE, print, this_binary};
@@ -112,12 +112,10 @@ async fn a_killed_holder_frees_at_once(server: &Server, mode: &str) {
 /// from an old snapshot.
 async fn a_crashed_holder_shares_its_fence_with_nobody(server: &Server, mode: &str) {
     let backend = backend(server, mode).await;
-    // A new fence is at least the server's time and above the last fence. With the last fence far
-    // ahead of the time, only the recorded fence can keep the next one above it.
+    // A new fence may come from the server's time. The last fence is far ahead of it, so only that
+    // fence can keep the next one above.
     acquire_and_release(&backend, "x").await;
-    server.sql("UPDATE lockwright_hold SET fence = fence + 1000000000000000").unwrap();
-    let last = format!("SELECT fence FROM lockwright_hold WHERE kind = '{mode}'");
-    let mut fences = vec![server.sql(&last).unwrap().parse::<u64>().unwrap()];
+    let mut fences = vec![raise_last_fence(server, mode)];
     for _ in 0..3 {
         let mut holder = start("holder", server, mode, LONG);
         fences.push(holder.next_line().parse::<u64>().unwrap());

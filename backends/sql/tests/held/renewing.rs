@@ -11,7 +11,8 @@ use crate::support::{claim_for, grant, is_free, ms, within};
 
 in_each_mode!(plain; stuck_session_delays_no_other_renewal, locked_table_delays_no_release);
 
-/// A renewal checks whether the hold was broken, so it waits while the table is locked.
+/// A renewal checks whether the hold was broken, so it waits while the table is locked. A release
+/// must not wait for that renewal.
 async fn locked_table_delays_no_release(server: &Server, mode: &str) {
     let ttl = ms(12_000);
     let one = shared(server, mode).await;
@@ -57,12 +58,12 @@ async fn locked_table_delays_no_release(server: &Server, mode: &str) {
     one.release(&next, ReleaseMode::Plain).await.unwrap();
 }
 
-/// One session is silent, so its requests don't reach the server.
+/// One session's connection is silent, so its requests don't reach the server.
 async fn stuck_session_delays_no_other_renewal(server: &Server, mode: &str) {
     let ttl = ms(8_000);
     let proxy = lockwright_testbed::Proxy::start(server.address()).unwrap();
     let one = backend_through(server, proxy.port(), mode).await;
-    // Waits until the client has opened its first connections. The next one is the hold's.
+    // Waits until the client has opened its first connections. The hold gets the next connection.
     let (mut session, mut since) = (0, Instant::now());
     within(ms(20_000), "no more connections", async || {
         if std::mem::replace(&mut session, proxy.accepted()) != proxy.accepted() {

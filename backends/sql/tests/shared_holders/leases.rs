@@ -35,7 +35,8 @@ async fn tables_of_the_first_layout_are_completed() {
     rules::a_writer_that_waits_comes_next(two(&server, "lease").await).await;
 }
 
-/// The break and the repeated claim both wait for the hold's row.
+/// The break and the repeated claim both wait for the hold's row. The break comes first, so the
+/// repeated claim must not extend the hold.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeat_revives_no_broken_hold() {
     let (server, Two(one, two)) = start().await;

@@ -143,7 +143,8 @@ pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     assert_eq!(two.release(&writer, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
 }
 
-/// A renewal or a repeated claim extends the hold beyond all earlier expiries.
+/// A renewal or a repeated claim extends one hold beyond the expiry of the other. The name must
+/// stay locked until the later expiry.
 pub(crate) async fn a_renewed_hold_keeps_others_out(Two(one, two): Two) {
     let ttl = Duration::from_secs(2);
     for (mode, other) in [(Mode::Shared, Mode::Exclusive), (permits(1), permits(OF))] {

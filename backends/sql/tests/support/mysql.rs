@@ -20,6 +20,39 @@ pub(crate) const TLS: &str = "ssl-mode";
 /// An hour in the unit of the column `updated`.
 pub(crate) const HOUR: &str = "3600000000";
 
+/// Returns the number that all new fences are above.
+pub(crate) fn floor(server: &Server) -> u64 {
+    count(server, "SELECT floor FROM lockwright_meta") as u64
+}
+
+pub(crate) fn set_floor(server: &Server, floor: u64) {
+    server.sql(&format!("UPDATE lockwright_meta SET floor = {floor}")).unwrap();
+    raise_sequence(server, floor);
+}
+
+fn raise_sequence(server: &Server, last: u64) {
+    if count(server, "SELECT VERSION() LIKE '%MariaDB%'") == 1 {
+        // SETVAL can't lower it. ALTER waits for all holds of the mode `row`.
+        let set = format!("SELECT SETVAL(lockwright_hold_fence, {last})");
+        if server.sql(&set).unwrap().trim() == "NULL" {
+            let restart = format!("ALTER SEQUENCE lockwright_hold_fence RESTART {}", last + 1);
+            server.sql(&restart).unwrap();
+        }
+    }
+}
+
+/// Raises the last fence far above the server's time, and returns it.
+pub(crate) fn raise_last_fence(server: &Server, mode: &str) -> u64 {
+    server.sql("UPDATE lockwright_hold SET fence = fence + 1000000000000000").unwrap();
+    let last = format!(
+        "SELECT COALESCE(MAX(fence), FLOOR(UNIX_TIMESTAMP() * 1e6) + 1000000000000000) \
+         FROM lockwright_hold WHERE kind = '{mode}'"
+    );
+    let last = count(server, &last) as u64;
+    raise_sequence(server, last);
+    last
+}
+
 pub(crate) const SESSIONS: &str =
     "SELECT count(*) FROM information_schema.processlist WHERE user = 'lockwright'";
 
@@ -77,7 +110,7 @@ pub(crate) fn end_session_of(server: &Server, token: Token) {
 /// Counts sessions that wait for a lock, by the process list. InnoDB's view `innodb_trx` isn't
 /// refreshed while it is read continuously.
 pub(crate) fn queued(server: &Server) -> usize {
-    running(server, "state = 'User lock' OR info LIKE 'SELECT name FROM % FOR UPDATE'")
+    running(server, "state = 'User lock' OR info LIKE 'SELECT name %FROM % FOR UPDATE'")
 }
 
 pub(crate) fn writing(server: &Server) -> usize {

@@ -22,6 +22,22 @@ pub(crate) const TLS: &str = "sslmode";
 /// An hour, as an SQL expression that can be subtracted from the column `updated`.
 pub(crate) const HOUR: &str = "interval '1 hour'";
 
+/// Returns the number that all new fences are above.
+pub(crate) fn floor(server: &Server) -> u64 {
+    count(server, "SELECT last_value FROM lockwright_hold_fence") as u64
+}
+
+pub(crate) fn set_floor(server: &Server, floor: u64) {
+    server.sql(&format!("SELECT setval('lockwright_hold_fence', {floor})")).unwrap();
+}
+
+/// Raises the last fence far above the server's time, and returns it.
+pub(crate) fn raise_last_fence(server: &Server, _mode: &str) -> u64 {
+    let last = floor(server) + 1_000_000_000_000_000;
+    set_floor(server, last);
+    last
+}
+
 pub(crate) const SESSIONS: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE usename = 'lockwright'";
 
@@ -57,7 +73,8 @@ pub(crate) fn add_user(server: &Server, user: &str, password: &str) {
     server
         .sql(&format!(
             "CREATE ROLE {user} LOGIN PASSWORD '{password}'; \
-             GRANT ALL ON ALL TABLES IN SCHEMA public TO {user}"
+             GRANT ALL ON ALL TABLES IN SCHEMA public TO {user}; \
+             GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {user}"
         ))
         .unwrap();
 }
@@ -87,12 +104,13 @@ pub(crate) fn writing(server: &Server) -> usize {
     queued(server)
 }
 
+/// Counts sessions with locks.
 pub(crate) fn holding(server: &Server) -> usize {
     count(
         server,
-        "SELECT (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted) \
-              + (SELECT count(*) FROM pg_stat_activity \
-                 WHERE usename = 'lockwright' AND state LIKE 'idle in transaction%')",
+        "SELECT count(*) FROM (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted \
+                               UNION SELECT pid FROM pg_stat_activity \
+                 WHERE usename = 'lockwright' AND state LIKE 'idle in transaction%') AS holding",
     )
 }
 

@@ -72,7 +72,7 @@ async fn after_each_outcome_the_transaction_is_as_it_was() {
         let mut tx = connection.begin().await.unwrap();
         tx.execute(LOCAL_LIMIT.0).await.unwrap();
         tx.execute("SAVEPOINT lockwright").await.unwrap();
-        // `sell` reads with a lock, and so takes no snapshot.
+        // `sell` reads with a lock, so it takes no snapshot before the wait.
         sell(&mut tx).await;
 
         let began = Instant::now();

@@ -6,7 +6,7 @@ use super::session::MySqlSession;
 use crate::mysql::facts::Facts;
 use crate::server::dialect::Dialect;
 use crate::server::errors::Effect;
-use crate::server::held::{Server, Session};
+use crate::server::held::Session;
 
 pub(super) async fn findings(sessions: &Sessions) -> Result<Vec<Finding>> {
     let pool = &sessions.rows.pool;
@@ -15,7 +15,8 @@ pub(super) async fn findings(sessions: &Sessions) -> Result<Vec<Finding>> {
     if let Err(error) = facts.can_hold(pool.dialect().backend()) {
         findings.push(several_primaries(&error));
     }
-    // Behind a proxy, ending the test session could end another client's session.
+    // Behind a proxy, no test session is opened, because ending it could end another client's
+    // session.
     if let Err(error) = sessions.check().await {
         findings.push(shared_sessions(&error));
     } else if let Err(error) = open(sessions).await {
@@ -28,7 +29,7 @@ pub(super) async fn findings(sessions: &Sessions) -> Result<Vec<Finding>> {
 
 async fn open(sessions: &Sessions) -> Result<()> {
     let deadline = Instant::now() + sessions.rows.pool.limits().connect;
-    let session = sessions.open(sessions.permit(deadline).await?).await?;
+    let session = sessions.open(sessions.rows.permit(deadline).await?).await?;
     MySqlSession::close(session).await;
     Ok(())
 }
@@ -48,7 +49,7 @@ fn no_session(error: &Error) -> Finding {
         severity: Severity::Error,
         code: "no-session",
         what: format!("can't open a connection for a hold: {error}"),
-        why: "each hold needs a connection of its own, which the server ends when it is idle for \
+        why: "a hold needs a connection, which the server ends when it is idle for \
               longer than the TTL"
             .to_owned(),
         fix: "let the user set wait_timeout, and leave connections free".to_owned(),
@@ -80,7 +81,7 @@ async fn connections(sessions: &Sessions, facts: &Facts) -> Result<Option<Findin
         severity: Severity::Warning,
         code: "few-connections",
         what: format!("the server has room for {free} more connections"),
-        why: "each hold takes one, and so does each name that a process waits for".to_owned(),
+        why: "holds take them, and so does each name that a process waits for".to_owned(),
         fix: "raise max_connections, or use the mode lease".to_owned(),
     }))
 }

@@ -22,43 +22,54 @@
 //! # The mark of a session
 //!
 //! A session that holds or waits also has the lock ` lockwright/TOKEN/HASH`. HASH is 16 digits of
-//! the name's SHA-256. No name of a user's lock begins with a space.
+//! the name's SHA-256. A joint session also has ` lockwright/joint/ID`, with its own id. No name of
+//! a user's lock begins with a space.
 
 mod doctor;
 mod session;
 mod statements;
 mod watch;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakMode, BreakTarget, Broken, Claim, Cursor, Error, ErrorKind, Fault, Faults, Fence, Fencing,
-    Finding, Inspection, LockName, Modes, Order, Page, Profile, Reason, Result, Scope, SweepReport,
-    WakeUp, async_trait,
+    Error, ErrorKind, Fault, Faults, Fencing, Finding, LockName, Modes, Order, Profile, Result,
+    Scope, WakeUp, async_trait,
 };
 
-use tokio::time::Instant;
+use sha2::{Digest, Sha256};
 
 use super::dialect::MySql;
 use super::proxy;
 use crate::kind::READERS;
 use crate::server::dialect::Dialect;
 use crate::server::held::rows::{Rows, StatementTexts};
-use crate::server::held::{Permit, Server, SessionId};
+use crate::server::held::{Permit, Server};
 use crate::server::pool::Pool;
-use crate::server::sessions::Use;
 
 use session::MySqlSession;
 use statements::Statements;
 use watch::Watch;
 
-/// The longest `wait_timeout` on Windows. Elsewhere it is a year.
+/// The longest `wait_timeout` on Windows. Other servers accept a year.
 const LONGEST_TTL: Duration = Duration::from_secs(2_147_483);
 
-/// A session's mark. It contains the lock's name, because a token may lock several names.
+/// SQL for a session's mark, with a hash of the lock's name, because a token may lock several
+/// names.
 const MARK: &str = "CONCAT(' lockwright/', TOKEN, '/', LEFT(SHA2(NAME, 256), 16))";
+
+/// SQL for whether a session still reads with the recorded readers' fence. It refers to their row of
+/// `{hold}`.
+const STILL_READ: &str = "{hold}.token = '{readers}' AND EXISTS ( \
+     SELECT 1 FROM {reader} AS other \
+     WHERE other.kind = '{kind}' AND other.name = :name AND other.fence = {hold}.fence \
+       AND IS_USED_LOCK({mark_of_other}) = other.session)";
+
+/// SQL for the lock of joint sessions, which ends with the session's id.
+const JOINT: &str = "' lockwright/joint/'";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -86,16 +97,19 @@ impl Kind {
     fn expand(self, dialect: &MySql, text: &str) -> String {
         let mark = |name: &str, token: &str| MARK.replace("NAME", name).replace("TOKEN", token);
         let text = text
+            .replace("{still_read}", STILL_READ)
             .replace("{kind}", self.word())
             .replace("{readers}", READERS)
             .replace("{waits}", &of_barrier("waits"))
             .replace("{barrier}", &of_barrier("barrier"))
+            .replace("{mark_of_other}", &mark("other.name", "other.token"))
             .replace("{mark_of_reader}", &mark("name", "token"))
             .replace("{key}", &key(":name"))
             .replace("{key_of_held}", &key("held.name"))
             .replace("{mark}", &mark(":name", ":token"))
             .replace("{mark_of_row}", "CONCAT(' lockwright/row/', LEFT(SHA2(:name, 256), 16))")
             .replace("{mark_of_held}", &mark("held.name", "held.token"))
+            .replace("{joint}", JOINT)
             .replace("{left}", LEFT);
         dialect.expand(&text)
     }
@@ -111,15 +125,19 @@ impl Kind {
             mark_broken: include_str!("queries/mark_broken.sql"),
             find: include_str!("queries/find.sql"),
             kill: include_str!("queries/kill.sql"),
+            ask: include_str!("queries/session_ask.sql"),
             kill_foreign: include_str!("queries/session_kill_foreign.sql"),
             cancel: include_str!("queries/cancel.sql"),
             sweep: include_str!("queries/sweep.sql"),
+            hides_young: false,
         };
         match self {
             Self::Session => common,
             Self::Row => StatementTexts {
                 inspect: include_str!("queries/row_inspect.sql"),
                 list: include_str!("queries/row_list.sql"),
+                hides_young: true,
+                ask: "",
                 kill_foreign: "",
                 ..common
             },
@@ -142,8 +160,8 @@ fn key(name: &str) -> String {
     KEY.replace("NAME", name)
 }
 
-/// SQL for the time left in µs, or NULL if the user may not see the session. MySQL counts started
-/// seconds, so one is subtracted. MariaDB reads the subtraction as a comment.
+/// SQL for the time left in µs, or NULL if the user may not see the session. MySQL counts a started
+/// second as a whole one, so one is subtracted. MariaDB reads the subtraction as a comment.
 const LEFT: &str = "CASE WHEN activity.id IS NULL THEN NULL \
      WHEN activity.command = 'Sleep' \
          THEN GREATEST(0, CAST(held.ttl_ms AS SIGNED) \
@@ -164,7 +182,7 @@ fn profile(backend: &'static str, shared: bool) -> Profile {
     profile.breakable = true;
     profile.blocks = true;
     profile.ttl = Duration::from_secs(1)..=LONGEST_TTL;
-    // A stuck connection must not delay other holds.
+    // Each hold is renewed alone, so that a stuck connection delays no other hold.
     profile.renew_batch = 1;
     profile.slow_poll = Duration::from_secs(1);
     profile
@@ -212,6 +230,26 @@ impl Sessions {
     }
 }
 
+/// The argument of a name's `GET_LOCK`.
+fn key_of(name: &LockName) -> Cow<'_, str> {
+    let name = name.as_str();
+    let is_plain = |byte: u8| byte.is_ascii() && !byte.is_ascii_uppercase();
+    if name.len() <= 64 && name.bytes().all(is_plain) {
+        Cow::Borrowed(name)
+    } else {
+        Cow::Owned(sha256(name))
+    }
+}
+
+/// Must match [`MARK`].
+fn mark_of(name: &LockName, token: &str) -> String {
+    format!(" lockwright/{token}/{}", &sha256(name.as_str())[..16])
+}
+
+fn sha256(name: &str) -> String {
+    Sha256::digest(name).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 #[async_trait]
 impl Server for Sessions {
     type Session = MySqlSession;
@@ -220,58 +258,20 @@ impl Server for Sessions {
     /// The server counts whole seconds of idle time, and [`LEFT`] may subtract one of them.
     const TIME_LEFT_TOO_LONG_BY: Duration = Duration::from_secs(2);
 
+    fn joins(&self) -> bool {
+        self.kind == Kind::Session
+    }
+
     fn profile(&self) -> &Profile {
         self.kind.profile()
     }
 
-    fn answer_limit(&self) -> Duration {
-        self.rows.pool.limits().answer
-    }
-
-    async fn permit(&self, deadline: Instant) -> Result<Permit<MySql>> {
-        Permit::get(&self.rows.pool, Use::Hold, deadline).await
+    fn rows(&self) -> &Rows<MySql> {
+        &self.rows
     }
 
     async fn connect(&self, permit: Permit<MySql>) -> Result<MySqlSession> {
         self.open(permit).await
-    }
-
-    async fn note(&self, claim: &Claim, session: SessionId) -> Result<Option<Fence>> {
-        self.rows.note(claim, session).await
-    }
-
-    async fn cancel(&self, session: SessionId) -> Result<()> {
-        self.rows.cancel(session).await
-    }
-
-    async fn end(&self, claim: &Claim) -> Result<bool> {
-        self.rows.release(claim).await
-    }
-
-    async fn why_ended(&self, claim: &Claim) -> Result<Option<Reason>> {
-        self.rows.why_ended(claim).await
-    }
-
-    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
-        self.rows.inspect(name).await
-    }
-
-    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
-        self.rows.list(prefix, from).await
-    }
-
-    async fn break_lock(
-        &self,
-        name: &LockName,
-        seen: BreakTarget,
-        how: BreakMode,
-        note: &str,
-    ) -> Result<Broken> {
-        self.rows.break_lock(name, seen, how, note).await
-    }
-
-    async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
-        self.rows.sweep(idle).await
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>> {

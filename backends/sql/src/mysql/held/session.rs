@@ -7,20 +7,25 @@ use lockwright_core::{Claim, Error, ErrorKind, Mode, Result, async_trait};
 use sqlx::Connection;
 use sqlx::mysql::MySqlConnection;
 
-use super::Kind;
 use super::statements::Statements;
-use super::watch::{Watch, Watching};
+use super::watch::{self, Watch, Watching};
+use super::{JOINT, Kind, key_of, mark_of};
 use crate::mysql::dialect::{
     DEADLOCK, INTERRUPTED, LOCK_WAIT_TIMEOUT, MySql, fetch_on, identity, is_the_end, number,
     session,
 };
 use crate::server::dialect::{Dialect, Row};
 use crate::server::errors::{self, Effect};
-use crate::server::held::{Kept, Locked, Permit, Session, SessionId};
+use crate::server::held::joint::statement_limit;
+use crate::server::held::rows::fence_of;
+use crate::server::held::{Ended, Grant, Kept, Locked, Permit, Session, SessionId};
 use crate::server::pool::Pool;
 use crate::server::sql::{Arguments, Sql, Value};
 
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
+
+/// The idle timeout of a session without a hold.
+const IDLE_S: i64 = 60;
 
 pub(crate) struct MySqlSession {
     connection: MySqlConnection,
@@ -32,6 +37,7 @@ pub(crate) struct MySqlSession {
     over: bool,
     /// True if a wait may have left the barrier and the mark behind.
     has_waited: bool,
+    is_joint: bool,
     /// Dropped after the connection.
     permit: Permit<MySql>,
 }
@@ -51,7 +57,7 @@ impl MySqlSession {
             sqlx::Result::Ok((connection, session))
         };
         let (connection, session, permit) = permit.open(connecting).await?;
-        Ok(Self {
+        let mut this = Self {
             connection,
             statements: Arc::clone(statements),
             pool: Arc::clone(pool),
@@ -60,8 +66,30 @@ impl MySqlSession {
             id: session.id,
             over: false,
             has_waited: false,
+            is_joint: false,
             permit,
-        })
+        };
+        // A write may block, so it runs only after the client can end the session.
+        let limit = pool.limits().answer;
+        match tokio::time::timeout(limit, this.raise_fences()).await {
+            Ok(Ok(())) => Ok(this),
+            Ok(Err(error)) => Err(this.failed(error)),
+            Err(_) => {
+                Err(errors::timed_out(Effect::Changes, limit, pool.dialect().backend()).error)
+            }
+        }
+    }
+
+    async fn raise_fences(&mut self) -> sqlx::Result<()> {
+        let statements = Arc::clone(&self.statements);
+        let (query, sequence) = &statements.raise;
+        let rows = self.run(query.clone()).await?;
+        let least = rows.last().and_then(|row| row.int(0).ok()).unwrap_or_default();
+        if least > 0 {
+            // A lower number than the sequence's changes nothing.
+            self.run(format!("SELECT SETVAL({sequence}, {least})")).await?;
+        }
+        Ok(())
     }
 
     pub(super) async fn run(&mut self, text: String) -> sqlx::Result<Vec<Row>> {
@@ -76,9 +104,14 @@ impl MySqlSession {
     }
 
     fn text(sql: &Sql, claim: &Claim, more: Arguments<'_>) -> String {
-        let token = claim.token.to_string();
-        let mut arguments =
-            vec![("name", Value::Text(claim.name.as_str())), ("token", Value::Text(&token))];
+        let (token, key) = (claim.token.to_string(), key_of(&claim.name));
+        let mark = mark_of(&claim.name, &token);
+        let mut arguments = vec![
+            ("name", Value::Text(claim.name.as_str())),
+            ("token", Value::Text(&token)),
+            ("key", Value::Text(&key)),
+            ("mark", Value::Text(&mark)),
+        ];
         arguments.extend_from_slice(more);
         sql.render(&arguments, MySql::literal)
     }
@@ -93,10 +126,12 @@ impl MySqlSession {
         // QUERY` too.
         let is_cut =
             |slice: &Duration| claim.mode == Mode::Shared || *slice < Duration::from_secs(1);
+        let limit = if self.is_joint { statement_limit(claim.ttl) } else { claim.ttl / 4 };
         let whole = slice.map_or(0, |slice| slice.as_secs().max(1));
         let times = [
             ("ttl_s", Value::Int(seconds_up(claim.ttl))),
-            ("limit_s", Value::Int(seconds_up(claim.ttl / 4))),
+            ("idle_s", Value::Int(if self.is_joint { seconds_up(claim.ttl) } else { IDLE_S })),
+            ("limit_s", Value::Int(seconds_up(limit))),
             ("slice_s", Value::Int(i64::try_from(whole).unwrap_or(i64::MAX))),
         ];
         let text = Self::text(sql, claim, &times);
@@ -110,7 +145,7 @@ impl MySqlSession {
                 biased;
                 done = &mut running => return done,
                 () = tokio::time::sleep(slice) => {
-                    // The statement and its `KILL QUERY` must both end here. A late `KILL QUERY`
+                    // Waits for the statement and its `KILL QUERY`, because a late `KILL QUERY`
                     // could end the next statement.
                     let cut = format!("KILL QUERY {id}");
                     let cut = pool.fetch_text(cut, Effect::Changes).await;
@@ -134,14 +169,21 @@ impl MySqlSession {
 
     async fn lock_key(&mut self, claim: &Claim, slice: Option<Duration>) -> sqlx::Result<Locked> {
         match self.send(claim, slice).await {
-            Ok(rows) => {
-                let flag = |at| rows.last().and_then(|row| row.bool(at).ok()).unwrap_or(false);
-                let (marked, locked) = (flag(0), flag(1));
-                Ok(if locked { Locked::Yes } else { Locked::No { same_token: !marked } })
-            }
+            Ok(rows) => Ok(match rows.last().and_then(|row| row.int(0).ok()) {
+                None => Locked::No { same_token: false },
+                Some(..0) => Locked::No { same_token: true },
+                Some(0) => Locked::Yes(Grant::default()),
+                Some(fence) => Locked::Yes(Grant {
+                    fence: fence_of(Ok(fence)).ok(),
+                    is_recorded_later: true,
+                    waited: None,
+                }),
+            }),
             Err(error) if is_in_vain(&error) => {
-                let text = Self::text(&Arc::clone(&self.statements).alone.missed, claim, &[]);
-                self.run(text).await?;
+                let statements = Arc::clone(&self.statements);
+                let missed =
+                    if self.is_joint { &statements.part } else { &statements.alone.missed };
+                self.run(Self::text(missed, claim, &[])).await?;
                 Ok(Locked::No { same_token: false })
             }
             Err(error) => Err(error),
@@ -160,7 +202,11 @@ impl MySqlSession {
         let missed = if slice.is_some() && !last { &locking.waited } else { &locking.missed };
         for _ in 0..TRIES {
             let marked = match self.send(claim, slice).await {
-                Ok(rows) if rows.len() > 1 => return Ok(Locked::Yes),
+                Ok(rows) if rows.len() > 1 => {
+                    let fence = fence_of(rows[0].int(1)).ok();
+                    let is_recorded_later = fence.is_some() && claim.mode == Mode::Exclusive;
+                    return Ok(Locked::Yes(Grant { fence, is_recorded_later, waited: None }));
+                }
                 Ok(rows) => rows.last().and_then(|row| row.bool(0).ok()).unwrap_or(false),
                 Err(error) if is_in_vain(&error) => true,
                 Err(error) => return Err(error),
@@ -199,7 +245,7 @@ impl MySqlSession {
     }
 }
 
-/// A session without a hold also times out, because this process may be suspended.
+/// A session without a hold also times out, because a suspended process can't close it.
 const SET_UP: &str = "SET SESSION wait_timeout = 60 \
                       /*M!100600 , idle_transaction_timeout = 0, idle_write_transaction_timeout = 0, \
                       idle_readonly_transaction_timeout = 0, max_statement_time = 0 */ \
@@ -223,7 +269,8 @@ impl Session for MySqlSession {
     }
 
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked> {
-        // `send` rounds a slice of over a second down to whole seconds, so another wait follows.
+        // `send` rounds a slice of over a second down to whole seconds, so the caller waits once
+        // more.
         let last = last && slice.is_some_and(|slice| slice < Duration::from_secs(1));
         self.has_waited |= slice.is_some() && self.statements.kind == Kind::Row;
         let locked = match self.statements.kind {
@@ -231,51 +278,57 @@ impl Session for MySqlSession {
             Kind::Row => self.lock_row(claim, slice, last).await,
         };
         let locked = locked.map_err(|error| self.failed(error))?;
-        if last && locked != Locked::Yes {
+        let is_locked = matches!(locked, Locked::Yes(_));
+        if last && !is_locked {
             self.has_waited = false;
         }
-        if locked == Locked::Yes {
-            let mark = Self::text(&self.statements.mark, claim, &[]);
-            self.watching = Some(self.watch.over(self.id, mark));
+        if is_locked && !self.is_joint {
+            let mut mark = String::new();
+            MySql::literal(Value::Text(&mark_of(&claim.name, &claim.token.to_string())), &mut mark);
+            self.watching = Some(self.watch.over(watch::own(self.id, &mark)));
         }
         Ok(locked)
     }
 
-    async fn keep(&mut self, claim: &Claim) -> Result<Kept> {
-        let text = Self::text(&Arc::clone(&self.statements).of(claim).keep, claim, &[]);
+    async fn join(&mut self, ttl: Duration) -> Result<()> {
+        self.is_joint = true;
+        let (ttl_s, id) = (seconds_up(ttl), self.id);
+        let text =
+            format!("SET SESSION wait_timeout = {ttl_s}; DO GET_LOCK(CONCAT({JOINT}, {id}), 0)");
+        self.run(text).await.map_err(|error| self.failed(error))?;
+        self.watching = Some(self.watch.over(watch::joint(id)));
+        Ok(())
+    }
+
+    async fn keep(&mut self, claims: &[Claim]) -> Result<Vec<Kept>> {
+        let statements = Arc::clone(&self.statements);
+        let keep = |claim| Self::text(&statements.of(claim).keep, claim, &[]);
+        let text = claims.iter().map(keep).collect::<Vec<_>>().join(" UNION ALL ");
         let rows = match self.run(text).await {
             Ok(rows) => rows,
             Err(error)
                 if number(&error) == Some(LOCK_WAIT_TIMEOUT) && self.keeps_transaction().await =>
             {
-                return Ok(Kept::Unsure);
+                return Ok(vec![Kept::Unsure; claims.len()]);
             }
             // In the mode `row`, an error may roll back the lock.
             Err(error)
                 if self.statements.kind == Kind::Session
                     && number(&error).is_some_and(|number| !is_the_end(number)) =>
             {
-                return Ok(Kept::Unsure);
+                return Ok(vec![Kept::Unsure; claims.len()]);
             }
             Err(error) => return Err(self.failed(error)),
         };
-        let row = rows.last();
-        if row.and_then(|row| row.int(0).ok()) != Some(self.id) {
+        Kept::read(&rows, claims.len(), self.id).ok_or_else(|| {
             self.over = true;
-            return Err(Error::new(
+            Error::new(
                 ErrorKind::InvalidConfig,
                 "another session answered instead of the one with the lock: a proxy is in \
                  between; connect to the server itself, or use the mode lease",
             )
-            .with_backend(self.backend()));
-        }
-        let flag = |at| row.and_then(|row| row.bool(at).ok()).unwrap_or(false);
-        if !flag(1) {
-            return Err(
-                Error::unavailable("the session has lost its lock").with_backend(self.backend())
-            );
-        }
-        Ok(if flag(2) { Kept::Broken } else { Kept::Renewed })
+            .with_backend(self.backend())
+        })
     }
 
     async fn shorten(&mut self, to: Duration) -> Result<()> {
@@ -292,19 +345,26 @@ impl Session for MySqlSession {
     }
 
     async fn unlock(&mut self, claim: &Claim) -> Result<bool> {
-        self.has_waited = false;
-        self.watching = None;
-        let text = Self::text(&Arc::clone(&self.statements).of(claim).unlock, claim, &[]);
-        let rows = self.run(text).await.map_err(|error| self.failed(error))?;
+        let statements = Arc::clone(&self.statements);
+        let unlock = if self.is_joint {
+            &statements.part
+        } else {
+            self.has_waited = false;
+            self.watching = None;
+            &statements.of(claim).unlock
+        };
+        let rows =
+            self.run(Self::text(unlock, claim, &[])).await.map_err(|error| self.failed(error))?;
         Ok(rows.last().and_then(|row| row.bool(0).ok()).unwrap_or(false))
     }
 
-    async fn ended(&mut self) {
+    async fn ended(&mut self) -> Ended {
         match &mut self.watching {
-            _ if self.over => {}
+            _ if self.over => Ended::Session,
             Some(watching) => {
-                watching.ended().await;
-                self.over = true;
+                let ended = watching.ended().await;
+                self.over |= ended == Ended::Session;
+                ended
             }
             None => std::future::pending().await,
         }

@@ -1,6 +1,8 @@
 use lockwright_core::{Claim, Mode};
 
 use super::Kind;
+use crate::mysql::dialect::MySql;
+use crate::server::dialect::Dialect;
 use crate::server::held::rows;
 use crate::server::sql::Sql;
 
@@ -8,12 +10,13 @@ use crate::server::sql::Sql;
 pub(super) struct Statements {
     pub(super) kind: Kind,
     pub(super) alone: Locking,
-    /// The statements for readers, in the mode `row`.
     shared: Option<Locking>,
-    /// Creates the name's row, in the mode `row`.
+    /// Releases one hold of a joint session.
+    pub(super) part: Sql,
     pub(super) make: Sql,
     pub(super) shorten: Sql,
-    pub(super) mark: Sql,
+    /// A query for the lowest new fence, and the sequence's name.
+    pub(super) raise: (String, String),
 }
 
 #[derive(Debug)]
@@ -66,9 +69,13 @@ impl Statements {
             kind,
             alone,
             shared,
+            part: sql(include_str!("queries/session_part.sql")),
             make: sql(include_str!("queries/row_make.sql")),
             shorten: sql(include_str!("queries/shorten.sql")),
-            mark: sql("{mark}"),
+            raise: (
+                sql(include_str!("queries/raise.sql")).render(&[], MySql::literal),
+                expand("{hold_fence}"),
+            ),
         }
     }
 

@@ -11,16 +11,17 @@ use sqlx::mysql::MySqlConnection;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::JOINT;
 use crate::mysql::dialect::{MySql, fetch_on};
 use crate::server::dialect::{Dialect, Row};
-use crate::server::held::{Permit, SessionId};
+use crate::server::held::{Ended, Permit, SessionId};
 use crate::server::pool::Pool;
 use crate::server::sessions::Use;
 
-/// A session's end is reported at most this late.
+/// The polling interval, which delays the report of a session's end.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// The number of idle intervals after which the connection is closed.
+/// The watching connection is closed after this number of intervals without a session.
 const KEPT: u32 = 25;
 
 const BATCH: usize = 200;
@@ -34,7 +35,8 @@ pub(super) struct Watch {
 #[derive(Debug, Default)]
 struct Watched {
     next: u64,
-    sessions: HashMap<u64, (SessionId, Arc<str>, watch::Sender<bool>)>,
+    /// For each session the columns that [`joint`] or [`own`] returns.
+    sessions: HashMap<u64, (Arc<str>, watch::Sender<Option<Ended>>)>,
     asked: bool,
 }
 
@@ -42,13 +44,13 @@ struct Watched {
 pub(super) struct Watching {
     watch: Arc<Watch>,
     number: u64,
-    ended: watch::Receiver<bool>,
+    seen: watch::Receiver<Option<Ended>>,
 }
 
 enum Asked {
     Answered(Line),
     Unsure,
-    /// Two attempts to connect failed.
+    /// The server is gone: two attempts to connect failed.
     Gone,
 }
 
@@ -63,16 +65,16 @@ impl Watch {
         Self { pool: Arc::clone(pool), watched: Mutex::default() }
     }
 
-    pub(super) fn over(self: &Arc<Self>, session: SessionId, mark: String) -> Watching {
-        let (sender, ended) = watch::channel(false);
+    pub(super) fn over(self: &Arc<Self>, query: String) -> Watching {
+        let (sender, seen) = watch::channel(None);
         let mut watched = self.watched();
         let number = watched.next;
         watched.next += 1;
-        watched.sessions.insert(number, (session, mark.into(), sender));
+        watched.sessions.insert(number, (query.into(), sender));
         if !std::mem::replace(&mut watched.asked, true) {
             tokio::spawn(Arc::clone(self).ask_on());
         }
-        Watching { watch: Arc::clone(self), number, ended }
+        Watching { watch: Arc::clone(self), number, seen }
     }
 
     async fn ask_on(self: Arc<Self>) {
@@ -89,8 +91,7 @@ impl Watch {
                     return;
                 }
                 let each = watched.sessions.iter();
-                each.map(|(number, (session, mark, _))| (*number, *session, Arc::clone(mark)))
-                    .collect()
+                each.map(|(number, (query, _))| (*number, Arc::clone(query))).collect()
             };
             idle = if sessions.is_empty() { idle + 1 } else { 0 };
             for some in sessions.chunks(BATCH) {
@@ -98,7 +99,7 @@ impl Watch {
                     Asked::Answered(connection) => Some(connection),
                     Asked::Unsure => None,
                     Asked::Gone => {
-                        some.iter().for_each(|(number, ..)| self.notify(*number));
+                        some.iter().for_each(|(number, _)| self.notify(*number, Ended::Session));
                         None
                     }
                 };
@@ -106,13 +107,11 @@ impl Watch {
         }
     }
 
-    async fn ask(&self, line: Option<Line>, sessions: &[(u64, SessionId, Arc<str>)]) -> Asked {
+    async fn ask(&self, line: Option<Line>, sessions: &[(u64, Arc<str>)]) -> Asked {
         let text: Vec<String> = sessions
             .iter()
             .enumerate()
-            .map(|(at, (_, session, mark))| {
-                format!("SELECT {at}, IS_USED_LOCK({mark}) <=> {session}")
-            })
+            .map(|(at, (_, query))| format!("SELECT {at}, {query}"))
             .collect();
         let text = text.join(" UNION ALL ");
         let limits = self.pool.limits();
@@ -165,19 +164,23 @@ impl Watch {
         }
     }
 
-    fn answered(&self, sessions: &[(u64, SessionId, Arc<str>)], rows: &[Row]) {
+    fn answered(&self, sessions: &[(u64, Arc<str>)], rows: &[Row]) {
         for row in rows {
-            let (Ok(at), Ok(false)) = (row.int(0), row.bool(1)) else { continue };
-            let session = usize::try_from(at).ok().and_then(|at| sessions.get(at));
-            if let Some((number, ..)) = session {
-                self.notify(*number);
+            let seen = match (row.bool(1), row.bool(2)) {
+                (Ok(false), _) => Ended::Session,
+                (_, Ok(true)) => Ended::Asked,
+                _ => continue,
+            };
+            let at = row.int(0).ok().and_then(|at| usize::try_from(at).ok());
+            if let Some((number, _)) = at.and_then(|at| sessions.get(at)) {
+                self.notify(*number, seen);
             }
         }
     }
 
-    fn notify(&self, number: u64) {
-        if let Some((.., ended)) = self.watched().sessions.remove(&number) {
-            ended.send_replace(true);
+    fn notify(&self, number: u64, seen: Ended) {
+        if let Some((_, sender)) = self.watched().sessions.get(&number) {
+            sender.send_replace(Some(seen));
         }
     }
 
@@ -200,12 +203,31 @@ impl Drop for Asking {
 }
 
 impl Watching {
-    pub(super) async fn ended(&mut self) {
-        // If the watch fails, the session may still exist, so nothing is reported.
-        if self.ended.wait_for(|ended| *ended).await.is_err() {
-            std::future::pending::<()>().await;
+    pub(super) async fn ended(&mut self) -> Ended {
+        loop {
+            // If the watching task fails, the session may still exist, so nothing is reported.
+            if self.seen.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            if let Some(seen) = *self.seen.borrow_and_update() {
+                return seen;
+            }
         }
     }
+}
+
+/// Returns the columns of a session: whether it still exists, and whether its client is asked to
+/// end a hold.
+pub(super) fn own(id: SessionId, mark: &str) -> String {
+    format!("IS_USED_LOCK({mark}) <=> {id}, FALSE")
+}
+
+/// Returns the columns of [`own`] for a joint session.
+pub(super) fn joint(id: SessionId) -> String {
+    format!(
+        "IS_USED_LOCK(CONCAT({JOINT}, {id})) <=> {id}, \
+         IS_USED_LOCK(CONCAT({JOINT}, '{id}/ask')) IS NOT NULL"
+    )
 }
 
 impl Drop for Watching {

@@ -1,6 +1,5 @@
--- The first statement is atomic. Its first assignment decides, by a clock read after the row was
--- locked. The later assignments use that decision. The second statement finds the result by the
--- token.
+-- The first statement is atomic. Its first assignment decides for the others, by a clock read after
+-- the row was locked. The second statement finds the result by the token.
 INSERT INTO {lease}
     (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, tombstones, decided)
 SELECT :name, :token, :identity, 'exclusive',
@@ -20,7 +19,7 @@ ON DUPLICATE KEY UPDATE
     token = IF({lease}.decided = 2, VALUES(token), {lease}.token),
     identity = IF({lease}.decided = 2, VALUES(identity), {lease}.identity),
     mode = IF({lease}.decided = 2, VALUES(mode), {lease}.mode),
-    -- Precedes the assignment of `fences`, because it needs the old value.
+    -- Precedes the assignment of `fences`, because `fence` depends on the old `fences`.
     fence = IF({lease}.decided = 2, GREATEST({lease}.fence + {lease}.fences, VALUES(fence)),
                {lease}.fence),
     fences = IF({lease}.decided = 2, VALUES(fences), {lease}.fences),

@@ -6,13 +6,13 @@ use tokio::time::Instant;
 use super::Sessions;
 use super::session::PgSession;
 use crate::server::dialect::Dialect;
-use crate::server::held::{Server, Session};
+use crate::server::held::Session;
 
 pub(super) async fn findings(sessions: &Sessions) -> Result<Vec<Finding>> {
     let pool = &sessions.rows.pool;
     let mut findings = pool.dialect().examine(pool).await?;
     let deadline = Instant::now() + pool.limits().connect;
-    let opened = match sessions.permit(deadline).await {
+    let opened = match sessions.rows.permit(deadline).await {
         Ok(permit) => sessions.open(permit).await,
         Err(error) => Err(error),
     };
@@ -50,7 +50,7 @@ fn no_session(error: &Error) -> Finding {
         severity: Severity::Error,
         code: "no-session",
         what: format!("can't open a connection for a hold: {error}"),
-        why: "each hold needs a connection of its own, which the server ends when it is idle for \
+        why: "a hold needs a connection, which the server ends when it is idle for \
               longer than the TTL"
             .to_owned(),
         fix: "let the user set idle_session_timeout and idle_in_transaction_session_timeout, and \
@@ -79,7 +79,7 @@ async fn connections(sessions: &Sessions) -> Result<Option<Finding>> {
         severity: Severity::Warning,
         code: "few-connections",
         what: format!("the server has room for {free} more connections"),
-        why: "each hold takes one, and so does each name that a process waits for".to_owned(),
+        why: "holds take them, and so does each name that a process waits for".to_owned(),
         fix: "raise max_connections, or use the mode lease".to_owned(),
     }))
 }

@@ -9,13 +9,14 @@
 //! # The barrier of a name
 //!
 //! A writer that waits for readers holds the name's barrier, an advisory lock whose two numbers
-//! come from later digits of the SHA-256. The modes use different digits. Readers need an open
+//! come from later digits of the SHA-256. The modes use different digits. Readers need a free
 //! barrier.
 //!
 //! # The mark of a session
 //!
 //! `application_name` is `lockwright/TOKEN/KEY` while a session holds or waits, and
-//! `lockwright/idle` otherwise.
+//! `lockwright/idle` otherwise. A joint session is marked `lockwright/joint`, and identified by its
+//! claims' locks, whose keys combine the name's key and the token.
 
 mod doctor;
 mod probe;
@@ -28,20 +29,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakMode, BreakTarget, Broken, Claim, Cursor, Fault, Faults, Fence, Fencing, Finding,
-    Inspection, LockName, Modes, Order, Page, Profile, Reason, Result, Scope, SweepReport, WakeUp,
+    Fault, Faults, Fencing, Finding, LockName, Modes, Order, Profile, Result, Scope, Token, WakeUp,
     async_trait,
 };
 
-use tokio::time::Instant;
+use sha2::{Digest, Sha256};
 
 use super::dialect::Postgresql;
 use crate::kind::READERS;
 use crate::server::dialect::Dialect;
 use crate::server::held::rows::{Rows, StatementTexts};
-use crate::server::held::{Permit, Server, SessionId};
+use crate::server::held::{Permit, Server};
 use crate::server::pool::Pool;
-use crate::server::sessions::Use;
 use crate::server::table::Tables;
 
 use session::PgSession;
@@ -74,27 +73,58 @@ impl Kind {
     }
 
     fn expand(self, tables: &Tables, text: &str) -> String {
-        let digits = |name: &str| digits_from(name, 1, 16);
         let key = |name: &str| key_from(name, 1);
         let mark = |name: &str, token: &str| {
-            format!("('lockwright/' || {token} || '/' || {})", digits(name))
+            format!("('lockwright/' || {token} || '/' || {})", digits_from(name, 1, 16))
         };
         let text = text
+            .replace("{overwritten}", OVERWRITTEN)
             .replace("{close_barrier}", CLOSE_BARRIER)
-            .replace("{still_marked}", STILL_MARKED)
+            .replace("{has_readers}", HAS_READERS)
+            .replace("{last_is_reading}", &self.reads("held.session", "held.identity"))
+            .replace("{other_is_reading}", &self.reads("other.session", "other.token"))
+            .replace("{claim_in_joint_session}", CLAIM_IN_JOINT_SESSION)
+            .replace("{joint}", JOINT)
+            .replace("{claim}", "({key} # ('x' || left(:token, 16))::bit(64)::bigint)")
+            .replace("{digits_of_token}", "('x' || left(held.token, 16))::bit(64)::bigint")
             .replace("{rest}", REST)
+            .replace("{waited_us}", WAITED_US)
+            .replace("{must_raise}", MUST_RAISE)
+            .replace("{now}", Postgresql::NOW)
             .replace("{kind}", self.word())
             .replace("{readers}", READERS)
             .replace("{barrier}", &self.barrier())
             .replace("{barrier_as_one}", &key_from(":name", self.barrier_at()))
-            .replace("{claim}", CLAIM)
-            .replace("{digits}", &digits(":name"))
+            .replace("{digits}", &digits_from(":name", 1, 16))
             .replace("{key}", &key(":name"))
             .replace("{key_of_held}", &key("held.name"))
             .replace("{mark}", &mark(":name", ":token"))
             .replace("{mark_of_held}", &mark("held.name", "held.token"))
             .replace("{left}", LEFT);
         tables.expand(&text, '"')
+    }
+
+    /// Returns SQL for whether a session still reads for a token. The SQL refers to the row `held`, so
+    /// PostgreSQL evaluates it after locking that row. PostgreSQL caches sessions' activity within a transaction,
+    /// so the cache is cleared.
+    fn reads(self, session: &str, token: &str) -> String {
+        let lock = match self {
+            Self::Session => format!(
+                "locks.locktype = 'advisory' AND locks.objsubid = 1 \
+                 AND (locks.classid::bigint << 32) | locks.objid::bigint = {}",
+                key_from("held.name", 1)
+            ),
+            // The lock of an open transaction.
+            Self::Row => "locks.locktype = 'virtualxid'".to_owned(),
+        };
+        format!(
+            "(held.name IS NOT NULL AND pg_stat_clear_snapshot() IS NOT NULL \
+              AND EXISTS (SELECT FROM pg_locks AS locks \
+                  JOIN LATERAL pg_stat_get_activity(locks.pid) AS activity \
+                       ON activity.application_name = 'lockwright/' || {token} || '/' || {} \
+                  WHERE locks.pid = {session} AND locks.granted AND {lock}))",
+            digits_from("held.name", 1, 16)
+        )
     }
 
     /// Returns the position of the barrier's numbers in the digits of the SHA-256.
@@ -121,15 +151,18 @@ impl Kind {
             mark_broken: include_str!("queries/mark_broken.sql"),
             find: include_str!("queries/find.sql"),
             kill: include_str!("queries/kill.sql"),
+            ask: include_str!("queries/session_ask.sql"),
             kill_foreign: include_str!("queries/session_kill_foreign.sql"),
             cancel: include_str!("queries/cancel.sql"),
             sweep: include_str!("queries/sweep.sql"),
+            hides_young: false,
         };
         match self {
             Self::Session => common,
             Self::Row => StatementTexts {
                 inspect: include_str!("queries/row_inspect.sql"),
                 list: include_str!("queries/row_list.sql"),
+                ask: "",
                 kill_foreign: "",
                 ..common
             },
@@ -145,27 +178,60 @@ fn key_from(name: &str, at: usize) -> String {
     format!("('x' || {})::bit(64)::bigint", digits_from(name, at, 16))
 }
 
-/// The key of a lock that a reader takes by its token, so that only one session reads for a claim.
-const CLAIM: &str = "('x' || substr(:token, 1, 16))::bit(64)::bigint";
+/// Returns the key of a name's advisory lock.
+fn key_of(name: &LockName) -> i64 {
+    let [a, b, c, d, e, f, g, h, ..] = <[u8; 32]>::from(Sha256::digest(name.as_str()));
+    i64::from_be_bytes([a, b, c, d, e, f, g, h])
+}
+
+/// Returns the key of the claim's advisory lock: one session at a time holds for a claim.
+fn key_of_claim(token: Token, key: i64) -> i64 {
+    let [a, b, c, d, e, f, g, h, ..] = *token.as_bytes();
+    key ^ i64::from_be_bytes([a, b, c, d, e, f, g, h])
+}
+
+fn mark_of(token: &str, key: i64) -> String {
+    format!("lockwright/{token}/{key:016x}")
+}
+
+/// SQL for whether the sequence of fences must be raised.
+const MUST_RAISE: &str = "(NOT EXISTS (SELECT FROM {hold_raised}) \
+     OR (SELECT last_value FROM {hold_fence}) < {now} - 60000000)";
+
+/// SQL for whether the last recorded holders of the name are readers.
+const HAS_READERS: &str = "EXISTS (SELECT FROM {hold} \
+     WHERE kind = '{kind}' AND name = :name AND token = '{readers}')";
 
 /// Closes the barrier before a writer waits for readers, unless another writer has closed it.
 /// Readers lock the barrier only for a moment, so the writer doesn't wait long for it.
-const CLOSE_BARRIER: &str = "CASE WHEN EXISTS (SELECT FROM {hold} \
-         WHERE kind = '{kind}' AND name = :name AND token = '{readers}') \
+const CLOSE_BARRIER: &str = "CASE WHEN {has_readers} \
      AND NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted \
          AND (pid = pg_backend_pid() OR mode = 'ExclusiveLock' \
              AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
              AND (classid::bigint << 32) | objid::bigint = {barrier_as_one})) \
      THEN pg_advisory_lock({barrier})::text END";
 
-/// Selects whether the session still has the claim's mark, after the row `held` is locked. Both
-/// branches refer to `held`, so that neither is evaluated earlier. PostgreSQL caches sessions'
-/// activity within a transaction, so the cache is cleared.
-const STILL_MARKED: &str = "CASE WHEN pg_stat_clear_snapshot() IS NULL OR held.name IS NULL THEN false \
-     ELSE EXISTS (SELECT FROM pg_stat_get_activity(:session::int) AS activity \
-         WHERE activity.application_name = {mark} AND held.name = :name) END";
+/// The columns of a record that each new holder overwrites. The fence depends on the mode.
+const OVERWRITTEN: &str = "token = excluded.token, identity = excluded.identity, \
+     ttl_ms = excluded.ttl_ms, session = excluded.session, updated = excluded.updated, \
+     broken = CASE WHEN held.token = excluded.token THEN held.broken END, released = false";
 
-/// SQL for the rest of a slice, because an earlier statement has waited too.
+/// SQL for the time in µs since the server received the statement.
+const WAITED_US: &str =
+    "(extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000)::bigint";
+
+/// The mark of a joint session.
+const JOINT: &str = "lockwright/joint";
+
+/// SQL for whether the row `locks` is the lock of this claim, in a joint session.
+const CLAIM_IN_JOINT_SESSION: &str = "locks.locktype = 'advisory' AND locks.objsubid = 1 \
+     AND locks.granted \
+     AND locks.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+     AND (locks.classid::bigint << 32) | locks.objid::bigint = {claim} \
+     AND EXISTS (SELECT FROM pg_stat_get_activity(locks.pid) AS activity \
+                 WHERE activity.application_name = '{joint}')";
+
+/// SQL for the rest of the slice in ms, after another statement has waited.
 const REST: &str = "greatest(1, least(:slice_ms, :slice_ms - \
      (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000)::bigint))::text";
 
@@ -191,7 +257,7 @@ fn profile(backend: &'static str) -> Profile {
     profile.blocks = true;
     // A hold with a shorter TTL would expire before its row is written.
     profile.ttl = Duration::from_millis(200)..=LONGEST_TTL;
-    // A stuck connection must not delay other holds.
+    // Each hold is renewed alone, so that a stuck connection delays no other hold.
     profile.renew_batch = 1;
     profile.slow_poll = Duration::from_secs(1);
     profile
@@ -242,58 +308,20 @@ impl Server for Sessions {
     type Session = PgSession;
     type Dialect = Postgresql;
 
+    fn joins(&self) -> bool {
+        self.kind == Kind::Session
+    }
+
     fn profile(&self) -> &Profile {
         self.kind.profile()
     }
 
-    fn answer_limit(&self) -> Duration {
-        self.rows.pool.limits().answer
-    }
-
-    async fn permit(&self, deadline: Instant) -> Result<Permit<Postgresql>> {
-        Permit::get(&self.rows.pool, Use::Hold, deadline).await
+    fn rows(&self) -> &Rows<Postgresql> {
+        &self.rows
     }
 
     async fn connect(&self, permit: Permit<Postgresql>) -> Result<PgSession> {
         self.open(permit).await
-    }
-
-    async fn note(&self, claim: &Claim, session: SessionId) -> Result<Option<Fence>> {
-        self.rows.note(claim, session).await
-    }
-
-    async fn cancel(&self, session: SessionId) -> Result<()> {
-        self.rows.cancel(session).await
-    }
-
-    async fn end(&self, claim: &Claim) -> Result<bool> {
-        self.rows.release(claim).await
-    }
-
-    async fn why_ended(&self, claim: &Claim) -> Result<Option<Reason>> {
-        self.rows.why_ended(claim).await
-    }
-
-    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
-        self.rows.inspect(name).await
-    }
-
-    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
-        self.rows.list(prefix, from).await
-    }
-
-    async fn break_lock(
-        &self,
-        name: &LockName,
-        seen: BreakTarget,
-        how: BreakMode,
-        note: &str,
-    ) -> Result<Broken> {
-        self.rows.break_lock(name, seen, how, note).await
-    }
-
-    async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
-        self.rows.sweep(idle).await
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>> {

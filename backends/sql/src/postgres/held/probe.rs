@@ -5,7 +5,7 @@ use super::Sessions;
 use super::session::PgSession;
 use crate::server::dialect::Dialect;
 use crate::server::errors::{not_connected, not_connected_in};
-use crate::server::held::{Permit, Server, Session};
+use crate::server::held::{Permit, Session};
 use crate::server::sessions::Use;
 
 /// Rejects a pooler that shares sessions. While a second connection has a transaction, such a
@@ -15,10 +15,11 @@ pub(super) async fn check(sessions: &Sessions) -> Result<()> {
     let (pool, dialect) = (&sessions.rows.pool, sessions.rows.pool.dialect());
     let limits = pool.limits();
     let deadline = Instant::now() + limits.connect;
-    let mut first = sessions.open(sessions.permit(deadline).await?).await?;
+    let mut first = sessions.open(sessions.rows.permit(deadline).await?).await?;
     let opened = first.id();
     let limit = limits.connect;
-    // With the smallest limit on sessions, there is only one permit for holds, which `first` has.
+    // With the smallest limit on sessions, `first` has the only permit for holds, so the listener's
+    // is used.
     let _permit = match Permit::try_get(pool, Use::Hold) {
         Some(permit) => permit,
         None => Permit::get(pool, Use::Listen, deadline).await?,
@@ -44,7 +45,7 @@ pub(super) async fn check(sessions: &Sessions) -> Result<()> {
     match answer {
         Ok(Ok(true)) => Ok(()),
         Ok(Ok(false)) => Err(shared()),
-        // A pooler of single statements rejects transactions.
+        // A pooler that shares sessions between single statements rejects the transaction.
         Ok(Err(cause)) if is_protocol_violation(&cause) => Err(shared().with_source(cause)),
         Ok(Err(cause)) => Err(not_connected(cause, dialect).error),
         Err(_) => Err(not_connected_in(limit, dialect.backend()).error),

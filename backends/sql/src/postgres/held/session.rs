@@ -1,26 +1,29 @@
 //! A connection that carries a hold.
 //!
-//! sqlx reads a connection only while a statement runs. A [`PgListener`], here without a channel,
-//! is also read in between, which reveals the connection's end. Its `try_recv` is cancel-safe.
+//! sqlx reads a connection only while a statement runs. A [`PgListener`] also reads it in between,
+//! which reveals the connection's end. Here it listens to no channel. Its `try_recv` is
+//! cancel-safe.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockwright_core::{Claim, Error, ErrorKind, Result, async_trait};
+use lockwright_core::{Claim, Error, ErrorKind, Mode, Result, async_trait};
 use sqlx::Acquire;
 use sqlx::postgres::{PgListener, PgPool, PgPoolOptions};
 use tokio::time::timeout_at;
 
-use super::Kind;
-use super::statements::Statements;
-use crate::postgres::dialect::{Postgresql, fetch_on};
+use super::statements::{Statements, TRY, WAIT};
+use super::{JOINT, Kind, key_of, key_of_claim, mark_of};
+use crate::postgres::dialect::{Postgresql, fetch_on, fetch_prepared};
 use crate::server::dialect::{Dialect, Row};
 use crate::server::errors::{self, Effect};
-use crate::server::held::{Kept, Locked, Permit, Session, SessionId};
+use crate::server::held::joint::statement_limit;
+use crate::server::held::rows::fence_of;
+use crate::server::held::{Ended, Grant, Kept, Locked, Permit, Session, SessionId};
 use crate::server::pool::Pool;
 use crate::server::sessions::Use;
-use crate::server::sql::{Arguments, Value};
+use crate::server::sql::{Arguments, Prepared, Sql, Value, value};
 
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
@@ -35,12 +38,14 @@ pub(crate) struct PgSession {
     pool: PgPool,
     statements: Arc<Statements>,
     id: SessionId,
-    prepared: Vec<Arc<str>>,
-    /// Set when the connection has failed. The listener would reconnect, without the hold.
+    /// True after the connection has failed. The listener would reconnect, without the hold.
     over: bool,
     /// True after a wait, which may leave the barrier and the mark behind.
     has_waited: bool,
     is_last: bool,
+    is_joint: bool,
+    /// True if the statements of [`Statements::prepare`] exist.
+    has_prepared: bool,
     checks_clients: bool,
     /// Dropped after the connection.
     permit: Permit<Postgresql>,
@@ -94,10 +99,11 @@ impl PgSession {
             pool,
             statements: Arc::clone(statements),
             id: 0,
-            prepared: Vec::new(),
             over: false,
             has_waited: false,
             is_last: false,
+            is_joint: false,
+            has_prepared: false,
             checks_clients: check_clients,
             permit,
         };
@@ -110,11 +116,14 @@ impl PgSession {
     }
 
     async fn set_up(&mut self, opened: Instant) -> Result<()> {
-        // A session without a hold also times out, because this process may be suspended. At `read
-        // committed`, a hold's transaction sees later commits, such as a break.
+        // A session without a hold also times out, because a suspended process can't close it. Lock
+        // statements don't wait for the disk: a crash ends all holds, and the next client raises the
+        // fences. `lock_timeout` bounds waits for operators' locks on the tables and the sequence. At
+        // `read committed`, a hold's transaction sees later commits, such as a break.
         let mut text = "SET application_name = 'lockwright/idle'; SET statement_timeout = 0; \
-                        SET lock_timeout = 0; SET idle_session_timeout = '60s'; \
+                        SET lock_timeout = '5s'; SET idle_session_timeout = '60s'; \
                         SET idle_in_transaction_session_timeout = '60s'; \
+                        SET synchronous_commit = off; \
                         SET default_transaction_isolation = 'read committed';"
             .to_owned();
         if self.server_version().await? >= 170_000 {
@@ -138,6 +147,13 @@ impl PgSession {
             self.id = row.int(0).unwrap_or_default();
             let session = Postgresql::session(row, opened).ok().flatten();
             session.into_iter().for_each(|session| self.permit.is_of(session));
+        }
+        // The tables may be locked, so they are read only after the client can end the session.
+        let must_raise = format!("SELECT {}", self.statements.must_raise);
+        let rows = self.run(must_raise).await.map_err(|error| self.failed(error))?;
+        if rows.last().and_then(|row| row.bool(0).ok()).unwrap_or_default() {
+            let raise = self.statements.raise.clone();
+            self.run(raise).await.map_err(|error| self.failed(error))?;
         }
         if self.checks_clients {
             // Without this setting, a killed client's session stays in the queue.
@@ -163,13 +179,22 @@ impl PgSession {
     }
 
     pub(super) async fn run(&mut self, text: String) -> sqlx::Result<Vec<Row>> {
+        self.send(Statement::Text(text)).await
+    }
+
+    async fn send(&mut self, statement: Statement<'_>) -> sqlx::Result<Vec<Row>> {
         if self.over {
             return Err(sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into()));
         }
         let Self { listener, .. } = self;
         let result = async {
             let connection = (&mut *listener).acquire().await?;
-            fetch_on(connection, text).await
+            match statement {
+                Statement::Text(text) => fetch_on(connection, text).await,
+                Statement::Prepared(statement, arguments) => {
+                    fetch_prepared(connection, statement, arguments).await
+                }
+            }
         }
         .await;
         let ended = match &result {
@@ -187,90 +212,129 @@ impl PgSession {
         claim: &Claim,
         more: Arguments<'_>,
     ) -> sqlx::Result<Vec<Row>> {
-        let (text, plan) = {
-            let statements = &self.statements;
-            let locking = statements.of(claim);
-            let sql = match which {
-                Which::Try => &locking.try_lock,
-                Which::Wait => &locking.wait,
-                Which::Missed => &locking.missed,
-                Which::Make => &statements.make,
-                Which::Unlock => &locking.unlock,
-                Which::Keep => &locking.keep,
-            };
-            let token = claim.token.to_string();
-            let mut arguments =
-                vec![("name", Value::Text(claim.name.as_str())), ("token", Value::Text(&token))];
-            arguments.extend_from_slice(more);
-            match sql.hot_name() {
-                Some(name) => {
-                    let plan = statements.dialect.plans.of(name, sql, &arguments);
-                    let execute = plan.execute(&arguments);
-                    if self.prepared.contains(&plan.name) {
-                        (execute, None)
-                    } else {
-                        (execute, Some(plan))
-                    }
-                }
-                None => (sql.render(&arguments, Postgresql::literal), None),
-            }
+        let statements = Arc::clone(&self.statements);
+        let locking = statements.of(claim);
+        let sql = match which {
+            Which::Try => &locking.try_lock,
+            Which::Wait => &locking.wait,
+            Which::WaitForReaders => locking.wait_for_readers.as_ref().unwrap_or(&locking.wait),
+            Which::Missed => &locking.missed,
+            Which::Make => &statements.make,
+            Which::Unlock => &locking.unlock,
+            Which::Part => &statements.part,
         };
-        let mut all = String::new();
-        let in_transaction = self.statements.kind == Kind::Row;
-        if which == Which::Keep {
-            // Other sessions may have locked the table that a renewal reads. Without a limit, a
-            // release would wait for the renewal.
-            let savepoint = if in_transaction { "SAVEPOINT lockwright; " } else { "" };
-            let limit = millis(claim.ttl / 4);
-            all.push_str(&format!(
-                "{savepoint}SELECT set_config('statement_timeout', '{limit}', true); "
-            ));
+        let (token, key) = (claim.token.to_string(), key_of(&claim.name));
+        let mark = mark_of(&token, key);
+        let mut arguments = vec![
+            ("name", Value::Text(claim.name.as_str())),
+            ("token", Value::Text(&token)),
+            ("key", Value::Int(key)),
+            ("claim", Value::Int(key_of_claim(claim.token, key))),
+            ("mark", Value::Text(&mark)),
+        ];
+        arguments.extend_from_slice(more);
+        // Other waits change the session's settings, not only the transaction's.
+        let ends_with_transaction = statements.kind == Kind::Row && sql.prepared().is_some();
+        self.has_waited |=
+            matches!(which, Which::Wait | Which::WaitForReaders) && !ends_with_transaction;
+        if let Some(statement) = sql.prepared()
+            && statements.kind == Kind::Session
+        {
+            return self.send(Statement::Prepared(statement, &arguments)).await;
         }
-        if let Some(plan) = &plan {
-            all.push_str(&plan.prepare);
-            all.push_str("; ");
+        let text = self.text(which, sql, &arguments);
+        if sql.prepared().is_none() || self.has_prepared {
+            return self.run(text).await;
         }
-        if which == Which::Try && in_transaction {
-            all.push_str("BEGIN; ");
+        let rows = self.run(statements.prepare() + &text).await;
+        self.has_prepared = rows.is_ok();
+        if rows.is_err() {
+            // The failed request may have prepared them.
+            let _ = self.run("ROLLBACK; DEALLOCATE ALL".to_owned()).await;
         }
-        all.push_str(&text);
-        if which == Which::Keep && in_transaction {
-            all.push_str("; RELEASE SAVEPOINT lockwright");
-        }
-        if which == Which::Missed && self.is_last {
-            all.push_str("; ");
-            all.push_str(LET_GO);
-        }
-        let rows = self.run(all).await?;
-        self.prepared.extend(plan.map(|plan| Arc::clone(&plan.name)));
-        Ok(rows)
+        rows
     }
 
-    /// Rolls back a failed attempt.
+    fn keep_text(&self, claims: &[Claim]) -> String {
+        let keep = |claim: &Claim| {
+            let token = claim.token.to_string();
+            let arguments =
+                [("name", Value::Text(claim.name.as_str())), ("token", Value::Text(&token))];
+            self.statements.of(claim).keep.render(&arguments, Postgresql::literal)
+        };
+        let keeps: Vec<_> = claims.iter().map(keep).collect();
+        // Another session may have locked the table that a renewal reads. The time limit bounds a
+        // release's wait for the renewal.
+        let limit_of = |claim: &Claim| match self.is_joint {
+            true => statement_limit(claim.ttl),
+            false => claim.ttl / 4,
+        };
+        let limit = claims.iter().map(limit_of).min().map(millis).unwrap_or_default();
+        let text = format!(
+            "SELECT set_config('statement_timeout', '{limit}', true); {}",
+            keeps.join(" UNION ALL ")
+        );
+        match self.statements.kind {
+            Kind::Session => text,
+            Kind::Row => format!("SAVEPOINT lockwright; {text}; RELEASE SAVEPOINT lockwright"),
+        }
+    }
+
+    fn text(&self, which: Which, sql: &Sql, arguments: Arguments<'_>) -> String {
+        let in_transaction = self.statements.kind == Kind::Row;
+        let text = match sql.prepared() {
+            // The driver can't send a prepared statement together with `BEGIN`.
+            Some(statement) => {
+                let name = if which == Which::Wait { WAIT } else { TRY };
+                execute(name, statement, arguments)
+            }
+            None => sql.render(arguments, Postgresql::literal),
+        };
+        match which {
+            Which::Try if in_transaction => format!("BEGIN; {text}"),
+            Which::Wait if sql.prepared().is_some() => format!("BEGIN; {text}"),
+            Which::Unlock if in_transaction && self.has_waited => format!("{text}; {LET_GO}"),
+            Which::Missed if self.is_last => format!("{text}; {LET_GO}"),
+            _ => text,
+        }
+    }
+
+    /// Locks the name's row, which it creates if missing. Rolls back a failed attempt.
     async fn lock_row(
         &mut self,
         claim: &Claim,
-        which: Which,
-        times: Arguments<'_>,
+        mut which: Which,
+        arguments: Arguments<'_>,
     ) -> sqlx::Result<Locked> {
         const TRIES: u32 = 5;
-        // A wait's earlier statements return four rows, so a fifth row shows that the row was
-        // locked.
-        let before = if which == Which::Wait { 4 } else { 0 };
         for _ in 0..TRIES {
-            match self.about(which, claim, times).await {
-                Ok(rows) if rows.len() > before => return Ok(Locked::Yes),
-                Ok(_) => {}
-                Err(error) if is_in_vain(&error) => {}
+            // The earlier statements of such a wait return four rows.
+            let has_steps = which == Which::WaitForReaders
+                || which == Which::Wait && claim.mode == Mode::Shared;
+            let mut is_timed_out = false;
+            match self.about(which, claim, arguments).await {
+                Ok(rows) => {
+                    if let Some(row) = rows.get(if has_steps { 4 } else { 0 }) {
+                        return Ok(Locked::Yes(Grant {
+                            fence: fence_of(row.int(0)).ok(),
+                            is_recorded_later: claim.mode == Mode::Exclusive,
+                            waited: measured_wait(row, 1),
+                        }));
+                    }
+                }
+                Err(error) if is_in_vain(&error) => is_timed_out = true,
                 Err(error) => return Err(error),
             }
             let rows = self.about(Which::Missed, claim, &[]).await?;
             let flag = |at| rows.first().and_then(|row| row.bool(at).ok()).unwrap_or(false);
             let (exists, same_token) = (flag(0), flag(1));
-            if exists {
+            if !exists {
+                self.about(Which::Make, claim, &[]).await?;
+            } else if which == Which::Wait && !has_steps && !is_timed_out {
+                which = Which::WaitForReaders;
+            } else {
                 return Ok(Locked::No { same_token });
             }
-            self.about(Which::Make, claim, &[]).await?;
         }
         Ok(Locked::No { same_token: false })
     }
@@ -278,24 +342,41 @@ impl PgSession {
     async fn lock_key(
         &mut self,
         claim: &Claim,
-        which: Which,
-        times: Arguments<'_>,
+        mut which: Which,
+        arguments: Arguments<'_>,
     ) -> sqlx::Result<Locked> {
-        match self.about(which, claim, times).await {
-            Ok(_) if which == Which::Wait => Ok(Locked::Yes),
-            Ok(rows) => {
-                let row = rows.last().ok_or(sqlx::Error::RowNotFound)?;
-                let flag = |at| row.bool(at).unwrap_or(false);
-                Ok(if flag(0) { Locked::Yes } else { Locked::No { same_token: flag(1) } })
+        loop {
+            let rows = match self.about(which, claim, arguments).await {
+                Ok(rows) => rows,
+                Err(error) if is_in_vain(&error) => {
+                    // After the grant, the statement may still time out, and the server keeps the
+                    // lock. So `Missed` releases it.
+                    let missed = if self.is_joint { Which::Part } else { Which::Missed };
+                    let rows = self.about(missed, claim, &[]).await?;
+                    let same_token = !self.is_joint
+                        && rows.first().and_then(|row| row.bool(0).ok()).unwrap_or(false);
+                    return Ok(Locked::No { same_token });
+                }
+                Err(error) => return Err(error),
+            };
+            let row = rows.last().ok_or(sqlx::Error::RowNotFound)?;
+            let flag = |at| row.bool(at).unwrap_or(false);
+            if flag(0) && self.is_joint && !flag(3) {
+                // Another session has just tried the same claim.
+                self.about(Which::Part, claim, &[]).await?;
+                return Ok(Locked::No { same_token: true });
             }
-            Err(error) if is_in_vain(&error) => {
-                // The statement may time out between the grant and its answer, without a release of
-                // the lock.
-                let rows = self.about(Which::Missed, claim, &[]).await?;
-                let same_token = rows.first().and_then(|row| row.bool(0).ok()).unwrap_or(false);
-                Ok(Locked::No { same_token })
+            if flag(0) {
+                return Ok(Locked::Yes(Grant {
+                    fence: fence_of(row.int(2)).ok(),
+                    is_recorded_later: claim.mode == Mode::Exclusive,
+                    waited: if which == Which::Try { None } else { measured_wait(row, 3) },
+                }));
             }
-            Err(error) => Err(error),
+            if which != Which::Wait {
+                return Ok(Locked::No { same_token: flag(1) });
+            }
+            which = Which::WaitForReaders;
         }
     }
 
@@ -312,10 +393,16 @@ impl PgSession {
 enum Which {
     Try,
     Wait,
+    WaitForReaders,
     Missed,
     Make,
     Unlock,
-    Keep,
+    Part,
+}
+
+enum Statement<'a> {
+    Text(String),
+    Prepared(&'a Prepared, Arguments<'a>),
 }
 
 impl fmt::Debug for PgSession {
@@ -335,15 +422,15 @@ impl Session for PgSession {
     }
 
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked> {
-        let ttl_ms = ("ttl_ms", Value::Int(millis(claim.ttl)));
+        let ttl_ms = if self.is_joint { 0 } else { millis(claim.ttl) };
+        let ttl_ms = ("ttl_ms", Value::Int(ttl_ms));
         let slice_ms = ("slice_ms", Value::Int(millis(slice.unwrap_or_default()).max(1)));
-        let times = [ttl_ms, slice_ms];
+        let arguments = [ttl_ms, slice_ms];
         let which = if slice.is_some() { Which::Wait } else { Which::Try };
-        self.has_waited |= slice.is_some();
         self.is_last = last;
         let locked = match self.statements.kind {
-            Kind::Session => self.lock_key(claim, which, &times).await,
-            Kind::Row => self.lock_row(claim, which, &times).await,
+            Kind::Session => self.lock_key(claim, which, &arguments).await,
+            Kind::Row => self.lock_row(claim, which, &arguments).await,
         };
         if last && matches!(locked, Ok(Locked::No { .. })) {
             self.has_waited = false;
@@ -351,33 +438,42 @@ impl Session for PgSession {
         locked.map_err(|error| self.failed(error))
     }
 
-    async fn keep(&mut self, claim: &Claim) -> Result<Kept> {
-        let rows = match self.about(Which::Keep, claim, &[]).await {
+    async fn join(&mut self, ttl: Duration) -> Result<()> {
+        self.is_joint = true;
+        let (ttl, limit, id) = (millis(ttl), millis(statement_limit(ttl)), self.id);
+        let text = format!(
+            "SET application_name = '{JOINT}'; SET idle_session_timeout = {ttl}; \
+             SET statement_timeout = {limit}; SET lock_timeout = {limit}; LISTEN lockwright_{id}"
+        );
+        self.run(text).await.map(drop).map_err(|error| self.failed(error))
+    }
+
+    async fn keep(&mut self, claims: &[Claim]) -> Result<Vec<Kept>> {
+        let rows = match self.run(self.keep_text(claims)).await {
             Ok(rows) => rows,
             Err(sqlx::Error::Database(error)) if !is_the_end(error.code().as_deref()) => {
                 // Locks from before the savepoint survive a rollback to it.
                 let undo = match self.statements.kind {
                     Kind::Session => "",
-                    Kind::Row => "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT lockwright; ",
+                    Kind::Row => "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT lockwright",
                 };
-                self.prepared.clear();
-                let undone = self.run(format!("{undo}DEALLOCATE ALL")).await;
-                return undone.map(|_| Kept::Unsure).map_err(|error| self.failed(error));
+                let undone = self.run(undo.to_owned()).await;
+                let unsure = vec![Kept::Unsure; claims.len()];
+                return undone.map(|_| unsure).map_err(|error| self.failed(error));
             }
             Err(error) => return Err(self.failed(error)),
         };
-        let row = rows.last();
-        if row.and_then(|row| row.int(0).ok()) != Some(self.id) {
+        // The first row is the time limit's.
+        let rows = rows.get(1..).unwrap_or_default();
+        Kept::read(rows, claims.len(), self.id).ok_or_else(|| {
             self.over = true;
-            return Err(Error::new(
+            Error::new(
                 ErrorKind::InvalidConfig,
                 "another session answered instead of the one with the lock: a pooler is in \
                  between; connect to the server itself, or use the mode lease",
             )
-            .with_backend(self.backend()));
-        }
-        let broken = row.and_then(|row| row.bool(1).ok()).unwrap_or(false);
-        Ok(if broken { Kept::Broken } else { Kept::Renewed })
+            .with_backend(self.backend())
+        })
     }
 
     async fn shorten(&mut self, to: Duration) -> Result<()> {
@@ -395,15 +491,22 @@ impl Session for PgSession {
     }
 
     async fn unlock(&mut self, claim: &Claim) -> Result<bool> {
+        let which = if self.is_joint { Which::Part } else { Which::Unlock };
+        let rows = self.about(which, claim, &[]).await.map_err(|e| self.failed(e))?;
         self.has_waited = false;
-        let rows = self.about(Which::Unlock, claim, &[]).await.map_err(|e| self.failed(e))?;
-        Ok(rows.last().and_then(|row| row.bool(0).ok()).unwrap_or(false))
+        let was_locked = || rows.last().and_then(|row| row.bool(0).ok()).unwrap_or(false);
+        Ok(self.statements.kind == Kind::Row || was_locked())
     }
 
-    async fn ended(&mut self) {
+    async fn ended(&mut self) -> Ended {
         while !self.over {
-            self.over = !matches!(self.listener.try_recv().await, Ok(Some(_)));
+            match self.listener.try_recv().await {
+                Ok(Some(_)) if self.is_joint => return Ended::Asked,
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => self.over = true,
+            }
         }
+        Ended::Session
     }
 
     async fn close(self) {
@@ -422,7 +525,7 @@ async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
 
     loop {
         tokio::time::sleep(PAUSE).await;
-        // The modes `session` and `row` have no listener, so its permit is free.
+        // The modes `session` and `row` don't listen, so the listener's permit is free.
         let Some(mut permit) = Permit::try_get(requests, Use::Listen) else { continue };
         match requests.dialect().open(requests.limits()).await {
             Ok((connection, session)) => {
@@ -435,6 +538,20 @@ async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
             }
         }
     }
+}
+
+fn measured_wait(row: &Row, at: usize) -> Option<Duration> {
+    row.int(at).ok().and_then(|us| u64::try_from(us).ok()).map(Duration::from_micros)
+}
+
+fn execute(name: &str, statement: &Prepared, arguments: Arguments<'_>) -> String {
+    let mut text = format!("EXECUTE {name} (");
+    for (at, name) in statement.parameters.iter().enumerate() {
+        text.push_str(if at == 0 { "" } else { ", " });
+        Postgresql::literal(value(arguments, name), &mut text);
+    }
+    text.push(')');
+    text
 }
 
 fn millis(duration: Duration) -> i64 {

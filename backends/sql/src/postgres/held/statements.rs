@@ -1,9 +1,13 @@
 use lockwright_core::{Claim, Mode};
 
-use super::Kind;
+use super::{Kind, MUST_RAISE};
 use crate::postgres::dialect::Postgresql;
+use crate::server::dialect::Dialect;
 use crate::server::held::rows;
 use crate::server::sql::Sql;
+
+pub(super) const TRY: &str = "lockwright_try";
+pub(super) const WAIT: &str = "lockwright_wait";
 
 #[derive(Debug)]
 pub(super) struct Statements {
@@ -11,15 +15,20 @@ pub(super) struct Statements {
     pub(super) dialect: Postgresql,
     alone: Locking,
     shared: Locking,
-    /// Creates the name's row, in the mode `row`.
+    /// Releases one hold of a joint session.
+    pub(super) part: Sql,
     pub(super) make: Sql,
     pub(super) shorten: Sql,
+    pub(super) must_raise: String,
+    pub(super) raise: String,
 }
 
 #[derive(Debug)]
 pub(super) struct Locking {
     pub(super) try_lock: Sql,
     pub(super) wait: Sql,
+    /// Waits if `wait` doesn't, because the name may have readers.
+    pub(super) wait_for_readers: Option<Sql>,
     /// Runs after an unsuccessful wait, in the mode `row` also after an unsuccessful attempt.
     pub(super) missed: Sql,
     pub(super) unlock: Sql,
@@ -29,43 +38,47 @@ pub(super) struct Locking {
 impl Statements {
     pub(super) fn new(kind: Kind, dialect: Postgresql, expand: impl Fn(&str) -> String) -> Self {
         let sql = |text: &str| Sql::new(&expand(text));
-        let hot = |name, text: &str| Sql::hot(name, expand(text).trim_end().trim_end_matches(';'));
-        let keep = |name, mode| hot(name, &rows::table_of(mode, include_str!("queries/keep.sql")));
-        let missed = |mode| sql(&rows::table_of(mode, include_str!("queries/row_missed.sql")));
+        let prepared = |text: &str| Sql::to_prepare(&expand(text));
+        let about = |mode, text| sql(&rows::table_of(mode, text));
+        let keep = |mode| about(mode, include_str!("queries/keep.sql"));
+        let missed = |mode| about(mode, include_str!("queries/row_missed.sql"));
         let (alone, shared) = match kind {
             Kind::Session => (
                 Locking {
-                    try_lock: hot("held_try", include_str!("queries/session_try.sql")),
-                    wait: sql(include_str!("queries/session_wait.sql")),
+                    try_lock: prepared(include_str!("queries/session_try.sql")),
+                    wait: prepared(include_str!("queries/session_wait.sql")),
+                    wait_for_readers: Some(sql(include_str!(
+                        "queries/session_wait_for_readers.sql"
+                    ))),
                     missed: sql(include_str!("queries/session_missed.sql")),
-                    unlock: hot("held_unlock", include_str!("queries/session_unlock.sql")),
-                    keep: keep("held_keep", Mode::Exclusive),
+                    unlock: prepared(include_str!("queries/session_unlock.sql")),
+                    keep: keep(Mode::Exclusive),
                 },
                 Locking {
-                    try_lock: hot(
-                        "held_shared_try",
-                        include_str!("queries/session_shared_try.sql"),
-                    ),
+                    try_lock: prepared(include_str!("queries/session_shared_try.sql")),
                     wait: sql(include_str!("queries/session_shared_wait.sql")),
+                    wait_for_readers: None,
                     missed: sql(include_str!("queries/session_shared_missed.sql")),
                     unlock: sql(include_str!("queries/session_shared_unlock.sql")),
-                    keep: keep("held_shared_keep", Mode::Shared),
+                    keep: keep(Mode::Shared),
                 },
             ),
             Kind::Row => (
                 Locking {
-                    try_lock: hot("held_try", include_str!("queries/row_try.sql")),
-                    wait: sql(include_str!("queries/row_wait.sql")),
+                    try_lock: prepared(include_str!("queries/row_try.sql")),
+                    wait: prepared(include_str!("queries/row_wait.sql")),
+                    wait_for_readers: Some(sql(include_str!("queries/row_wait_for_readers.sql"))),
                     missed: missed(Mode::Exclusive),
-                    unlock: sql(include_str!("queries/row_unlock.sql")),
-                    keep: keep("held_keep", Mode::Exclusive),
+                    unlock: sql("ROLLBACK"),
+                    keep: keep(Mode::Exclusive),
                 },
                 Locking {
-                    try_lock: hot("held_shared_try", include_str!("queries/row_shared_try.sql")),
+                    try_lock: sql(include_str!("queries/row_shared_try.sql")),
                     wait: sql(include_str!("queries/row_shared_wait.sql")),
+                    wait_for_readers: None,
                     missed: missed(Mode::Shared),
                     unlock: sql(include_str!("queries/row_shared_unlock.sql")),
-                    keep: keep("held_shared_keep", Mode::Shared),
+                    keep: keep(Mode::Shared),
                 },
             ),
         };
@@ -74,9 +87,26 @@ impl Statements {
             dialect,
             alone,
             shared,
+            part: prepared(include_str!("queries/session_part.sql")),
             make: sql(include_str!("queries/row_make.sql")),
             shorten: sql(include_str!("queries/shorten.sql")),
+            must_raise: expand(MUST_RAISE),
+            raise: sql(include_str!("queries/raise.sql")).render(&[], Postgresql::literal),
         }
+    }
+
+    /// Returns SQL that prepares the mode `row`'s statements [`TRY`] and [`WAIT`]. Parameters named
+    /// `…_ms` are numbers.
+    pub(super) fn prepare(&self) -> String {
+        let prepare = |name, sql: &Sql| {
+            let Some(statement) = sql.prepared() else { return String::new() };
+            let type_of = |name: &String| if name.ends_with("_ms") { "bigint" } else { "text" };
+            let types = statement.parameters.iter().map(type_of).collect::<Vec<_>>().join(", ");
+            format!("PREPARE {name} ({types}) AS {}; ", statement.text)
+        };
+        let (attempt, wait) = (prepare(TRY, &self.alone.try_lock), prepare(WAIT, &self.alone.wait));
+        // Otherwise, the hold's transaction would keep the locks on the statements' tables.
+        format!("BEGIN; {attempt}{wait}COMMIT; ")
     }
 
     pub(super) fn of(&self, claim: &Claim) -> &Locking {

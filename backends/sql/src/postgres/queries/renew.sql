@@ -1,7 +1,7 @@
 -- :holds is JSON [[name, token, ttl], ...]. Returns for each its index, 'renewed' or why not, and
 -- whether there are waiters. 'skipped' means that another session has locked the row.
 --
--- Reads the clock after locking the rows.
+-- Reads the clock after locking the rows, so that no expired hold is renewed.
 WITH asked AS (
     SELECT hold ->> 0 AS name, hold ->> 1 AS token, (hold ->> 2)::bigint AS ttl, place - 1 AS place
     FROM json_array_elements(:holds::json) WITH ORDINALITY AS each (hold, place)

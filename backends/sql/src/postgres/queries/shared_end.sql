@@ -1,6 +1,6 @@
--- Removes the token's hold, or its record as a waiting writer, which needs no `shared_lock`.
--- Notifies waiters that this may admit. Returns whether the token held, whether a notification was
--- sent, and how many microseconds were left.
+-- Removes the token's hold, or its record as a waiting writer (the latter even without
+-- `shared_lock`). Notifies waiters if one may be admitted. Returns whether the token held, whether
+-- a notification was sent, and how many microseconds were left.
 WITH at AS MATERIALIZED (
     SELECT {now} AS now
 ), gone AS (
@@ -10,7 +10,6 @@ WITH at AS MATERIALIZED (
     FROM {shared_holder} CROSS JOIN at
     WHERE name = :name AND token <> :token AND mode <> 'exclusive' AND expires > now
 ), kept AS (
-    -- The name expires with its last holder.
     UPDATE {lease} AS lease SET
         token = CASE WHEN ends IS NOT NULL THEN lease.token END,
         expires = coalesce(ends, now),

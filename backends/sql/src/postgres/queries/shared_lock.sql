@@ -1,4 +1,4 @@
--- Locks the name's row. The next statements see all earlier changes.
+-- Locks the name's row. At this isolation level, the next statements see all earlier changes.
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
 INSERT INTO {lease} AS lease

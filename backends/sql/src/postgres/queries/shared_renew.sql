@@ -21,7 +21,6 @@ WITH locked AS MATERIALIZED (
     WHERE holder.name IN (
         SELECT json_array_elements_text(current_setting('lockwright.locked')::json)
     )
-    -- The UPDATE below takes the same kind of lock.
     FOR NO KEY UPDATE OF holder SKIP LOCKED
 )
 SELECT count(*) FROM locked

@@ -10,7 +10,6 @@ WITH seen AS MATERIALIZED (
       AND NOT EXISTS (SELECT FROM {tombstone} WHERE token = :token)
 ), old AS MATERIALIZED (
     SELECT holder.token, seen.now, seen.waiting,
-           -- Readers share a fence.
            CASE WHEN holder.token = :token OR :size = 0 THEN holder.fence
                 ELSE greatest(seen.fence + seen.fences, seen.now) END AS next
     FROM seen

@@ -1,5 +1,5 @@
 -- Records that a writer waits for readers. The record is void once the name's fence has changed, so
--- it needs no lock.
+-- writing it needs no lock.
 INSERT INTO {shared_holder} AS holder
     (name, token, identity, mode, permits, size, fence, ttl, expires, updated, broken)
 SELECT :name, :token, :identity, 'exclusive', 0, 0, lease.fence, :ttl, {now} + :patience, {now}, NULL

@@ -3,4 +3,4 @@ SELECT version::bigint, pg_is_in_recovery(), current_setting('server_version_num
 FROM {meta}
 -- Fails with tables of an earlier layout, so that missing tables are created.
 WHERE NOT EXISTS (SELECT FROM {shared_holder} WHERE false)
-  AND NOT EXISTS (SELECT FROM {reader} WHERE false)
+  AND '{reader}'::regclass IS NOT NULL AND '{hold_raised}'::regclass IS NOT NULL

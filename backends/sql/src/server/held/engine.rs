@@ -62,11 +62,9 @@ impl<S: Server> Engine<S> {
         if let Some(reason) = self.shared.is_over(claim) {
             return Ok(RenewalOutcome::NotHeld(reason));
         }
-        let inspection = self.shared.server.inspect(&claim.name).await?;
-        let carried = inspection.holders.iter().find(|holder| holder.token == Some(claim.token));
-        Ok(match carried {
+        Ok(match self.shared.server.rows().carried(claim).await? {
             None => {
-                let why = self.shared.server.why_ended(claim).await?;
+                let why = self.shared.server.rows().why_ended(claim).await?;
                 RenewalOutcome::NotHeld(why.unwrap_or(Reason::Gone))
             }
             Some(holder) if holder.broken.is_some() => RenewalOutcome::NotHeld(Reason::Broken),
@@ -154,7 +152,7 @@ impl<S: Server> DistributedLock for Engine<S> {
             }
             tokio::task::yield_now().await;
         }
-        let ending = tokio::time::timeout(LIMIT, self.shared.server.end(claim));
+        let ending = tokio::time::timeout(LIMIT, self.shared.server.rows().release(claim));
         match ending.await {
             Ok(Ok(true)) => Ok(ReleaseOutcome::Released),
             Ok(Ok(false)) => Ok(ReleaseOutcome::NotHeld),
@@ -166,11 +164,11 @@ impl<S: Server> DistributedLock for Engine<S> {
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
-        self.shared.server.inspect(name).await.map_err(|error| error.with_name(name))
+        self.shared.server.rows().inspect(name).await.map_err(|error| error.with_name(name))
     }
 
     async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
-        self.shared.server.list(prefix, from).await
+        self.shared.server.rows().list(prefix, from).await
     }
 
     async fn break_lock(
@@ -182,12 +180,12 @@ impl<S: Server> DistributedLock for Engine<S> {
         reason: &str,
     ) -> Result<Broken> {
         let note = format!("{by}: {reason}");
-        let broken = self.shared.server.break_lock(name, seen, how, &note).await;
+        let broken = self.shared.server.rows().break_lock(name, seen, how, &note).await;
         broken.map_err(|error| error.with_name(name))
     }
 
     async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
-        self.shared.server.sweep(idle).await
+        self.shared.server.rows().sweep(idle).await
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>> {

@@ -1,6 +1,7 @@
 //! A claim's task while it holds the lock.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lockwright_core::{
@@ -9,22 +10,23 @@ use lockwright_core::{
 };
 use tokio::sync::oneshot;
 
+use super::seat::Seat;
 use super::shared::{Command, Place, Shared};
 use super::task::Inbox;
 use super::withdraw::{self, LIMIT};
-use super::{Kept, Server, Session};
+use super::{Kept, RECORD_AFTER, Server};
 
 const WHY_LIMIT: Duration = Duration::from_secs(1);
 
-pub(super) struct Hold<S> {
-    pub(super) session: S,
+pub(super) struct Hold<S: Server> {
+    pub(super) session: Seat<S>,
     pub(super) fence: Fence,
     /// An instant just before the last statement that restarted the idle timeout.
     pub(super) armed: BootInstant,
     pub(super) broken: bool,
+    pub(super) is_recorded: Arc<AtomicBool>,
 }
 
-/// The state of a task that holds.
 pub(super) struct Holding<S: Server> {
     /// Dropped first, so that a loss is reported before the session ends.
     pub(super) live: Live<S>,
@@ -32,10 +34,11 @@ pub(super) struct Holding<S: Server> {
     pub(super) claim: Claim,
     pub(super) place: Place<S>,
     pub(super) inbox: Inbox,
-    pub(super) hold: Hold<S::Session>,
+    pub(super) hold: Hold<S>,
 }
 
-/// Reports the hold as lost if dropped without [`Live::end`], at a panic or the runtime's end.
+/// A guard that reports the hold as lost if dropped without [`Live::end`], as a panic or the
+/// runtime's end does.
 pub(super) struct Live<S: Server>(Option<(Arc<Shared<S>>, Claim)>);
 
 impl<S: Server> Live<S> {
@@ -51,8 +54,7 @@ impl<S: Server> Live<S> {
 impl<S: Server> Drop for Live<S> {
     fn drop(&mut self) {
         if let Some((shared, claim)) = self.0.take() {
-            shared.set_over(&claim, Reason::SessionEnded);
-            shared.send(&Event::Lost(claim.token, Reason::SessionEnded));
+            shared.report(&claim, Reason::SessionEnded);
         }
     }
 }
@@ -70,17 +72,27 @@ impl<S: Server> Holding<S> {
         if !was_received {
             return self.let_go(None).await;
         }
+        let mut record_after = (!self.is_recorded()).then_some(RECORD_AFTER);
         loop {
-            // By then, the server's idle timeout has certainly passed.
-            let over = self.hold.armed + self.claim.ttl + self.claim.ttl / 10 + LIMIT;
+            // At `over`, the server's idle timeout has certainly passed. It doesn't end an expired
+            // hold of a joint session, so the client does.
+            let late = match self.hold.session {
+                Seat::Own(_) => self.claim.ttl / 10 + LIMIT,
+                Seat::Joint(_) => Duration::ZERO,
+            };
+            let over = self.hold.armed + self.claim.ttl + late;
             let command = tokio::select! {
                 biased;
                 command = self.inbox.commands.recv() => command,
                 () = self.hold.session.ended() => return self.lost(None).await,
                 () = self.shared.clock.sleep_until(over) => return self.lost(None).await,
+                () = tokio::time::sleep(record_after.unwrap_or_default()), if record_after.is_some() => {
+                    record_after = None;
+                    self.record();
+                    continue;
+                }
             };
             match command {
-                // Unreachable while the registry has a sender.
                 None => return self.let_go(None).await,
                 Some(Command::Release(answer)) => return self.let_go(Some(answer)).await,
                 Some(Command::Renew(answer)) if answer.is_closed() => {}
@@ -115,7 +127,30 @@ impl<S: Server> Holding<S> {
         }
     }
 
+    fn is_recorded(&self) -> bool {
+        self.hold.is_recorded.load(Ordering::Relaxed)
+    }
+
+    /// Records the hold in a task of its own, so that a release doesn't wait for it. The record may
+    /// be late: it doesn't overwrite a later hold's.
+    fn record(&self) {
+        let (shared, claim) = (Arc::clone(&self.shared), self.claim.clone());
+        let (id, fence) = (self.hold.session.id(), self.hold.fence);
+        let is_recorded = Arc::clone(&self.hold.is_recorded);
+        tokio::spawn(async move {
+            match shared.server.rows().note(&claim, id, Some(fence)).await {
+                Ok(_) => is_recorded.store(true, Ordering::Relaxed),
+                Err(error) => {
+                    tracing::debug!(%error, name = %claim.name, "a hold couldn't be recorded");
+                }
+            }
+        });
+    }
+
     async fn renew(&mut self) -> Renewed {
+        if !self.is_recorded() {
+            self.record();
+        }
         let hold = &mut self.hold;
         if hold.broken {
             return Renewed::Broken;
@@ -134,8 +169,10 @@ impl<S: Server> Holding<S> {
                 Renewed::From(sent)
             }
             Ok(Kept::Unsure) => Renewed::Unsure,
+            Ok(Kept::Ended) => Renewed::Lost,
             Ok(Kept::Broken) => {
-                // The check restarted the idle timeout, but a broken hold must not last longer.
+                // `keep` restarted the idle timeout, but a broken hold must not last longer than
+                // before.
                 hold.broken = true;
                 let left = over.saturating_since(clock.now());
                 match hold.session.shorten(left).await {
@@ -174,7 +211,7 @@ impl<S: Server> Holding<S> {
         if let Some(answer) = answer {
             let _ = answer.send(ended);
         }
-        if let Some(session) = reusable {
+        if let Some(Seat::Own(session)) = reusable {
             shared.put_back(session).await;
         }
     }
@@ -186,7 +223,7 @@ impl<S: Server> Holding<S> {
         } else if shared.clock.now() >= hold.armed + claim.ttl {
             Reason::Expired
         } else {
-            let why = tokio::time::timeout(WHY_LIMIT, shared.server.why_ended(&claim)).await;
+            let why = tokio::time::timeout(WHY_LIMIT, shared.server.rows().why_ended(&claim)).await;
             why.ok().and_then(Result::ok).flatten().unwrap_or(Reason::SessionEnded)
         };
         shared.set_over(&claim, reason);

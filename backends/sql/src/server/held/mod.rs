@@ -1,26 +1,30 @@
 //! The engine of the modes `session` and `row`, whose holds live in database sessions.
 //!
-//! Each hold has its own connection, outside of any pool, and a task that owns the connection. If a
-//! caller drops its future, the task undoes the request.
+//! A hold has its own connection, outside of any pool, and a task that owns the connection. If a
+//! caller drops its future, the task undoes the request. In the mode `session`, a client's further
+//! holds get a place in a [joint session](joint).
 //!
 //! # The rules
 //!
 //! - **The server ends the hold.** The session's idle timeout is the TTL, set together with the
 //!   lock. Any statement restarts the timeout, so only a renewal may send one.
-//! - **Another connection writes the fence, once the lock is held.** So a crash of the holder
-//!   doesn't roll the fence back, and the fence isn't read from a snapshot older than the lock.
-//! - **After a wait for the lock, the TTL counts** from the sending of a first renewal.
-//! - **A writer that waits for readers closes a barrier to new readers**, also between two
-//!   statements of its wait, when the server would admit readers queued behind the writer.
+//! - **The fence is issued once the lock is held.** Another connection records the hold, before the
+//!   grant or, if the fence doesn't depend on the record, after [`RECORD_AFTER`].
+//! - **After a wait for the lock, the TTL doesn't start with the answer**, which may be late. It
+//!   counts from the request and the server's own measurement of the wait, or, without that
+//!   measurement, from the sending of a renewal.
+//! - **A writer that waits for readers closes a barrier to new readers.** Otherwise the server
+//!   would admit them between two statements of the writer's wait.
 //! - **Holds and requests have separate permits**, so a release never waits for a hold's permit.
-//! - **A hold ends with its connection**, and the task reports that at once.
 
 mod engine;
 mod holding;
 mod idle;
+pub(crate) mod joint;
 pub(crate) mod permit;
 mod queue;
 pub(crate) mod rows;
+mod seat;
 mod shared;
 mod task;
 mod withdraw;
@@ -28,37 +32,72 @@ mod withdraw;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use lockwright_core::{
-    BreakMode, BreakTarget, Broken, Claim, Cursor, Fence, Finding, Inspection, LockName, Page,
-    Profile, Reason, Result, SweepReport, async_trait,
-};
+use lockwright_core::{Claim, Fence, Finding, Profile, Result, async_trait};
 
-use tokio::time::Instant;
-
-use crate::server::dialect::Dialect;
+use crate::server::dialect::{Dialect, Row};
 
 pub(crate) use engine::Engine;
 pub(crate) use permit::Permit;
 
+use rows::Rows;
+
 pub(crate) type SessionId = i64;
+
+/// The age at which a hold is recorded. Shorter holds need no record.
+pub(crate) const RECORD_AFTER: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Locked {
-    Yes,
+    /// This session has the lock.
+    Yes(Grant),
     /// Another session has the lock, and this session isn't queued for it.
     No {
-        /// True if the recorded token is the claim's own. Then another session may hold the lock
-        /// for this claim.
+        /// True if another session may hold the lock for this claim.
         same_token: bool,
     },
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Grant {
+    /// The hold's fence, if the lock statement returned it.
+    pub(crate) fence: Option<Fence>,
+    /// True if the hold needs no record before [`RECORD_AFTER`]. Then `fence` is set.
+    pub(crate) is_recorded_later: bool,
+    /// How long the server waited for the lock, by its own clock. The grant is at
+    /// least this long after the request.
+    pub(crate) waited: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kept {
     Renewed,
     Broken,
+    /// Another client has ended the hold, by its record.
+    Ended,
     /// The hold lives, but the check for a break failed.
     Unsure,
+}
+
+impl Kept {
+    /// Reads the answer of a session to a renewal of `count` holds. The columns are 0 the session,
+    /// 1 whether it has the lock, and the record's 2 `broken` and 3 `released`. Returns `None` if
+    /// another session answered.
+    pub(crate) fn read(rows: &[Row], count: usize, id: SessionId) -> Option<Vec<Self>> {
+        let is_of = |row: &Row| row.int(0).is_ok_and(|session| session == id);
+        let kept = |row: &Row| match (row.bool(1), row.bool(2), row.bool(3)) {
+            (Ok(true), Ok(false), Ok(false)) => Self::Renewed,
+            (Ok(true), _, Ok(false)) => Self::Broken,
+            _ => Self::Ended,
+        };
+        (rows.len() == count && rows.iter().all(is_of)).then(|| rows.iter().map(kept).collect())
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Session,
+    /// Another client asks the client of a joint session to end a hold.
+    Asked,
 }
 
 /// A connection that carries a hold, waits for one, or is idle. After an error, the engine closes
@@ -71,81 +110,59 @@ pub(crate) trait Session: Debug + Send + Sync + 'static {
     /// the timeout is never longer than that.
     ///
     /// With a `slice`, the call blocks in the server for at most that time. After an unsuccessful
-    /// wait, the caller waits again or calls [`leave`](Session::leave), unless the wait was the
-    /// `last`. No two sessions hold the lock for one claim.
+    /// wait, the caller waits again or calls [`leave`](Session::leave). `last` means that no wait
+    /// follows, so this call may do the work of `leave`. No two sessions hold the lock for one
+    /// claim.
     ///
     /// # Cancel safety
     /// After a drop of the future, the session must be closed.
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked>;
 
-    async fn keep(&mut self, claim: &Claim) -> Result<Kept>;
+    /// Makes the session joint: it may get several locks of this TTL by [`lock`](Session::lock)
+    /// without a slice, and [`unlock`](Session::unlock) releases one of them.
+    async fn join(&mut self, ttl: Duration) -> Result<()>;
+
+    /// Renews all holds of the session, and returns what the records say of these.
+    async fn keep(&mut self, claims: &[Claim]) -> Result<Vec<Kept>>;
 
     async fn shorten(&mut self, to: Duration) -> Result<()>;
 
-    /// Removes what an unsuccessful wait left behind. Afterwards the session is reusable.
+    /// Removes the barrier and the mark of an unsuccessful wait. Afterwards the session is
+    /// reusable.
     async fn leave(&mut self) -> Result<()>;
 
     /// Releases the lock. Returns false if the session doesn't have it. Afterwards the session is
     /// reusable.
     async fn unlock(&mut self, claim: &Claim) -> Result<bool>;
 
-    /// Waits for the session's end without a statement.
+    /// Waits for the session's end, or for another client's request, without a statement.
     ///
     /// # Cancel safety
     /// May be dropped and called again.
-    async fn ended(&mut self);
+    async fn ended(&mut self) -> Ended;
 
     async fn close(self);
 }
 
-/// A database server whose sessions can hold locks. Methods of
-/// [`DistributedLock`](lockwright_core::DistributedLock) behave as described there. Requests other
-/// than a session's own use pooled connections.
+/// A database server whose sessions can hold locks.
 #[async_trait]
 pub(crate) trait Server: Debug + Send + Sync + 'static {
     type Session: Session;
 
     type Dialect: Dialect;
 
-    /// The most by which the remaining time from [`inspect`](Server::inspect) may be too long.
+    /// The most by which the remaining time from [`inspect`](Rows::inspect) may be too long.
     const TIME_LEFT_TOO_LONG_BY: Duration = Duration::ZERO;
+
+    /// Returns whether a session can have several holds.
+    fn joins(&self) -> bool;
 
     fn profile(&self) -> &Profile;
 
-    fn answer_limit(&self) -> Duration;
+    /// The requests other than a session's own.
+    fn rows(&self) -> &Rows<Self::Dialect>;
 
-    async fn permit(&self, deadline: Instant) -> Result<Permit<Self::Dialect>>;
-
-    /// An error like [`Unavailable`](lockwright_core::ErrorKind::Unavailable) means that nothing is
-    /// held.
     async fn connect(&self, permit: Permit<Self::Dialect>) -> Result<Self::Session>;
-
-    /// Records the session as the holder with a fence above all earlier ones, and commits. Returns
-    /// `None` if the session has ended.
-    async fn note(&self, claim: &Claim, session: SessionId) -> Result<Option<Fence>>;
-
-    async fn cancel(&self, session: SessionId) -> Result<()>;
-
-    /// Ends the session that holds or waits for this claim, in any process. Returns whether there
-    /// was one.
-    async fn end(&self, claim: &Claim) -> Result<bool>;
-
-    /// Returns the recorded reason: a break, or a release through another connection.
-    async fn why_ended(&self, claim: &Claim) -> Result<Option<Reason>>;
-
-    async fn inspect(&self, name: &LockName) -> Result<Inspection>;
-
-    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page>;
-
-    async fn break_lock(
-        &self,
-        name: &LockName,
-        seen: BreakTarget,
-        how: BreakMode,
-        note: &str,
-    ) -> Result<Broken>;
-
-    async fn sweep(&self, idle: Duration) -> Result<SweepReport>;
 
     async fn doctor(&self) -> Result<Vec<Finding>>;
 }

@@ -9,22 +9,38 @@ use lockwright_core::{
     LockName, Mode, Page, Reason, Result, SweepReport, Token,
 };
 
-use super::SessionId;
+use tokio::time::Instant;
+
+use super::{Permit, RECORD_AFTER, SessionId};
 use crate::server::dialect::{BadRow, Dialect, Row};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
+use crate::server::sessions::Use;
 use crate::server::sql::{Arguments, Sql, Value};
 
 const PAGE: usize = 200;
 
 const STEP: i64 = 500;
 
+const LOOKS: u32 = 10;
+
+/// After this pause, holds from before it are recorded.
+const RECORDED_BY: Duration = RECORD_AFTER.saturating_mul(5);
+
+/// How often a joint session's client is asked to end a hold. The pauses double.
+const ASKS: u32 = 9;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+
+/// The names recorded for the `:session`.
+const OTHERS: &str = "SELECT name FROM {hold} WHERE kind = '{kind}' AND session = :session";
+
 /// SQL about holds. `:name` and `:token` identify a hold. `{held}` is the table of exclusive holds
 /// or of readers.
 #[derive(Debug)]
 pub(crate) struct StatementTexts {
-    /// Records the `:session`, `:identity` and `:ttl_ms`, and returns the fence, or no row if the
-    /// session isn't the claim's any more.
+    /// Records the `:session`, `:identity`, `:ttl_ms` and `:fence`, and returns the fence, or no row
+    /// if the session isn't the claim's any more, or a later hold is recorded.
     pub(crate) note: &'static str,
     pub(crate) shared_note: &'static str,
     /// Returns whether the hold or its tombstone is marked as broken, and whether as released
@@ -35,20 +51,26 @@ pub(crate) struct StatementTexts {
     /// Returns the rows of `inspect`, without waiters, for at most `:limit` held names after
     /// `:from` in byte order. `:inclusive` includes `:from`.
     pub(crate) list: &'static str,
-    /// Marks the hold or its tombstone as broken, if any, and returns a row.
+    /// Marks the hold's record as broken, and stores a tombstone. Returns a row if there is a
+    /// record.
     pub(crate) mark_broken: &'static str,
+    /// Marks the hold's record as released. Returns a row if there is a record.
     pub(crate) mark_released: &'static str,
-    /// Returns the sessions that hold or wait for this claim.
+    /// Returns the sessions that hold or wait for this claim, and whether each is joint.
     pub(crate) find: &'static str,
     /// Ends the `:session` if it is still the claim's, and waits for its end.
     pub(crate) kill: &'static str,
-    /// Ends the `:session` of another program if it still holds the name. Empty if the server
-    /// can't.
+    /// Asks the client of the joint `:session` to look at its holds' records. May wait a little for
+    /// the release. Empty in the mode `row`.
+    pub(crate) ask: &'static str,
+    /// Ends the `:session` of another program if it still holds the name. Empty in the mode `row`.
     pub(crate) kill_foreign: &'static str,
     pub(crate) cancel: &'static str,
     /// Deletes at most `:limit` rows that aren't held and didn't change for `:idle_us`, and returns
-    /// how many. Raises the floor, above which new fences start, to the rows' highest fence.
+    /// how many. Later fences are above theirs.
     pub(crate) sweep: &'static str,
+    /// True if `inspect` returns only recorded holds.
+    pub(crate) hides_young: bool,
 }
 
 #[derive(Debug)]
@@ -61,9 +83,12 @@ pub(crate) struct Rows<D: Dialect> {
     list: Sql,
     find: Sql,
     kill: Sql,
+    ask: Sql,
+    others: Sql,
     kill_foreign: Option<Sql>,
     cancel: Sql,
     sweep: Sql,
+    hides_young: bool,
 }
 
 #[derive(Debug)]
@@ -85,25 +110,28 @@ impl<D: Dialect> Rows<D> {
         expand: impl Fn(&str) -> String,
     ) -> Self {
         let sql = |text| Sql::new(&expand(text));
-        let written = |hot, note: &str, mode| {
+        let written = |note: &str, mode| {
             let about = |text| Sql::new(&expand(&table_of(mode, text)));
             Written {
-                note: Sql::hot(hot, expand(note).trim_end().trim_end_matches(';')),
+                note: Sql::to_prepare(&expand(note)),
                 mark_broken: about(texts.mark_broken),
                 mark_released: about(texts.mark_released),
             }
         };
         Self {
-            alone: written("held_note", texts.note, Mode::Exclusive),
-            shared: written("held_shared_note", texts.shared_note, Mode::Shared),
+            alone: written(texts.note, Mode::Exclusive),
+            shared: written(texts.shared_note, Mode::Shared),
             why_ended: sql(texts.why_ended),
             inspect: sql(texts.inspect),
             list: sql(texts.list),
             find: sql(texts.find),
             kill: sql(texts.kill),
+            ask: sql(texts.ask),
+            others: sql(OTHERS),
             kill_foreign: (!texts.kill_foreign.is_empty()).then(|| sql(texts.kill_foreign)),
             cancel: sql(texts.cancel),
             sweep: sql(texts.sweep),
+            hides_young: texts.hides_young,
             pool,
         }
     }
@@ -112,27 +140,34 @@ impl<D: Dialect> Rows<D> {
         if mode == Mode::Shared { &self.shared } else { &self.alone }
     }
 
-    pub(crate) async fn note(&self, claim: &Claim, session: SessionId) -> Result<Option<Fence>> {
-        let identity = serde_json::to_string(&*claim.identity).map_err(|source| {
-            Error::invalid_input("the identity can't be written as JSON").with_source(source)
-        })?;
-        let ttl_ms = i64::try_from(claim.ttl.as_micros().div_ceil(1_000)).unwrap_or(i64::MAX);
-        let rows = self
-            .about(
-                &self.written(claim.mode).note,
-                &claim.name,
-                claim.token,
-                Effect::Changes,
-                &[
-                    ("session", Value::Int(session)),
-                    ("identity", Value::Text(&identity)),
-                    ("ttl_ms", Value::Int(ttl_ms)),
-                ],
-            )
-            .await?;
-        rows.last().map(|row| self.read(fence(row.int(0)))).transpose()
+    pub(crate) async fn permit(&self, deadline: Instant) -> Result<Permit<D>> {
+        Permit::get(&self.pool, Use::Hold, deadline).await
     }
 
+    /// Records the session as the holder, and commits. Without a `fence`, the server issues one above
+    /// all earlier ones. Returns the fence, or `None` if the session has ended or a later hold is
+    /// recorded.
+    pub(crate) async fn note(
+        &self,
+        claim: &Claim,
+        session: SessionId,
+        fence: Option<Fence>,
+    ) -> Result<Option<Fence>> {
+        let identity = identity_text(claim)?;
+        let ttl_ms = i64::try_from(claim.ttl.as_micros().div_ceil(1_000)).unwrap_or(i64::MAX);
+        let fence = fence.and_then(|fence| i64::try_from(fence.get()).ok()).unwrap_or_default();
+        let arguments = [
+            ("session", Value::Int(session)),
+            ("identity", Value::Text(&identity)),
+            ("ttl_ms", Value::Int(ttl_ms)),
+            ("fence", Value::Int(fence)),
+        ];
+        let note = &self.written(claim.mode).note;
+        let rows = self.about(note, &claim.name, claim.token, Effect::Changes, &arguments).await?;
+        rows.last().map(|row| self.read(fence_of(row.int(0)))).transpose()
+    }
+
+    /// Returns the recorded reason, if any: a break, or a release through another connection.
     pub(crate) async fn why_ended(&self, claim: &Claim) -> Result<Option<Reason>> {
         let rows =
             self.about(&self.why_ended, &claim.name, claim.token, Effect::Reads, &[]).await?;
@@ -148,15 +183,17 @@ impl<D: Dialect> Rows<D> {
         Ok(reason)
     }
 
+    /// Ends the session that holds or waits for this claim, in any process. Returns whether there was
+    /// one.
     pub(crate) async fn release(&self, claim: &Claim) -> Result<bool> {
         let (name, token) = (&claim.name, claim.token);
         if self.sessions_of(name, token).await?.is_empty() {
             return Ok(false);
         }
         // The release is recorded first, because the holder detects the session's end and reads the
-        // record.
+        // record. A young hold isn't recorded yet, and a claim that only waits never is.
         let mark_released = &self.written(claim.mode).mark_released;
-        self.about(mark_released, name, token, Effect::Changes, &[]).await?;
+        self.mark(mark_released, name, token, &[], 3).await?;
         Ok(self.end(name, token).await? > 0)
     }
 
@@ -167,7 +204,10 @@ impl<D: Dialect> Rows<D> {
 
     pub(crate) async fn end(&self, name: &LockName, token: Token) -> Result<usize> {
         let found = self.sessions_of(name, token).await?;
-        for session in &found {
+        for (session, is_joint) in &found {
+            if *is_joint && self.client_ends(name, token, *session).await? {
+                continue;
+            }
             let session = [("session", Value::Int(*session))];
             self.about(&self.kill, name, token, Effect::Changes, &session)
                 .await
@@ -182,9 +222,45 @@ impl<D: Dialect> Rows<D> {
         Ok(found.len())
     }
 
-    async fn sessions_of(&self, name: &LockName, token: Token) -> Result<Vec<SessionId>> {
+    /// Asks a joint session's client to release a hold. Returns whether it did. Otherwise, the
+    /// session's end is the last resort, and its other holds are logged.
+    async fn client_ends(&self, name: &LockName, token: Token, id: SessionId) -> Result<bool> {
+        let session = [("session", Value::Int(id))];
+        let mark_released = &self.alone.mark_released;
+        if !self.mark(mark_released, name, token, &[], 3).await? {
+            return Err(self.not_recorded());
+        }
+        let mut pause = FIRST_PAUSE;
+        for _ in 0..ASKS {
+            self.about(&self.ask, name, token, Effect::Changes, &session).await?;
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+            if !self.sessions_of(name, token).await?.iter().any(|(session, _)| *session == id) {
+                return Ok(true);
+            }
+            // A late record of the hold may have removed the mark.
+            self.about(mark_released, name, token, Effect::Changes, &[]).await?;
+        }
+        let rows = self.pool.fetch(&self.others, &session, Effect::Reads).await?;
+        let names: Vec<_> = rows.iter().filter_map(|row| row.text(0).ok().flatten()).collect();
+        tracing::warn!(
+            ?names,
+            "a client didn't release a hold, so its session with all of them ends"
+        );
+        Ok(false)
+    }
+
+    async fn sessions_of(&self, name: &LockName, token: Token) -> Result<Vec<(SessionId, bool)>> {
         let found = self.about(&self.find, name, token, Effect::Reads, &[]).await?;
-        found.iter().map(|row| self.read(row.int(0))).collect()
+        found
+            .iter()
+            .map(|row| self.read(row.int(0).and_then(|id| Ok((id, row.bool(1)?)))))
+            .collect()
+    }
+
+    fn not_recorded(&self) -> Error {
+        Error::unavailable("the hold isn't recorded yet, so it can't be ended; look again")
+            .with_backend(self.backend())
     }
 
     fn has_not_ended(&self) -> Error {
@@ -199,7 +275,38 @@ impl<D: Dialect> Rows<D> {
         self.look(name).await.map(|(inspection, _)| inspection)
     }
 
+    /// Returns the claim's holder. In a joint session, the remaining time is zero, because the record
+    /// lacks the hold's deadline.
+    pub(crate) async fn carried(&self, claim: &Claim) -> Result<Option<Holder>> {
+        let (inspection, sessions) = self.look(&claim.name).await?;
+        let mut holders = inspection.holders.into_iter().zip(sessions);
+        let holder = holders.find(|(holder, _)| holder.token == Some(claim.token));
+        let Some((mut holder, session)) = holder else { return Ok(None) };
+        if self.sessions_of(&claim.name, claim.token).await?.contains(&(session, true)) {
+            holder.remaining = Some(Duration::ZERO);
+        }
+        Ok(Some(holder))
+    }
+
+    /// Looks again while a holder isn't recorded yet, at most [`LOOKS`] times.
     async fn look(&self, name: &LockName) -> Result<(Inspection, Vec<SessionId>)> {
+        let mut looked = self.look_once(name).await?;
+        if self.hides_young && looked.0.holders.is_empty() {
+            tokio::time::sleep(RECORDED_BY).await;
+            return self.look_once(name).await;
+        }
+        let is_young = |holder: &Holder| holder.identity.is_none();
+        for _ in 0..LOOKS {
+            if !looked.0.holders.iter().any(is_young) {
+                break;
+            }
+            tokio::time::sleep(RECORD_AFTER / 2).await;
+            looked = self.look_once(name).await?;
+        }
+        Ok(looked)
+    }
+
+    async fn look_once(&self, name: &LockName) -> Result<(Inspection, Vec<SessionId>)> {
         let arguments = [("name", Value::Text(name.as_str()))];
         let rows = self.pool.fetch(&self.inspect, &arguments, Effect::Reads).await?;
         let mut inspection = Inspection::free(name.clone());
@@ -215,6 +322,9 @@ impl<D: Dialect> Rows<D> {
     }
 
     pub(crate) async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
+        if from.is_none() {
+            tokio::time::sleep(RECORDED_BY).await;
+        }
         let limit = i64::try_from(PAGE).unwrap_or(i64::MAX);
         let arguments = [
             ("from", Value::Text(from.as_ref().map_or(prefix, |cursor| &cursor.0))),
@@ -275,6 +385,11 @@ impl<D: Dialect> Rows<D> {
                 .with_source(error))?,
             };
         }
+        if let (BreakTarget::Token(token), Broken::NotHeld) = (seen, &broken)
+            && self.sessions_of(name, token).await?.iter().any(|(_, is_joint)| *is_joint)
+        {
+            return Err(self.not_recorded());
+        }
         Ok(broken)
     }
 
@@ -308,7 +423,9 @@ impl<D: Dialect> Rows<D> {
                 .with_backend(self.backend())),
             };
         };
-        let marked = self.mark_broken(name, token, holder.mode, note).await?;
+        let mark_broken = &self.written(holder.mode).mark_broken;
+        let note = [("note", Value::Text(note))];
+        let marked = self.mark(mark_broken, name, token, &note, 10).await?;
         if how == BreakMode::RunOut {
             return if marked {
                 Ok(Broken::RunsOut(remaining))
@@ -334,33 +451,27 @@ impl<D: Dialect> Rows<D> {
         }
     }
 
-    /// Marks the hold as broken, which ends it at its next renewal. Returns whether the hold
-    /// exists. Retries, because a holder writes its row after locking.
-    async fn mark_broken(
+    /// Marks a hold's record. Returns whether there is one. Tries several times, because a young hold
+    /// isn't recorded yet.
+    async fn mark(
         &self,
+        sql: &Sql,
         name: &LockName,
         token: Token,
-        mode: Mode,
-        note: &str,
+        more: Arguments<'_>,
+        tries: u32,
     ) -> Result<bool> {
-        const TRIES: u32 = 10;
-        const PAUSE: Duration = Duration::from_millis(20);
-
-        let note = [("note", Value::Text(note))];
-        let mark_broken = &self.written(mode).mark_broken;
-        for _ in 0..TRIES {
-            let rows = self.about(mark_broken, name, token, Effect::Changes, &note).await?;
-            if !rows.is_empty() {
+        for _ in 0..tries {
+            if !self.about(sql, name, token, Effect::Changes, more).await?.is_empty() {
                 return Ok(true);
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RECORD_AFTER).await;
         }
         Ok(false)
     }
 
     pub(crate) async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
-        // No statement runs this long, so each running statement began after the last change of the
-        // deleted rows.
+        // No statement runs this long, so every running statement has seen the rows' last change.
         const YOUNGEST: Duration = Duration::from_secs(60);
 
         let idle_us = i64::try_from(idle.max(YOUNGEST).as_micros()).unwrap_or(i64::MAX);
@@ -398,7 +509,7 @@ impl<D: Dialect> Rows<D> {
         .with_source(error)
     }
 
-    fn backend(&self) -> &'static str {
+    pub(crate) fn backend(&self) -> &'static str {
         self.pool.dialect().backend()
     }
 
@@ -419,7 +530,7 @@ impl View<'_> {
     fn add_to(&self, inspection: &mut Inspection) -> Result<(), BadRow> {
         let row = self.0;
         if !row.is_null(5) {
-            inspection.fence = Some(fence(row.int(5))?);
+            inspection.fence = Some(fence_of(row.int(5))?);
         }
         if self.is_free() {
             return Ok(());
@@ -446,6 +557,13 @@ pub(crate) fn table_of(mode: Mode, text: &str) -> String {
     text.replace("{held}", if mode == Mode::Shared { "{reader}" } else { "{hold}" })
 }
 
-fn fence(number: Result<i64, BadRow>) -> Result<Fence, BadRow> {
+/// Returns the identity as JSON for operators.
+pub(crate) fn identity_text(claim: &Claim) -> Result<String> {
+    serde_json::to_string(&*claim.identity).map_err(|source| {
+        Error::invalid_input("the identity can't be written as JSON").with_source(source)
+    })
+}
+
+pub(crate) fn fence_of(number: Result<i64, BadRow>) -> Result<Fence, BadRow> {
     number?.try_into().map(Fence::new).map_err(|_| BadRow)
 }

@@ -13,8 +13,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::idle::{self, Idle};
+use super::joint::Joints;
 use super::queue::Queues;
 use super::{Server, Session};
+use crate::server::sessions::Use;
 
 const SESSION_LIMIT: Duration = Duration::from_millis(400);
 
@@ -27,7 +29,7 @@ pub(super) enum Command {
     Release(oneshot::Sender<Result<ReleaseOutcome>>),
 }
 
-/// The same token with another name is a different hold.
+/// Identifies a hold. The same token with another name is a different hold.
 pub(super) type Key = (LockName, Token);
 
 pub(super) fn key(claim: &Claim) -> Key {
@@ -39,6 +41,7 @@ pub(super) struct Shared<S: Server> {
     pub(super) server: S,
     pub(super) clock: Clock,
     pub(super) queues: Queues,
+    pub(super) joints: Joints,
     idle: Idle<S::Session>,
     tasks: Mutex<HashMap<Key, mpsc::UnboundedSender<Command>>>,
     over: EndedClaims,
@@ -46,7 +49,7 @@ pub(super) struct Shared<S: Server> {
     tidying: AtomicBool,
 }
 
-/// Dropping this removes the task from the registry.
+/// A task's entry in the registry, which a drop removes.
 pub(super) struct Place<S: Server> {
     shared: Arc<Shared<S>>,
     key: Key,
@@ -57,6 +60,7 @@ impl<S: Server> Shared<S> {
         Self {
             server,
             queues: Queues::default(),
+            joints: Joints::default(),
             idle: Idle::default(),
             tasks: Mutex::default(),
             over: EndedClaims::new(clock.clone()),
@@ -100,8 +104,22 @@ impl<S: Server> Shared<S> {
         self.clients.attach(events);
     }
 
+    /// Reports a hold as lost.
+    pub(super) fn report(&self, claim: &Claim, reason: Reason) {
+        self.set_over(claim, reason);
+        self.send(&Event::Lost(claim.token, reason));
+    }
+
     pub(super) fn send(&self, event: &Event) {
         self.clients.send(event);
+    }
+
+    /// Returns whether a hold shares a session, because enough others have one of their own.
+    pub(super) fn is_crowded(&self) -> bool {
+        let sessions = self.server.rows().pool.sessions();
+        let Some(own) = sessions.own().filter(|_| self.server.joins()) else { return false };
+        let open = sessions.open(Use::Hold);
+        open >= own && self.idle.is_empty() && open.saturating_sub(self.joints.count()) >= own
     }
 
     /// Returns a session, and whether it was used before and so may have ended. If all are in use,
@@ -112,9 +130,13 @@ impl<S: Server> Shared<S> {
             if let Some(session) = self.idle.take() {
                 return Ok((session, true));
             }
+            let sessions = self.server.rows().pool.sessions();
+            if sessions.open(Use::Hold) == sessions.share(Use::Hold) {
+                self.joints.retire();
+            }
             tokio::select! {
                 biased;
-                permit = self.server.permit(deadline) => {
+                permit = self.server.rows().permit(deadline) => {
                     return Ok((self.server.connect(permit?).await?, false));
                 }
                 () = self.idle.kept() => {}
@@ -139,7 +161,8 @@ impl<S: Server> Shared<S> {
                 shared.close_idle(false).await;
                 if shared.idle.is_empty() {
                     shared.tidying.store(false, Ordering::Release);
-                    // A `put_back` that found the flag set relies on this task.
+                    // A `put_back` that found the flag still set started no task, so this task
+                    // continues for its session.
                     if shared.idle.is_empty() || shared.tidying.swap(true, Ordering::AcqRel) {
                         return;
                     }

@@ -2,22 +2,27 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use lockwright_core::{
-    AcquireOutcome, BootInstant, Busy, Claim, Error, ErrorKind, Granted, ReleaseOutcome,
+    AcquireOutcome, BootInstant, Busy, Claim, Error, ErrorKind, Granted, Mode, ReleaseOutcome,
     RenewalOutcome, Result, Wait,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::holding::{Hold, Holding, Live};
+use super::joint::{self, Joined};
 use super::queue::Turn;
+use super::seat::Seat;
 use super::shared::{Command, Place, Shared};
 use super::withdraw::{self, LIMIT};
-use super::{Locked, Server, Session};
+use super::{Ended, Grant, Locked, Server, Session};
 use crate::server::errors::{self, Effect};
 
-/// The longest wait in one statement. An abandoned wait delays others for that time.
+/// The longest wait in one statement, and so the longest time for which a dead client's wait delays
+/// others.
 const LONGEST_SLICE: Duration = Duration::from_secs(5);
 
 /// A wait ends this long before its limit, so that the rejection is on time.
@@ -49,7 +54,7 @@ pub(super) enum Withdrawn {
     Closing,
 }
 
-enum Asked<S> {
+enum Asked<S: Server> {
     Granted(Hold<S>),
     CarriedElsewhere(Granted),
     Busy,
@@ -138,7 +143,7 @@ impl<S: Server> Task<S> {
         }
     }
 
-    async fn ask(&mut self, wait: Wait) -> Result<Asked<S::Session>> {
+    async fn ask(&mut self, wait: Wait) -> Result<Asked<S>> {
         let Self { shared, claim, inbox, .. } = self;
         let _turn: Option<Turn<'_>> = match wait {
             Wait::No => None,
@@ -149,6 +154,12 @@ impl<S: Server> Task<S> {
                 () = shared.clock.sleep_until(limit) => return Ok(Asked::Busy),
             },
         };
+        if claim.mode == Mode::Exclusive
+            && shared.is_crowded()
+            && let Some(asked) = joined(shared, claim, inbox, wait).await?
+        {
+            return Ok(asked);
+        }
         let (mut session, mut used) = tokio::select! {
             biased;
             why = inbox.withdrawn() => return Ok(Asked::Withdrawn(why)),
@@ -171,7 +182,7 @@ impl<S: Server> Task<S> {
             let sent = shared.clock.now();
             let locked = {
                 let id = session.id();
-                let limit = lock_limit(claim, slice, shared.server.answer_limit());
+                let limit = lock_limit(claim, slice, shared.server.rows().pool.limits().answer);
                 let mut locking = pin!(session.lock(claim, slice, last));
                 tokio::select! {
                     biased;
@@ -188,11 +199,14 @@ impl<S: Server> Task<S> {
             };
             let locked = match locked {
                 Ok(locked) => locked,
-                Err((why, quiet)) => return Ok(given_up(shared, claim, session, quiet, why).await),
+                Err((why, quiet)) => {
+                    return Ok(given_up(shared, claim, Seat::Own(session), quiet, why).await);
+                }
             };
             match locked {
-                Ok(Locked::Yes) => {
-                    return granted(shared, claim, session, slice.is_some(), sent).await;
+                Ok(Locked::Yes(grant)) => {
+                    let seat = Seat::Own(session);
+                    return granted(shared, claim, seat, grant, slice.is_some(), sent).await;
                 }
                 Ok(Locked::No { same_token }) => {
                     if same_token
@@ -202,42 +216,84 @@ impl<S: Server> Task<S> {
                         return Ok(Asked::CarriedElsewhere(granted));
                     }
                     if std::mem::take(&mut may_have_been_late) {
-                        // The late statement may have given the closed session the lock, so that
+                        // The closed session's late statement may have acquired the lock, so that
                         // session is ended.
-                        shared.server.end(claim).await?;
+                        shared.server.rows().release(claim).await?;
                         tries = 0;
                         continue;
                     }
                     if same_token && slice.is_some() {
-                        // The other session may be left over from an abandoned attempt, and the
-                        // server may list it for a while.
+                        // The server may still list an abandoned attempt's session, so the task
+                        // pauses before it retries.
                         tokio::select! {
                             biased;
                             why = inbox.withdrawn() => {
-                                return Ok(given_up(shared, claim, session, false, why).await);
+                                let seat = Seat::Own(session);
+                                return Ok(given_up(shared, claim, seat, false, why).await);
                             }
                             () = tokio::time::sleep(PAUSE.min(left)) => {}
                         }
                     }
                 }
                 Err(error) if used => {
-                    // Other idle sessions may have ended too. If only the connection has ended, its
-                    // session may have acquired the lock.
+                    // The idle connection was dead. Its session may have acquired the lock, so the
+                    // server is asked to end it. Other idle connections are closed too.
                     tracing::debug!(%error, "an idle session had ended");
                     tries = 0;
                     // After a definite error, the session needn't be ended.
                     let quiet = error.kind() != ErrorKind::Indeterminate;
-                    let closed = withdraw::close(&shared.server, claim, session, quiet).await;
+                    let closed =
+                        withdraw::close(&shared.server, claim, Seat::Own(session), quiet).await;
                     shared.close_idle(true).await;
-                    // A statement in transit may still acquire the lock.
+                    // If the server didn't find the session, its statement may still acquire the
+                    // lock.
                     may_have_been_late = !closed.map_err(|unknown| unknown.with_source(error))?;
                     (session, used) = live_session(shared, claim).await?;
                 }
                 Err(error) => {
-                    return Err(withdraw::failed(&shared.server, claim, session, error).await);
+                    let seat = Seat::Own(session);
+                    return Err(withdraw::failed(&shared.server, claim, seat, error).await);
                 }
             }
         }
+    }
+}
+
+/// Tries the lock on a joint session. Returns `None` if the claim needs a session of its own, to
+/// wait in.
+async fn joined<S: Server>(
+    shared: &Arc<Shared<S>>,
+    claim: &Claim,
+    inbox: &mut Inbox,
+    wait: Wait,
+) -> Result<Option<Asked<S>>> {
+    loop {
+        let slot = tokio::select! {
+            biased;
+            why = inbox.withdrawn() => return Ok(Some(Asked::Withdrawn(why))),
+            slot = joint::slot(shared, claim) => slot?,
+        };
+        let mut locking = pin!(slot.lock(claim));
+        let (joined, withdrawn) = tokio::select! {
+            biased;
+            joined = &mut locking => (joined, None),
+            // The attempt doesn't block, and its lock must be released.
+            why = inbox.withdrawn() => (locking.await, Some(why)),
+        };
+        let asked = match (joined.transpose()?, withdrawn) {
+            (Some(Joined::Locked(member, ..)), Some(why)) => {
+                given_up(shared, claim, Seat::Joint(member), false, why).await
+            }
+            (_, Some(why)) => Asked::Withdrawn(why),
+            (Some(Joined::Locked(member, grant, sent)), None) => {
+                granted(shared, claim, Seat::Joint(member), grant, false, sent).await?
+            }
+            (Some(Joined::Busy), None) if wait == Wait::No => Asked::Busy,
+            (Some(Joined::Busy | Joined::SameToken), None) => return Ok(None),
+            // The session had ended.
+            (None, None) => continue,
+        };
+        return Ok(Some(asked));
     }
 }
 
@@ -252,10 +308,10 @@ fn lock_limit(claim: &Claim, slice: Option<Duration>, answer: Duration) -> Durat
 async fn given_up<S: Server>(
     shared: &Shared<S>,
     claim: &Claim,
-    session: S::Session,
+    session: Seat<S>,
     quiet: bool,
     why: Withdrawn,
-) -> Asked<S::Session> {
+) -> Asked<S> {
     let closed = withdraw::close(&shared.server, claim, session, quiet).await;
     Asked::Withdrawn(match (why, closed) {
         (Withdrawn::Released(answer), Err(error)) => {
@@ -273,48 +329,57 @@ async fn give_back<S: Server>(shared: &Arc<Shared<S>>, mut session: S::Session) 
     }
 }
 
-async fn live_session<S: Server>(shared: &Shared<S>, claim: &Claim) -> Result<(S::Session, bool)> {
+pub(super) async fn live_session<S: Server>(
+    shared: &Shared<S>,
+    claim: &Claim,
+) -> Result<(S::Session, bool)> {
     loop {
         let (mut session, used) = shared.session(claim).await?;
-        if !used || !has_ended(&mut session).await {
+        if !used || !has_ended(&mut session) {
             return Ok((session, used));
         }
         session.close().await;
     }
 }
 
-async fn has_ended(session: &mut impl Session) -> bool {
-    tokio::select! {
-        biased;
-        () = session.ended() => true,
-        () = std::future::ready(()) => false,
-    }
+fn has_ended(session: &mut impl Session) -> bool {
+    session.ended().now_or_never() == Some(Ended::Session)
 }
 
 async fn granted<S: Server>(
     shared: &Arc<Shared<S>>,
     claim: &Claim,
-    mut session: S::Session,
+    mut session: Seat<S>,
+    grant: Grant,
     may_have_blocked: bool,
     sent: BootInstant,
-) -> Result<Asked<S::Session>> {
+) -> Result<Asked<S>> {
     let begun = shared.clock.now();
     let id = session.id();
     let limit = LIMIT.min(claim.ttl);
     let noting = async {
-        match tokio::time::timeout(limit, shared.server.note(claim, id)).await {
+        if let (Some(fence), true) = (grant.fence, grant.is_recorded_later) {
+            return Ok(fence);
+        }
+        let noting = shared.server.rows().note(claim, id, grant.fence);
+        match tokio::time::timeout(limit, noting).await {
             Ok(Ok(Some(fence))) => Ok(fence),
             Ok(Ok(None)) => Err(Error::unavailable(
-                "the session with the lock ended before its fence was written; a longer \
-                 TTL gives a slow server more time",
+                "the session with the lock ended before the hold was recorded; a longer TTL gives a \
+                 slow server more time",
             )),
             Ok(Err(error)) => Err(error),
-            Err(_) => Err(Error::indeterminate("the server didn't write the fence in time")),
+            Err(_) => Err(Error::indeterminate("the server didn't record the hold in time")),
         }
     };
-    let result = if may_have_blocked {
-        // The TTL counts from the sending of this renewal, because the wait was sent long before
-        // the grant, and answered after it.
+    // If the server's clock was set ahead during the wait, its measurement is useless.
+    let waited = grant.waited.filter(|waited| sent + *waited < begun);
+    let armed = match waited {
+        Some(waited) => sent + waited,
+        None if may_have_blocked => begun,
+        None => sent,
+    };
+    let result = if may_have_blocked && waited.is_none() {
         let keeping = async {
             let kept = tokio::time::timeout(limit, session.keep(claim)).await;
             kept.unwrap_or_else(|_| {
@@ -326,7 +391,7 @@ async fn granted<S: Server>(
     } else {
         noting.await
     };
-    let ended = has_ended(&mut session).await;
+    let ended = session.has_ended();
     let result = match result {
         Ok(_) if ended => {
             Err(Error::unavailable("the session with the lock ended before it could be granted"))
@@ -335,8 +400,8 @@ async fn granted<S: Server>(
     };
     match result {
         Ok(fence) => {
-            let armed = if may_have_blocked { begun } else { sent };
-            Ok(Asked::Granted(Hold { session, fence, armed, broken: false }))
+            let is_recorded = Arc::new(AtomicBool::new(!grant.is_recorded_later));
+            Ok(Asked::Granted(Hold { session, fence, armed, broken: false, is_recorded }))
         }
         Err(error) => Err(withdraw::failed(&shared.server, claim, session, error).await),
     }
@@ -345,11 +410,10 @@ async fn granted<S: Server>(
 /// Returns another session's grant for the claim's own token, if any. This task can't renew that
 /// hold.
 async fn carried_elsewhere<S: Server>(server: &S, claim: &Claim) -> Result<Option<Granted>> {
-    let inspection = server.inspect(&claim.name).await?;
-    let holder = inspection.holders.iter().find(|holder| holder.token == Some(claim.token));
-    let Some(fence) = holder.and_then(|holder| holder.fence) else { return Ok(None) };
+    let Some(holder) = server.rows().carried(claim).await? else { return Ok(None) };
+    let Some(fence) = holder.fence else { return Ok(None) };
     let mut granted = Granted::new(fence);
-    let left = holder.and_then(|holder| holder.remaining).unwrap_or_default();
+    let left = holder.remaining.unwrap_or_default();
     granted.valid = Some(left.saturating_sub(S::TIME_LEFT_TOO_LONG_BY));
     Ok(Some(granted))
 }

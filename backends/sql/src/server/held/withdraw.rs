@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use lockwright_core::{Claim, Error, ErrorKind, Result};
 
+use super::seat::Seat;
 use super::{Locked, Server, Session, SessionId};
 
 pub(super) const LIMIT: Duration = Duration::from_secs(5);
@@ -18,7 +19,7 @@ pub(super) async fn from_wait<S: Server>(
     // The first of the two cancellations may arrive before the statement has begun.
     for _ in 0..2 {
         let cancelling = async {
-            let _ = tokio::time::timeout(CANCEL_LIMIT, server.cancel(session)).await;
+            let _ = tokio::time::timeout(CANCEL_LIMIT, server.rows().cancel(session)).await;
             tokio::time::sleep(CANCEL_LIMIT).await;
         };
         tokio::select! {
@@ -31,21 +32,31 @@ pub(super) async fn from_wait<S: Server>(
 }
 
 /// Closes the session and, unless `quiet`, asks the server to end it. Returns false if the server
-/// doesn't find the session. Then its last statement may be in transit. After an error, the session
-/// may still exist.
+/// doesn't find the session. In that case, a statement of the session may still arrive and take the
+/// lock. After an error, the session may still exist.
 pub(super) async fn close<S: Server>(
     server: &S,
     claim: &Claim,
-    session: S::Session,
+    session: Seat<S>,
     quiet: bool,
 ) -> Result<bool> {
     if quiet {
         session.close().await;
         return Ok(true);
     }
+    let session = match session {
+        Seat::Own(session) => Some(session),
+        Seat::Joint(mut member) => match tokio::time::timeout(LIMIT, member.unlock()).await {
+            Ok(Ok(_)) => return Ok(true),
+            // The session's task closes a failed session once it has no members.
+            Ok(Err(_)) | Err(_) => None,
+        },
+    };
     // The server is asked first, because an orderly close waits for the session's statement.
-    let ended = tokio::time::timeout(LIMIT, server.end(claim)).await;
-    session.close().await;
+    let ended = tokio::time::timeout(LIMIT, server.rows().release(claim)).await;
+    if let Some(session) = session {
+        session.close().await;
+    }
     match ended {
         Ok(Ok(found)) => Ok(found),
         Ok(Err(error)) => Err(Error::indeterminate(
@@ -61,7 +72,7 @@ pub(super) async fn close<S: Server>(
 pub(super) async fn failed<S: Server>(
     server: &S,
     claim: &Claim,
-    session: S::Session,
+    session: Seat<S>,
     error: Error,
 ) -> Error {
     let closed = close(server, claim, session, false).await;

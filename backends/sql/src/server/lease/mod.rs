@@ -58,7 +58,7 @@ macro_rules! statements {
         impl Statements {
             fn new(texts: &StatementTexts, expand: impl Fn(&str) -> String) -> Self {
                 Self {
-                    $($hot: Sql::hot(stringify!($hot), &expand(texts.$hot)),)*
+                    $($hot: Sql::to_prepare(&expand(texts.$hot)),)*
                     $($other: Sql::new(&expand(texts.$other))),*
                 }
             }
@@ -220,7 +220,6 @@ impl<D: Dialect> LeaseBackend<D> {
         Ok(found.unwrap_or_else(|| Inspection::free(name.clone())))
     }
 
-    /// Returns time limits that leave time for a second try.
     fn sending(&self, claim: &Claim) -> Sending {
         let limits = self.pool.limits();
         Sending {
@@ -325,8 +324,8 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         answer.map_err(|error| error.with_backend(self.profile.backend).with_name(name))
     }
 
-    /// Raises the floor, above which the fences of new rows start, to the highest fence of the rows
-    /// to delete. After that commit, deletes rows with fences up to the floor.
+    /// Raises the floor, above which new rows' fences start, to the highest fence of the rows to
+    /// delete. After that commit, deletes rows with fences up to the floor.
     ///
     /// An acquire that reads the new floor grants a fence above it. An earlier acquire has read the
     /// row, which is unchanged for a minute, and grants a fence above the row's.

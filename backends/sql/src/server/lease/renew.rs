@@ -22,7 +22,7 @@ const SMALLER_FOR: Duration = Duration::from_secs(60);
 
 type Holds<'a, 'b> = &'a [(usize, &'b Renew<'b>)];
 
-/// Each hold's index and renewal, which is `None` if another session has locked the row.
+/// Each hold's index and renewal. The renewal is `None` if another session has locked the row.
 type Renewals = Vec<(usize, Option<Renewal>)>;
 
 impl<D: Dialect> LeaseBackend<D> {
@@ -180,8 +180,8 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 }
 
-/// Returns the next size limit of batches, after batches of `size` succeeded. Concurrent renewals
-/// double the limit only once.
+/// Returns the next size limit of batches, after batches of `size` succeeded. Of concurrent
+/// renewals, only the first doubles the limit.
 fn grown(limit: usize, size: usize) -> usize {
     if limit == size { limit.saturating_mul(2) } else { limit }
 }

@@ -1,5 +1,6 @@
 -- Returns names that no waiter can acquire now: exclusive holds, semaphores without a free permit,
--- and names with readers and a waiting writer. Without that writer, waiters may be readers.
+-- and names with readers and a waiting writer. Names with readers alone are omitted, because their
+-- waiters may be readers.
 -- ?1 JSON [name, ...], ?2 boot, ?3 now
 SELECT lease.name
 FROM json_each(?1) AS asked

@@ -1,4 +1,3 @@
--- Returns one page of held names, each with its holders.
 -- ?1 first name, ?2 whether the first is included, ?3 boot, ?4 now, ?5 limit
 WITH held AS (
     SELECT * FROM lockwright_lease

@@ -1,4 +1,3 @@
--- The caller reads the time ?6 under the write lock, so an expired hold is never renewed.
 -- ?1 name, ?2 token, ?3 ttl, ?4 expires, ?5 boot, ?6 now
 UPDATE lockwright_lease
 SET ttl_ns = ?3, expires_ns = ?4, updated = datetime('now', 'subsec')

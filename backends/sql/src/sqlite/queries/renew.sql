@@ -1,4 +1,3 @@
--- The caller reads the time ?2 under the write lock, so an expired hold is never renewed.
 -- ?1 JSON [[name, token, ttl], ...], ?2 now, ?3 boot
 UPDATE lockwright_lease
 SET ttl_ns = asked.ttl, expires_ns = ?2 + asked.ttl, updated = datetime('now', 'subsec')

@@ -1,4 +1,3 @@
--- Adds a shared holder or a waiting writer, or overwrites the token's row.
 -- ?1 name, ?2 token, ?3 identity, ?4 mode, ?5 permits, ?6 size, ?7 fence, ?8 ttl, ?9 expires, ?10 boot
 INSERT INTO lockwright_shared_holder
     (name, token, identity, mode, permits, size, fence, ttl_ns, expires_ns, boot, updated, broken)

@@ -1,5 +1,4 @@
--- Returns no row if the hold has ended or was broken. The caller reads the time ?7 under the
--- write lock.
+-- Returns no row if the hold has ended or was broken.
 -- ?1 name, ?2 old token, ?3 new token, ?4 identity, ?5 ttl, ?6 boot, ?7 now
 UPDATE lockwright_lease
 SET token = ?3, identity = ?4, fence = (SELECT fence + 1 FROM lockwright_meta), fences = 1,

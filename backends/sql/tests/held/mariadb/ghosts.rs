@@ -28,7 +28,8 @@ fn asked(server: &Server) -> usize {
     count(server, questions)
 }
 
-/// The server may have carried out the request, although its connection broke.
+/// The server carries out a request, but the client's connection breaks before the answer. The
+/// session may then still hold the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_used_session_that_fails_leaves_no_ghost() {
     const TRIES: u32 = 20;
@@ -40,7 +41,7 @@ async fn a_used_session_that_fails_leaves_no_ghost() {
         let mut tries = 0;
         loop {
             acquire_and_release(&backend, "x").await;
-            meddler.harm("@lockwright_mark = GET_LOCK", Harm::Unanswered);
+            meddler.harm("GET_LOCK(", Harm::Unanswered);
             let held = claim_for("x", LONG);
             let answer = backend.acquire(&held, Wait::No).await;
             assert!(meddler.has_harmed());
@@ -69,7 +70,7 @@ async fn a_used_session_that_fails_leaves_no_ghost() {
     }
 }
 
-/// The wait ends just before or after the grant.
+/// The wait's time limit ends just before or just after the grant.
 async fn a_wait_that_ends_as_it_is_granted_leaves_nothing(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, shared(server, mode).await);
     for round in 0..40 {

@@ -11,8 +11,8 @@ use tokio::net::{TcpListener, TcpStream};
 pub(crate) enum Harm {
     /// The proxy drops the request silently.
     Kept,
-    /// The server carries out the request, but the proxy closes the client's connection. The server
-    /// doesn't notice that.
+    /// The server carries out the request, but the proxy has closed the client's connection. The
+    /// server doesn't notice the close.
     Unanswered,
 }
 
@@ -63,7 +63,7 @@ async fn serve(client: TcpStream, server: TcpStream, plan: Plan) {
         return;
     };
     if harm == Harm::Unanswered {
-        // The answers are stopped first, so that none reaches the client.
+        // The proxy first stops forwarding answers, so that none reaches the client.
         answers.abort();
         let _ = answers.await;
         let _ = to_server.write_all(&request).await;

@@ -2,8 +2,11 @@ use std::collections::BTreeSet;
 
 use lockwright_core::{DistributedLock, ReleaseMode};
 
-use super::server::{Server, backend, sessions_of};
-use crate::support::{LONG, MODES, claim_for, grant, hold, is_busy, ms, within};
+use super::server::{Server, backend, count, run, session, sessions_of, shared};
+use crate::support::{
+    LONG, MODES, acquiring, claim_for, grant, granted, hold, in_time, is_busy, ms, reader, release,
+    until_one_waits, within,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_session_outlives_the_ttl_of_its_last_claim() {
@@ -51,4 +54,58 @@ async fn the_servers_limits_for_idle_transactions_end_no_hold() {
         let next = claim_for("x", LONG);
         assert!(is_busy(&other, &next).await, "{mode}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiters_fence_is_issued_after_the_wait() {
+    let server = Server::start().unwrap();
+    for mode in MODES {
+        let (one, two) = (shared(&server, mode).await, shared(&server, mode).await);
+        let held = hold(&*one, "x").await;
+        let waiting = acquiring(&two, &claim_for("x", LONG), in_time(LONG));
+        until_one_waits(&*one).await;
+        let meanwhile = count(&server, "SELECT NEXTVAL(lockwright_hold_fence)") as u64;
+        release(&*one, &held).await;
+        let fence = granted(waiting).await.fence.get();
+        assert!(fence > meanwhile, "{mode}: {fence}, {meanwhile}");
+    }
+}
+
+/// A hold of the mode `row` keeps the transaction open in which its fence was issued.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_transaction_blocks_no_fences() {
+    let server = Server::start().unwrap();
+    let one = backend(&server, "row").await;
+    let mut open = session(&server).await;
+    run(&mut open, "BEGIN").await;
+    // More than the sequence's cache, so that it is written.
+    run(&mut open, "SELECT COUNT(NEXTVAL(lockwright_hold_fence)) FROM seq_1_to_3000").await;
+    grant(&one, &claim_for("x", ms(1_000))).await;
+    let _third = backend(&server, "row").await;
+    run(&mut open, "ROLLBACK").await;
+}
+
+/// A killed reader leaves its record, and a short hold of a writer has none.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_joins_only_those_who_still_read() {
+    let server = Server::start().unwrap();
+    let one = backend(&server, "row").await;
+    let (first, second) = (reader("x", LONG), reader("x", LONG));
+    let fence = grant(&one, &first).await.fence;
+    assert_eq!(grant(&one, &second).await.fence, fence);
+    for claim in [&first, &second] {
+        one.release(claim, ReleaseMode::Plain).await.unwrap();
+    }
+    server
+        .sql(&format!(
+            "INSERT INTO lockwright_reader (kind, name, token, identity, fence, ttl_ms, session, updated) \
+             VALUES ('row', 'x', '{}', '', {fence}, 1000, 1, 1)",
+            first.token
+        ))
+        .unwrap();
+    let writer = claim_for("x", LONG);
+    let between = grant(&one, &writer).await.fence;
+    one.release(&writer, ReleaseMode::Plain).await.unwrap();
+    let next = grant(&one, &reader("x", LONG)).await.fence;
+    assert!(fence < between && between < next, "{fence}, {between}, {next}");
 }

@@ -1,9 +1,17 @@
 use lockwright_core::{
-    BreakMode, BreakTarget, DistributedLock, Reason, ReleaseMode, Renew, Renewal,
+    AcquireOutcome, BreakMode, BreakTarget, Clock, DistributedLock, Reason, ReleaseMode, Renew,
+    Renewal, Wait,
 };
+use lockwright_testbed::{Proxy, proxy::Traffic};
 
-use super::server::{Server, backend, set_isolation};
-use crate::support::{MODES, claim_for, grant, hold, is_busy, ms, reader, within};
+use super::lock_fences;
+use super::server::{
+    Server, backend, backend_through, count, end_session_of, floor, queued, raise_last_fence, run,
+    sessions_of, set_floor, set_isolation,
+};
+use crate::support::{
+    LONG, MODES, acquire_and_release, claim_for, grant, hold, in_time, is_busy, ms, reader, within,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_session_outlives_the_ttl_of_its_last_claim() {
@@ -45,4 +53,186 @@ async fn a_broken_hold_runs_out_at_every_level_of_isolation() {
         let renewed = backend.renew(&[Renew::of(&held)]).await.unwrap();
         assert_eq!(renewed, [Renewal::not_held(Reason::Broken)], "{mode}");
     }
+}
+
+/// A crash may lose the sequence's last numbers, and empties the unlogged tables. The next fence must
+/// be above all earlier ones even if the clock steps back. The test moves the sequence ahead instead
+/// of the clock.
+#[tokio::test(flavor = "multi_thread")]
+async fn fences_grow_after_a_crash() {
+    let mut server = Server::options().durable().start().unwrap();
+    for mode in MODES {
+        let one = backend(&server, mode).await;
+        raise_last_fence(&server, mode);
+        let last = grant(&one, &claim_for("x", LONG)).await.fence;
+        // Simulates the loss of ten million fences.
+        set_floor(&server, last.get() - 10_000_000);
+        drop(one);
+        server.kill();
+        server.restart(true).unwrap();
+        assert_eq!(count(&server, "SELECT count(*) FROM lockwright_hold_raised"), 0);
+        let two = backend(&server, mode).await;
+        for name in ["x", "y"] {
+            let next = grant(&two, &claim_for(name, LONG)).await.fence;
+            assert!(next > last, "{mode}: {name} has {next} after {last}");
+        }
+    }
+}
+
+/// An older backup has an older sequence.
+#[tokio::test(flavor = "multi_thread")]
+async fn fences_grow_after_a_restore() {
+    let server = Server::start().unwrap();
+    for mode in MODES {
+        let last = grant(&backend(&server, mode).await, &claim_for("x", LONG)).await.fence;
+        set_floor(&server, last.get() - 3_600_000_000);
+        let next = grant(&backend(&server, mode).await, &claim_for("y", LONG)).await.fence;
+        assert!(next > last, "{mode}: {next} after {last}");
+    }
+}
+
+/// Another session locks the sequence, so the statement waits. Then the hold's session ends, and the
+/// client must acquire with a new one.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquire_retries_if_its_session_ends_before_the_fence() {
+    let server = Server::start().unwrap();
+    let backend = backend(&server, "session").await;
+    acquire_and_release(&backend, "x").await;
+    let mut locking = lock_fences(&server).await;
+    let claim = claim_for("x", LONG);
+    let ending = async {
+        let has_locked = async || sessions_of(&server, claim.token) == 1;
+        within(ms(2_000), "the lock", has_locked).await;
+        end_session_of(&server, claim.token);
+        run(&mut locking, "COMMIT").await;
+    };
+    tokio::join!(grant(&backend, &claim), ending);
+    backend.release(&claim, ReleaseMode::Plain).await.unwrap();
+    assert!(!is_busy(&backend, &claim_for("x", LONG)).await);
+}
+
+/// The statement waits for the sequence until it times out. The connection is silent by then, so the server itself must
+/// release the advisory lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timeout_of_the_fence_leaves_no_lock() {
+    let server = Server::start().unwrap();
+    let proxy = Proxy::start(server.address()).unwrap();
+    let backend = backend_through(&server, proxy.port(), "session").await;
+    acquire_and_release(&backend, "x").await;
+    let _locking = lock_fences(&server).await;
+    let claim = claim_for("x", ms(1_000));
+    let acquiring = backend.acquire(&claim, Wait::No);
+    let failing = async {
+        let has_locked = async || sessions_of(&server, claim.token) == 1;
+        within(ms(2_000), "the lock", has_locked).await;
+        proxy.set(Traffic::SwallowAll);
+        let is_free = async || granted_advisory_locks(&server) == 0;
+        within(ms(7_000), "the end of the lock", is_free).await;
+    };
+    let (answer, ()) = tokio::join!(acquiring, failing);
+    answer.unwrap_err();
+}
+
+fn granted_advisory_locks(server: &Server) -> usize {
+    count(server, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted")
+}
+
+/// If a refused request raised the sequence, the fence would precede the lock, and could be lower than
+/// the previous holder's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_request_takes_no_fence() {
+    let server = Server::start().unwrap();
+    for mode in MODES {
+        let (one, two) = (backend(&server, mode).await, backend(&server, mode).await);
+        let held = hold(&one, "x").await;
+        let last = floor(&server);
+        for refused in [claim_for("x", LONG), reader("x", LONG)] {
+            assert!(is_busy(&two, &refused).await);
+            assert_eq!(floor(&server), last, "{mode}, {:?}", refused.mode);
+        }
+        one.release(&held, ReleaseMode::Plain).await.unwrap();
+    }
+}
+
+/// Readers after an unrecorded writer must not get the fence of the readers before it.
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_after_a_young_writer_have_a_higher_fence() {
+    let server = Server::start().unwrap();
+    for mode in MODES {
+        let (one, two) = (backend(&server, mode).await, backend(&server, mode).await);
+        for _ in 0..3 {
+            let mut last = None;
+            for claim in [reader("x", LONG), claim_for("x", LONG)] {
+                let fence = grant(&one, &claim).await.fence;
+                assert!(Some(fence) > last, "{mode}: {fence} after {last:?}");
+                last = Some(fence);
+                one.release(&claim, ReleaseMode::Plain).await.unwrap();
+            }
+            let after = reader("x", LONG);
+            let fence = grant(&two, &after).await.fence;
+            assert!(Some(fence) > last, "{mode}: {fence} after {last:?}");
+            two.release(&after, ReleaseMode::Plain).await.unwrap();
+        }
+    }
+}
+
+/// A reader holds between two writers. The second writer's statement began before the reader's
+/// record, so it doesn't see the record.
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_before_and_after_a_waiting_writer_differ_in_fence() {
+    let server = Server::start().unwrap();
+    for mode in MODES {
+        let [one, two, three] = [
+            backend(&server, mode).await,
+            backend(&server, mode).await,
+            backend(&server, mode).await,
+        ];
+        acquire_and_release(&one, "x").await;
+        let first = hold(&one, "x").await;
+        let (between, second) = (reader("x", LONG), claim_for("x", LONG));
+        let reading = async {
+            let answer = two.acquire(&between, in_time(LONG)).await.unwrap();
+            assert!(matches!(answer, AcquireOutcome::Granted(_)));
+            two.release(&between, ReleaseMode::Plain).await.unwrap();
+        };
+        let writing = async {
+            within(ms(5_000), "the reader to wait", async || queued(&server) == 1).await;
+            let answer = three.acquire(&second, in_time(LONG)).await.unwrap();
+            let AcquireOutcome::Granted(granted) = answer else { panic!("not granted") };
+            three.release(&second, ReleaseMode::Plain).await.unwrap();
+            granted.fence
+        };
+        let releasing = async {
+            within(ms(5_000), "both to wait", async || queued(&server) == 2).await;
+            one.release(&first, ReleaseMode::Plain).await.unwrap();
+        };
+        let ((), last, ()) = tokio::join!(reading, writing, releasing);
+        let after = reader("x", LONG);
+        let fence = grant(&one, &after).await.fence;
+        assert!(fence > last, "{mode}: {fence} after {last}");
+        one.release(&after, ReleaseMode::Plain).await.unwrap();
+    }
+}
+
+/// The answer to a wait is late. The TTL counts from the grant on the server.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ttl_starts_at_the_grant_and_not_at_the_answer() {
+    let server = Server::start().unwrap();
+    let proxy = Proxy::start(server.address()).unwrap();
+    let one = backend(&server, "session").await;
+    let two = backend_through(&server, proxy.port(), "session").await;
+    let (held, waiter) = (hold(&one, "x").await, claim_for("x", LONG));
+    let releasing = async {
+        within(ms(5_000), "the wait", async || queued(&server) == 1).await;
+        proxy.set(Traffic::Hold);
+        one.release(&held, ReleaseMode::Plain).await.unwrap();
+        let released = Clock::boot().now();
+        tokio::time::sleep(ms(500)).await;
+        proxy.set(Traffic::Forward);
+        released
+    };
+    let (answer, released) = tokio::join!(two.acquire(&waiter, in_time(LONG)), releasing);
+    let AcquireOutcome::Granted(granted) = answer.unwrap() else { panic!("not granted") };
+    let late = granted.start.unwrap().saturating_since(released);
+    assert!(late < ms(250), "it starts {late:?} after the release");
 }

@@ -33,7 +33,8 @@ fn stop(server: &Server, pid: &str) -> Pid {
     pid
 }
 
-/// The holder's server process is suspended, so another client can't end it.
+/// The holder's server process is suspended, so another client can't end it, and must not report
+/// the name as free.
 async fn unfinished_hold_is_not_reported_as_free(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
     let held = hold(&one, "x").await;
@@ -92,7 +93,8 @@ async fn a_failed_wait_that_was_granted_in_the_last_moment_keeps_nothing(
     two.release(&other, ReleaseMode::Plain).await.unwrap();
 }
 
-/// The reader's connection becomes silent before the lock is granted.
+/// The reader's connection becomes silent before the lock is granted. The server must still end the
+/// hold after its TTL.
 async fn a_reader_granted_in_the_last_moment_has_it_for_its_ttl(server: &Server, mode: &str) {
     let proxy = Proxy::start(server.address()).unwrap();
     let two = Arc::new(backend_through(server, proxy.port(), mode).await);

@@ -101,7 +101,7 @@ async fn names_are_whole_in_a_database_with_another_character_set() {
         assert!(format!("{:?}", renewed[0].outcome).starts_with("Renewed"), "{name}: {renewed:?}");
         backend.release(&held, ReleaseMode::Plain).await.unwrap();
     }
-    // A sweep also reads names from a JSON_TABLE.
+    // A sweep also reads names from a JSON_TABLE, which must keep their characters.
     an_hour_passes(&server);
     while backend.sweep(Duration::from_secs(1_800)).await.unwrap().more {}
     assert_eq!(server.sql("SELECT count(*) FROM lockwright_lease").unwrap(), "0");

@@ -59,8 +59,8 @@ async fn renewals_and_acquires_write_no_index() {
 }
 
 /// A name without a row gets a fence above the floor, so a sweep first raises the floor to the
-/// fences of the rows to delete. The row `young` becomes old enough later, so the sweep must keep
-/// it.
+/// fences of the rows to delete. The row `young` becomes old only after the sweep has chosen the
+/// new floor, so the sweep must keep it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_above_the_floor_stays() {
     let (server, backend) = start().await;

@@ -98,7 +98,8 @@ async fn a_lost_listener_comes_back() {
     server.terminate_sessions().unwrap();
     // A client wakes all its waiters when it listens again.
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
-    // The row still records a waiter. The holder's first request may fail on a dead connection.
+    // The row still records a waiter. The release is repeated, because the holder's first request
+    // may fail on a dead connection.
     eventually(|| async { holder.release(&first, ReleaseMode::Reconcile).await.ok() }).await;
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
 }

@@ -11,7 +11,7 @@ use super::{DEFAULT_LIMIT, limit, waiting};
 use crate::expect::{busy, locked, refused};
 
 /// At `REPEATABLE READ`, a row lock may also lock the gap to the next row, and some of these names
-/// are adjacent. The second round finds existing rows.
+/// are adjacent. Their locks must not conflict. The second round finds existing rows.
 #[tokio::test]
 async fn other_names_are_other_locks() {
     let (server, pool) = shop().await;

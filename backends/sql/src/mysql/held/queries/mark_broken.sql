@@ -1,5 +1,5 @@
--- The next holder overwrites an exclusive hold's row, so the tombstone is a row for a reader, with
--- session 0.
+-- The next holder overwrites an exclusive hold's row, so the mark is also stored in {reader}, as a
+-- tombstone with session 0.
 UPDATE {held} SET broken = COALESCE(broken, :note), updated = {now}
 WHERE kind = '{kind}' AND name = :name AND token = :token;
 INSERT IGNORE INTO {reader}

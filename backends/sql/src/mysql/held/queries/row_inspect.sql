@@ -1,8 +1,9 @@
--- The user may not see row locks. So a holder is a session whose mark contains a recorded token.
+-- Users usually can't see row locks. So a session counts as a holder if it has the mark of a
+-- recorded token.
 SELECT :name, held.session, held.token, held.token, held.identity, last.fence, {left}, held.broken,
        (SELECT COUNT(*) FROM information_schema.processlist AS waiting
-        WHERE waiting.info LIKE CONCAT('SELECT name FROM %X''', LOWER(HEX(:name)), '''% FOR UPDATE')
-           OR waiting.info LIKE CONCAT('SELECT name FROM %X''', LOWER(HEX(:name)),
+        WHERE waiting.info LIKE CONCAT('SELECT name %FROM %X''', LOWER(HEX(:name)), '''% FOR UPDATE')
+           OR waiting.info LIKE CONCAT('SELECT name %FROM %X''', LOWER(HEX(:name)),
                                        '''% LOCK IN SHARE MODE')
            OR waiting.info LIKE CONCAT('SET @lockwright_barrier = %X''', LOWER(HEX(:name)), '''%')),
        held.shared

@@ -1,5 +1,6 @@
 -- The connection id reveals a proxy that has switched sessions.
 SELECT CONNECTION_ID(),
        IS_USED_LOCK({mark}) <=> CONNECTION_ID(),
-       EXISTS (SELECT 1 FROM {held}
-               WHERE kind = 'row' AND name = :name AND token = :token AND broken IS NOT NULL);
+       held.broken IS NOT NULL, COALESCE(held.released, 0)
+FROM (SELECT 1 AS one) AS once
+LEFT JOIN {held} AS held ON held.kind = 'row' AND held.name = :name AND held.token = :token

@@ -5,6 +5,7 @@ SET @lockwright_barrier = IF(IS_USED_LOCK({waits}) IS NULL, NULL, GET_LOCK({barr
 DO IF(@lockwright_barrier = 1, RELEASE_LOCK({barrier}), NULL);
 SET @lockwright_open = IS_USED_LOCK({waits}) IS NULL;
 BEGIN;
-SELECT name FROM {row} WHERE name = :name AND @lockwright_mark = 1 AND @lockwright_open
+SELECT name /*M!100300 , NEXTVAL({hold_fence}) */ FROM {row}
+WHERE name = :name AND @lockwright_mark = 1 AND @lockwright_open
 LOCK IN SHARE MODE;
 SELECT @lockwright_mark <=> 1;

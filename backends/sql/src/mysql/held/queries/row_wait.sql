@@ -9,6 +9,7 @@ SET @lockwright_waits = IF(
     GET_LOCK({waits}, 0), 0);
 DO IF(@lockwright_waits = 1, GET_LOCK({barrier}, 1), NULL);
 BEGIN;
-SELECT name FROM {row} WHERE name = :name AND @lockwright_mark = 1 FOR UPDATE;
+SELECT name /*M!100300 , NEXTVAL({hold_fence}) */ FROM {row}
+WHERE name = :name AND @lockwright_mark = 1 FOR UPDATE;
 SET SESSION wait_timeout = :ttl_s;
 SELECT @lockwright_mark <=> 1;

@@ -1,3 +1,3 @@
--- A writer's barrier is a named lock, and outlives the rollback.
+-- The writer's barrier is a named lock, which outlives the rollback.
 ROLLBACK;
 SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name);

@@ -5,7 +5,7 @@ SELECT :name, IS_USED_LOCK({key}),
        held.token, held.identity, held.fence, {left}, held.broken,
        (SELECT COUNT(*) FROM information_schema.processlist AS waiting
         WHERE waiting.state = 'User lock'
-          AND waiting.info LIKE CONCAT('%GET_LOCK(%X''', LOWER(HEX(:name)), '''%')),
+          AND waiting.info LIKE CONCAT('%GET_LOCK(%X''', LOWER(HEX({key})), '''%')),
        FALSE
 FROM (SELECT 1 AS one) AS once
 LEFT JOIN {hold} AS held ON held.kind = 'session' AND held.name = :name

@@ -1,12 +1,14 @@
+-- Records a reader. Concurrent readers share the fence of the first one: a reader joins the recorded
+-- readers only if one of them still reads, because a writer may have held since, without a record.
 INSERT INTO {hold} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
-SELECT '{kind}', :name, '{readers}', '', GREATEST(meta.floor + 1, {now}),
+SELECT '{kind}', :name, '{readers}', '', IF(:fence > 0, :fence, GREATEST(meta.floor + 1, {now})),
        :ttl_ms, :session, {now}, NULL, 0
 FROM {meta} AS meta
 WHERE IS_USED_LOCK({mark}) <=> :session
 ON DUPLICATE KEY UPDATE
     updated = IF(IS_USED_LOCK({mark}) <=> :session, VALUES(updated), {hold}.updated),
-    fence = IF({hold}.updated = VALUES(updated) AND {hold}.token <> VALUES(token),
-               GREATEST({hold}.fence + 1, VALUES(fence)), {hold}.fence),
+    fence = IF({hold}.updated = VALUES(updated) AND NOT ({still_read}),
+               GREATEST({hold}.fence + IF(:fence > 0, 0, 1), VALUES(fence)), {hold}.fence),
     token = IF({hold}.updated = VALUES(updated), VALUES(token), {hold}.token),
     identity = IF({hold}.updated = VALUES(updated), VALUES(identity), {hold}.identity),
     ttl_ms = IF({hold}.updated = VALUES(updated), VALUES(ttl_ms), {hold}.ttl_ms),

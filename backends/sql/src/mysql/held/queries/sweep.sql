@@ -1,5 +1,5 @@
--- A concurrent acquire that read the old floor gets the current time as its fence, so rows with
--- fences above that time stay. Locked rows and names with readers also stay.
+-- A concurrent acquire that read the old floor may get the current time as its fence. So rows with
+-- higher fences stay. Locked rows and names with readers also stay.
 DELETE FROM {reader}
 WHERE kind = '{kind}' AND updated < {now} - :idle_us AND IS_USED_LOCK({mark_of_reader}) IS NULL
 LIMIT :limit;
@@ -29,13 +29,20 @@ WHERE held.updated < {now} - :idle_us AND held.fence <= (SELECT floor FROM {meta
 
 SET @lockwright_deleted = ROW_COUNT();
 
+-- Names that had only short holds have no record. SET would wait for locked rows.
+SELECT JSON_ARRAYAGG(free.name) INTO @lockwright_old
+FROM (SELECT name FROM {row} AS free
+      WHERE '{kind}' = 'row' AND NOT EXISTS (SELECT 1 FROM {hold} AS held
+                                             WHERE held.kind = 'row' AND held.name = free.name)
+      LIMIT :limit) AS free;
+
 BEGIN;
 SELECT JSON_ARRAYAGG(locked.name) INTO @lockwright_old
 FROM {old} STRAIGHT_JOIN {row} AS locked ON locked.name = {old_name}
-WHERE '{kind}' = 'row'
 -- MySQL requires OF, which MariaDB lacks.
 FOR UPDATE /*!80000 OF locked */ SKIP LOCKED;
 DELETE locked FROM {old} STRAIGHT_JOIN {row} AS locked ON locked.name = {old_name};
+SET @lockwright_deleted = GREATEST(@lockwright_deleted, ROW_COUNT());
 COMMIT;
 
 SELECT CAST(@lockwright_deleted + @lockwright_gone AS SIGNED);

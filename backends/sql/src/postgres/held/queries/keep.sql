@@ -1,4 +1,4 @@
--- The process id reveals a pooler that has switched sessions.
-SELECT pg_backend_pid()::bigint,
-       EXISTS (SELECT FROM {held}
-               WHERE kind = '{kind}' AND name = :name AND token = :token AND broken IS NOT NULL);
+-- The process id reveals a pooler that has switched sessions, and a session keeps its locks.
+SELECT pg_backend_pid()::bigint, true, held.broken IS NOT NULL, coalesce(held.released, false)
+FROM (SELECT) AS once
+LEFT JOIN {held} AS held ON kind = '{kind}' AND name = :name AND token = :token

@@ -1,5 +1,5 @@
--- Returns whether the row to lock exists, and whether the claim's token is recorded.
+-- Returns whether the row to lock exists, and whether another session may hold it for the same claim.
 ROLLBACK;
 SELECT EXISTS (SELECT FROM {row} WHERE name = :name),
-       EXISTS (SELECT FROM {held}
-               WHERE kind = 'row' AND name = :name AND token = :token);
+       EXISTS (SELECT FROM pg_stat_get_activity(NULL)
+               WHERE application_name = :mark AND pid <> pg_backend_pid());

@@ -1,11 +1,15 @@
--- A reader is rejected while the barrier is closed, or while another session has the claim's own
--- lock.
-SELECT name,
-       set_config('idle_session_timeout', :ttl_ms::text, false),
-       set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false),
-       set_config('application_name', {mark}, false)
-FROM {row} WHERE name = :name
-  AND (SELECT CASE WHEN pg_try_advisory_lock_shared({barrier})
-                   THEN pg_advisory_unlock_shared({barrier}) ELSE false END)
-  AND pg_try_advisory_xact_lock({claim})
-FOR SHARE SKIP LOCKED;
+-- A reader is rejected while a writer holds the barrier, or while another session reads for this
+-- claim. Returns what row_try.sql returns.
+WITH locked AS MATERIALIZED (
+    SELECT name FROM {row} WHERE name = :name
+      AND (SELECT CASE WHEN pg_try_advisory_lock_shared({barrier})
+                       THEN pg_advisory_unlock_shared({barrier}) ELSE false END)
+      AND pg_try_advisory_xact_lock(:claim)
+    FOR SHARE SKIP LOCKED
+), marked AS MATERIALIZED (
+    SELECT set_config('idle_session_timeout', :ttl_ms::text, false),
+           set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false),
+           set_config('application_name', :mark, false)
+    FROM locked
+)
+SELECT nextval('{hold_fence}') FROM marked;

@@ -1,14 +1,14 @@
--- Returns a fifth row if the lock was acquired. Until then the idle timeout is at most five
--- seconds, so that a dead writer's barrier soon opens.
-BEGIN;
-SELECT set_config('idle_session_timeout', least(:ttl_ms, 5000)::text, false),
-       set_config('idle_in_transaction_session_timeout', least(:ttl_ms, 5000)::text, false),
-       set_config('application_name', {mark}, false);
-COMMIT;
-BEGIN;
-SELECT set_config('lock_timeout', :slice_ms::text, true);
-SELECT {close_barrier};
-SELECT set_config('lock_timeout', {rest}, true);
-SELECT name FROM {row} WHERE name = :name FOR UPDATE;
-SET idle_session_timeout = :ttl_ms;
-SET idle_in_transaction_session_timeout = :ttl_ms;
+-- Runs prepared in a new transaction. Its end restores the settings. Returns what
+-- row_try.sql returns, and how long the server waited in µs. Returns no row if the row to lock is
+-- missing or the name may have readers: then row_wait_for_readers.sql waits.
+WITH asked AS MATERIALIZED (
+    SELECT {has_readers} AS has_readers,
+           set_config('idle_in_transaction_session_timeout', :ttl_ms::text, true),
+           set_config('application_name', :mark, true),
+           set_config('lock_timeout', :slice_ms::text, true)
+), locked AS MATERIALIZED (
+    SELECT rows.name FROM asked JOIN {row} AS rows ON rows.name = :name
+    WHERE NOT asked.has_readers
+    FOR UPDATE OF rows
+)
+SELECT nextval('{hold_fence}'), {waited_us} FROM locked;

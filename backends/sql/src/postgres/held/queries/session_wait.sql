@@ -1,13 +1,15 @@
--- Until the session has the lock, its idle timeout is at most five seconds, so that a dead writer's
--- barrier soon opens.
-BEGIN;
-SELECT set_config('idle_session_timeout', least(:ttl_ms, 5000)::text, false),
-       set_config('idle_in_transaction_session_timeout', least(:ttl_ms, 5000)::text, false),
-       set_config('application_name', {mark}, false);
-COMMIT;
-SELECT set_config('lock_timeout', :slice_ms::text, true);
-SELECT {close_barrier};
-SELECT set_config('lock_timeout', {rest}, true);
-SELECT pg_advisory_lock({key})::text;
-SET idle_session_timeout = :ttl_ms;
-SET idle_in_transaction_session_timeout = :ttl_ms;
+-- Waits for the lock. Returns what session_try.sql returns, and how long the server waited in µs.
+-- Returns false at once if the name may have readers; then session_wait_for_readers.sql waits.
+SELECT fence IS NOT NULL, false, fence, {waited_us},
+       pg_try_advisory_lock(:claim),
+       CASE WHEN fence IS NOT NULL THEN pg_advisory_lock(:key)::text END
+FROM (
+    SELECT CASE WHEN NOT has_readers AND pg_advisory_xact_lock(:key)::text IS NOT NULL
+                THEN nextval('{hold_fence}') END AS fence
+    FROM (SELECT {has_readers} AS has_readers,
+                 set_config('idle_session_timeout', :ttl_ms::text, false),
+                 set_config('application_name', :mark, false),
+                 set_config('lock_timeout', :slice_ms::text, true)
+          OFFSET 0) AS asked
+    OFFSET 0
+) AS tried;

@@ -1,35 +1,21 @@
--- The fence grows with each writer, and with the first reader after a writer. The row in {hold}
--- stays locked until the commit.
+-- Records a reader. Concurrent readers share the fence of the first one: a reader joins the recorded
+-- readers only if one of them still reads, because a writer may have held since, without a record.
+-- Returns no row if the name has a writer's record with a higher fence.
 WITH epoch AS (
     INSERT INTO {hold} AS held (kind, name, token, identity, fence, ttl_ms, session, updated)
-    SELECT '{kind}', :name, '{readers}', '',
-           greatest((SELECT floor FROM {meta}) + 1,
-                    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
-           :ttl_ms, :session, clock_timestamp()
-    FROM pg_stat_get_activity(:session::int) AS activity
-    WHERE activity.application_name = {mark}
-    ON CONFLICT (kind, name) DO UPDATE SET
-        token = excluded.token,
-        identity = excluded.identity,
-        fence = CASE WHEN held.token = excluded.token THEN held.fence
-                     ELSE greatest(held.fence + 1, excluded.fence) END,
-        ttl_ms = excluded.ttl_ms,
-        session = excluded.session,
-        updated = excluded.updated,
-        broken = NULL,
-        released = false
-    WHERE {still_marked}
+    VALUES ('{kind}', :name, '{readers}', :token, :fence, :ttl_ms, :session, clock_timestamp())
+    ON CONFLICT (kind, name) DO UPDATE SET {overwritten},
+        fence = CASE WHEN held.token <> excluded.token THEN excluded.fence
+                     -- `held.identity` is the last reader's token, as the snapshot may lack its record.
+                     WHEN {last_is_reading} OR EXISTS (
+                         SELECT FROM {reader} AS other
+                         WHERE other.kind = '{kind}' AND other.name = :name
+                           AND other.fence = held.fence AND {other_is_reading}) THEN held.fence
+                     ELSE greatest(held.fence, excluded.fence) END
+    WHERE held.token = excluded.token OR held.fence <= excluded.fence
     RETURNING fence
 )
 INSERT INTO {reader} AS held (kind, name, token, identity, fence, ttl_ms, session, updated)
 SELECT '{kind}', :name, :token, :identity, fence, :ttl_ms, :session, clock_timestamp() FROM epoch
-ON CONFLICT (kind, name, token) DO UPDATE SET
-    identity = excluded.identity,
-    fence = excluded.fence,
-    ttl_ms = excluded.ttl_ms,
-    session = excluded.session,
-    updated = excluded.updated,
-    broken = NULL,
-    released = false
-WHERE {still_marked}
+ON CONFLICT (kind, name, token) DO UPDATE SET {overwritten}, fence = excluded.fence
 RETURNING fence;

@@ -1,0 +1,1 @@
+SELECT pg_notify('lockwright_' || :session::text, '')::text;

@@ -1,0 +1,217 @@
+//! Joint sessions: sessions that have several holds of the same TTL, because a server limits its
+//! connections.
+//!
+//! A task owns the session and sends one statement at a time. The session only tries locks, and never
+//! waits for one. While it gets statements, its idle timeout doesn't end a hold, so the hold's task
+//! releases an expired hold itself.
+
+mod task;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lockwright_core::{BootInstant, Claim, Clock, Error, Reason, Result};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::time::timeout;
+
+use super::shared::Shared;
+use super::task::live_session;
+use super::{Grant, Kept, Server, Session, SessionId};
+use crate::server::dialect::Dialect;
+use crate::server::errors;
+
+use task::{Task, limited};
+
+/// The most holds of one session, which all end with it.
+const MOST: usize = 500;
+
+/// The least time limit of a statement, because a short TTL gives a slow server too little time.
+const LEAST_LIMIT: Duration = Duration::from_millis(250);
+
+const MOST_LIMIT: Duration = Duration::from_secs(2);
+
+const CLOSED: &str = "the session was closed";
+
+/// How much longer the client waits for the answer than the server's limit.
+const MARGIN: Duration = Duration::from_secs(1);
+
+/// The server's time limit for a statement of a joint session. A renewal has at most a fifth of the
+/// TTL, and may have to wait for another hold's statement, as may a release.
+pub(crate) fn statement_limit(ttl: Duration) -> Duration {
+    (ttl / 8).clamp(LEAST_LIMIT, MOST_LIMIT)
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Joints {
+    list: Mutex<Vec<Arc<Joint>>>,
+    opening: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Joint {
+    ttl: Duration,
+    orders: mpsc::UnboundedSender<Order>,
+    slots: Arc<Semaphore>,
+}
+
+/// A request to a session's task. If the answer is dropped, the session has ended or will end.
+#[derive(Debug)]
+enum Order {
+    Lock(Claim, OwnedSemaphorePermit, oneshot::Sender<Result<Joined>>),
+    Unlock(Claim, oneshot::Sender<Result<bool>>),
+    Keep(Claim, oneshot::Sender<Result<Kept>>),
+    /// Closes the session if it has no hold.
+    Retire,
+}
+
+#[derive(Debug)]
+pub(super) enum Joined {
+    Locked(Member, Grant, BootInstant),
+    Busy,
+    /// Another session may hold the lock for the same claim.
+    SameToken,
+}
+
+/// A hold in a joint session. Dropping it releases the lock.
+#[derive(Debug)]
+pub(super) struct Member {
+    id: SessionId,
+    claim: Claim,
+    orders: mpsc::UnboundedSender<Order>,
+    /// True once another client has ended the hold. Closed when the session ends.
+    ended: watch::Receiver<bool>,
+    is_released: bool,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl Joints {
+    pub(super) fn count(&self) -> usize {
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        list.retain(|joint| !joint.orders.is_closed());
+        list.len()
+    }
+
+    fn slot(&self, ttl: Duration) -> Option<Slot> {
+        let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        list.iter()
+            .filter(|joint| joint.ttl == ttl && !joint.orders.is_closed())
+            .find_map(Joint::slot)
+    }
+
+    /// Closes the sessions without holds, as another session needs the permit.
+    pub(super) fn retire(&self) {
+        let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        for joint in list.iter().filter(|joint| joint.slots.available_permits() == MOST) {
+            let _ = joint.orders.send(Order::Retire);
+        }
+    }
+
+    fn add(&self, joint: Arc<Joint>) {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner).push(joint);
+    }
+}
+
+/// A free slot of a joint session.
+#[derive(Debug)]
+pub(super) struct Slot(Arc<Joint>, OwnedSemaphorePermit);
+
+/// Finds a joint session with a free slot, or opens one.
+pub(super) async fn slot<S: Server>(shared: &Arc<Shared<S>>, claim: &Claim) -> Result<Slot> {
+    if let Some(found) = shared.joints.slot(claim.ttl) {
+        return Ok(found);
+    }
+    let pool = &shared.server.rows().pool;
+    let backend = pool.dialect().backend();
+    // Others wait for the session that one of them opens. The error must precede the client's own
+    // timeout.
+    let limit = pool.limits().connect.min(claim.patience() / 2);
+    let Ok(_opening) = timeout(limit, shared.joints.opening.lock()).await else {
+        return Err(errors::no_session_in(limit, pool.refusal(), backend).error);
+    };
+    if let Some(found) = shared.joints.slot(claim.ttl) {
+        return Ok(found);
+    }
+    let (mut session, _) = live_session(shared, claim).await?;
+    limited(claim.ttl, backend, session.join(claim.ttl)).await?;
+    let lost = {
+        let shared = Arc::clone(shared);
+        move |claim: &Claim| shared.report(claim, Reason::SessionEnded)
+    };
+    let joint = start(session, claim.ttl, shared.clock.clone(), backend, Box::new(lost));
+    let joint = Arc::new(joint);
+    let slot = joint.slot().ok_or_else(|| Error::unavailable(CLOSED))?;
+    shared.joints.add(joint);
+    Ok(slot)
+}
+
+fn start<S: Session>(
+    session: S,
+    ttl: Duration,
+    clock: Clock,
+    backend: &'static str,
+    lost: Box<dyn Fn(&Claim) + Send>,
+) -> Joint {
+    let (orders, inbox) = mpsc::unbounded_channel();
+    let slots = Arc::new(Semaphore::new(MOST));
+    let task = Task::new(session, ttl, clock, backend, (orders.downgrade(), inbox), &slots, lost);
+    tokio::spawn(task.run());
+    Joint { ttl, orders, slots }
+}
+
+impl Joint {
+    fn slot(self: &Arc<Self>) -> Option<Slot> {
+        let slot = Arc::clone(&self.slots).try_acquire_owned().ok()?;
+        Some(Slot(Arc::clone(self), slot))
+    }
+}
+
+impl Slot {
+    /// Tries the lock. Returns `None` if the session ended before the attempt. A drop of the future
+    /// releases the lock, but only later.
+    pub(super) async fn lock(self, claim: &Claim) -> Option<Result<Joined>> {
+        let (answer, answered) = oneshot::channel();
+        let _ = self.0.orders.send(Order::Lock(claim.clone(), self.1, answer));
+        answered.await.ok()
+    }
+}
+
+impl Member {
+    pub(super) fn id(&self) -> SessionId {
+        self.id
+    }
+
+    pub(super) async fn keep(&self) -> Result<Kept> {
+        self.order(Order::Keep).await
+    }
+
+    pub(super) async fn unlock(&mut self) -> Result<bool> {
+        let unlocked = self.order(Order::Unlock).await;
+        self.is_released = unlocked.is_ok();
+        unlocked
+    }
+
+    /// Waits until the session has ended, or the hold has to.
+    pub(super) async fn ended(&mut self) {
+        let _ = self.ended.wait_for(|ended| *ended).await;
+    }
+
+    async fn order<T>(
+        &self,
+        order: impl FnOnce(Claim, oneshot::Sender<Result<T>>) -> Order,
+    ) -> Result<T> {
+        let (answer, answered) = oneshot::channel();
+        let _ = self.orders.send(order(self.claim.clone(), answer));
+        answered.await.unwrap_or_else(|_| Err(Error::unavailable("the hold's session has ended")))
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        if !self.is_released {
+            let (answer, _) = oneshot::channel();
+            let _ = self.orders.send(Order::Unlock(self.claim.clone(), answer));
+        }
+    }
+}

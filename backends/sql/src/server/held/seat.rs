@@ -1,0 +1,72 @@
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use lockwright_core::{Claim, Result};
+
+use super::joint::Member;
+use super::{Ended, Kept, Server, Session, SessionId};
+
+/// A hold's session: its own, or a joint one.
+pub(super) enum Seat<S: Server> {
+    Own(S::Session),
+    Joint(Member),
+}
+
+impl<S: Server> Seat<S> {
+    pub(super) fn id(&self) -> SessionId {
+        match self {
+            Self::Own(session) => session.id(),
+            Self::Joint(member) => member.id(),
+        }
+    }
+
+    pub(super) async fn keep(&mut self, claim: &Claim) -> Result<Kept> {
+        match self {
+            Self::Own(session) => {
+                let kept = session.keep(std::slice::from_ref(claim)).await?;
+                Ok(kept.first().copied().unwrap_or(Kept::Unsure))
+            }
+            Self::Joint(member) => member.keep().await,
+        }
+    }
+
+    /// Lets the session end earlier. A joint session stays, and the hold's task releases the lock.
+    pub(super) async fn shorten(&mut self, to: Duration) -> Result<()> {
+        match self {
+            Self::Own(session) => session.shorten(to).await,
+            Self::Joint(_) => Ok(()),
+        }
+    }
+
+    pub(super) async fn unlock(&mut self, claim: &Claim) -> Result<bool> {
+        match self {
+            Self::Own(session) => session.unlock(claim).await,
+            Self::Joint(member) => member.unlock().await,
+        }
+    }
+
+    pub(super) async fn ended(&mut self) {
+        match self {
+            Self::Own(session) => while session.ended().await != Ended::Session {},
+            Self::Joint(member) => member.ended().await,
+        }
+    }
+
+    pub(super) fn has_ended(&mut self) -> bool {
+        self.ended().now_or_never().is_some()
+    }
+
+    pub(super) async fn close(self) {
+        match self {
+            Self::Own(session) => session.close().await,
+            Self::Joint(member) => drop(member),
+        }
+    }
+}
+
+impl<S: Server> fmt::Debug for Seat<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seat").field("session", &self.id()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,462 @@
+//! Tests of sessions that several holds share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use lockwright_core::{
+    BreakMode, BreakTarget, Broken, Claim, DistributedLock, ErrorKind, HoldState, Locks, Mode,
+    Reason, ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome,
+};
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::server::{Backend, HOUR, Server, count, plain, run, session, sessions};
+use super::{SHORT_TTL, lock_fences};
+use crate::support::{
+    LONG, break_x, claim_for, grant, hold, is_busy, is_free, ms, name, reader, release, within,
+};
+
+const CONNECTIONS: usize = 10;
+
+/// With this number, all holds without a wait share a session.
+const FEWEST: usize = 5;
+
+/// Short enough for renewals during a test.
+const TTL: Duration = ms(6_000);
+
+async fn backend(server: &Server, connections: usize) -> Arc<Backend> {
+    let url = format!("{}?mode=session&connections={connections}", server.url());
+    Arc::new(Backend::connect(&url).await.unwrap())
+}
+
+async fn client(server: &Server, connections: usize, ttl: Duration) -> Locks {
+    Locks::builder(backend(server, connections).await).ttl(ttl).build().unwrap()
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+async fn has_all(backend: &dyn DistributedLock, claims: &[&Claim]) -> bool {
+    let holds: Vec<_> = claims.iter().map(|claim| Renew::of(claim)).collect();
+    let renewals = backend.renew(&holds).await.unwrap();
+    renewals.iter().all(|one| matches!(one.outcome, RenewalOutcome::Renewed { .. }))
+}
+
+async fn until_recorded(backend: &dyn DistributedLock, of: &str) {
+    within(ms(5_000), "the record", async || {
+        let inspection = backend.inspect(&name(of)).await.unwrap();
+        inspection.holders.iter().any(|holder| holder.identity.is_some())
+    })
+    .await;
+}
+
+/// Returns the number of names with a recorded holder.
+async fn listed(backend: &dyn DistributedLock) -> usize {
+    let (mut count, mut from) = (0, None);
+    loop {
+        let page = backend.list("", from).await.unwrap();
+        let recorded = |holder: &lockwright_core::Holder| holder.identity.is_some();
+        count += page.names.iter().filter(|one| one.holders.iter().any(recorded)).count();
+        from = page.next;
+        if from.is_none() {
+            return count;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn thousand_holds_need_ten_connections() {
+    const HOLDS: usize = 1_000;
+
+    let server = plain();
+    let locks = client(&server, CONNECTIONS, TTL).await;
+    let acquiring = (0..HOLDS).map(|number| {
+        let mutex = locks.mutex(format!("x{number}"));
+        async move { mutex.wait_for(LONG).acquire().await.unwrap() }
+    });
+    let guards = join_all(acquiring).await;
+    let (mut most, begun) = (0, Instant::now());
+    while begun.elapsed() < ms(9_000) {
+        most = most.max(sessions(&server));
+        sleep(ms(20)).await;
+    }
+    assert!(most <= CONNECTIONS, "{most} sessions");
+    guards.iter().for_each(|guard| guard.check().unwrap());
+    let other = backend(&server, CONNECTIONS).await;
+    assert_eq!(listed(&*other).await, HOLDS);
+    for number in [0, HOLDS / 2, HOLDS - 1] {
+        assert!(is_busy(&*other, &claim_for(&format!("x{number}"), LONG)).await);
+    }
+    let releasing = guards.into_iter().map(async |guard| guard.release().await.unwrap());
+    join_all(releasing).await;
+    assert_eq!(listed(&*other).await, 0);
+}
+
+/// Locks are re-entrant within a session, which must not grant a second claim.
+#[tokio::test(flavor = "multi_thread")]
+async fn name_is_held_once_in_a_session() {
+    let server = plain();
+    let one = backend(&server, FEWEST).await;
+    let held = hold(&*one, "x").await;
+    assert!(is_busy(&*one, &claim_for("x", LONG)).await);
+    let same_token = Claim { name: name("y"), ..held.clone() };
+    grant(&*one, &same_token).await;
+    release(&*one, &same_token).await;
+    assert!(has_all(&*one, &[&held]).await);
+    release(&*one, &held).await;
+    let two = backend(&server, FEWEST).await;
+    let next = hold(&*two, "x").await;
+    assert!(is_busy(&*one, &claim_for("x", LONG)).await);
+    release(&*two, &next).await;
+}
+
+/// The session outlasts an expired hold, so another client can't know how long a hold lasts.
+#[tokio::test(flavor = "multi_thread")]
+async fn repeat_through_another_client_lasts_for_no_time() {
+    let server = plain();
+    let (one, other) = (backend(&server, FEWEST).await, backend(&server, FEWEST).await);
+    let claim = claim_for("x", LONG);
+    let first = grant(&*one, &claim).await;
+    let repeated = grant(&*other, &claim).await;
+    assert_eq!((repeated.fence, repeated.valid), (first.fence, Some(Duration::ZERO)));
+    let renewed = other.renew(&[Renew::of(&claim)]).await.unwrap();
+    let expected = RenewalOutcome::Renewed { valid: Some(Duration::ZERO) };
+    assert_eq!(renewed[0].outcome, expected);
+    assert!(has_all(&*one, &[&claim]).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn broken_hold_leaves_the_others() {
+    let server = plain();
+    let other = backend(&server, FEWEST).await;
+    let one = client(&server, FEWEST, LONG).await;
+    for is_young in [true, false] {
+        let kept = one.mutex("kept").acquire().await.unwrap();
+        let broken = one.mutex("x").acquire().await.unwrap();
+        if !is_young {
+            until_recorded(&*other, "x").await;
+        }
+        let seen = BreakTarget::Token(broken.token());
+        // Its session would be ended only later.
+        let answer = break_x(&*other, seen, BreakMode::Now).await;
+        assert!(matches!(answer, Ok(Broken::Freed(_))), "{answer:?}");
+        let next = hold(&*other, "x").await;
+        let ended = timeout(ms(2_000), broken.signal().ended()).await.unwrap();
+        assert_eq!(ended, HoldState::Lost(Reason::Broken));
+        kept.check().unwrap();
+        assert!(is_busy(&*other, &claim_for("kept", LONG)).await);
+        release(&*other, &next).await;
+        kept.release().await.unwrap();
+    }
+}
+
+/// A hold that runs out isn't renewed, and its client releases it in time.
+#[tokio::test(flavor = "multi_thread")]
+async fn hold_runs_out_beside_others() {
+    let server = plain();
+    let (one, other) = (backend(&server, FEWEST).await, backend(&server, FEWEST).await);
+    let claims = ["expires", "x", "kept"].map(|of| claim_for(of, SHORT_TTL));
+    for claim in &claims {
+        grant(&*one, claim).await;
+    }
+    let [expires, broken, kept] = &claims;
+    until_recorded(&*other, "x").await;
+    let seen = BreakTarget::Token(broken.token);
+    let answer = break_x(&*other, seen, BreakMode::RunOut).await;
+    assert!(matches!(answer, Ok(Broken::RunsOut(_))), "{answer:?}");
+    let ended = within(SHORT_TTL * 2, "the holds to end", async || {
+        assert!(has_all(&*one, &[kept]).await);
+        is_free(&*other, "expires").await && is_free(&*other, "x").await
+    })
+    .await;
+    assert!(ended > SHORT_TTL / 2, "{ended:?}");
+    assert!(!has_all(&*one, &[expires]).await && !has_all(&*one, &[broken]).await);
+    assert!(has_all(&*one, &[kept]).await);
+    assert!(!is_free(&*other, "kept").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hold_is_released_by_another_client() {
+    let server = plain();
+    let (one, other) = (client(&server, FEWEST, TTL).await, backend(&server, FEWEST).await);
+    let kept = one.mutex("kept").acquire().await.unwrap();
+    let guard = one.mutex("x").acquire().await.unwrap();
+    let claim = Claim { token: guard.token(), ..claim_for("x", LONG) };
+    let answer = other.release(&claim, ReleaseMode::Plain).await.unwrap();
+    assert_eq!(answer, ReleaseOutcome::Released);
+    assert!(is_free(&*other, "x").await);
+    let ended = timeout(ms(2_000), guard.signal().ended()).await.unwrap();
+    assert_eq!(ended, HoldState::Lost(Reason::Gone));
+    kept.check().unwrap();
+}
+
+/// A client that doesn't run can't release a hold, so its session ends, with all holds.
+#[test]
+fn stuck_clients_session_ends() {
+    let server = plain();
+    let (stuck, running) = (runtime(), runtime());
+    let (one, held, kept) = stuck.block_on(async {
+        let one = backend(&server, FEWEST).await;
+        let (held, kept) = (hold(&*one, "x").await, hold(&*one, "kept").await);
+        until_recorded(&*one, "x").await;
+        (one, held, kept)
+    });
+    running.block_on(async {
+        let other = backend(&server, FEWEST).await;
+        let seen = BreakTarget::Token(held.token);
+        let answer = break_x(&*other, seen, BreakMode::Now).await;
+        assert!(matches!(answer, Ok(Broken::Freed(_))), "{answer:?}");
+        let next = hold(&*other, "x").await;
+        assert!(is_free(&*other, "kept").await);
+        release(&*other, &next).await;
+    });
+    stuck.block_on(async {
+        within(ms(5_000), "the loss", async || !has_all(&*one, &[&kept]).await).await;
+        assert!(!has_all(&*one, &[&held]).await);
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_session_loses_all_its_holds() {
+    let server = plain();
+    let (one, other) = (client(&server, FEWEST, TTL).await, backend(&server, FEWEST).await);
+    let guards = join_all(
+        (0..20).map(async |number| one.mutex(format!("x{number}")).acquire().await.unwrap()),
+    )
+    .await;
+    super::kill_joint_sessions(&server).await;
+    for guard in &guards {
+        let ended = timeout(ms(3_000), guard.signal().ended()).await.unwrap();
+        assert_eq!(ended, HoldState::Lost(Reason::SessionEnded));
+    }
+    for number in 0..20 {
+        within(ms(2_000), "the name to be free", async || {
+            is_free(&*other, &format!("x{number}")).await
+        })
+        .await;
+    }
+    one.mutex("x0").acquire().await.unwrap().release().await.unwrap();
+}
+
+/// An attempt that waits in the server doesn't delay the other holds' renewals.
+#[tokio::test(flavor = "multi_thread")]
+async fn blocked_attempt_loses_no_hold() {
+    let server = plain();
+    let locks = client(&server, FEWEST, TTL).await;
+    let kept = locks.mutex("kept").acquire().await.unwrap();
+    let other = backend(&server, FEWEST).await;
+    until_recorded(&*other, "kept").await;
+    let operator = lock_fences(&server).await;
+    let attempts: Vec<_> = (0..4)
+        .map(|number| {
+            let mutex = locks.mutex(format!("x{number}"));
+            tokio::spawn(async move { mutex.try_acquire().await })
+        })
+        .collect();
+    // For two TTLs, the hold has to be renewed.
+    sleep(TTL * 2).await;
+    kept.check().unwrap();
+    drop(operator);
+    for attempt in attempts {
+        drop(attempt.await.unwrap());
+    }
+    for number in 0..4 {
+        within(ms(10_000), "the name to be free", async || {
+            is_free(&*other, &format!("x{number}")).await
+        })
+        .await;
+    }
+    kept.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dropped_attempt_holds_nothing() {
+    let server = plain();
+    let (one, other) = (backend(&server, FEWEST).await, backend(&server, FEWEST).await);
+    let kept = hold(&*one, "kept").await;
+    for round in 0..60u64 {
+        let claim = claim_for("x", LONG);
+        let _ = timeout(Duration::from_micros(round * 20), one.try_acquire(&claim)).await;
+        one.release(&claim, ReleaseMode::Plain).await.unwrap();
+        within(ms(3_000), "the name to be free", async || is_free(&*other, "x").await).await;
+    }
+    assert!(has_all(&*one, &[&kept]).await);
+}
+
+/// A waiter gets a session of its own, and the next holds share again.
+#[tokio::test(flavor = "multi_thread")]
+async fn waiter_follows_a_hold_in_a_joint_session() {
+    let server = plain();
+    let (one, other) = (client(&server, FEWEST, TTL).await, client(&server, FEWEST, TTL).await);
+    let mut fence = 0;
+    for round in 0..20 {
+        let (from, to) = if round % 2 == 0 { (&one, &other) } else { (&other, &one) };
+        let held = from.mutex("x").acquire().await.unwrap();
+        let waiting = tokio::spawn({
+            let mutex = to.mutex("x");
+            async move { mutex.no_limit().acquire().await.unwrap() }
+        });
+        within(ms(3_000), "the waiter to block", async || {
+            from.inspect("x").await.unwrap().waiters == Some(1)
+        })
+        .await;
+        assert!(held.fence().get() > fence);
+        fence = held.fence().get();
+        held.release().await.unwrap();
+        let next = timeout(ms(3_000), waiting).await.unwrap().unwrap();
+        assert!(next.fence().get() > fence);
+        fence = next.fence().get();
+        next.release().await.unwrap();
+    }
+}
+
+/// The server ends the holds of a client that doesn't run, each within its own TTL.
+#[test]
+fn holds_of_other_ttls_are_apart() {
+    let server = plain();
+    let (stuck, running) = (runtime(), runtime());
+    let one = stuck.block_on(async {
+        let one = backend(&server, 8).await;
+        hold(&*one, "filler").await;
+        hold(&*one, "long").await;
+        grant(&*one, &claim_for("short", SHORT_TTL)).await;
+        one
+    });
+    running.block_on(async {
+        let other = backend(&server, FEWEST).await;
+        let is_freed = async || is_free(&*other, "short").await;
+        within(SHORT_TTL * 3, "the short hold to end", is_freed).await;
+        assert!(!is_free(&*other, "long").await);
+    });
+    drop(one);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_dont_share_a_session() {
+    let server = plain();
+    let (one, other) = (backend(&server, 8).await, backend(&server, 8).await);
+    if !one.profile().modes.contains(Mode::Shared) {
+        return;
+    }
+    hold(&*one, "filler").await;
+    let held = hold(&*one, "x").await;
+    grant(&*one, &reader("read", LONG)).await;
+    grant(&*other, &reader("read", LONG)).await;
+    assert!(is_busy(&*other, &claim_for("read", LONG)).await);
+    assert!(has_all(&*one, &[&held]).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sweep_leaves_the_held() {
+    let server = plain();
+    let one = backend(&server, FEWEST).await;
+    let (kept, freed) = (hold(&*one, "kept").await, hold(&*one, "freed").await);
+    within(ms(5_000), "the records", async || listed(&*one).await == 2).await;
+    release(&*one, &freed).await;
+    server.sql(&format!("UPDATE lockwright_hold SET updated = updated - 24 * {HOUR}")).unwrap();
+    one.sweep(ms(60_000)).await.unwrap();
+    assert_eq!(listed(&*one).await, 1);
+    let rows = count(&server, "SELECT count(*) FROM lockwright_hold");
+    assert_eq!(rows, 1);
+    assert!(has_all(&*one, &[&kept]).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn busy_client_releases_a_broken_hold() {
+    let server = plain();
+    let other = backend(&server, FEWEST).await;
+    let one = client(&server, FEWEST, LONG).await;
+    let kept = one.mutex("kept").acquire().await.unwrap();
+    let broken = one.mutex("x").acquire().await.unwrap();
+    let mut busy = JoinSet::new();
+    for number in 0..30 {
+        let locks = one.clone();
+        busy.spawn(async move {
+            loop {
+                let attempt = locks.mutex(format!("busy{number}")).try_acquire().await;
+                if let Ok(Some(guard)) = attempt {
+                    let _ = guard.release().await;
+                }
+            }
+        });
+    }
+    let seen = BreakTarget::Token(broken.token());
+    let answer = break_x(&*other, seen, BreakMode::Now).await;
+    assert!(matches!(answer, Ok(Broken::Freed(_))), "{answer:?}");
+    busy.shutdown().await;
+    kept.check().unwrap();
+    assert!(is_busy(&*other, &claim_for("kept", LONG)).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unrecorded_hold_is_not_broken_with_the_others() {
+    let server = plain();
+    let other = backend(&server, FEWEST).await;
+    let one = client(&server, FEWEST, LONG).await;
+    let kept = one.mutex("kept").acquire().await.unwrap();
+    let first = one.mutex("x").acquire().await.unwrap();
+    until_recorded(&*other, "x").await;
+    first.release().await.unwrap();
+    let mut operator = session(&server).await;
+    run(&mut operator, "BEGIN").await;
+    run(&mut operator, "SELECT * FROM lockwright_hold WHERE name = 'x' FOR UPDATE").await;
+    // MySQL without sequences records before the grant.
+    let Ok(guard) = one.mutex("x").acquire().await else { return };
+    for seen in [BreakTarget::Token(guard.token()), BreakTarget::Any] {
+        let answer = break_x(&*other, seen, BreakMode::Now).await;
+        assert!(answer.unwrap_err().is_transient());
+    }
+    guard.check().unwrap();
+    kept.check().unwrap();
+    assert!(is_busy(&*other, &claim_for("kept", LONG)).await);
+}
+
+/// The server ends a session that is idle for a TTL, so the client closes it earlier.
+#[tokio::test(flavor = "multi_thread")]
+async fn session_without_holds_is_not_used_after_its_end() {
+    let server = plain();
+    let mut clients = JoinSet::new();
+    for client in 0..16 {
+        let one = backend(&server, FEWEST).await;
+        clients.spawn(async move {
+            for _ in 0..3 {
+                let claim = claim_for(&format!("x{client}"), ms(1_000));
+                grant(&*one, &claim).await;
+                release(&*one, &claim).await;
+                sleep(ms(960 + client * 20)).await;
+            }
+        });
+    }
+    clients.join_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn session_without_holds_makes_room() {
+    let server = plain();
+    let one = backend(&server, FEWEST).await;
+    for seconds in 10..16 {
+        let claim = claim_for("x", Duration::from_secs(seconds));
+        grant(&*one, &claim).await;
+        release(&*one, &claim).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_room_is_a_definite_error() {
+    let server = plain();
+    let one = backend(&server, FEWEST).await;
+    let client = |ttl| Locks::builder(Arc::clone(&one)).ttl(ttl).build().unwrap();
+    let (first, second, third) = (client(LONG), client(LONG / 2), client(ms(2_000)));
+    let _held = (
+        first.mutex("a").wait_for(LONG).acquire().await.unwrap(),
+        second.mutex("b").wait_for(LONG).acquire().await.unwrap(),
+    );
+    let attempts =
+        (0..12).map(async |number| third.mutex(format!("c{number}")).try_acquire().await);
+    for answer in join_all(attempts).await {
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unavailable);
+    }
+}

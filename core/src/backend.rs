@@ -25,7 +25,7 @@ use crate::token::Token;
 /// - [`Unavailable`](crate::ErrorKind::Unavailable) means that the request never has an effect. If
 ///   it may have one, the error is [`Indeterminate`](crate::ErrorKind::Indeterminate).
 /// - The backend limits its wait for the server, so that a silent server becomes an error.
-/// - The backend never sends an [`Event`](crate::Event) while it holds an internal lock.
+/// - The backend never sends an [`Event`](crate::Event) while it holds an internal mutex.
 #[async_trait]
 pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// Returns the backend's constant properties.
@@ -35,7 +35,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     ///
     /// - Each client calls this method once.
     /// - An event about a hold contains its token. A wake-up goes to every attached client.
-    /// - The default drops the channel, so the client polls.
+    /// - The default implementation drops the channel, so the client polls.
     fn attach(&self, events: Events) {
         drop(events);
     }
@@ -43,17 +43,18 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// Requests a hold.
     ///
     /// - The server creates the hold and its expiry in one atomic step.
-    /// - A repeated acquire of a token returns the same hold with its original first fence. The
-    ///   server restarts the TTL, or returns the remaining time in
+    /// - A repeated acquire of a token returns the same hold with its original fence. The server
+    ///   restarts the TTL, or returns the remaining time in
     ///   [`Granted::valid`](crate::Granted::valid).
-    /// - A token with a tombstone is always rejected as [`Lost`](crate::ErrorKind::Lost).
-    /// - The server's TTL is the claim's, rounded up to the server's unit.
-    /// - With fences in the profile, a grant's fence is above those of all earlier grants of the
-    ///   name, except that concurrent readers share one.
+    /// - A token with a [tombstone](ReleaseMode::Reconcile) is always rejected as
+    ///   [`Lost`](crate::ErrorKind::Lost).
+    /// - The server's TTL is the claim's, rounded up to the server's time unit.
+    /// - With [`fencing`](Profile::fencing), a grant's fence is above those of all earlier grants
+    ///   of the name, with one exception: concurrent readers share a fence.
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome>;
 
     /// Acquires like [`acquire`](Self::acquire) with [`Wait::No`], but without a future, for a
-    /// backend in this process. Returns `None` if the client must call `acquire`. `now` is the
+    /// backend inside this process. Returns `None` if the client must call `acquire`. `now` is the
     /// client's instant just before the call.
     fn acquire_at_once(&self, claim: &Claim, now: BootInstant) -> Option<Result<AcquireOutcome>> {
         let _ = (claim, now);
@@ -67,22 +68,25 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
 
     /// Restarts the TTL of at most [`Profile::renew_batch`] holds.
     ///
-    /// - Returns one [`Renewal`] per hold, in order. The client treats holds without a result as indeterminate.
+    /// - Returns one [`Renewal`] per hold, in order. The client treats holds without a result as
+    ///   indeterminate.
     /// - Checks a hold's token and expiry, and extends the hold, in one atomic step.
     /// - Never revives an expired or broken hold.
-    /// - Returns the known results within the smallest [`Renew::patience`], even if a server is silent.
+    /// - Returns the known results within the smallest [`Renew::patience`], even if a server is
+    ///   silent.
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>>;
 
     /// Releases a hold, or an unanswered claim.
     ///
     /// - Compares the token and deletes the hold in one atomic step.
-    /// - Ends held, queued and offered claims, and claims in an unknown state.
-    /// - With [`ReleaseMode::Reconcile`], leaves a tombstone if the profile has [`tombstones`](Profile::tombstones).
+    /// - Ends the claim in each state: held, queued, offered by an event, or unknown.
+    /// - With [`ReleaseMode::Reconcile`], leaves a tombstone if the profile has
+    ///   [`tombstones`](Profile::tombstones).
     /// - Wakes the waiters if the profile has [`Push`](crate::WakeUp::Push).
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome>;
 
-    /// Releases like [`release`](Self::release), but without a future: see
-    /// [`acquire_at_once`](Self::acquire_at_once).
+    /// Releases like [`release`](Self::release), but without a future. Returns `None` if the client
+    /// must call `release`.
     fn release_at_once(
         &self,
         claim: &Claim,
@@ -93,8 +97,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Transfers the hold with the token `from` to the claim `to`, with a new fence. Only a reader
-    /// keeps its fence.
+    /// Transfers the hold with the token `from` to the claim `to`. A reader's hold keeps its fence;
+    /// any other hold gets a new one.
     async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         let _ = from;
         Err(Error::unsupported("moving a hold to another process", self.profile())
@@ -112,7 +116,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     ///
     /// - The holder's next renewal returns [`Reason::Broken`](crate::Reason::Broken) as long as the
     ///   server stores the break.
-    /// - The server stores `by` and `reason` as long as the broken hold.
+    /// - The server stores `by` and `reason` as long as it stores the broken hold.
     async fn break_lock(
         &self,
         name: &LockName,
@@ -164,7 +168,7 @@ impl<T: DistributedLock + ?Sized> DistributedLock for Arc<T> {
         (**self).release_at_once(claim, release_mode, now)
     }
 
-    // The next four methods aren't `async fn`, because that would allocate a second future.
+    // The next four methods aren't `async fn`, which would allocate a second future.
 
     fn acquire<'s, 'c, 'f>(&'s self, claim: &'c Claim, wait: Wait) -> Answer<'f, AcquireOutcome>
     where

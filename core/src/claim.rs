@@ -31,9 +31,11 @@ pub struct Claim {
     pub identity: Arc<Identity>,
     /// The TTL, in the profile's range.
     pub ttl: Duration,
-    /// The number of fences to reserve: one for the claim, more for hand-overs inside the client.
+    /// The number of fences to reserve: one for the claim, and more for later holders in the
+    /// client.
     pub fences: u32,
-    /// The renewal mode. Backends that keep several holds in one lease use it.
+    /// The renewal mode. A backend that renews several holds by one lease keeps holds without
+    /// renewal apart.
     pub renewal_mode: RenewalMode,
 }
 
@@ -49,8 +51,8 @@ impl Claim {
 pub enum Wait {
     /// One atomic attempt. A claim that isn't granted leaves no trace.
     No,
-    /// The server may block until this instant. A server that can't block queues the claim if it
-    /// can, and answers [`AcquireOutcome::Busy`].
+    /// The server may block until this instant. A server that can't block answers
+    /// [`AcquireOutcome::Busy`], and queues the claim if it has a queue.
     Until(BootInstant),
 }
 
@@ -63,7 +65,7 @@ pub enum AcquireOutcome {
     Busy(Busy),
 }
 
-/// A grant. It has no deadline, because only the client computes deadlines.
+/// The answer to a claim that is granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Granted {
@@ -71,8 +73,8 @@ pub struct Granted {
     pub fence: Fence,
     /// The number of reserved fences, at least 1.
     pub fences: u32,
-    /// The start of the hold, at the latest when the server granted it; `None` for the instant of
-    /// the send.
+    /// When the hold's duration begins, at the latest at the grant. `None` means the send of the
+    /// request.
     pub start: Option<BootInstant>,
     /// The hold's duration, if it differs from the requested TTL.
     pub valid: Option<Duration>,
@@ -90,7 +92,7 @@ impl Granted {
 /// The answer to a claim that isn't granted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Busy {
-    /// The time until the present hold expires.
+    /// The time until the present hold expires, if known.
     pub retry_after: Option<Duration>,
     /// The holder, if known without another request.
     pub holder: Option<Box<Holder>>,
@@ -111,12 +113,13 @@ pub struct Renew<'a> {
 }
 
 impl<'a> Renew<'a> {
-    /// Creates a request without additional fences. The patience is a quarter of the TTL.
+    /// Creates a request without additional fences.
     pub fn of(claim: &'a Claim) -> Self {
         Self { claim, fences: 0, patience: claim.ttl / 4 }
     }
 
-    /// Returns a backend's time limit for a batch: 4/5 of the smallest patience.
+    /// Returns a backend's time limit for a batch: 4/5 of the smallest patience, so that the answer
+    /// is in time.
     pub fn time_to_answer(batch: &[Self]) -> Duration {
         batch.iter().map(|one| one.patience).min().unwrap_or_default() * 4 / 5
     }
@@ -137,7 +140,7 @@ pub struct Renewal {
 pub enum RenewalOutcome {
     /// The hold lasts for another TTL, or for `valid`.
     Renewed {
-        /// The duration from the send, if it isn't the TTL.
+        /// The hold's duration after the send of the renewal, if it isn't the TTL.
         valid: Option<Duration>,
     },
     /// The hold has ended for this reason, or [`Reason::Gone`] if the server recorded no reason.
@@ -163,16 +166,16 @@ impl Renewal {
 /// Determines whether a release leaves a tombstone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseMode {
-    /// Leaves no tombstone: every acquire of this token was answered.
+    /// Leaves no tombstone, because every acquire of this token was answered.
     Plain,
-    /// Leaves a tombstone, which prevents the grant of an acquire that may still arrive.
+    /// Leaves a tombstone: a record that prevents the grant of an acquire that may still arrive.
     Reconcile,
 }
 
 /// The result of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseOutcome {
-    /// The token was held, queued or offered, and is removed.
+    /// The token was held or queued, and is removed.
     Released,
     /// The server doesn't have the token.
     NotHeld,

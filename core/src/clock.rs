@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub struct BootInstant(u64);
 
 impl BootInstant {
-    /// Later than any real instant.
+    /// The largest instant: never.
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
     /// Creates an instant from nanoseconds.
@@ -33,7 +33,6 @@ impl BootInstant {
     }
 }
 
-/// Returns the nanoseconds of `duration`, at most 584 years.
 #[inline]
 pub(crate) fn nanos(duration: Duration) -> u64 {
     duration
@@ -59,8 +58,8 @@ impl Sub<Duration> for BootInstant {
     }
 }
 
-/// A clock that runs while the machine sleeps: `CLOCK_BOOTTIME` on Linux and Android. Elsewhere,
-/// the clock may stop during sleep, so the client detects a loss later.
+/// A clock that runs while the machine is suspended: `CLOCK_BOOTTIME` on Linux and Android.
+/// Elsewhere, the clock may stop in a suspend, so the client detects a loss later.
 #[derive(Clone, Default)]
 pub struct Clock(Kind);
 
@@ -76,8 +75,8 @@ struct TokioClock {
     jumped: AtomicU64,
 }
 
-/// A sleep checks the clock at least this often, because tokio's timers stop while the machine
-/// sleeps.
+/// The longest timer of a sleep. The clock is checked after each timer, because tokio's timers stop
+/// while the machine is suspended.
 const SLICE: Duration = Duration::from_secs(1);
 
 impl Clock {
@@ -115,7 +114,7 @@ impl Clock {
         }
     }
 
-    /// Sleeps until `instant`, checking the clock at least once a second. May be dropped.
+    /// Sleeps until `instant`. May be dropped.
     pub async fn sleep_until(&self, instant: BootInstant) {
         loop {
             let left = instant.saturating_since(self.now());

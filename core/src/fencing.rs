@@ -1,8 +1,9 @@
 //! Rejection of late writes at the protected resource.
 //!
-//! A paused holder may write after its TTL. Each write therefore carries the holder's fence
-//! ([`Fenced`], over HTTP in [`HEADER`]). A [`Gate`] rejects a fence below the highest accepted one
-//! (Kleppmann, *How to do distributed locking*, 2016; Burrows, *The Chubby lock service*, 2006).
+//! A paused holder may write after its TTL. Each write therefore carries the holder's fence, as a
+//! [`Fenced`]; over HTTP, in the header [`HEADER`]. A [`Gate`] rejects a fence below the highest
+//! accepted one (Kleppmann, *How to do distributed locking*, 2016; Burrows, *The Chubby lock
+//! service*, 2006).
 //!
 //! A database must store the highest fence in the transaction of the write: see `check_fence` of
 //! the SQL backends, and the modules `fencing` of etcd, ZooKeeper and Redis.
@@ -152,7 +153,7 @@ impl Gate {
     /// Restores the highest fence after a restart.
     ///
     /// # Cancel safety
-    /// May be dropped; the fence may then be stored.
+    /// May be dropped. The fence may be stored or not.
     pub async fn remember(&self, name: &LockName, fence: Fence) {
         let mut highest = self.highest_of(name).lock_owned().await;
         *highest = fence.get().max(*highest);
@@ -164,8 +165,10 @@ impl Gate {
     /// could enter under an unused name.
     ///
     /// # Errors
-    /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](Reason::Superseded) if the fence is below the highest.
-    /// - [`InvalidInput`](ErrorKind::InvalidInput) for another lock, or a fence above [`Fence::MAX`].
+    /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](Reason::Superseded) if the fence is below
+    ///   the highest.
+    /// - [`InvalidInput`](ErrorKind::InvalidInput) for another lock, or a fence above
+    ///   [`Fence::MAX`].
     ///
     /// # Cancel safety
     /// May be dropped; the fence wasn't accepted then.

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// A lock's name: 1 to 512 bytes of UTF-8, without control characters or a leading or trailing space.
+/// A lock's name: 1 to 512 bytes of UTF-8, without control characters or a leading or trailing
+/// space.
 ///
 /// ```
 /// use lockwright_core::LockName;
@@ -37,7 +38,7 @@ impl LockName {
     }
 
     pub(crate) fn prefixed(prefix: &str, name: &str) -> Result<Self> {
-        // The prefix would hide an empty name, which would lock the namespace itself.
+        // With the prefix, an empty name would be valid, and lock the namespace itself.
         check(name)?;
         Self::new(format!("{prefix}{name}"))
     }

@@ -93,7 +93,8 @@ pub enum BreakTarget {
 pub enum BreakMode {
     /// The hold can't be renewed. The name is free when the hold expires, so exclusion is kept.
     RunOut,
-    /// The name is free at once. The old holder and the next may overlap until the old one is notified.
+    /// The name is free at once. The old holder and the next may overlap until the old one is
+    /// notified.
     Now,
 }
 

@@ -33,10 +33,15 @@ pub struct Profile {
     /// True if the server answers an acquire with [`Wait::Until`](crate::Wait::Until) only after
     /// the grant or the limit.
     pub blocks: bool,
+    /// True if an acquire of a free lock costs fewer requests when its first request queues. Then the
+    /// first request of each claim that may wait does so.
+    #[serde(skip)]
+    pub queues_at_once: bool,
     /// The supported TTLs.
     #[serde(skip)]
     pub ttl: RangeInclusive<Duration>,
-    /// The longest time until a pending request wakes its task, even if the server is silent.
+    /// The longest time until the backend wakes the task of a pending request, even if the server
+    /// is silent; `None` if unlimited.
     #[serde(skip)]
     pub answer_limit: Option<Duration>,
     /// The largest number of holds in one renewal request.
@@ -53,7 +58,8 @@ impl Profile {
         *self.ttl.start()..=Self::LONGEST_TTL.min(*self.ttl.end())
     }
 
-    /// Returns a minimal profile: exclusive locks in one process, without fences, polled every 100 ms.
+    /// Returns a minimal profile: exclusive locks in one process, without fences, polled every
+    /// 100 ms.
     pub const fn new(backend: &'static str) -> Self {
         Self {
             backend,
@@ -67,6 +73,7 @@ impl Profile {
             breakable: false,
             tickets: false,
             blocks: false,
+            queues_at_once: false,
             ttl: Duration::from_millis(50)..=Self::LONGEST_TTL,
             answer_limit: None,
             renew_batch: 100,

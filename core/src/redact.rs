@@ -24,8 +24,8 @@ pub fn url(text: &str) -> String {
     out
 }
 
-/// Returns advice if a URL has an `@` after a `?`. If its password contains an unescaped `?`, the
-/// rest of the password looks like parameters, which an error must not quote.
+/// Returns advice if a URL has an `@` after a `?`, because its password may contain an unescaped
+/// `?`. The rest of such a password looks like parameters, so errors must not quote them.
 pub fn hidden_password(url: &str) -> Option<&'static str> {
     let (_, query) = url.split_once('?')?;
     query.contains('@').then_some(
@@ -44,7 +44,7 @@ pub fn without_hidden_password(url: &str) -> Cow<'_, str> {
 }
 
 /// Returns the index of the comma before the next URL. A password may contain a comma and `://`, so
-/// the text before the comma must be a whole URL: it has an `@`, or nothing in it is masked.
+/// the text before the comma must be a whole URL: it has an `@`, or no secret to mask.
 fn next_url(text: &str) -> Option<usize> {
     text.match_indices(',').map(|(at, _)| at).find(|at| {
         let (before, after) = (&text[..*at], &text[at + 1..]);
@@ -58,8 +58,8 @@ fn of_scheme(c: char) -> bool {
     c.is_ascii_alphanumeric() || "+-.".contains(c)
 }
 
-/// Returns the index after `scheme://`, `redlock:scheme://` or `etcd:scheme://`. Any other `//` may
-/// be part of a password.
+/// Returns the index after `scheme://`, `redlock:scheme://` or `etcd:scheme://`; otherwise 0,
+/// because any other `//` may be part of a password.
 fn after_scheme(url: &str) -> usize {
     let is_outer =
         |scheme: &&str| url.get(..scheme.len()).is_some_and(|it| it.eq_ignore_ascii_case(scheme));

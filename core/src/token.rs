@@ -1,5 +1,3 @@
-//! Tokens identify holds, and fences order them.
-
 use std::cell::Cell;
 use std::fmt;
 use std::str::FromStr;
@@ -46,7 +44,7 @@ impl Token {
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Each request formats its token, and number formatting takes twice as long.
+        // Each request formats its token. Formatting it as a number would take twice as long.
         let mut digits = [0; 32];
         for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
             pair.copy_from_slice(
@@ -102,9 +100,9 @@ impl From<Token> for String {
 /// processes share its state, so each client adds a random salt. A client must not be used on both
 /// sides of a fork.
 ///
-/// A virtual machine that is resumed twice from a snapshot repeats generator and salt. Tokens
-/// therefore also mix in the boot clock's nanosecond, system random bits at most 100 ms old, and
-/// the counters of `/dev/vmclock0`.
+/// A virtual machine that is resumed twice from a snapshot repeats the generator's state and the
+/// salt. Tokens therefore also mix in the boot clock's nanosecond, system random bits at most
+/// 100 ms old, and the counters of `/dev/vmclock0`.
 #[derive(Clone)]
 pub struct TokenSource(Source);
 
@@ -152,8 +150,8 @@ fn present_bits(now: BootInstant) -> u128 {
 
     BITS.with(|kept| {
         let (random, generation, until) = kept.get();
-        // The bits have more than `PRESENT` left only if the clock went back, or the caller uses
-        // another clock.
+        // `left` exceeds `PRESENT` only if the clock went back, or the caller uses another clock.
+        // The bits are then replaced.
         let left = until.saturating_since(now);
         if !left.is_zero() && left <= PRESENT {
             return random ^ generation;
@@ -170,7 +168,7 @@ fn spread(number: u64) -> u128 {
 }
 
 mod vmclock {
-    /// Returns the counters of `/dev/vmclock0`, or zero without it.
+    /// Returns the counters of `/dev/vmclock0`, which change when a snapshot is resumed, or zero.
     #[cfg(target_os = "linux")]
     pub(super) fn generation() -> u128 {
         use std::fs::File;
@@ -210,7 +208,8 @@ impl fmt::Debug for TokenSource {
     }
 }
 
-/// A fencing token: larger for every later exclusive grant of a name. See [`fencing`](crate::fencing).
+/// A fencing token: larger for every later exclusive grant of a name. See
+/// [`fencing`](crate::fencing).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Fence(u64);
@@ -265,7 +264,7 @@ mod tests {
 
     #[test]
     fn clients_that_share_a_generator_have_tokens_of_their_own() {
-        // After a fork, only the salt distinguishes the two processes.
+        // Forked processes share the generator's state, so their clients need different salts.
         let salt = |source: &TokenSource| match &source.0 {
             Source::Random { salt } => *salt,
             Source::Chosen(_) => unreachable!(),

@@ -22,14 +22,13 @@ pub struct Rules {
     pub drift_rate: f64,
     /// A constant added to the drift, for inexact timers.
     pub drift_floor: Duration,
-    /// The margin as a fraction of the TTL.
+    /// The [margin](Self::margin) as a fraction of the TTL.
     pub margin_rate: f64,
     /// The largest margin.
     pub margin_limit: Duration,
 }
 
 impl Default for Rules {
-    /// A drift of 1 % plus 2 ms; a margin of a tenth, at most 1 s.
     fn default() -> Self {
         Self {
             drift_rate: 0.01,

@@ -28,7 +28,8 @@ pub(crate) struct AcquireSteps<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) claim: &'a Claim,
     pub(crate) waits: bool,
-    /// The claim joins the queue despite existing keys, because they belong to nested names.
+    /// True if the oldest key in the queue's range is a nested name's. The client then puts its key
+    /// although the range isn't empty.
     pub(crate) must_queue: bool,
     recorder: Option<DeletionRecorder<'a>>,
     begun: BootInstant,
@@ -110,7 +111,7 @@ impl AcquireSteps<'_> {
         Step::Done(AcquireOutcome::Busy(busy(owner, is_unsure)))
     }
 
-    /// Removes the claim. If `is_unsure`, puts a tombstone.
+    /// Forgets the claim. If `is_unsure`, first puts a tombstone, which rejects a late request.
     pub(crate) async fn give_up(&self, is_unsure: bool) -> Result<()> {
         let (shared, claim) = (self.shared, self.claim);
         if let Some(place) = shared.registry.place(claim).filter(|_| is_unsure) {
@@ -150,8 +151,8 @@ impl AcquireSteps<'_> {
         self.place(lease, key, created, owner, previous.keys.first().map(QueueKey::of)).await
     }
 
-    /// Renews the lease of a waiting fixed claim: the TTL starts with the grant, and no background
-    /// task renews the lease.
+    /// Renews the lease of a waiting fixed claim, whose TTL starts with the grant. No background
+    /// task renews such a lease.
     pub(crate) async fn keep_fixed(
         &self,
         lease: &Arc<Lease>,
@@ -234,8 +235,8 @@ impl AcquireSteps<'_> {
             return self.granted(lease, key, created, value::fence(created), waiters).await;
         }
         if owner.token() == Some(claim.token) {
-            // Another connection acquired the lock with this token. Use its key: with two keys, the
-            // claim would wait for itself.
+            // Another connection's key holds the lock with this token. Use that key: with two keys,
+            // the claim would wait for itself.
             release::delete(shared, key, created).await?;
             shared.forget(claim);
             return self.take_over(&owner).await;
@@ -283,8 +284,8 @@ impl AcquireSteps<'_> {
         let left = || lease.valid_until().saturating_since(self.begun);
         if left() < claim.ttl * 2 / 3 {
             return match shared.confirm(lease).await {
-                // Some etcd versions accept a keep-alive of an expiring lease, so read the key
-                // again.
+                // Some etcd versions accept a keep-alive of a lease that they are about to end, so
+                // read the key again.
                 Ok(()) | Err(RequestError::NoLease) => Ok(Step::Again),
                 Err(RequestError::Failed(failure)) => Err(Effect::Changes
                     .unanswered("confirming that the lease is alive failed")

@@ -33,7 +33,6 @@ impl AcquireSteps<'_> {
     pub(crate) async fn enqueue_shared(&mut self, lease: Arc<Lease>) -> Result<Step> {
         let (shared, claim) = (self.shared, self.claim);
         let key = shared.keys().own(claim, lease.id);
-        // Register the claim first, because unregistered keys are removed as orphans.
         self.enter(&lease, &key, None, self.is_unsure());
         for _ in 0..JOINS {
             let snapshot = match shared.queue_snapshot(&claim.name).await {
@@ -81,8 +80,8 @@ impl AcquireSteps<'_> {
         }
     }
 
-    /// Puts the key. With a `snapshot`, the put fails if a key was added since the snapshot, or if
-    /// the key of the reader that shares its fence has changed.
+    /// Puts the key. With a `snapshot`, the put fails if a key was added since then, or if the
+    /// reader whose fence this claim takes has changed.
     async fn put(
         &mut self,
         lease: &Arc<Lease>,
@@ -170,7 +169,7 @@ impl AcquireSteps<'_> {
         if let Some(own) =
             snapshot.entries[..at].iter().find(|one| one.token() == Some(claim.token))
         {
-            // Another connection queued earlier with this token. Use its key.
+            // Another connection's key is earlier and has this token. Use that key.
             release::delete(shared, key, created).await?;
             shared.forget(claim);
             return self.take_over(own).await;
@@ -196,8 +195,8 @@ impl AcquireSteps<'_> {
         let put = TxnOp::put(own.key.clone(), value.bytes(), Some(on_its_lease));
         let txn = Txn::new().when([is_unchanged(own), is_unchanged(from)]).and_then([put]);
         let noting = self.shared.transact(txn, Effect::Changes, Some(lease)).await;
-        // If an earlier, unanswered copy of this request stored the value, this one fails, and the
-        // next read shows the value.
+        // The request also fails if an earlier, unanswered copy of it has stored the value. The
+        // next read then shows the value.
         Ok(noting.map_err(RequestError::error)?.succeeded)
     }
 

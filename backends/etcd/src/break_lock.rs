@@ -177,7 +177,7 @@ async fn move_marked(shared: &Arc<Shared>, mut marked: Entry) -> Result<Broken> 
             if answered.succeeded {
                 return Ok(Broken::RunsOut(lease.ttl));
             }
-            // Revoke the new lease, unless an unanswered request moved the key to it.
+            // Revoke the new lease, unless an unanswered copy of the request moved the key to it.
             if found.as_ref().is_none_or(|found| found.lease != lease.id) {
                 shared.revoke_soon(&lease);
             }

@@ -58,7 +58,7 @@ const NEARLY_FULL_PERCENT: i64 = 90;
 
 const WRITES: usize = 5;
 
-/// A write is slow if it takes longer than a sixth of etcd's shortest lease TTL (2 s by default).
+/// A write is slow if it takes longer than a sixth of etcd's shortest lease TTL.
 const SLOW_PART: u32 = 6;
 
 pub(crate) async fn examine(shared: &Shared) -> Result<Vec<Finding>> {
@@ -168,7 +168,7 @@ fn of_member(member: &Member, findings: &mut Vec<Finding>) {
                 .to_owned(),
         });
     }
-    // etcd before 3.6 reports no quota.
+    // etcd before 3.6 reports a quota of 0.
     let (used, quota) = (status.db_size(), status.db_size_quota());
     if quota > 0 && used.saturating_mul(100) >= quota.saturating_mul(NEARLY_FULL_PERCENT) {
         findings.push(Finding {

@@ -38,8 +38,8 @@ pub(crate) enum ErrorClass {
     Unsure(Error),
 }
 
-/// etcd's error messages and their meaning. The request had no effect, unless the meaning is
-/// `MaybeDone` or `Unsure`.
+/// etcd's error messages, their meaning, and the text for the user. The request had no effect,
+/// unless the meaning is `MaybeDone` or `Unsure`.
 const REFUSALS: [(&str, Meaning, &str); 19] = [
     ("requested lease not found", Meaning::NoLease, ""),
     ("permission denied", Meaning::Refused(ErrorKind::Denied), NO_PERMISSION),
@@ -128,8 +128,8 @@ const REFUSALS: [(&str, Meaning, &str); 19] = [
     ),
 ];
 
-/// etcd also sends this error for a request that it carries out, if the space runs out after etcd
-/// accepted the request.
+/// etcd also sends this error for a request that it carries out, if the space ended after the
+/// request was accepted.
 const NO_SPACE: &str = "database space exceeded";
 
 const TOO_LARGE: &str = "message length too large";

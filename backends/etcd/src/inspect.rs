@@ -15,8 +15,9 @@ pub(crate) async fn inspect(shared: &Shared, name: &LockName) -> Result<Inspecti
     inspection(shared, name.clone(), holders, places.len(), &mut HashMap::new()).await
 }
 
-/// A position in a listing: `start` is the first key of the next page. `listed` has the length of
-/// each prefix of `start` that is the queue of an already listed name.
+/// The position where a listing continues. `start` is the first key of the next page. With raw
+/// names, it may be in the ranges of `a` and of `a/b`. For each of these names that is listed
+/// already, `listed` has the length of the range's prefix.
 #[derive(Debug, PartialEq, Eq)]
 struct Position {
     start: Vec<u8>,
@@ -48,7 +49,7 @@ pub(crate) async fn page(shared: &Shared, prefix: &str, from: Option<Cursor>) ->
     let beginning = keys.beginning(prefix);
     let end = after(&beginning);
     let position = match from {
-        // etcd rejects an empty key.
+        // etcd rejects an empty key, so start at the smallest key.
         None if beginning.is_empty() => Position { start: vec![0], listed: Vec::new() },
         None => Position { start: beginning, listed: Vec::new() },
         Some(from) => Position::read(&from).ok_or_else(|| {

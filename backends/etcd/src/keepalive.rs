@@ -60,7 +60,6 @@ pub(crate) fn remove_overdue(shared: &Arc<Shared>) {
     let shared = Arc::clone(shared);
     runtime.spawn(async move {
         let mut alive = shared.alive.clone();
-        // Removals run concurrently, so that none blocks the others.
         let mut removals = JoinSet::new();
         loop {
             tokio::select! {

@@ -7,8 +7,9 @@
 //! wrote it.
 //!
 //! `PREFIX ended: TOKEN /` is the tombstone of a token. Nothing follows its last slash, so
-//! Lockwright ignores it in queues. In Go, it is only in queues of locks named `PREFIX ended:TOKEN`
-//! or like a part of the prefix.
+//! Lockwright ignores it in queues. A Go lock waits for all keys that begin with its name and a
+//! slash. They include a tombstone only if the name is `PREFIX ended: TOKEN`, or the prefix up to a
+//! slash.
 
 use lockwright_core::backend_util::{admission, percent};
 use lockwright_core::{Claim, LockName, Mode, Token};

@@ -117,8 +117,8 @@ impl Lease {
         self.state().answered
     }
 
-    /// Records a majority's response. It proves the keep-alive `kept`, if that has the same `link`
-    /// and `term`.
+    /// Records a majority's response with `link` and `term`, which proves the keep-alive `kept` if
+    /// that has the same ones.
     pub(crate) fn prove(&self, kept: Option<KeptAlive>, link: u64, term: u64) {
         if let Some(kept) = kept.filter(|kept| (kept.link, kept.term) == (link, term)) {
             let mut state = self.state();
@@ -138,7 +138,8 @@ impl Lease {
         self.state().used + IDLE_TIMEOUT
     }
 
-    /// Returns false if the lease is closed, or another claim has the same key.
+    /// Adds a claim. Returns false if the lease is closed or gone, or another claim has the same
+    /// key.
     pub(crate) fn add_claim(&self, claim: &Claim, now: BootInstant) -> bool {
         let mut state = self.state();
         if state.is_closed(now) || state.is_gone {
@@ -155,7 +156,7 @@ impl Lease {
         self.state().add_claim(&claim.name, claim.token, claim.mode);
     }
 
-    /// Adds a claim, even to a closed lease. Returns false if another claim has the same key.
+    /// Like [`add_claim`](Self::add_claim), but even on a closed lease.
     pub(crate) fn add_orphan(&self, name: &LockName, token: Token, mode: Mode) -> bool {
         self.state().add_claim(name, token, mode)
     }
@@ -174,8 +175,8 @@ impl Lease {
     }
 
     /// Counts a tombstone. After a minute, a lease with tombstones accepts no more claims, so that
-    /// the lease ends, and its tombstones with it. If it closed at once, each canceled request
-    /// would leave a lease behind.
+    /// it ends, and the tombstones with it. If it closed at once, each canceled request would leave
+    /// a lease behind.
     pub(crate) fn count_tombstone(&self, now: BootInstant) {
         let mut state = self.state();
         state.closes = state.closes.min(now + IDLE_TIMEOUT);

@@ -17,11 +17,12 @@
 //!
 //! # Connecting
 //!
-//! A URL is `etcd:` and the members, each with `http://` or `https://` (feature `tls`) and port 2379 by default:
-//! `etcd:http://user:password@a,http://b,http://c?prefix=shop/`. Special characters are percent-encoded.
+//! A URL is `etcd:` and the members, each with `http://` or `https://` (feature `tls`) and port
+//! 2379 by default: `etcd:http://user:password@a,http://b,http://c?prefix=shop/`. Special
+//! characters are percent-encoded.
 //!
 //! - `prefix`: the prefix of all keys; `lockwright/` by default
-//! - `names=raw`: names are used in keys unchanged: their slashes aren't percent-encoded
+//! - `names=raw`: slashes in names aren't percent-encoded
 //! - `ca`: a PEM file with the CAs to trust; the system's by default
 //! - `cert`, `key`: PEM files with a client's certificate and its key
 //!

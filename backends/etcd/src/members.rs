@@ -1,5 +1,5 @@
-//! Requests go to one member at a time, for two reasons. `etcd_client` would rotate among all
-//! members, even to a frozen one. And only two responses of the same member prove a renewal.
+//! Requests go to one member at a time. `etcd_client` would rotate among all members, even to a
+//! frozen one, but only two responses of the same member prove a renewal.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,7 +33,7 @@ pub(crate) struct Link {
     pub(crate) number: u64,
     patience: Duration,
     is_suspect: AtomicBool,
-    /// A new connection worked while this one was silent.
+    /// True if a new connection worked while this one was silent.
     is_dead: AtomicBool,
     is_being_checked: AtomicBool,
     changed: Notify,
@@ -154,7 +154,7 @@ pub(crate) struct LinkError {
 }
 
 impl RequestError {
-    /// Replaces a `From` implementation, which would break type inference in dependent crates.
+    /// Converts the error. A `From` implementation would break type inference in dependent crates.
     pub(crate) fn error(self) -> Error {
         match self {
             Self::Failed(error) => error,
@@ -191,14 +191,13 @@ impl Members {
         self.config.response_timeout.min(ttl / 2)
     }
 
-    /// Returns how long to wait for a member: at the first of several members a third of `limit`,
-    /// otherwise `limit`.
+    /// Returns how long to wait for a response: a third of `limit` for the first of several
+    /// members, otherwise `limit`.
     fn patience(&self, limit: Duration, is_first: bool) -> Duration {
         if is_first && self.config.endpoints.len() > 1 { limit / 3 } else { limit }
     }
 
-    /// Sends a request, and repeats it at other members for at most `limit`. If the future is
-    /// dropped, the request may have been sent.
+    /// Sends a request, and repeats it at other members for at most `limit`.
     pub(crate) async fn ask<T, F>(
         self: &Arc<Self>,
         effect: Effect,
@@ -378,7 +377,6 @@ impl Members {
         for (member, endpoint) in self.config.endpoints.iter().cloned().enumerate() {
             let config = self.config.clone();
             let is_last = failed == Some(member) && self.config.endpoints.len() > 1;
-            // A connection ends with the runtime that created it, so use the client's runtime.
             let connecting = async move {
                 if is_last {
                     sleep(LAST).await;
@@ -407,7 +405,7 @@ impl Members {
                         client,
                         member,
                         number: self.numbers.fetch_add(1, Ordering::Relaxed),
-                        // A response takes less time than connecting, even on a slow network.
+                        // A response takes less time than connecting did, even on a slow network.
                         patience: begun
                             .elapsed()
                             .clamp(SILENCE, self.config.response_timeout.max(SILENCE)),

@@ -1,6 +1,6 @@
-//! Removal of orphans: keys on this client's leases that it hasn't registered.
+//! Removal of orphans: keys on this client's leases that the client hasn't registered.
 //!
-//! The client registers each key before it creates it, so orphans come only from a restored
+//! The client registers each key before it creates the key, so orphans come only from a restored
 //! snapshot. An orphan would stay while other claims keep its lease alive.
 //!
 //! An orphan is removed if two checks in a row find it. During the removal its claim is
@@ -59,7 +59,7 @@ async fn orphans(shared: &Shared, lease: &Lease) -> Result<Vec<(LockName, Entry)
     let limit = shared.members.limit(lease.ttl);
     let lease_info =
         shared.members.ask(Effect::Reads, limit, request).await.map_err(RequestError::error)?;
-    // Read the registry after the keys, so that each key's claim is in it.
+    // Read the registry after the keys, because a claim is registered before its key is put.
     let on_lease = shared.registry.all(|_, place| place.lease.id == lease.id);
     let registered: HashSet<Vec<u8>> = on_lease.into_iter().map(|(.., place)| place.key).collect();
     let mut orphans = Vec::new();
@@ -102,7 +102,7 @@ async fn remove(shared: &Arc<Shared>, lease: &Arc<Lease>, name: LockName, entry:
         "etcd: a released claim exists again, as after a restored snapshot; removing it"
     );
     release::remove_claim(shared, name.clone(), token, place).await;
-    // `remove_claim` keeps the claim on the lease if a new acquire has registered this token
+    // `remove_claim` leaves the claim on the lease if a new acquire has registered this token
     // elsewhere.
     lease.drop_claim(&name, token, shared.clock.now());
 }

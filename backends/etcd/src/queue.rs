@@ -16,7 +16,6 @@ use crate::value::Entry;
 /// Keys per page without values. A page of this backend's longest keys takes 2 MiB.
 const KEYS: i64 = 1_000;
 
-/// Keys per page with values.
 const VALUES: i64 = 400;
 
 const TRIES: usize = 5;

@@ -44,7 +44,7 @@ pub(crate) async fn release(
             Some(created) => {
                 let ended = delete(shared, &place.key, created).await?;
                 if ended == ReleaseOutcome::NotHeld {
-                    // An operator who broke the hold may have put a tombstone on the lease.
+                    // An operator may have broken the hold, which put a tombstone on the lease.
                     place.lease.count_tombstone(shared.clock.now());
                 }
                 ended
@@ -100,7 +100,7 @@ pub(crate) async fn delete(shared: &Shared, key: &[u8], created: i64) -> Result<
     let txn = Txn::new().when([is_there]).and_then([TxnOp::delete(key, None)]);
     let answered =
         shared.transact(txn, Effect::Changes, None).await.map_err(RequestError::error)?;
-    // An earlier copy of the request may have deleted the key.
+    // An earlier, unanswered copy of the request may have deleted the key.
     let is_done = answered.succeeded || answered.was_unsure;
     Ok(if is_done { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld })
 }
@@ -118,7 +118,7 @@ pub(crate) async fn put_tombstone(
     place: &Place,
 ) -> Result<ReleaseOutcome> {
     match put_tombstone_on_lease(shared, claim.token, place).await {
-        // The key of a broken hold may have been moved to another lease.
+        // The lease has ended, but a broken hold's key may be on another lease.
         Err(RequestError::NoLease) => by_token(shared, &claim.name, claim.token).await,
         ended => ended.map_err(RequestError::error),
     }

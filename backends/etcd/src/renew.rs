@@ -89,8 +89,8 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
     }
 }
 
-/// Returns the claim's lease and key, or the reason why it isn't held. Moves another client's hold
-/// to this client's lease.
+/// Returns the claim's lease and key, or the reason why it isn't held. Moves a key on another
+/// client's lease to a lease of this client.
 async fn place(shared: &Arc<Shared>, claim: &Claim) -> Result<Result<Place, Reason>> {
     let known = match shared.registry.place(claim) {
         Some(place) if place.is_overdue => return Ok(Err(Reason::Expired)),
@@ -175,7 +175,8 @@ async fn prove(
     Ok(Vec::new())
 }
 
-/// Returns the outcome of a renewal. If the claim became overdue during it, the hold has expired.
+/// Returns the outcome of a renewal. A claim that isn't registered became overdue during it, so the
+/// hold has expired.
 fn renewed(is_registered: bool, left: std::time::Duration, claim: &Claim) -> Renewal {
     if !is_registered {
         return Renewal::not_held(Reason::Expired);

@@ -19,7 +19,8 @@ pub(crate) struct LeaseReservation<'a> {
 }
 
 impl LeaseReservation<'_> {
-    /// Returns the lease. The caller must register the claim at once.
+    /// Returns the lease. The caller must register the claim at once, because nothing else removes
+    /// the claim from the lease.
     pub(crate) fn into_lease(mut self) -> Arc<Lease> {
         self.is_taken = true;
         Arc::clone(&self.lease)
@@ -88,7 +89,7 @@ impl Shared {
             let sent = self.clock.now();
             Ok((sent, link.client.lease_client().grant(asked, None).await?))
         };
-        // If the response is lost, the lease stays empty and expires.
+        // A lease whose response is lost stays empty and expires, so `Effect::Reads` is right.
         let (sent, granted) = self
             .members
             .ask(Effect::Reads, limit, request)
@@ -107,7 +108,7 @@ impl Shared {
             let options = LeaseGrantOptions::new().with_id(id);
             match link.client.lease_client().grant(asked, Some(options)).await {
                 Ok(granted) => Ok((sent, granted.ttl())),
-                // An unanswered request created the lease. Assume the earliest possible time.
+                // An unanswered request has created the lease, at `since` or later.
                 Err(error) if errors::is_granted_already(&error) => Ok((since, asked)),
                 Err(error) => Err(error),
             }

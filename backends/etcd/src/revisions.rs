@@ -24,12 +24,12 @@ impl Revisions {
         self.state().highest
     }
 
-    /// Records a response's revision. `before` is the highest revision known when the request was
-    /// sent, because responses may overtake each other.
+    /// Records a response's revision. It shows a restore if it is below `before`, the highest known
+    /// when the request was sent. The highest known now may be from a later request.
     pub(crate) fn saw(&self, revision: i64, before: i64) {
         let mut state = self.state();
         if revision < before {
-            // Later responses are compared with the restored store.
+            // Later responses are compared with the restored store's revision.
             state.highest = revision;
             let from = state.fell.map_or(before, |fall| fall.from.max(before));
             state.fell = Some(Fall { from, to: revision });

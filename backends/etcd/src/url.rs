@@ -19,7 +19,6 @@ pub(crate) struct Contents {
     pub(crate) keys: Keys,
 }
 
-/// The reason why a URL is rejected, without secrets.
 #[derive(Debug)]
 pub(crate) struct Problem(pub(crate) String);
 

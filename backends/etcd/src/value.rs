@@ -119,7 +119,6 @@ impl Entry {
     }
 }
 
-/// Converts a creation revision to a fence. Revisions are never negative.
 pub(crate) fn fence(revision: i64) -> Fence {
     Fence::new(revision.unsigned_abs())
 }

@@ -12,7 +12,7 @@ use crate::errors::{is_refusal, words};
 use crate::members::Link;
 use crate::shared::{Place, Shared};
 
-/// How long an acquire waits for the watch to start. Without the watch, its claim polls.
+/// How long an acquire waits for the watch to start. After that, its claim polls.
 const START_TIMEOUT: Duration = Duration::from_millis(500);
 
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
@@ -71,8 +71,8 @@ fn on_deleted(shared: &Arc<Shared>, key: &[u8], at: i64) {
     }
 }
 
-/// Reports a lost hold with its reason. Breaking a hold puts a tombstone in the transaction that
-/// deletes the key, so the reason is already known.
+/// Reports a lost hold with its reason. If the hold was broken, the transaction that deleted the
+/// key also put a tombstone with the reason.
 async fn notify_loss(shared: Arc<Shared>, token: Token) {
     let asked = timeout(REASON_TIMEOUT, shared.loss_reason(token)).await;
     let reason = asked.map_or(Reason::Gone, |asked| asked.unwrap_or(Reason::Gone));
@@ -173,9 +173,9 @@ async fn watch(
     }
 }
 
-/// Returns the revision from which a later watch resumes: one above the last event's, because more
-/// events below the store's revision may come. Returns `None` for the creation response of a
-/// resumed watch, because the missed events come after that response.
+/// Returns the revision from which a later watch resumes: one above the last event's, not above the
+/// store's, because events in between may come later. Returns `None` for the creation response of a
+/// resumed watch, because the missed events come after it.
 fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
     let latest = match response.events().last() {
         Some(event) => event.kv()?.mod_revision(),
@@ -202,7 +202,7 @@ fn created(shared: &Shared, response: &WatchResponse, next: &mut Option<i64>) ->
     }
     shared.wakeups.is_active.send_replace(true);
     if is_resumed {
-        // Wake all waiters now, because the missed events come later.
+        // Wake all waiters now, not only when the events come that the watch missed.
         shared.wakeups.subscribers.wake_all();
     }
     !has_gone_back

@@ -11,8 +11,8 @@ use tokio::sync::watch;
 
 pub(crate) const SLOW_POLL: Duration = Duration::from_secs(1);
 
-/// The number of remembered deletions. The watch may report a key's deletion before the response to
-/// its acquire arrives.
+/// The number of remembered deletions. The watch may report a key's deletion before the acquire
+/// that put the key has its response.
 const RECENT: usize = 256;
 
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl Wakeups {
         DeletionRecorder { wakeups: self, name: name.clone() }
     }
 
-    /// Registers a held key. Returns false if it is already deleted.
+    /// Registers a held key. Returns false if the key is already deleted.
     pub(crate) fn holds(&self, key: &[u8], token: Token, created: i64) -> bool {
         let mut state = self.state();
         if state.recent.iter().any(|(gone, at)| gone == key && *at > created) {

@@ -47,7 +47,7 @@ impl Store {
             let mut granted = hold.granted();
             granted.waiters = row.is_waited_for();
             row.add(hold);
-            // The next waiter may be admitted too.
+            // The next waiter, such as another reader, may be admitted too.
             let wake = has_waited && row.lets_next_in();
             return Ok(Done { answer: AcquireOutcome::Granted(granted), wake });
         }
@@ -55,8 +55,8 @@ impl Store {
         if let Some(patience) = queue_for {
             row.queue_up(claim.token, claim.mode, now + patience);
         }
-        // No wake-up follows an expiry, so the waiter polls when a hold expires. Without a hold, it
-        // polls after the claim's TTL.
+        // No wake-up follows an expiry, so the client retries when a hold expires, or after the
+        // claim's TTL if only waiters are ahead.
         let free_in = row.free_at(claim.mode).map_or(claim.ttl, |at| at.saturating_since(now));
         let busy = Busy {
             retry_after: Some(free_in),

@@ -33,7 +33,7 @@ impl Store {
             BreakMode::Now => {
                 for token in &tokens {
                     row.remove(*token);
-                    // The tombstone rejects a repeated acquire in flight.
+                    // If the holder's acquire arrives again, the tombstone rejects it.
                     self.tombstones.insert(*token, now);
                 }
                 let wake = row.lets_next_in();

@@ -101,8 +101,8 @@ impl Memory {
         done.answer
     }
 
-    /// Sends events to all clients. The caller must not hold the store's lock, because clients may
-    /// call back.
+    /// Sends events to all clients. The caller must not hold the store's lock, because a client may
+    /// call the store.
     pub(crate) fn send(&self, events: &[Event]) {
         let clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut gone = Vec::new();

@@ -8,7 +8,7 @@ use crate::tombstones::Tombstones;
 #[derive(Default)]
 pub(crate) struct Store {
     pub(crate) names: NameMap<Row>,
-    /// The last fence of any name. With a counter per name, the store couldn't remove unused names.
+    /// The last fence of all names. A counter per name would have to outlive the name's holds.
     pub(crate) last_fence: u64,
     pub(crate) tombstones: Tombstones,
     pub(crate) last_step: BootInstant,

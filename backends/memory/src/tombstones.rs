@@ -3,15 +3,15 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Error, ErrorKind, Reason, Result, Token};
 
-/// The least time that a tombstone is kept below [`LIMIT`]: much longer than a client repeats a
+/// How long a tombstone is kept, unless there are too many: much longer than a client repeats a
 /// request.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
-/// The number of young tombstones that ends their generation early.
+/// The number of young tombstones at which they become the old ones early.
 const LIMIT: usize = 1 << 16;
 
-/// Tokens that are never granted again, in two generations. The older one is dropped as a whole, so
-/// no tombstone needs a timestamp.
+/// Tokens that must not be granted again, in two generations. The older generation is dropped as a
+/// whole, so no tombstone needs a timestamp.
 #[derive(Default)]
 pub(crate) struct Tombstones {
     young: HashSet<Token>,

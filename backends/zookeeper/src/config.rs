@@ -8,7 +8,8 @@ use crate::url::{self, Contents, MAX_TIMEOUT};
 
 /// Settings of a connection to ZooKeeper.
 ///
-/// [The crate's page](crate#connecting) describes the URL. Special characters are percent-encoded.
+/// [The crate's page](crate#connecting) describes the URL. Special characters in it must be
+/// percent-encoded.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {

@@ -192,6 +192,8 @@ fn profile_within(limits: &Limits) -> Profile {
     profile.modes = Modes { exclusive: true, shared: true, permits: true };
     profile.scope = Scope::Network;
     profile.fencing = Fencing::Strict;
+    // Otherwise, the client first reads the queue.
+    profile.queues_at_once = true;
     profile.order = Order::Fifo;
     profile.wake_up = WakeUp::Push;
     profile.survives = Faults::of(&[

@@ -1,11 +1,11 @@
 //! Detection of servers that shorten a session's timeout.
 //!
-//! A server to which a session moves reduces the timeout to the server's limit. The client library
-//! requests the last granted timeout, and doesn't report the new one.
+//! A server to which a session moves reduces the timeout to the server's limit, which the client
+//! library doesn't report.
 //!
 //! After each reconnect, the client opens other sessions to find out which timeouts the servers
-//! grant. If the connection breaks before that, any server may have shortened the timeout, and all
-//! must be checked.
+//! grant. If the connection breaks before this check ends, any server may have shortened the
+//! timeout, and all must be checked.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Admission rules for servers that keep one queue per lock (etcd, ZooKeeper).
+//! Admission rules for servers that keep one queue per lock (etcd, ZooKeeper). An admitted claim
+//! holds the lock.
 //!
 //! The server numbers claims in order of arrival, so an admitted claim stays admitted. A client
 //! with an outdated view of the queue admits its claim too late, never too early. A claim of
@@ -8,11 +9,11 @@
 //!
 //! A writer's fence is its number. A reader takes the lowest fence of all concurrent readers, also
 //! of readers behind it. It writes this fence to its own entry, in an atomic step that also checks
-//! that the fence's source ([`fence_source`]) is present and unchanged. Before this write, the
-//! reader isn't admitted.
+//! that the [reader with the lowest fence](fence_source) is present and unchanged. Before this
+//! write, the reader isn't admitted.
 //!
 //! - *The fence is above those of all earlier writers.* Their numbers are lower, and no writer held
-//!   the lock while the source was present.
+//!   the lock while the reader with the lowest fence was present.
 //! - *The fence is below those of all later writers.* Their numbers are above every fence that a
 //!   reader could take.
 //! - *All admitted readers have the lowest fence.* A later reader has its own larger number or an
@@ -51,7 +52,7 @@ pub fn marked(text: &str) -> Option<Mode> {
     (mark(mode).as_deref() == Some(text)).then_some(mode)
 }
 
-/// Parses a mark, a dot and a token.
+/// Parses a [`mark`], a dot and a token.
 pub fn signed(text: &str) -> Option<(Mode, Token)> {
     let (text, token) = text.split_once('.')?;
     Some((marked(text)?, token.parse().ok()?))

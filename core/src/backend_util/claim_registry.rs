@@ -12,8 +12,8 @@ use crate::token::Token;
 /// The name is part of the key, because one token under two names is two holds.
 type Key = (LockName, Token);
 
-/// The claims of sessions, for servers that expire only whole sessions (etcd, ZooKeeper). Each
-/// claim has a place `P`: the backend's data.
+/// The claims of sessions, for servers that expire only whole sessions (etcd, ZooKeeper). With each
+/// claim, the backend stores its own data `P`: the claim's place.
 ///
 /// The backend removes [overdue](Self::mark_overdue) claims while other claims keep the session
 /// alive. A claim's registered end must never be before its holder's deadline.
@@ -55,9 +55,9 @@ impl<P: Clone> ClaimRegistry<P> {
         self.ends_at(state, ends);
     }
 
-    /// Adds a claim that is overdue already, and that the caller will remove. It has no end here,
-    /// so that [`mark_overdue`](Self::mark_overdue) never returns it. If the claim has a place
-    /// already, changes nothing and returns false.
+    /// Adds an overdue claim, which the caller will remove. [`mark_overdue`](Self::mark_overdue)
+    /// never returns this claim. If the claim has a place already, changes nothing and returns
+    /// false.
     pub fn enter_overdue(&self, name: &LockName, token: Token, place: P) -> bool {
         match self.state().places.entry((name.clone(), token)) {
             Entry::Occupied(_) => false,

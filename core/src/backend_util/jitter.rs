@@ -24,7 +24,7 @@ impl Jitter {
         (time - quarter).saturating_add(quarter / 1_024 * random as u32)
     }
 
-    /// Returns a time from zero to below `limit`.
+    /// Returns a time below `limit`.
     pub fn below(&self, limit: Duration) -> Duration {
         limit.mul_f64((self.bits() >> 11) as f64 / (1_u64 << 53) as f64)
     }

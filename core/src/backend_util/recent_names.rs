@@ -4,7 +4,6 @@ use std::sync::{Mutex, PoisonError};
 use crate::clock::BootInstant;
 use crate::name::{LockName, NameMap};
 
-/// The largest number of names. A full map is cleared.
 const CAPACITY: usize = 1024;
 
 /// A bounded map from names to the instants of their last [notes](Self::note). It may lose entries,

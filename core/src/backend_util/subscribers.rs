@@ -60,7 +60,7 @@ impl Subscribers {
         !waiting.names.is_empty()
     }
 
-    /// Wakes the recent waiters of `name`.
+    /// Sends a wake-up to all clients if one waits for `name`.
     pub fn wake(&self, name: &LockName) {
         let somebody = self.waiting().names.contains_key(name);
         if somebody {
@@ -68,7 +68,7 @@ impl Subscribers {
         }
     }
 
-    /// Wakes all waiters, because notifications may have been lost.
+    /// Wakes all waiters. Call it when notifications may have been lost.
     pub fn wake_all(&self) {
         let names: Vec<LockName> = {
             let mut waiting = self.waiting();
@@ -92,7 +92,7 @@ impl Subscribers {
             return;
         }
         let mut present = self.attached();
-        // A changed list is a new allocation, which the indices in `gone` don't match.
+        // If the list has changed, it is a new allocation, and `gone` has outdated indices.
         if Arc::ptr_eq(&present, &attached) {
             let mut at = 0;
             let staying = |_: &Events| {

@@ -1,10 +1,10 @@
-//! Common parts of the backends' TLS.
+//! TLS settings and errors of all backends.
 
 use std::net::IpAddr;
 
 use crate::error::ErrorKind;
 
-/// Returns the error for a build without `feature`.
+/// Returns the error text for TLS in a build without `feature`.
 pub fn not_in_this_build(feature: &str) -> String {
     format!(
         "TLS to such servers isn't in this build; enable the feature `{feature}` of the crate \
@@ -112,7 +112,7 @@ const BY_THE_CLIENT: &[Refusal] = &[
     ),
 ];
 
-/// The order is from specific to general, because the first match counts.
+/// The server's reasons, from specific to general, because the first match counts.
 const BY_THE_SERVER: &[Refusal] = &[
     ("UnknownCA", ErrorKind::Denied, "it does not trust the issuer of the client's certificate"),
     ("ertificate", ErrorKind::Denied, "it refuses the client's certificate"),

@@ -1,5 +1,5 @@
-//! The first attempt ([`begin`]) runs without a future, because a large future would slow down a
-//! backend that answers at once.
+//! Attempts to acquire a lock. The first one ([`begin`]) runs without a future, because a large
+//! future would slow down a backend that answers at once.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Limit {
     }
 }
 
-/// The first and the longest pause after a failed attempt.
+/// The limits of the pause after a failed attempt. It doubles with each failure.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 pub(crate) async fn by_tries(
@@ -74,7 +74,7 @@ pub(crate) async fn by_tries(
     Err(shared.with_context(Error::timed_out(Step::Holder, &name), &name))
 }
 
-/// An acquire, which returns `None` only if a single attempt found the lock held.
+/// The future of an acquire. It returns `None` only if a single attempt found the lock held.
 pub(crate) enum Acquiring<'a> {
     Done(Option<Acquired>),
     Waiting(Pin<Box<dyn Future<Output = Acquired> + Send + 'a>>),
@@ -107,7 +107,7 @@ pub(crate) fn acquire(
     }
 }
 
-/// Returns the hold. If the client no longer grants locks, releases the hold and returns an error.
+/// Returns the hold, or releases it if the client no longer grants locks.
 pub(crate) fn admitted(hold: Arc<Hold>) -> Result<Arc<Hold>> {
     match hold.shared.ready() {
         Ok(()) => Ok(hold),
@@ -229,7 +229,6 @@ fn take_answer(
     match answer {
         Ok(AcquireOutcome::Granted(granted)) => {
             pending.release_mode = before.release_mode;
-            // The hold registry counts this granted attempt.
             match valid_grant(shared, &pending.claim, granted, sent) {
                 Some(valid) => Answer::Granted(granted, valid),
                 None => Answer::TooLate,
@@ -238,7 +237,7 @@ fn take_answer(
         Ok(AcquireOutcome::Busy(busy)) => {
             shared.metrics.attempts.add(1);
             pending.release_mode = before.release_mode;
-            // An earlier request of this client may have queued the claim.
+            // An earlier request may have queued the claim, even if `busy` doesn't say so.
             pending.on_server =
                 busy.queued || before.on_server || pending.release_mode == ReleaseMode::Reconcile;
             Answer::Busy(busy)
@@ -310,7 +309,7 @@ async fn waiting(
     let answer = match answer {
         Some(answer) => answer,
         None => {
-            attempts.queue_if_recently_busy(&mut turn);
+            attempts.queue_at_once(&mut turn);
             attempts.ask(&mut turn).await
         }
     };
@@ -389,12 +388,14 @@ impl Attempts<'_> {
         take_answer(shared, pending, before, answer, self.sent)
     }
 
-    /// Registers a waiter before the first request if the name was busy within the last TTL, so
-    /// that this request queues.
-    fn queue_if_recently_busy(&mut self, turn: &mut Turn) {
+    /// If the backend prefers that, or if the name was busy within the last TTL, registers a waiter
+    /// before the first request, so that this request queues.
+    fn queue_at_once(&mut self, turn: &mut Turn) {
         let since = self.sent - self.options.ttl;
+        let recently_busy = self.shared.waiters.recently_busy();
         if self.limit != Limit::Once
-            && self.shared.waiters.recently_busy().was_noted_after(turn.name(), since)
+            && (self.shared.backend.profile().queues_at_once
+                || recently_busy.was_noted_after(turn.name(), since))
         {
             let (_, pending) =
                 turn.claim(|shared, name| fresh(shared, name, self.options, self.sent));
@@ -457,14 +458,15 @@ impl Attempts<'_> {
             return Err(error);
         }
         let now = shared.clock.now();
-        // A blocked request waited for the holder, so the server counts as silent only from now.
+        // A server answers a blocked request only after a grant, so its silence counts only from now.
         let unanswered_since = if self.is_blocked() { now } else { self.sent };
         let since = *self.troubled_since.get_or_insert(unanswered_since);
         turn.note_trouble(since, &error);
         if self.limit == Limit::Once {
             return Err(error);
         }
-        // The earlier error is kept, because it caused the lost queue position or the passed limit.
+        // If the claim ended or the limit passed, an earlier error is kept, because it is the
+        // cause.
         let is_cut_short = now >= self.give_up_at();
         let trouble = match self.trouble.take() {
             Some(earlier) if ended || is_cut_short => earlier,
@@ -490,7 +492,7 @@ impl Attempts<'_> {
         match next {
             Next::Now => {}
             Next::Fresh => {
-                // The waiter is registered for the old token.
+                // The waiter was registered for the old token.
                 self.spot = None;
                 clock.sleep_until(at_most(self.shared.spread(TRY_AGAIN.0))).await;
             }
@@ -521,8 +523,8 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
     let begun = shared.clock.now();
     let give_up_at = begun + options.ttl;
     let mut pause = TRY_AGAIN.0;
-    // An unanswered acquire of an open ticket's token may have created a newer hold, which a swap
-    // must not take.
+    // False if the server may have a newer hold, which a swap must not take. An unanswered acquire
+    // may create one with an open ticket's token.
     let mut is_the_same = !ticket.is_open();
     loop {
         let sent = shared.clock.now();

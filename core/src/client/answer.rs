@@ -1,4 +1,4 @@
-//! Calls of a backend, whose panic becomes an error, so that the client still reports losses.
+//! Calls of a backend. Its panic becomes an error, so that the client still reports losses.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -68,7 +68,7 @@ pub(crate) fn ignore_panic(call: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(call));
 }
 
-/// After a panic, the caller may only drop the closure's state.
+/// Returns a panic of `ask` as an error. The caller may then only drop the state of `ask`.
 fn caught<T>(ask: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(ask)).map_err(|panic| panicked(&*panic))
 }

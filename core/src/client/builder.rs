@@ -91,8 +91,8 @@ impl Builder {
         self
     }
 
-    /// Makes the client sweep about once a minute: see [`Locks::sweep`]. One sweeping client is
-    /// enough.
+    /// Makes the client call [`Locks::sweep`] with `idle` about once a minute. One sweeping client
+    /// is enough.
     pub fn sweep(mut self, idle: Duration) -> Self {
         self.settings.sweep = Some(idle);
         self
@@ -110,9 +110,9 @@ impl Builder {
         self
     }
 
-    /// Sets the client's runtime; by default the one in which `build` is called. It needs a timer.
-    /// After its end, no hold is renewed until the next request inside another runtime. On a
-    /// current-thread runtime, no hold is renewed between `block_on` calls.
+    /// Sets the client's runtime, which needs a timer; by default the one in which `build` is
+    /// called. After the runtime's end, no hold is renewed until the next request inside another
+    /// runtime. On a current-thread runtime, no hold is renewed between `block_on` calls.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self
@@ -133,8 +133,8 @@ impl Builder {
     /// Builds the client.
     ///
     /// # Errors
-    /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) if a setting is out of range, or without a tokio
-    /// runtime.
+    /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) if a setting is out of range, or without
+    /// a tokio runtime.
     pub fn build(self) -> Result<Locks> {
         let Self { backend, settings, label, clock, runtime } = self;
         check(&settings, &*backend)?;

@@ -12,7 +12,7 @@ use super::renewer::{renewer, reschedule_all};
 use super::state::Shared;
 use super::sweeper::sweeper;
 
-/// How long `close` waits for requests whose task doesn't run.
+/// How long `close` waits for requests that are never polled.
 const TURN_AWAY: Duration = Duration::from_secs(1);
 
 struct Waiting<'a>(&'a Shared);

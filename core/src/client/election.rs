@@ -1,5 +1,3 @@
-//! The leader holds the mutex of the election's name, as in Chubby (Burrows 2006).
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +21,7 @@ impl Locks {
     }
 }
 
-/// An election of one leader.
+/// An election of one leader, who holds the mutex of the election's name (Burrows 2006).
 ///
 /// ```no_run
 /// # async fn example(locks: lockwright_core::Locks) -> lockwright_core::Result<()> {
@@ -44,8 +42,8 @@ impl Election {
         Self { locks: locks.clone(), name: name.to_owned() }
     }
 
-    /// Returns a request to lead. The public `value` has at most [`Identity::LONGEST_VALUE`] bytes and no control
-    /// characters.
+    /// Returns a request to lead. The public `value` has at most [`Identity::LONGEST_VALUE`] bytes
+    /// and no control characters.
     pub fn campaign(&self, value: impl AsRef<str>) -> Request<Leadership> {
         let value = value.as_ref();
         let request = Request::new(self.locks.shared(), &self.name, Mode::Exclusive);
@@ -59,8 +57,8 @@ impl Election {
         }
     }
 
-    /// Returns the leader. On Redis, this may be a candidate with an unconfirmed offer, for at most
-    /// 2 s.
+    /// Returns the leader. On Redis, for at most 2 s, this may be a candidate that hasn't confirmed
+    /// its grant.
     ///
     /// # Errors
     /// Server and connection errors, and an invalid name.
@@ -112,7 +110,7 @@ pub struct Observer {
     each: Duration,
     reported: Option<Option<Leader>>,
     next_look: BootInstant,
-    /// The query in progress, which survives a dropped call.
+    /// The query in progress, which survives a dropped call of `next`.
     looking: JoinSet<Result<Option<Leader>>>,
 }
 

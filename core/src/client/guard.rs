@@ -20,8 +20,8 @@ use super::state::releasing::{Releasing, end_for_ticket, end_in_background, lost
 use super::state::{Hold, Shared};
 use super::ticket::Ticket;
 
-/// An exclusive or shared hold, renewed while the guard lives. Dropping the guard releases the hold in the
-/// background, even outside a runtime.
+/// An exclusive or shared hold, renewed while the guard lives. Dropping the guard releases the hold
+/// in the background, even outside a runtime.
 #[must_use = "dropping the guard releases the lock; keep it for as long as the lock is needed"]
 #[derive(Debug)]
 pub struct Guard(Inner);
@@ -97,16 +97,17 @@ macro_rules! common {
                 Signal::new(self.0.hold())
             }
 
-            /// Polls `future`, and drops it when the hold is lost, before the deadline. Each poll checks the clock
-            /// first.
+            /// Polls `future`, and drops it when the hold is lost, before the deadline. Each poll
+            /// checks the clock first.
             ///
             /// A future that doesn't yield can't be stopped. Only the fence stops requests already
             /// sent. Outside a runtime, `future` is polled inside the client's runtime.
             ///
             /// # Errors
-            /// - [`Lost`](crate::ErrorKind::Lost) if the hold was lost before the future completed, or during its
-            ///   last poll.
-            /// - [`Unavailable`](crate::ErrorKind::Unavailable) outside a runtime, if the client's runtime has ended.
+            /// - [`Lost`](crate::ErrorKind::Lost) if the hold was lost before the future completed,
+            ///   or during its last poll.
+            /// - [`Unavailable`](crate::ErrorKind::Unavailable) outside a runtime, if the client's
+            ///   runtime has ended.
             ///
             /// # Cancel safety
             /// Dropping the returned future drops `future`, not the guard.
@@ -114,7 +115,7 @@ macro_rules! common {
                 self.0.run(future).await
             }
 
-            /// Renews the hold, even a fixed one.
+            /// Renews the hold, even a [`fixed`](crate::Request::fixed) one.
             ///
             /// # Errors
             /// [`Lost`](crate::ErrorKind::Lost) after a loss.
@@ -178,13 +179,13 @@ impl Guard {
         self.client().with_context(Error::closed(), &self.0.hold().claim.name)
     }
 
-    /// Returns the full name and the fence.
+    /// Returns the fence, and the name with the namespace.
     pub fn fenced(&self) -> Fenced {
         self.0.fenced()
     }
 
     /// Ends the hold in this client, and returns a ticket for
-    /// [`Locks::resume`](crate::Locks::resume). The ticket has no [`Owner`](crate::Owner) or
+    /// [`Locks::resume`](crate::Locks::resume). The ticket loses the [`Owner`](crate::Owner) and
     /// [`max_hold`](crate::Request::max_hold). Until resumed, the hold keeps its [remaining
     /// time](Self::remaining) and isn't renewed. For a whole TTL, [renew](Self::renew) first.
     ///
@@ -251,7 +252,7 @@ impl Leadership {
         self.0.hold().fence
     }
 
-    /// Returns the full name and the fence.
+    /// Returns the fence, and the name with the namespace.
     pub fn fenced(&self) -> Fenced {
         self.0.fenced()
     }
@@ -284,7 +285,6 @@ impl Inner {
         hold.claim.name.as_str().strip_prefix(&*hold.shared.settings.namespace).unwrap_or_default()
     }
 
-    /// Returns the fence with the full name, because a name without the namespace is ambiguous.
     fn fenced(&self) -> Fenced {
         let hold = self.hold();
         Fenced { name: hold.claim.name.clone(), fence: hold.fence }

@@ -23,30 +23,30 @@ use super::state::Hold;
 /// }
 /// ```
 pub trait Held: sealed::FromHold + Send + Sync + Sized {
-    /// See [`Guard::check`].
+    /// Checks that the lock is held: see [`Guard::check`].
     fn check(&self) -> Result<()>;
 
-    /// See [`Guard::remaining`].
+    /// Returns the time until `lost_at`: see [`Guard::remaining`].
     fn remaining(&self) -> Duration;
 
-    /// See [`Guard::lost_at`].
+    /// Returns when the hold counts as lost: see [`Guard::lost_at`].
     fn lost_at(&self) -> BootInstant;
 
-    /// See [`Guard::deadline`].
+    /// Returns the deadline: see [`Guard::deadline`].
     fn deadline(&self) -> BootInstant;
 
-    /// See [`Guard::signal`].
+    /// Returns a view of the hold: see [`Guard::signal`].
     fn signal(&self) -> Signal;
 
-    /// See [`Guard::run`].
+    /// Polls `future` until a loss: see [`Guard::run`].
     fn run<F>(&self, future: F) -> impl Future<Output = Result<F::Output>> + Send
     where
         F: Future<Output: Send> + Send;
 
-    /// See [`Guard::renew`].
+    /// Renews the hold: see [`Guard::renew`].
     fn renew(&self) -> impl Future<Output = Result<()>> + Send;
 
-    /// See [`Guard::release`].
+    /// Releases the hold: see [`Guard::release`].
     fn release(self) -> impl Future<Output = Result<()>> + Send;
 }
 

@@ -5,7 +5,8 @@ use tokio::runtime::Handle;
 
 use crate::backend::DistributedLock;
 
-/// A backend that is dropped inside the client's runtime, because closing connections may need it.
+/// A backend that is dropped inside the client's runtime, because closing connections may need a
+/// runtime.
 pub(crate) struct InRuntime {
     backend: Option<Arc<dyn DistributedLock>>,
     pub(super) runtime: Handle,

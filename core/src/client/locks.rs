@@ -58,15 +58,16 @@ impl Locks {
         Request::new(self.shared(), name.as_ref(), Mode::Permits { count: 1, of })
     }
 
-    /// Resumes a ticket's hold, with a new token and a larger fence; a reader keeps its fence. The client renews the
-    /// hold, unless it was [`fixed`](crate::Request::fixed). Without an answer, the client retries for one TTL.
+    /// Resumes a ticket's hold, with a new token and a larger fence; a reader keeps its fence. The
+    /// client renews the hold, unless it was [`fixed`](crate::Request::fixed). Without an answer,
+    /// the client retries for one TTL.
     ///
     /// # Errors
     /// - [`Lost`](crate::ErrorKind::Lost) if the hold expired, was broken or resumed, or the answer
     ///   came too late.
     /// - [`Unsupported`](crate::ErrorKind::Unsupported) without `tickets` in the profile.
-    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for another namespace's ticket, or if drift and margin
-    ///   use up its TTL. The ticket remains valid.
+    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for another namespace's ticket, or if
+    ///   drift and margin use up its TTL. The ticket remains valid.
     /// - Server and connection errors. A hold that may have been resumed is released.
     ///
     /// # Cancel safety
@@ -128,7 +129,8 @@ impl Locks {
         }
     }
 
-    /// Breaks the hold that the caller has `seen`. The server stores `reason` and this client's identity.
+    /// Breaks the hold that the caller has `seen`. The server stores `reason` and this client's
+    /// identity.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a reason above 512 bytes or with
@@ -205,8 +207,8 @@ impl Locks {
     /// Closes the client. New and waiting requests fail with [`Closed`](crate::ErrorKind::Closed).
     /// Guards stay valid and are renewed.
     ///
-    /// Waits for the releases in progress, and at most 1 s for requests whose task doesn't run. If the client's
-    /// runtime has ended, unreleased holds expire.
+    /// Waits for the releases in progress, and at most 1 s for requests whose task doesn't run. If
+    /// the client's runtime has ended, unreleased holds expire.
     ///
     /// # Cancel safety
     /// May be dropped and called again; the client is closed from the first call on.

@@ -35,7 +35,8 @@ pub(crate) struct Metrics {
     pub(crate) hold_nanos: Counter,
 }
 
-/// Counters under the table's mutex, which each acquire and release locks anyway.
+/// Counters in the client's table of holds. Each acquire and release locks the table's mutex anyway,
+/// so they needn't be atomic.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Totals {
     pub(crate) acquired: u64,
@@ -72,7 +73,7 @@ pub struct MetricsSnapshot {
     pub at_risk: u64,
     /// Lost holds.
     pub lost: u64,
-    /// Claims reconciled in the background.
+    /// Dropped or unanswered claims that were released in the background.
     pub settled: u64,
     /// The total waiting time of granted requests.
     pub wait_time: Duration,

@@ -98,8 +98,7 @@ impl MultiRequest {
         self
     }
 
-    /// Limits the duration of each hold. If a hold reaches the limit while the request waits for
-    /// another lock, the request fails with [`Lost`](ErrorKind::Lost).
+    /// Limits the duration of each hold, from its own grant.
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.options.max_hold = Some(time);
         self
@@ -111,7 +110,7 @@ impl MultiRequest {
         self
     }
 
-    /// Removes the client's limit from [`acquire`](Self::acquire).
+    /// Removes the client's wait limit from [`acquire`](Self::acquire).
     pub fn no_limit(mut self) -> Self {
         self.options.wait = Some(None);
         self
@@ -126,8 +125,8 @@ impl MultiRequest {
     /// Waits for all of the names.
     ///
     /// # Errors
-    /// As [`Request::acquire`]. Also [`Conflict`](ErrorKind::Conflict) if two names are one lock on the server,
-    /// [`Lost`](ErrorKind::Lost) as soon as an acquired lock is lost, and
+    /// As [`Request::acquire`]. Also [`Conflict`](ErrorKind::Conflict) if two names are one lock on
+    /// the server, [`Lost`](ErrorKind::Lost) as soon as an acquired lock is lost, and
     /// [`InvalidInput`](ErrorKind::InvalidInput) without names. The acquired locks are released.
     ///
     /// # Cancel safety
@@ -150,7 +149,8 @@ impl MultiRequest {
         self.finished(&parts, held, has_waited).await
     }
 
-    /// Tries each name once. If a lock is held, releases the others and returns `None`.
+    /// Tries each name once. If a lock is held by another, releases the acquired locks and returns
+    /// `None`.
     ///
     /// Errors and cancel safety are those of [`acquire`](Self::acquire), without timeouts.
     pub async fn try_acquire(self) -> Result<Option<MultiGuard>> {
@@ -198,7 +198,7 @@ impl MultiRequest {
         let mut as_given: Vec<usize> = (0..held.len()).collect();
         as_given.sort_unstable_by_key(|at| parts[*at].place);
         let guard = MultiGuard { guards: held, as_given };
-        // Fixed holds are renewed here once. Otherwise, the first would end before the last.
+        // Fixed holds are renewed here once, so that all end together.
         let renewed = match self.options.is_fixed && has_waited {
             true => guard.renew().await,
             false => guard.check(),
@@ -255,7 +255,6 @@ impl Part {
         limit: Option<BootInstant>,
         has_waited: &mut bool,
     ) -> Result<Guard> {
-        // No lock is held yet, so this name isn't an alias.
         if held.is_empty() {
             return self.wait(options, limit).await;
         }
@@ -295,7 +294,6 @@ impl Part {
         }
     }
 
-    /// Polls `taking`, and fails as soon as a held lock is lost.
     async fn while_held<F>(&self, held: &[Guard], is_fixed: bool, taking: F) -> Result<Guard>
     where
         F: Future<Output = Result<Guard>>,
@@ -334,8 +332,8 @@ impl Part {
         }
     }
 
-    /// Returns true if this name is no alias of a held lock, false if that is unknown, and a
-    /// conflict if it is one.
+    /// Returns true if this name is no alias of a held lock, false if that is unknown, otherwise a
+    /// conflict error.
     async fn is_apart_from(&self, held: &[Guard]) -> Result<bool> {
         if held.is_empty() {
             return Ok(true);

@@ -35,8 +35,8 @@ impl MultiGuard {
         self.guards
     }
 
-    /// Returns the fence of the hold of `name`. If several clients hold it, the client that was
-    /// given first counts.
+    /// Returns the fence of the hold of `name`. If several clients hold it, the client that the
+    /// request named first counts.
     ///
     /// Fences of two backends can't be compared, so a resource must store the highest fence of
     /// each.
@@ -55,7 +55,7 @@ impl MultiGuard {
         remaining(&self.guards)
     }
 
-    /// Returns the instant at which the first hold counts as lost: see [`Guard::lost_at`].
+    /// Returns when the first hold counts as lost: see [`Guard::lost_at`].
     pub fn lost_at(&self) -> BootInstant {
         self.first(Guard::lost_at)
     }

@@ -25,7 +25,6 @@ impl Pending {
         }
     }
 
-    /// Restores the state before a request that had no effect.
     pub(crate) fn undo_send(&mut self, before: Before) {
         self.release_mode = before.release_mode;
         self.on_server = before.on_server || before.release_mode == ReleaseMode::Reconcile;

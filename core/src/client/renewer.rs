@@ -1,5 +1,5 @@
-//! The renewal task, one per client. It sends requests in other tasks, so that a silent server can't delay the report
-//! of a loss.
+//! The renewal task, one per client. It sends requests in other tasks, so that a silent server
+//! can't delay the report of a loss.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -95,7 +95,7 @@ fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
     for hold in due.drain(..) {
         let due = hold.due(now);
         if due.over {
-            // The deadline has passed, so the holder has had time to stop.
+            // After the deadline, the holder has stopped, so the lost hold is released.
             shared.table().holds.remove(&hold);
             Shared::in_background(Job::release(hold));
             continue;
@@ -172,7 +172,8 @@ pub(crate) fn note_renewal(
             let left = hold.lost_at().saturating_since(now);
             let pause = (hold.claim.ttl / 20).min(left / 4).clamp(TRY_AGAIN.0, TRY_AGAIN.1);
             hold.renew_again_at(now + pause);
-            // The task must check the hold now, because a risk or loss may be due before the retry.
+            // The renewal task checks the hold now, because a risk or loss may be due before the
+            // retry.
             now
         }
     }

@@ -74,7 +74,7 @@ impl<H: Held> Request<H> {
         self
     }
 
-    /// Removes the client's limit from [`acquire`](Request::acquire).
+    /// Removes the client's wait limit from [`acquire`](Request::acquire).
     pub fn no_limit(mut self) -> Self {
         self.options.wait = None;
         self
@@ -87,7 +87,8 @@ impl<H: Held> Request<H> {
         self
     }
 
-    /// Lets requests with the same owner share one hold, fence and TTL. The hold ends with its last guard.
+    /// Lets requests with the same owner share one hold, fence and TTL. The hold ends with its last
+    /// guard.
     ///
     /// A re-entry fails with [`Conflict`](crate::ErrorKind::Conflict) if it is
     /// [`fixed`](Request::fixed) but the client renews the hold, or if the hold may exceed the
@@ -111,15 +112,15 @@ impl<H: Held> Request<H> {
     ///   [`Unsupported`](crate::ErrorKind::Unsupported) for a mode that the backend lacks,
     ///   [`Conflict`](crate::ErrorKind::Conflict), [`Denied`](crate::ErrorKind::Denied),
     ///   [`Closed`](crate::ErrorKind::Closed).
-    /// - [`Unavailable`](crate::ErrorKind::Unavailable) outside a runtime, if the client's runtime has ended.
+    /// - [`Unavailable`](crate::ErrorKind::Unavailable) outside a runtime, if the client's runtime
+    ///   has ended.
     ///
     /// # Cancel safety
     /// May be dropped. A claim that may be on the server passes to the next local request, or is
-    /// reconciled in the background.
+    /// released in the background.
     pub async fn acquire(self) -> Result<H> {
-        // The options are borrowed, because they are a third of the bytes that would be moved.
         let (shared, options) = (self.shared, &self.options);
-        // This call yields at times. Otherwise, requests that never wait would starve other tasks.
+        // This call yields at times, because requests that never wait would starve other tasks.
         tokio::task::consume_budget().await;
         let name = checked(&shared, self.name, options)?;
         let tries = options.retry.or((options.wait == Some(Duration::ZERO)).then_some(ONE_TRY));
@@ -142,10 +143,11 @@ impl<H: Held> Request<H> {
     /// Tries once. Returns `None` if the lock is held, or in use by another task of this client.
     ///
     /// # Errors
-    /// As [`acquire`](Request::acquire). Also an error if the other task's request is unanswered.
+    /// As [`acquire`](Request::acquire). Also an error if another task's request for the lock is
+    /// unanswered.
     ///
     /// # Cancel safety
-    /// May be dropped; a claim that may be on the server is reconciled in the background.
+    /// May be dropped; a claim that may be on the server is released in the background.
     pub async fn try_acquire(self) -> Result<Option<H>> {
         let (shared, options) = (self.shared, &self.options);
         tokio::task::consume_budget().await;

@@ -7,8 +7,8 @@ use crate::clock::BootInstant;
 use super::hold_state::HoldState;
 use super::state::Hold;
 
-/// A view of a hold for other tasks, or of all holds of a [`MultiGuard`](crate::MultiGuard). It doesn't keep the
-/// lock held.
+/// A view of a hold for other tasks, or of all holds of a [`MultiGuard`](crate::MultiGuard). It
+/// doesn't keep the lock held.
 #[derive(Debug, Clone)]
 pub struct Signal {
     first: One,

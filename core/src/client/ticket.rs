@@ -21,8 +21,8 @@ pub struct Ticket {
     fence: Fence,
     ttl: Duration,
     is_fixed: bool,
-    /// True if an unanswered acquire may arrive after the hold's expiry, and create a different
-    /// hold.
+    /// True if an unanswered acquire may arrive after the hold's expiry, and create another hold
+    /// with this token.
     #[serde(default)]
     is_open: bool,
 }
@@ -40,7 +40,7 @@ impl Ticket {
         }
     }
 
-    /// Returns the full name.
+    /// Returns the name with the namespace.
     pub fn name(&self) -> &LockName {
         &self.name
     }

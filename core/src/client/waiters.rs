@@ -27,8 +27,6 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// Waits for a wake-up, or returns at once after an earlier one. A dropped call may lose a
-    /// wake-up.
     pub(crate) async fn woken(&self) {
         self.wake.notified().await;
     }
@@ -43,7 +41,6 @@ impl Waiters {
         self.registered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a waiter until the returned slot is dropped.
     pub(crate) fn register<'a>(&'a self, name: &LockName, token: Token) -> WaiterSlot<'a> {
         let waiter = Arc::new(Waiter::default());
         let mut registered = self.registered();
@@ -62,8 +59,8 @@ impl Waiters {
         }
     }
 
-    /// Passes a grant to its waiter. Without a waiter, the claim's release is in progress, and ends
-    /// the grant.
+    /// Passes a grant to its waiter. Without a waiter, the claim's release is in progress, which
+    /// ends the hold.
     pub(crate) fn hand(&self, token: Token, granted: Granted) {
         if let Some(waiter) = self.registered().by_token.get(&token) {
             *waiter.handed.lock().unwrap_or_else(PoisonError::into_inner) = Some(granted);

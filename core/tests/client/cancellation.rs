@@ -111,7 +111,8 @@ async fn a_dropped_release_goes_on() {
     }
 }
 
-/// Polls an acquire `polls` times, with a pause between the polls, and drops it.
+/// Polls an acquire for `polls` periods of 0.7 s, with a pause after each. Then drops the acquire
+/// and returns `None`, unless it has completed.
 async fn acquire_for(
     locks: &Locks,
     polls: usize,

@@ -267,7 +267,7 @@ fn a_client_may_keep_its_holds_on_another_runtime() {
         .unwrap();
     let here = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let guard = here.block_on(locks.mutex("x").acquire()).unwrap();
-    // The runtime `here` runs no task now, but the hold is still renewed.
+    // No `block_on` drives the runtime `here` now, but the hold is still renewed.
     let first = guard.deadline();
     let limit = std::time::Instant::now() + secs(20);
     while guard.deadline() == first && std::time::Instant::now() < limit {
@@ -335,7 +335,7 @@ fn a_client_whose_runtime_has_gone_keeps_nothing() {
             (locks, guard)
         });
         if end_guard_first {
-            // The renewal task that the release is queued for never runs again.
+            // The release is queued for the renewal task, which never runs again.
             drop(guard);
             drop(runtime);
         } else {
@@ -364,7 +364,7 @@ fn a_job_that_was_never_polled_passes_its_turn_on() {
     });
     ours.block_on(settle_down());
     drop(guard);
-    // The renewal task starts the release in this tick. The release is never polled.
+    // During this call, the renewal task spawns the release, which is never polled.
     theirs.block_on(tokio::task::yield_now());
     drop(theirs);
     assert_eq!(locks.metrics().releasing, 0);

@@ -106,7 +106,7 @@ async fn every_poll_of_run_looks_at_the_clock_first() {
     let jumping = clock.clone();
     let error = guard
         .run(std::future::poll_fn(|cx| {
-            // This simulates a suspend until the next poll, during which no timer fires.
+            // The clock jumps past the deadline without firing a timer, as after a suspend.
             polls.fetch_add(1, Ordering::SeqCst);
             jumping.jump(TTL);
             cx.waker().wake_by_ref();
@@ -225,7 +225,7 @@ async fn a_lost_hold_that_is_being_released_counts_for_no_other() {
     assert_eq!((locks.metrics().held, locks.metrics().releasing), (0, 0));
 }
 
-/// The event of a break may arrive before the answer of the acquire.
+/// Another client breaks the hold before the acquire is answered, so the loss arrives first.
 #[tokio::test(start_paused = true)]
 async fn loss_before_the_answer_of_the_acquire_is_reported() {
     for fixed in [false, true] {

@@ -120,8 +120,8 @@ async fn of_two_backends_the_fence_is_that_of_the_one_that_was_given_first() {
     let (old, ..) = client();
     let (_, memory, clock) = client();
     let stage = Stage::new(&memory, &clock);
-    // The backend name of `new` sorts first, and this loop makes its later fences larger than those
-    // of `old`.
+    // For an equal name, `new` is acquired before `old`, because its backend's name sorts first.
+    // The loop raises the fences of `new` above those of `old`.
     stage.promise(|profile| profile.backend = "another");
     let new = Locks::builder(stage).ttl(TTL).clock(clock).build().unwrap();
     for _ in 0..5 {
@@ -151,7 +151,7 @@ async fn name_that_is_given_twice_around_another_client_is_acquired_once() {
     assert_eq!(all.guards().len(), 2);
 }
 
-/// Checks that a loss ends `run` and all signals of a guard before the deadline.
+/// Checks that a loss of `held` ends `run` and all signals before the deadline.
 async fn stops_at_the_loss(held: &impl Held, clock: &Clock) -> BootInstant {
     held.check().unwrap();
     assert!(held.deadline() > held.lost_at());

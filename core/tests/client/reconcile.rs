@@ -1,4 +1,5 @@
-//! Tests that errors are accurate, and that the client reconciles unanswered claims.
+//! Tests of failed and unanswered requests: the error is accurate, and the client releases the
+//! claim.
 
 use std::time::Duration;
 

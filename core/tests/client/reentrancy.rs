@@ -82,7 +82,7 @@ async fn a_joiner_that_has_gone_is_not_counted() {
     let second = polled(locks.mutex("x").reentrant(&owner).acquire());
     held.release().await.unwrap();
     let guard = first.await.unwrap();
-    // The second request has a share of the hold, but never returned its guard.
+    // The second request joined the hold, but it is dropped before it returns a guard.
     drop(second);
     guard.release().await.unwrap();
     locks.close().await;
@@ -143,7 +143,7 @@ impl Wake for Inline {
 #[test]
 fn a_loss_is_not_told_under_a_lock() {
     let (done, told) = std::sync::mpsc::channel();
-    // The test runs in another thread, because a deadlock never ends.
+    // The test runs in another thread, so that a deadlock fails it by the timeout below.
     std::thread::spawn(move || {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_time().start_paused(true).build().unwrap();
@@ -156,7 +156,7 @@ fn a_loss_is_not_told_under_a_lock() {
             let inline = Arc::new(Inline(locks.clone(), AtomicU64::new(0)));
             let waker = Waker::from(Arc::clone(&inline));
             assert!(ended.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-            // The term is over, but the loss hasn't been detected.
+            // The hold has expired, but the client hasn't checked the clock yet.
             clock.jump(TTL * 2);
             let _again = polled(locks.mutex("x").reentrant(&owner).acquire());
             assert!(guard.check().is_err());

@@ -12,7 +12,7 @@ async fn renews_at_a_third_of_the_ttl() {
     let guard = locks.mutex("x").acquire().await.unwrap();
     clock.sleep(TTL * 3).await;
     let renewals = stage.calls("renew");
-    // A renewal may be up to a sixteenth of the TTL early.
+    // A renewal may start up to a sixteenth of the TTL before a third of the TTL.
     let first = renewals[0].at.saturating_since(start);
     assert!(first <= TTL / 3 + millis(5) && first >= TTL / 4, "{first:?}");
     assert!((8..=12).contains(&renewals.len()), "{} renewals in three TTLs", renewals.len());
@@ -75,7 +75,7 @@ async fn after_a_failed_renewal_there_is_a_pause_whatever_the_ttl() {
     }
 }
 
-/// After a hand-over, a hold's first term is as short as here.
+/// A hold that the server granted by an event has such a short first term.
 #[tokio::test(start_paused = true)]
 async fn a_short_first_term_of_a_long_ttl_is_renewed_in_time() {
     let (locks, stage, _, _, clock) = troubled();
@@ -91,7 +91,7 @@ async fn a_short_first_term_of_a_long_ttl_is_renewed_in_time() {
     }
 }
 
-/// A batch has the time limit of its least patient hold, so an impatient hold needs a separate
+/// A batch has the time limit of its hold with the least time left, so such a hold needs a separate
 /// batch.
 #[tokio::test(start_paused = true)]
 async fn one_with_little_time_left_does_not_make_others_impatient() {
@@ -290,7 +290,7 @@ async fn other_losses_are_reported_when_a_waker_panics() {
     let (first, second) = (locks.mutex("x"), locks.mutex("y"));
     let (first, second) = (first.acquire().await.unwrap(), second.acquire().await.unwrap());
     let signals = [first.signal(), second.signal()];
-    // Whichever hold is reported first, its report panics.
+    // The first wake-up panics, whichever hold is reported first.
     let waker = std::task::Waker::from(std::sync::Arc::<PanickingWaker>::default());
     let mut ended = signals.each_ref().map(|signal| Box::pin(signal.ended()));
     for ended in &mut ended {

@@ -85,7 +85,7 @@ pub(crate) enum Act {
     Pass,
     /// The request is executed at once, and answered after this time.
     AnswerLate(Duration),
-    /// The request is executed and answered after this time.
+    /// The request is executed after this time, and then answered.
     Slow(Duration),
     AnswerLost,
     /// The request arrives after this time. The caller gets an indeterminate error at once.
@@ -96,9 +96,9 @@ pub(crate) enum Act {
     DoneAndSilent,
     Refuse(ErrorKind),
     Panic,
-    /// The grant has a start this long before the present.
+    /// The answer says that the hold started this long ago.
     StartBefore(Duration),
-    /// The grant has a start this long after the present.
+    /// The answer says that the hold starts in the future, after this time.
     StartAfter(Duration),
     Valid(Duration),
     Short(usize),

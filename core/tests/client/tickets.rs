@@ -50,8 +50,8 @@ async fn failed_ticket_returns_the_guard() {
     assert!(memory.is_empty(), "nothing is left");
 }
 
-/// A late duplicate of the acquire creates a new hold with the ticket's token. The client must not
-/// swap this hold.
+/// After the ticket's hold has expired, a late duplicate of its acquire creates a new hold with the
+/// same token. `resume` must not take this hold.
 #[tokio::test(start_paused = true)]
 async fn a_late_duplicate_of_the_acquire_does_not_revive_a_ticket() {
     let (locks, stage, other, _, clock) = troubled();

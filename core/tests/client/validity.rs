@@ -1,5 +1,5 @@
-//! Tests that deadlines count from the send, by the smaller TTL, and that a grant after its own
-//! deadline is released.
+//! Tests of deadlines. A deadline counts from the send of the request, by the smaller of the
+//! requested TTL and the server's. A grant that arrives after its deadline is released.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ async fn drift_and_margin_are_as_set() {
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_comes_after_its_own_deadline_is_released_and_tried_again() {
     let (locks, stage, other, _, _) = troubled();
-    // The client never waits for such a late answer, so the grant has an early start instead.
+    // The client doesn't wait 9 s for an answer, so this grant says that it began 9 s ago.
     stage.on("acquire", [Act::StartBefore(secs(9))]);
     let guard = locks.mutex("x").acquire().await.unwrap();
     let calls = stage.calls("acquire");
@@ -189,8 +189,8 @@ async fn a_backend_limits_only_the_first_wait_of_a_request() {
         fails(acquire(name, limit), ErrorKind::TimedOut(lockwright_core::Step::Answer)).await;
         assert_eq!(clock.now(), begun + limit);
     }
-    // The client sets no timer for the first wait, so a request waits longer if the backend ignores
-    // its own limit.
+    // The client sets no timer for the first wait of a request. If the backend ignores its own
+    // limit, as here, the request waits on.
     let waiting = tokio::spawn(acquire("z", secs(4)));
     clock.sleep(secs(60)).await;
     assert!(!waiting.is_finished());

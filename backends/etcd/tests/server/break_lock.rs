@@ -31,8 +31,8 @@ fn key_of(cluster: &testbed::Etcd, name: &str) -> String {
     keys.unwrap().trim().to_owned()
 }
 
-/// An operator's client died after it marked the hold. A second break moves the hold to an expiring
-/// lease.
+/// An operator's client died after it marked the hold, before it moved the hold to an expiring
+/// lease. A second break moves it.
 #[tokio::test(flavor = "multi_thread")]
 async fn marked_hold_runs_out_after_a_second_break() {
     let (cluster, etcd) = member_and_client().await;
@@ -80,7 +80,7 @@ async fn concurrent_breaks_report_the_outcome_and_leave_nothing() {
             breaking.spawn(async move {
                 let how = BreakMode::RunOut;
                 let broken = operator.break_lock(&name, BreakTarget::Any, how, "me", "why").await;
-                // Return the client, because dropping it would cancel its revocations.
+                // Return the client, because dropping it would cancel its revocations of leases.
                 (broken, operator)
             });
         }
@@ -90,7 +90,7 @@ async fn concurrent_breaks_report_the_outcome_and_leave_nothing() {
             let Ok(Broken::RunsOut(left)) = broken else { panic!("{broken:?}") };
             assert!(*left >= is && *left <= ttl + Duration::from_secs(1), "{left:?} of {is:?}");
         }
-        // `etcd` has one lease for all holds. Each broken hold has another one.
+        // `etcd` has one lease for all its holds. Each broken hold was moved to a lease of its own.
         eventually(|| async {
             let leases = client.lease_client().leases().await.unwrap();
             (leases.leases().len() == 2 + round).then_some(())
@@ -116,7 +116,8 @@ async fn freed_unheard(seen: impl Fn(&Claim) -> BreakTarget) {
         let breaking = tokio::spawn(async move {
             breaking.break_lock(&name, seen, BreakMode::Now, "me", "why").await
         });
-        // The deletion follows two reads. Each round waits longer, until the deletion is in flight.
+        // The operator's client sends two reads and then the deletion. Each round waits longer than
+        // the one before, so that in some round the deletion is in flight now.
         sleep(delay * (10 + round) / 2).await;
         proxy.set(Traffic::SwallowAnswers);
         let mut is_next = false;

@@ -21,7 +21,7 @@ async fn found(url: &str) -> Vec<(&'static str, Severity)> {
 const LEASE_BUG: (&str, Severity) = ("etcd-lease-bug", Severity::Warning);
 const ONE_MEMBER: (&str, Severity) = ("etcd-one-member", Severity::Warning);
 
-/// Returns options for etcd 3.6, whose only finding can be the cluster's size.
+/// Returns options for etcd 3.6. The only possible finding is the cluster's size.
 fn options() -> testbed::etcd::Options {
     testbed::Etcd::options().version(Version::Current)
 }
@@ -69,7 +69,7 @@ async fn a_member_that_is_down_is_a_warning_and_the_loss_of_most_is_an_error() {
     assert!(after_one.iter().any(|finding| finding.what.contains(&named)), "{after_one:?}");
 
     cluster.members[(leader + 2) % 3].kill();
-    // The leader notices the lost majority only after a while.
+    // The leader notices only after a while that it has lost the majority.
     let no_leader = ("etcd-no-leader", Severity::Error);
     eventually(async || {
         let config = Config::new(&url).unwrap().for_diagnosis().connect().await.ok()?;

@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::common::{FOR_EVER, LIMIT, busy, claim, connect, grant, grant_next, name, released};
 
-/// The number of large values. Together they exceed 4 MiB.
+/// The number of large values. Together they exceed 4 MiB, the limit of a response.
 const MANY: usize = 45;
 
 async fn client(cluster: &testbed::Etcd) -> Client {
@@ -75,7 +75,7 @@ async fn large_values_of_nested_names_block_no_lock() {
     grant_next(&etcd, &waits).await;
 }
 
-/// The server accepts a value that is too large for a response.
+/// The server accepts a value of 5 MB, but the limit of a response is 4 MiB.
 #[tokio::test(flavor = "multi_thread")]
 async fn too_large_response_is_reported_at_once() {
     let options = testbed::Etcd::options().members(1).set("max-request-bytes", "8000000");
@@ -137,7 +137,7 @@ async fn compacted_queue_is_read_again() {
     proxy.set(Traffic::Delay(delay));
     let asked = name("long");
     let (inspection, compacted) = tokio::join!(etcd.inspect(&asked), async {
-        // The client requests the second page before `end`.
+        // Compact until `end`. The client requests the second page before that.
         let end = tokio::time::Instant::now() + delay * 4;
         let mut compacted = 0;
         while tokio::time::Instant::now() < end {
@@ -151,8 +151,10 @@ async fn compacted_queue_is_read_again() {
     assert_eq!(inspection.unwrap().waiters, Some(1_100), "compacted {compacted} times");
 }
 
-/// During the read, the second-oldest keys are deleted, and then the oldest, which is read last. A
-/// read of pages from different times would report a second-oldest key, which never held the lock.
+/// The oldest key holds the lock. It is on the last page, and the second-oldest keys are on the
+/// first. After the client has read the first page, the test deletes the second-oldest keys and
+/// then the oldest. If the client read the last page as it is by then, it would report a
+/// second-oldest key as the holder, although that never held the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_is_read_as_it_was_at_one_moment() {
     let cluster = start();
@@ -164,7 +166,7 @@ async fn a_queue_is_read_as_it_was_at_one_moment() {
     proxy.set(Traffic::Delay(delay));
     let asked = name("long");
     let (inspection, ()) = tokio::join!(etcd.inspect(&asked), async {
-        // Now the first page is in flight to the client.
+        // After this time, the first page is in flight to the client.
         sleep(delay * 2).await;
         // One transaction put these keys, so they have the same age.
         let second =
@@ -174,7 +176,7 @@ async fn a_queue_is_read_as_it_was_at_one_moment() {
     });
     let holder = inspection.unwrap().holders[0].fence.unwrap();
     let keys = client.get("lockwright/long/000100", None).await.unwrap();
-    // The holder is the oldest key, or the third-oldest if both deletions came before the read.
+    // The holder is the oldest key. If both deletions came before the read, it is the third-oldest.
     assert!(
         [2, keys.kvs()[0].create_revision().unsigned_abs()].contains(&holder.get()),
         "{holder}"

@@ -52,9 +52,10 @@ async fn a_request_that_was_overtaken_by_its_end_is_kept_out() {
     let etcd = late.hasty().await;
     for wait in [Wait::No, FOR_EVER] {
         let (other, lost) = (claim("other"), claim("orders"));
-        // This creates the lease and the connection.
+        // This grant creates the lease and the connection.
         grant(&etcd, &other).await;
-        // The proxy holds the request until its client has given up and released the claim through another connection.
+        // The proxy holds the request until its client has given up. Then the request competes with
+        // the release, which the client sends through another connection.
         late.proxy.set(Traffic::Hold);
         fails(etcd.acquire(&lost, wait).await, ErrorKind::Indeterminate);
         late.proxy.set(Traffic::Forward);
@@ -93,7 +94,8 @@ async fn a_lease_whose_grant_was_not_heard_of_is_asked_for_again_and_not_another
     renewed(&etcd, &claim).await;
 }
 
-/// The lease found by the repeated request may be as old as the first request.
+/// The first request created the lease, but its response was lost. The repeated request finds the
+/// lease, and the client must count its TTL from the first request.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_whose_grant_was_not_heard_of_is_not_taken_for_a_new_one() {
     let late = Late::start();
@@ -203,7 +205,7 @@ async fn a_refusal_that_may_be_overtaken_is_to_be_ended() {
         proxy.set(Traffic::SwallowAnswers);
         let refusal = busy(&etcd, &refused, Wait::No).await;
         unsure += usize::from(refusal.queued);
-        // This makes the next request use another connection.
+        // Without its connections, the client sends the next request through the other proxy.
         proxy.drop_connections();
         proxy.set(Traffic::Forward);
         let tombstones = late.tombstones();

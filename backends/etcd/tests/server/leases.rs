@@ -19,15 +19,15 @@ async fn holder(etcd: &Etcd) -> Option<Fence> {
     etcd.inspect(&name("orders")).await.unwrap().holders.first().and_then(|holder| holder.fence)
 }
 
-/// etcd deletes the keys of a lease up to a second after its expiry. Until then the first key in the queue may be that
-/// of an expired lease.
+/// etcd deletes the keys of a lease up to a second after its expiry. Until then the first key in
+/// the queue may be that of an expired lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_ran_out_during_the_wait_grants_nothing() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let (operator, hour) = (connect(&cluster.url()).await, Duration::from_secs(3_600));
     let mut shown = 0;
     for _ in 0..6 {
-        // This client waits for a paused member.
+        // This client doesn't leave a paused member.
         let config = Config::new(&cluster.url()).unwrap();
         let waiter = config.response_timeout(LIMIT).keep_alive(hour, hour).connect().await.unwrap();
         let waits = claim_for("orders", SHORT);
@@ -65,7 +65,7 @@ async fn a_grant_on_a_lease_in_use_is_for_as_long_as_that_is_good() {
     let (cluster, etcd) = member_and_client().await;
     let ttl = Duration::from_secs(4);
     grant(&etcd, &claim_for("first", ttl)).await;
-    // The lease is renewed after a quarter of its TTL.
+    // A task renews the lease after a quarter of its TTL, so each grant is for at least two thirds.
     for at in 0..8 {
         let claim = claim_for(&format!("later-{at}"), ttl);
         let granted = grant(&etcd, &claim).await;
@@ -111,7 +111,8 @@ async fn many_leases_are_renewed_at_the_same_time() {
     assert!(took < delay * 4 * 40 / 2, "{took:?}");
 }
 
-/// The call must return the known results before its caller gives up.
+/// One lease's renewal gets no response. The call must return the other results before its caller
+/// gives up.
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_lease_delays_no_other_renewal() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();

@@ -45,7 +45,7 @@ async fn closed_client_is_granted_nothing() {
     let other = locks(cluster.url()).await;
     let connect = || locks(cluster.url_through([proxy.port()]));
     liveness::closed_client_is_granted_nothing(connect, &other, || ()).await;
-    // The client's open connections are silent now, but new ones work.
+    // This makes the client's open connections silent, but new connections work.
     let silence = || proxy.silence_present();
     liveness::closed_client_is_granted_nothing(connect, &other, silence).await;
 }
@@ -58,7 +58,8 @@ async fn one_try_leaves_nothing_behind() {
     grant(&other, &held).await;
     assert!(!busy(&ours, &claim("orders"), Wait::No).await.queued);
     assert_eq!(queue(&cluster, "orders").await.len(), 1);
-    // A try that is dropped in flight leaves nothing either, once its client has released it.
+    // A `try_acquire` that is dropped in flight leaves no key either, once its client has released
+    // it.
     let locks = Locks::new(ours).unwrap();
     for at in 0..20 {
         let tries = locks.mutex("orders").try_acquire();
@@ -69,7 +70,8 @@ async fn one_try_leaves_nothing_behind() {
     eventually(|| async { queue(&cluster, "orders").await.is_empty().then_some(()) }).await;
 }
 
-/// Requests to a frozen server give up. They leave few leases on the server, which expire.
+/// Requests to a frozen server time out. They leave no keys on the server, and few leases, which
+/// expire.
 #[tokio::test(flavor = "multi_thread")]
 async fn abandoned_requests_leave_nothing_on_the_server() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
@@ -94,7 +96,7 @@ async fn abandoned_requests_leave_nothing_on_the_server() {
         (keys.trim().is_empty() && leases() <= 2).then_some(())
     })
     .await;
-    // A burst that is answered needs only one more lease.
+    // A burst of requests that are answered needs only one more lease.
     let mut burst = JoinSet::new();
     for at in 0..1_000 {
         let request = locks.mutex(format!("burst/{at}")).ttl(LIMIT).acquire();

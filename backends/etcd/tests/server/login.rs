@@ -99,7 +99,7 @@ async fn wrong_logins_are_denied_and_needless_ones_are_rejected() {
     }
 }
 
-/// The members use simple tokens, which are etcd's default.
+/// A login is a token of etcd's default kind (`simple`), which expires after a second here.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_login_that_expires_is_renewed() {
     for version in [Version::Debian, Version::Current] {
@@ -121,7 +121,8 @@ async fn a_login_that_expires_is_renewed() {
     }
 }
 
-/// A restart invalidates all simple tokens.
+/// A restart of the server invalidates all logins, which are tokens of etcd's default kind
+/// (`simple`).
 #[tokio::test(flavor = "multi_thread")]
 async fn a_login_that_the_server_forgot_is_renewed() {
     let options = testbed::Etcd::options().members(1).user("app", SECRET, "lockwright/");

@@ -50,7 +50,8 @@ impl TwoWays {
     }
 }
 
-/// Creates a holder and a waiter whose leases are long, so that the client sends no requests for a minute.
+/// Creates a holder and a waiter whose leases are long, so that the client sends no requests for a
+/// minute.
 async fn idle(etcd: &Etcd) {
     let (held, waits) = (
         claim_for("orders", Duration::from_secs(600)),
@@ -65,7 +66,7 @@ async fn frozen_member_is_detected_without_requests() {
     let ways = TwoWays::start();
     let etcd = ways.connect(Duration::from_millis(5_500)).await;
     idle(&etcd).await;
-    // etcd closes a connection with too frequent pings. The client's pings are rarer.
+    // etcd closes a connection that pings too often. The client's pings are rare enough.
     assert!(!ways.is_reconnected(Duration::from_secs(18)).await, "it was hung up on");
     let mut noticed = 0;
     for proxy in &ways.proxies {

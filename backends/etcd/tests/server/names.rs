@@ -81,7 +81,8 @@ async fn two_prefixes_are_two_places() {
     assert_eq!(other.list("", None).await.unwrap().names.len(), 1);
 }
 
-/// All keys that begin with some prefix and a slash may be another program's queue.
+/// All keys that begin with some text and a slash may be the queue of another program's lock. No
+/// such queue contains a tombstone.
 #[tokio::test(flavor = "multi_thread")]
 async fn tombstone_is_in_no_queue_of_any_prefix_on_etcd() {
     let cluster = start();

@@ -13,7 +13,8 @@ use crate::common::{
 };
 use crate::queue::queue;
 
-/// Connects a client that checks for orphans once per TTL, if the TTL is at least 3 s.
+/// Connects a client with a response timeout of 1 s. It checks for orphans once per three timeouts
+/// or once per TTL, whichever is longer.
 async fn watchful(url: &str) -> Etcd {
     let hour = Duration::from_secs(3_600);
     let config = Config::new(url).unwrap().connect_timeout(LIMIT).keep_alive(hour, hour);
@@ -48,7 +49,7 @@ async fn restored_claims_are_removed_and_holds_stay() {
     }
     assert_eq!(queue(&cluster, "held").await, [(key, created)], "its lease has ended");
     assert_eq!(queue(&cluster, "others").await.len(), 2);
-    // The lease accepts the name again.
+    // Without the orphan, the lease accepts a claim of its name again.
     renewed(&etcd, &held).await;
     eventually(|| async {
         let again = claim_for("ended", ttl);
@@ -60,7 +61,7 @@ async fn restored_claims_are_removed_and_holds_stay() {
     .await;
 }
 
-/// The key of an unanswered request counts as registered.
+/// The key of an unanswered request is registered, so it isn't an orphan.
 #[tokio::test(flavor = "multi_thread")]
 async fn unanswered_and_waiting_claims_are_not_removed() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
@@ -71,7 +72,7 @@ async fn unanswered_and_waiting_claims_are_not_removed() {
     grant(&other, &claim_for("orders", LIMIT)).await;
     let (first, unsure, waits) =
         (claim_for("first", ttl), claim_for("unsure", ttl), claim_for("orders", ttl));
-    // This creates the lease.
+    // This grant creates the lease.
     grant(&etcd, &first).await;
     busy(&etcd, &waits, FOR_EVER).await;
     proxy.set(Traffic::SwallowAnswers);

@@ -21,7 +21,8 @@ pub(crate) async fn queue(cluster: &testbed::Etcd, name: &str) -> Vec<(String, i
     found.kvs().iter().map(place).collect()
 }
 
-/// A claim that isn't repeated loses its place after its TTL, but not before 10 s.
+/// A claim that isn't repeated loses its place after its TTL, but not before 10 s. These claims are
+/// repeated for 13 s, and keep their places.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_acquire_keeps_the_queue_position() {
     let (cluster, etcd) = member_and_client().await;
@@ -46,7 +47,7 @@ async fn repeated_acquire_keeps_the_queue_position() {
     }
 }
 
-/// The client puts the key, but its next read fails.
+/// The client puts the key, but its next read fails, so that the outcome is unknown.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_after_the_key_was_put_is_no_certain_one() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
@@ -74,7 +75,8 @@ async fn a_failure_after_the_key_was_put_is_no_certain_one() {
     assert_eq!(queue(&cluster, "orders").await.len(), 2);
 }
 
-/// If the claim is acquired while its removal is stuck, the client must not forget the key.
+/// The removal of an overdue claim gets no response. If the claim is then acquired again, the
+/// client must not forget the claim's key.
 #[tokio::test(flavor = "multi_thread")]
 async fn overdue_claim_is_removed_despite_a_repeated_acquire() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
@@ -87,7 +89,7 @@ async fn overdue_claim_is_removed_despite_a_repeated_acquire() {
     let (late, second) = (claim_for("orders", ttl), claim_for("orders", ttl));
     let begun = Instant::now();
     grant(&etcd, &late).await;
-    // This creates a second lease for the name.
+    // This claim needs a second lease, because a lease carries one exclusive claim of a name.
     busy(&etcd, &second, FOR_EVER).await;
     etcd.release(&second, ReleaseMode::Plain).await.unwrap();
     sleep((ttl - Duration::from_millis(300)).saturating_sub(begun.elapsed())).await;

@@ -20,7 +20,7 @@ fn ended_runtime_of_the_first_caller_stops_no_tasks() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let main = runtime();
     let etcd = main.block_on(connect(&cluster.url()));
-    // This runtime ends with the block.
+    // This runtime ends with the statement.
     runtime().block_on(async {
         let first = claim_for("first", SHORT);
         grant(&etcd, &first).await;

@@ -1,4 +1,5 @@
-//! Tests with claims that share a client's leases. A key consists of name and lease.
+//! Tests with claims that share a client's leases. A key consists of the name and the lease, so a
+//! lease carries only one exclusive claim of a name.
 
 use std::time::Duration;
 
@@ -87,8 +88,8 @@ async fn hold_moves_to_the_backend_that_repeats_its_claim() {
     let claim = claim_for("a", Duration::from_secs(2));
     let first = grant(&one, &claim).await;
     assert_eq!(grant(&other, &claim).await.fence, first.fence);
-    // The first client doesn't renew the hold. Neither the client nor the end of its lease ends the
-    // hold.
+    // The hold is on the second client's lease now. The first client doesn't renew it any more, and
+    // must not end it after the TTL.
     for _ in 0..8 {
         tokio::time::sleep(Duration::from_millis(500)).await;
         renewed(&other, &claim).await;
@@ -110,7 +111,7 @@ async fn release_by_token_never_ends_the_next_hold() {
     let far = connect(&cluster.url_through([proxy.port()])).await;
     let delay = Duration::from_millis(300);
     proxy.set(Traffic::Delay(delay));
-    // This hold keeps the lease, and so the key of `orders`, the same.
+    // This hold keeps the lease in use, so that each hold of `orders` has the same key.
     grant(&etcd, &claim("other")).await;
     for _ in 0..20 {
         let (held, later) = (claim("orders"), claim("orders"));
@@ -119,7 +120,7 @@ async fn release_by_token_never_ends_the_next_hold() {
         let begun = tokio::time::Instant::now();
         let ending = async { (far.release(&held, ReleaseMode::Plain).await, begun.elapsed()) };
         let ((ended, took), own) = tokio::join!(ending, async {
-            // The search's response is in flight.
+            // After this time, the search's response is in flight.
             tokio::time::sleep(delay * 2).await;
             let own = etcd.release(&held, ReleaseMode::Plain).await.unwrap();
             grant(&etcd, &later).await;
@@ -129,8 +130,9 @@ async fn release_by_token_never_ends_the_next_hold() {
         let now: Vec<_> = now.into_iter().map(|(key, _)| key).collect();
         assert_eq!(now, [key], "the next one was ended");
         etcd.release(&later, ReleaseMode::Plain).await.unwrap();
-        // The far client found the key before the other client deleted it. If the far client
-        // repeated a deletion, its outcome is `Released`.
+        // The test has shown its case if the far client found the key before the other client
+        // deleted it, and then deleted nothing. (After a repeated deletion, the far client reports
+        // `Released`. Such a round shows nothing.)
         let was_between = took >= delay * 3 && own == ReleaseOutcome::Released;
         if was_between && ended.unwrap() == ReleaseOutcome::NotHeld {
             return;

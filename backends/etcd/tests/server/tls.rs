@@ -47,7 +47,7 @@ async fn others_are_not_trusted() {
     wrong(&strangers, ErrorKind::InvalidConfig, "ca=PATH").await;
 }
 
-/// The certificate is for `localhost` and `127.0.0.1`.
+/// The certificate is for `localhost` and `127.0.0.1`, but the URL has `127.0.0.2`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_is_for_its_host_only() {
     let cluster = testbed::Etcd::options().members(1).tls().start().unwrap();

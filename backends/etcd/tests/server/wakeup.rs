@@ -40,7 +40,7 @@ async fn the_watch_goes_on_after_a_restart() {
     busy(&waiter, &waits, FOR_EVER).await;
     let mut told = events(&waiter);
     cluster.restart(true).unwrap();
-    // The waiter is woken once, as events may have been missed.
+    // The waiter is woken after the restart, because the watch may have missed events.
     assert_eq!(next(&mut told).await, Event::Wake(held.name.clone()));
     busy(&waiter, &waits, FOR_EVER).await;
     while told.try_recv().is_ok() {}
@@ -121,7 +121,8 @@ async fn holder_is_notified_of_a_deleted_key() {
     assert_eq!(next(&mut told).await, Event::Lost(mine.token, Reason::Gone));
 }
 
-/// The next hold of the name has the same key, made of the name and the lease.
+/// The next hold of a name has the same key, because a key is made of the name and the lease. The
+/// late report of the first hold's deletion must not end the next hold.
 #[tokio::test(flavor = "multi_thread")]
 async fn holder_is_not_notified_of_an_earlier_holds_end() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
@@ -133,7 +134,7 @@ async fn holder_is_not_notified_of_an_earlier_holds_end() {
     busy(&etcd, &claim_for("last", LONG), FOR_EVER).await;
     grant(&etcd, &hot).await;
     let mut told = events(&etcd);
-    // Break the watch, so that it reports the deletion only after the next grant.
+    // Break the watch, so that it reports the deletion of `hot` only after the next grant.
     proxy.drop_connections();
     etcd.release(&hot, ReleaseMode::Plain).await.unwrap();
     let again = claim_for("hot", LONG);

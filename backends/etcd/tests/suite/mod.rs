@@ -12,7 +12,8 @@ use lockwright_testbed::{self as testbed, Proxy};
 /// Runs all cases in parallel on one cluster. Each case that harms the cluster gets its own
 /// cluster. `label` names the cluster in tables.
 pub(crate) fn main(options: Options, label: &'static str) -> ExitCode {
-    // Long timeouts, because a leader may be silent for a second with eight cases on two cores.
+    // The election timeout is long, because a leader may be silent for a second with eight cases on
+    // two cores.
     let options = options.heartbeat(200).election(2_000);
     harness::serve(connect, || {
         let cluster = options.clone().start()?;

@@ -28,7 +28,7 @@ async fn crowded(ttl: Duration) -> Crowded {
     crowded_with(ttl, None).await
 }
 
-/// The URL also names a server on port `another`.
+/// As [`crowded`], but the client's URL also names a server on port `another`.
 async fn crowded_with(ttl: Duration, another: Option<u16>) -> Crowded {
     let server = crowdable().start().unwrap();
     let proxy = Proxy::start(server.members[0].address()).unwrap();

@@ -28,7 +28,7 @@ impl Shared {
         }
     }
 
-    /// Handles all events in one pass, because the end of a session may end many holds.
+    /// Handles all events in one pass over the holds, because a session's end may end many holds.
     pub(crate) fn take_hold_events(&self) {
         let events =
             std::mem::take(&mut *self.hold_events.lock().unwrap_or_else(PoisonError::into_inner));
@@ -37,7 +37,6 @@ impl Shared {
         }
         let mut facts: HashMap<Token, HoldEvent> = HashMap::new();
         for (token, fact) in events {
-            // A later event doesn't replace a loss.
             if !matches!(facts.get(&token), Some(HoldEvent::Lost(_))) {
                 facts.insert(token, fact);
             }

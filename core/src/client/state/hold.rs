@@ -124,10 +124,11 @@ impl Hold {
         &self.shared.clock
     }
 
-    /// Enables notifications.
+    /// Enables notifications of changes, and returns their `Notify`.
     pub(crate) fn changed(&self) -> &Notify {
         let changed = self.changed.get_or_init(Box::default);
-        // `SeqCst` orders this store and the changes of the phase: a change notifies, or the caller sees it.
+        // `SeqCst` orders this store and the changes of the phase: each change notifies, or the
+        // caller sees it.
         self.watched.store(true, Ordering::SeqCst);
         changed
     }
@@ -296,16 +297,16 @@ impl Hold {
         has_turn
     }
 
-    /// Returns how much earlier than due a renewal may join a batch. The slack must be less than
-    /// the pause after a failed renewal and the first term after a hand-over. Otherwise, the next
-    /// renewal would start at once.
+    /// Returns how long before it is due a renewal may join a batch. This slack is shorter than the
+    /// pause after a failed renewal and than the term of an offer. Otherwise, the next renewal
+    /// would start at once.
     pub(crate) fn renew_slack(&self) -> Duration {
         let renew_at = BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire));
         let left = self.lost_at().saturating_since(renew_at);
         (self.claim.ttl / 30).min(left / 8).min(LONGEST_SLACK)
     }
 
-    /// Returns how late the first check may be; zero if the check reports a loss.
+    /// Returns how late the renewal task's first check may be; zero if the check reports a loss.
     pub(crate) fn first_slack(&self) -> Duration {
         let renews = self.claim.renewal_mode == RenewalMode::Auto
             && self.renew_at.load(Ordering::Acquire) < self.lost_at.load(Ordering::Acquire);

@@ -1,6 +1,6 @@
-//! One client's requests for a name take turns in order of arrival, and share one remote claim.
-//! Only the request with the turn may send requests about the name. The turn passes on when the
-//! hold has ended on the server, or its first release has failed.
+//! Each name has one queue per client, in order of arrival. Only the first request in it may send
+//! messages about the name. Its turn ends when its hold has ended on the server, or when the first
+//! attempt to release the hold has failed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -327,8 +327,8 @@ impl Shared {
             match queued.sender.send(Passed::Turn(turn)) {
                 Ok(()) => return,
                 Err(Passed::Turn(mut turn)) => {
-                    // If `shared` were set, dropping the turn would recurse, maybe thousands of
-                    // calls deep.
+                    // With `shared`, the drop of `turn` would pass the turn on recursively, maybe
+                    // thousands of calls deep.
                     turn.shared = None;
                     pending = turn.pending.take();
                 }

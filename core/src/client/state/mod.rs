@@ -63,7 +63,8 @@ pub(crate) struct Shared {
     /// Releases in progress that run in the background or belong to lost holds.
     others: AtomicU64,
     pub(crate) waiting: AtomicU64,
-    /// Notified after a release or a rejected request of a closed client, and when the renewal task ends.
+    /// Notified after a release or a rejected request of a closed client, and when the renewal task
+    /// ends.
     pub(crate) idle: Notify,
     pub(crate) closing: Notify,
     pub(crate) closed: AtomicBool,
@@ -150,8 +151,8 @@ pub(crate) enum Passed {
 /// hold.
 pub(crate) struct Entered(Option<Arc<Hold>>);
 
-/// The turn of a local request, or a placeholder. When a turn is dropped, the next local request
-/// inherits its claim, or the claim is reconciled.
+/// The turn of a local request, or a placeholder if the request needs no turn. When a turn is
+/// dropped, the next local request inherits its claim, or the claim is released.
 pub(crate) struct Turn {
     shared: Option<Arc<Shared>>,
     taken: bool,

@@ -1,5 +1,5 @@
-//! All live holds: a slab of slots, and a heap of due instants. Rescheduling or removing a hold increments its
-//! slot's generation, which makes its old heap entry stale.
+//! All live holds: a slab of slots, and a heap of due instants. Rescheduling or removing a hold
+//! increments its slot's generation, which makes its old heap entry stale.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -87,8 +87,8 @@ impl Registry {
             }
             self.due.pop();
             match hold {
-                // The popped entry is subtracted in advance, because rescheduling counts it as
-                // stale.
+                // Rescheduling will count the popped entry as stale, so it is subtracted in
+                // advance.
                 Some(hold) => {
                     self.stale = self.stale.saturating_sub(1);
                     until = until.max(now + hold.renew_slack());

@@ -63,7 +63,8 @@ impl Shared {
         shared.renewer.notify_one();
     }
 
-    /// Drops the queued jobs, which would keep the client alive. Unreleased holds expire on the server.
+    /// Drops the queued jobs, which would keep the client alive. Unreleased holds expire on the
+    /// server.
     pub(crate) fn renewer_has_ended(&self) {
         let jobs = {
             let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -135,8 +136,8 @@ impl Shared {
         }
     }
 
-    /// Returns whether one answer to a release is enough. Without a tombstone, an unanswered acquire may still be
-    /// granted.
+    /// Returns whether a release ends with its first answer. Without a tombstone, it is repeated,
+    /// because an unanswered acquire may still be granted.
     pub(crate) fn one_answer_reconciles(&self, release_mode: ReleaseMode) -> bool {
         release_mode == ReleaseMode::Plain || self.backend.profile().tombstones
     }

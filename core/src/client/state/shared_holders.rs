@@ -1,5 +1,5 @@
-//! The shared holds with an owner. A shared request skips the local queue, so a reentrant request
-//! finds its hold here.
+//! The shared holds with an owner. Shared requests skip the local queue, so a reentrant request
+//! finds its owner's hold here.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Turns and holds under one mutex. Acquire and release need both, and two mutexes would be much slower.
+//! Turns and holds under one mutex, because acquire and release need both.
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use crate::token::Token;
 
 use super::{Hold, HoldEvent, Shared, Table};
 
-/// The largest number of kept losses. It is limited, because a loss of an ended hold is never
+/// The largest number of early losses. It is limited, because the loss of an ended hold is never
 /// taken.
 const MOST_EARLY_LOSSES: usize = 1024;
 

@@ -1,4 +1,5 @@
-//! The checks at the end of a schedule: each client works and the server is empty.
+//! The checks between rounds and at the end of a schedule: each client works, and nothing is left
+//! on the server.
 
 use std::sync::atomic::Ordering;
 
@@ -34,7 +35,8 @@ impl World {
         assert!(self.server.memory.is_empty(), "the server has something left");
     }
 
-    /// Checks that the server is empty as soon as no client has a hold or a release in progress.
+    /// Waits until no client has a hold or a release in progress. Then checks that the server is
+    /// empty.
     pub(super) async fn check_between_rounds(&self) {
         if !self.plan.leaves_nothing() {
             return;

@@ -19,7 +19,7 @@ enum Fate {
     Pass,
     AnswerLate,
     ArriveLate,
-    /// The caller gets an error at once, and the request arrives later.
+    /// The caller gets an error at once, and the server gets the request later.
     ArriveUnattended,
     AnswerLost,
     DoneAndSilent,
@@ -205,7 +205,7 @@ impl DistributedLock for Link {
     ) -> Result<Broken> {
         let call = self.server().break_lock(name.clone(), seen, how);
         match self.fate() {
-            // The client doesn't catch a backend's panic in `break_lock`.
+            // `break_lock` doesn't panic here, because the client wouldn't catch it.
             Fate::Panic | Fate::DoneAndPanic => call.await,
             fate => self.meet_with(fate, call).await,
         }

@@ -1,10 +1,11 @@
-//! Clients on random schedules, on a clock that the test moves. Each seed is one schedule. Requests
-//! and events fail, machines are suspended, holds are broken or ended, and clients are closed.
+//! Tests of clients on random schedules, on a clock that the test moves. Each seed is one schedule.
+//! Requests and events fail, machines are suspended, holds are broken or ended, and clients are
+//! closed.
 //!
 //! Each schedule checks exclusion among valid holds, growing fences, and no grant after `close()`.
 //! Each request must end, and the server must be empty at the end.
 //!
-//! `LOCKWRIGHT_SEED=7` runs one schedule, `LOCKWRIGHT_SEEDS=10000` that many.
+//! `LOCKWRIGHT_SEED=7` runs one schedule, and `LOCKWRIGHT_SEEDS=10000` runs 10,000.
 
 mod chance;
 mod checks;
@@ -29,7 +30,7 @@ use crate::support::{secs, settle_down};
 const SEEDS: u64 = 300;
 
 const TASKS: usize = 8;
-/// The number of steps of each task between checks of the server.
+/// The number of steps of each task in a round, before a check of the server.
 const STEPS: usize = 4;
 const ROUNDS: usize = 5;
 

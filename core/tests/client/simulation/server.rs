@@ -24,7 +24,7 @@ pub(super) const OFFER: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Manner {
-    /// True if the server hands locks over; otherwise it wakes the waiters.
+    /// True if a release offers the lock to the waiting claims; otherwise it wakes the waiters.
     pub(super) hands_over: bool,
     /// The percentage of events that are delayed, lost or repeated.
     pub(super) late_events: u64,
@@ -37,7 +37,7 @@ pub(super) struct Server {
     clock: Clock,
     chance: Arc<Chance>,
     manner: Manner,
-    /// Once set, every event is delivered at once.
+    /// Once set, no request fails, and every event is delivered at once.
     pub(super) is_calm: AtomicBool,
     state: Mutex<State>,
     seen: Arc<world::Seen>,
@@ -50,7 +50,8 @@ struct State {
     received: HashMap<Token, Claim>,
     /// Tokens that were granted by an event, but not yet by an answer.
     handed: HashSet<Token>,
-    /// Tokens of holds that ended before their holder was notified. They are exempt from exclusion.
+    /// Tokens of holds that ended before their holder was notified. The check of exclusion ignores
+    /// them.
     excused: HashSet<Token>,
     is_breaking_now: bool,
 }

@@ -55,10 +55,10 @@ impl Plan {
         }
     }
 
-    /// Returns whether the server is empty once the clients have released everything.
+    /// Returns whether the server must be empty once the clients have released all guards.
     pub(super) fn leaves_nothing(&self) -> bool {
-        // An unresumed ticket's hold stays until it expires. Without tombstones, so does the hold
-        // of a request that arrives after its release.
+        // The hold of an unresumed ticket stays until it expires. Without tombstones, so does a
+        // hold whose acquire arrives after the release.
         !self.tickets && ((self.trouble == 0 && !self.cuts) || self.manner.tombstones)
     }
 }
@@ -93,7 +93,7 @@ impl Client {
     }
 
     fn requests(&self) -> usize {
-        // Each clone of the client has both `Arc`s, and each request only `under_way`.
+        // Each clone of the client counts in both `Arc`s, and each request only in `under_way`.
         Arc::strong_count(&self.under_way) - Arc::strong_count(&self.is_closed)
     }
 }

@@ -13,12 +13,13 @@ on_each_version!(
     client_leaves_a_partitioned_leader,
 );
 
-/// No member freezes, so even an etcd with issue 15247 revokes no live leases.
+/// In etcd issue 15247, a leader that was frozen may revoke live leases. No member freezes here, so
+/// the hold must survive on each version.
 async fn a_hold_outlives_the_leader(version: Version) {
     let mut cluster = start(version);
     let all = participants(LONG);
     let old = cluster.leader().unwrap();
-    // Only the holder's client is connected to the leader, which dies.
+    // Only the holder's client is connected to the leader, which is killed below.
     let (ours, _proxies) = connected_to(&cluster, old).await;
     let others = locks(&url_without(&cluster, old)).await;
     let holder = all.hold("holder", &ours).await;

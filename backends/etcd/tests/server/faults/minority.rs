@@ -4,7 +4,7 @@ use lockwright_testbed::etcd::Version;
 
 use super::{LONG, SHORT, connected_to, follower, locks, participants, start, url_of, url_without};
 
-/// The client still reaches the follower, which answers the pings.
+/// The follower is cut off from the other members, but not from the client, whose pings it answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_a_follower_that_is_cut_off_loses_its_hold_in_time() {
     let cluster = start(Version::Debian);
@@ -25,7 +25,7 @@ async fn a_client_of_a_follower_that_is_cut_off_loses_its_hold_in_time() {
 /// A cut-off waiter loses its place, and returns to the end of the queue.
 ///
 /// Debian's etcd isn't tested: up to 3.4, a member that returns forces an election, and a short
-/// hold may not survive it.
+/// hold may expire during the election.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_that_is_cut_off_comes_back_by_itself() {
     let cluster = start(Version::Current);
@@ -37,7 +37,7 @@ async fn a_waiter_that_is_cut_off_comes_back_by_itself() {
     let waiter = all.wait("waiter", &ours).await;
     cluster.isolate(member);
     holder.goes_on().await;
-    // Now the waiter's lease has expired, and its key is deleted.
+    // By now the waiter's lease has expired, and its key is deleted.
     holder.goes_on().await;
     cluster.heal(member);
     holder.goes_on().await;

@@ -62,8 +62,8 @@ fn url_without(cluster: &testbed::Etcd, member: usize) -> String {
     cluster.url_through(others.map(|(_, member)| member.port()))
 }
 
-/// Returns a client that knows all members and is connected to `member`. The others are behind
-/// proxies.
+/// Returns a client that knows all members and is connected to `member`. The other members are
+/// behind proxies that were cut until then.
 async fn connected_to(cluster: &testbed::Etcd, member: usize) -> (Locks, Vec<Proxy>) {
     let others = cluster.members.iter().enumerate().filter(|(index, _)| *index != member);
     let proxies: Vec<_> =

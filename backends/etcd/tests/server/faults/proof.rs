@@ -21,8 +21,8 @@ on_each_version!(a_leader_that_was_replaced_proves_nothing);
 /// How long a request to a paused member may take.
 const STANDSTILL: Duration = Duration::from_secs(12);
 
-/// Connects a client that waits for a paused member, until the resumed member carries out the
-/// client's request.
+/// Connects a client that doesn't leave a paused member. Once the member resumes, it carries out
+/// the client's requests.
 async fn stubborn(url: &str) -> Etcd {
     stubborn_for(url, STANDSTILL).await
 }
@@ -34,7 +34,7 @@ async fn stubborn_for(url: &str, standstill: Duration) -> Etcd {
 }
 
 /// A replaced leader that thaws still acts as leader for a second. The keep-alives that it answers
-/// then don't reach the other members.
+/// then don't reach the other members, so they don't renew the lease.
 async fn a_leader_that_was_replaced_proves_nothing(version: Version) {
     let cluster = start(version);
     let old = cluster.leader().unwrap();
@@ -84,7 +84,8 @@ async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
     proxies.iter().for_each(Proxy::cut);
     let ports = [cluster.members[old].port()].into_iter();
     let url = cluster.url_through(ports.chain(proxies.iter().map(Proxy::port)));
-    // The first member gets a third of the timeout, which must exceed the old leader's pause.
+    // The client waits for the first member for a third of the timeout. This third must exceed the
+    // old leader's pause.
     let etcd = stubborn_for(&url, STANDSTILL * 6).await;
     let claim = claim_for("orders", ttl);
     let granted = grant(&etcd, &claim).await;
@@ -96,7 +97,7 @@ async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
         let renewed = etcd.renew(&[Renew::of(&claim)]).await;
         (renewed, etcd)
     });
-    // On the new leader, the lease's time is running out.
+    // During this time, nothing renews the lease on the new leader.
     let counts = Duration::from_secs(10);
     sleep(counts).await;
     cluster.members[old].thaw();
@@ -112,7 +113,7 @@ async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
 }
 
 /// A replaced leader answers the keep-alive. Before it answers the read, it receives the result of
-/// the election.
+/// the election, so the read is in a later term and doesn't prove the keep-alive.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
     let ttl = Duration::from_secs(400);
@@ -122,7 +123,7 @@ async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
     let etcd = stubborn_for(&cluster.url_through([proxy.port()]), STANDSTILL * 6).await;
     let claim = claim_for("orders", ttl);
     let granted = grant(&etcd, &claim).await;
-    // Open the stream. Later keep-alives take one message each way.
+    // Open the stream of keep-alives now, so that a later keep-alive takes one message each way.
     etcd.renew(&[Renew::of(&claim)]).await.unwrap();
     let endpoint = cluster.members[old].endpoint();
     let client = etcd_client::Client::connect([endpoint], None).await.unwrap();
@@ -132,7 +133,8 @@ async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
     cluster.members[old].freeze();
     cluster.isolate(old);
     let new = elected(&cluster, old);
-    // With this delay, the old leader receives the election's result between keep-alive and read.
+    // With this delay, the old leader receives the election's result after the keep-alive and
+    // before the read.
     proxy.set(Traffic::Delay(Duration::from_secs(2)));
     keeper.keep_alive().await.unwrap();
     let renewing = tokio::spawn(async move {
@@ -163,7 +165,8 @@ fn left_of_the_hold(member: &Member, fence: Fence) -> Duration {
     Duration::from_secs(left.parse().unwrap())
 }
 
-/// The waiter's key is the first in the queue. But its lease has expired, and the key is about to be deleted.
+/// The waiter's key is the first in the queue, but the key's lease has expired, so that the server
+/// is about to delete the key.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_after_a_wait_is_on_a_lease_that_is_alive() {
     let ttl = Duration::from_secs(3);

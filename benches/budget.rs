@@ -146,7 +146,7 @@ impl Baselines {
     }
 }
 
-/// Alternates the subjects, so that all see the same load.
+/// Measures all subjects in turn, so that all see the same load.
 async fn ratio() {
     const ROUNDS: usize = 101;
     const TIMES: u32 = 2_000;

@@ -17,8 +17,7 @@ pub struct Node {
     pub problem: Option<String>,
 }
 
-/// Returns the nodes' states. A new node votes once the largest TTL has passed since it was first
-/// seen.
+/// Returns the nodes' states. A new node votes once a client has seen it for the largest TTL.
 ///
 /// # Errors
 /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for an invalid URL, or a backend without
@@ -30,7 +29,7 @@ pub async fn nodes(url: &str) -> Result<Vec<Node>> {
     node_statuses(url, What::Look).await
 }
 
-/// Waits until every reachable node votes. Each process restarts the waiting time of new nodes.
+/// Waits until every reachable node votes. New nodes vote one largest TTL after this call.
 ///
 /// # Errors
 /// As [`nodes`].

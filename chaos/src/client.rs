@@ -12,7 +12,6 @@ pub(crate) const JOB: &str = "LOCKWRIGHT_CHAOS_CLIENT";
 
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// Shorter delays of a timer aren't recorded.
 pub(crate) const UNRECORDED_DELAY: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

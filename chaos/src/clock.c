@@ -1,6 +1,6 @@
 /* Adds an offset, in nanoseconds from a mapped file, to a process's CLOCK_REALTIME.
  *
- * libfaketime doesn't work for Redis: its allocator reads the clock before libfaketime is ready, and
+ * libfaketime crashes Redis: the server's allocator reads the clock before libfaketime is ready, and
  * both recurse until the process ends. This file calls nothing that allocates. */
 #define _GNU_SOURCE
 #include <fcntl.h>

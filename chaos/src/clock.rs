@@ -1,7 +1,7 @@
 //! The servers' wall clock.
 //!
-//! A library, loaded by `LD_PRELOAD`, adds an offset to each server's clock. etcd can't load it,
-//! because etcd is linked statically.
+//! A library, loaded by `LD_PRELOAD`, adds an offset. etcd can't load it, because etcd is linked
+//! statically.
 
 use std::fs;
 use std::os::unix::fs::FileExt;

@@ -90,11 +90,20 @@ impl Configuration {
         }
     }
 
+    /// Limits a client's connections in some schedules, so that its holds share a session.
+    pub(crate) fn with_connections(self, url: String, seed: u64) -> String {
+        match (self.mode(), seed % 3) {
+            (Some("session"), 0) => format!("{url}&connections=5"),
+            (Some("session"), 1) => format!("{url}&connections=7"),
+            _ => url,
+        }
+    }
+
     pub(crate) fn ttl(self) -> Duration {
         match self {
             // The shortest TTL of etcd, and of MySQL's sessions, whose timeouts are whole seconds.
             Etcd | MysqlSession | MysqlRow => Duration::from_secs(2),
-            // Connecting takes longer, because the client first looks for the master.
+            // Connecting takes longer, because the client must find the master first.
             RedisSentinel | RedisCluster => Duration::from_secs(2),
             _ => Duration::from_secs(1),
         }

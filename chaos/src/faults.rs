@@ -1,5 +1,5 @@
-//! The faults, and each backend's promises under them. This module defines promises for faults that
-//! no profile covers.
+//! The faults, and each backend's promises under them. If no profile covers a fault, this module
+//! defines the promise.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -170,11 +170,11 @@ impl Fault {
             ClientKilled => survives(Promised::ClientCrash),
             // A suspended or blocked client ends its holds by its own clock.
             ClientStopped | RowLocked | TableLocked => Promise::KEPT,
-            // The other servers may replace a frozen server.
+            // In Sentinel and Cluster, the other servers may replace a frozen master.
             ServerFrozen | DiskSlow => match configuration {
                 RedisCluster => survives(Promised::Failover),
                 RedisSentinel if leader => survives(Promised::Failover),
-                // A frozen leader may end leases renewed at the new leader.
+                // An old leader, after its freeze, may revoke leases renewed at the new leader.
                 Etcd => kept_if(!leader),
                 _ => kept_if(!by_connection),
             },

@@ -24,7 +24,6 @@ pub(crate) struct Scene<'a> {
     pub(crate) schedule: &'a Schedule,
     pub(crate) clients: &'a Clients<'a>,
     pub(crate) journal: &'a Journal,
-    /// The disk that `disk-full` fills.
     pub(crate) disk: Option<&'a Path>,
     pub(crate) clock: Option<&'a ServersClock>,
 }

@@ -96,7 +96,6 @@ fn tasks(options: &Options) -> VecDeque<Task> {
     tasks
 }
 
-/// Returns the seeds recorded for this version of the plans.
 fn recorded(configuration: Configuration) -> BTreeSet<u64> {
     let path = evidence::folder().join(format!("{configuration}.tsv"));
     let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -144,7 +143,8 @@ fn run_lane(
 
 pub(crate) const FOLDER: &str = "LOCKWRIGHT_CHAOS_FOLDER";
 pub(crate) const DISK: &str = "LOCKWRIGHT_CHAOS_DISK";
-/// The variable with the last instant to begin a schedule, in nanoseconds of the boot clock.
+/// The environment variable with the last instant, in nanoseconds of the boot clock, at which a
+/// lane begins a schedule.
 pub(crate) const UNTIL: &str = "LOCKWRIGHT_CHAOS_UNTIL";
 
 fn count(line: &str, counts: &Mutex<Counts>) {

@@ -68,7 +68,7 @@ struct Schedule {
 
 type Records = BTreeMap<Configuration, Record>;
 
-/// Writes the page. Fails if the record doesn't confirm a profile's claim.
+/// Writes `docs/src/guarantees.md`. Fails if the record doesn't confirm a profile's claim.
 pub(crate) fn write() -> Result<()> {
     let path = path();
     let page = fs::read_to_string(&path)?;
@@ -121,11 +121,11 @@ fn schedule(line: &str) -> Option<Schedule> {
 }
 
 impl Record {
-    /// Counts the schedules in which `fault` had an effect, and which confirm `promise`. For a
-    /// complete promise, all of a schedule's faults must have complete promises.
+    /// Counts the schedules in which `fault` had an effect, and which confirm `promise`. If
+    /// `promise` is `KEPT`, the promises under all of the schedule's faults must be `KEPT`.
     fn shown(&self, fault: Fault, promise: Promise) -> usize {
         let outcome = if promise == Promise::KEPT { "kept" } else { "not-promised" };
-        // Another fault's promise may exclude fences.
+        // The promise under another fault may exclude fences.
         let fences = |one: &Schedule| {
             let of = |promised: &&Promised| one.faults.contains(&promised.fault);
             self.promises.faults.iter().filter(of).all(|promised| promised.promise.fences)

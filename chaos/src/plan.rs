@@ -39,7 +39,8 @@ pub(crate) fn hits_the_leader(pick: usize) -> bool {
     pick.is_multiple_of(2)
 }
 
-/// The first part of a seed's random numbers for schedules; clients use lower parts.
+/// Schedules use this and higher parts of a seed's random numbers, clients lower ones. So their
+/// draws are independent.
 const PART: u64 = 1 << 40;
 
 impl Schedule {
@@ -75,7 +76,7 @@ impl Schedule {
         let each = self.faults.iter().map(|one| self.promise_under(one, profile));
         let promise = each.fold(Promise::KEPT, Promise::and);
         let has = |fault| self.faults.iter().any(|one| one.fault == fault);
-        // After a data loss, fences come from the clock, and repeat if it steps back.
+        // After a data loss, fences come from the server's clock. If that steps back, they repeat.
         let repeats = has(Fault::ClockBack) && has(Fault::ServerDataLost);
         Promise { fences: promise.fences && !repeats, ..promise }
     }
@@ -113,7 +114,8 @@ fn draw_faults(
 }
 
 fn excludes(configuration: Configuration, one: Fault, other: Fault) -> bool {
-    // For network faults, the master is behind a proxy, and Sentinels don't replace it.
+    // For network faults, the master is behind a proxy, and Sentinels don't replace it. Such a
+    // schedule has no other faults of servers.
     configuration == Configuration::RedisSentinel
         && one.is_on_the_way() != other.is_on_the_way()
         && !one.is_a_clients()

@@ -19,9 +19,8 @@ pub(crate) struct Promises {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Promised {
     pub(crate) fault: Fault,
-    /// The promise if a follower or the only server is affected.
+    /// The promise if the fault doesn't affect the leader, or affects the only server.
     pub(crate) promise: Promise,
-    /// The promise if the leader is affected.
     pub(crate) leader: Promise,
 }
 
@@ -75,7 +74,7 @@ impl Promises {
 
     pub(crate) fn record(&self, folder: &Path, configuration: Configuration) -> Result<()> {
         let path = path(folder, configuration);
-        // Several lanes may record at once.
+        // Several lanes may record at once, each in its own file.
         let new = path.with_extension(format!("new-{}", std::process::id()));
         fs::write(&new, self.to_text())?;
         Ok(fs::rename(new, path)?)

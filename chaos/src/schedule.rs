@@ -112,7 +112,7 @@ impl Lane {
         let on_the_way = |one: &Planned| one.fault.is_on_the_way();
         self.servers.prepare(schedule.faults.iter().any(on_the_way))?;
         let register = Register::default().serve()?.to_string();
-        let url = self.servers.url();
+        let url = self.configuration.with_connections(self.servers.url(), schedule.seed);
         let clients = Clients::start(&schedule.clients, url, register, folder, journal)?;
         clients.wait_for_a_grant()?;
         let injected = self.make_faults(schedule, &clients, journal)?;

@@ -1,5 +1,4 @@
-//! The soak test: minutes without faults, to find leaks of memory, descriptors, threads, and data
-//! on the servers.
+//! A soak test without faults. It finds leaks of memory, descriptors, threads and server data.
 
 use std::fs;
 use std::path::Path;
@@ -22,13 +21,13 @@ const JOB: &str = "LOCKWRIGHT_CHAOS_SOAK";
 
 const TIME: Duration = Duration::from_secs(600);
 
-/// A plan's duration. Each plan uses new names.
+/// The duration of a workload's plan.
 const PLAN: Duration = Duration::from_secs(4);
 
 /// The first measurement is after a fifth of the duration, when caches are full.
 const SETTLED_AFTER: u32 = 5;
 
-/// The allowed growth in bytes. Allocators keep freed pages.
+/// The allowed growth of memory in bytes, because allocators keep freed pages.
 const GROWTH: u64 = 8 << 20;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -43,7 +42,6 @@ struct Job {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Measured {
-    /// The resident memory in bytes.
     memory: u64,
     descriptors: u64,
     threads: u64,

@@ -13,7 +13,6 @@ use lockwright::{Error, ErrorKind};
 
 use crate::escape::escape;
 
-/// Another client holds the lock. `-E` changes this code.
 pub(crate) const HELD: u8 = 1;
 pub(crate) const USAGE: u8 = 64;
 /// The name is locked in another mode or by another library.

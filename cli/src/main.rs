@@ -29,7 +29,7 @@ use args::{Cli, Command};
 fn main() -> ExitCode {
     let mut args = std::env::args_os();
     let _ = args.next();
-    // The supervisor and the process that becomes CMD don't parse options.
+    // The supervisor and the process that becomes the user's command (CMD) don't parse options.
     match std::env::args_os().nth(1) {
         Some(first) if first == process::ROLE_SUPERVISE => {
             let _ = args.next();

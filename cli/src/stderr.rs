@@ -78,7 +78,8 @@ fn stderr() -> BorrowedFd<'static> {
 enum Method {
     File,
     Socket,
-    /// A second, non-blocking file description. CMD shares the original and expects blocking mode.
+    /// A second, non-blocking description of the file. CMD shares the first, and expects it to
+    /// block.
     Own(OwnedFd),
     /// The file can't be opened again, such as another user's terminal.
     Poll,

@@ -153,13 +153,13 @@ pub(crate) type Body = fn(Arc<Context>) -> Pin<Box<dyn Future<Output = Verdict> 
 /// A conformance case.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// Its group.
+    /// The case's group.
     pub group: Group,
-    /// Its unique name.
+    /// The case's unique name.
     pub name: &'static str,
     /// The checked property.
     pub about: &'static str,
-    /// Its requirements. If one isn't met, the outcome is [`Outcome::NotPromised`].
+    /// The case's requirements. If one isn't met, the outcome is [`Outcome::NotPromised`].
     pub needs: &'static [Need],
     pub(crate) body: Body,
 }

@@ -124,10 +124,10 @@ impl Message {
     }
 }
 
-/// Performs a child's job. Returns `None` in other processes.
+/// Performs the job of a child process. Returns `None` if this process is no child.
 ///
-/// Call it first in `main`, outside a runtime. It calls `connect` with the `address` of
-/// [`this_program`], or with an empty string.
+/// Call it first in the program's `main`, outside a runtime. `connect` gets the `address` of
+/// [`this_program`], or an empty string.
 pub fn main<F, B>(connect: impl Fn(String) -> F) -> Option<ExitCode>
 where
     F: Future<Output = Result<B>>,

@@ -195,7 +195,8 @@ pub struct Entry {
     pub answered: BootInstant,
 }
 
-/// Calls `attempt` until it succeeds, at most three times. A busy machine may fail some.
+/// Calls `attempt` with new names until it succeeds, at most three times. A busy machine may fail
+/// some.
 pub async fn soon<F: Future<Output = Verdict>>(mut attempt: impl FnMut(String) -> F) -> Verdict {
     for number in 0..2 {
         if attempt(format!("x{number}")).await.is_ok() {
@@ -360,7 +361,7 @@ pub async fn break_hold(
     backend.break_lock(&claim.name, BreakTarget::Token(claim.token), how, "the suite", "why").await
 }
 
-/// Waits half a poll interval for the grant of `waiting`, so that polling is too slow.
+/// Waits for the grant of `waiting` for half a poll interval, which is too short for polling.
 #[track_caller]
 pub fn woken<T>(
     context: &Context,

@@ -46,7 +46,7 @@ pub trait Factory: Send + Sync + 'static {
         None
     }
 
-    /// Returns a store that rejects late writes, if any.
+    /// Returns a store that rejects late writes, if the backend has one.
     fn protected(&self) -> Option<Protect> {
         None
     }

@@ -94,7 +94,7 @@ impl Faulty {
     /// Wraps `backend`, without faults.
     pub fn new(backend: Arc<dyn DistributedLock>, clock: Clock) -> Self {
         let mut profile = backend.profile().clone();
-        // The backend's `answer_limit` doesn't cover requests that this wrapper loses.
+        // The backend answers within its `answer_limit`, but this wrapper may lose the request.
         profile.answer_limit = None;
         Self(Arc::new(Inner {
             backend,
@@ -112,7 +112,7 @@ impl Faulty {
         }))
     }
 
-    /// Appends to the fates of the next `op` requests.
+    /// Adds fates for the next `op` requests that have none yet.
     pub fn next(&self, op: Op, fates: impl IntoIterator<Item = Fate>) {
         let mut plan = self.plan();
         match plan.next.iter_mut().find(|(of, _)| *of == op) {
@@ -190,7 +190,7 @@ impl Faulty {
         }
     }
 
-    /// Sends `request` with its planned fate. `again` is its delayed copy.
+    /// Sends `request` with its planned fate. `again` is a copy to send later.
     async fn send<T, F>(
         &self,
         op: Op,
@@ -259,7 +259,7 @@ impl DistributedLock for Faulty {
     }
 
     fn attach(&self, events: Events) {
-        // Weak, because the backend owns this closure.
+        // The backend owns this closure, so a strong reference would be a cycle.
         let this = Arc::downgrade(&self.0);
         self.0.backend.attach(Events::to(move |event| {
             let Some(this) = this.upgrade() else { return false };

@@ -23,7 +23,7 @@ pub struct Participants {
 /// A client that holds the lock.
 #[derive(Debug)]
 pub struct Holder {
-    /// Its guard.
+    /// The client's guard.
     pub guard: Guard,
     who: &'static str,
     invoked: BootInstant,
@@ -85,7 +85,7 @@ impl Participants {
     }
 
     /// Asserts that the loss is reported before the waiter is granted the lock, and that this grant
-    /// comes within `bound` plus the slack, counted from `since`.
+    /// comes within `bound` plus the slack after `since`.
     pub async fn is_lost(
         &self,
         holder: &Holder,
@@ -162,8 +162,8 @@ impl Holder {
     /// Waits for one TTL, and for a renewal sent after this call.
     pub async fn goes_on(&self) {
         let (from, ttl) = (now(), self.all.ttl);
-        // A deadline is less than one TTL after its renewal was sent, so this renewal was sent
-        // after `from`.
+        // A deadline is less than one TTL after its renewal was sent.
+        // So a deadline after `from + ttl` means a renewal after `from`.
         let is_confirmed = || self.guard.deadline() > from + ttl && now() > from + ttl;
         while !is_confirmed() {
             let state = self.guard.signal().state();

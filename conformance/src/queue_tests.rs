@@ -47,7 +47,7 @@ pub async fn readers_that_waited_share_a_fence(
         let first = if last_first { &rest[2] } else { &rest[0] };
         let shared = granted(other, first).await;
         assert!(shared > fence, "{shared} after {fence}");
-        // `gone`, the first queued reader, determines the fence, and leaves without its grant.
+        // The fence comes from the first queued reader, `gone`, which leaves before its own grant.
         assert_eq!(
             other.release(gone, ReleaseMode::Plain).await.unwrap(),
             ReleaseOutcome::Released
@@ -55,7 +55,7 @@ pub async fn readers_that_waited_share_a_fence(
         for reader in rest {
             assert_eq!(granted(other, reader).await, shared);
         }
-        // `rest[0]` is now the first reader. Its fence was determined by `gone`.
+        // `rest[0]` is now the first reader, with the fence that came from `gone`.
         other.release(&rest[0], ReleaseMode::Plain).await.unwrap();
         let late = claim_as(Mode::Shared);
         assert_eq!(grant(one, &late).await.fence, shared);
@@ -102,7 +102,7 @@ pub async fn a_writer_that_gives_up_leaves_readers_their_fence(backend: &dyn Dis
     }
 }
 
-/// Tests that a rejected claim leaves no entry. `count` returns the number of entries, including holders.
+/// Tests that a rejected claim leaves no entry. `count` counts the entries, including holders.
 pub async fn refused_request_leaves_nothing(
     backend: &dyn DistributedLock,
     count: impl AsyncFn() -> usize,

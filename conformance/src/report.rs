@@ -32,22 +32,22 @@ pub struct Report {
 /// One case's outcome.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
-    /// Its group.
+    /// The case's group.
     pub group: Group,
-    /// Its name.
+    /// The case's name.
     pub case: &'static str,
     /// The checked property.
     pub about: &'static str,
-    /// Its outcome.
+    /// The case's outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// Its duration in seconds.
+    /// The case's duration in seconds.
     pub seconds: f64,
 }
 
 /// Runs the cases whose `group::name` contains `filter`, some in parallel. Blocks the thread.
 ///
-/// Lock names have a random prefix. Only their fence counters remain afterwards.
+/// Lock names have a random prefix. Only their fence counters remain on the server.
 ///
 /// # Errors
 /// If the backend is unreachable.
@@ -56,9 +56,6 @@ pub fn run(factory: Arc<dyn Factory>, filter: &str) -> lockwright_core::Result<R
 }
 
 /// Like [`run`], and calls `on_row` for each completed case.
-///
-/// # Errors
-/// Those of [`run`].
 pub fn run_telling(
     factory: Arc<dyn Factory>,
     filter: &str,

@@ -71,7 +71,7 @@ pub fn busy<'a>(
     }
 }
 
-/// Acquires a lock for a claim that is first in the queue.
+/// Acquires a lock for the first claim in the queue.
 #[track_caller]
 pub fn grant_next<'a>(
     backend: &'a dyn DistributedLock,
@@ -115,7 +115,7 @@ pub fn renewed<'a>(
     }
 }
 
-/// Releases a claim that the server must hold or queue.
+/// Releases a claim, which must be held or queued.
 #[track_caller]
 pub fn released<'a>(
     backend: &'a dyn DistributedLock,

@@ -4,9 +4,9 @@
 //! cargo run --example flash_sale                          # on a SQLite file
 //! cargo run --example flash_sale -- --kill                # kills the holder
 //! cargo run --example flash_sale --features redis -- --config sale.toml
-//! cargo run --example flash_sale --features postgres -- --on postgres   # a server of its own
-//! cargo run --example flash_sale --features redlock -- --on redlock     # five of its own
-//! cargo run --example flash_sale --features zookeeper -- --on zookeeper # an ensemble of three
+//! cargo run --example flash_sale --features postgres -- --on postgres   # starts a server
+//! cargo run --example flash_sale --features redlock -- --on redlock     # starts five servers
+//! cargo run --example flash_sale --features zookeeper -- --on zookeeper # starts three servers
 //! ```
 //!
 //! Only the configuration determines the backend:

@@ -13,7 +13,7 @@ pub(crate) struct Shop {
 }
 
 pub(crate) struct Sale {
-    /// The time of the sale, in nanoseconds of the boot clock.
+    /// Nanoseconds of the boot clock.
     pub(crate) at: u64,
     pub(crate) fence: u64,
 }

@@ -1,7 +1,7 @@
 //! Migration of a fleet from Redis to etcd, without two concurrent holders.
 //!
 //! ```text
-//! cargo run --example migrate --features redis,etcd    # servers of its own
+//! cargo run --example migrate --features redis,etcd    # starts the servers
 //! ```
 //!
 //! The old version (Redis) and the new version (etcd) would overlap if they ran in parallel. An
@@ -155,7 +155,7 @@ async fn under_the_lock(
         }
         Version::Between => {
             let both = old.multi([NAME]).and(new, [NAME]).acquire().await?;
-            // The order is that of the clients: Redis, etcd.
+            // The fences are in the order of the clients: Redis, etcd.
             let fences: Vec<Fence> = both.fences(NAME).collect();
             let inside = registers.enter(fences.first().copied(), fences.get(1).copied()).await?;
             turn.await;

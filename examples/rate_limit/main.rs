@@ -126,8 +126,7 @@ async fn serve() -> Result<(SocketAddr, Arc<AtomicUsize>)> {
             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             tokio::spawn(async move {
                 tokio::time::sleep(CALL).await;
-                // The count falls before the connection closes, because the next call may begin
-                // then.
+                // Lower the count before the connection closes, which lets the next call begin.
                 now.fetch_sub(1, Ordering::SeqCst);
                 drop(connection);
             });

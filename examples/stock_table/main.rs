@@ -1,7 +1,7 @@
 //! Stock in a database table: 200 buyers in 8 processes compete for 50 items.
 //!
 //! ```text
-//! cargo run --example stock_table --features postgres,mysql                   # on a PostgreSQL of its own
+//! cargo run --example stock_table --features postgres,mysql                   # starts PostgreSQL
 //! cargo run --example stock_table --features postgres,mysql -- --on mariadb
 //! cargo run --example stock_table --features postgres,mysql -- --url postgres://me@db/empty
 //! ```
@@ -190,7 +190,7 @@ async fn a_process(number: &str) -> Result<()> {
     Ok(())
 }
 
-/// Buys an item. A `victim` is suspended during its work.
+/// Buys an item. If `victim` is set, the buyer is suspended during its work.
 async fn buy(shop: &Shop, locks: &Locks, way: Way, victim: Option<&Path>) -> Result<()> {
     let guard = match way {
         Way::Nothing | Way::InTransaction => None,

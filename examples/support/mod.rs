@@ -1,4 +1,3 @@
-//! Common code of the examples.
 #![allow(dead_code, reason = "no example needs all of it")]
 
 use std::io::{BufRead, BufReader};
@@ -28,7 +27,7 @@ pub(crate) fn told(name: &str) -> Result<String> {
     std::env::var(name).map_err(|error| Error::invalid_input(name).with_source(error))
 }
 
-/// Turns an unanswered release into success, because the client repeats it.
+/// Turns an unanswered release into success, because the client repeats the release.
 pub(crate) fn released(outcome: Result<()>) -> Result<()> {
     match outcome {
         Err(error) if error.kind() == ErrorKind::Indeterminate => Ok(()),

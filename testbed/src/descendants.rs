@@ -1,4 +1,4 @@
-//! Finds a process's descendants, which may have other process groups.
+//! Finds a process's descendants, even those in other process groups.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -27,7 +27,7 @@ pub(crate) fn is_stopped(pid: u32) -> bool {
     state(pid) == Some('T')
 }
 
-/// Returns whether the process has ended. A zombie has.
+/// Returns whether the process has ended. Zombies count as ended.
 pub(crate) fn has_ended(pid: u32) -> bool {
     state(pid).is_none_or(|state| matches!(state, 'Z' | 'X'))
 }

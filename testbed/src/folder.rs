@@ -21,8 +21,8 @@ pub(crate) fn temporary(server: &str, account: Option<Account>) -> Result<TempDi
 
 /// Fills `target` with the files that `make` creates, from a cache if possible.
 ///
-/// The cache has one archive per user, server and `recipe`, so a clean-up of temporary files
-/// removes a database as a whole or not at all.
+/// The cache has one archive file per user, server and `recipe`, so a clean-up of temporary files
+/// can't remove a part of a database.
 pub(crate) fn fill(
     target: &Path,
     server: &str,

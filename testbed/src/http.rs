@@ -8,7 +8,7 @@ use std::time::Duration;
 pub fn get(address: SocketAddr, path: &str, limit: Duration) -> Option<String> {
     let mut connection = TcpStream::connect_timeout(&address, limit).ok()?;
     connection.set_read_timeout(Some(limit)).ok()?;
-    // In HTTP/1.0, the answer ends with the connection.
+    // In HTTP/1.0, the answer ends when the server closes the connection.
     write!(connection, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").ok()?;
     let mut answer = Vec::new();
     connection.read_to_end(&mut answer).ok()?;

@@ -69,7 +69,7 @@ impl Kind {
     }
 }
 
-/// MariaDB's packages may also have [`MYSQLD`], so searches try this path first.
+/// MariaDB's packages may also contain [`MYSQLD`], so searches try this path first.
 const MARIADBD: &str = "usr/sbin/mariadbd";
 const MYSQLD: &str = "usr/sbin/mysqld";
 
@@ -196,7 +196,7 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
         install.extend(packages::find(&["usr"]).map(|usr| format!("--basedir={usr}")));
     }
     let installer = installer.unwrap_or_else(|| "mariadb-install-db".to_owned());
-    // Delete the installer's users, whose more specific hosts would take precedence.
+    // Delete the installer's users, whose specific hosts would take precedence over `%`.
     let users = format!(
         "FLUSH PRIVILEGES;\n\
          DELETE FROM mysql.global_priv WHERE Host <> '%' AND User IN ('', '{ADMIN}');\n\
@@ -228,7 +228,8 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
 
 fn fill_mysql(folder: &Path) -> Result<()> {
     let users = format!(
-        // A single account for all hosts, so a socket login enables TCP logins.
+        // On MySQL, a login on the socket enables the account's TCP logins, so the superuser has
+        // one account for all hosts.
         "RENAME USER {ADMIN}@localhost TO {ADMIN}@'%';\n\
          ALTER USER {ADMIN}@'%' IDENTIFIED BY '{ADMIN_PASSWORD}';\n\
          {}",
@@ -263,7 +264,7 @@ fn version() -> Result<String> {
     server().args(["--no-defaults", "--version"]).run(Path::new("/"), "")
 }
 
-/// Returns the path options for a server in `LOCKWRIGHT_SERVER_ROOT`, or none without it.
+/// Returns path options for a server in `LOCKWRIGHT_SERVER_ROOT`, otherwise none.
 fn messages() -> Vec<String> {
     let folders = ["usr/share/mariadb", "usr/share/mysql"];
     let (Some(usr), Some(messages), Some(_)) =
@@ -330,8 +331,8 @@ fn server() -> Program {
     Program::new(binary.as_deref().unwrap_or("mariadbd"), SERVER).env("LC_ALL", "C")
 }
 
-/// Returns `Some` after the server's greeting on the unix socket, which opens after the port and
-/// can't belong to another process.
+/// Returns `Some` after the greeting on the unix socket, which opens after the port and can't
+/// belong to another process.
 fn greets(socket: &Path) -> Option<()> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;

@@ -55,7 +55,7 @@ struct Link {
 }
 
 impl Network {
-    /// Adds a member. The caller stores its process id in the result.
+    /// Adds a member. The caller must store the member's process id in the returned value.
     pub(crate) fn add_member(&self) -> Arc<AtomicU32> {
         let process = Arc::new(AtomicU32::new(0));
         self.0.state().processes.push(Arc::clone(&process));

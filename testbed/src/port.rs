@@ -58,7 +58,7 @@ struct Ports {
 
 struct Block {
     first: u16,
-    /// The lock of this file reserves the block.
+    /// The file whose lock reserves the block.
     _lock: File,
 }
 

@@ -17,7 +17,8 @@ use crate::{Account, Error, Result, wait};
 
 static ENVIRONMENT: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
-/// Sets environment variables for programs that start later. A program's own take precedence.
+/// Sets environment variables for programs that start later. A program's own variables take
+/// precedence.
 pub fn set_environment(variables: Vec<(String, String)>) {
     *ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner) = variables;
 }
@@ -83,7 +84,7 @@ impl Program {
         self
     }
 
-    /// Includes the program's children in kills and freezes, and sets its stop signal.
+    /// Includes the program's children in kills and freezes, and sets the program's stop signal.
     pub(crate) fn with_children(mut self, stop_signal: Signal) -> Self {
         self.has_children = true;
         self.stop_signal = stop_signal;
@@ -96,7 +97,7 @@ impl Program {
         self
     }
 
-    /// Returns the binary's path, or an error with its Debian package.
+    /// Returns the binary's path, or an error that names its Debian package.
     pub fn locate(&self) -> Result<PathBuf> {
         locate(&self.binary, self.package)
     }
@@ -332,7 +333,7 @@ impl Process {
     }
 }
 
-/// After a STOP signal, callers accept both: the process may end before it stops.
+/// Returns whether a SIGSTOP has taken effect: the process is suspended, or ended before.
 fn is_stopped_or_has_ended(pid: u32) -> bool {
     descendants::is_stopped(pid) || descendants::has_ended(pid)
 }

@@ -223,8 +223,8 @@ impl Shared {
                     }
                     self.serve(client, Vec::new(), Duration::ZERO);
                 }
-                // Dropping isn't enough: a child just forked by another thread has the socket open
-                // until its exec.
+                // Dropping the listener isn't enough: another thread's forked child has the socket
+                // open until its exec.
                 let _ = rustix::net::shutdown(&listening, rustix::net::Shutdown::Both);
             }
             self.state().listening = false;
@@ -317,7 +317,8 @@ impl Shared {
                 break;
             }
         }
-        // No test needs a half-closed connection. After dropped data, `to` stays open.
+        // Close both directions. But after dropped data, `to` stays open, because TCP reports no
+        // end after a gap.
         if !has_lost {
             let _ = to.shutdown(Shutdown::Both);
         }

@@ -12,7 +12,7 @@ pub(crate) fn number_of_other_end(connection: &TcpStream) -> Option<u32> {
     let SocketAddr::V4(here) = connection.local_addr().ok()? else { return None };
     let SocketAddr::V4(there) = connection.peer_addr().ok()? else { return None };
     static ANSWERS: OnceLock<bool> = OnceLock::new();
-    // This end of the connection exists, so the query shows whether the kernel answers.
+    // A query for this end must find a socket, so it shows whether the kernel answers queries.
     if *ANSWERS.get_or_init(|| asked(here, there).is_some()) {
         asked(there, here)
     } else {
@@ -87,7 +87,7 @@ fn in_table(own: SocketAddrV4, other: SocketAddrV4) -> Option<u32> {
     line.split_whitespace().nth(9)?.parse().ok().filter(|number| *number != 0)
 }
 
-/// Formats an address as in `/proc/net/tcp`: a native-endian IP, and the port.
+/// Formats an address as in `/proc/net/tcp`.
 fn as_in_proc(address: SocketAddrV4) -> String {
     let number = u32::from_ne_bytes(address.ip().octets());
     format!("{number:08X}:{:04X}", address.port())

@@ -87,8 +87,8 @@ struct Flag {
     takes: bool,
 }
 
-/// The state is the programs and the flag. A program is 0 outside, 1 after the check, 2 inside, 3
-/// gone.
+/// The state has each program's position, and the flag. Positions are 0: outside, 1: after the
+/// check, 2: inside, 3: left.
 impl Protocol for Flag {
     type State = [u8; 3];
     type Action = (usize, &'static str);

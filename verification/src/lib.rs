@@ -1,4 +1,5 @@
-//! An explorer of all states of a protocol, breadth first, so the first violation has the fewest steps.
+//! Explores all states of a protocol, breadth first, so that the first violation has a shortest
+//! trace.
 
 #[cfg(test)]
 mod fixtures;
@@ -23,10 +24,10 @@ pub trait Protocol {
     /// Adds all steps from `state`.
     fn steps(&self, state: &Self::State, steps: &mut Vec<Step<Self>>);
 
-    /// Returns the promise that `state` breaks. `last` is true if there are no further steps.
+    /// Returns the promise that `state` breaks, if any. `last` is true if `state` has no steps.
     fn judge(&self, state: &Self::State, last: bool) -> Option<Self::Promise>;
 
-    /// Returns one state for all states that differ only in names.
+    /// Returns one state for all equivalent ones, such as those that only exchange names.
     fn canonical(&self, state: &Self::State) -> Self::State {
         *state
     }
@@ -44,7 +45,7 @@ pub struct Step<P: Protocol + ?Sized> {
     pub action: P::Action,
     /// The next state.
     pub next: P::State,
-    /// The promise that the step breaks.
+    /// The promise that the step breaks, if any.
     pub broken: Option<P::Promise>,
 }
 
@@ -57,13 +58,13 @@ impl<P: Protocol + ?Sized> fmt::Debug for Step<P> {
 /// The result of an exploration.
 #[derive(Debug)]
 pub struct Explored<Promise> {
-    /// The number of states, without those that differ only in names.
+    /// The number of states. Equivalent states count as one.
     pub states: usize,
     /// The number of steps between these states.
     pub steps: usize,
     /// The number of steps to the farthest state.
     pub depth: usize,
-    /// The first broken promise, with a shortest path.
+    /// The first broken promise, with a shortest trace to it.
     pub broken: Option<(Promise, String)>,
 }
 
@@ -114,7 +115,8 @@ pub fn explore<P: Protocol>(
     explored
 }
 
-/// Describes a path. It walks the path again, because each state was visited under canonical names.
+/// Describes the path through `states` to `last`. It computes the steps again, because these
+/// states are canonical, and may exchange names from one to the next.
 fn trace<P: Protocol>(protocol: &P, states: &[P::State], last: Option<P::State>) -> String {
     let mut text = String::new();
     let mut steps = Vec::new();
@@ -135,8 +137,8 @@ fn trace<P: Protocol>(protocol: &P, states: &[P::State], last: Option<P::State>)
 
 const NOBODY: usize = u32::MAX as usize;
 
-/// States in the order of discovery with their predecessors, and an open-addressing table. In a
-/// debug build, the table is several times as fast as `HashMap`.
+/// The states in the order of discovery, their predecessors, and an open-addressing table: in a
+/// debug build, it is several times as fast as `HashMap`.
 struct Visited<'p, P: Protocol> {
     protocol: &'p P,
     states: Vec<P::State>,

@@ -2,8 +2,8 @@
 //! processes and suspends. The checker must find no violation, no task may be stuck, and no hold
 //! may be left.
 //!
-//! The seed determines all choices. The order in which tokio wakes tasks may differ, so a failed seed may need
-//! more than one run.
+//! The seed determines all choices. The order in which tokio wakes tasks may differ, so a failed
+//! seed may need more than one run.
 //!
 //! ```sh
 //! LOCKWRIGHT_SEEDS=0..10000 cargo test --release -p lockwright-verification --test memory_simulation -- --nocapture
@@ -53,13 +53,13 @@ fn trouble(seed: u64) -> Trouble {
 
 /// Returns the longest allowed time without a holder while a client waits.
 ///
-/// An abandoned ticket, a hold that runs out after a break, and a lost request each keep the name for a TTL. After
-/// a lost wake-up, the next poll grants the lock. A killed waiter, or a repeated request, keeps its place for five
-/// polls.
+/// An abandoned ticket, a broken hold and a lost request each keep the name for a TTL. After a lost
+/// wake-up, the next poll grants the lock. A killed waiter, or a repeated request, keeps its place
+/// in the queue for five poll intervals.
 fn longest_wait(trouble: Trouble) -> Duration {
     if trouble == Trouble::default() {
-        // The limit is less than a poll interval. In seed 4972, a bug let a waiter wait for a poll
-        // after the hold of the waiter ahead had expired.
+        // The limit is less than a poll interval, because no wake-up is lost. A bug, found by seed
+        // 4972, let a waiter need a poll after the hold of the waiter ahead had expired.
         return TTL * 3 / 2;
     }
     let poll = Duration::from_secs(1);

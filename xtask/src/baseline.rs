@@ -113,7 +113,6 @@ mod tests {
             (1.005, 1.0, &["6.00 system calls, 5.00 are recorded", "the cost increased"]),
             (0.9, 0.0, &["-10.0 %", "the cost decreased", "record it again"]),
             (1.0, -1.0, &["the cost decreased", "record it again"]),
-            // A decrease of instructions doesn't offset an increase of calls.
             (0.9, 1.0, &["the cost increased"]),
         ] {
             let said = with(instructions, calls);

@@ -187,7 +187,8 @@ impl Binary {
         report
     }
 
-    /// Returns the binary's tests, or none after [`LISTING`]: some binaries start servers first.
+    /// Returns the binary's tests, or none if it takes longer than [`LISTING`], as it may start
+    /// servers first.
     fn listed(&self, log: &str, args: &[String]) -> Vec<String> {
         let mut command = self.command(args);
         command.arg("--list");
@@ -266,7 +267,6 @@ mod tests {
         let test = artifact(&test).unwrap();
         assert_eq!((test.package.as_str(), test.name.as_str()), ("core", "loss"));
         assert_eq!(test.title, "core tests/loss.rs");
-        // A library without tests has no binary.
         for no in [
             message("core#0.1.0", "bin", "src/main.rs", false, r#""/t/c""#),
             message("core#0.1.0", "lib", "src/lib.rs", false, "null"),
@@ -283,8 +283,8 @@ mod tests {
     fn script(folder: &Path, name: &str, text: &str) -> Binary {
         let [draft, path] = [folder.join(format!("{name}.sh")), folder.join(name)];
         std::fs::write(&draft, format!("#!/bin/sh\n{text}\n")).unwrap();
-        // Another process writes the script. A file that this process writes may be open in a
-        // child of another test, and then can't be executed.
+        // `install` writes the script, because a file that another test's child has open for
+        // writing can't be executed.
         let mut install = Command::new("install");
         assert!(install.args(["-m", "755"]).args([&draft, &path]).status().unwrap().success());
         let title = format!("self-test {name}");

@@ -1,6 +1,4 @@
 //! The crates whose tests start servers or run exclusively.
-//!
-//! A new backend needs a line here.
 
 pub(crate) const INTEROP: &str = "lockwright-interop";
 
@@ -26,8 +24,8 @@ const LIST: &[Package] = &[
     Package { package: INTEROP, servers: &[], without: &[] },
 ];
 
-/// Test binaries that run alone. They kill clusters, which keeps two cores busy: parallel clusters
-/// wouldn't elect leaders in time.
+/// Test binaries that run alone. They kill clusters, which keeps two cores busy, so that parallel
+/// clusters wouldn't elect leaders in time.
 const EXCLUSIVE: &[(&str, &str)] =
     &[("lockwright-etcd", "server"), ("lockwright-zookeeper", "server")];
 

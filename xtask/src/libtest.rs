@@ -54,8 +54,7 @@ impl Suite {
         })
     }
 
-    /// Adds the newer `server` to a conformance suite's lines, and its `title` to the column's
-    /// name.
+    /// Adds `title` to the column's name of a conformance suite, and a line with `server`.
     pub(crate) fn note_server(&mut self, title: &str, server: &str) {
         if let Some(at) = self.lines.iter().position(|line| line.starts_with(MARK)) {
             self.lines[at] += &format!(" on {title}");

@@ -1,6 +1,4 @@
 //! The task runner of this repository: see `cargo xtask help`.
-//!
-//! `cargo xtask` compiles the task runner first, so its dependencies are few and small.
 #![forbid(unsafe_code)]
 
 mod baseline;

@@ -46,8 +46,8 @@ const POSTGRES: &[Suite] = &[
 ];
 const REDIS: &[Suite] = &[Suite::of("lockwright-redis", "conformance")];
 
-/// The newer servers, slowest first. In this order, two binaries with many servers don't begin
-/// together.
+/// The newer servers, slowest first. In this order, two binaries that start many servers don't
+/// begin together.
 #[rustfmt::skip]
 pub(crate) const SERVERS: &[Server] = &[
     Server { folder: "mysql", title: "MySQL 8.4+", packages: &["mysql-server-core"], suites: MYSQL,

@@ -22,7 +22,7 @@ struct Distribution {
     attempts: &'static [Attempt],
 }
 
-/// The suites to search, and the suite of all packages but the server's, if it is another.
+/// The suites to search. With the second value, all packages but the server's come from that suite.
 type Attempt = (&'static [&'static str], Option<&'static str>);
 
 const DISTRIBUTIONS: &[Distribution] = &[
@@ -139,7 +139,7 @@ impl Archive {
         let suite = base.map(|_| format!("/{}", suites[0])).unwrap_or_default();
         args.extend(packages.iter().map(|package| format!("{package}{suite}")));
         let log = format!("versions-apt-{}", packages[0]);
-        // The empty cache makes apt list earlier downloads too.
+        // With an empty cache, apt also lists packages that were downloaded earlier.
         let mut list = apt(&folder, &args);
         list.args(["--print-uris", "-o", "Dir::Cache::archives=none/"]);
         let files = apt_ran(process::run(&log, list, process::RUNNING, |_| {}))?;

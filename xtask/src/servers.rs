@@ -165,7 +165,6 @@ fn candidates(need: &Need) -> Vec<PathBuf> {
     folders.into_iter().map(|folder| folder.join(need.binary)).collect()
 }
 
-/// Expands a `*`, as in `/usr/lib/postgresql/*/bin`.
 fn expand(place: &str) -> Vec<PathBuf> {
     let Some((above, below)) = place.split_once("/*/") else { return vec![PathBuf::from(place)] };
     let mut numbered: Vec<(u32, PathBuf)> = std::fs::read_dir(above)

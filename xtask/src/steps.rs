@@ -62,17 +62,18 @@ pub(crate) const ALL: &[Step] = &[
     Step::of("cost", "the hot paths' instructions compared with the baseline", cost::step)
         .with_tests(),
     Step::of("test", "all tests", test),
-    Step::of("versions", "the conformance suite on newer versions of the servers", versions::step),
     Step::of("missing", "the errors for missing features", missing),
     Step::of("doctest", "the examples in doc comments", doctest),
     Step::of("examples", "the examples run and print their result", run_examples),
     Step::of("benches", "each benchmark runs once", benches),
+    // By now, the steps in parallel with the tests have usually ended.
+    Step::of("versions", "the conformance suite on newer versions of the servers", versions::step),
     Step::of("chaos", "a few schedules of random faults on each backend", chaos::step),
     Step::of("table", "the table of conformance cases and backends", cases),
     Step::of("interop", "mutual exclusion with other programs", interop::step),
 ];
 
-/// The limit of crates that the facade has with only the memory backend.
+/// The facade's largest number of crates with only the memory backend.
 const LEANEST: usize = 30;
 
 const CLIENT_LIBRARIES: &[&str] = &["redis", "sqlx", "sqlx-core", "libsqlite3-sys"];

@@ -103,22 +103,8 @@ impl Table {
         for (number, backend, [passed, _, not_promised]) in self.counts() {
             let _ = writeln!(text, "| {number} | {backend} | {passed} | {not_promised} |");
         }
-        text += "\n## Passed cases by group\n\n| group |";
-        for (number, ..) in self.counts() {
-            let _ = write!(text, " {number} |");
-        }
-        text += "\n|---|";
-        text += &"--:|".repeat(self.columns.len());
-        let cases = Vec::from_iter(self.cases());
-        for of_group in cases.chunk_by(|one, other| group(one) == group(other)) {
-            let _ = write!(text, "\n| `{}` |", group(of_group[0]));
-            for verdicts in self.columns.values() {
-                let passed = |case: &&&str| verdicts.get(**case) == Some(&Verdict::Passed);
-                let _ = write!(text, " {} |", of_group.iter().filter(passed).count());
-            }
-        }
-        text += "\n\n## Cases\n\n| case | not promised by |\n|---|---|\n";
-        for case in cases {
+        text += "\n## Cases\n\n| case | not promised by |\n|---|---|\n";
+        for case in self.cases() {
             let without = |(_, cases): &(usize, &BTreeMap<String, Verdict>)| {
                 cases.get(case) != Some(&Verdict::Passed)
             };
@@ -146,10 +132,6 @@ impl Table {
     }
 }
 
-fn group(case: &str) -> &str {
-    case.split("::").next().unwrap_or(case)
-}
-
 /// Formats ascending numbers: `1, 3–5`.
 fn ranges(numbers: impl Iterator<Item = usize>) -> String {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
@@ -166,7 +148,6 @@ fn ranges(numbers: impl Iterator<Item = usize>) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// Parses the result of [`ranges`].
 fn numbers(ranges: &str) -> BTreeSet<usize> {
     let parsed = ranges.split(", ").filter_map(|range| {
         let (first, last) = range.split_once('–').unwrap_or((range, range));
@@ -336,8 +317,6 @@ mod tests {
         assert!(!table.add(&Suite { lines: vec!["test y ... ok".into()], ..Suite::default() }));
         let expected = "| | backend | passed | not promised |\n|--:|---|--:|--:|\n\
                         | 1 | a | 0 | 1 |\n| 2 | b | 1 | 0 |\n\n\
-                        ## Passed cases by group\n\n| group | 1 | 2 |\n|---|--:|--:|\n\
-                        | `x` | 0 | 1 |\n\n\
                         ## Cases\n\n| case | not promised by |\n|---|---|\n\
                         | `x::one` | 1 |\n| `x::two` | 1–2 |\n";
         assert_eq!(table.markdown(), expected);

@@ -61,7 +61,7 @@ fn run(chosen: &[&'static Step], options: &Options) -> Vec<Done> {
             run_in_turn(&with_tests, options)
         });
         let mut done = run_in_turn(&in_turn, options);
-        options.tests_are_built.open(); // if no step has built tests
+        options.tests_are_built.open(); // ends the wait if no step built tests
         done.extend(at_once.join().expect("a step doesn't panic"));
         done.extend(with_tests.join().expect("a step doesn't panic"));
         done

@@ -104,7 +104,7 @@ impl Place {
     }
 
     fn provide(&self) -> Result<Vec<Root>, String> {
-        // The step `download` may still run.
+        // The step `download` may run this too.
         static PROVIDING: Mutex<()> = Mutex::new(());
         let _alone = PROVIDING.lock().unwrap_or_else(PoisonError::into_inner);
         let mut archive = None;

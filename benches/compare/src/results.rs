@@ -79,7 +79,7 @@ pub struct Exclusion {
 pub struct Cell {
     pub backend: String,
     pub workload: String,
-    /// The number of waiters, holds or processes, or 0 without one.
+    /// The number of waiters, holds or processes, or 0 if the workload has no such number.
     pub at: u64,
     pub regime: Regime,
     pub subject: String,
@@ -93,7 +93,8 @@ pub struct Cell {
     pub note: Option<String>,
 }
 
-/// The cores in use. They determine the loopback's speed, so unpinned programs measure a mixture.
+/// How processes are pinned to cores. The loopback's speed depends on it, so unpinned programs
+/// would measure a mixture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Regime {

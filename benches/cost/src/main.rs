@@ -1,9 +1,8 @@
 //! The client's hot paths. `cargo xtask cost` runs this program under callgrind, which counts only
 //! inside [`counted_by_callgrind`].
 //!
-//! Each line of the output has two fields, separated by a tab. The first line has `vectors` and the
-//! vector instructions, by which libraries select code. Each other line has a path and the number
-//! of executions.
+//! The first line of the output has `vectors`, a tab and the vector instructions, by which
+//! libraries select code. Each other line has a path, a tab and the number of executions.
 #![forbid(unsafe_code)]
 
 mod by_future;
@@ -36,8 +35,8 @@ fn vectors() -> &'static str {
     "those of every such processor"
 }
 
-/// Runs a path. Callgrind counts in this function, by its name. No other function's name may
-/// contain it, so it has no closure and no type parameter.
+/// Runs a path. Callgrind finds this function by its name, which no other symbol may contain. So
+/// this function has no closure and no type parameter.
 #[inline(never)]
 pub(crate) fn counted_by_callgrind(runtime: &Runtime, path: Counted<'_>) -> u64 {
     // `black_box` prevents a tail call, so this function returns after the path.

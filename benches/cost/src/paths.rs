@@ -26,7 +26,7 @@ pub(crate) const ALL: &[Path] = &[
     Path { name: "a renewal, of 1,000 holds", prepare: renewal },
 ];
 
-/// Enough executions to average rare work, such as a heap's sweep.
+/// Enough executions to average out work that few of them do.
 const TIMES: u64 = 2_000;
 
 const NAME: &str = "orders/42";
@@ -172,8 +172,8 @@ fn hand_over(runtime: &Runtime) -> u64 {
 
 /// Renews on a paused clock, which advances when the runtime is idle.
 fn renewal(runtime: &Runtime) -> u64 {
-    // Random tokens determine the renewal times and the batches, so one client's cost varies by up
-    // to 7 %.
+    // Many clients, because random tokens determine a client's renewal times and batches: the cost
+    // of one client varies by up to 7 %.
     const CLIENTS: usize = 32;
     let clients = runtime.block_on(async {
         tokio::time::pause();

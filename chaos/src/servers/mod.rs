@@ -17,7 +17,6 @@ pub(crate) trait Server {
     /// Suspends the process (SIGSTOP). Its connections stay open.
     fn freeze(&self);
     fn thaw(&self);
-    /// Restarts the server, and ends it first if it runs.
     fn restart(&mut self, keep_data: bool) -> testbed::Result<()>;
 }
 
@@ -60,7 +59,8 @@ pub(crate) enum Lock<'a> {
     Table,
 }
 
-/// The servers of one configuration. `Fault::applies_to` prevents calls of methods that it lacks.
+/// The servers of one configuration. `Fault::applies_to` prevents calls of methods that return an
+/// error by default.
 pub(crate) trait Servers: Send {
     fn url(&self) -> String;
 
@@ -143,7 +143,6 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     state_of(pid).is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
-/// Returns the state in `/proc/PID/stat`, such as `T`.
 pub(crate) fn state_of(pid: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit(')').next()?.trim_start().chars().next()

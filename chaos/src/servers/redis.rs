@@ -300,7 +300,7 @@ fn quorum_url(urls: Vec<String>) -> String {
     format!("redlock:{}?largest_ttl=2s", urls.join(","))
 }
 
-/// An administrator's connection, opened before the limit is set, which refuses new ones.
+/// An administrator's connection. It is opened before the limit, which refuses new connections.
 type Admin = Option<Connection>;
 
 fn limit_connections(server: &testbed::Redis, admin: &mut Admin, on: bool) -> Result<()> {
@@ -326,8 +326,8 @@ fn clock_ahead(server: &testbed::Redis) -> Result<i64> {
     Ok(seconds * 1_000 + micros / 1_000 - ours)
 }
 
-/// Returns the keys, except fences, tombstones and queues that soon expire. `counts_connections`
-/// adds TCP connections, which only tested clients open.
+/// Returns the keys with `prefix`, except fences, tombstones and queues that soon expire.
+/// `counts_connections` adds TCP connections, which only the tested clients open.
 fn leaks_on(
     server: &testbed::Redis,
     prefix: &str,

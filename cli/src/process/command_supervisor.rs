@@ -1,6 +1,6 @@
-//! Supervises CMD. Ends CMD and all its descendants when the hold is lost, no new deadline arrives
-//! in time, `lockwright run` has ended, or CMD left processes behind. The supervisor exits when no
-//! descendant is left.
+//! The supervisor ends CMD and all its descendants when the hold is lost, no new deadline arrives
+//! in time, `lockwright run` has ended, or CMD left processes behind. It exits when no descendant
+//! is left.
 
 use std::env::ArgsOs;
 use std::ffi::OsString;
@@ -43,7 +43,7 @@ const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 const MAX_RETRY_PAUSE_OTHER_USERS: Duration = Duration::from_millis(100);
 
-/// The largest number of scans without a pause.
+/// The largest number of scans of the descendants without a pause.
 const MAX_SCANS: u32 = 8;
 
 pub(crate) fn main(args: ArgsOs) -> ExitCode {
@@ -91,7 +91,6 @@ struct Supervisor {
     clock: Clock,
     timer: Timer,
     terminal: Terminal,
-    /// The process group of `lockwright run`.
     run_group: Pid,
     command: Pid,
     exit: Option<Exit>,
@@ -164,7 +163,7 @@ impl Supervisor {
                 break;
             }
             self.give_terminal();
-            // This process may have been suspended during the steps above.
+            // This process may have been suspended above, so read the clock.
             let now = self.clock.now();
             self.decide(now);
             let next = self.act(now);
@@ -236,8 +235,8 @@ impl Supervisor {
     fn command_changed(&mut self, status: WaitStatus) {
         if let Some(exit) = Exit::of(status) {
             self.exit = Some(exit);
-            // CMD's last actions after the term may have been unprotected, or CMD was never
-            // started.
+            // If CMD ended after `lost_at`, its last actions may have been unprotected, or CMD was
+            // never started.
             self.end.lost |= self.clock.now() >= self.term.lost_at;
             self.waits_for_terminal = false;
             return;

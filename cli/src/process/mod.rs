@@ -7,8 +7,8 @@
 //!       └─ ...           orphans come to S, or to L when S is gone
 //! ```
 //!
-//! S is synchronous and has one thread, because less can go wrong, and the kernel's death signal
-//! depends on the thread that created the child.
+//! S is synchronous and has one thread, because less can go wrong, and the kernel kills CMD when
+//! the thread that created it ends.
 
 pub(crate) mod command_supervisor;
 pub(crate) mod descendants;

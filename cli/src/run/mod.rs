@@ -25,7 +25,7 @@ pub(crate) use waiting::holder_name;
 /// The time limit for the release and `close`. If the release fails, the hold expires.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The time limit for the release after a loss, when the server is mostly unreachable.
+/// The time limit for the release after a loss, when the server is usually unreachable.
 const SHUTDOWN_TIMEOUT_WHEN_LOST: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(connection: &ConnectionOptions, run: &Run) -> ExitCode {

@@ -67,7 +67,7 @@ fn begin<'a>(
     signals: &mut Signals,
 ) -> io::Result<Option<(Held<'a>, tokio::signal::unix::Signal)>> {
     let children = Children::adopt()?;
-    // Listening begins before the first child exists, so no end is missed.
+    // Listening begins before the first child exists, so no child's end is missed.
     let child_changed = signal(SignalKind::child())?;
     signals.refuse_suspension()?;
     if guard.check().is_err() {
@@ -107,7 +107,7 @@ fn term(guard: &Guard) -> Term {
 
 fn start(guard: &Guard, mut supervisor: Command) -> io::Result<(tokio::net::UnixStream, Pid)> {
     let (ours, theirs) = UnixStream::pair()?;
-    // Steps that can fail come first: the supervisor's first order starts the command.
+    // Steps that can fail come before the first order, which starts the command.
     ours.set_nonblocking(true)?;
     let ours = tokio::net::UnixStream::from_std(ours)?;
     // In its own group, the supervisor gets no signals from the terminal.
@@ -115,7 +115,7 @@ fn start(guard: &Guard, mut supervisor: Command) -> io::Result<(tokio::net::Unix
         supervisor.arg0("lockwright").process_group(0).stdin(OwnedFd::from(theirs)).spawn()?;
     // `supervisor` has a copy of `theirs`, which would keep the stream open.
     drop(supervisor);
-    // If the socket closes, the supervisor ends.
+    // If this fails, the socket closes, and the supervisor ends.
     ipc::post_start(&ours, term(guard), rustix::stdio::stdin())?;
     Ok((ours, Pid::from_child(&child)))
 }
@@ -160,7 +160,7 @@ impl Held<'_> {
                 signal = signals.next() => self.forward(signal),
                 _ = child_changed.recv() => self.continue_supervisor(),
                 () = sleep_until(give_up_at) => {
-                    // The supervisor's final report may be unread, or it is suspended or starved.
+                    // Either the supervisor's last report is unread, or it is suspended or starved.
                     while let Some(report) = self.try_report() {
                         if let Some(outcome) = self.on_report(report)? {
                             return Ok(self.conclude(outcome).await);
@@ -365,7 +365,7 @@ impl Held<'_> {
                 let _ = kill_process(pid, Signal::CONT);
             }
         }
-        // A shell's job may have left orphans to this process.
+        // If a shell's job ended, its orphans are now children of this process, and foreign.
         self.children.update_foreign(self.supervisor);
     }
 }

@@ -90,7 +90,7 @@ fn sentence(seen: &Inspection, waited: Duration) -> String {
         1 => String::new(),
         n => format!(" and {} more", n - 1),
     };
-    // A living holder renews, so the wait may be longer.
+    // "At least", because a living holder renews the hold.
     let left = holder
         .remaining
         .map_or_else(String::new, |left| format!(" for at least {}", duration::show(left)));
@@ -110,9 +110,8 @@ async fn report_holders(output: Output, locks: &Locks, name: &str) -> std::conve
     let mut seen_before = Vec::new();
     loop {
         if let Ok(seen) = locks.inspect(name).await {
-            // A holder with this client's identity may be this client's new grant, so it is skipped
-            // once. If it remains, it is a client of another container with the same host name and
-            // process id.
+            // A holder with this client's identity may be its new grant, so skip the holder once.
+            // If it remains, it is in another container with the same host name and process id.
             let others: Vec<_> = seen
                 .holders
                 .iter()

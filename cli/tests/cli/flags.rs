@@ -68,7 +68,7 @@ fn the_conflict_exit_code_can_be_another() {
     let sandbox = Sandbox::new();
     let _held = held(&sandbox);
     assert_eq!(sandbox.output(["run", "-n", "-E", "42", "a", "--", "true"]).code(), 42);
-    // The limit is 3 s, because a busy disk may delay the answer.
+    // The wait is 3 s, because a busy disk may delay the first answer.
     let waited = ["run", "-w", "3", "--conflict-exit-code", "0", "a", "--", "false"];
     assert_eq!(sandbox.output(waited).code(), 0);
     sandbox.output(["run", "-n", "-E", "256", "a", "--", "true"]).exits(64);

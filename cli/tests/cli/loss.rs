@@ -21,7 +21,8 @@ use crate::harness::{
     wait_until,
 };
 
-/// With this TTL, the hold counts as lost 800 ms before the deadline, enough for a busy machine.
+/// With this TTL, the hold counts as lost 800 ms before the deadline. In this time, even a busy
+/// machine ends the command.
 const TTL: &str = "8s";
 
 /// A holder whose command is a [`family`], and a waiter.
@@ -185,8 +186,8 @@ fn a_supervisor_that_is_stopped_again_and_again_does_not_help_the_command() {
     let sandbox = Sandbox::new();
     let log = Log::new(&sandbox);
     let family = family(&sandbox);
-    // The hold counts as lost a second before the deadline, because a busy machine may pause for
-    // some tenths.
+    // With this TTL, the hold counts as lost a second before the deadline. A busy machine may pause
+    // for some tenths of it.
     let held = sandbox.start(&["--fixed", "--ttl", "10s", "a", "--", "sh", "-c", &family]);
     log.wait_for_all(&FAMILY);
     let supervisor = held.supervisor();
@@ -466,7 +467,7 @@ fn a_killed_supervisor_beside_a_job_of_the_shell_does_not_free_the_lock() {
     assert_eq!(next.code(), 0, "but it runs out: {}", next.stderr());
 }
 
-/// A shell with a background job becomes `lockwright run`, without a failure. The lock is released,
+/// A shell with a background job becomes `lockwright run`. After the command, the lock is released,
 /// and the job's orphans survive.
 #[test]
 fn a_job_of_the_shell_and_its_orphans_are_left_alone() {
@@ -488,7 +489,8 @@ fn a_fast_chain_of_forks_is_ended_too() {
     let sandbox = Sandbox::new();
     let script = "$SIG{TERM} = 'IGNORE'; open(my $up, '>', 'up'); close($up); \
                   while (time < $^T + 40) { my $pid = fork(); exit 0 if $pid; }";
-    // The hold is lost before the supervisor would kill leftover processes.
+    // The TTL is so short that the hold is lost before the supervisor would kill leftover
+    // processes.
     let held = sandbox.start(&["--fixed", "--ttl", "4s", "a", "--", "perl", "-e", script]);
     wait_until("the chain", || sandbox.path("up").exists());
     let deadline = held.wait_for_event("granted")["deadline_ns"].as_u64().unwrap() as f64 / 1e9;

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::harness::{Finished, Sandbox, program, wait_until};
 
-/// Returns arguments for a shell whose `$0` is `lockwright`.
+/// Returns arguments of `run`, for a command that is a shell whose `$0` is `lockwright`.
 fn nested<'a>(script: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut args = more.to_vec();
     args.extend(["a", "--", "sh", "-c", script, program()]);

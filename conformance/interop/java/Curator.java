@@ -76,7 +76,8 @@ public final class Curator {
         var fresh = new InterProcessMutex(client, name);
         switch (command[0]) {
             case "try":
-                // With this timeout, Curator waits for the server's answers, but not for the lock.
+                // With a timeout of 0, Curator waits for the server's answers, but not for the
+                // lock.
                 return took(name, fresh, fresh.acquire(0, TimeUnit.SECONDS));
             case "wait":
                 fresh.acquire();

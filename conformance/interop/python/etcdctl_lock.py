@@ -2,13 +2,14 @@
 
     etcdctl_lock.py TTL ENDPOINT,...
 
-The program must have its own process group. It answers each command with one line:
+The program answers each command with one line:
 
     wait NAME                    waits for as long as it takes: "yes", or "no" when its lease ends
     release NAME                 "released", or "not ours" when its lease has ended
 
 NAME is the prefix of the lock's keys, without the final slash. Each lock has its own `etcdctl`
-process, with a lease of TTL seconds. All processes end when the input ends.
+process, with a lease of TTL seconds. When the input ends, the program kills its process group, so
+it must have its own.
 """
 
 import os

@@ -20,7 +20,8 @@ from threading import Thread
 from kazoo.client import KazooClient, KazooState
 from kazoo.recipe.lock import Lock
 
-# kazoo finds other clients' nodes by these patterns. Lockwright and Curator use this one.
+# kazoo finds other clients' nodes by these parts of their names. Lockwright and Curator use this
+# one.
 OTHERS = ["-lock-"]
 
 

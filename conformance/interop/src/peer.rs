@@ -38,13 +38,13 @@ impl Peer {
         writeln!(commands, "{command}").expect("the process reads commands");
     }
 
-    /// Returns the next answer within [`LIMIT`].
+    /// Returns the next answer. Panics if none comes within [`LIMIT`].
     pub fn answer(&mut self) -> String {
         let answer = self.answers.recv_timeout(LIMIT);
         answer.expect("the process answers").trim().to_owned()
     }
 
-    /// Returns true if there is no answer for this long. Panics otherwise.
+    /// Returns true if no answer comes within `time`. Panics otherwise.
     pub fn is_silent_for(&mut self, time: Duration) -> bool {
         match self.answers.recv_timeout(time) {
             Err(RecvTimeoutError::Timeout) => true,
@@ -61,7 +61,7 @@ impl Peer {
 
     /// Kills the program.
     pub fn kill(&mut self) {
-        // If the program has exited, another process may have its id.
+        // A program that has exited gets no signal, because another process may have its id.
         if matches!(self.process.try_wait(), Ok(None)) {
             self.signal(Signal::KILL);
             let _ = self.process.wait();
@@ -88,7 +88,7 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         drop(self.commands.take());
-        // The end of its input doesn't end an SQL client while a statement waits.
+        // An SQL client with a waiting statement doesn't exit when its input ends.
         self.kill();
     }
 }

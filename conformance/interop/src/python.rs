@@ -34,7 +34,7 @@ fn library(name: &str, version: &str, folder: &Path) -> PathBuf {
                 &format!("{name}=={version}"),
             ],
         );
-        // The rename is atomic. If a concurrent test was first, its copy is used.
+        // The rename is atomic. If it fails, a concurrent test has made `place`.
         let renamed = std::fs::rename(&fetched, &place);
         assert!(renamed.is_ok() || place.is_dir(), "{renamed:?}");
     }

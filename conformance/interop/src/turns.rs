@@ -7,7 +7,7 @@ pub enum Side {
     Theirs,
 }
 
-/// The present holder, and the number of changes between the programs.
+/// The side that holds a lock, and how often the holding side changed.
 #[derive(Debug, Default)]
 pub struct Turns {
     inside: Option<Side>,
@@ -18,7 +18,7 @@ pub struct Turns {
 impl Turns {
     const ENOUGH: usize = 10;
 
-    /// Returns whether the holder changed often enough.
+    /// Returns whether the holding side changed often enough.
     pub fn are_enough(&self) -> bool {
         self.changes >= Self::ENOUGH
     }

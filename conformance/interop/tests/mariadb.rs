@@ -1,5 +1,5 @@
-//! Tests with `mariadb`: `GET_LOCK` on the documented name, and `SELECT … FOR UPDATE` of the
-//! documented row.
+//! Tests that Lockwright and `mariadb` exclude each other. `mariadb` calls `GET_LOCK` on the
+//! documented name, or `SELECT … FOR UPDATE` of the documented row.
 #![forbid(unsafe_code)]
 
 use std::process::Command;
@@ -15,7 +15,8 @@ use sqlx::{Connection, MySqlConnection};
 
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// Lock names with their documented `GET_LOCK` names. Two of these are hashes.
+/// Lock names with their documented `GET_LOCK` names in SQL. Names with capitals or non-ASCII
+/// characters are hashed.
 const LOCKS: [(&str, &str); 3] = [
     ("orders/42", "'orders/42'"),
     ("Orders/42", "SHA2('Orders/42', 256)"),

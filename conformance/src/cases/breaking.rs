@@ -82,7 +82,8 @@ async fn a_broken_hold_runs_out(context: Arc<Context>) -> Verdict {
     let Broken::RunsOut(left) = broken else {
         return Err(Failure::new(format!("the break was answered {broken:?}")));
     };
-    // Servers round TTLs up to their unit, at most the shortest TTL. A second is tolerance.
+    // A server rounds the TTL up to its time unit, which is at most the shortest TTL. A second is
+    // tolerance.
     let spare = *context.profile.ttl.start() + Duration::from_secs(1);
     ensure!(left <= context.ttl + spare, "the break reports {left:?} as the remaining time");
     let outcome = renew(&*backend, &claim).await?;
@@ -148,7 +149,7 @@ async fn a_hold_can_be_freed_at_once(context: Arc<Context>) -> Verdict {
         return Err(Failure::new(format!("the break was answered {broken:?}")));
     };
     let passed = context.clock.now().saturating_since(entry.sent);
-    // The allowed clock drift makes the holder's deadline earlier than the server's expiry.
+    // The hold is valid for less than the TTL, because clocks may drift.
     let least = Rules::default().validity(context.ttl).saturating_sub(passed);
     ensure!(
         overlap >= least,
@@ -274,7 +275,7 @@ async fn a_break_can_be_hastened(context: Arc<Context>) -> Verdict {
     let Broken::Freed(overlap) = second else {
         return Err(Failure::new(format!("the second was answered {second:?}")));
     };
-    // The holder isn't notified, so its hold is valid until the deadline.
+    // The holder isn't notified, so it may use its hold until the deadline.
     let passed = context.clock.now().saturating_since(entry.sent);
     let granted = entry.granted.valid.unwrap_or(claim.ttl).min(claim.ttl);
     let least = Rules::default().validity(granted).saturating_sub(passed);
@@ -302,7 +303,7 @@ async fn a_break_names_whom_it_was_passed_on_to(context: Arc<Context>) -> Verdic
         let two = two.clone();
         tokio::spawn(async move { two.mutex("x").no_limit().acquire().await })
     };
-    // The waiter joins the queue only with its second request.
+    // A waiter's first request doesn't queue, so wait for its second.
     faulty.called(Op::Acquire, 2).await;
     first.release().await?;
     let second = waiter.await??;

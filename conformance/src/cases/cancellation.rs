@@ -47,7 +47,7 @@ async fn all_clear(context: &Context, locks: &Locks, name: &str) -> Verdict {
     Ok(())
 }
 
-/// Repeats `attempt` with one more poll each time, until its request completes.
+/// Calls `attempt` with 0 polls, 1 poll, and so on, until its request completed.
 async fn at_each_poll<F: Future<Output = Verdict<bool>>>(attempt: impl Fn(usize) -> F) -> Verdict {
     for polls in 0..MOST_POLLS {
         if attempt(polls).await? {

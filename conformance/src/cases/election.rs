@@ -30,8 +30,7 @@ fn value(leader: Option<&Leader>) -> Option<&str> {
     leader?.value.as_deref()
 }
 
-/// Returns whether the leader has the value `wanted`. Also true if the backend
-/// shows no identity.
+/// Returns whether the leader has the value `wanted`, or shows no identity and so no value.
 fn says(leader: Option<&Leader>, wanted: &str) -> bool {
     leader
         .is_some_and(|leader| leader.identity.is_none() || leader.value.as_deref() == Some(wanted))

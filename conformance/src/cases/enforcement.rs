@@ -72,7 +72,6 @@ async fn a_paused_holders_late_write_is_refused(context: Arc<Context>) -> Verdic
     let first = paused.mutex("x").acquire().await?;
     let fenced = first.fenced();
     one.write(&fenced, 1).await?;
-    // `paused` can't renew, as if its process were paused.
     faulty.always(Op::Renew, Fate::Hang);
     let second = other.mutex(&name).wait_for(context.patience()).acquire().await?;
     two.write(&second.fenced(), 2).await?;
@@ -214,7 +213,7 @@ async fn watched(context: &Context, reading: &dyn Protected, done: &AtomicBool) 
 async fn each_name_has_a_fence_of_its_own(context: Arc<Context>) -> Verdict {
     let locks = context.client().await?;
     let early = holds(&locks, "x", 1).await?;
-    // Three holds give `y` the larger fence, even if names have their own counters.
+    // Three holds give `y` a larger fence than `x`, even if each name has its own counter.
     let later = holds(&locks, "y", 3).await?;
     let (x, y) = (open(&context, "x").await?, open(&context, "y").await?);
     y.write(&later[2], 2).await?;

@@ -163,7 +163,7 @@ async fn a_client_that_dies_while_asking_leaves_an_expiry(context: Arc<Context>)
 
 async fn the_shortest_ttl_works(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    // A connection's first request may take longer than the shortest TTL allows.
+    // A connection's first request may take longer than the shortest TTL, so send one first.
     is_free(&context, &*backend, "first").await?;
     soon(|name| shortest(&context, &*backend, name)).await
 }

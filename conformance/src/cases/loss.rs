@@ -214,7 +214,7 @@ async fn a_late_renewal_revives_nothing(context: Arc<Context>) -> Verdict {
     let guard = locks.mutex("x").acquire().await?;
     faulty.next(Op::Renew, [Fate::DelayAnswer(context.ttl / 10)]);
     faulty.called(Op::Renew, 1).await;
-    // The jump passes the first deadline, but not the renewed one.
+    // The jump passes the grant's deadline, but not the deadline that the delayed renewal sets.
     context.clock.jump(context.ttl * 62 / 100);
     ensure!(guard.check().is_err(), "the check succeeds after the deadline");
     for _ in 0..10 {
@@ -244,7 +244,7 @@ async fn a_suspended_machine_knows_at_once(context: Arc<Context>) -> Verdict {
     let guard = locks.mutex("x").acquire().await?;
     let signal = guard.signal();
     guard.check()?;
-    // Like a suspend, the jump fires no timer.
+    // The clock advances without firing timers, as on a suspended machine.
     context.clock.jump(context.ttl);
     ensure!(guard.check().is_err(), "the check succeeds after the deadline");
     ensure!(

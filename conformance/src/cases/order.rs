@@ -23,7 +23,7 @@ pub(super) const CASES: &[Case] = cases! { Order:
         "killed and stopped waiters delay the others for a bounded time";
 };
 
-/// A backend's longest offer of the lock to a silent waiter.
+/// How long a backend may offer the lock to a silent waiter.
 const OFFER: Duration = Duration::from_secs(2);
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -96,7 +96,7 @@ async fn a_withdrawn_waiter_is_passed_over(context: Arc<Context>) -> Verdict {
     for gone in [0, 2] {
         tasks[gone].abort();
     }
-    // Aborted waiters leave the queue at once. Silent ones would be removed later.
+    // Aborted waiters must leave the queue at once, unlike silent waiters.
     waiting_within(&context, &*backend, 2, context.moment() * 2).await?;
     release(&*backend, &holder).await?;
     let mut served = Vec::new();
@@ -124,7 +124,8 @@ async fn silent_waiters_are_passed_over(context: Arc<Context>) -> Verdict {
         queue(&*silent, &long()).await?;
     }
     release(&*backend, &holder).await?;
-    // Some backends keep silent waiters for up to one TTL in total.
+    // Some backends remove silent waiters one TTL after their requests, which came at about the
+    // same time.
     let bound = ttl + patience + OFFER * SILENT + context.moment();
     context.granted_within(&*backend, &next, bound, context.ttl / 20).await?;
     release(&*backend, &next).await

@@ -30,7 +30,7 @@ async fn all_clear(context: &Context, server: &Fragile) -> Verdict {
     let (backend, next) = (server.connect.connect().await?, context.claim("x"));
     context.granted_within(&*backend, &next, context.patience(), context.ttl / 50).await?;
     release(&*backend, &next).await?;
-    // A late request may be granted for a moment, until the client releases it.
+    // A late request may be granted for a moment, until its client releases the lock.
     let give_up = context.clock.now() + context.ttl / 2;
     loop {
         let held = context.held(&*backend).await?;

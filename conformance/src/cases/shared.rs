@@ -104,7 +104,7 @@ async fn each_reader_expires_alone(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let (stays, writer) = (reader(&context), writer(&context));
     let goes = Claim { ttl: context.ttl, ..reader(&context) };
-    // `goes` is the first reader, because backends may store that reader separately.
+    // `goes` is granted first, because a backend may store the first reader differently.
     take(&context, &*backend, &goes).await?;
     take(&context, &*backend, &stays).await?;
     let goes_too = Claim { ttl: context.ttl, ..reader(&context) };
@@ -153,7 +153,7 @@ async fn a_waiting_writer_stops_new_readers(context: Arc<Context>) -> Verdict {
     let first = reader(&context);
     take(&context, &*backend, &first).await?;
     let waiting = tokio::spawn(async move { locks.write("x").acquire().await });
-    // The writer is queued once a reader is refused.
+    // A refused reader shows that the writer is queued.
     let give_up = context.clock.now() + context.patience();
     loop {
         let next = reader(&context);

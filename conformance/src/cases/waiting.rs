@@ -89,7 +89,8 @@ async fn a_waiter_that_vanished_is_passed_over(context: Arc<Context>) -> Verdict
     );
     drop(other);
     release(&*backend, &holder).await?;
-    // The vanished waiter leaves the queue, or is granted and expires.
+    // Within `bound`, the server removes the vanished waiter, or grants it the lock and the hold
+    // expires.
     let bound = context.ttl * 2 + context.profile.slow_poll * 10 + context.moment();
     context.granted_within(&*backend, &next, bound, context.ttl / 20).await?;
     release(&*backend, &next).await
@@ -99,7 +100,7 @@ async fn a_limit_is_kept(context: Arc<Context>) -> Verdict {
     let (one, two) = (context.client().await?, context.client().await?);
     let guard = one.mutex("x").acquire().await?;
     for (locks, step) in [(&two, Step::Holder), (&one, Step::LocalTurn)] {
-        // A busy server may not answer within `limit`.
+        // Counts attempts that a busy server didn't answer within `limit`.
         let mut unanswered = 0;
         loop {
             let begun = context.clock.now();
@@ -185,9 +186,10 @@ async fn woken(context: &Context, going: Going) -> Verdict {
     // Without a wake-up, the next poll is at least three quarters of `slow` later.
     let soon = slow * 6 / 10;
     let (mut in_time, mut late) = (0, Vec::new());
-    // A busy machine may delay two grants.
+    // A busy machine may make two grants late.
     while in_time < 3 {
-        // Each round has its own name: the first request for a recently busy name would queue.
+        // Each round has its own name, because the first request for a recently busy name would
+        // queue.
         let name = format!("x{}", in_time + late.len());
         let took = let_in_after(context, &*backend, &name, &locks, &faulty, going).await?;
         if took < soon {
@@ -224,7 +226,7 @@ async fn let_in_after(
             (guard, clock.now())
         })
     };
-    // The waiter joins the queue only with its second request.
+    // A waiter's first request doesn't queue, so wait for its second.
     faulty.called(Op::Acquire, asked + 2).await;
     context.clock.sleep((slow / 10).min(Duration::from_millis(200))).await;
     let gone = context.clock.now();

@@ -77,8 +77,8 @@ fn check_names(run: &Run, rules: &Rules, violations: &mut Vec<Violation>) {
         }
     }
     if rules.strict_order_of_fences && rules.exclusion {
-        // Without exclusion, a client may use a hold that ended on the server. Then fences needn't
-        // follow the order of grants.
+        // Without the rule of exclusion, fences needn't follow grants: a client may use a hold that
+        // the server has ended.
         let whole = run.holds.iter().filter(|tracked| !tracked.is_part);
         for holds in by_name(whole.map(Tracked::exclusive_part)).values() {
             fences::check_order_of_grants(holds, violations);
@@ -112,15 +112,17 @@ fn after_its_end(run: &Run, used: &UseOf) -> Option<Violation> {
         let is_next = next.name == hold.name && next.token != hold.token;
         is_next && next.excludes(hold) && hold.granted < next.granted && next.granted <= used.at
     });
-    // A renewal is a violation only after the next grant, because a renewal's entry may be late.
+    // A renewal after the hold's end is a violation only after the next grant, because renewals may
+    // be recorded late.
     (used.by == Use::Checked || next.is_some()).then(|| {
         let (hold, next) = (hold.clone(), next.cloned());
         Violation::UsedAfterItsEnd(Box::new(Used { hold, at: used.at, by: used.by, next }))
     })
 }
 
-/// Returns a violation for a refused write of an exclusive hold that was valid from check to
-/// answer. A refusal after a later grant is skipped, because the grant violates exclusion.
+/// Returns a violation for a refused write of an exclusive hold that was valid from the holder's
+/// check to the answer. A refusal after a later grant is skipped, because that grant violates
+/// exclusion.
 fn refused_although_valid(run: &Run, of: &WriteOf) -> Option<Violation> {
     let (hold, write) = (run.holds[of.hold].exclusive_part(), &of.write);
     let is_valid = hold.is_valid_at(of.checked?) && hold.is_valid_at(write.answered);

@@ -40,8 +40,9 @@ pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
 
 /// Checks that each exclusive grant has no smaller fence than a hold that ended before the grant.
 ///
-/// A grant that returned after its own deadline is skipped, because the server may have ended that
-/// hold before the other hold began. The holds have one name. A broken hold ends at its break.
+/// A grant that returned after its own deadline is skipped, because the server may have ended its
+/// hold before the hold with the larger fence began. The holds have one name. A broken hold ends at
+/// its break.
 pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violation>) {
     let mut exclusive: Vec<&Hold> =
         holds.iter().filter(|hold| hold.mode == Mode::Exclusive).collect();
@@ -59,7 +60,7 @@ pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violati
             }
         }
         let is_valid = hold.granted < hold.until;
-        // `check_order` covers requests sent after the grant of `highest`.
+        // `check_order` reports requests sent after the grant of `highest`.
         let is_lower =
             |highest: &&Hold| hold.fence < highest.fence && hold.asked <= highest.granted;
         if let Some(highest) = highest.filter(is_lower).filter(|_| is_valid) {

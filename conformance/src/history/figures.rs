@@ -24,7 +24,7 @@ pub struct Figures {
     pub grants: u64,
     /// Requests sent while another process held the lock.
     pub contended: u64,
-    /// Grants to waiters after another process's hold.
+    /// Grants to waiters after another process's hold ended.
     pub hand_overs: u64,
     /// Faults.
     pub faults: u64,

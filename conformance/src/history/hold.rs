@@ -11,11 +11,11 @@ pub struct Hold {
     pub who: String,
     /// The lock's name.
     pub name: String,
-    /// Its mode.
+    /// The hold's mode.
     pub mode: Mode,
-    /// Its token.
+    /// The hold's token.
     pub token: Token,
-    /// Its fence.
+    /// The hold's fence.
     pub fence: Fence,
     /// Just before the request was sent.
     pub asked: BootInstant,

@@ -36,8 +36,8 @@ pub enum Event {
         name: String,
         /// The requested mode.
         mode: Mode,
-        /// True if the request waits from now on. False for the later names of a multi-lock,
-        /// which wait only after the earlier grants.
+        /// True if the request waits from now on. False for a single attempt, and for the later
+        /// names of a multi-lock, which wait after earlier grants.
         waits: bool,
         /// The number of the reentrancy owner, unique in its process.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,8 +123,8 @@ pub enum Event {
         /// False if the break changed nothing.
         broke: bool,
     },
-    /// The process ran no task for some time, because the machine was busy. The process writes this
-    /// entry afterwards.
+    /// A busy machine ran no task of the process for some time. The process writes this entry
+    /// afterwards.
     Delayed {
         /// When tasks last ran on time.
         since: BootInstant,

@@ -8,8 +8,8 @@ use super::run::{End, Run, Tracked};
 use super::violation::{LateLoss, Violation};
 
 /// Checks that a process reports the loss of an exclusive hold before the next grant returns, and
-/// reports an end of each hold whose deadline has passed. A process that ran at most `allowance`
-/// since the report was due is excused.
+/// that each hold whose deadline has passed has a reported end. A process is excused if it ran for
+/// at most `allowance` since the report was due.
 pub(crate) fn check(
     run: &Run,
     rules: &Rules,
@@ -39,8 +39,8 @@ pub(crate) fn check(
     }
 }
 
-/// Returns the first conflicting grant to another process after the hold's deadline. An earlier
-/// grant is an overlap, or follows a break.
+/// Returns the first conflicting grant to another process after the hold's deadline. Earlier ones
+/// are skipped, because they are overlaps or follow a break.
 fn next_of<'a>(run: &'a Run, tracked: &Tracked) -> Option<&'a Hold> {
     let hold = &tracked.hold;
     let since: BootInstant = tracked.deadline.max(hold.granted);

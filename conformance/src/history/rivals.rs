@@ -8,7 +8,7 @@ use super::run::{Request, Run};
 #[derive(Debug, Default)]
 pub(crate) struct Timed<'a> {
     holds: Vec<&'a Hold>,
-    /// For each hold, the latest end of it and of all earlier holds.
+    /// For each hold, the latest end among it and all earlier holds.
     latest_end: Vec<BootInstant>,
 }
 
@@ -30,7 +30,7 @@ impl<'a> Timed<'a> {
         names
     }
 
-    /// Returns the holds in an interval, latest first. Some may have ended before the interval.
+    /// Returns the holds that overlap an interval, latest grant first, and maybe earlier ones.
     fn within(&self, from: BootInstant, to: BootInstant) -> impl Iterator<Item = &'a Hold> {
         let begun = self.holds.partition_point(|hold| hold.granted <= to);
         let holds = self.holds[..begun].iter().zip(&self.latest_end).rev();
@@ -46,7 +46,6 @@ impl<'a> Timed<'a> {
         self.rivals(request, request.asked).any(|rival| rival.is_valid_at(request.asked))
     }
 
-    /// Returns whether another process's hold ended during the granted request's wait.
     pub(crate) fn is_hand_over(&self, request: &Request) -> bool {
         let (Some(granted), Some(_), true) = (request.ended, request.hold, request.waits) else {
             return false;

@@ -8,7 +8,6 @@ use super::process::Process;
 pub(crate) use super::tracked::{End, Tracked};
 use super::violation::{Use, Violation, Write};
 
-/// A run, reconstructed from its journal.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) start: BootInstant,
@@ -99,7 +98,8 @@ impl Run {
         &self.processes[who]
     }
 
-    /// Returns when the request was answered, otherwise when its process or the journal ended.
+    /// Returns when the request was answered or its process ended, otherwise when the journal
+    /// ended.
     pub(crate) fn wait_end(&self, request: &Request) -> BootInstant {
         let process = self.process(&request.who);
         let ends = [request.ended, process.killed, process.ended];
@@ -211,7 +211,7 @@ impl Run {
                 }
                 return;
             }
-            // Later entries about the token belong to the new `Tracked`.
+            // Later entries about the token belong to the new `Tracked` below.
             self.holds[known].is_continued = true;
         }
         let request = &mut self.requests[index];
@@ -222,8 +222,8 @@ impl Run {
             mode: request.mode,
             token: *token,
             fence: *fence,
-            // A second guard's grant may be written after the hold's end. It then begins a `Hold`
-            // with the first request's time, so `is_one_with` counts both as one.
+            // A second guard's grant may be written after the hold's end, and then begins another
+            // `Hold`. With the first request's time, `is_one_with` counts both as one.
             asked: known.map_or(request.asked, |known| self.holds[known].hold.asked),
             granted: entry.at,
             until: *deadline,
@@ -252,7 +252,7 @@ impl Run {
         let Some(index) = self.find(entry, token) else { return };
         let tracked = &self.holds[index];
         if tracked.end.is_some() {
-            // Two tasks wrote the renewal and the end in reverse order.
+            // The renewal came first, but two tasks wrote the entries in reverse order.
             return;
         }
         if entry.at <= tracked.deadline {
@@ -302,7 +302,7 @@ impl Run {
         }
         let process = &self.processes[&entry.process];
         let tracked = &mut self.holds[index];
-        // A late write was sent after the hold's end, but not while its process was suspended.
+        // A late write was sent after the hold's end, and a suspended process sends nothing.
         let end = if late { process.runs_from(tracked.hold.until) } else { tracked.looked };
         let known = tracked.looked.max(end);
         tracked.looked = entry.at;

@@ -207,7 +207,6 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Displays a violation, with times in seconds since `zero`.
 pub(crate) struct Described<'a> {
     pub(crate) violation: &'a Violation,
     pub(crate) zero: BootInstant,

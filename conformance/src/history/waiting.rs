@@ -29,8 +29,8 @@ pub(crate) fn check_stuck(run: &Run, violations: &mut Vec<Violation>) {
 
 /// Returns a name's gaps. During an `excusing` fault, or with all waiters suspended, there is none.
 pub(crate) fn gaps(run: &Run, name: &str, excusing: &[String]) -> Vec<Gap> {
-    // Times at which the numbers of waiters and excuses change, with the two differences. Valid
-    // holds are excuses too.
+    // Times at which the number of waiters or of excuses (valid holds, excusing faults) changes,
+    // with both differences.
     let mut changes: Vec<(BootInstant, i64, i64)> = Vec::new();
     for request in run.requests.iter().filter(|request| request.waits && request.name == name) {
         let (from, to) = (request.asked, run.wait_end(request));

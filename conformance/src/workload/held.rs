@@ -123,7 +123,6 @@ impl Holding {
     }
 }
 
-/// State shared with the task that watches for a loss.
 #[derive(Debug)]
 struct Record {
     token: Token,

@@ -26,7 +26,6 @@ impl End {
     }
 }
 
-/// Returns how long to hold: usually milliseconds, sometimes long enough for a renewal.
 pub(super) fn time(random: &mut Random, ttl: Duration) -> Duration {
     if random.one_in(10) {
         random.time(ttl / 3, ttl * 3 / 2)
@@ -99,7 +98,6 @@ impl Process {
         Ok(())
     }
 
-    /// Writes for each lost hold. Returns holds whose writes were accepted.
     fn write_lost<'a>(
         &self,
         holdings: impl IntoIterator<Item = &'a Holding>,

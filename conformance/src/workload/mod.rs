@@ -33,8 +33,8 @@ const TASKS: u64 = 3;
 
 /// Runs `plan` with clients that `open` connects, and returns after all holds have ended.
 ///
-/// Retries `open` until the plan's time is over. Other failures are only recorded in the journal,
-/// because faults cause them.
+/// Retries `open` until the plan's time is over. Faults cause most failures, so the journal records
+/// those that aren't listed below.
 ///
 /// # Errors
 /// - The backend rejected a request as unsupported or invalid.
@@ -42,7 +42,8 @@ const TASKS: u64 = 3;
 /// - A task panicked.
 ///
 /// # Cancel safety
-/// Dropping the future simulates a kill. The clients release their holds in the background.
+/// Dropping the future stops the work, as a kill would. But the clients release their holds in the
+/// background.
 pub async fn run(
     plan: &Plan,
     open: impl AsyncFn() -> Result<Locks>,
@@ -105,7 +106,7 @@ async fn close(process: &Process) -> Result<(), Failure> {
     }
 }
 
-/// Runs rounds of work, each with its own seed, so its choices don't depend on earlier rounds.
+/// Runs rounds of work. Each round has its own seed, so its choices don't depend on earlier rounds.
 async fn rounds_of(process: Arc<Process>, task: u64) -> Result<(), Failure> {
     let seed = Random::of(process.plan.seed, u64::from(process.plan.process) << 8 | task).next();
     for round in 0.. {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Plan {
     /// The seed of the run.
     pub seed: u64,
-    /// The process's number in the run. Its replacement gets a new number.
+    /// The process's number in the run. A killed process's replacement gets a new number.
     pub process: u32,
     /// The locks' names. A semaphore's name has the suffix `/permits`.
     pub names: Vec<String>,

@@ -29,6 +29,8 @@ pub(super) struct Process {
     pub(super) store: Arc<dyn Store>,
     pub(super) until: BootInstant,
     pub(super) reopen: Notify,
+    /// Set until the next client is open, so that a round doesn't close that client at once.
+    is_reopening: AtomicBool,
     watches: bool,
     client: Mutex<Client>,
     requests: AtomicU64,
@@ -87,6 +89,7 @@ impl Process {
             store,
             until,
             reopen: Notify::new(),
+            is_reopening: AtomicBool::new(false),
             watches,
             client: Mutex::new(client),
             requests: AtomicU64::new(0),
@@ -100,6 +103,13 @@ impl Process {
 
     pub(super) fn replace(&self, client: Client) {
         *self.client.lock().unwrap_or_else(PoisonError::into_inner) = client;
+        self.is_reopening.store(false, Ordering::Relaxed);
+    }
+
+    pub(super) fn close_and_reopen(&self) {
+        if !self.is_reopening.swap(true, Ordering::Relaxed) {
+            self.reopen.notify_one();
+        }
     }
 
     pub(super) fn next_number(&self) -> u64 {
@@ -154,8 +164,8 @@ impl Process {
         }
     }
 
-    /// Requests again the lock that its owner holds as `first`. If `first` was lost, a grant is a
-    /// new hold.
+    /// Requests a lock again for the owner that holds it as `first`. If `first` was lost, a grant
+    /// is a new hold.
     pub(super) async fn enter_again(
         &self,
         client: &Client,

@@ -86,7 +86,7 @@ impl Process {
             Work::Break => self.break_one(&client.locks, &choices, random).await,
             Work::Reentrancy => self.twice(&client, &choices, random).await,
             Work::Close => {
-                self.reopen.notify_one();
+                self.close_and_reopen();
                 Ok(())
             }
             _ => self.one(&client, work, choices, random).await,
@@ -151,8 +151,8 @@ impl Process {
         }
     }
 
-    /// Acquires two names. The wait is short, because the journal shows the first name as free
-    /// until both are granted.
+    /// Acquires two names, with a short wait: it counts as time without a holder of the first name,
+    /// which the checker limits.
     async fn several(
         &self,
         client: &Client,

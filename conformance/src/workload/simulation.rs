@@ -290,7 +290,6 @@ impl World {
         set(false);
     }
 
-    /// Kills a process: aborts its tasks, and drops its later requests.
     fn kill(&self, at: usize) {
         let mut processes = self.lock(&self.processes);
         let process = &mut processes[at];
@@ -301,7 +300,7 @@ impl World {
         process.task.abort();
     }
 
-    /// Suspends the machine: the clock advances, but no timer fires.
+    /// Suspends the machine: no timer fires.
     fn suspend(&self, time: Duration) {
         let names: Vec<String> =
             self.lock(&self.processes).iter().map(|process| process.name.clone()).collect();
@@ -341,7 +340,6 @@ impl World {
         });
     }
 
-    /// Returns the names still held three TTLs after the last delayed request.
     async fn left(&self) -> Vec<String> {
         let faulty: Vec<Faulty> =
             self.lock(&self.processes).iter().map(|process| process.faulty.clone()).collect();

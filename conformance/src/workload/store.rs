@@ -48,8 +48,8 @@ impl RemoteStore {
         RemoteRegister::connect(address).map(|register| Self(Mutex::new(register)))
     }
 
-    /// Calls the register, which may block. A multi-threaded runtime moves other tasks to another
-    /// thread.
+    /// Calls the register, which may block. A multi-threaded runtime continues other tasks on
+    /// another thread.
     fn call<T>(
         &self,
         call: impl FnOnce(MutexGuard<'_, RemoteRegister>) -> io::Result<T>,

@@ -101,7 +101,6 @@ impl Factory for Simulated {
     }
 }
 
-/// The groups that `QueueBackend` supports.
 const QUEUE_GROUPS: [Group; 6] =
     [Group::Order, Group::Shared, Group::Permits, Group::Multi, Group::Election, Group::Tickets];
 
@@ -110,7 +109,6 @@ fn outcome(case: &str, broken: impl Factory) -> Result<Outcome, Failed> {
     Ok(run_case(case, Arc::new(broken)))
 }
 
-/// Checks that the case fails on `broken` with the message `says`, and passes on `sound`.
 fn is_caught(
     case: &str,
     says: &str,
@@ -127,7 +125,6 @@ fn is_caught(
     }
 }
 
-/// Returns a test that a correct backend passes the case, or doesn't promise it.
 fn sound(prefix: &str, case: &'static Case, factory: fn() -> Simulated) -> Trial {
     Trial::test(format!("{prefix}::{}", case.name), move || {
         match run_case(case, Arc::new(factory())) {

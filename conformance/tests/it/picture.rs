@@ -1,4 +1,6 @@
-//! This command writes the picture on the page about the history checker:
+//! Tests that the page about the history checker shows the example and its picture.
+//!
+//! This command writes the picture:
 //! `LOCKWRIGHT_RECORD=1 cargo test -p lockwright-conformance --features paused --test it`.
 use std::fs;
 use std::path::PathBuf;

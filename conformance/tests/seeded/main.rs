@@ -43,7 +43,6 @@ struct Bug {
 }
 
 impl Bug {
-    /// Creates a bug for schedules of `work` without faults.
     const fn new(name: &'static str, how: &'static str, work: &'static [Work]) -> Self {
         let trouble = Trouble {
             refused: 0,
@@ -73,7 +72,6 @@ impl Bug {
         }
     }
 
-    /// Checks that the schedules find the bug in `broken`, and nothing in `sound`.
     fn is_found(&self, broken: fn(&Clock) -> Target, sound: fn(&Clock) -> Target) {
         for seed in 1..=SCHEDULES {
             if let Some(said) = self.run(seed, sound) {
@@ -92,7 +90,6 @@ impl Bug {
         Page::new(page).has(&row);
     }
 
-    /// Runs one schedule. Returns the checker's first finding.
     fn run(&self, seed: u64, open: fn(&Clock) -> Target) -> Option<String> {
         let simulation = Simulation {
             seed,

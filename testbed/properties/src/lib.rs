@@ -1,8 +1,8 @@
 //! Random input for the unit tests of parsers.
 //!
 //! By default, each run checks each property with the same [`CASES`] inputs. If
-//! `LOCKWRIGHT_PROPERTY_SECONDS` is set, each property is checked with new inputs for that time. A
-//! failure prints the input.
+//! `LOCKWRIGHT_PROPERTY_SECONDS` is set, each property is checked with new inputs for that many
+//! seconds. A failure prints the input.
 #![forbid(unsafe_code)]
 
 use std::fmt::Debug;
@@ -42,8 +42,8 @@ pub fn pairs(valid: &[&str], mut property: impl FnMut(&str, &str)) {
     check(pair, |(one, other)| property(one, other));
 }
 
-/// Checks a property of URLs, which join one of `before`, a password with [`SECRET`] at both ends,
-/// `@`, and a mutation of one of `after`.
+/// Checks a property of URLs: one of `before`, a password, `@`, and a mutation of one of `after`.
+/// The password begins and ends with [`SECRET`].
 pub fn urls_with_secrets(before: &[&str], after: &[&str], mut property: impl FnMut(&str)) {
     let url = |input: &mut Unstructured<'_>| {
         let (before, middle) = (*input.choose(before)?, text(input, &["", "x"])?);

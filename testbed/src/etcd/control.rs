@@ -1,5 +1,3 @@
-//! Access to a cluster through `etcdctl`.
-
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 

@@ -95,7 +95,7 @@ impl Member {
 
     /// Restarts the member on the same ports, and waits only for this member.
     ///
-    /// Without `keep_data`, a new member replaces the old one. The others must have a majority.
+    /// Without `keep_data`, a new member replaces the old one, if the others have a majority.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.stop();
         if keep_data {

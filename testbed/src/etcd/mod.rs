@@ -107,7 +107,6 @@ impl Etcd {
         Ok(index)
     }
 
-    /// Fails if a member is a learner, which can't restart without its data.
     fn has_no_learner(&self) -> Result<()> {
         match self.members.iter().find(|member| member.is_learner) {
             None => Ok(()),
@@ -159,13 +158,13 @@ impl Etcd {
         self.cluster.control.run(&self.endpoints(), arguments)
     }
 
-    /// Returns the index of the leader with a majority.
+    /// Returns the index of the majority's leader.
     pub fn leader(&self) -> Result<usize> {
         let leads = |member: &Member| member.is_leader() && member.is_healthy();
         self.members.iter().position(leads).ok_or_else(|| Error::new("there is no leader"))
     }
 
-    /// Waits until all members have one leader and each voter is healthy.
+    /// Waits until all members have one leader and voters are healthy.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all members agree", || {
             let leaders = self.members.iter().filter(|member| member.is_leader()).count();

@@ -68,7 +68,7 @@ impl Options {
         self
     }
 
-    /// Syncs to disk. Debian's version always does.
+    /// Makes the current version sync to disk. Debian's version always does.
     pub fn durable(mut self) -> Self {
         self.is_durable = true;
         self

@@ -27,7 +27,7 @@ impl Etcd {
         Ok(snapshot)
     }
 
-    /// Restores a snapshot in all members. The revision returns to the snapshot's.
+    /// Restores a snapshot in all members. The cluster's revision returns to the snapshot's.
     ///
     /// # Errors
     /// If the snapshot can't be read, the members don't form a cluster, or one is a learner.

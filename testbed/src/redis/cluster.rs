@@ -45,8 +45,8 @@ impl ClusterOptions {
 
 /// A Redis Cluster: three masters and a replica of each.
 ///
-/// A restarted node keeps its identity and its view of the Cluster, even without its data: see
-/// [`Redis::restart`].
+/// A node that [restarts](Redis::restart) keeps its identity and its view of the Cluster, even
+/// without its data.
 #[derive(Debug)]
 pub struct Cluster {
     /// Three masters, then their replicas in the same order.
@@ -114,7 +114,7 @@ impl Cluster {
             .ok_or_else(|| Error::new(format!("node {master} has no replica")))
     }
 
-    /// Waits until another node than `old` serves the key in all views, and returns it.
+    /// Waits until, in all nodes' views, another node than `old` serves the key. Returns that node.
     pub fn wait_for_failover(&self, key: &str, old: usize) -> Result<usize> {
         let slot = self.slot_of(key)?;
         wait_until("the failover", || {
@@ -200,7 +200,7 @@ impl Cluster {
         })
     }
 
-    /// Assigns the slot to its new master. Other nodes are notified later.
+    /// Assigns the slot to its new master. Nodes other than both masters are notified later.
     pub fn hand_over(&self, slot: &SlotMove) -> Result<()> {
         for node in [slot.to, slot.from] {
             self.set_slot(node, slot.slot, &["NODE", &self.ids[slot.to]])?;
@@ -214,7 +214,6 @@ impl Cluster {
         self.nodes[node].command(&command)
     }
 
-    /// Forms the Cluster, faster than `redis-cli --cluster create`.
     fn join(&self) -> Result<()> {
         for (index, node) in self.nodes.iter().enumerate() {
             // The epochs differ, because nodes need time to resolve equal ones.

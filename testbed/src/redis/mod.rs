@@ -78,7 +78,7 @@ impl Redis {
         Ok(())
     }
 
-    /// Returns a connection with all rights, without TCP.
+    /// Returns a connection with all rights, over the unix socket.
     pub fn connection(&self) -> Result<Connection> {
         self.admin.connection()
     }

@@ -56,7 +56,7 @@ impl Options {
         self.set("maxmemory-policy", policy)
     }
 
-    /// Logs each write. `fsync` is `always`, `everysec` or `no`.
+    /// Logs each write to a file. `fsync` is `always`, `everysec` or `no`.
     pub fn append_only(self, fsync: &str) -> Self {
         self.set("appendonly", "yes").set("appendfsync", fsync)
     }

@@ -44,7 +44,7 @@ impl SentinelsOptions {
     }
 
     /// Sets the time after which a silent server is down; 1 s by default. Shorter times cause
-    /// needless failovers on a busy machine.
+    /// needless failovers.
     pub fn down_after(mut self, limit: Duration) -> Self {
         self.down_after = limit;
         self
@@ -77,8 +77,8 @@ impl SentinelsOptions {
 
 /// A master, its replicas, and three Sentinels with a quorum of two.
 ///
-/// A restarted server keeps its role: see [`Redis::restart`]. An old master becomes a replica after
-/// about a second.
+/// A server that [restarts](Redis::restart) keeps its role. After about a second, the Sentinels
+/// make an old master a replica.
 #[derive(Debug)]
 pub struct Sentinels {
     /// The servers. The first one starts as the master.
@@ -140,8 +140,8 @@ impl Sentinels {
         self.sentinels.iter().map(opinion).collect()
     }
 
-    /// Waits for a master other than `old`, and returns it. All Sentinels that answer, and the
-    /// server's own role, must agree.
+    /// Waits for a master other than `old`, on which all answering Sentinels and the server itself
+    /// agree. Returns this master.
     pub fn wait_for_failover(&self, old: usize) -> Result<usize> {
         wait_until("the failover", || {
             let master = self.master().ok().filter(|master| *master != old)?;

@@ -44,7 +44,7 @@ impl Node {
         let is_connected = fields.next()? == "connected";
         let slots = fields.filter_map(|range| {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
-            // The ranges also contain moving slots, such as `[7->-…]`, which are skipped.
+            // Moving slots, such as `[7->-…]`, aren't numbers and are skipped.
             Some((first.parse().ok()?, last.parse().ok()?))
         });
         let slots = slots.collect();

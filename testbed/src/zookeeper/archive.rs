@@ -43,7 +43,8 @@ fn versions() -> Result<u64> {
     Ok(hasher.finish())
 }
 
-/// Writes the archive from an ensemble of one member, which also loads election classes.
+/// Writes the archive from an ensemble of one member, because a standalone server doesn't load the
+/// election classes.
 fn write(place: &Path, archive: &Path) -> Result<()> {
     let ports = Ports::find();
     let (quorum, election) = (ports.quorum, ports.election);

@@ -123,7 +123,6 @@ impl Options {
     }
 }
 
-/// Returns the list of members. A standalone server has none.
 fn listed(all: &[Ports], voters: usize) -> String {
     let mut lines = String::new();
     for (index, ports) in all.iter().enumerate().filter(|_| all.len() > 1) {

@@ -22,7 +22,7 @@ impl ZooKeeper {
         copied.map(|()| snapshot)
     }
 
-    /// Restores a snapshot in all members. Transaction ids continue from the snapshot's.
+    /// Restores a snapshot in all members. Transaction ids continue after the snapshot's last id.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         all_at_once(&mut self.members, |member| {
             member.process.kill();
@@ -40,7 +40,6 @@ impl Member {
     }
 }
 
-/// Copies a [`Member::data`] folder, which has no subfolders.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

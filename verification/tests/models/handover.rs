@@ -1,9 +1,9 @@
 //! A model of the hand-over on Redis. A release *offers* the lock to the first waiter for a short
 //! time, and notifies that waiter, which then considers the lock held. Anna holds the lock. Ben and
-//! Cleo wait, and may stop for good.
+//! Cleo wait, and one of them may stop for good.
 //!
-//! Each process has its own clock: during one tick of the server's clock, a client's clock ticks zero, one or two
-//! times.
+//! Each process has its own clock: during one tick of the server's clock, a client's clock ticks
+//! zero, one or two times.
 
 use std::fmt::Write;
 
@@ -25,16 +25,17 @@ const ALL: [u8; 3] = [0, 1, 2];
 
 const NOBODY: u8 = 9;
 
-/// The rules. Without any one of them, a promise is broken.
+/// The rules. If one of them is missing, a promise is broken.
 #[derive(Clone, Copy)]
 struct Rules {
-    /// An offered hold begins when its claim was sent, plus the server's time from queueing to
-    /// offer, but no later than the offer's receipt. Without this rule, it begins at the receipt.
+    /// The client computes when its offered hold began. To the time at which it sent the claim, it
+    /// adds the server's time from the queueing to the offer. The result is limited to the time of
+    /// the offer's receipt. Without this rule, the hold begins at the receipt.
     begins_by_the_servers_clock: bool,
-    /// The server's time of queueing and the client's time of sending are those of the same
-    /// request.
+    /// For that, the client uses the times of sending and queueing of the same request.
     one_request_for_both: bool,
-    /// An unconfirmed offer is valid for `OFFER`. Without this rule, it is valid for a TTL.
+    /// A client considers an unconfirmed offer valid for `OFFER`. Without this rule, it considers
+    /// the offer valid for a TTL.
     uses_an_offer_briefly: bool,
     /// If an offer may have expired, its client requests the lock again, and gets the offer's
     /// fence. Without this rule, the client renews the offer.
@@ -47,7 +48,7 @@ struct Rules {
     allows_for_drift: bool,
 }
 
-/// The clocks. All promises assume that drift doesn't exceed the allowance.
+/// The faults of the clocks. The promises are kept only if `drift` doesn't exceed `ALLOWANCE`.
 #[derive(Clone, Copy)]
 struct Clocks {
     /// The most ticks that a clock may be behind the server's.
@@ -93,7 +94,7 @@ enum Kind {
     Ask,
     Renew,
     Release,
-    /// The claim is queued, at this time of the server's clock.
+    /// An answer: the claim was queued. `time` is the server's time of the queueing.
     Queued {
         time: i8,
     },
@@ -119,13 +120,13 @@ struct Message {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Idle,
-    /// `asked` is true after a poll since the last tick of the client's clock. `queued` is the
-    /// claim's time of sending by that clock, minus its time of queueing by the server's.
+    /// `asked` is true if the client has sent a request since the last tick of its clock. `queued`
+    /// is the client's time of sending the claim, minus the server's time of queueing it.
     Waiting {
         asked: bool,
         queued: Option<i8>,
     },
-    /// The client renews an offer with this fence that was too old to use.
+    /// The client renews an offer that was too old to use. `fence` is the offer's fence.
     Confirming {
         fence: u8,
     },
@@ -163,7 +164,7 @@ impl State {
         self.now - self.behind[who as usize]
     }
 
-    /// Returns whether a client's clock makes a difference.
+    /// Returns whether the client's clock can affect a later step.
     fn has_clock(&self, who: u8) -> bool {
         !matches!(self.phase(who), Phase::Idle | Phase::Done | Phase::Stopped)
     }
@@ -345,7 +346,7 @@ impl HandOver {
         }
     }
 
-    /// Processes an offer that was made at `began` on the client's clock, or at an unknown time.
+    /// Processes an offer. `began` is when the offer was made by the client's clock, if known.
     fn hear_of_offer(
         &self,
         state: &mut State,
@@ -372,7 +373,7 @@ impl HandOver {
         self.events.then_some(Promise::WasTooOldToUse)
     }
 
-    /// Returns whether a message makes a difference when it arrives.
+    /// Returns whether the arrival of `message` can change the state.
     fn matters(&self, state: &State, message: Message) -> bool {
         let Message { who, kind, sent } = message;
         let in_time = state.clock(who) < sent + self.validity(TTL);
@@ -421,7 +422,8 @@ impl HandOver {
     }
 }
 
-/// Returns the state `time` later by the server's clock, with the other clocks `behind` it.
+/// Returns the state after the server's clock has advanced by `time`. The clients' clocks are then
+/// `behind` it.
 fn later(state: &State, time: i8, behind: [i8; 3]) -> State {
     let mut next = *state;
     next.now += time;
@@ -465,7 +467,7 @@ impl Protocol for HandOver {
     }
 
     fn steps(&self, state: &State, steps: &mut Vec<Step<Self>>) {
-        // When a trace is written, `state` isn't canonical.
+        // `explore` also calls this with states that aren't canonical, when it writes a trace.
         let state = &self.canonical(state);
         let mut step = |action, next, broken| steps.push(Step { action, next, broken });
         if state.now < self.clocks.end {
@@ -526,7 +528,7 @@ impl Protocol for HandOver {
         too_long.then_some(Promise::AStoppedClientDelaysOthersBriefly)
     }
 
-    /// Removes messages and queueing times that make no difference.
+    /// Removes messages and times that can't affect later steps.
     fn canonical(&self, state: &State) -> State {
         let mut state = *state;
         let before = state;

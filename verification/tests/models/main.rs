@@ -1,5 +1,5 @@
-//! Models of protocols. They explore every interleaving of steps within bounds, with all rules and
-//! without each rule. `docs/src/models.md` describes the models.
+//! Models of protocols. The tests explore every interleaving of steps within bounds: with all rules
+//! of a protocol, and without each single rule. `docs/src/models.md` describes the models.
 #![forbid(unsafe_code)]
 
 mod handover;
@@ -18,7 +18,8 @@ fn page() -> Page {
     Page::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src/models.md"))
 }
 
-/// Checks that the protocol keeps every promise, and that the page has a row with the figures.
+/// Checks that the protocol keeps every promise, and that the page has a row with the numbers of
+/// its states and steps.
 fn holds<P: Protocol>(title: &str, protocol: &P) {
     let explored = explore(protocol, LIMIT, |_| true);
     if let Some((promise, trace)) = &explored.broken {

@@ -1,5 +1,5 @@
-//! A model of tickets. Anna turns her hold into a ticket. Ben and Cleo both receive it and try to take over the
-//! hold. Dora requests the lock.
+//! A model of tickets. Anna turns her hold into a ticket. Ben and Cleo both receive the ticket, and
+//! try to take over the hold. Dora requests the lock.
 
 use std::fmt::Write;
 
@@ -18,14 +18,14 @@ const DORA: u8 = 3;
 
 const NOBODY: u8 = 9;
 
-/// The rules. Without any one of them, a promise is broken.
+/// The rules. If one of them is missing, a promise is broken.
 #[derive(Clone, Copy)]
 struct Rules {
     /// The maker of a ticket no longer considers its hold valid.
     a_ticket_ends_the_hold: bool,
     /// The server transfers only the hold with the ticket's token.
     compares_the_token: bool,
-    /// A transfer changes the token.
+    /// The client that takes over a hold uses a new token.
     a_token_of_its_own: bool,
     /// A deadline counts from the sending of the request. Without this rule, it counts from the
     /// answer.
@@ -88,8 +88,9 @@ struct State {
     holder: u8,
     expires: u8,
     fence: u8,
-    /// The tokens with a tombstone. Tokens in `ended` must not be granted again.
+    /// The tokens that have a tombstone on the server, one bit each.
     tombstones: u8,
+    /// The tokens that must not be granted again, one bit each.
     ended: u8,
     ticket: bool,
     took_over: u8,

@@ -5,14 +5,15 @@ use lockwright_core::{BootInstant, Fence, Mode, Token};
 
 use crate::network::tag;
 
-/// A protected resource that rejects old fences, and records the true order of the grants.
+/// A protected resource that rejects writes with an old fence. It also records each accepted write
+/// that comes after a write of a later hold.
 #[derive(Debug, Default)]
 pub(crate) struct Register(Mutex<Writes>);
 
 #[derive(Debug, Default)]
 struct Writes {
     highest: Option<Fence>,
-    /// The latest grant among the holds with accepted writes.
+    /// The latest grant, and its token, among the holds with accepted writes.
     latest: Option<(BootInstant, Token)>,
     accepted: u64,
     refused: u64,
@@ -38,7 +39,7 @@ impl Register {
         true
     }
 
-    /// Returns the number of rejected writes, and the accepted stale ones.
+    /// Returns the number of rejected writes, and a text for each stale write that was accepted.
     pub(crate) fn outcome(&self) -> (u64, Vec<String>) {
         let writes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         (writes.refused, writes.stale.clone())
@@ -49,7 +50,7 @@ pub(crate) fn violations(history: &History) -> Vec<String> {
     let mut found: Vec<String> =
         history.check(true).iter().map(|violation| violation.to_string()).collect();
     if found.is_empty() {
-        // As no two clients held at once, fences must have the order of the holds.
+        // No two clients held at once, so a later hold must not have a smaller fence.
         found.extend(out_of_order(&history.holds()));
     }
     // Sort, because the checker's order of names is unspecified.

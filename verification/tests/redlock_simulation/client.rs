@@ -1,4 +1,5 @@
-//! A process with the real Redlock and core client, used correctly and incorrectly.
+//! A simulated process. It uses the real Redlock backend and core client, and sometimes misuses
+//! them by a write after the end of its hold.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +17,7 @@ use crate::network::{Net, tag};
 use crate::node::SimulatedNode;
 use crate::plan::{ClientPlan, Plan};
 
-/// The wall clocks' time at the start, in microseconds (in 2026).
+/// The wall clocks' time at the start: a day in 2026, in microseconds since 1970.
 const EPOCH: u64 = 1_790_000_000_000_000;
 
 #[derive(Debug)]

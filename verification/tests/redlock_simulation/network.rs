@@ -1,5 +1,5 @@
-//! Nodes, links and messages on tokio's paused clock. One task delivers everything in order, so that a seed has one
-//! schedule.
+//! Nodes, links and messages on tokio's paused clock. One task delivers all messages in order, so
+//! that each run of a seed gives the same schedule.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -27,7 +27,7 @@ pub(crate) struct Seen {
     pub(crate) frozen: u64,
     /// Messages lost in a restart, or sent to a stopped node.
     pub(crate) down: u64,
-    /// Messages that reached a different incarnation.
+    /// Messages for an incarnation that the node no longer has.
     pub(crate) strangers: u64,
     pub(crate) losses_of_data: u64,
     pub(crate) crashes: u64,
@@ -90,15 +90,14 @@ struct Member {
 #[derive(Debug, Default)]
 struct Link {
     connection: u64,
-    /// The run of the server at the connection's other end.
+    /// The server's `run`, which counts restarts, when the connection was made.
     run: Option<u64>,
     /// When the latest message arrives. Later messages don't overtake it.
     last_arrival: Micros,
     cut_until: Micros,
     /// The client has reset its connection, and can't reconnect while the link is cut.
     given_up: bool,
-    /// The connection on which the client last received an incarnation, and the server's run in
-    /// that incarnation.
+    /// The connection on which the client last received an incarnation, and its `run`.
     looked: Option<(u64, String)>,
 }
 
@@ -288,8 +287,8 @@ impl Net {
 
     /// Delivers messages forever.
     ///
-    /// Each delivery follows a sleep, so that all tasks are idle. Then the wake-up order of a
-    /// client's tasks doesn't matter.
+    /// Each delivery follows a sleep. On the paused clock, a sleep ends only when all tasks are
+    /// idle. So the order in which tokio wakes a client's tasks doesn't change the schedule.
     pub(crate) async fn deliver(self: Arc<Self>) {
         loop {
             let now = self.now();
@@ -391,7 +390,7 @@ impl World {
         self.queue.pop().map(|Reverse(due)| due)
     }
 
-    /// Posts new messages, in an order independent of wake-ups.
+    /// Sends the messages of the outbox, in an order that doesn't depend on tokio's order of tasks.
     fn post(&mut self) {
         let mut outbox = std::mem::take(&mut self.outbox);
         outbox.sort_by_key(|sent| (sent.at, sent.client, sent.node, sent.request.rank()));
@@ -486,7 +485,8 @@ impl World {
         self.push(at, What::Arrive(letter));
     }
 
-    /// Loses a message. The client may give up the connection later.
+    /// Loses a message. Either the client later resets the connection and the call fails, or the
+    /// call never gets a reply.
     fn lose(&mut self, now: Micros, letter: &Letter) {
         let Letter { client, node, connection, .. } = *letter;
         if self.chance.one_in(2) {
@@ -695,7 +695,7 @@ impl Letter {
     }
 }
 
-/// Formats a token as creator and serial number.
+/// Formats a token as the number of the client that made it, and a serial number.
 pub(crate) fn tag(token: Token) -> String {
     let bytes = token.as_bytes();
     format!("c{}t{}", bytes[0], u32::from_be_bytes([bytes[1], bytes[2], bytes[3], bytes[4]]))

@@ -27,8 +27,8 @@ impl SimulatedNode {
         self.net.call(self.client, self.node, request).await
     }
 
-    /// Returns whether this node's answers count. As with a real node, the client must have
-    /// verified the server's run on its present connection.
+    /// Returns whether the node may vote in `incarnation`. As with a real node, the client must
+    /// also have received that incarnation's `run` on its present connection.
     fn counts(&self, incarnation: &Incarnation) -> bool {
         incarnation.votes && self.net.is_known(self.client, self.node, &incarnation.run)
     }

@@ -5,7 +5,7 @@ use crate::server::{Flaws, Micros, Restart};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum World {
-    /// Only faults that the profile claims to survive.
+    /// Only faults that Redlock must survive, according to its profile.
     Claimed,
     /// Like `Claimed`, but the nodes break a rule.
     Flawed(Flaws),
@@ -15,7 +15,8 @@ pub(crate) enum World {
     ClocksRace,
     /// Releases are delivered twice, the second time late.
     ReleasesTwice,
-    /// All data are lost, and the clocks for fence candidates differ widely.
+    /// All nodes lose their data. The clients' clocks, which give the fence candidates, differ by
+    /// up to two minutes.
     ForgetsWithWildClocks,
 }
 
@@ -29,7 +30,7 @@ pub(crate) struct Plan {
     pub(crate) node_timeout: Duration,
     pub(crate) weather: Weather,
     pub(crate) faults: Vec<(Micros, Fault)>,
-    /// Set for a new fleet, which doesn't vote yet.
+    /// Whether the nodes start without data, and so don't vote yet.
     pub(crate) fresh: bool,
     pub(crate) flaws: Flaws,
     pub(crate) doubles_releases: bool,
@@ -40,27 +41,28 @@ pub(crate) struct Plan {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NodePlan {
     pub(crate) keeps_every_write: bool,
-    /// Speed of the node's clock, in millionths.
+    /// Speed of the node's clock: 1,000,000 is exact.
     pub(crate) rate: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClientPlan {
     pub(crate) tasks: u64,
-    /// Offset from the schedule's clock, before and after a step.
+    /// Offset of the wall clock in microseconds, before and after `steps_at`.
     pub(crate) skews: [i64; 2],
     pub(crate) steps_at: Micros,
 }
 
-/// The faults of messages, in thousandths of all messages.
+/// The delays of messages, and how many of 1,000 messages have each fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Weather {
     pub(crate) request_lost: u64,
     pub(crate) reply_lost: u64,
     pub(crate) doubled: u64,
     pub(crate) connection_breaks: u64,
-    /// Messages that are delayed beyond the node time-out.
+    /// Messages that are delayed by up to four times the node time-out.
     pub(crate) slow: u64,
+    /// Messages that are delayed by up to twice the largest TTL.
     pub(crate) very_slow: u64,
     /// The maximum delay of other messages.
     pub(crate) usual: Duration,
@@ -100,7 +102,7 @@ impl Weather {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The node delays all replies.
+    /// The node executes no request until the freeze ends.
     Freeze {
         node: usize,
         lasts: Duration,
@@ -166,7 +168,7 @@ impl Plan {
             keeps_every_write: !chance.one_in(3),
             rate: match world {
                 World::ClocksRace => 1_000_000 + chance.below(200_000),
-                // Deadlines allow for rates that differ by 1 %.
+                // A hold's deadline allows for clocks whose rates differ by 1 %.
                 _ => 995_000 + chance.below(10_001),
             },
         }));
@@ -225,7 +227,7 @@ impl Plan {
         if chance.one_in(4) {
             self.faults.push((at(chance), Fault::Crash { client: client(chance) }));
         }
-        // Restarts without loss of data aren't limited to a minority.
+        // Any number of nodes may restart without loss of data.
         let durable: Vec<usize> =
             (0..self.nodes.len()).filter(|node| self.nodes[*node].keeps_every_write).collect();
         for _ in 0..chance.below(3) {
@@ -249,14 +251,13 @@ impl Plan {
             while time < end {
                 let step = Fault::ClockStep { node: node(chance), by: largest };
                 self.faults.push((time, step));
-                // Only a minority of clocks steps within the time that any hold may last.
+                // At most one clock steps within the largest TTL.
                 time += largest.as_micros() as u64 + chance.below(end / 4);
             }
         }
     }
 
-    /// Adds losses of data by minorities of the nodes. The next minority loses its data only when
-    /// the previous one may vote again.
+    /// Adds losses of data by minorities of the nodes.
     fn add_losses(&mut self, chance: &mut Chance) {
         let largest = self.largest_ttl.as_micros() as u64;
         let end = self.horizon.as_micros() as u64;
@@ -284,15 +285,15 @@ impl Plan {
                 };
                 self.faults.push((time, fault));
             }
-            // The next loss must come after these nodes vote again. A client checks a node only
-            // once per second, and only then does the node begin to wait before it votes.
+            // The next loss must come after these nodes vote again. A client looks at a node once
+            // per second, and lets a new incarnation vote only after the largest TTL.
             time += largest * 5 / 2 + chance.below(largest * 2);
         }
     }
 
-    /// Makes the nodes' fence counters differ by more than clocks can compensate. One client's
-    /// clock is ahead of all others. That client mostly reaches one node, which the other clients
-    /// often miss.
+    /// Makes the nodes' fence counters differ widely. Client 0 takes its fence candidates from a
+    /// clock that is ahead of all others. It mostly reaches one node, which the other clients often
+    /// miss.
     fn tilt(&mut self, chance: &mut Chance) {
         let end = self.horizon.as_micros() as u64;
         let largest = self.largest_ttl;
@@ -316,8 +317,8 @@ impl Plan {
         }
     }
 
-    /// Limits the clocks' differences to less than the time that a new node waits. Otherwise fences
-    /// could decrease after losses of data.
+    /// Lets the clients' clocks differ by less than half the largest TTL. After a loss of data, a
+    /// node waits longer than that before it votes. So the next candidates exceed the lost fences.
     fn tame_clocks(&mut self, chance: &mut Chance) {
         let apart = self.largest_ttl.as_micros() as u64 / 2;
         for client in &mut self.clients {

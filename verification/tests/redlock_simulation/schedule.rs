@@ -30,7 +30,8 @@ impl Outcome {
     }
 }
 
-/// How long a healthy fleet may need for a grant beyond the largest TTL: the client retries after up to 1 s.
+/// How long a grant may take without faults, in addition to the largest TTL. A client may pause up
+/// to 1 s before it retries.
 const BOUND: Duration = Duration::from_millis(1_300);
 
 pub(crate) fn run(world: World, seed: u64, trace: Trace) -> Outcome {
@@ -108,8 +109,8 @@ async fn aftermath(
 ) -> Vec<String> {
     let mut problems = Vec::new();
     let net = &stage.net;
-    // A client may be the first to see a node's new incarnation. The node then waits for the
-    // largest TTL before it votes.
+    // A client may be the first to see a node's new incarnation. It lets the node vote only after
+    // the largest TTL.
     let bound = BOUND + plan.largest_ttl * 101 / 100;
     for (number, locks) in clients.iter().enumerate().filter(|(number, _)| net.is_alive(*number)) {
         if timeout(plan.largest_ttl * 3, locks.close()).await.is_err() {
@@ -161,7 +162,7 @@ async fn aftermath(
             problems.push("a fresh client doesn't come to its end".to_owned());
         }
     }
-    // During this pause, late releases arrive, but no lock expires.
+    // During this pause, late releases arrive, but a lock that was left can't expire.
     sleep(plan.largest_ttl / 10).await;
     for (node, name, token) in net.locked() {
         problems.push(format!("{name} is left on node {node}, by {}", tag(token)));

@@ -11,7 +11,7 @@ use crate::trace::Trace;
 
 const SEEDS: u64 = 500;
 
-/// The numbers of seeds in the search for a failing schedule: in total, and per batch.
+/// The number of seeds that `first_of` tries, in batches of `CHUNK`.
 const BEYOND: u64 = 4_000;
 const CHUNK: usize = 8;
 
@@ -129,7 +129,8 @@ fn a_seed_repeats_itself_to_the_last_message() {
     assert_ne!(other(1), other(2));
 }
 
-/// Returns the first seed with this problem, which shows that the checks detect it.
+/// Tests that the checks detect the faults of `world`. Returns the first seed whose schedule has
+/// `problem`, and panics if there is none.
 fn first_of(world: World, problem: &str) -> u64 {
     let begun = Instant::now();
     for chunk in (0..BEYOND).step_by(CHUNK) {

@@ -1,4 +1,4 @@
-//! A node's data and scripts, which take the same steps as the Redis backend's Lua files.
+//! A simulated node. Each request takes the same steps as a Lua script of the Redis backend.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -57,19 +57,14 @@ pub(crate) enum Answer {
 /// Rules that a node may break.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Flaws {
-    /// A node without its data votes at once.
+    /// A node that lost its data votes at once, instead of after the largest TTL.
     pub(crate) no_quarantine: bool,
-    /// Incarnations aren't compared.
+    /// The node executes requests for another incarnation.
     pub(crate) any_incarnation: bool,
-    /// A fence is written back for any holder.
-    pub(crate) raises_for_anybody: bool,
-    /// A repeat gets a new fence.
-    pub(crate) regrants: bool,
-    /// A renewal accepts any token.
+    /// A renewal extends the hold of any token.
     pub(crate) renews_strangers: bool,
-    /// A release accepts any token.
+    /// A release ends the hold of any token.
     pub(crate) releases_strangers: bool,
-    pub(crate) no_tombstones: bool,
 }
 
 /// The data that are lost and restored together.
@@ -106,9 +101,9 @@ pub(crate) struct Server {
     data: Data,
     snapshot: Data,
     flaws: Flaws,
-    /// Speed of the node's clock, in millionths.
+    /// Speed of the node's clock: 1,000,000 is exact.
     rate: u64,
-    /// How far the node's clock has stepped ahead.
+    /// How far the node's clock is ahead of the schedule's: at the start, and by all later steps.
     stepped: Micros,
     pub(crate) strangers: u64,
 }
@@ -253,10 +248,6 @@ impl Server {
         match self.data.locks.get_mut(&claim.name) {
             Some(lock) if lock.token == claim.token => {
                 lock.expires = expires;
-                if self.flaws.regrants {
-                    *counter = candidate.max(*counter + 1);
-                    lock.fence = *counter;
-                }
                 let fence = Fence::new(lock.fence);
                 Vote::Yes(Yes { fence, repeated: true, valid: None })
             }
@@ -280,15 +271,10 @@ impl Server {
 
     fn raise(&mut self, claim: &Asked, fence: u64) -> bool {
         let lock = self.data.locks.get_mut(&claim.name);
-        let holds = lock.as_ref().is_some_and(|lock| lock.token == claim.token);
-        if !holds && !self.flaws.raises_for_anybody {
-            return false;
-        }
+        let Some(lock) = lock.filter(|lock| lock.token == claim.token) else { return false };
         let counter = self.data.fences.entry(claim.name.clone()).or_default();
         *counter = fence.max(*counter);
-        if let Some(lock) = lock.filter(|_| holds) {
-            lock.fence = fence;
-        }
+        lock.fence = fence;
         true
     }
 
@@ -308,7 +294,7 @@ impl Server {
         release_mode: ReleaseMode,
         now: Micros,
     ) -> (ReleaseOutcome, bool) {
-        if release_mode == ReleaseMode::Reconcile && !self.flaws.no_tombstones {
+        if release_mode == ReleaseMode::Reconcile {
             let expires = now + rounded_up(self.largest_ttl);
             self.data.tombstones.insert(claim.token, expires);
         }

@@ -22,7 +22,7 @@ impl Trace {
         }
     }
 
-    /// Returns the lines, sorted by time, because sent messages are recorded late.
+    /// Returns the lines. They are sorted, because `Net::deliver` records a sent message late.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines: Vec<&(Micros, String)> = self.lines.iter().collect();
         lines.sort_by_key(|(at, _)| *at);

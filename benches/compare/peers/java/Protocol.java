@@ -21,7 +21,8 @@ import java.util.stream.Collectors;
 
 /**
  * The subjects' side of the benchmarks' protocol in Java. A subject implements {@link Library}, and
- * its main calls {@link #serve}. {@code benches/compare/README.md} describes the protocol. A task is a thread.
+ * its main calls {@link #serve}. {@code benches/compare/README.md} describes the protocol. A task
+ * is a thread.
  */
 final class Protocol {
     /** The number of names that {@code hold} and {@code drop} process in parallel. */
@@ -65,7 +66,7 @@ final class Protocol {
     private final Library library;
     private final PrintStream answers;
     private boolean open;
-    /** The holders for {@code hold}: a lock belongs to the thread that acquired it. */
+    /** The threads of {@code hold}. Only the thread that acquired a lock can release it. */
     private final List<Holder> holders = new ArrayList<>();
 
     private Protocol(Library library, PrintStream answers) {

@@ -6,8 +6,8 @@ from redis_lock import Lock, NotAcquired
 
 from protocol import Library, Lost, sentinels, serve
 
-# A wait beyond redis-py's default timeout would fail. Each waiter and each renewing thread has its
-# own connection.
+# No timeout, because with redis-py's default a longer wait fails. Many connections, because each
+# waiter and each renewing thread has its own.
 SETTINGS = {"socket_timeout": None, "max_connections": 4096}
 
 

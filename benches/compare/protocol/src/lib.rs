@@ -48,13 +48,13 @@ pub trait Library: Sized + 'static {
         self.lock(name, ttl).await
     }
 
-    /// Acquires a name and waits as the library does.
+    /// Acquires a name, and waits in the library's own way.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
 
     /// Releases the hold.
     async fn unlock(&self, hold: Self::Hold) -> Result<()>;
 
-    /// Acquires an uncontended name that is kept alive.
+    /// Acquires an uncontended name, whose hold must be kept alive.
     async fn keep(&self, name: &str, ttl: Duration) -> Result<Self::Hold> {
         self.lock_alone(name, ttl).await
     }

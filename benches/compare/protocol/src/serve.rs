@@ -23,7 +23,7 @@ pub fn serve<L: Library>(handshake: &Handshake) {
             println!("{}", state.answer(&command).await.unwrap_or_else(|error| complaint(&*error)));
         }
     });
-    // The process exits without releasing holds or ending background tasks.
+    // Exits without releasing holds or ending background tasks.
     std::process::exit(0);
 }
 

@@ -115,7 +115,7 @@ impl<'a> BackendRun<'a> {
         outcome
     }
 
-    /// Runs the workloads untimed, so that virtual machines compile them.
+    /// Runs the workloads untimed, so that the subjects' virtual machines compile them.
     pub(super) fn warm_up(&mut self) {
         let (time, processes) = (self.pace.warming, self.pace.processes);
         let processes = if self.is_in_one_process() { 1 } else { processes };

@@ -7,7 +7,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::results::Regime;
 
-/// The core of the servers. In the one-core regime, the subjects use it too.
+/// The core of the servers.
 const SERVERS: usize = 0;
 const OTHER: usize = 1;
 
@@ -61,7 +61,7 @@ fn used_by_threads(process: u32) -> u64 {
 fn used_in_ticks(process: u32) -> u64 {
     let ticks = || -> Option<u64> {
         let stat = read_to_string(format!("/proc/{process}/stat")).ok()?;
-        // The name may contain spaces.
+        // The process's name may contain spaces.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
     };

@@ -23,7 +23,8 @@ pub(super) struct Pace {
     pub(super) holds: Vec<u64>,
     pub(super) holds_of_peers: u64,
     pub(super) holding: Duration,
-    /// Half the renewal interval, so that a batch is in the middle of the measurement.
+    /// The pause before renewals are measured: half the renewal interval, so that a batch is in
+    /// the middle of the measurement.
     pub(super) before_renewal: Duration,
     /// How long renewals are measured: a third of the TTL renews each hold once.
     pub(super) renewal: Duration,

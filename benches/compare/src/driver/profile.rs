@@ -9,7 +9,7 @@ use super::subject::Contest;
 use super::worker::Failure;
 use crate::results::{Kind, Profile, Regime};
 
-/// On one core, the shares of subjects and servers add up.
+/// One core, so that a profile has the shares of both subjects and servers.
 const REGIME: Regime = Regime::OneCore;
 
 /// This frequency divides no common timer frequency, so that samples don't coincide with timers.

@@ -66,7 +66,7 @@ impl Turns {
         overlaps.count() + self.lost
     }
 
-    /// Returns the number of grants to another process, or to another task of a single process.
+    /// Counts the grants to another process, or to another task if there is one process.
     #[must_use]
     pub(super) fn hand_overs(&self) -> usize {
         self.changes(&self.turns)
@@ -82,8 +82,7 @@ impl Turns {
         self.in_time().len() as f64 / self.seconds()
     }
 
-    /// Returns the sorted waits in nanoseconds, also beyond the contest's end: those reveal
-    /// starvation.
+    /// Returns the sorted waits in nanoseconds. Waits beyond the contest's end reveal starvation.
     #[must_use]
     pub(super) fn waits(&self) -> Vec<u64> {
         let mut waits: Vec<u64> = self.turns.iter().map(|turn| turn.granted - turn.asked).collect();
@@ -91,9 +90,9 @@ impl Turns {
         waits
     }
 
-    /// Jain's index of fairness among `workers` (1: even, 1/workers: one had all). R. Jain, D.
-    /// Chiu, W. Hawe: A Quantitative Measure of Fairness and Discrimination for Resource Allocation
-    /// in Shared Computer Systems, 1984.
+    /// Returns Jain's index of fairness: 1 if all `workers` had equally many turns, 1/`workers` if
+    /// one had all. R. Jain, D. Chiu, W. Hawe: A Quantitative Measure of Fairness and
+    /// Discrimination for Resource Allocation in Shared Computer Systems, 1984.
     #[must_use]
     pub(super) fn jain(&self, workers: usize) -> Option<f64> {
         let by_task = self.are_of_one_process();

@@ -95,7 +95,6 @@ impl Program {
     }
 }
 
-/// A running subject. Dropping this value kills the process.
 #[derive(Debug)]
 pub(super) struct Worker {
     process: Child,

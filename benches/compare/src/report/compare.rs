@@ -16,8 +16,8 @@ struct Change {
     line: String,
 }
 
-/// Describes the changes beyond the noise, of Lockwright or of `all`. Compares ratios to the
-/// baseline, which a slower machine doesn't change. Without a baseline, compares figures.
+/// Describes Lockwright's changes beyond the noise, or those of `all` subjects. Compares ratios to
+/// the baseline, which a slower machine doesn't change. Without a baseline, compares figures.
 #[must_use]
 pub fn text(old: &Results, new: &Results, all: bool) -> String {
     let (before, after) = (View::of(old), View::of(new));

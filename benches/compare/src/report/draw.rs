@@ -154,7 +154,7 @@ impl Lines<'_> {
             .x_label_formatter(&label)
             .y_label_formatter(&|log| (self.tick)(10_f64.powf(*log)))
             .draw()?;
-        // The first series are on top.
+        // Draws the first series last, so that they are on top.
         for series in series.iter().rev() {
             let shown = series.points.iter().filter(|(_, value)| *value > 0.0);
             let points: Vec<_> = shown.map(|(at, value)| (*at, value.log10())).collect();
@@ -200,7 +200,7 @@ fn font(size: u32, style: FontStyle, at: HPos) -> TextStyle<'static> {
     font.color(&INK).pos(Pos::new(at, VPos::Center))
 }
 
-/// A logarithmic scale, with zero at its lower end.
+/// A logarithmic scale. Zero is drawn at its lower end.
 #[derive(Debug, Clone)]
 struct Scale {
     ends: (f64, f64),

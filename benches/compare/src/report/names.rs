@@ -23,7 +23,7 @@ pub(super) fn resolution(measure: &str) -> f64 {
     }
 }
 
-/// Formats `12.3k/s`, `1.4 ms`.
+/// Formats a figure, as `12.3k/s`.
 pub(super) fn figure(measure: &str, value: f64) -> String {
     if !value.is_finite() {
         return NONE.to_owned();
@@ -91,7 +91,6 @@ pub(super) fn time(microseconds: f64) -> String {
     scaled(microseconds, 1000.0, &[" µs", " ms"])
 }
 
-/// Formats `1 h 52 min`.
 pub(super) fn duration(seconds: f64) -> String {
     let seconds = seconds.max(0.0).round() as u64;
     match (seconds / 3600, seconds / 60 % 60) {

@@ -25,12 +25,12 @@ pub fn relevant(rounds: usize) -> f64 {
 /// The median and spread of several rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
-    /// The lower end of the interval that contains the true median with [`CERTAINTY`]: the minimum
-    /// of up to ten rounds.
+    /// The lower end of the interval that contains the true median with [`CERTAINTY`]. With up to
+    /// ten rounds, it is the minimum.
     pub low: f64,
     /// The median.
     pub median: f64,
-    /// The upper end: the maximum of up to ten rounds.
+    /// The interval's upper end.
     pub high: f64,
     /// The number of rounds.
     pub rounds: usize,
@@ -95,7 +95,6 @@ pub fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
     Some(if part == 0.0 || below == above { below } else { below * (1.0 - part) + above * part })
 }
 
-/// Returns the sorted values without NaN.
 fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
     sorted.sort_by(f64::total_cmp);

@@ -39,7 +39,7 @@ pub(super) fn glance(page: &mut Page, view: &View<'_>) {
 
 pub(super) fn figures(page: &mut Page, view: &View<'_>, workload: &Workload) {
     let figure = names::title(workload.measure);
-    // The maximum, because a failed subject has fewer rounds.
+    // The maximum of all subjects' rounds, because a failed subject has fewer.
     let cells = view.places(workload).flat_map(|place| view.at(&place).to_vec());
     let rounds = cells.filter_map(|cell| Some(spread(cell, workload.measure)?.rounds)).max();
     let rounds = match rounds.unwrap_or(0) {

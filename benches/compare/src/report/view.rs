@@ -60,7 +60,7 @@ impl<'a> View<'a> {
         Self { results, backends, cells }
     }
 
-    /// An unlisted subject is a peer.
+    /// Returns the kind. An unlisted subject is a peer.
     pub(super) fn kind(&self, subject: &str) -> Kind {
         let known = self.results.subjects.iter().find(|known| known.name == subject);
         known.map_or(Kind::Peer, |known| known.kind)

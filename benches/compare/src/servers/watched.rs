@@ -3,7 +3,7 @@ use lockwright_testbed::descendants;
 use super::interface::{Result, Servers};
 use super::start;
 
-/// A backend's running servers. Dropping this value stops them.
+/// A backend's running servers.
 #[derive(Debug)]
 pub struct Watched {
     servers: Box<dyn Servers>,
@@ -26,8 +26,8 @@ impl Watched {
         let servers = start(backend)?;
         let roots =
             descendants::of(us).into_iter().filter(|process| !before.contains(process)).collect();
-        // Asking for the number also sends commands. The minimum excludes those that a cluster's
-        // members send.
+        // `served` itself sends commands. The minimum is their number, without those that a
+        // cluster's members exchange.
         let mut per_look = u64::MAX;
         let mut before = servers.served()?;
         for _ in 0..3 {

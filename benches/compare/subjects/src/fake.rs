@@ -14,7 +14,6 @@ enum Kind {
     Open,
     Unable,
     Ending,
-    /// Prints a line that is no answer.
     Talkative,
 }
 

@@ -1,7 +1,7 @@
 module lockwright/interop/concurrency
 
-// This client requires Go 1.20, but Debian 12's Go 1.19 builds it too. The next version, 3.5.13,
-// requires Go 1.21, which Go 1.19 rejects.
+// etcd's client 3.5.12 requires Go 1.20, but Debian 12's Go 1.19 builds it too. Version 3.5.13
+// requires Go 1.21. With that in this file, Go 1.19 would refuse to build.
 go 1.20
 
 require go.etcd.io/etcd/client/v3 v3.5.12

@@ -1,7 +1,7 @@
 module lockwright/interop/redsync
 
-// This redsync requires Go 1.20, but Debian 12's Go 1.19 builds it too. The next version, 4.13.0,
-// requires Go 1.22, which Go 1.21 rejects.
+// redsync 4.12.1 requires Go 1.20, but Debian 12's Go 1.19 builds it too. Version 4.13.0 requires
+// Go 1.22. With that in this file, Go 1.21 would refuse to build.
 go 1.20
 
 require (

@@ -45,8 +45,8 @@ func main() {
 	}
 }
 
-// Connects in advance, because redsync allows only a twentieth of a lock's TTL to connect. That is
-// too little on a busy machine.
+// Returns a pool with an open connection, because redsync allows only a twentieth of a lock's TTL
+// to connect. That is too little on a busy machine.
 func connections(address string) *redis.Pool {
 	pool := &redis.Pool{
 		MaxIdle: 1,
@@ -55,7 +55,7 @@ func connections(address string) *redis.Pool {
 				redis.DialReadTimeout(limit), redis.DialWriteTimeout(limit))
 		},
 	}
-	// Ignores a node that is down, which redsync will notice itself.
+	// An error is ignored, because redsync itself reports a node that is down.
 	_ = pool.Get().Close()
 	return pool
 }
@@ -68,7 +68,7 @@ type locks struct {
 func (l *locks) answer(command []string) string {
 	switch {
 	case is(command, "try", 3):
-		// With several tries, TryLock doesn't report that it couldn't reach a node.
+		// One try, because with several, TryLock doesn't report that it couldn't reach a node.
 		mutex := l.nodes.NewMutex(command[1], expiry(command[2]), redsync.WithTries(1))
 		return l.took(mutex, mutex.TryLock())
 	case is(command, "wait", 4):
@@ -100,7 +100,7 @@ func (l *locks) took(mutex *redsync.Mutex, err error) string {
 	return outcome(err == nil, err, "yes", "no")
 }
 
-// Returns yes if ok is true. Otherwise returns the failure to reach a node, or no if there is none.
+// Returns yes if ok is true. Otherwise returns the failure if a node couldn't be reached, else no.
 func outcome(ok bool, err error, yes string, no string) string {
 	var failed *redsync.RedisError
 	switch {

@@ -10,7 +10,7 @@ use crate::scene::{Scene, claim, claim_for};
 
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// The tolerance of expiry times: Redis counts whole milliseconds on its own clock.
+/// The tolerance for an early expiry: Redis counts whole milliseconds on its own clock.
 const ROUNDING: Duration = Duration::from_millis(20);
 
 pub(crate) async fn a_lock_of_theirs_keeps_us_out_until_they_release_it(scene: Scene) {
@@ -27,7 +27,7 @@ pub(crate) async fn a_lock_of_theirs_keeps_us_out_until_they_release_it(scene: S
     assert_eq!((seen.holders[0].token, &seen.holders[0].identity), (None, &None));
     assert!(seen.holders[0].remaining.unwrap() > Duration::from_secs(5));
 
-    // The release withdraws our claim if it was queued.
+    // The release withdraws our claim if the claim was queued.
     let withdrawn = scene.ours.release(&ours, ReleaseMode::Reconcile).await.unwrap();
     assert_eq!(withdrawn == ReleaseOutcome::Released, busy.queued);
     let renewal = scene.ours.renew(&[Renew::of(&ours)]).await.unwrap();

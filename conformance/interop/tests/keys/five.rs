@@ -20,10 +20,11 @@ impl Five {
         let options = testbed::Redis::options().append_only("always");
         let testbed::Fleet { servers, .. } = options.start_fleet(NODES).unwrap();
         let nodes: Vec<String> = servers.iter().map(testbed::Redis::url).collect();
-        // A busy machine needs a long timeout, but the tests' shortest TTL allows at most 1 s.
+        // A busy machine needs a long timeout. Redlock allows at most half of a TTL, and the tests'
+        // shortest TTL is 2 s.
         let url = format!("redlock:{}?node_timeout=1s", nodes.join(","));
         let redlock = Arc::new(Redlock::connect(&url).await.unwrap());
-        // The servers were just started, so no lock can be held on them.
+        // New servers don't vote, so admit these. That is safe, because no lock is held on them.
         let statuses = redlock.admit().await;
         assert!(all_vote(&statuses), "{statuses:?}");
         let ours = Arc::<Redlock>::clone(&redlock);

@@ -8,7 +8,6 @@ mod redis_py;
 mod redsync;
 mod scene;
 
-/// Defines a test for each case, in a module named for the other library.
 macro_rules! tests_with {
     ($other:ident on $scene:expr, $($case:ident)*) => {
         mod $other {

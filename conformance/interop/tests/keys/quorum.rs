@@ -1,4 +1,4 @@
-//! Cases for redsync with some of five nodes down.
+//! Tests of Lockwright and redsync with some of five Redis nodes down.
 
 use lockwright_core::{Busy, Claim, ReleaseMode, ReleaseOutcome, Renew, Renewal, Wait};
 use lockwright_interop::LIMIT;
@@ -29,7 +29,7 @@ async fn with_two_nodes_killed_both_go_on_and_exclude_each_other() {
     let renewal = five.scene.ours.renew(&[Renew::of(&b)]).await.unwrap();
     assert_eq!(renewal, [Renewal::RENEWED]);
 
-    // Each side can acquire a lock that the other releases.
+    // Each side can acquire the lock that the other side releases.
     assert_eq!(theirs.ask("release a"), "released");
     five.scene.grant(&a).await;
     assert_eq!(theirs.ask("try a 30"), "no");
@@ -53,7 +53,7 @@ async fn a_bare_majority_of_theirs_keeps_us_out() {
     five.bring_back([3, 4]).await;
     assert_eq!(five.having("orders/42"), [0, 1, 2]);
     assert_eq!(busy(&five, &claim("orders/42")).await.holder.unwrap().token, None);
-    // Our rejected request gave back the votes that it got from the other nodes.
+    // Our rejected request has released the key on the other two nodes.
     five.is_had_by("orders/42", &[0, 1, 2]).await;
     let seen = five.scene.locks().inspect("orders/42").await.unwrap();
     assert_eq!(seen.holders.len(), 1, "{seen:?}");
@@ -149,7 +149,8 @@ async fn a_node_that_forgot_may_let_them_in_beside_us() {
     let mut theirs = five.scene.theirs();
     assert_eq!(theirs.ask("try orders/42 30"), "yes");
 
-    // Even then, our client doesn't end their hold, and our renewal isn't confirmed.
+    // Even if both hold the lock, our client doesn't end their hold, and our renewal isn't
+    // confirmed.
     let renewal = five.scene.ours.renew(&[Renew::of(&ours)]).await;
     assert_ne!(renewal.ok(), Some(vec![Renewal::RENEWED]));
     let _ = five.scene.ours.release(&ours, ReleaseMode::Plain).await;

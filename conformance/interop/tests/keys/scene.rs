@@ -75,8 +75,8 @@ impl Scene {
         values
     }
 
-    /// Waits until all values are new. A quorum may grant a lock while the other servers still have
-    /// the value of the expired one.
+    /// Waits until `is_new` accepts all values. Servers outside the granting quorum may still have
+    /// the expired hold's value.
     pub(crate) async fn until_values(
         &self,
         name: &str,

@@ -11,7 +11,7 @@ pub(crate) fn a_hold_keeps_the_other_out_until_it_is_released(
 ) {
     let mut first = scene.holder(first);
     let mut second = scene.waiter(second);
-    // Without renewals, the lease or session would end in this time.
+    // Without renewals, the holder's lease or session would end in this time.
     assert!(second.peer.is_silent_for(TTL + TTL / 2));
     first.release();
     second.is_granted();

@@ -42,7 +42,7 @@ fn compiled() -> PathBuf {
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
         );
-        // The rename is atomic. If a concurrent test was first, its copy is used.
+        // The rename is atomic. It fails if a concurrent test has made `place`, which is then used.
         let renamed = std::fs::rename(&classes, &place);
         assert!(renamed.is_ok() || place.is_dir(), "{renamed:?}");
     }

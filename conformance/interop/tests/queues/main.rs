@@ -12,7 +12,6 @@ mod scene;
 mod sides;
 mod zookeeper;
 
-/// Defines a test for each case, in modules named for the other program.
 macro_rules! tests_with {
     (case $case:path, of $other:ident on $server:expr $(, $side:ident)*) => {{
         let scene = crate::scene::Scene::of($server, crate::$other::start);

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use lockwright_interop::{LIMIT, Peer, Side};
 
-/// The time within which a wrong grant would be noticed.
+/// How long a client must be silent to count as waiting.
 pub(crate) const SILENCE: Duration = Duration::from_millis(300);
 
 /// The TTL of a lease or session, in whole seconds.
 pub(crate) const TTL: Duration = Duration::from_secs(3);
 
-/// Starts another program, with a lease or session of this TTL.
+/// Starts another program with this TTL.
 pub(crate) type Start = fn(ttl: &str, servers: &str) -> Peer;
 
 /// The server on which both sides lock.
@@ -21,20 +21,20 @@ pub(crate) trait Server: Debug + Send + Sync {
 
     fn servers(&self) -> String;
 
-    /// Returns the name that the other side uses for our lock `name`, which needs no escaping.
+    /// Returns the other side's name of our lock `name`. `name` needs no escaping.
     fn in_their_words(&self, name: &str) -> String;
 
-    /// Returns our URL and lock name for the other side's `name/child`.
+    /// Returns the URL and the name with which Lockwright locks the other side's `name/child`.
     fn below(&self, name: &str, child: &str) -> (String, String);
 
     /// Returns the places in a lock's queue. `name` is the other side's name of the lock.
     fn queue(&self, name: &str) -> Vec<String>;
 
-    /// Returns the least time until `place` expires, if its client died just now.
+    /// Returns a lower bound of the time until `place` expires, if its client dies now.
     fn runs_out_in(&self, place: &str) -> Duration;
 }
 
-/// A server that runs while any test uses it.
+/// A shared server, which runs while any test uses it.
 pub(crate) struct Shared<S>(Mutex<Weak<S>>);
 
 impl<S> Shared<S> {

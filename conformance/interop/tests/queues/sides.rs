@@ -41,7 +41,8 @@ pub(crate) fn their_release_wakes_us(scene: &Scene) {
         mode: Mode::Exclusive,
         token: Token::random(),
         identity: Arc::new(Identity::of_this_process(Some("test"))),
-        // No poll keeps the claim queued, so its place must last until the wake-up.
+        // Without polls, the claim's place in the queue isn't extended, so it must last until the
+        // wake-up.
         ttl: 2 * TTL,
         fences: 1,
         renewal_mode: RenewalMode::Auto,

@@ -42,8 +42,8 @@ impl Server for ZooKeeper {
     }
 
     fn runs_out_in(&self, _: &str) -> Duration {
-        // ZooKeeper doesn't report when a session ends. The last ping may be a third of the timeout
-        // ago, and on a busy machine another third.
+        // ZooKeeper doesn't report when a session ends. A client pings after a third of the
+        // timeout, or two thirds on a busy machine, so at least a third is left.
         TTL / 3
     }
 }

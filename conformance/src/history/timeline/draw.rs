@@ -11,7 +11,8 @@ pub(super) const RED: &str = "#d0021b";
 pub(super) const FAULT: &str = "#b7791f";
 
 pub(super) const COLOURS: usize = 6;
-/// Colours of names, and of text on them, for colour-blind readers (Okabe and Ito, 2008).
+/// Colours of lock names' bars, and of text on them, for colour-blind readers (Okabe and Ito,
+/// 2008).
 const NAMES: [(&str, &str); COLOURS] = [
     ("#0072b2", "#ffffff"),
     ("#009e73", "#ffffff"),
@@ -30,7 +31,6 @@ pub(super) fn place(pixels: f64) -> f64 {
     (pixels * 10.0).round() / 10.0
 }
 
-/// Returns an upper bound of a text's width.
 pub(super) fn width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * 0.58
 }

@@ -6,7 +6,7 @@ use crate::history::hold::Hold;
 use crate::history::run::{End, Run, Tracked, WriteOf};
 use crate::history::violation::{Missing, Violation};
 
-/// A request with its hold, or a later part of a hold.
+/// A request with its hold, or the part of a hold after a late renewal.
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) who: String,

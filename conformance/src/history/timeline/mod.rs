@@ -21,9 +21,9 @@ use super::violation::{Described, Violation};
 
 const MOST: usize = 12;
 
-/// Draws a run as an SVG 1,200 pixels wide: rows for processes, bands for faults, and numbered red
-/// bands for violations. A second panel enlarges a long run's first violation. Entries must be
-/// sorted by timestamp.
+/// Draws a run as an SVG: rows for processes, bands for faults, and numbered red bands for
+/// violations. A second panel enlarges a long run's first violation. Entries must be sorted by
+/// timestamp.
 pub fn timeline(entries: &[Entry], violations: &[Violation]) -> String {
     let run = Run::of(entries);
     let (names, processes) = (names(&run), processes(&run));

@@ -41,7 +41,7 @@ impl Scale {
     }
 }
 
-/// Returns the smallest 1, 2 or 5 times a power of ten that isn't below `least`.
+/// Returns the smallest number of the series …, 0.5, 1, 2, 5, 10, … from `least` on.
 fn step(least: f64) -> f64 {
     let power = 10_f64.powf(least.max(1e-9).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);

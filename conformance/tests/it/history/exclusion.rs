@@ -66,7 +66,6 @@ fn renewal_never_shortens_a_hold() {
     again.holds("b", 3, 2, EXCLUSIVE, (29, 40)).breaks_once(OVERLAP);
 }
 
-/// The hold is invalid between its deadline and a later renewal.
 #[test]
 fn renewal_counts_from_the_moment_it_is_written() {
     let between = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).renews(25, "a", 1, 40);
@@ -186,7 +185,7 @@ fn break_that_failed_excuses_nothing() {
     let both = both.holds("b", 2, 2, EXCLUSIVE, (20, 40));
     both.clone().break_answered(25, 1, true).is_clean();
     both.clone().break_answered(25, 1, false).breaks_once(OVERLAP);
-    // The process that broke the hold was killed before it received an answer.
+    // The process that broke the hold was killed before an answer, so the break may have succeeded.
     both.clone().signal(21, "runner", Signal::Killed).is_clean();
     // The recorded answer belongs to another break.
     both.clone().break_answered(25, 2, false).is_clean();

@@ -125,7 +125,6 @@ fn each_name_has_fences_of_its_own() {
     script.asks_for(21, "a", 2, "y", EXCLUSIVE).granted(22, "a", 2, 3, 30).is_clean();
 }
 
-/// Returns a run in which `a` is suspended beyond its deadline, and writes when it continues.
 fn paused(continued: u64, accepted: bool) -> Script {
     Script::new()
         .holds("a", 1, 1, EXCLUSIVE, (10, 20))
@@ -185,7 +184,7 @@ fn stale_write_is_found_by_its_beginning() {
             .writing(began, "a", 1, began)
             .wrote(40, "a", (1, 1), true, false)
     };
-    // The fences also decrease in this run, so their order isn't checked.
+    // The grants' fences decrease too, so the rules leave out their order: only the write counts.
     let rules = Rules { strict_order_of_fences: false, must_show: false, ..Rules::default() };
     assert_eq!(stale(25).found_by(&rules), []);
     let found = stale(26).found_by(&rules);
@@ -203,7 +202,6 @@ fn writers_of_one_fence_and_of_larger_ones_are_accepted() {
         .is_clean();
 }
 
-/// Returns a run with a refused write of a hold that is valid from 10 to 40.
 fn refused(looked: u64, answered: u64) -> Script {
     let script =
         Script::new().holds("a", 1, 5, EXCLUSIVE, (10, 40)).writing(looked, "a", 1, looked);

@@ -9,8 +9,6 @@ fn figures(script: &Script, loss_margin: Duration) -> Figures {
     check(&entries, &Rules { loss_margin, ..Rules::default() }).figures
 }
 
-/// Returns a run in which `a` is suspended beyond its deadline, and `b` acquires and releases the
-/// lock.
 fn paused() -> Script {
     Script::new()
         .holds("a", 1, 1, EXCLUSIVE, (100, 200))

@@ -20,7 +20,6 @@ fn found(script: &Script, margin: u64, allowance: u64) -> Vec<String> {
     found.iter().map(Violation::title).collect()
 }
 
-/// Returns a run in which `a` has a hold until 200, and `b` is granted the lock at 210.
 fn two() -> Script {
     Script::new()
         .holds("a", 1, 1, EXCLUSIVE, (100, 200))
@@ -80,7 +79,7 @@ fn process_that_ran_for_the_allowance_is_excused() {
     let late = two().loses(250, "a", 1);
     assert!(found(&late, 0, 10).is_empty());
     assert_eq!(found(&late, 0, 9), [LATE]);
-    // If the report is due 5 ns earlier, the same report is 5 ns later.
+    // With a margin of 5 ns, the report is due 5 ns earlier, so its delay is 5 ns longer.
     assert!(found(&late, 5, 15).is_empty());
     assert_eq!(found(&late, 5, 14), [LATE]);
 }

@@ -27,7 +27,6 @@ fn request_ends_unless_its_process_does() {
     assert_eq!(found(&stopped, 100), ["a request never ended"]);
 }
 
-/// Returns a run with the holder's deadline at 20 and the waiter's grant at 50.
 fn gap() -> Script {
     Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).asks(15, "b", 2).granted(50, "b", 2, 2, 60)
 }

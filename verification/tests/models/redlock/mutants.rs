@@ -1,5 +1,5 @@
-//! Mutants: protocols without one of the rules, which break a promise. The page must have the
-//! shortest trace.
+//! Mutants: protocols without one of the rules, which break a promise. The documentation page must
+//! have the shortest trace of each.
 
 use lockwright_verification::{Protocol, explore};
 
@@ -198,7 +198,8 @@ fn walk(protocol: &Redlock<3>, trace: &str) -> Result<Option<Promise>, String> {
     Ok(broken)
 }
 
-/// This mutant breaks no promise: while the hold is valid, exclusion doesn't need this rule.
+/// This mutant breaks no promise. A renewal may count nodes that lost the token and acquired it
+/// again, as long as the hold is still valid.
 #[test]
 fn topping_up_to_a_quorum_is_safe_as_long_as_validity_lasts() {
     let rules = Rules { renewal: Renewal::TopsUpToQuorum, ..RULES() };

@@ -3,8 +3,8 @@ use super::rules::{Note, Renewal};
 use super::state::{Mail, Phase, Rounds, State};
 
 impl<const N: usize> Redlock<N> {
-    /// Delivers the request of `round` to a node. A "no" is a separate step only if a repeat depends on its arrival.
-    /// Otherwise it is equivalent to silence.
+    /// Delivers the request of `round` to a node. A refusal is a step only if a repeat of the
+    /// request must wait for it. Otherwise it has the same effect as no answer.
     pub(crate) fn vote(&self, state: &State<N>, at: usize, round: usize, steps: &mut Steps<N>) {
         let mut next = *state;
         let node = &mut next.nodes[at];
@@ -42,7 +42,7 @@ impl<const N: usize> Redlock<N> {
         match rounds.phase(round) {
             Phase::Asking if rounds.is_renewal(round) => node.set_answer(round, 1),
             Phase::Asking => node.set_answer(round, fence),
-            // The reply is late, but has the round's fence.
+            // This vote comes after the round chose its fence, but has the same fence.
             Phase::Noting if fence == rounds.fence(round) => node.set(round, Mail::Has, true),
             Phase::Noting | Phase::Holding if !rounds.is_renewal(round) => {
                 self.send_raise(node, round, fence != rounds.fence(round));
@@ -134,7 +134,7 @@ impl<const N: usize> Redlock<N> {
         node.empty();
         let mut forgot = 0;
         for round in 0..self.bounds.rounds {
-            // Failed rounds left no valid hold.
+            // A round that failed gave no client a hold, so the node's loss of it doesn't matter.
             if !matches!(state.rounds.phase(round), Phase::Unstarted | Phase::Failed) {
                 forgot |= 1 << round;
             }

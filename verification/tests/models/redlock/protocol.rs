@@ -187,8 +187,8 @@ impl<const N: usize> Redlock<N> {
         }
     }
 
-    /// Returns the highest fence among the granted rounds that a voting node has forgotten. It was
-    /// certainly issued longer ago than the largest TTL, because the node votes again only then.
+    /// Returns the highest fence among the granted rounds that a voting node has forgotten. That
+    /// fence is older than the largest TTL, because the node votes again only after that time.
     fn certainly_older(&self, state: &State<N>) -> u64 {
         let mut highest = 0;
         if self.rules.clocks_are_near {
@@ -247,7 +247,7 @@ impl<const N: usize> Redlock<N> {
         }
     }
 
-    /// Sends the chosen fence to a node with a different one.
+    /// Sends the chosen fence to the node if the node's fence `differs`.
     pub(crate) fn send_raise(&self, node: &mut Node, round: usize, differs: bool) {
         if differs && self.rules.write_back {
             node.set(round, Mail::Raising, true);

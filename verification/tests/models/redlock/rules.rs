@@ -30,6 +30,7 @@ pub(crate) enum Note {
 pub(crate) struct Rules {
     /// A quorum is more than half of the nodes; without this rule, half.
     pub(crate) majority: bool,
+    /// The client writes its chosen fence back to the nodes that answered with another fence.
     pub(crate) write_back: bool,
     /// The write-back goes only to nodes that said yes; without this rule, to all.
     pub(crate) writes_to_voters: bool,
@@ -41,7 +42,7 @@ pub(crate) struct Rules {
     pub(crate) anchored_at_start: bool,
     /// A node that lost its data doesn't vote until the lost holds are over.
     pub(crate) quarantine: bool,
-    /// A request names the expected incarnation, and other incarnations ignore it.
+    /// A request names the expected incarnation. A node with another one ignores the request.
     pub(crate) compares_incarnation: bool,
     /// Candidates for the fence are chosen after reading the nodes' incarnations.
     pub(crate) looks_before_candidate: bool,
@@ -85,7 +86,7 @@ impl Default for Rules {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// The number of rounds: of claims, repeats and renewals.
+    /// The number of rounds. Each is a claim, a repeat of a claim, or a renewal.
     pub(crate) rounds: usize,
     pub(crate) claims: usize,
     /// The largest candidate; the smallest is 1.
@@ -97,8 +98,8 @@ pub(crate) struct Bounds {
     pub(crate) renewals: bool,
     /// The number of requests that are executed twice.
     pub(crate) duplicates: u64,
-    /// Releases are separate messages. Otherwise a token may vanish from any node after its rounds, which has the same
-    /// effects.
+    /// Releases are separate messages. Otherwise a token may vanish from any node after its rounds
+    /// have ended, which has the same effects.
     pub(crate) releases: bool,
 }
 

@@ -1,4 +1,5 @@
-//! A state, packed into one word per node and one for the rounds: small, and cheap to compare in a debug build.
+//! A state, packed into one word per node and one for the rounds. It is small, and cheap to compare
+//! in a debug build.
 
 pub(crate) const MOST_ROUNDS: usize = 4;
 
@@ -10,7 +11,7 @@ pub(crate) struct State<const N: usize> {
     pub(crate) rounds: Rounds,
 }
 
-/// A node's data, and the messages in flight to and from it.
+/// A node's data, and the messages in flight to and from it. Their bits are:
 ///
 /// ```text
 ///  0 ..  4  its fence counter
@@ -19,7 +20,7 @@ pub(crate) struct State<const N: usize> {
 /// 11 .. 13  the last round that armed the hold
 /// 13        1 if it doesn't vote yet
 /// 14 .. 18  the rounds that it may have forgotten
-/// 18 .. 54  for each round 9 bits, see `Mail`
+/// 18 .. 54  for each round 9 bits: the flags of `Mail`, and in bits 1 .. 5 the node's answer
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Node(pub(crate) u64);

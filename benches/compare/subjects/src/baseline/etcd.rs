@@ -37,7 +37,7 @@ struct Queues {
     /// The keys of each queue, by revision.
     keys: HashMap<String, BTreeMap<i64, String>>,
     waiting: HashMap<String, oneshot::Sender<()>>,
-    /// The revision up to which the watch has received all events.
+    /// The revision of the first listing. Events of the watch up to it are already in `keys`.
     revision: i64,
 }
 

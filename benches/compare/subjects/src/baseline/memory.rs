@@ -1,5 +1,3 @@
-//! A tokio mutex for each name.
-
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -28,7 +28,7 @@ const INSERT_IN_TURN: &str = "INSERT INTO bench_baseline_lease
 
 const DELETE: &str = "DELETE FROM bench_baseline_lease WHERE name = $1 AND token = $2";
 
-/// The next waiter's insert waits for this commit, not only for the advisory lock.
+/// Releases the advisory lock before the commit. The next waiter's insert waits for both.
 const DELETE_IN_TURN: &str = "
     WITH gone AS (DELETE FROM bench_baseline_lease WHERE name = $1 AND token = $2 RETURNING 1)
     SELECT pg_advisory_unlock($3) FROM gone";

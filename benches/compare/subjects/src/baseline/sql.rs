@@ -25,14 +25,14 @@ pub(super) trait Server: Sized + 'static {
 
     async fn connect(&self) -> Result<Self::Connection>;
 
-    /// Returns `false` if there is a lease.
+    /// Inserts a lease. Returns `false` if the name has one.
     async fn insert(on: &mut Self::Connection, lease: &Lease<'_>) -> Result<bool>;
 
     /// Waits until no other waiter is ahead, then inserts the lease. [`Self::delete_in_turn`]
     /// begins the next waiter's turn.
     async fn insert_in_turn(on: &mut Self::Connection, lease: &Lease<'_>) -> Result<bool>;
 
-    /// Returns `false` if there was no lease.
+    /// Deletes a lease. Returns `false` if there was none.
     async fn delete(on: &mut Self::Connection, name: &str, token: i64) -> Result<bool>;
 
     async fn delete_in_turn(on: &mut Self::Connection, name: &str, token: i64) -> Result<bool>;

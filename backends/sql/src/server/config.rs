@@ -81,7 +81,7 @@ impl Common {
                 SessionLimit::LEAST_HELD
             )));
         }
-        Ok(SessionLimit::held(total, listens))
+        Ok(SessionLimit::held(total, listens, self.mode == Mode::Session))
     }
 }
 

@@ -9,6 +9,9 @@ pub(crate) enum Use {
     /// A hold in the modes `session` and `row`.
     #[allow(dead_code)]
     Hold,
+    /// Holds that share a session. Its single permit is apart, so that waits can't take it.
+    #[allow(dead_code)]
+    Joint,
     /// A listener for notifications, or a watcher of sessions.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     Listen,
@@ -21,7 +24,7 @@ pub(crate) enum Use {
 /// goes to `Pool::abandon`, with its permit.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionLimit {
-    shares: [(usize, Arc<Semaphore>); 3],
+    shares: [(usize, Arc<Semaphore>); 4],
 }
 
 #[derive(Debug)]
@@ -38,19 +41,21 @@ impl SessionLimit {
     /// requests.
     pub(crate) fn lease(total: usize, listens: bool) -> Self {
         let listen = usize::from(listens && total > Self::LEAST);
-        Self::of(total.saturating_sub(1 + listen), 0, listen)
+        Self::of([total.saturating_sub(1 + listen), 0, 0, listen])
     }
 
     /// Reserves the same sessions as `lease`. Of the rest, up to four are for requests, and the
-    /// others for holds and waits.
-    pub(crate) fn held(total: usize, listens: bool) -> Self {
+    /// others for holds and waits. If holds can share a session, one is for that, unless it is the
+    /// only one left.
+    pub(crate) fn held(total: usize, listens: bool, can_share: bool) -> Self {
         let (request, listen) = ((total / 4).clamp(1, 4), usize::from(listens));
-        Self::of(request, total.saturating_sub(1 + listen + request), listen)
+        let rest = total.saturating_sub(1 + listen + request);
+        let joint = usize::from(can_share && rest > 1);
+        Self::of([request, rest - joint, joint, listen])
     }
 
-    fn of(request: usize, hold: usize, listen: usize) -> Self {
-        let share = |count| (count, Arc::new(Semaphore::new(count)));
-        Self { shares: [share(request), share(hold), share(listen)] }
+    fn of(counts: [usize; 4]) -> Self {
+        Self { shares: counts.map(|count| (count, Arc::new(Semaphore::new(count)))) }
     }
 
     pub(crate) fn share(&self, of: Use) -> usize {
@@ -62,11 +67,10 @@ impl SessionLimit {
         count.saturating_sub(semaphore.available_permits())
     }
 
-    /// Returns how many holds get a session of their own before others share sessions. With a single
-    /// session for holds, none is shared.
+    /// Returns how many holds get a session of their own before others share one, or `None` if none
+    /// is shared.
     pub(crate) fn own(&self) -> Option<usize> {
-        let beside_joint = self.share(Use::Hold).checked_sub(1).filter(|count| *count > 0)?;
-        Some((beside_joint / 2).min(Self::OWN))
+        (self.share(Use::Joint) > 0).then(|| (self.share(Use::Hold) / 2).min(Self::OWN))
     }
 
     pub(crate) async fn permit(&self, of: Use, deadline: Instant) -> Option<SessionPermit> {
@@ -96,8 +100,8 @@ mod tests {
             }
         }
         for total in SessionLimit::LEAST_HELD..100 {
-            for listens in [false, true] {
-                let limit = SessionLimit::held(total, listens);
+            for (listens, can_share) in [(false, true), (true, false), (true, true)] {
+                let limit = SessionLimit::held(total, listens, can_share);
                 assert_eq!(sum(&limit), total);
                 assert!(limit.share(Use::Request) > 0 && limit.share(Use::Hold) > 0);
             }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use lockwright_core::{
-    BreakMode, BreakTarget, Broken, Claim, DistributedLock, ErrorKind, HoldState, Locks, Mode,
-    Reason, ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome,
+    BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock, ErrorKind, HoldState, Locks,
+    Mode, Reason, ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome, Wait,
 };
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
@@ -311,6 +311,34 @@ async fn waiter_follows_a_hold_in_a_joint_session() {
         fence = next.fence().get();
         next.release().await.unwrap();
     }
+}
+
+/// Waits for more names than there are sessions for them.
+#[tokio::test(flavor = "multi_thread")]
+async fn waits_leave_a_session_for_holds() {
+    /// Of eight: one is joint, two are for requests, one listens and one ends others.
+    const FOR_WAITS: u64 = 3;
+
+    let server = plain();
+    let (one, other) = (backend(&server, 8).await, backend(&server, FEWEST).await);
+    let names = ["a", "b", "c", "d", "e"];
+    let mut waits = JoinSet::new();
+    for name in names {
+        hold(&*other, name).await;
+        let (one, claim) = (Arc::clone(&one), claim_for(name, LONG));
+        let limit = Clock::boot().now() + LONG;
+        waits.spawn(async move { while one.acquire(&claim, Wait::Until(limit)).await.is_err() {} });
+    }
+    within(ms(5_000), "the waits to have their sessions", async || {
+        let mut blocked = 0;
+        for of in names {
+            blocked += other.inspect(&name(of)).await.unwrap().waiters.unwrap();
+        }
+        blocked == FOR_WAITS
+    })
+    .await;
+    let held = hold(&*one, "x").await;
+    release(&*one, &held).await;
 }
 
 /// The server ends the holds of a client that doesn't run, each within its own TTL.

@@ -28,6 +28,9 @@ const DEAD_SESSION: &[ErrorKind] = &[ErrorKind::Unavailable, ErrorKind::Indeterm
 /// SQL for a lock that blocks writes of a holder's row, but no reads.
 const OTHER_LOCKS: [&str; 1] = ["BEGIN; SELECT * FROM lockwright_hold WHERE name = 'x' FOR UPDATE"];
 
+/// SQL for a lock on the records' table that allows reads.
+const NO_RECORDS: &str = "LOCK TABLES lockwright_hold READ";
+
 /// The server checks the session, so no next record is needed.
 const NEXT_RECORD: &str = "DO 0";
 

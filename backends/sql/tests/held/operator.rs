@@ -3,10 +3,12 @@ use lockwright_core::{
     Renew, Renewal,
 };
 use sqlx::Connection as _;
+use tokio::time::sleep;
 
+use super::NO_RECORDS;
 use super::server::{
     Backend, Connection, HOUR, SCHEME, Server, add_user, backend, client, count, floor, holding,
-    lock, plain, run, sessions, sessions_of, set_floor,
+    lock, plain, run, session, sessions, sessions_of, set_floor,
 };
 use crate::in_each_mode;
 use crate::support::{LONG, break_x, claim_for, grant, hold, in_mode, ms, refused, within};
@@ -14,6 +16,7 @@ use crate::support::{LONG, break_x, claim_for, grant, hold, in_mode, ms, refused
 in_each_mode!(
     plain;
     a_young_hold_is_shown_listed_and_broken,
+    listing_waits_for_the_records_of_its_client,
     a_break_ends_the_session_at_once_and_says_so,
     a_refusal_to_end_a_session_names_the_privilege,
     a_release_through_another_connection_ends_the_session,
@@ -55,6 +58,20 @@ async fn a_young_hold_is_shown_listed_and_broken(server: &Server, mode: &str) {
         assert!(tokens.collect::<Vec<_>>().contains(&Some(held.token)), "{mode}: {listed:?}");
         one.release(&held, ReleaseMode::Plain).await.unwrap();
     }
+}
+
+/// The pause before a listing is shorter than the time for which the record can't be written.
+async fn listing_waits_for_the_records_of_its_client(server: &Server, mode: &str) {
+    let one = backend(server, mode).await;
+    let mut locking = session(server).await;
+    run(&mut locking, NO_RECORDS).await;
+    let held = hold(&one, &format!("new-{mode}")).await;
+    let (page, ()) = tokio::join!(one.list("new-", None), async {
+        sleep(ms(400)).await;
+        drop(locking);
+    });
+    assert!(page.unwrap().names.iter().any(|shown| shown.name == held.name), "{mode}");
+    one.release(&held, ReleaseMode::Plain).await.unwrap();
 }
 
 async fn a_refusal_to_end_a_session_names_the_privilege(server: &Server, mode: &str) {

@@ -48,6 +48,9 @@ const OTHER_LOCKS: [&str; 2] = [
     "BEGIN; SELECT FROM lockwright_hold WHERE name = 'x' FOR UPDATE",
 ];
 
+/// SQL for a lock on the records' table that allows reads.
+const NO_RECORDS: &str = "BEGIN; LOCK TABLE lockwright_hold IN SHARE MODE";
+
 /// Gives the row a higher fence, so that a late record must not replace it.
 const NEXT_RECORD: &str = "UPDATE lockwright_hold SET token = 'next', fence = fence + 1000000000";
 

@@ -258,10 +258,6 @@ impl Server for Sessions {
     /// The server counts whole seconds of idle time, and [`LEFT`] may subtract one of them.
     const TIME_LEFT_TOO_LONG_BY: Duration = Duration::from_secs(2);
 
-    fn joins(&self) -> bool {
-        self.kind == Kind::Session
-    }
-
     fn profile(&self) -> &Profile {
         self.kind.profile()
     }

@@ -308,10 +308,6 @@ impl Server for Sessions {
     type Session = PgSession;
     type Dialect = Postgresql;
 
-    fn joins(&self) -> bool {
-        self.kind == Kind::Session
-    }
-
     fn profile(&self) -> &Profile {
         self.kind.profile()
     }

@@ -1,7 +1,7 @@
 //! A claim's task while it holds the lock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lockwright_core::{
@@ -24,7 +24,7 @@ pub(super) struct Hold<S: Server> {
     /// An instant just before the last statement that restarted the idle timeout.
     pub(super) armed: BootInstant,
     pub(super) broken: bool,
-    pub(super) is_recorded: Arc<AtomicBool>,
+    pub(super) is_recorded_later: bool,
 }
 
 pub(super) struct Holding<S: Server> {
@@ -128,7 +128,7 @@ impl<S: Server> Holding<S> {
     }
 
     fn is_recorded(&self) -> bool {
-        self.hold.is_recorded.load(Ordering::Relaxed)
+        self.place.is_recorded.load(Ordering::Relaxed)
     }
 
     /// Records the hold in a task of its own, so that a release doesn't wait for it. The record may
@@ -136,7 +136,7 @@ impl<S: Server> Holding<S> {
     fn record(&self) {
         let (shared, claim) = (Arc::clone(&self.shared), self.claim.clone());
         let (id, fence) = (self.hold.session.id(), self.hold.fence);
-        let is_recorded = Arc::clone(&self.hold.is_recorded);
+        let is_recorded = Arc::clone(&self.place.is_recorded);
         tokio::spawn(async move {
             match shared.server.rows().note(&claim, id, Some(fence)).await {
                 Ok(_) => is_recorded.store(true, Ordering::Relaxed),

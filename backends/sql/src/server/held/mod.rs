@@ -154,9 +154,6 @@ pub(crate) trait Server: Debug + Send + Sync + 'static {
     /// The most by which the remaining time from [`inspect`](Rows::inspect) may be too long.
     const TIME_LEFT_TOO_LONG_BY: Duration = Duration::ZERO;
 
-    /// Returns whether a session can have several holds.
-    fn joins(&self) -> bool;
-
     fn profile(&self) -> &Profile;
 
     /// The requests other than a session's own.

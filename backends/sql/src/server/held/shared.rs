@@ -10,15 +10,18 @@ use lockwright_core::{
     Result, Token, Wait,
 };
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::idle::{self, Idle};
 use super::joint::Joints;
+use super::permit::Permit;
 use super::queue::Queues;
-use super::{Server, Session};
+use super::{RECORD_AFTER, Server, Session};
 use crate::server::sessions::Use;
 
 const SESSION_LIMIT: Duration = Duration::from_millis(400);
+
+const RECORD_LIMIT: Duration = Duration::from_secs(2);
 
 /// A request to a claim's task. If the answer is dropped, the request wasn't carried out and must
 /// be sent again.
@@ -43,16 +46,24 @@ pub(super) struct Shared<S: Server> {
     pub(super) queues: Queues,
     pub(super) joints: Joints,
     idle: Idle<S::Session>,
-    tasks: Mutex<HashMap<Key, mpsc::UnboundedSender<Command>>>,
+    tasks: Mutex<HashMap<Key, Registered>>,
     over: EndedClaims,
     clients: Subscribers,
     tidying: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Registered {
+    commands: mpsc::UnboundedSender<Command>,
+    /// False while the claim has a hold without a record.
+    is_recorded: Arc<AtomicBool>,
 }
 
 /// A task's entry in the registry, which a drop removes.
 pub(super) struct Place<S: Server> {
     shared: Arc<Shared<S>>,
     key: Key,
+    pub(super) is_recorded: Arc<AtomicBool>,
 }
 
 impl<S: Server> Shared<S> {
@@ -79,17 +90,36 @@ impl<S: Server> Shared<S> {
     > {
         let key = key(claim);
         match lock(&self.tasks).entry(key.clone()) {
-            Entry::Occupied(task) => Ok(task.get().clone()),
+            Entry::Occupied(task) => Ok(task.get().commands.clone()),
             Entry::Vacant(free) => {
-                let (sender, receiver) = mpsc::unbounded_channel();
-                free.insert(sender);
-                Err((Place { shared: Arc::clone(self), key }, receiver))
+                let (commands, receiver) = mpsc::unbounded_channel();
+                let is_recorded = Arc::new(AtomicBool::new(true));
+                free.insert(Registered { commands, is_recorded: Arc::clone(&is_recorded) });
+                Err((Place { shared: Arc::clone(self), key, is_recorded }, receiver))
             }
         }
     }
 
     pub(super) fn task(&self, claim: &Claim) -> Option<mpsc::UnboundedSender<Command>> {
-        lock(&self.tasks).get(&key(claim)).cloned()
+        lock(&self.tasks).get(&key(claim)).map(|task| task.commands.clone())
+    }
+
+    /// Waits until the records of this client's holds are written, at most [`RECORD_LIMIT`].
+    pub(super) async fn until_recorded(&self, is_meant: impl Fn(&LockName) -> bool) {
+        let young: Vec<_> = lock(&self.tasks)
+            .iter()
+            .filter(|((name, _), task)| is_meant(name) && !is_set(&task.is_recorded))
+            .map(|(_, task)| Arc::clone(&task.is_recorded))
+            .collect();
+        let recorded = async {
+            for is_recorded in young {
+                // The last reference remains when the hold has ended.
+                while !is_set(&is_recorded) && Arc::strong_count(&is_recorded) > 1 {
+                    tokio::time::sleep(RECORD_AFTER / 4).await;
+                }
+            }
+        };
+        let _ = timeout(RECORD_LIMIT, recorded).await;
     }
 
     pub(super) fn set_over(&self, claim: &Claim, reason: Reason) {
@@ -117,20 +147,30 @@ impl<S: Server> Shared<S> {
     /// Returns whether a hold shares a session, because enough others have one of their own.
     pub(super) fn is_crowded(&self) -> bool {
         let sessions = self.server.rows().pool.sessions();
-        let Some(own) = sessions.own().filter(|_| self.server.joins()) else { return false };
+        let Some(own) = sessions.own() else { return false };
         let open = sessions.open(Use::Hold);
-        open >= own && self.idle.is_empty() && open.saturating_sub(self.joints.count()) >= own
+        if open < own || !self.idle.is_empty() {
+            return false;
+        }
+        let joints = self.joints.count().saturating_sub(sessions.open(Use::Joint));
+        open.saturating_sub(joints) >= own
     }
 
     /// Returns a session, and whether it was used before and so may have ended. If all are in use,
     /// waits only briefly, because the error must precede the client's own timeout.
-    pub(super) async fn session(&self, claim: &Claim) -> Result<(S::Session, bool)> {
+    pub(super) async fn session(&self, claim: &Claim, of: Use) -> Result<(S::Session, bool)> {
         let deadline = Instant::now() + claim.patience().min(SESSION_LIMIT);
         loop {
             if let Some(session) = self.idle.take() {
                 return Ok((session, true));
             }
-            let sessions = self.server.rows().pool.sessions();
+            let pool = &self.server.rows().pool;
+            if of == Use::Joint
+                && let Some(permit) = Permit::try_get(pool, of)
+            {
+                return Ok((self.server.connect(permit).await?, false));
+            }
+            let sessions = pool.sessions();
             if sessions.open(Use::Hold) == sessions.share(Use::Hold) {
                 self.joints.retire();
             }
@@ -182,6 +222,10 @@ impl<S: Server> Drop for Place<S> {
     fn drop(&mut self) {
         lock(&self.shared.tasks).remove(&self.key);
     }
+}
+
+fn is_set(flag: &AtomicBool) -> bool {
+    flag.load(Ordering::Relaxed)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -20,6 +20,7 @@ use super::shared::{Command, Place, Shared};
 use super::withdraw::{self, LIMIT};
 use super::{Ended, Grant, Locked, Server, Session};
 use crate::server::errors::{self, Effect};
+use crate::server::sessions::Use;
 
 /// The longest wait in one statement, and so the longest time for which a dead client's wait delays
 /// others.
@@ -115,6 +116,7 @@ impl<S: Server> Task<S> {
             Ok(Asked::Granted(hold)) => {
                 let mut granted = Granted::new(hold.fence);
                 granted.start = Some(hold.armed);
+                place.is_recorded.store(!hold.is_recorded_later, Ordering::Relaxed);
                 let live = Live::new(&shared, &claim);
                 let was_received = inbox.send_granted(granted);
                 Holding { live, shared, claim, place, inbox, hold }.run(was_received).await;
@@ -163,7 +165,7 @@ impl<S: Server> Task<S> {
         let (mut session, mut used) = tokio::select! {
             biased;
             why = inbox.withdrawn() => return Ok(Asked::Withdrawn(why)),
-            session = live_session(shared, claim) => session?,
+            session = live_session(shared, claim, Use::Hold) => session?,
         };
         let mut tries = 0;
         let mut may_have_been_late = false;
@@ -248,7 +250,7 @@ impl<S: Server> Task<S> {
                     // If the server didn't find the session, its statement may still acquire the
                     // lock.
                     may_have_been_late = !closed.map_err(|unknown| unknown.with_source(error))?;
-                    (session, used) = live_session(shared, claim).await?;
+                    (session, used) = live_session(shared, claim, Use::Hold).await?;
                 }
                 Err(error) => {
                     let seat = Seat::Own(session);
@@ -332,9 +334,10 @@ async fn give_back<S: Server>(shared: &Arc<Shared<S>>, mut session: S::Session) 
 pub(super) async fn live_session<S: Server>(
     shared: &Shared<S>,
     claim: &Claim,
+    of: Use,
 ) -> Result<(S::Session, bool)> {
     loop {
-        let (mut session, used) = shared.session(claim).await?;
+        let (mut session, used) = shared.session(claim, of).await?;
         if !used || !has_ended(&mut session) {
             return Ok((session, used));
         }
@@ -400,8 +403,8 @@ async fn granted<S: Server>(
     };
     match result {
         Ok(fence) => {
-            let is_recorded = Arc::new(AtomicBool::new(!grant.is_recorded_later));
-            Ok(Asked::Granted(Hold { session, fence, armed, broken: false, is_recorded }))
+            let is_recorded_later = grant.is_recorded_later;
+            Ok(Asked::Granted(Hold { session, fence, armed, broken: false, is_recorded_later }))
         }
         Err(error) => Err(withdraw::failed(&shared.server, claim, session, error).await),
     }

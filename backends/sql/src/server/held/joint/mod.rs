@@ -21,6 +21,7 @@ use super::task::live_session;
 use super::{Grant, Kept, Server, Session, SessionId};
 use crate::server::dialect::Dialect;
 use crate::server::errors;
+use crate::server::sessions::Use;
 
 use task::{Task, limited};
 
@@ -133,7 +134,7 @@ pub(super) async fn slot<S: Server>(shared: &Arc<Shared<S>>, claim: &Claim) -> R
     if let Some(found) = shared.joints.slot(claim.ttl) {
         return Ok(found);
     }
-    let (mut session, _) = live_session(shared, claim).await?;
+    let (mut session, _) = live_session(shared, claim, Use::Joint).await?;
     limited(claim.ttl, backend, session.join(claim.ttl)).await?;
     let lost = {
         let shared = Arc::clone(shared);

@@ -142,6 +142,15 @@ async fn backend_events_take_effect_immediately() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn check_reports_a_loss_that_the_renewal_task_has_not_handled() {
+    let (locks, stage, ..) = troubled();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    stage.events().send(Event::Lost(guard.token(), Reason::SessionEnded));
+    // On this runtime's single thread, no task runs between the event and the check.
+    assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost(Reason::SessionEnded));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_break_is_reported_and_the_next_holder_waits_until_it_runs_out() {
     let (locks, stage, other, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();

@@ -1,6 +1,6 @@
 use std::collections::HashMap;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
 
 use crate::event::Event;
 use crate::token::Token;
@@ -20,7 +20,10 @@ impl Shared {
     }
 
     fn note(&self, token: Token, fact: HoldEvent) {
-        self.hold_events.lock().unwrap_or_else(PoisonError::into_inner).push((token, fact));
+        let mut events = self.hold_events();
+        events.push((token, fact));
+        self.has_hold_events.store(true, Ordering::Release);
+        drop(events);
         if self.renewer_ended.load(Ordering::Acquire) {
             self.take_hold_events();
         } else {
@@ -28,13 +31,27 @@ impl Shared {
         }
     }
 
+    fn hold_events(&self) -> MutexGuard<'_, Vec<(Token, HoldEvent)>> {
+        self.hold_events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Handles all events in one pass over the holds, because a session's end may end many holds.
+    /// The renewal task calls this, and so does each check of a hold, because that task may be late
+    /// or its runtime may be ending.
+    #[inline]
     pub(crate) fn take_hold_events(&self) {
-        let events =
-            std::mem::take(&mut *self.hold_events.lock().unwrap_or_else(PoisonError::into_inner));
-        if events.is_empty() {
-            return;
+        if self.has_hold_events.load(Ordering::Acquire) {
+            self.handle_hold_events();
         }
+    }
+
+    #[cold]
+    fn handle_hold_events(&self) {
+        let events = {
+            let mut events = self.hold_events();
+            self.has_hold_events.store(false, Ordering::Release);
+            std::mem::take(&mut *events)
+        };
         let mut facts: HashMap<Token, HoldEvent> = HashMap::new();
         for (token, fact) in events {
             if !matches!(facts.get(&token), Some(HoldEvent::Lost(_))) {

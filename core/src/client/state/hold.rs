@@ -178,8 +178,9 @@ impl Hold {
         decode(self.phase.load(Ordering::SeqCst)).is_live() && now < self.lost_at()
     }
 
-    /// Returns the state, and marks an expired hold as lost.
+    /// Returns the state, after it marked an expired hold as lost and handled the backend's events.
     pub(crate) fn state_at(&self, now: BootInstant) -> HoldState {
+        self.shared.take_hold_events();
         if now >= self.lost_at() && decode(self.phase.load(Ordering::SeqCst)).is_live() {
             let _changes = self.term_changes.lock().unwrap_or_else(PoisonError::into_inner);
             if now >= self.lost_at() {

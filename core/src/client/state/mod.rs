@@ -57,7 +57,8 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     pub(crate) renewer: Arc<Notify>,
     pub(crate) jobs: Mutex<VecDeque<Job>>,
-    pub(crate) hold_events: Mutex<Vec<(Token, HoldEvent)>>,
+    hold_events: Mutex<Vec<(Token, HoldEvent)>>,
+    has_hold_events: AtomicBool,
     /// Begun releases of live holds. `Totals::released` counts each when it is done.
     ended: AtomicU64,
     /// Releases in progress that run in the background or belong to lost holds.

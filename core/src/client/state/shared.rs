@@ -36,6 +36,7 @@ impl Shared {
             renewer: Arc::default(),
             jobs: Mutex::default(),
             hold_events: Mutex::default(),
+            has_hold_events: AtomicBool::new(false),
             ended: AtomicU64::new(0),
             others: AtomicU64::new(0),
             waiting: AtomicU64::new(0),

@@ -15,7 +15,8 @@ use tokio::time::{Instant, sleep, timeout};
 use super::server::{Backend, HOUR, Server, count, plain, run, session, sessions};
 use super::{SHORT_TTL, lock_fences};
 use crate::support::{
-    LONG, break_x, claim_for, grant, hold, is_busy, is_free, ms, name, reader, release, within,
+    LONG, acquire_and_release, break_x, claim_for, grant, hold, is_busy, is_free, ms, name, reader,
+    release, within,
 };
 
 const CONNECTIONS: usize = 10;
@@ -216,6 +217,29 @@ fn stuck_clients_session_ends() {
     stuck.block_on(async {
         within(ms(5_000), "the loss", async || !has_all(&*one, &[&kept]).await).await;
         assert!(!has_all(&*one, &[&held]).await);
+    });
+}
+
+/// A client that doesn't run can't record its hold, so nobody knows how long it lasts.
+#[test]
+fn break_of_an_unrecorded_hold_reports_an_overlap() {
+    let server = plain();
+    let (stuck, running) = (runtime(), runtime());
+    let (_one, held) = stuck.block_on(async {
+        let one = backend(&server, CONNECTIONS).await;
+        // The idle session serves the next hold alone.
+        acquire_and_release(&*one, "y").await;
+        let held = hold(&*one, "x").await;
+        (one, held)
+    });
+    running.block_on(async {
+        let other = backend(&server, FEWEST).await;
+        let answer = break_x(&*other, BreakTarget::Token(held.token), BreakMode::Now).await;
+        match answer {
+            Ok(Broken::Freed(left)) => assert!(left > LONG / 2, "{left:?}"),
+            // Without the record, MySQL and a joint session don't show the token.
+            answer => assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unavailable),
+        }
     });
 }
 

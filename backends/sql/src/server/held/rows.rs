@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockwright_core::{
     BreakMode, BreakTarget, Broken, Claim, Cursor, Error, ErrorKind, Fence, Holder, Inspection,
-    LockName, Mode, Page, Reason, Result, SweepReport, Token,
+    LockName, Mode, Page, Profile, Reason, Result, SweepReport, Token,
 };
 
 use tokio::time::Instant;
@@ -386,7 +386,7 @@ impl<D: Dialect> Rows<D> {
             };
         }
         if let (BreakTarget::Token(token), Broken::NotHeld) = (seen, &broken)
-            && self.sessions_of(name, token).await?.iter().any(|(_, is_joint)| *is_joint)
+            && !self.sessions_of(name, token).await?.is_empty()
         {
             return Err(self.not_recorded());
         }
@@ -401,7 +401,6 @@ impl<D: Dialect> Rows<D> {
         how: BreakMode,
         note: &str,
     ) -> Result<Broken> {
-        let remaining = holder.remaining.unwrap_or_default();
         let Some(token) = holder.token else {
             return match (&self.kill_foreign, how) {
                 (Some(kill), BreakMode::Now) => {
@@ -413,7 +412,7 @@ impl<D: Dialect> Rows<D> {
                     if left.contains(&session) {
                         return Err(self.has_not_ended());
                     }
-                    Ok(Broken::Freed(remaining))
+                    Ok(Broken::Freed(Duration::ZERO))
                 }
                 _ => Err(Error::new(
                     ErrorKind::Unsupported,
@@ -426,6 +425,10 @@ impl<D: Dialect> Rows<D> {
         let mark_broken = &self.written(holder.mode).mark_broken;
         let note = [("note", Value::Text(note))];
         let marked = self.mark(mark_broken, name, token, &note, 10).await?;
+        let remaining = match holder.remaining {
+            Some(remaining) => remaining,
+            None => self.remaining(name, token).await?,
+        };
         if how == BreakMode::RunOut {
             return if marked {
                 Ok(Broken::RunsOut(remaining))
@@ -449,6 +452,17 @@ impl<D: Dialect> Rows<D> {
             .with_source(error)),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns the remaining time of a hold that had no record. Without one, its TTL may be the
+    /// longest.
+    async fn remaining(&self, name: &LockName, token: Token) -> Result<Duration> {
+        let (inspection, _) = self.look(name).await?;
+        let mut holders = inspection.holders.iter();
+        Ok(match holders.find(|holder| holder.token == Some(token)) {
+            Some(holder) => holder.remaining.unwrap_or(Profile::LONGEST_TTL),
+            None => Duration::ZERO,
+        })
     }
 
     /// Marks a hold's record. Returns whether there is one. Tries several times, because a young hold

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,8 +25,9 @@ use crate::server::sql::{Arguments, Sql, Value};
 
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
-/// The idle timeout of a session without a hold.
-const IDLE_S: i64 = 60;
+/// The idle timeouts, in seconds, that a session without a hold may have. The client closes it
+/// before the least has passed.
+const IDLE_S: RangeInclusive<i64> = 10..=60;
 
 pub(crate) struct MySqlSession {
     connection: MySqlConnection,
@@ -35,6 +37,9 @@ pub(crate) struct MySqlSession {
     watching: Option<Watching>,
     id: SessionId,
     over: bool,
+    /// The idle timeout and the limit of a wait for a table, in seconds, that the last claim has set
+    /// and the next one may keep.
+    timeouts: Option<(i64, i64)>,
     /// True if a wait may have left the barrier and the mark behind.
     has_waited: bool,
     is_joint: bool,
@@ -65,6 +70,7 @@ impl MySqlSession {
             watching: None,
             id: session.id,
             over: false,
+            timeouts: None,
             has_waited: false,
             is_joint: false,
             permit,
@@ -126,15 +132,19 @@ impl MySqlSession {
         // QUERY` too.
         let is_cut =
             |slice: &Duration| claim.mode == Mode::Shared || *slice < Duration::from_secs(1);
-        let limit = if self.is_joint { statement_limit(claim.ttl) } else { claim.ttl / 4 };
+        let (ttl_s, limit_s) = self.timeouts_for(claim.ttl);
         let whole = slice.map_or(0, |slice| slice.as_secs().max(1));
         let times = [
-            ("ttl_s", Value::Int(seconds_up(claim.ttl))),
-            ("idle_s", Value::Int(if self.is_joint { seconds_up(claim.ttl) } else { IDLE_S })),
-            ("limit_s", Value::Int(seconds_up(limit))),
+            ("ttl_s", Value::Int(ttl_s)),
+            ("limit_s", Value::Int(limit_s)),
             ("slice_s", Value::Int(i64::try_from(whole).unwrap_or(i64::MAX))),
         ];
-        let text = Self::text(sql, claim, &times);
+        let mut text = Self::text(sql, claim, &times);
+        // The statements of a wait for a row set other timeouts.
+        let sets_timeouts = slice.is_some() && statements.kind == Kind::Row;
+        if self.timeouts.take() != Some((ttl_s, limit_s)) && !sets_timeouts {
+            text.insert_str(0, &set_timeouts(ttl_s, limit_s));
+        }
         let Some(slice) = slice.filter(is_cut) else {
             return self.run(text).await;
         };
@@ -167,18 +177,26 @@ impl MySqlSession {
         done
     }
 
+    fn timeouts_for(&self, ttl: Duration) -> (i64, i64) {
+        let limit = if self.is_joint { statement_limit(ttl) } else { ttl / 4 };
+        (seconds_up(ttl), seconds_up(limit))
+    }
+
     async fn lock_key(&mut self, claim: &Claim, slice: Option<Duration>) -> sqlx::Result<Locked> {
         match self.send(claim, slice).await {
-            Ok(rows) => Ok(match rows.last().and_then(|row| row.int(0).ok()) {
-                None => Locked::No { same_token: false },
-                Some(..0) => Locked::No { same_token: true },
-                Some(0) => Locked::Yes(Grant::default()),
-                Some(fence) => Locked::Yes(Grant {
-                    fence: fence_of(Ok(fence)).ok(),
-                    is_recorded_later: true,
-                    waited: None,
-                }),
-            }),
+            Ok(rows) => {
+                self.timeouts = Some(self.timeouts_for(claim.ttl));
+                Ok(match rows.last().and_then(|row| row.int(0).ok()) {
+                    None => Locked::No { same_token: false },
+                    Some(..0) => Locked::No { same_token: true },
+                    Some(0) => Locked::Yes(Grant::default()),
+                    Some(fence) => Locked::Yes(Grant {
+                        fence: fence_of(Ok(fence)).ok(),
+                        is_recorded_later: true,
+                        waited: None,
+                    }),
+                })
+            }
             Err(error) if is_in_vain(&error) => {
                 let statements = Arc::clone(&self.statements);
                 let missed =
@@ -203,6 +221,7 @@ impl MySqlSession {
         for _ in 0..TRIES {
             let marked = match self.send(claim, slice).await {
                 Ok(rows) if rows.len() > 1 => {
+                    self.timeouts = Some(self.timeouts_for(claim.ttl));
                     let fence = fence_of(rows[0].int(1)).ok();
                     let is_recorded_later = fence.is_some() && claim.mode == Mode::Exclusive;
                     return Ok(Locked::Yes(Grant { fence, is_recorded_later, waited: None }));
@@ -231,6 +250,11 @@ impl MySqlSession {
         Ok(Locked::No { same_token: false })
     }
 
+    /// Returns whether the session may stay idle without a hold.
+    fn may_idle(&self) -> bool {
+        self.timeouts.is_none_or(|(ttl_s, _)| IDLE_S.contains(&ttl_s))
+    }
+
     async fn keeps_transaction(&mut self) -> bool {
         let rows = self.run("SELECT @@innodb_rollback_on_timeout".to_owned()).await;
         rows.is_ok_and(|rows| rows.last().and_then(|row| row.bool(0).ok()) == Some(false))
@@ -252,6 +276,10 @@ const SET_UP: &str = "SET SESSION wait_timeout = 60 \
                       /*!80000 , max_execution_time = 0 */";
 
 const LET_GO: &str = "DO RELEASE_ALL_LOCKS(); SET SESSION wait_timeout = 60";
+
+fn set_timeouts(ttl_s: i64, limit_s: i64) -> String {
+    format!("SET SESSION wait_timeout = {ttl_s}, lock_wait_timeout = {limit_s}; ")
+}
 
 impl fmt::Debug for MySqlSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -292,10 +320,12 @@ impl Session for MySqlSession {
 
     async fn join(&mut self, ttl: Duration) -> Result<()> {
         self.is_joint = true;
-        let (ttl_s, id) = (seconds_up(ttl), self.id);
-        let text =
-            format!("SET SESSION wait_timeout = {ttl_s}; DO GET_LOCK(CONCAT({JOINT}, {id}), 0)");
-        self.run(text).await.map_err(|error| self.failed(error))?;
+        let ((ttl_s, limit_s), id) = (self.timeouts_for(ttl), self.id);
+        let timeouts = set_timeouts(ttl_s, limit_s);
+        self.run(format!("{timeouts}DO GET_LOCK(CONCAT({JOINT}, {id}), 0)"))
+            .await
+            .map_err(|error| self.failed(error))?;
+        self.timeouts = Some((ttl_s, limit_s));
         self.watching = Some(self.watch.over(watch::joint(id)));
         Ok(())
     }
@@ -332,13 +362,14 @@ impl Session for MySqlSession {
     }
 
     async fn shorten(&mut self, to: Duration) -> Result<()> {
-        let ttl_s = [("ttl_s", Value::Int(seconds_up(to)))];
-        let text = self.statements.shorten.render(&ttl_s, MySql::literal);
-        self.run(text).await.map(drop).map_err(|error| self.failed(error))
+        let (ttl_s, limit_s) = self.timeouts_for(to);
+        self.timeouts = Some((ttl_s, limit_s));
+        self.run(set_timeouts(ttl_s, limit_s)).await.map(drop).map_err(|error| self.failed(error))
     }
 
     async fn leave(&mut self) -> Result<()> {
-        if std::mem::take(&mut self.has_waited) {
+        if std::mem::take(&mut self.has_waited) || !self.may_idle() {
+            self.timeouts = None;
             self.run(LET_GO.to_owned()).await.map_err(|error| self.failed(error))?;
         }
         Ok(())
@@ -353,8 +384,12 @@ impl Session for MySqlSession {
             self.watching = None;
             &statements.of(claim).unlock
         };
-        let rows =
-            self.run(Self::text(unlock, claim, &[])).await.map_err(|error| self.failed(error))?;
+        let mut text = Self::text(unlock, claim, &[]);
+        if !self.is_joint && !self.may_idle() {
+            self.timeouts = None;
+            text.push_str(" SET SESSION wait_timeout = 60");
+        }
+        let rows = self.run(text).await.map_err(|error| self.failed(error))?;
         Ok(rows.last().and_then(|row| row.bool(0).ok()).unwrap_or(false))
     }
 

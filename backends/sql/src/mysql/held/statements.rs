@@ -14,7 +14,6 @@ pub(super) struct Statements {
     /// Releases one hold of a joint session.
     pub(super) part: Sql,
     pub(super) make: Sql,
-    pub(super) shorten: Sql,
     /// A query for the lowest new fence, and the sequence's name.
     pub(super) raise: (String, String),
 }
@@ -71,7 +70,6 @@ impl Statements {
             shared,
             part: sql(include_str!("queries/session_part.sql")),
             make: sql(include_str!("queries/row_make.sql")),
-            shorten: sql(include_str!("queries/shorten.sql")),
             raise: (
                 sql(include_str!("queries/raise.sql")).render(&[], MySql::literal),
                 expand("{hold_fence}"),

@@ -1,6 +1,5 @@
 -- A reader is rejected while a writer waits. Only one session can have the mark, so only one reads
 -- for a claim.
-SET SESSION wait_timeout = :ttl_s, lock_wait_timeout = :limit_s;
 SET @lockwright_mark = GET_LOCK({mark}, 0);
 SET @lockwright_open = IS_USED_LOCK({waits}) IS NULL;
 BEGIN;

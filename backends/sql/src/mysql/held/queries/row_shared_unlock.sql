@@ -2,6 +2,4 @@
 -- the lock.
 DELETE FROM {reader} WHERE kind = 'row' AND name = :name AND token = :token;
 COMMIT;
-SELECT RELEASE_LOCK({mark});
-DO RELEASE_ALL_LOCKS();
-SET SESSION wait_timeout = 60;
+SELECT RELEASE_LOCK({mark}), RELEASE_ALL_LOCKS();

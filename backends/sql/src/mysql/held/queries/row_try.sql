@@ -1,6 +1,5 @@
 -- Returns the name if its row was locked, with a fence on MariaDB, and in the last row whether the
 -- mark was acquired.
-SET SESSION wait_timeout = :ttl_s, lock_wait_timeout = :limit_s;
 SET @lockwright_mark = GET_LOCK({mark}, 0);
 BEGIN;
 SELECT name /*M!100300 , NEXTVAL({hold_fence}) */ FROM {row}

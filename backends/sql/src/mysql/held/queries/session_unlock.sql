@@ -1,2 +1,1 @@
 SELECT RELEASE_LOCK(:key), RELEASE_ALL_LOCKS();
-SET SESSION wait_timeout = 60;

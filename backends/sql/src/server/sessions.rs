@@ -9,7 +9,8 @@ pub(crate) enum Use {
     /// A hold in the modes `session` and `row`.
     #[allow(dead_code)]
     Hold,
-    /// Holds that share a session. Its single permit is apart, so that waits can't take it.
+    /// A session that several holds share. Its permit is of a kind of its own, so that waits can't
+    /// take it.
     #[allow(dead_code)]
     Joint,
     /// A listener for notifications, or a watcher of sessions.
@@ -45,8 +46,8 @@ impl SessionLimit {
     }
 
     /// Reserves the same sessions as `lease`. Of the rest, up to four are for requests, and the
-    /// others for holds and waits. If holds can share a session, one is for that, unless it is the
-    /// only one left.
+    /// others for holds and waits. If holds can share a session, one is reserved for that,
+    /// unless only one is left for holds.
     pub(crate) fn held(total: usize, listens: bool, can_share: bool) -> Self {
         let (request, listen) = ((total / 4).clamp(1, 4), usize::from(listens));
         let rest = total.saturating_sub(1 + listen + request);

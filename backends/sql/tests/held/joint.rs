@@ -220,6 +220,27 @@ fn stuck_clients_session_ends() {
     });
 }
 
+/// A session's idle timeout is that of its last claim.
+#[test]
+fn hold_expires_within_its_own_ttl() {
+    /// A session on MySQL keeps such a timeout until a claim needs another.
+    const TTL: Duration = ms(10_000);
+
+    let server = plain();
+    let (stuck, running) = (runtime(), runtime());
+    let _one = stuck.block_on(async {
+        let one = backend(&server, CONNECTIONS).await;
+        // The idle session serves the next hold alone.
+        acquire_and_release(&*one, "y").await;
+        grant(&*one, &claim_for("x", TTL)).await;
+        one
+    });
+    running.block_on(async {
+        let other = backend(&server, FEWEST).await;
+        within(TTL * 2, "the hold to expire", async || is_free(&*other, "x").await).await;
+    });
+}
+
 /// A client that doesn't run can't record its hold, so nobody knows how long it lasts.
 #[test]
 fn break_of_an_unrecorded_hold_reports_an_overlap() {
@@ -363,6 +384,8 @@ async fn waits_leave_a_session_for_holds() {
     .await;
     let held = hold(&*one, "x").await;
     release(&*one, &held).await;
+    // The empty session has another TTL, and gives up its permit.
+    grant(&*one, &claim_for("y", TTL)).await;
 }
 
 /// The server ends the holds of a client that doesn't run, each within its own TTL.

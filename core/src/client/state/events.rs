@@ -46,7 +46,7 @@ impl Shared {
     }
 
     #[cold]
-    fn handle_hold_events(&self) {
+    pub(super) fn handle_hold_events(&self) {
         let events = {
             let mut events = self.hold_events();
             self.has_hold_events.store(false, Ordering::Release);
@@ -71,6 +71,8 @@ impl Shared {
                 }
             }
         }
-        self.table().holds.reschedule(holds.iter().map(|hold| (hold, now)));
+        if self.table().holds.reschedule(holds.iter().map(|hold| (hold, now))) {
+            self.renewer.notify_one();
+        }
     }
 }

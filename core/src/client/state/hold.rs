@@ -178,7 +178,7 @@ impl Hold {
         decode(self.phase.load(Ordering::SeqCst)).is_live() && now < self.lost_at()
     }
 
-    /// Returns the state, after it marked an expired hold as lost and handled the backend's events.
+    /// Handles the backend's events, marks the hold as lost if it has expired, and returns its state.
     pub(crate) fn state_at(&self, now: BootInstant) -> HoldState {
         self.shared.take_hold_events();
         if now >= self.lost_at() && decode(self.phase.load(Ordering::SeqCst)).is_live() {

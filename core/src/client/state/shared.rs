@@ -75,7 +75,7 @@ impl Shared {
         for job in jobs {
             job.give_up();
         }
-        self.take_hold_events();
+        self.handle_hold_events();
         self.idle.notify_waiters();
     }
 

@@ -25,8 +25,8 @@ use crate::server::sql::{Arguments, Sql, Value};
 
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
-/// The idle timeouts, in seconds, that a session without a hold may have. The client closes it
-/// before the least has passed.
+/// The idle timeouts, in seconds, that a session without a hold may have. The client usually closes
+/// it sooner, after about 5 s.
 const IDLE_S: RangeInclusive<i64> = 10..=60;
 
 pub(crate) struct MySqlSession {
@@ -37,8 +37,8 @@ pub(crate) struct MySqlSession {
     watching: Option<Watching>,
     id: SessionId,
     over: bool,
-    /// The idle timeout and the limit of a wait for a table, in seconds, that the last claim has set
-    /// and the next one may keep.
+    /// The session's `wait_timeout` and `lock_wait_timeout`, in seconds. `None` if the next claim must
+    /// set them. Then the `wait_timeout` is 60, or shorter after an unsuccessful wait for a row.
     timeouts: Option<(i64, i64)>,
     /// True if a wait may have left the barrier and the mark behind.
     has_waited: bool,
@@ -140,10 +140,13 @@ impl MySqlSession {
             ("slice_s", Value::Int(i64::try_from(whole).unwrap_or(i64::MAX))),
         ];
         let mut text = Self::text(sql, claim, &times);
-        // The statements of a wait for a row set other timeouts.
-        let sets_timeouts = slice.is_some() && statements.kind == Kind::Row;
-        if self.timeouts.take() != Some((ttl_s, limit_s)) && !sets_timeouts {
+        // A wait for a row sets the timeouts in its own statements.
+        let wait_sets_them = slice.is_some() && statements.kind == Kind::Row;
+        if self.timeouts.take() != Some((ttl_s, limit_s)) && !wait_sets_them {
             text.insert_str(0, &set_timeouts(ttl_s, limit_s));
+        }
+        if statements.kind == Kind::Session && !self.may_keep(ttl_s) {
+            text.push_str(&Self::text(&statements.restore, claim, &times));
         }
         let Some(slice) = slice.filter(is_cut) else {
             return self.run(text).await;
@@ -185,8 +188,7 @@ impl MySqlSession {
     async fn lock_key(&mut self, claim: &Claim, slice: Option<Duration>) -> sqlx::Result<Locked> {
         match self.send(claim, slice).await {
             Ok(rows) => {
-                self.timeouts = Some(self.timeouts_for(claim.ttl));
-                Ok(match rows.last().and_then(|row| row.int(0).ok()) {
+                let locked = match rows.last().and_then(|row| row.int(0).ok()) {
                     None => Locked::No { same_token: false },
                     Some(..0) => Locked::No { same_token: true },
                     Some(0) => Locked::Yes(Grant::default()),
@@ -195,7 +197,12 @@ impl MySqlSession {
                         is_recorded_later: true,
                         waited: None,
                     }),
-                })
+                };
+                let (ttl_s, limit_s) = self.timeouts_for(claim.ttl);
+                if matches!(locked, Locked::Yes(_)) || self.may_keep(ttl_s) {
+                    self.timeouts = Some((ttl_s, limit_s));
+                }
+                Ok(locked)
             }
             Err(error) if is_in_vain(&error) => {
                 let statements = Arc::clone(&self.statements);
@@ -250,9 +257,9 @@ impl MySqlSession {
         Ok(Locked::No { same_token: false })
     }
 
-    /// Returns whether the session may stay idle without a hold.
-    fn may_idle(&self) -> bool {
-        self.timeouts.is_none_or(|(ttl_s, _)| IDLE_S.contains(&ttl_s))
+    /// Returns whether the session may have this idle timeout without a hold.
+    fn may_keep(&self, ttl_s: i64) -> bool {
+        self.is_joint || IDLE_S.contains(&ttl_s)
     }
 
     async fn keeps_transaction(&mut self) -> bool {
@@ -368,7 +375,7 @@ impl Session for MySqlSession {
     }
 
     async fn leave(&mut self) -> Result<()> {
-        if std::mem::take(&mut self.has_waited) || !self.may_idle() {
+        if std::mem::take(&mut self.has_waited) {
             self.timeouts = None;
             self.run(LET_GO.to_owned()).await.map_err(|error| self.failed(error))?;
         }
@@ -385,7 +392,9 @@ impl Session for MySqlSession {
             &statements.of(claim).unlock
         };
         let mut text = Self::text(unlock, claim, &[]);
-        if !self.is_joint && !self.may_idle() {
+        if let Some((ttl_s, _)) = self.timeouts
+            && !self.may_keep(ttl_s)
+        {
             self.timeouts = None;
             text.push_str(" SET SESSION wait_timeout = 60");
         }

@@ -14,6 +14,8 @@ pub(super) struct Statements {
     /// Releases one hold of a joint session.
     pub(super) part: Sql,
     pub(super) make: Sql,
+    /// Restores the idle timeout of a session that hasn't got the lock.
+    pub(super) restore: Sql,
     /// A query for the lowest new fence, and the sequence's name.
     pub(super) raise: (String, String),
 }
@@ -69,6 +71,7 @@ impl Statements {
             alone,
             shared,
             part: sql(include_str!("queries/session_part.sql")),
+            restore: sql(include_str!("queries/session_restore.sql")),
             make: sql(include_str!("queries/row_make.sql")),
             raise: (
                 sql(include_str!("queries/raise.sql")).render(&[], MySql::literal),

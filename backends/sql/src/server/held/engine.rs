@@ -164,12 +164,14 @@ impl<S: Server> DistributedLock for Engine<S> {
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
-        self.shared.until_recorded(|of| of == name).await;
+        self.shared.until_recorded(|held| held == name).await;
         self.shared.server.rows().inspect(name).await.map_err(|error| error.with_name(name))
     }
 
     async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
-        self.shared.until_recorded(|name| name.as_str().starts_with(prefix)).await;
+        if from.is_none() {
+            self.shared.until_recorded(|held| held.as_str().starts_with(prefix)).await;
+        }
         self.shared.server.rows().list(prefix, from).await
     }
 
@@ -181,7 +183,7 @@ impl<S: Server> DistributedLock for Engine<S> {
         by: &str,
         reason: &str,
     ) -> Result<Broken> {
-        self.shared.until_recorded(|of| of == name).await;
+        self.shared.until_recorded(|held| held == name).await;
         let note = format!("{by}: {reason}");
         let broken = self.shared.server.rows().break_lock(name, seen, how, &note).await;
         broken.map_err(|error| error.with_name(name))

@@ -136,10 +136,14 @@ impl<S: Server> Holding<S> {
     fn record(&self) {
         let (shared, claim) = (Arc::clone(&self.shared), self.claim.clone());
         let (id, fence) = (self.hold.session.id(), self.hold.fence);
-        let is_recorded = Arc::clone(&self.place.is_recorded);
+        let is_recorded = Arc::downgrade(&self.place.is_recorded);
         tokio::spawn(async move {
             match shared.server.rows().note(&claim, id, Some(fence)).await {
-                Ok(_) => is_recorded.store(true, Ordering::Relaxed),
+                Ok(_) => {
+                    if let Some(is_recorded) = is_recorded.upgrade() {
+                        is_recorded.store(true, Ordering::Relaxed);
+                    }
+                }
                 Err(error) => {
                     tracing::debug!(%error, name = %claim.name, "a hold couldn't be recorded");
                 }

@@ -6,8 +6,8 @@
 //!
 //! # The rules
 //!
-//! - **The server ends the hold.** The session's idle timeout is the TTL, set together with the
-//!   lock. Any statement restarts the timeout, so only a renewal may send one.
+//! - **The server ends the hold.** The session's idle timeout is the TTL, set before the lock
+//!   or with it. Any statement restarts the timeout, so only a renewal may send one.
 //! - **The fence is issued once the lock is held.** Another connection records the hold, before the
 //!   grant or, if the fence doesn't depend on the record, after [`RECORD_AFTER`].
 //! - **After a wait for the lock, the TTL doesn't start with the answer**, which may be late. It

@@ -31,6 +31,7 @@ impl<D: Dialect> Permit<D> {
         }
     }
 
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn try_get(pool: &Arc<Pool<D>>, of: Use) -> Option<Self> {
         pool.sessions().try_permit(of).map(|permit| Self::of(pool, permit))
     }

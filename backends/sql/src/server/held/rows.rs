@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockwright_core::{
     BreakMode, BreakTarget, Broken, Claim, Cursor, Error, ErrorKind, Fence, Holder, Inspection,
-    LockName, Mode, Page, Profile, Reason, Result, SweepReport, Token,
+    LockName, Mode, Page, Reason, Result, SweepReport, Token,
 };
 
 use tokio::time::Instant;
@@ -385,7 +385,10 @@ impl<D: Dialect> Rows<D> {
                 .with_source(error))?,
             };
         }
+        // A waiting session has its claim's token, too.
+        let may_hold = inspection.holders.iter().all(|holder| holder.token.is_none());
         if let (BreakTarget::Token(token), Broken::NotHeld) = (seen, &broken)
+            && may_hold
             && !self.sessions_of(name, token).await?.is_empty()
         {
             return Err(self.not_recorded());
@@ -412,7 +415,7 @@ impl<D: Dialect> Rows<D> {
                     if left.contains(&session) {
                         return Err(self.has_not_ended());
                     }
-                    Ok(Broken::Freed(Duration::ZERO))
+                    Ok(Broken::Freed(Duration::MAX))
                 }
                 _ => Err(Error::new(
                     ErrorKind::Unsupported,
@@ -425,10 +428,8 @@ impl<D: Dialect> Rows<D> {
         let mark_broken = &self.written(holder.mode).mark_broken;
         let note = [("note", Value::Text(note))];
         let marked = self.mark(mark_broken, name, token, &note, 10).await?;
-        let remaining = match holder.remaining {
-            Some(remaining) => remaining,
-            None => self.remaining(name, token).await?,
-        };
+        // Only a marked hold can't be renewed.
+        let remaining = self.remaining(name, token).await?;
         if how == BreakMode::RunOut {
             return if marked {
                 Ok(Broken::RunsOut(remaining))
@@ -454,13 +455,12 @@ impl<D: Dialect> Rows<D> {
         }
     }
 
-    /// Returns the remaining time of a hold that had no record. Without one, its TTL may be the
-    /// longest.
+    /// Returns the remaining time of a hold. Without a record, it is unknown, and the longest.
     async fn remaining(&self, name: &LockName, token: Token) -> Result<Duration> {
         let (inspection, _) = self.look(name).await?;
         let mut holders = inspection.holders.iter();
         Ok(match holders.find(|holder| holder.token == Some(token)) {
-            Some(holder) => holder.remaining.unwrap_or(Profile::LONGEST_TTL),
+            Some(holder) => holder.remaining.unwrap_or(Duration::MAX),
             None => Duration::ZERO,
         })
     }

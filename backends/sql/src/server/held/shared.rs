@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use lockwright_core::backend_util::{EndedClaims, Subscribers};
@@ -21,6 +21,7 @@ use crate::server::sessions::Use;
 
 const SESSION_LIMIT: Duration = Duration::from_millis(400);
 
+/// The longest wait of an inspection, a listing or a break for this client's own records.
 const RECORD_LIMIT: Duration = Duration::from_secs(2);
 
 /// A request to a claim's task. If the answer is dropped, the request wasn't carried out and must
@@ -105,16 +106,18 @@ impl<S: Server> Shared<S> {
     }
 
     /// Waits until the records of this client's holds are written, at most [`RECORD_LIMIT`].
-    pub(super) async fn until_recorded(&self, is_meant: impl Fn(&LockName) -> bool) {
-        let young: Vec<_> = lock(&self.tasks)
+    pub(super) async fn until_recorded(&self, is_wanted: impl Fn(&LockName) -> bool) {
+        let unrecorded: Vec<_> = lock(&self.tasks)
             .iter()
-            .filter(|((name, _), task)| is_meant(name) && !is_set(&task.is_recorded))
-            .map(|(_, task)| Arc::clone(&task.is_recorded))
+            .filter(|((name, _), task)| is_wanted(name) && !is_set(&task.is_recorded))
+            .map(|(_, task)| Arc::downgrade(&task.is_recorded))
             .collect();
+        // Once a hold has ended, its flag no longer exists.
+        let is_unrecorded =
+            |flag: &Weak<AtomicBool>| flag.upgrade().is_some_and(|flag| !is_set(&flag));
         let recorded = async {
-            for is_recorded in young {
-                // The last reference remains when the hold has ended.
-                while !is_set(&is_recorded) && Arc::strong_count(&is_recorded) > 1 {
+            for flag in unrecorded {
+                while is_unrecorded(&flag) {
                     tokio::time::sleep(RECORD_AFTER / 4).await;
                 }
             }
@@ -165,18 +168,20 @@ impl<S: Server> Shared<S> {
                 return Ok((session, true));
             }
             let pool = &self.server.rows().pool;
-            if of == Use::Joint
-                && let Some(permit) = Permit::try_get(pool, of)
-            {
-                return Ok((self.server.connect(permit).await?, false));
-            }
             let sessions = pool.sessions();
-            if sessions.open(Use::Hold) == sessions.share(Use::Hold) {
+            // The joint session with the joint permit is of use only to another one.
+            let has_others = self.joints.count() > sessions.open(Use::Joint);
+            if sessions.open(Use::Hold) == sessions.share(Use::Hold)
+                && (of == Use::Joint || has_others)
+            {
                 self.joints.retire();
             }
             tokio::select! {
                 biased;
-                permit = self.server.rows().permit(deadline) => {
+                permit = Permit::get(pool, of, deadline), if of == Use::Joint => {
+                    return Ok((self.server.connect(permit?).await?, false));
+                }
+                permit = Permit::get(pool, Use::Hold, deadline) => {
                     return Ok((self.server.connect(permit?).await?, false));
                 }
                 () = self.idle.kept() => {}

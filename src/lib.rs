@@ -49,16 +49,16 @@ pub use lockwright_core::{
     Leadership, LockName, Locks, MetricsSnapshot, Mode, MultiGuard, MultiRequest, Observer, Owner,
     Permit, Profile, Reason, Request, Result, Signal, Ticket, TicketError, Token, fencing,
 };
-/// A fence check in an etcd transaction.
+/// The etcd backend, and a fence check in a transaction.
 #[cfg(feature = "etcd")]
 pub use lockwright_etcd as etcd;
-/// A fence check in a Redis script.
+/// The Redis backend, and a fence check in a script.
 #[cfg(feature = "redis")]
 pub use lockwright_redis as redis;
-/// A lock and a fence check in an SQL transaction.
+/// The SQL backends, and a lock and a fence check in a transaction.
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use lockwright_sql as sql;
-/// A fence check in a ZooKeeper `multi`.
+/// The ZooKeeper backend, and a fence check in a `multi`.
 #[cfg(feature = "zookeeper")]
 pub use lockwright_zookeeper as zookeeper;
 

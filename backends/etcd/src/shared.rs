@@ -137,8 +137,8 @@ impl Shared {
         }
     }
 
-    /// Returns whether a key is still on the lease, which is then alive. Up to etcd 3.4, a new
-    /// leader may reject keep-alives of live leases until it has caught up.
+    /// Returns true if the lease still has a key. Up to etcd 3.4, a new leader may reject
+    /// keep-alives of live leases until it has caught up.
     async fn has_key(&self, lease: &Lease) -> Result<bool, RequestError> {
         let on_it = self.registry.all(|_, place| place.lease.id == lease.id);
         let Some((_, _, place)) = on_it.into_iter().find(|(_, _, place)| place.created.is_some())

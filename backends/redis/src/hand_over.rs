@@ -143,8 +143,8 @@ impl Offers {
                 waiting.remove(&token);
                 (Some(start.min(received)), Some(life))
             }
-            // The start is unknown, or the claim was queued after the offer, which has lapsed. Only
-            // a new request makes the claim a hold.
+            // The start is unknown, the offer precedes the queued claim, or `ask_again` is set. Only a
+            // new request can confirm the offer.
             _ => (Some(received), Some(Duration::ZERO)),
         };
         Some(Event::Handed(token, granted))

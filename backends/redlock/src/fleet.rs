@@ -46,8 +46,7 @@ impl Fleet {
         self.options.clock.now()
     }
 
-    /// Returns the node's incarnation for a request. If a check or admission of the node is due,
-    /// that comes first.
+    /// Returns the node's incarnation for a request, after any check or admission that is due.
     pub(crate) async fn incarnation(&self, at: usize, until: Instant) -> Result<Arc<Incarnation>> {
         let membership = &self.memberships[at];
         match membership.next(self.now()) {

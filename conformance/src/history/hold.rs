@@ -31,7 +31,7 @@ impl Hold {
         self.token == other.token && self.who == other.who && self.asked == other.asked
     }
 
-    /// Returns whether the holds' modes exclude each other. Two permits never do.
+    /// Returns whether the modes exclude each other. Permits of one size don't.
     pub fn excludes(&self, other: &Self) -> bool {
         excludes(self.mode, other.mode)
     }

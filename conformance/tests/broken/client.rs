@@ -1,4 +1,4 @@
-//! A small client for the tests of validity, with one chosen flaw.
+//! A client with one chosen flaw, for the cases about validity.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;

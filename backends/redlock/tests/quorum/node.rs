@@ -34,7 +34,7 @@ pub(crate) struct TestNode {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) fate: Fate,
-    /// `releases`, `raises` and `attempts` replace `fate`, unless they are `Answered`.
+    /// These three replace `fate` for their requests, unless they are `Answered`.
     pub(crate) releases: Fate,
     pub(crate) raises: Fate,
     pub(crate) attempts: Fate,

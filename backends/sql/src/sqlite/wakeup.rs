@@ -183,8 +183,8 @@ enum Change {
     FileGone,
 }
 
-/// A watch of the log by inotify. Polls if the user has no inotify watch left, or if there is no
-/// log because the file isn't in WAL mode.
+/// How to watch SQLite's log. `Poll` is used if the user has no inotify watch left, or if the file
+/// isn't in WAL mode and has no log.
 enum Watch {
     Inotify(AsyncFd<OwnedFd>),
     Poll,

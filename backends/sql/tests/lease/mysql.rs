@@ -44,8 +44,8 @@ const GRANT_GUEST: &str = "GRANT SELECT, INSERT, UPDATE, DELETE ON lockwright.* 
 const CREATE_SCHEMA: &str = "CREATE DATABASE `select`; GRANT ALL ON `select`.* TO lockwright@'%'";
 const QUOTED_SCHEMA: &str = "`select`";
 
-/// The error if the schema is missing. The server hides missing objects from a user without
-/// permissions.
+/// The error if the schema is missing. To a user without permissions, the server doesn't say what
+/// exists.
 const NO_SCHEMA: (ErrorKind, &str) = (ErrorKind::Denied, "");
 
 /// The column with a tombstone's expiry.

@@ -86,7 +86,7 @@ impl<'a> RunningSubject<'a> {
         self.workers.iter().take(count).map(Worker::pid).collect()
     }
 
-    /// Returns the time of each pair in nanoseconds.
+    /// Returns the time of each acquire with its release, in nanoseconds.
     pub(super) fn pairs(
         &mut self,
         servers: &Watched,

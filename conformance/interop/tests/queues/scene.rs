@@ -27,7 +27,7 @@ pub(crate) trait Server: Debug + Send + Sync {
     /// Returns the URL and the name with which Lockwright locks the other side's `name/child`.
     fn below(&self, name: &str, child: &str) -> (String, String);
 
-    /// Returns the places in a lock's queue. `name` is the other side's name of the lock.
+    /// Returns the queue's keys or nodes. `name` is the other side's name of the lock.
     fn queue(&self, name: &str) -> Vec<String>;
 
     /// Returns a lower bound of the time until `place` expires, if its client dies now.

@@ -54,8 +54,8 @@ impl Job {
         }
     }
 
-    /// Passes the turn on before the release has an answer. The next request then waits for a
-    /// silent server only until its own limit. Exclusion doesn't need the turn, because the server
+    /// Lets the next local request start before the server answers the release. If the server is
+    /// silent, that request waits only until its own limit. The server ensures exclusion, as it
     /// distinguishes claims by token.
     fn pass_turn(&mut self, since: BootInstant, error: &Error) {
         if std::mem::take(&mut self.has_turn) {

@@ -98,8 +98,8 @@ pub(crate) struct Bounds {
     pub(crate) renewals: bool,
     /// The number of requests that are executed twice.
     pub(crate) duplicates: u64,
-    /// Releases are separate messages. Otherwise a token may vanish from any node after its rounds
-    /// have ended, which has the same effects.
+    /// True if releases are messages. Otherwise, any node may drop a token after its rounds have
+    /// ended, which has the same effects.
     pub(crate) releases: bool,
 }
 

@@ -212,10 +212,18 @@ impl<S: Server> Holding<S> {
         // The task is unregistered before it answers, so that it gets no request about a later
         // hold.
         drop((place, inbox));
+        // The next hold can have the slot of a joint session as soon as the answer arrives.
+        let own = match reusable {
+            Some(Seat::Own(session)) => Some(session),
+            joint => {
+                drop(joint);
+                None
+            }
+        };
         if let Some(answer) = answer {
             let _ = answer.send(ended);
         }
-        if let Some(Seat::Own(session)) = reusable {
+        if let Some(session) = own {
             shared.put_back(session).await;
         }
     }

@@ -385,7 +385,7 @@ impl<D: Dialect> Rows<D> {
                 .with_source(error))?,
             };
         }
-        // A waiting session has its claim's token, too.
+        // `sessions_of` also finds waiting sessions.
         let may_hold = inspection.holders.iter().all(|holder| holder.token.is_none());
         if let (BreakTarget::Token(token), Broken::NotHeld) = (seen, &broken)
             && may_hold

@@ -169,7 +169,7 @@ impl<S: Server> Shared<S> {
             }
             let pool = &self.server.rows().pool;
             let sessions = pool.sessions();
-            // The joint session with the joint permit is of use only to another one.
+            // If the only joint session has the joint permit, its end frees no permit for a wait.
             let has_others = self.joints.count() > sessions.open(Use::Joint);
             if sessions.open(Use::Hold) == sessions.share(Use::Hold)
                 && (of == Use::Joint || has_others)

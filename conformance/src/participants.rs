@@ -175,7 +175,7 @@ impl Holder {
             );
             sleep(LOOK).await;
         }
-        self.guard.check().unwrap_or_else(|error| panic!("{}: {error}", self.who));
+        self.guard.check().unwrap_or_else(|error| panic!("{}: {error:?}", self.who));
     }
 
     fn note_end(&self, ended: BootInstant) {

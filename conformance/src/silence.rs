@@ -61,7 +61,7 @@ pub async fn hold_survives(client: &Client, label: &str, ttl: Duration, after: D
         sleep(Duration::from_millis(50)).await;
         let passed = silent.elapsed();
         guard.check().unwrap_or_else(|lost| {
-            panic!("{label}, TTL {ttl:?}, silent after {after:?}: {lost} after {passed:?}")
+            panic!("{label}, TTL {ttl:?}, silent after {after:?}: {lost:?} after {passed:?}")
         });
     }
     guard.release().await.unwrap();

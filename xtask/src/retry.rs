@@ -17,6 +17,7 @@ const TIMEOUT_WORDS: &[&str] = &[
     "Elapsed",
     // The client itself was delayed and couldn't renew.
     "Lost(Expired)",
+    "Lost(Unreachable)",
     "Lost(SessionEnded)",
     "did not answer",
     "did not happen within",
@@ -119,9 +120,11 @@ mod tests {
     #[test]
     fn each_panic_must_report_a_timeout() {
         let timeout = panic("called `Result::unwrap()` on an `Err` value: Elapsed(())");
+        let lost = panic("TTL 1s: x: the hold was lost (Lost(Unreachable)) after 541ms");
         let answers = |a, b| panic(&ANSWERS.replace('A', a).replace('B', b));
         let wrong = panic("two held it");
-        for said in [&[&*timeout][..], &[&timeout, &timeout], &[&answers("Indeterminate", "x")]] {
+        let answered = answers("Indeterminate", "x");
+        for said in [&[&*timeout][..], &[&timeout, &lost], &[&answered]] {
             assert!(of_test(said).is_some(), "{said:?}");
         }
         for said in [

@@ -87,7 +87,7 @@ async fn hold_with_a_short_ttl_survives_the_loss_of_its_member() {
                 sleep(Duration::from_millis(50)).await;
                 let passed = lost.elapsed();
                 guard.check().unwrap_or_else(|lost| {
-                    panic!("TTL {ttl:?}, cut off: {is_cut_off}: {lost} after {passed:?}")
+                    panic!("TTL {ttl:?}, cut off: {is_cut_off}: {lost:?} after {passed:?}")
                 });
             }
             match is_cut_off {

@@ -49,7 +49,7 @@ async fn hold_twenty(table: &str, ask: impl AsyncFn(&Locks, &str) -> Guard) {
     while begun.elapsed() < TTL * 10 {
         for guard in &guards {
             guard.check().unwrap_or_else(|error| {
-                panic!("{} after {:?}: {error}", guard.name(), begun.elapsed())
+                panic!("{} after {:?}: {error:?}", guard.name(), begun.elapsed())
             });
         }
         tokio::time::sleep(Duration::from_millis(50)).await;

@@ -35,7 +35,8 @@ async fn with_ttl(server: &Server, ttl: Duration) {
     let took = begun.elapsed();
     assert!(took < Duration::from_secs(2), "{ttl:?}: a free lock took {took:?}");
     while begun.elapsed() < ttl + ttl / 2 {
-        held.check().unwrap_or_else(|error| panic!("{ttl:?} after {:?}: {error}", begun.elapsed()));
+        held.check()
+            .unwrap_or_else(|error| panic!("{ttl:?} after {:?}: {error:?}", begun.elapsed()));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     free.release().await.unwrap();

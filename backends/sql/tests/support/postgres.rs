@@ -79,21 +79,23 @@ pub(crate) fn add_user(server: &Server, user: &str, password: &str) {
         .unwrap();
 }
 
+/// Counts sessions with this token's lock for the name `x`.
 pub(crate) fn sessions_of(server: &Server, token: Token) -> usize {
-    count(
-        server,
-        &format!(
-            "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'lockwright/{token}/%'"
-        ),
+    count(server, &format!("SELECT count(*) FROM ({}) AS sessions", session_of(token)))
+}
+
+/// Returns SQL for the id of the session with this token's lock for the name `x`.
+pub(crate) fn session_of(token: Token) -> String {
+    let digits = format!("left('{token}', 16)");
+    format!(
+        "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted \
+         AND (classid::bigint << 32) | objid::bigint = {} # ('x' || {digits})::bit(64)::bigint",
+        key("x")
     )
 }
 
 pub(crate) fn end_session_of(server: &Server, token: Token) {
-    let end = format!(
-        "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity \
-         WHERE application_name LIKE 'lockwright/{token}/%'"
-    );
-    server.sql(&end).unwrap();
+    server.sql(&format!("SELECT pg_terminate_backend(({}), 1000)", session_of(token))).unwrap();
 }
 
 pub(crate) fn queued(server: &Server) -> usize {

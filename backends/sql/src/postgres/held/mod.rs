@@ -12,11 +12,11 @@
 //! come from later digits of the SHA-256. The modes use different digits. Readers need a free
 //! barrier.
 //!
-//! # The mark of a session
+//! # The key of a claim
 //!
-//! `application_name` is `lockwright/TOKEN/KEY` while a session holds or waits, and
-//! `lockwright/idle` otherwise. A joint session is marked `lockwright/joint`, and identified by its
-//! claims' locks, whose keys combine the name's key and the token.
+//! A session that holds or waits for a claim also has the claim's advisory lock, whose key combines
+//! the name's key and the token. The lock identifies the session, and only one session at a time has
+//! it. `application_name` is `lockwright/joint` in a joint session, and `lockwright/own` in others.
 
 mod doctor;
 mod probe;
@@ -73,20 +73,20 @@ impl Kind {
     }
 
     fn expand(self, tables: &Tables, text: &str) -> String {
-        let key = |name: &str| key_from(name, 1);
-        let mark = |name: &str, token: &str| {
-            format!("('lockwright/' || {token} || '/' || {})", digits_from(name, 1, 16))
-        };
         let text = text
             .replace("{overwritten}", OVERWRITTEN)
             .replace("{close_barrier}", CLOSE_BARRIER)
             .replace("{has_readers}", HAS_READERS)
             .replace("{last_is_reading}", &self.reads("held.session", "held.identity"))
             .replace("{other_is_reading}", &self.reads("other.session", "other.token"))
-            .replace("{claim_in_joint_session}", CLAIM_IN_JOINT_SESSION)
+            .replace("{holders}", HOLDERS)
+            .replace("{is_claim}", IS_CLAIM)
+            .replace("{is_lock}", IS_LOCK)
+            .replace("{number}", NUMBER)
+            .replace("{own}", OWN)
             .replace("{joint}", JOINT)
-            .replace("{claim}", "({key} # ('x' || left(:token, 16))::bit(64)::bigint)")
-            .replace("{digits_of_token}", "('x' || left(held.token, 16))::bit(64)::bigint")
+            .replace("{claim}", &claim_of(":name", ":token"))
+            .replace("{claim_of_held}", &claim_of_held())
             .replace("{rest}", REST)
             .replace("{waited_us}", WAITED_US)
             .replace("{must_raise}", MUST_RAISE)
@@ -95,35 +95,25 @@ impl Kind {
             .replace("{readers}", READERS)
             .replace("{barrier}", &self.barrier())
             .replace("{barrier_as_one}", &key_from(":name", self.barrier_at()))
-            .replace("{digits}", &digits_from(":name", 1, 16))
-            .replace("{key}", &key(":name"))
-            .replace("{key_of_held}", &key("held.name"))
-            .replace("{mark}", &mark(":name", ":token"))
-            .replace("{mark_of_held}", &mark("held.name", "held.token"))
+            .replace("{key}", &key_from(":name", 1))
+            .replace("{key_of_held}", &key_from("held.name", 1))
             .replace("{left}", LEFT);
         tables.expand(&text, '"')
     }
 
-    /// Returns SQL for whether a session still reads for a token. The SQL refers to the row `held`, so
-    /// PostgreSQL evaluates it after locking that row. PostgreSQL caches sessions' activity within a transaction,
-    /// so the cache is cleared.
+    /// Returns SQL for whether a recorded reader still reads. The SQL refers to the row `held`, so
+    /// PostgreSQL evaluates it after locking that row. In the mode `session`, a session that releases
+    /// has the claim's lock a little longer than the name's.
     fn reads(self, session: &str, token: &str) -> String {
-        let lock = match self {
-            Self::Session => format!(
-                "locks.locktype = 'advisory' AND locks.objsubid = 1 \
-                 AND (locks.classid::bigint << 32) | locks.objid::bigint = {}",
-                key_from("held.name", 1)
-            ),
-            // The lock of an open transaction.
-            Self::Row => "locks.locktype = 'virtualxid'".to_owned(),
+        let claim = claim_of("held.name", token);
+        let (keys, count) = match self {
+            Self::Session => (format!("{{key_of_held}}, {claim}"), 2),
+            Self::Row => (claim, 1),
         };
         format!(
-            "(held.name IS NOT NULL AND pg_stat_clear_snapshot() IS NOT NULL \
-              AND EXISTS (SELECT FROM pg_locks AS locks \
-                  JOIN LATERAL pg_stat_get_activity(locks.pid) AS activity \
-                       ON activity.application_name = 'lockwright/' || {token} || '/' || {} \
-                  WHERE locks.pid = {session} AND locks.granted AND {lock}))",
-            digits_from("held.name", 1, 16)
+            "(SELECT count(*) = {count} FROM pg_locks AS locks \
+              WHERE locks.pid = {session} AND {{is_lock}} AND locks.objsubid = 1 AND locks.granted \
+                AND {{number}} IN ({keys}))"
         )
     }
 
@@ -178,6 +168,17 @@ fn key_from(name: &str, at: usize) -> String {
     format!("('x' || {})::bit(64)::bigint", digits_from(name, at, 16))
 }
 
+/// Returns SQL for the key of a claim's advisory lock.
+fn claim_of(name: &str, token: &str) -> String {
+    format!("({} # ('x' || left({token}, 16))::bit(64)::bigint)", key_from(name, 1))
+}
+
+/// Returns SQL for the key of the claim in the row `held`, or NULL if the row is for readers.
+fn claim_of_held() -> String {
+    let claim = claim_of("held.name", "held.token");
+    format!("CASE WHEN held.token <> '{READERS}' THEN {claim} END")
+}
+
 /// Returns the key of a name's advisory lock.
 fn key_of(name: &LockName) -> i64 {
     let [a, b, c, d, e, f, g, h, ..] = <[u8; 32]>::from(Sha256::digest(name.as_str()));
@@ -188,10 +189,6 @@ fn key_of(name: &LockName) -> i64 {
 fn key_of_claim(token: Token, key: i64) -> i64 {
     let [a, b, c, d, e, f, g, h, ..] = *token.as_bytes();
     key ^ i64::from_be_bytes([a, b, c, d, e, f, g, h])
-}
-
-fn mark_of(token: &str, key: i64) -> String {
-    format!("lockwright/{token}/{key:016x}")
 }
 
 /// SQL for whether the sequence of fences must be raised.
@@ -220,16 +217,26 @@ const OVERWRITTEN: &str = "token = excluded.token, identity = excluded.identity,
 const WAITED_US: &str =
     "(extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000)::bigint";
 
-/// The mark of a joint session.
+/// The `application_name` of a session for one hold at a time.
+const OWN: &str = "lockwright/own";
+
 const JOINT: &str = "lockwright/joint";
 
-/// SQL for whether the row `locks` is the lock of this claim, in a joint session.
-const CLAIM_IN_JOINT_SESSION: &str = "locks.locktype = 'advisory' AND locks.objsubid = 1 \
-     AND locks.granted \
-     AND locks.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
-     AND (locks.classid::bigint << 32) | locks.objid::bigint = {claim} \
-     AND EXISTS (SELECT FROM pg_stat_get_activity(locks.pid) AS activity \
-                 WHERE activity.application_name = '{joint}')";
+/// SQL for whether the row `locks` of `pg_locks` is an advisory lock in this database.
+const IS_LOCK: &str = "locks.locktype = 'advisory' \
+     AND locks.database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+
+const NUMBER: &str = "((locks.classid::bigint << 32) | locks.objid::bigint)";
+
+const IS_CLAIM: &str = "{is_lock} AND locks.objsubid = 1 AND locks.granted AND {number} = {claim}";
+
+/// SQL for the recorded holders.
+const HOLDERS: &str = "\
+     SELECT name, token, identity, fence, ttl_ms, session, broken, false AS shared FROM {hold} \
+     WHERE kind = '{kind}' \
+     UNION ALL \
+     SELECT name, token, identity, fence, ttl_ms, session, broken, true FROM {reader} \
+     WHERE kind = '{kind}'";
 
 /// SQL for the rest of the slice in ms, after another statement has waited.
 const REST: &str = "greatest(1, least(:slice_ms, :slice_ms - \

@@ -14,7 +14,7 @@ use sqlx::postgres::{PgListener, PgPool, PgPoolOptions};
 use tokio::time::timeout_at;
 
 use super::statements::{Statements, TRY, WAIT};
-use super::{JOINT, Kind, key_of, key_of_claim, mark_of};
+use super::{JOINT, Kind, OWN, key_of, key_of_claim};
 use crate::postgres::dialect::{Postgresql, fetch_on, fetch_prepared};
 use crate::server::dialect::{Dialect, Row};
 use crate::server::errors::{self, Effect};
@@ -27,8 +27,7 @@ use crate::server::sql::{Arguments, Prepared, Sql, Value, value};
 
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
-const LET_GO: &str = "SELECT set_config('application_name', 'lockwright/idle', false), \
-                      set_config('idle_session_timeout', '60s', false), \
+const LET_GO: &str = "SELECT set_config('idle_session_timeout', '60s', false), \
                       set_config('idle_in_transaction_session_timeout', '60s', false), \
                       pg_advisory_unlock_all()::text";
 
@@ -40,7 +39,7 @@ pub(crate) struct PgSession {
     id: SessionId,
     /// True after the connection has failed. The listener would reconnect, without the hold.
     over: bool,
-    /// True after a wait, which may leave the barrier and the mark behind.
+    /// True after a wait, which may leave the barrier and the claim's lock behind.
     has_waited: bool,
     is_last: bool,
     is_joint: bool,
@@ -120,12 +119,11 @@ impl PgSession {
         // statements don't wait for the disk: a crash ends all holds, and the next client raises the
         // fences. `lock_timeout` bounds waits for operators' locks on the tables and the sequence. At
         // `read committed`, a hold's transaction sees later commits, such as a break.
-        let mut text = "SET application_name = 'lockwright/idle'; SET statement_timeout = 0; \
-                        SET lock_timeout = '5s'; SET idle_session_timeout = '60s'; \
-                        SET idle_in_transaction_session_timeout = '60s'; \
-                        SET synchronous_commit = off; \
-                        SET default_transaction_isolation = 'read committed';"
-            .to_owned();
+        let mut text = format!(
+            "SET application_name = '{OWN}'; SET statement_timeout = 0; SET lock_timeout = '5s'; \
+             SET idle_session_timeout = '60s'; SET idle_in_transaction_session_timeout = '60s'; \
+             SET synchronous_commit = off; SET default_transaction_isolation = 'read committed';"
+        );
         if self.server_version().await? >= 170_000 {
             text.push_str(" SET transaction_timeout = 0;");
         }
@@ -224,13 +222,11 @@ impl PgSession {
             Which::Part => &statements.part,
         };
         let (token, key) = (claim.token.to_string(), key_of(&claim.name));
-        let mark = mark_of(&token, key);
         let mut arguments = vec![
             ("name", Value::Text(claim.name.as_str())),
             ("token", Value::Text(&token)),
             ("key", Value::Int(key)),
             ("claim", Value::Int(key_of_claim(claim.token, key))),
-            ("mark", Value::Text(&mark)),
         ];
         arguments.extend_from_slice(more);
         // Other waits change the session's settings, not only the transaction's.
@@ -242,7 +238,7 @@ impl PgSession {
         {
             return self.send(Statement::Prepared(statement, &arguments)).await;
         }
-        let text = self.text(which, sql, &arguments);
+        let text = self.text(which, claim.mode, sql, &arguments);
         if sql.prepared().is_none() || self.has_prepared {
             return self.run(text).await;
         }
@@ -280,7 +276,7 @@ impl PgSession {
         }
     }
 
-    fn text(&self, which: Which, sql: &Sql, arguments: Arguments<'_>) -> String {
+    fn text(&self, which: Which, mode: Mode, sql: &Sql, arguments: Arguments<'_>) -> String {
         let in_transaction = self.statements.kind == Kind::Row;
         let text = match sql.prepared() {
             // The driver can't send a prepared statement together with `BEGIN`.
@@ -294,7 +290,7 @@ impl PgSession {
             Which::Try if in_transaction => format!("BEGIN; {text}"),
             Which::Wait if sql.prepared().is_some() => format!("BEGIN; {text}"),
             Which::Unlock if in_transaction && self.has_waited => format!("{text}; {LET_GO}"),
-            Which::Missed if self.is_last => format!("{text}; {LET_GO}"),
+            Which::Missed if self.is_last || mode == Mode::Shared => format!("{text}; {LET_GO}"),
             _ => text,
         }
     }
@@ -327,10 +323,10 @@ impl PgSession {
             }
             let rows = self.about(Which::Missed, claim, &[]).await?;
             let flag = |at| rows.first().and_then(|row| row.bool(at).ok()).unwrap_or(false);
-            let (exists, same_token) = (flag(0), flag(1));
+            let (same_token, exists) = (flag(0), flag(1));
             if !exists {
                 self.about(Which::Make, claim, &[]).await?;
-            } else if which == Which::Wait && !has_steps && !is_timed_out {
+            } else if which == Which::Wait && !has_steps && !is_timed_out && !same_token {
                 which = Which::WaitForReaders;
             } else {
                 return Ok(Locked::No { same_token });
@@ -361,20 +357,16 @@ impl PgSession {
             };
             let row = rows.last().ok_or(sqlx::Error::RowNotFound)?;
             let flag = |at| row.bool(at).unwrap_or(false);
-            if flag(0) && self.is_joint && !flag(3) {
-                // Another session has just tried the same claim.
-                self.about(Which::Part, claim, &[]).await?;
-                return Ok(Locked::No { same_token: true });
-            }
             if flag(0) {
                 return Ok(Locked::Yes(Grant {
                     fence: fence_of(row.int(2)).ok(),
                     is_recorded_later: claim.mode == Mode::Exclusive,
-                    waited: if which == Which::Try { None } else { measured_wait(row, 3) },
+                    waited: if which == Which::Try { None } else { measured_wait(row, 5) },
                 }));
             }
-            if which != Which::Wait {
-                return Ok(Locked::No { same_token: flag(1) });
+            let same_token = flag(1);
+            if which != Which::Wait || same_token {
+                return Ok(Locked::No { same_token });
             }
             which = Which::WaitForReaders;
         }

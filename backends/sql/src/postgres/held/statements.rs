@@ -41,7 +41,7 @@ impl Statements {
         let prepared = |text: &str| Sql::to_prepare(&expand(text));
         let about = |mode, text| sql(&rows::table_of(mode, text));
         let keep = |mode| about(mode, include_str!("queries/keep.sql"));
-        let missed = |mode| about(mode, include_str!("queries/row_missed.sql"));
+        let missed = || sql(include_str!("queries/missed.sql"));
         let (alone, shared) = match kind {
             Kind::Session => (
                 Locking {
@@ -58,7 +58,7 @@ impl Statements {
                     try_lock: prepared(include_str!("queries/session_shared_try.sql")),
                     wait: sql(include_str!("queries/session_shared_wait.sql")),
                     wait_for_readers: None,
-                    missed: sql(include_str!("queries/session_shared_missed.sql")),
+                    missed: missed(),
                     unlock: sql(include_str!("queries/session_shared_unlock.sql")),
                     keep: keep(Mode::Shared),
                 },
@@ -68,7 +68,7 @@ impl Statements {
                     try_lock: prepared(include_str!("queries/row_try.sql")),
                     wait: prepared(include_str!("queries/row_wait.sql")),
                     wait_for_readers: Some(sql(include_str!("queries/row_wait_for_readers.sql"))),
-                    missed: missed(Mode::Exclusive),
+                    missed: missed(),
                     unlock: sql("ROLLBACK"),
                     keep: keep(Mode::Exclusive),
                 },
@@ -76,7 +76,7 @@ impl Statements {
                     try_lock: sql(include_str!("queries/row_shared_try.sql")),
                     wait: sql(include_str!("queries/row_shared_wait.sql")),
                     wait_for_readers: None,
-                    missed: missed(Mode::Shared),
+                    missed: missed(),
                     unlock: sql(include_str!("queries/row_shared_unlock.sql")),
                     keep: keep(Mode::Shared),
                 },
@@ -95,12 +95,11 @@ impl Statements {
         }
     }
 
-    /// Returns SQL that prepares the mode `row`'s statements [`TRY`] and [`WAIT`]. Parameters named
-    /// `…_ms` are numbers.
+    /// Returns SQL that prepares the mode `row`'s statements [`TRY`] and [`WAIT`].
     pub(super) fn prepare(&self) -> String {
         let prepare = |name, sql: &Sql| {
             let Some(statement) = sql.prepared() else { return String::new() };
-            let type_of = |name: &String| if name.ends_with("_ms") { "bigint" } else { "text" };
+            let type_of = |name: &String| if name == "name" { "text" } else { "bigint" };
             let types = statement.parameters.iter().map(type_of).collect::<Vec<_>>().join(", ");
             format!("PREPARE {name} ({types}) AS {}; ", statement.text)
         };

@@ -18,7 +18,7 @@ async fn an_idle_session_outlives_the_ttl_of_its_last_claim() {
     let server = Server::start().unwrap();
     let idle = || {
         let pids = "SELECT coalesce(string_agg(pid::text, ' ' ORDER BY pid), '') \
-                    FROM pg_stat_activity WHERE application_name = 'lockwright/idle'";
+                    FROM pg_stat_activity WHERE application_name = 'lockwright/own'";
         server.sql(pids).unwrap()
     };
     let ttl = ms(1_000);

@@ -1,22 +1,30 @@
--- Row locks aren't visible. So a session counts as a holder if it has the mark of a recorded token,
--- or a mark and an idle open transaction.
-SELECT :name, holding.pid::bigint, holding.token, held.token, held.identity, last.fence, {left},
+-- Row locks aren't visible, but a locked row has its holder's transaction in `xmax`. Of several
+-- readers, only the recorded ones are found.
+WITH claims AS MATERIALIZED (
+    SELECT pid, {number} AS key FROM pg_locks AS locks WHERE {is_lock} AND objsubid = 1 AND granted
+), held AS MATERIALIZED (
+    SELECT held.* FROM ({holders}) AS held
+    WHERE held.name = :name AND (held.session, {claim_of_held}) IN (SELECT pid, key FROM claims)
+), sessions AS MATERIALIZED (
+    SELECT session AS pid FROM held
+    UNION
+    SELECT locks.pid FROM {row} AS rows JOIN pg_locks AS locks
+           ON locks.locktype = 'transactionid' AND locks.transactionid = rows.xmax AND locks.granted
+    WHERE rows.name = :name
+)
+SELECT :name, holding.pid::bigint, held.token, held.token, held.identity, last.fence, {left},
        held.broken,
-       (SELECT count(*) FROM pg_stat_get_activity(NULL) AS waiting
-        WHERE waiting.application_name LIKE 'lockwright/%/' || {digits}
-          AND EXISTS (SELECT FROM pg_locks WHERE pg_locks.pid = waiting.pid AND NOT granted)),
+       -- A session that waits for a row has its tuple lock, or waits for that.
+       (SELECT count(DISTINCT locks.pid) FROM pg_locks AS locks
+        LEFT JOIN {row} AS rows ON rows.name = :name
+        WHERE locks.relation = '{row}'::regclass
+          AND CASE locktype WHEN 'tuple' THEN format('(%s,%s)', page, tuple)::tid END = rows.ctid
+          OR {is_lock} AND objsubid = 2 AND NOT granted AND {number} = {barrier_as_one}),
        coalesce(held.shared, false)
 FROM (SELECT) AS once
 LEFT JOIN {hold} AS last ON last.kind = 'row' AND last.name = :name
 LEFT JOIN (
-    (SELECT pid, state, state_change, split_part(application_name, '/', 2) AS token
-     FROM pg_stat_get_activity(NULL)
-     WHERE application_name LIKE 'lockwright/%/' || {digits}) AS holding
-    LEFT JOIN (
-        SELECT token, identity, ttl_ms, session, broken, false AS shared FROM {hold}
-        WHERE kind = 'row' AND name = :name
-        UNION ALL
-        SELECT token, identity, ttl_ms, session, broken, true FROM {reader}
-        WHERE kind = 'row' AND name = :name) AS held
-    ON held.session = holding.pid AND held.token = holding.token
-) ON held.token IS NOT NULL OR holding.state = 'idle in transaction';
+    sessions JOIN LATERAL pg_stat_get_activity(sessions.pid::int) AS holding
+             ON holding.application_name = '{own}'
+    LEFT JOIN held ON held.session = holding.pid
+) ON true;

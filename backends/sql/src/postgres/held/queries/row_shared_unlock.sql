@@ -1,7 +1,6 @@
--- The mark is removed first, because a reader with a mark counts as reading.
-SELECT set_config('application_name', 'lockwright/idle', false),
-       set_config('idle_session_timeout', '60s', false),
-       set_config('idle_in_transaction_session_timeout', '60s', false);
+-- The claim's lock is released first, because a reader with it counts as reading.
+SELECT pg_advisory_unlock_all()::text;
 COMMIT;
+SELECT set_config('idle_session_timeout', '60s', false),
+       set_config('idle_in_transaction_session_timeout', '60s', false);
 DELETE FROM {reader} WHERE kind = 'row' AND name = :name AND token = :token;
-SELECT true, pg_advisory_unlock_all()::text;

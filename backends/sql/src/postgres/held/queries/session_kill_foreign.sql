@@ -1,7 +1,4 @@
--- Another program's session is never joint.
-SELECT pg_terminate_backend(pid, 2000) FROM pg_locks
-WHERE pid = :session AND locktype = 'advisory' AND objsubid = 1 AND granted
-  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-  AND (classid::bigint << 32) | objid::bigint = {key}
-  AND NOT EXISTS (SELECT FROM pg_stat_get_activity(:session::int) AS activity
-                  WHERE activity.application_name = '{joint}');
+SELECT pg_terminate_backend(locks.pid, 2000)
+FROM pg_locks AS locks CROSS JOIN LATERAL pg_stat_get_activity(locks.pid) AS activity
+WHERE locks.pid = :session AND {is_lock} AND locks.granted AND {number} = {key}
+  AND activity.application_name NOT IN ('{own}', '{joint}');

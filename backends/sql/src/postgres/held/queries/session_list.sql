@@ -1,13 +1,8 @@
 WITH locks AS MATERIALIZED (
-    SELECT pid, (classid::bigint << 32) | objid::bigint AS key, mode = 'ShareLock' AS shared
-    FROM pg_locks
-    WHERE locktype = 'advisory' AND objsubid = 1 AND granted
-      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    SELECT pid, mode = 'ShareLock' AS shared, {number} AS key
+    FROM pg_locks AS locks WHERE {is_lock} AND objsubid = 1 AND granted
 ), sessions AS MATERIALIZED (
-    SELECT locks.pid, activity.state, activity.state_change,
-           activity.application_name = '{joint}' AS is_joint,
-           CASE WHEN activity.application_name LIKE 'lockwright/%/%'
-                THEN split_part(activity.application_name, '/', 2) END AS token
+    SELECT locks.pid, activity.state, activity.state_change
     FROM (SELECT DISTINCT pid FROM locks) AS locks
     LEFT JOIN LATERAL pg_stat_get_activity(locks.pid) AS activity ON true
 ), names AS MATERIALIZED (
@@ -20,20 +15,13 @@ WITH locks AS MATERIALIZED (
     WHERE CASE WHEN key IN (SELECT key FROM locks) THEN true END
     ORDER BY name LIMIT :limit
 )
-SELECT last.name, holding.pid::bigint,
-       CASE WHEN NOT holding.is_joint THEN holding.token
-            WHEN (holding.pid, last.key # {digits_of_token}) IN (SELECT pid, key FROM locks)
-            THEN held.token END,
-       held.token, held.identity, last.fence, {left}, held.broken, 0::bigint, locks.shared
+SELECT last.name, holding.pid::bigint, held.token, held.token, held.identity, last.fence, {left},
+       held.broken, 0::bigint, locks.shared
 FROM names AS last
 JOIN locks ON locks.key = last.key
 JOIN sessions AS holding ON holding.pid = locks.pid
-LEFT JOIN LATERAL (
-    SELECT token, identity, ttl_ms, broken FROM {hold}
-    WHERE kind = 'session' AND name = last.name AND NOT locks.shared
-    UNION ALL
-    SELECT token, identity, ttl_ms, broken FROM {reader}
-    WHERE kind = 'session' AND name = last.name AND token = holding.token AND locks.shared
-) AS held ON true
+LEFT JOIN ({holders}) AS held
+     ON held.name = last.name AND held.session = holding.pid AND held.shared = locks.shared
+    AND (holding.pid, {claim_of_held}) IN (SELECT pid, key FROM locks)
 ORDER BY last.name, holding.pid
 LIMIT :limit;

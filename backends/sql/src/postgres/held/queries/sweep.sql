@@ -1,21 +1,19 @@
 -- Names with readers stay.
-WITH gone AS (
+WITH locks AS MATERIALIZED (
+    SELECT {number} AS key FROM pg_locks AS locks
+    WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+), gone AS (
     DELETE FROM {reader} WHERE (kind, name, token) IN (
         SELECT kind, name, token FROM {reader} AS held
         WHERE kind = '{kind}' AND updated < clock_timestamp() - :idle_us * interval '1 microsecond'
-          AND NOT EXISTS (SELECT FROM pg_stat_get_activity(held.session::int) AS activity
-                          WHERE activity.application_name = {mark_of_held})
+          AND {claim_of_held} NOT IN (SELECT key FROM locks)
         LIMIT :limit
         FOR UPDATE SKIP LOCKED)
     RETURNING 1
-), locks AS MATERIALIZED (
-    SELECT (classid::bigint << 32) | objid::bigint AS key FROM pg_locks
-    WHERE '{kind}' = 'session' AND locktype = 'advisory' AND objsubid = 1 AND granted
 ), old AS MATERIALIZED (
     SELECT name FROM {hold} AS held
     WHERE kind = '{kind}' AND updated < clock_timestamp() - :idle_us * interval '1 microsecond'
-      AND NOT EXISTS (SELECT FROM pg_stat_get_activity(held.session::int) AS activity
-                      WHERE activity.application_name = {mark_of_held})
+      AND coalesce({claim_of_held}, 0) NOT IN (SELECT key FROM locks)
       AND {key_of_held} NOT IN (SELECT key FROM locks)
       AND NOT EXISTS (SELECT FROM {reader} AS reader
                       WHERE reader.kind = '{kind}' AND reader.name = held.name)

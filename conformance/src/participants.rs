@@ -101,7 +101,7 @@ impl Participants {
             noticed.saturating_since(next.granted)
         );
         let took = next.granted.saturating_since(since);
-        assert!(took < bound + self.slack, "the next client was granted after {took:?}");
+        assert!(took < bound + self.slack, "late: the next client was granted after {took:?}");
         assert!(next.guard.fence() > holder.guard.fence());
         next
     }
@@ -170,7 +170,7 @@ impl Holder {
             assert!(state.is_live(), "{}: {state:?}", self.who);
             assert!(
                 now() < from + ttl * 3 + self.all.slack,
-                "{}: the hold is not renewed",
+                "late: {}: the hold is not renewed",
                 self.who
             );
             sleep(LOOK).await;

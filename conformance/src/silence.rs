@@ -46,7 +46,7 @@ pub async fn free_lock_is_acquired(client: &Client, ttl: Duration, waits: bool) 
         false => ask("free").try_acquire().await.unwrap().expect("it is free"),
     };
     let took = begun.elapsed();
-    assert!(took < BOUND, "TTL {ttl:?}, waits: {waits}: {took:?}");
+    assert!(took < BOUND, "late: TTL {ttl:?}, waits: {waits}: {took:?}");
     guard.release().await.unwrap();
 }
 
@@ -79,6 +79,6 @@ pub async fn dropped_requests_have_the_connection_replaced(client: &Client, limi
         if timeout(limit, free.acquire()).await.is_ok() {
             break;
         }
-        assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < BOUND, "late: {:?}", begun.elapsed());
     }
 }

@@ -10,6 +10,7 @@ const CASE_WAITED: &str = "it was not done after ";
 
 /// Texts that report a time-out, from errors, the testbed and the standard library.
 const TIMEOUT_WORDS: &[&str] = &[
+    CASE_TIMED_OUT,
     "Unavailable",
     "Indeterminate",
     "Unreachable",

@@ -243,7 +243,7 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
         if let Some(found) = look() {
             return found;
         }
-        assert!(start.elapsed() < LIMIT, "waited {LIMIT:?} for {what}");
+        assert!(start.elapsed() < LIMIT, "late: waited {LIMIT:?} for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

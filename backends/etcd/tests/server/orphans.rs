@@ -43,7 +43,7 @@ async fn restored_claims_are_removed_and_holds_stay() {
     assert_eq!(queue(&cluster, "ended").await.len(), 1, "the snapshot is from before");
     let begun = Instant::now();
     while !queue(&cluster, "ended").await.is_empty() {
-        assert!(begun.elapsed() < LIMIT * 2, "it lasts as long as its lease");
+        assert!(begun.elapsed() < LIMIT * 2, "late: it lasts as long as its lease");
         let _ = etcd.renew(&[Renew::of(&held)]).await;
         sleep(Duration::from_millis(200)).await;
     }

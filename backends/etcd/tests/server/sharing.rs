@@ -73,7 +73,7 @@ async fn a_hold_that_is_not_renewed_ends_while_its_lease_goes_on() {
     let begun = tokio::time::Instant::now();
     while !etcd.inspect(&forgotten.name).await.unwrap().holders.is_empty() {
         renewed(&etcd, &kept).await;
-        assert!(begun.elapsed() < Duration::from_secs(10), "the hold keeps its lease");
+        assert!(begun.elapsed() < Duration::from_secs(10), "late: the hold keeps its lease");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert!(begun.elapsed() >= Duration::from_millis(2_900), "{:?}", begun.elapsed());

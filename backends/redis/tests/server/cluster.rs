@@ -140,7 +140,7 @@ async fn one_node_is_enough_to_find_the_others_and_dead_ones_cost_nothing() {
     for name in &names {
         busy(&redis, &claim(name), Wait::No).await;
     }
-    assert!(begun.elapsed() < QUICK, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < QUICK, "late: {:?}", begun.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -225,7 +225,7 @@ async fn a_frozen_master_holds_up_no_renewals_of_others() {
     let begun = Instant::now();
     let renewals = redis.renew(&batch).await.unwrap();
     // The renewal task waits for at most a quarter of the TTL.
-    assert!(begun.elapsed() < ttl / 4, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < ttl / 4, "late: {:?}", begun.elapsed());
     assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate);
     assert_eq!(renewals[1..], [Renewal::RENEWED, Renewal::RENEWED]);
     // Nor does the task wait longer than `patience`, which is short near a hold's deadline.
@@ -233,7 +233,7 @@ async fn a_frozen_master_holds_up_no_renewals_of_others() {
     let batch: Vec<_> = batch.into_iter().map(|one| Renew { patience, ..one }).collect();
     let begun = Instant::now();
     assert_eq!(redis.renew(&batch).await.unwrap(), renewals);
-    assert!(begun.elapsed() < patience, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < patience, "late: {:?}", begun.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -256,7 +256,7 @@ async fn callers_share_the_search_for_nodes_that_are_all_silent() {
     for call in calls {
         assert_eq!(call.await.unwrap(), ErrorKind::Unavailable);
     }
-    assert!(begun.elapsed() < 20 * QUICK, "not one after the other: {:?}", begun.elapsed());
+    assert!(begun.elapsed() < 20 * QUICK, "late: one after the other: {:?}", begun.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -297,7 +297,7 @@ async fn a_loss_is_reported_in_time_when_nobody_takes_over() {
     other.renew().await.unwrap();
     let ended = tokio::time::timeout(2 * ttl, signal.ended()).await.unwrap();
     assert!(matches!(ended, HoldState::Lost(_)), "{ended:?}");
-    assert!(Clock::boot().now() < signal.deadline(), "ahead of its deadline");
+    assert!(Clock::boot().now() < signal.deadline(), "late: after its deadline");
     cluster.nodes[0].thaw();
     drop(guard);
     drop(eventually(|| async { locks.mutex(&name).try_acquire().await.ok().flatten() }).await);
@@ -319,7 +319,7 @@ async fn a_frozen_master_is_noticed_and_not_trusted_when_it_thaws() {
     cluster.nodes[0].freeze();
     let begun = Instant::now();
     fails(redis.renew(&[renew_of(&held)]).await, ErrorKind::Indeterminate);
-    assert!(begun.elapsed() < 3 * QUICK, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < 3 * QUICK, "late: {:?}", begun.elapsed());
     renewed(&redis, &other).await;
     block_in_place(|| cluster.wait_for_failover(&name, 0)).unwrap();
     let renewals = eventually(|| async { redis.renew(&[renew_of(&held)]).await.ok() }).await;

@@ -112,7 +112,7 @@ async fn sentinels_that_are_frozen_or_dead_cost_little() {
     let started = Instant::now();
     connect(&set.url()).await;
     // Two of three answers suffice, so the client doesn't wait for the frozen Sentinel.
-    assert!(started.elapsed() < 5 * QUICK, "{:?}", started.elapsed());
+    assert!(started.elapsed() < 5 * QUICK, "late: {:?}", started.elapsed());
 
     set.sentinels[1].kill();
     let config = Config::new(&set.url()).unwrap().connect_timeout(4 * QUICK);
@@ -299,7 +299,7 @@ async fn a_master_that_comes_back_empty_tells_its_holders_before_their_deadline(
     let deadline = signal.deadline();
     let ended = tokio::time::timeout(2 * ttl, signal.ended()).await.unwrap();
     assert!(matches!(ended, HoldState::Lost(Reason::Gone)), "{ended:?}");
-    assert!(lockwright_core::Clock::boot().now() < deadline, "told in time");
+    assert!(lockwright_core::Clock::boot().now() < deadline, "late: told after its deadline");
     let next = locks.mutex("a").wait_for(ttl).acquire().await.unwrap();
     assert!(next.fence() > guard.fence());
     drop(set);
@@ -339,7 +339,7 @@ async fn a_failover_can_lose_a_lock_and_its_holder_is_reported() {
 
     let ended = tokio::time::timeout(2 * ttl, signal.ended()).await.unwrap();
     assert!(matches!(ended, HoldState::Lost(Reason::Gone)), "{ended:?}");
-    assert!(lockwright_core::Clock::boot().now() < deadline, "told by the next renewal");
+    assert!(lockwright_core::Clock::boot().now() < deadline, "late: told after its deadline");
     assert_eq!(rival.inspect(&name("a")).await.unwrap().holders[0].token, Some(theirs.token));
     drop(set);
 }

@@ -22,7 +22,7 @@ async fn free_lock_is_acquired_soon(url: &str, proxies: &[Proxy], name: &str) {
         proxies.iter().for_each(Proxy::silence_present);
         let started = Instant::now();
         let guard = request().acquire().await.unwrap_or_else(|error| panic!("{ttl} s: {error:?}"));
-        assert!(started.elapsed() < SOON, "{ttl} s: {:?}", started.elapsed());
+        assert!(started.elapsed() < SOON, "late: {ttl} s: {:?}", started.elapsed());
         drop(guard);
         locks.close().await;
     }
@@ -135,7 +135,7 @@ async fn dropped_requests_find_a_silent_connection() {
         async move { timeout(Duration::from_millis(50), request.acquire()).await.ok()?.ok() }
     })
     .await;
-    assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
+    assert!(started.elapsed() < SOON, "late: {:?}", started.elapsed());
     assert_eq!(proxy.accepted(), 2, "one new connection");
     guard.release().await.unwrap();
 }

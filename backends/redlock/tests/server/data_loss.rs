@@ -32,7 +32,7 @@ async fn exclusive_hold_excludes_all_others(five: &Five, since: Instant) {
         if let Ok(AcquireOutcome::Granted(_)) = asked {
             break since.elapsed();
         }
-        assert!(since.elapsed() < LARGEST_TTL * 5, "nobody ever got in: {asked:?}");
+        assert!(since.elapsed() < LARGEST_TTL * 5, "late: nobody ever got in: {asked:?}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
     assert!(granted >= LARGEST_TTL, "somebody got in after {granted:?}");

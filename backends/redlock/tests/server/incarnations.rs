@@ -45,7 +45,7 @@ async fn no_client_is_admitted(five: &Five, since: Instant) {
             assert!(!matches!(asked, Ok(AcquireOutcome::Granted(_))), "two hold it: {asked:?}");
         }
     }
-    assert!(since.elapsed() < LARGEST_TTL, "too slow to show anything");
+    assert!(since.elapsed() < LARGEST_TTL, "late: too slow to show anything");
 }
 
 async fn is_linked(replica: &testbed::Redis) {

@@ -30,7 +30,7 @@ async fn everything(silent: usize) {
         silence();
         let started = Instant::now();
         let guard = request().acquire().await.unwrap_or_else(|error| panic!("{ttl} s: {error:?}"));
-        assert!(started.elapsed() < SOON, "{ttl} s: {:?}", started.elapsed());
+        assert!(started.elapsed() < SOON, "late: {ttl} s: {:?}", started.elapsed());
         drop(guard);
         locks.close().await;
     }

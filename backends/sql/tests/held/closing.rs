@@ -66,7 +66,7 @@ async fn closed_waiter_leaves_the_server(server: &Server, mode: &str) {
     let answer = answer.unwrap_or_else(|_| panic!("{mode}: it still waits after close()")).unwrap();
     assert_eq!(answer.unwrap_err().kind(), ErrorKind::Closed, "{mode}");
     within(ms(2_000), "the wait to end", async || waiters(&*one, "x").await == 0).await;
-    assert!(begun.elapsed() < ms(4_000), "{mode}: {:?}", begun.elapsed());
+    assert!(begun.elapsed() < ms(4_000), "late: {mode}: {:?}", begun.elapsed());
     one.release(&holder, ReleaseMode::Plain).await.unwrap();
     within(ms(2_000), "the name to be free", async || is_free(&*one, "x").await).await;
 }

@@ -32,7 +32,7 @@ async fn a_terminated_session_is_reported_at_once(server: &Server, mode: &str) {
     server.terminate_sessions().unwrap();
     let ended = guard.signal().ended().await;
     assert_eq!(ended, HoldState::Lost(Reason::SessionEnded));
-    assert!(begun.elapsed() < AT_ONCE, "told after {:?}", begun.elapsed());
+    assert!(begun.elapsed() < AT_ONCE, "late: told after {:?}", begun.elapsed());
     assert!(guard.check().is_err());
     drop(guard);
     let again = locks.mutex("x").wait_for(ms(5_000)).acquire().await.unwrap();
@@ -61,7 +61,7 @@ async fn a_restart_is_reported_at_once_and_outlived() {
         let (ended, at) = told.await.unwrap();
         assert!(matches!(ended, HoldState::Lost(_)), "{ended:?}");
         let took = at.duration_since(begun);
-        assert!(took < AT_ONCE, "told after {took:?}");
+        assert!(took < AT_ONCE, "late: told after {took:?}");
         drop(guard);
         let granted = waiter.await.unwrap().unwrap();
         assert!(granted.fence() > fence);
@@ -81,7 +81,7 @@ async fn a_broken_way_is_reported_at_once(server: &Server, mode: &str) {
     proxy.cut();
     let ended = guard.signal().ended().await;
     assert_eq!(ended, HoldState::Lost(Reason::SessionEnded));
-    assert!(begun.elapsed() < AT_ONCE, "told after {:?}", begun.elapsed());
+    assert!(begun.elapsed() < AT_ONCE, "late: told after {:?}", begun.elapsed());
     drop(guard);
     proxy.mend();
     let again = locks.mutex("x").wait_for(ms(10_000)).acquire().await.unwrap();
@@ -103,7 +103,7 @@ async fn a_silent_way_is_a_loss_by_the_deadline_and_frees_within_the_ttl(
     let begun = Instant::now();
     let next = other.mutex("x").wait_for(ttl + ms(1_500)).acquire().await.unwrap();
     assert!(guard.check().is_err(), "the old guard is valid while the next holder has the lock");
-    assert!(begun.elapsed() < ttl + ms(700), "free after {:?}", begun.elapsed());
+    assert!(begun.elapsed() < ttl + ms(700), "late: free after {:?}", begun.elapsed());
     let ended = guard.signal().ended().await;
     assert!(matches!(ended, HoldState::Lost(_)), "{ended:?}");
     next.release().await.unwrap();
@@ -127,7 +127,7 @@ async fn an_absent_server_is_reported_soon() {
             let begun = Instant::now();
             let error = locks.mutex(name).try_acquire().await.unwrap_err();
             assert!(kinds.contains(&error.kind()), "{error:?}");
-            assert!(begun.elapsed() < ms(2_000), "said after {:?}", begun.elapsed());
+            assert!(begun.elapsed() < ms(2_000), "late: said after {:?}", begun.elapsed());
         }
     }
 }

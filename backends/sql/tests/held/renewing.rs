@@ -28,7 +28,7 @@ async fn locked_table_delays_no_release(server: &Server, mode: &str) {
     let released = one.release(&held, ReleaseMode::Plain).await;
     assert_eq!(released.unwrap(), ReleaseOutcome::Released, "{mode}");
     let took = begun.elapsed();
-    assert!(took < ttl / 2, "{mode}: the renewal delayed it by {took:?}");
+    assert!(took < ttl / 2, "late: {mode}: the renewal delayed it by {took:?}");
     let renewals = renewing.await.unwrap().unwrap();
     assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate, "{mode}");
     drop(lock);
@@ -84,7 +84,7 @@ async fn stuck_session_delays_no_other_renewal(server: &Server, mode: &str) {
     let begun = Instant::now();
     let renewals = one.renew(&batch).await.unwrap();
     let took = begun.elapsed();
-    assert!(took < ttl / 4, "{mode}: too late for the client, after {took:?}");
+    assert!(took < ttl / 4, "late: {mode}: too late for the client, after {took:?}");
     assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate, "{mode}");
     for renewal in &renewals[1..] {
         assert_eq!(renewal.outcome, RenewalOutcome::Renewed { valid: None }, "{mode}");

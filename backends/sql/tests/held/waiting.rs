@@ -102,7 +102,7 @@ async fn a_hold_after_a_wait_is_valid_from_the_end_of_the_wait(server: &Server, 
     let (granted, _locks, answered) = waiter.await.unwrap();
     let granted = granted.unwrap();
     let took = answered.saturating_since(released);
-    assert!(took < ms(1_000), "it was told after {took:?}");
+    assert!(took < ms(1_000), "late: it was told after {took:?}");
     granted.check().unwrap();
     assert!(granted.deadline() > released + ttl * 8 / 10, "it is reckoned from too early");
     assert!(granted.deadline() < answered + ttl, "it is reckoned from too late");

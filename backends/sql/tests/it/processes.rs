@@ -252,7 +252,7 @@ async fn a_process_stopped_while_it_writes_makes_requests_fail_without_effect() 
     let error = backend.acquire(&mine, Wait::No).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("another process"), "{error}");
-    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(10), "late: {:?}", start.elapsed());
 
     sql(&mut raw, "COMMIT").await;
     assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty(), "it had an effect");
@@ -290,7 +290,7 @@ async fn rows_of_the_dead_do_not_stay_for_ever() {
         if rows == 1 {
             break;
         }
-        assert!(start.elapsed() < Duration::from_secs(5), "{rows} rows are left");
+        assert!(start.elapsed() < Duration::from_secs(5), "late: {rows} rows are left");
         tokio::time::sleep(ms(5)).await;
     }
     assert!(grant(&backend, &claim_for("orders/8", LONG)).await.fence > fence);

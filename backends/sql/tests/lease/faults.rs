@@ -30,7 +30,7 @@ async fn a_frozen_server_hangs_nothing() {
     server.freeze();
     let changing = backend.release(&held, ReleaseMode::Plain).await.unwrap_err();
     assert_eq!(changing.kind(), ErrorKind::Indeterminate, "{changing:?}");
-    assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < LIMIT, "late: {:?}", begun.elapsed());
     server.thaw();
     // The thawed server carries out the timed-out requests late or never. The release with
     // `Reconcile` is correct in both cases.

@@ -58,7 +58,7 @@ impl Asking {
         while self.answers.load(Ordering::Relaxed) < before + 30 {
             assert!(
                 begun.elapsed() < Duration::from_secs(30),
-                "30 grants did not happen within 30 s"
+                "late: 30 grants did not happen within 30 s"
             );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -80,7 +80,7 @@ async fn count(server: &Server, time: Duration) {
             let since = *exceeded.get_or_insert_with(Instant::now);
             assert!(
                 since.elapsed() < Duration::from_secs(1) && sessions <= 2 * LIMIT,
-                "{sessions} sessions after {:?}, and too many for {:?}",
+                "late: {sessions} sessions after {:?}, and too many for {:?}",
                 begun.elapsed(),
                 since.elapsed()
             );

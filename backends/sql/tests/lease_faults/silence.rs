@@ -33,7 +33,7 @@ async fn with_ttl(server: &Server, ttl: Duration) {
     let begun = Instant::now();
     let free = client.mutex(name("free")).acquire().await.unwrap();
     let took = begun.elapsed();
-    assert!(took < Duration::from_secs(2), "{ttl:?}: a free lock took {took:?}");
+    assert!(took < Duration::from_secs(2), "late: {ttl:?}: a free lock took {took:?}");
     while begun.elapsed() < ttl + ttl / 2 {
         held.check()
             .unwrap_or_else(|error| panic!("{ttl:?} after {:?}: {error:?}", begun.elapsed()));
@@ -75,10 +75,10 @@ async fn dropped_request_replaces_silent_connections() {
         {
             break guard;
         }
-        assert!(begun.elapsed() < Duration::from_secs(30), "a free lock was not granted");
+        assert!(begun.elapsed() < Duration::from_secs(30), "late: a free lock was not granted");
     };
     let took = begun.elapsed();
-    assert!(took < Duration::from_secs(2), "a free lock took {took:?}");
+    assert!(took < Duration::from_secs(2), "late: a free lock took {took:?}");
     free.release().await.unwrap();
 }
 

@@ -29,7 +29,7 @@ async fn until_readers_are_refused(backend: &dyn DistributedLock) {
         let next = reader();
         let AcquireOutcome::Granted(_) = backend.try_acquire(&next).await.unwrap() else { return };
         release(backend, &next).await;
-        assert!(Clock::boot().now() < limit, "the writer that waits stops no readers");
+        assert!(Clock::boot().now() < limit, "late: the writer that waits stops no readers");
     }
 }
 

@@ -141,7 +141,7 @@ pub(crate) async fn within(
 ) -> Duration {
     let start = Instant::now();
     while !done().await {
-        assert!(start.elapsed() < limit, "waited {limit:?} for {what}");
+        assert!(start.elapsed() < limit, "late: waited {limit:?} for {what}");
         tokio::time::sleep(ms(5)).await;
     }
     start.elapsed()

@@ -35,7 +35,10 @@ fn live_waiter_holds_after_the_dead_ones() {
             let connect = || locks(server.url());
             let took = liveness::wait_behind_the_dead(connect, TTL, dead, are_killed);
             eprintln!("behind {dead} waiters, killed: {are_killed}: {took:?}");
-            assert!(took <= TTL + MORE, "{took:?} behind {dead} waiters, killed: {are_killed}");
+            assert!(
+                took <= TTL + MORE,
+                "late: {took:?} behind {dead} waiters, killed: {are_killed}"
+            );
         }
     }
 }

@@ -138,7 +138,10 @@ async fn late_request_is_reconciled() {
         async { proxy.set(Traffic::Forward) }
     );
     // A release that timed out may have removed the node before the release was repeated.
-    assert!(ended == ReleaseOutcome::Released || releases > 1, "it came first, and went");
+    assert!(
+        ended == ReleaseOutcome::Released || releases > 1,
+        "late: the request was lost, so there was nothing to reconcile"
+    );
     assert!(nodes(&raw, &claim).await.is_empty());
 }
 

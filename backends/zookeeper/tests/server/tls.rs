@@ -29,7 +29,7 @@ async fn refused(url: &str) -> Error {
     let begun = Instant::now();
     let connecting = Config::new(url).unwrap().connect();
     let error = tokio::time::timeout(LIMIT, connecting).await.expect("in time").unwrap_err();
-    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}: {error}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(15), "late: {:?}: {error}", begun.elapsed());
     error
 }
 

@@ -91,6 +91,6 @@ async fn a_stopped_writer_that_waits_holds_up_no_other(server: &Server, mode: &s
         tokio::join!(async { (waiting.await.unwrap(), Instant::now()) }, releasing);
     let (AcquireOutcome::Granted(_), at) = answer else { panic!("{answer:?}") };
     let took = at.duration_since(released);
-    assert!(took < ms(2_000), "{mode}: it had to wait for {took:?}");
+    assert!(took < ms(2_000), "late: {mode}: it had to wait for {took:?}");
     backend.release(&next, ReleaseMode::Plain).await.unwrap();
 }

@@ -55,7 +55,7 @@ async fn the_statement_of_a_dropped_wait_ends_though_the_holder_stays() {
     // The rollback is sent with the connection's next use, and returns the error of the wait.
     let error = tx.rollback().await.unwrap_err();
     assert!(error.to_string().contains("lock timeout"), "{error}");
-    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(6), "late: {:?}", began.elapsed());
     assert_eq!(advisory(&server, false), 0);
     let open = "SELECT count(*) FROM pg_stat_activity \
                 WHERE usename = 'lockwright' AND state LIKE '%aborted%'";

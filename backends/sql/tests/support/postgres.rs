@@ -86,11 +86,10 @@ pub(crate) fn sessions_of(server: &Server, token: Token) -> usize {
 
 /// Returns SQL for the id of the session with this token's lock for the name `x`.
 pub(crate) fn session_of(token: Token) -> String {
-    let digits = format!("left('{token}', 16)");
     format!(
         "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted \
-         AND (classid::bigint << 32) | objid::bigint = {} # ('x' || {digits})::bit(64)::bigint",
-        key("x")
+         AND (classid::bigint << 32) | objid::bigint = {}",
+        key(&format!("{token}x"))
     )
 }
 

@@ -14,8 +14,8 @@
 //!
 //! # The key of a claim
 //!
-//! A session that holds or waits for a claim also has the claim's advisory lock, whose key combines
-//! the name's key and the token. The lock identifies the session, and only one session at a time has
+//! A session that holds or waits for a claim also has the claim's advisory lock. Its key is the first
+//! 64 bits of the SHA-256 of the token and the name. The lock identifies the session, and only one session at a time has
 //! it. `application_name` is `lockwright/joint` in a joint session, and `lockwright/own` in others.
 
 mod doctor;
@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lockwright_core::{
-    Fault, Faults, Fencing, Finding, LockName, Modes, Order, Profile, Result, Scope, Token, WakeUp,
+    Fault, Faults, Fencing, Finding, LockName, Modes, Order, Profile, Result, Scope, WakeUp,
     async_trait,
 };
 
@@ -82,10 +82,11 @@ impl Kind {
             .replace("{holders}", HOLDERS)
             .replace("{is_claim}", IS_CLAIM)
             .replace("{is_lock}", IS_LOCK)
+            .replace("{is_here}", IS_HERE)
             .replace("{number}", NUMBER)
             .replace("{own}", OWN)
             .replace("{joint}", JOINT)
-            .replace("{claim}", &claim_of(":name", ":token"))
+            .replace("{claim}", &once(&claim_of(":name", ":token")))
             .replace("{claim_of_held}", &claim_of_held())
             .replace("{rest}", REST)
             .replace("{waited_us}", WAITED_US)
@@ -94,26 +95,26 @@ impl Kind {
             .replace("{kind}", self.word())
             .replace("{readers}", READERS)
             .replace("{barrier}", &self.barrier())
-            .replace("{barrier_as_one}", &key_from(":name", self.barrier_at()))
-            .replace("{key}", &key_from(":name", 1))
+            .replace("{barrier_as_one}", &once(&key_from(":name", self.barrier_at())))
+            .replace("{key}", &once(&key_from(":name", 1)))
             .replace("{key_of_held}", &key_from("held.name", 1))
             .replace("{left}", LEFT);
         tables.expand(&text, '"')
     }
 
     /// Returns SQL for whether a recorded reader still reads. The SQL refers to the row `held`, so
-    /// PostgreSQL evaluates it after locking that row. In the mode `session`, a session that releases
-    /// has the claim's lock a little longer than the name's.
+    /// PostgreSQL evaluates it after locking that row. A reader has its claim's lock, and the name's
+    /// lock or an open transaction, which may end first.
     fn reads(self, session: &str, token: &str) -> String {
-        let claim = claim_of("held.name", token);
-        let (keys, count) = match self {
-            Self::Session => (format!("{{key_of_held}}, {claim}"), 2),
-            Self::Row => (claim, 1),
+        let key = "{is_lock} AND locks.objsubid = 1 AND {number}";
+        let lock = match self {
+            Self::Session => format!("{key} = {{key_of_held}}"),
+            Self::Row => "locks.locktype = 'transactionid'".to_owned(),
         };
+        let claim = claim_of("held.name", token);
         format!(
-            "(SELECT count(*) = {count} FROM pg_locks AS locks \
-              WHERE locks.pid = {session} AND {{is_lock}} AND locks.objsubid = 1 AND locks.granted \
-                AND {{number}} IN ({keys}))"
+            "(SELECT bool_or({key} = {claim}) AND bool_or({lock}) FROM pg_locks AS locks \
+              WHERE locks.pid = {session} AND locks.granted)"
         )
     }
 
@@ -170,7 +171,12 @@ fn key_from(name: &str, at: usize) -> String {
 
 /// Returns SQL for the key of a claim's advisory lock.
 fn claim_of(name: &str, token: &str) -> String {
-    format!("({} # ('x' || left({token}, 16))::bit(64)::bigint)", key_from(name, 1))
+    key_from(&format!("{token} || {name}"), 1)
+}
+
+/// Returns SQL for a value that the server computes once for all rows.
+fn once(value: &str) -> String {
+    format!("(SELECT {value})")
 }
 
 /// Returns SQL for the key of the claim in the row `held`, or NULL if the row is for readers.
@@ -181,14 +187,17 @@ fn claim_of_held() -> String {
 
 /// Returns the key of a name's advisory lock.
 fn key_of(name: &LockName) -> i64 {
-    let [a, b, c, d, e, f, g, h, ..] = <[u8; 32]>::from(Sha256::digest(name.as_str()));
-    i64::from_be_bytes([a, b, c, d, e, f, g, h])
+    first_number(Sha256::digest(name.as_str()))
 }
 
 /// Returns the key of the claim's advisory lock: one session at a time holds for a claim.
-fn key_of_claim(token: Token, key: i64) -> i64 {
-    let [a, b, c, d, e, f, g, h, ..] = *token.as_bytes();
-    key ^ i64::from_be_bytes([a, b, c, d, e, f, g, h])
+fn key_of_claim(token: &str, name: &LockName) -> i64 {
+    first_number(Sha256::new_with_prefix(token).chain_update(name.as_str()).finalize())
+}
+
+fn first_number(hash: impl Into<[u8; 32]>) -> i64 {
+    let [a, b, c, d, e, f, g, h, ..] = hash.into();
+    i64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
 /// SQL for whether the sequence of fences must be raised.
@@ -223,12 +232,14 @@ const OWN: &str = "lockwright/own";
 const JOINT: &str = "lockwright/joint";
 
 /// SQL for whether the row `locks` of `pg_locks` is an advisory lock in this database.
-const IS_LOCK: &str = "locks.locktype = 'advisory' \
-     AND locks.database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+const IS_LOCK: &str = "locks.locktype = 'advisory' AND {is_here}";
+
+const IS_HERE: &str =
+    "locks.database = (SELECT oid FROM pg_database WHERE datname = current_database())";
 
 const NUMBER: &str = "((locks.classid::bigint << 32) | locks.objid::bigint)";
 
-const IS_CLAIM: &str = "{is_lock} AND locks.objsubid = 1 AND locks.granted AND {number} = {claim}";
+const IS_CLAIM: &str = "{is_lock} AND locks.objsubid = 1 AND {number} = {claim}";
 
 /// SQL for the recorded holders.
 const HOLDERS: &str = "\

@@ -5,10 +5,11 @@
 //! cancel-safe.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockwright_core::{Claim, Error, ErrorKind, Mode, Result, async_trait};
+use lockwright_core::{Claim, Error, ErrorKind, Fence, Mode, Result, async_trait};
 use sqlx::Acquire;
 use sqlx::postgres::{PgListener, PgPool, PgPoolOptions};
 use tokio::time::timeout_at;
@@ -27,6 +28,12 @@ use crate::server::sql::{Arguments, Prepared, Sql, Value, value};
 
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
+/// The idle timeout of a session without a hold.
+const IDLE_MS: i64 = 60_000;
+
+/// An idle session keeps such a timeout for the next hold. The client closes it earlier.
+const KEPT_MS: RangeInclusive<i64> = 10_000..=IDLE_MS;
+
 const LET_GO: &str = "SELECT set_config('idle_session_timeout', '60s', false), \
                       set_config('idle_in_transaction_session_timeout', '60s', false), \
                       pg_advisory_unlock_all()::text";
@@ -39,10 +46,12 @@ pub(crate) struct PgSession {
     id: SessionId,
     /// True after the connection has failed. The listener would reconnect, without the hold.
     over: bool,
-    /// True after a wait, which may leave the barrier and the claim's lock behind.
+    /// True after a wait or a failed attempt, which may leave the barrier and the claim's lock.
     has_waited: bool,
     is_last: bool,
     is_joint: bool,
+    /// The server's `idle_session_timeout` in ms, if known.
+    timeout_ms: Option<i64>,
     /// True if the statements of [`Statements::prepare`] exist.
     has_prepared: bool,
     checks_clients: bool,
@@ -102,6 +111,7 @@ impl PgSession {
             has_waited: false,
             is_last: false,
             is_joint: false,
+            timeout_ms: Some(IDLE_MS),
             has_prepared: false,
             checks_clients: check_clients,
             permit,
@@ -226,7 +236,7 @@ impl PgSession {
             ("name", Value::Text(claim.name.as_str())),
             ("token", Value::Text(&token)),
             ("key", Value::Int(key)),
-            ("claim", Value::Int(key_of_claim(claim.token, key))),
+            ("claim", Value::Int(key_of_claim(&token, &claim.name))),
         ];
         arguments.extend_from_slice(more);
         // Other waits change the session's settings, not only the transaction's.
@@ -238,7 +248,12 @@ impl PgSession {
         {
             return self.send(Statement::Prepared(statement, &arguments)).await;
         }
-        let text = self.text(which, claim.mode, sql, &arguments);
+        let text = self.text(which, sql, &arguments);
+        if which == Which::Missed && (self.is_last || claim.mode == Mode::Shared) {
+            let rows = self.run(format!("{text}; {LET_GO}")).await?;
+            (self.has_waited, self.timeout_ms) = (false, Some(IDLE_MS));
+            return Ok(rows);
+        }
         if sql.prepared().is_none() || self.has_prepared {
             return self.run(text).await;
         }
@@ -276,7 +291,7 @@ impl PgSession {
         }
     }
 
-    fn text(&self, which: Which, mode: Mode, sql: &Sql, arguments: Arguments<'_>) -> String {
+    fn text(&self, which: Which, sql: &Sql, arguments: Arguments<'_>) -> String {
         let in_transaction = self.statements.kind == Kind::Row;
         let text = match sql.prepared() {
             // The driver can't send a prepared statement together with `BEGIN`.
@@ -290,7 +305,6 @@ impl PgSession {
             Which::Try if in_transaction => format!("BEGIN; {text}"),
             Which::Wait if sql.prepared().is_some() => format!("BEGIN; {text}"),
             Which::Unlock if in_transaction && self.has_waited => format!("{text}; {LET_GO}"),
-            Which::Missed if self.is_last || mode == Mode::Shared => format!("{text}; {LET_GO}"),
             _ => text,
         }
     }
@@ -339,8 +353,12 @@ impl PgSession {
         &mut self,
         claim: &Claim,
         mut which: Which,
+        ttl_ms: i64,
         arguments: Arguments<'_>,
     ) -> sqlx::Result<Locked> {
+        // A failed wait may have set it.
+        let before = if which == Which::Try { self.timeout_ms } else { None };
+        self.timeout_ms = None;
         loop {
             let rows = match self.about(which, claim, arguments).await {
                 Ok(rows) => rows,
@@ -348,6 +366,7 @@ impl PgSession {
                     // After the grant, the statement may still time out, and the server keeps the
                     // lock. So `Missed` releases it.
                     let missed = if self.is_joint { Which::Part } else { Which::Missed };
+                    self.has_waited = true;
                     let rows = self.about(missed, claim, &[]).await?;
                     let same_token = !self.is_joint
                         && rows.first().and_then(|row| row.bool(0).ok()).unwrap_or(false);
@@ -356,19 +375,22 @@ impl PgSession {
                 Err(error) => return Err(error),
             };
             let row = rows.last().ok_or(sqlx::Error::RowNotFound)?;
-            let flag = |at| row.bool(at).unwrap_or(false);
-            if flag(0) {
-                return Ok(Locked::Yes(Grant {
-                    fence: fence_of(row.int(2)).ok(),
-                    is_recorded_later: claim.mode == Mode::Exclusive,
-                    waited: if which == Which::Try { None } else { measured_wait(row, 5) },
-                }));
+            match row.text(0).ok().flatten() {
+                Some("readers") => which = Which::WaitForReaders,
+                Some(no @ ("same" | "busy")) => {
+                    self.timeout_ms = before;
+                    return Ok(Locked::No { same_token: no == "same" });
+                }
+                fence => {
+                    let fence = fence.and_then(|fence| fence.parse().ok());
+                    self.timeout_ms = Some(ttl_ms);
+                    return Ok(Locked::Yes(Grant {
+                        fence: Some(Fence::new(fence.ok_or(sqlx::Error::RowNotFound)?)),
+                        is_recorded_later: claim.mode == Mode::Exclusive,
+                        waited: if which == Which::Try { None } else { measured_wait(row, 1) },
+                    }));
+                }
             }
-            let same_token = flag(1);
-            if which != Which::Wait || same_token {
-                return Ok(Locked::No { same_token });
-            }
-            which = Which::WaitForReaders;
         }
     }
 
@@ -414,19 +436,17 @@ impl Session for PgSession {
     }
 
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked> {
-        let ttl_ms = if self.is_joint { 0 } else { millis(claim.ttl) };
-        let ttl_ms = ("ttl_ms", Value::Int(ttl_ms));
-        let slice_ms = ("slice_ms", Value::Int(millis(slice.unwrap_or_default()).max(1)));
-        let arguments = [ttl_ms, slice_ms];
         let which = if slice.is_some() { Which::Wait } else { Which::Try };
+        let ttl_ms = millis(claim.ttl);
+        let is_set = self.is_joint || which == Which::Try && self.timeout_ms == Some(ttl_ms);
+        let set_ms = if is_set { 0 } else { ttl_ms };
+        let slice_ms = millis(slice.unwrap_or_default()).max(1);
+        let arguments = [("ttl_ms", Value::Int(set_ms)), ("slice_ms", Value::Int(slice_ms))];
         self.is_last = last;
         let locked = match self.statements.kind {
-            Kind::Session => self.lock_key(claim, which, &arguments).await,
+            Kind::Session => self.lock_key(claim, which, ttl_ms, &arguments).await,
             Kind::Row => self.lock_row(claim, which, &arguments).await,
         };
-        if last && matches!(locked, Ok(Locked::No { .. })) {
-            self.has_waited = false;
-        }
         locked.map_err(|error| self.failed(error))
     }
 
@@ -472,20 +492,25 @@ impl Session for PgSession {
         // Zero would disable the timeout.
         let ttl_ms = [("ttl_ms", Value::Int(millis(to).max(1)))];
         let text = self.statements.shorten.render(&ttl_ms, Postgresql::literal);
+        self.timeout_ms = None;
         self.run(text).await.map(drop).map_err(|error| self.failed(error))
     }
 
     async fn leave(&mut self) -> Result<()> {
         if std::mem::take(&mut self.has_waited) {
             self.run(LET_GO.to_owned()).await.map_err(|error| self.failed(error))?;
+            self.timeout_ms = Some(IDLE_MS);
         }
         Ok(())
     }
 
     async fn unlock(&mut self, claim: &Claim) -> Result<bool> {
         let which = if self.is_joint { Which::Part } else { Which::Unlock };
-        let rows = self.about(which, claim, &[]).await.map_err(|e| self.failed(e))?;
+        let kept = self.timeout_ms.filter(|ms| KEPT_MS.contains(ms) && claim.mode != Mode::Shared);
+        let is_reset = [("is_reset", Value::Bool(kept.is_none()))];
+        let rows = self.about(which, claim, &is_reset).await.map_err(|e| self.failed(e))?;
         self.has_waited = false;
+        self.timeout_ms = Some(kept.unwrap_or(IDLE_MS));
         let was_locked = || rows.last().and_then(|row| row.bool(0).ok()).unwrap_or(false);
         Ok(self.statements.kind == Kind::Row || was_locked())
     }

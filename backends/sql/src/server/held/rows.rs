@@ -265,8 +265,8 @@ impl<D: Dialect> Rows<D> {
 
     fn has_not_ended(&self) -> Error {
         Error::indeterminate(
-            "the server was asked to end the holder's session, which hasn't ended yet and may be \
-             stuck; look again",
+            "the holder's session hasn't ended yet; it may be stuck, or its hold isn't recorded yet; \
+             look again",
         )
         .with_backend(self.backend())
     }
@@ -278,7 +278,7 @@ impl<D: Dialect> Rows<D> {
     /// Returns the claim's holder. In a joint session, the remaining time is zero, because the record
     /// lacks the hold's deadline.
     pub(crate) async fn carried(&self, claim: &Claim) -> Result<Option<Holder>> {
-        let (inspection, sessions) = self.look(&claim.name).await?;
+        let (inspection, sessions) = self.look_for(&claim.name, claim.token).await?;
         let mut holders = inspection.holders.into_iter().zip(sessions);
         let holder = holders.find(|(holder, _)| holder.token == Some(claim.token));
         let Some((mut holder, session)) = holder else { return Ok(None) };
@@ -304,6 +304,24 @@ impl<D: Dialect> Rows<D> {
             looked = self.look_once(name).await?;
         }
         Ok(looked)
+    }
+
+    /// Looks, and identifies an unrecorded holder of the claim by its session.
+    async fn look_for(
+        &self,
+        name: &LockName,
+        token: Token,
+    ) -> Result<(Inspection, Vec<SessionId>)> {
+        let (mut inspection, sessions) = self.look(name).await?;
+        if inspection.holders.iter().any(|holder| holder.token.is_none()) {
+            let found = self.sessions_of(name, token).await?;
+            for (holder, session) in inspection.holders.iter_mut().zip(&sessions) {
+                if holder.token.is_none() && found.iter().any(|(id, _)| id == session) {
+                    holder.token = Some(token);
+                }
+            }
+        }
+        Ok((inspection, sessions))
     }
 
     async fn look_once(&self, name: &LockName) -> Result<(Inspection, Vec<SessionId>)> {
@@ -369,7 +387,10 @@ impl<D: Dialect> Rows<D> {
         how: BreakMode,
         note: &str,
     ) -> Result<Broken> {
-        let (inspection, sessions) = self.look(name).await?;
+        let (inspection, sessions) = match seen {
+            BreakTarget::Token(token) => self.look_for(name, token).await?,
+            BreakTarget::Any => self.look(name).await?,
+        };
         let mut broken = Broken::NotHeld;
         for (holder, session) in inspection.holders.iter().zip(sessions) {
             if matches!(seen, BreakTarget::Token(seen) if holder.token != Some(seen)) {
@@ -386,9 +407,8 @@ impl<D: Dialect> Rows<D> {
             };
         }
         // `sessions_of` also finds waiting sessions.
-        let may_hold = inspection.holders.iter().all(|holder| holder.token.is_none());
         if let (BreakTarget::Token(token), Broken::NotHeld) = (seen, &broken)
-            && may_hold
+            && inspection.holders.is_empty()
             && !self.sessions_of(name, token).await?.is_empty()
         {
             return Err(self.not_recorded());
@@ -457,7 +477,7 @@ impl<D: Dialect> Rows<D> {
 
     /// Returns the remaining time of a hold. Without a record, it is unknown, and the longest.
     async fn remaining(&self, name: &LockName, token: Token) -> Result<Duration> {
-        let (inspection, _) = self.look(name).await?;
+        let (inspection, _) = self.look_for(name, token).await?;
         let mut holders = inspection.holders.iter();
         Ok(match holders.find(|holder| holder.token == Some(token)) {
             Some(holder) => holder.remaining.unwrap_or(Duration::MAX),

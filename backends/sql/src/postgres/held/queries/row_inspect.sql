@@ -4,12 +4,14 @@ WITH claims AS MATERIALIZED (
     SELECT pid, {number} AS key FROM pg_locks AS locks WHERE {is_lock} AND objsubid = 1 AND granted
 ), held AS MATERIALIZED (
     SELECT held.* FROM ({holders}) AS held
-    WHERE held.name = :name AND (held.session, {claim_of_held}) IN (SELECT pid, key FROM claims)
+    WHERE held.name = :name
+      AND CASE WHEN (held.session, {claim_of_held}) IN (SELECT pid, key FROM claims) THEN true END
 ), sessions AS MATERIALIZED (
     SELECT session AS pid FROM held
     UNION
     SELECT locks.pid FROM {row} AS rows JOIN pg_locks AS locks
-           ON locks.locktype = 'transactionid' AND locks.transactionid = rows.xmax AND locks.granted
+           ON locks.locktype = 'transactionid' AND locks.transactionid = rows.xmax
+          AND locks.mode = 'ExclusiveLock' AND locks.granted
     WHERE rows.name = :name
 )
 SELECT :name, holding.pid::bigint, held.token, held.token, held.identity, last.fence, {left},
@@ -17,7 +19,7 @@ SELECT :name, holding.pid::bigint, held.token, held.token, held.identity, last.f
        -- A session that waits for a row has its tuple lock, or waits for that.
        (SELECT count(DISTINCT locks.pid) FROM pg_locks AS locks
         LEFT JOIN {row} AS rows ON rows.name = :name
-        WHERE locks.relation = '{row}'::regclass
+        WHERE locks.relation = '{row}'::regclass AND {is_here}
           AND CASE locktype WHEN 'tuple' THEN format('(%s,%s)', page, tuple)::tid END = rows.ctid
           OR {is_lock} AND objsubid = 2 AND NOT granted AND {number} = {barrier_as_one}),
        coalesce(held.shared, false)

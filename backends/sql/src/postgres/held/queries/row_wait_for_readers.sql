@@ -6,7 +6,8 @@ SELECT set_config('idle_session_timeout', least(:ttl_ms, 5000)::text, false),
        set_config('idle_in_transaction_session_timeout', least(:ttl_ms, 5000)::text, false);
 COMMIT;
 BEGIN;
-SELECT set_config('lock_timeout', :slice_ms::text, true), pg_advisory_xact_lock(:claim)::text;
+SELECT set_config('lock_timeout', :slice_ms::text, true), pg_advisory_xact_lock(:claim)::text,
+       set_config('lock_timeout', {rest}, true);
 SELECT {close_barrier};
 SELECT set_config('lock_timeout', {rest}, true);
 WITH locked AS MATERIALIZED (SELECT name FROM {row} WHERE name = :name FOR UPDATE)

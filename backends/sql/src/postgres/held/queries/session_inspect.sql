@@ -1,6 +1,11 @@
 WITH locks AS MATERIALIZED (
     SELECT pid, granted, objsubid, mode = 'ShareLock' AS shared, {number} AS key
     FROM pg_locks AS locks WHERE {is_lock}
+), held AS MATERIALIZED (
+    SELECT held.* FROM ({holders}) AS held
+    WHERE held.name = :name
+      AND CASE WHEN (held.session, {claim_of_held}) IN (SELECT pid, key FROM locks WHERE granted)
+               THEN true END
 )
 SELECT :name, holding.pid::bigint, held.token, held.token, held.identity, last.fence, {left},
        held.broken,
@@ -15,6 +20,4 @@ LEFT JOIN LATERAL (
     WHERE locks.granted AND locks.objsubid = 1 AND locks.key = {key}
 ) AS holding ON true
 LEFT JOIN {hold} AS last ON last.kind = 'session' AND last.name = :name
-LEFT JOIN ({holders}) AS held
-     ON held.name = :name AND held.session = holding.pid AND held.shared = holding.shared
-    AND (holding.pid, {claim_of_held}) IN (SELECT pid, key FROM locks WHERE granted);
+LEFT JOIN held ON held.session = holding.pid AND held.shared = holding.shared;

@@ -22,6 +22,6 @@ JOIN locks ON locks.key = last.key
 JOIN sessions AS holding ON holding.pid = locks.pid
 LEFT JOIN ({holders}) AS held
      ON held.name = last.name AND held.session = holding.pid AND held.shared = locks.shared
-    AND (holding.pid, {claim_of_held}) IN (SELECT pid, key FROM locks)
+    AND CASE WHEN (holding.pid, {claim_of_held}) IN (SELECT pid, key FROM locks) THEN true END
 ORDER BY last.name, holding.pid
 LIMIT :limit;

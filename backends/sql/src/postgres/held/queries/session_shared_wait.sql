@@ -3,8 +3,10 @@
 -- out, and outlives the transaction. Returns what session_try.sql returns.
 BEGIN;
 SELECT set_config('idle_session_timeout', :ttl_ms::text, false),
-       set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false),
-       set_config('lock_timeout', :slice_ms::text, true);
+       set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false);
+COMMIT;
+BEGIN;
+SELECT set_config('lock_timeout', :slice_ms::text, true);
 SELECT pg_advisory_lock(:claim)::text;
 SELECT set_config('lock_timeout', {rest}, true);
 SELECT pg_advisory_xact_lock_shared({barrier})::text;
@@ -12,5 +14,5 @@ COMMIT;
 BEGIN;
 SELECT set_config('lock_timeout', {rest}, true);
 SELECT pg_advisory_lock_shared(:key)::text;
-SELECT true, false, nextval('{hold_fence}');
+SELECT nextval('{hold_fence}')::text;
 COMMIT;

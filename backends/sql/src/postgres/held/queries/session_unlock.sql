@@ -1,3 +1,3 @@
 -- Releases everything, because a reused session must hold nothing.
-SELECT unlocked, set_config('idle_session_timeout', '60s', false), pg_advisory_unlock_all()::text
-FROM (SELECT pg_advisory_unlock(:key) AS unlocked) AS done;
+SELECT CASE WHEN pg_advisory_unlock(:key) THEN pg_advisory_unlock_all()::text = '' ELSE false END,
+       CASE WHEN :is_reset THEN set_config('idle_session_timeout', '60s', false) END;

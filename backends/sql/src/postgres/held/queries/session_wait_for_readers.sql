@@ -5,10 +5,8 @@ BEGIN;
 SELECT set_config('idle_session_timeout', least(:ttl_ms, 5000)::text, false);
 COMMIT;
 SELECT set_config('lock_timeout', :slice_ms::text, true);
-SELECT pg_advisory_xact_lock(:claim)::text;
 SELECT {close_barrier};
 SELECT set_config('lock_timeout', {rest}, true);
 SELECT pg_advisory_xact_lock(:key)::text;
 SET idle_session_timeout = :ttl_ms;
-SELECT true, false, nextval('{hold_fence}'), pg_advisory_lock(:claim)::text,
-       pg_advisory_lock(:key)::text, {waited_us};
+SELECT concat(nextval('{hold_fence}'), pg_advisory_lock(:key)), {waited_us};

@@ -7,9 +7,9 @@ WITH epoch AS (
     ON CONFLICT (kind, name) DO UPDATE SET {overwritten},
         fence = CASE WHEN held.token <> excluded.token THEN excluded.fence
                      -- `held.identity` is the last reader's token, as the snapshot may lack its record.
-                     WHEN {last_is_reading} OR EXISTS (
+                     WHEN held.identity <> excluded.identity AND {last_is_reading} OR EXISTS (
                          SELECT FROM {reader} AS other
-                         WHERE other.kind = '{kind}' AND other.name = :name
+                         WHERE other.kind = '{kind}' AND other.name = :name AND other.token <> :token
                            AND other.fence = held.fence AND {other_is_reading}) THEN held.fence
                      ELSE greatest(held.fence, excluded.fence) END
     WHERE held.token = excluded.token OR held.fence <= excluded.fence

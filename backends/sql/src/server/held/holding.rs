@@ -59,6 +59,11 @@ impl<S: Server> Drop for Live<S> {
     }
 }
 
+enum End {
+    LetGo(Option<oneshot::Sender<Result<ReleaseOutcome>>>),
+    Lost(Option<oneshot::Sender<RenewalOutcome>>),
+}
+
 enum Renewed {
     From(BootInstant),
     Unsure,
@@ -69,9 +74,15 @@ enum Renewed {
 impl<S: Server> Holding<S> {
     /// Serves the hold until it ends, or releases it at once if no caller received the grant.
     pub(super) async fn run(mut self, was_received: bool) {
-        if !was_received {
-            return self.let_go(None).await;
+        let end = if was_received { self.serve().await } else { End::LetGo(None) };
+        match end {
+            End::LetGo(answer) => self.let_go(answer).await,
+            // Losses are rare, and a smaller future makes each hold cheaper.
+            End::Lost(asked) => Box::pin(self.lost(asked)).await,
         }
+    }
+
+    async fn serve(&mut self) -> End {
         let mut record_after = (!self.is_recorded()).then_some(RECORD_AFTER);
         loop {
             // At `over`, the server's idle timeout has certainly passed. It doesn't end an expired
@@ -84,8 +95,8 @@ impl<S: Server> Holding<S> {
             let command = tokio::select! {
                 biased;
                 command = self.inbox.commands.recv() => command,
-                () = self.hold.session.ended() => return self.lost(None).await,
-                () = self.shared.clock.sleep_until(over) => return self.lost(None).await,
+                () = self.hold.session.ended() => return End::Lost(None),
+                () = self.shared.clock.sleep_until(over) => return End::Lost(None),
                 () = tokio::time::sleep(record_after.unwrap_or_default()), if record_after.is_some() => {
                     record_after = None;
                     self.record();
@@ -93,15 +104,15 @@ impl<S: Server> Holding<S> {
                 }
             };
             match command {
-                None => return self.let_go(None).await,
-                Some(Command::Release(answer)) => return self.let_go(Some(answer)).await,
+                None => return End::LetGo(None),
+                Some(Command::Release(answer)) => return End::LetGo(Some(answer)),
                 Some(Command::Renew(answer)) if answer.is_closed() => {}
                 Some(Command::Renew(answer)) => {
                     let outcome = match self.renew().await {
                         Renewed::From(_) => RenewalOutcome::Renewed { valid: None },
                         Renewed::Unsure => RenewalOutcome::Indeterminate,
                         Renewed::Broken => RenewalOutcome::NotHeld(Reason::Broken),
-                        Renewed::Lost => return self.lost(Some(answer)).await,
+                        Renewed::Lost => return End::Lost(Some(answer)),
                     };
                     let _ = answer.send(outcome);
                 }
@@ -116,10 +127,7 @@ impl<S: Server> Holding<S> {
                             "the session holds it, but couldn't be renewed",
                         )),
                         Renewed::Broken => Err(lost_claim(Reason::Broken)),
-                        Renewed::Lost => {
-                            drop(answer);
-                            return self.lost(None).await;
-                        }
+                        Renewed::Lost => return End::Lost(None),
                     };
                     let _ = answer.send(answered);
                 }
@@ -205,7 +213,8 @@ impl<S: Server> Holding<S> {
             Ok(Err(_)) | Err(_) => {
                 let over = shared.clock.now() >= hold.armed + claim.ttl;
                 let ended = if over { ReleaseOutcome::NotHeld } else { ReleaseOutcome::Released };
-                let closed = withdraw::close(&shared.server, &claim, session, false).await;
+                let closed =
+                    Box::pin(withdraw::close(&shared.server, &claim, session, false)).await;
                 (closed.map(|_| ended), None)
             }
         };
@@ -235,7 +244,8 @@ impl<S: Server> Holding<S> {
         } else if shared.clock.now() >= hold.armed + claim.ttl {
             Reason::Expired
         } else {
-            let why = tokio::time::timeout(WHY_LIMIT, shared.server.rows().why_ended(&claim)).await;
+            let why = Box::pin(shared.server.rows().why_ended(&claim));
+            let why = tokio::time::timeout(WHY_LIMIT, why).await;
             why.ok().and_then(Result::ok).flatten().unwrap_or(Reason::SessionEnded)
         };
         shared.set_over(&claim, reason);

@@ -158,7 +158,7 @@ impl<S: Server> Task<S> {
         };
         if claim.mode == Mode::Exclusive
             && shared.is_crowded()
-            && let Some(asked) = joined(shared, claim, inbox, wait).await?
+            && let Some(asked) = Box::pin(joined(shared, claim, inbox, wait)).await?
         {
             return Ok(asked);
         }
@@ -220,7 +220,7 @@ impl<S: Server> Task<S> {
                     if std::mem::take(&mut may_have_been_late) {
                         // The closed session's late statement may have acquired the lock, so that
                         // session is ended.
-                        shared.server.rows().release(claim).await?;
+                        Box::pin(shared.server.rows().release(claim)).await?;
                         tries = 0;
                         continue;
                     }
@@ -244,9 +244,10 @@ impl<S: Server> Task<S> {
                     tries = 0;
                     // After a definite error, the session needn't be ended.
                     let quiet = error.kind() != ErrorKind::Indeterminate;
+                    let seat = Seat::Own(session);
                     let closed =
-                        withdraw::close(&shared.server, claim, Seat::Own(session), quiet).await;
-                    shared.close_idle(true).await;
+                        Box::pin(withdraw::close(&shared.server, claim, seat, quiet)).await;
+                    Box::pin(shared.close_idle(true)).await;
                     // If the server didn't find the session, its statement may still acquire the
                     // lock.
                     may_have_been_late = !closed.map_err(|unknown| unknown.with_source(error))?;
@@ -314,7 +315,7 @@ async fn given_up<S: Server>(
     quiet: bool,
     why: Withdrawn,
 ) -> Asked<S> {
-    let closed = withdraw::close(&shared.server, claim, session, quiet).await;
+    let closed = Box::pin(withdraw::close(&shared.server, claim, session, quiet)).await;
     Asked::Withdrawn(match (why, closed) {
         (Withdrawn::Released(answer), Err(error)) => {
             let _ = answer.send(Err(error));
@@ -364,7 +365,7 @@ async fn granted<S: Server>(
         if let (Some(fence), true) = (grant.fence, grant.is_recorded_later) {
             return Ok(fence);
         }
-        let noting = shared.server.rows().note(claim, id, grant.fence);
+        let noting = Box::pin(shared.server.rows().note(claim, id, grant.fence));
         match tokio::time::timeout(limit, noting).await {
             Ok(Ok(Some(fence))) => Ok(fence),
             Ok(Ok(None)) => Err(Error::unavailable(
@@ -413,7 +414,7 @@ async fn granted<S: Server>(
 /// Returns another session's grant for the claim's own token, if any. This task can't renew that
 /// hold.
 async fn carried_elsewhere<S: Server>(server: &S, claim: &Claim) -> Result<Option<Granted>> {
-    let Some(holder) = server.rows().carried(claim).await? else { return Ok(None) };
+    let Some(holder) = Box::pin(server.rows().carried(claim)).await? else { return Ok(None) };
     let Some(fence) = holder.fence else { return Ok(None) };
     let mut granted = Granted::new(fence);
     let left = holder.remaining.unwrap_or_default();

@@ -19,7 +19,8 @@ pub(super) async fn from_wait<S: Server>(
     // The first of the two cancellations may arrive before the statement has begun.
     for _ in 0..2 {
         let cancelling = async {
-            let _ = tokio::time::timeout(CANCEL_LIMIT, server.rows().cancel(session)).await;
+            let cancelling = Box::pin(server.rows().cancel(session));
+            let _ = tokio::time::timeout(CANCEL_LIMIT, cancelling).await;
             tokio::time::sleep(CANCEL_LIMIT).await;
         };
         tokio::select! {
@@ -53,7 +54,8 @@ pub(super) async fn close<S: Server>(
         },
     };
     // The server is asked first, because an orderly close waits for the session's statement.
-    let ended = tokio::time::timeout(LIMIT, server.rows().release(claim)).await;
+    let releasing = Box::pin(server.rows().release(claim));
+    let ended = tokio::time::timeout(LIMIT, releasing).await;
     if let Some(session) = session {
         session.close().await;
     }
@@ -75,7 +77,7 @@ pub(super) async fn failed<S: Server>(
     session: Seat<S>,
     error: Error,
 ) -> Error {
-    let closed = close(server, claim, session, false).await;
+    let closed = Box::pin(close(server, claim, session, false)).await;
     match (error.kind(), closed) {
         (ErrorKind::Indeterminate, Ok(true)) => {
             Error::unavailable("the hold's session failed, and was closed").with_source(error)

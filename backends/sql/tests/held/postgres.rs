@@ -1,5 +1,6 @@
 #[path = "breaking.rs"]
 mod breaking;
+mod claims;
 #[path = "closing.rs"]
 mod closing;
 #[path = "exclusion.rs"]

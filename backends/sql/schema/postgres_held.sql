@@ -1,8 +1,7 @@
 -- Holds of the modes `session` and `row`. Only pg_locks and pg_stat_activity show whether a hold
 -- still exists.
 --
--- The unlogged tables are written without waiting for the disk. A crash empties them. No hold is lost
--- by that, because the crash ends all sessions.
+-- A crash empties the unlogged tables, and ends all sessions.
 
 -- The fences of all names. Clients don't wait until the disk has the last ones, so a crash may lose
 -- them. queries/raise.sql then raises the sequence above all that were issued.

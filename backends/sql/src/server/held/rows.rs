@@ -98,8 +98,7 @@ struct Written {
     mark_released: Sql,
 }
 
-/// A holder's row. The columns are 0 `name`, 1 the holding `session`, 2 the token of the session's
-/// mark, 3 the recorded token, 4 `identity`, 5 the name's `fence`, 6 the time left in µs, 7
+/// A holder's row. The columns are 0 `name`, 1 the holding `session`, 2 its token, 3 the recorded token, 4 `identity`, 5 the name's `fence`, 6 the time left in µs, 7
 /// `broken`, 8 the number of waiters, 9 whether the holder is a reader.
 struct View<'a>(&'a Row);
 

@@ -5,12 +5,12 @@
 
 use crate::libtest::{PANICKED, Suite};
 
-const CASE_TIMED_OUT: &str = "late: ";
+const LATE: &str = "late: ";
 const CASE_WAITED: &str = "it was not done after ";
 
 /// Texts that report a time-out, from errors, the testbed and the standard library.
 const TIMEOUT_WORDS: &[&str] = &[
-    CASE_TIMED_OUT,
+    LATE,
     "Unavailable",
     "Indeterminate",
     "Unreachable",
@@ -18,7 +18,6 @@ const TIMEOUT_WORDS: &[&str] = &[
     "Elapsed",
     // The client itself was delayed and couldn't renew.
     "Lost(Expired)",
-    "Lost(Unreachable)",
     "Lost(SessionEnded)",
     "did not answer",
     "did not happen within",
@@ -47,7 +46,7 @@ pub(crate) fn tests(suite: &Suite) -> Option<Vec<Retry>> {
 }
 
 fn of_a_case<'a>(said: &[&'a str]) -> Option<&'a str> {
-    said.iter().copied().find(|line| line.contains(CASE_TIMED_OUT) || line.contains(CASE_WAITED))
+    said.iter().copied().find(|line| line.contains(LATE) || line.contains(CASE_WAITED))
 }
 
 /// Returns the first panic's report of a time-out, or `None` if any panic has none, because that

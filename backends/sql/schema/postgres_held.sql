@@ -1,7 +1,7 @@
 -- Holds of the modes `session` and `row`. Only pg_locks and pg_stat_activity show whether a hold
 -- still exists.
 --
--- A crash empties the unlogged tables, and ends all sessions.
+-- A crash empties the unlogged tables, but also ends all holds.
 
 -- The fences of all names. Clients don't wait until the disk has the last ones, so a crash may lose
 -- them. queries/raise.sql then raises the sequence above all that were issued.
@@ -49,7 +49,3 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {reader} (
 CREATE TABLE IF NOT EXISTS {row} (
     name text COLLATE "C" PRIMARY KEY
 );
-
--- An earlier version created logged tables.
-ALTER TABLE {hold} SET UNLOGGED;
-ALTER TABLE {reader} SET UNLOGGED;

@@ -79,7 +79,7 @@ async fn thousand_holds_need_ten_connections() {
         let mutex = locks.mutex(format!("x{number}"));
         async move { mutex.wait_for(LONG).acquire().await.unwrap() }
     });
-    // MySQL writes to the disk for each grant and release, and a request has a time limit.
+    // MySQL writes to the disk for each grant and release, and a request has a time limit, so at most 50 run at once.
     let guards: Vec<_> = stream::iter(acquiring).buffered(50).collect().await;
     let (mut most, begun) = (0, Instant::now());
     while begun.elapsed() < ms(9_000) {

@@ -81,11 +81,11 @@ pub(crate) fn add_user(server: &Server, user: &str, password: &str) {
 
 /// Counts sessions with this token's lock for the name `x`.
 pub(crate) fn sessions_of(server: &Server, token: Token) -> usize {
-    count(server, &format!("SELECT count(*) FROM ({}) AS sessions", session_of(token)))
+    count(server, &format!("SELECT count(*) FROM ({}) AS sessions", session_sql(token)))
 }
 
-/// Returns SQL for the id of the session with this token's lock for the name `x`.
-pub(crate) fn session_of(token: Token) -> String {
+/// Returns SQL for the pid of the session with this token's lock for the name `x`.
+pub(crate) fn session_sql(token: Token) -> String {
     format!(
         "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted \
          AND (classid::bigint << 32) | objid::bigint = {}",
@@ -94,7 +94,7 @@ pub(crate) fn session_of(token: Token) -> String {
 }
 
 pub(crate) fn end_session_of(server: &Server, token: Token) {
-    server.sql(&format!("SELECT pg_terminate_backend(({}), 1000)", session_of(token))).unwrap();
+    server.sql(&format!("SELECT pg_terminate_backend(({}), 1000)", session_sql(token))).unwrap();
 }
 
 pub(crate) fn queued(server: &Server) -> usize {

@@ -15,8 +15,9 @@
 //! # The key of a claim
 //!
 //! A session that holds or waits for a claim also has the claim's advisory lock. Its key is the first
-//! 64 bits of the SHA-256 of the token and the name. The lock identifies the session, and only one session at a time has
-//! it. `application_name` is `lockwright/joint` in a joint session, and `lockwright/own` in others.
+//! 64 bits of the SHA-256 of the token and the name. The lock identifies the session, and only one
+//! session at a time has it. `application_name` is `lockwright/joint` in a joint session, and
+//! `lockwright/own` in others.
 
 mod doctor;
 mod probe;
@@ -79,11 +80,11 @@ impl Kind {
             .replace("{has_readers}", HAS_READERS)
             .replace("{last_is_reading}", &self.reads("held.session", "held.identity"))
             .replace("{other_is_reading}", &self.reads("other.session", "other.token"))
-            .replace("{holders}", HOLDERS)
-            .replace("{is_claim}", IS_CLAIM)
-            .replace("{is_lock}", IS_LOCK)
-            .replace("{is_here}", IS_HERE)
-            .replace("{number}", NUMBER)
+            .replace("{records}", RECORDS)
+            .replace("{is_claim_lock}", IS_CLAIM_LOCK)
+            .replace("{is_advisory}", IS_ADVISORY)
+            .replace("{in_this_database}", IN_THIS_DATABASE)
+            .replace("{lock_key}", LOCK_KEY)
             .replace("{own}", OWN)
             .replace("{joint}", JOINT)
             .replace("{claim}", &once(&claim_of(":name", ":token")))
@@ -103,17 +104,17 @@ impl Kind {
     }
 
     /// Returns SQL for whether a recorded reader still reads. The SQL refers to the row `held`, so
-    /// PostgreSQL evaluates it after locking that row. A reader has its claim's lock, and the name's
-    /// lock or an open transaction, which may end first.
+    /// PostgreSQL evaluates it after locking that row. The claim's lock isn't enough, because the
+    /// name's lock (mode `session`) or the transaction (mode `row`) may end before it.
     fn reads(self, session: &str, token: &str) -> String {
-        let key = "{is_lock} AND locks.objsubid = 1 AND {number}";
+        let has_key = "{is_advisory} AND locks.objsubid = 1 AND {lock_key}";
         let lock = match self {
-            Self::Session => format!("{key} = {{key_of_held}}"),
+            Self::Session => format!("{has_key} = {{key_of_held}}"),
             Self::Row => "locks.locktype = 'transactionid'".to_owned(),
         };
         let claim = claim_of("held.name", token);
         format!(
-            "(SELECT bool_or({key} = {claim}) AND bool_or({lock}) FROM pg_locks AS locks \
+            "(SELECT bool_or({has_key} = {claim}) AND bool_or({lock}) FROM pg_locks AS locks \
               WHERE locks.pid = {session} AND locks.granted)"
         )
     }
@@ -187,15 +188,15 @@ fn claim_of_held() -> String {
 
 /// Returns the key of a name's advisory lock.
 fn key_of(name: &LockName) -> i64 {
-    first_number(Sha256::digest(name.as_str()))
+    first_64_bits(Sha256::digest(name.as_str()))
 }
 
 /// Returns the key of the claim's advisory lock: one session at a time holds for a claim.
 fn key_of_claim(token: &str, name: &LockName) -> i64 {
-    first_number(Sha256::new_with_prefix(token).chain_update(name.as_str()).finalize())
+    first_64_bits(Sha256::new_with_prefix(token).chain_update(name.as_str()).finalize())
 }
 
-fn first_number(hash: impl Into<[u8; 32]>) -> i64 {
+fn first_64_bits(hash: impl Into<[u8; 32]>) -> i64 {
     let [a, b, c, d, e, f, g, h, ..] = hash.into();
     i64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
@@ -232,17 +233,18 @@ const OWN: &str = "lockwright/own";
 const JOINT: &str = "lockwright/joint";
 
 /// SQL for whether the row `locks` of `pg_locks` is an advisory lock in this database.
-const IS_LOCK: &str = "locks.locktype = 'advisory' AND {is_here}";
+const IS_ADVISORY: &str = "locks.locktype = 'advisory' AND {in_this_database}";
 
-const IS_HERE: &str =
+const IN_THIS_DATABASE: &str =
     "locks.database = (SELECT oid FROM pg_database WHERE datname = current_database())";
 
-const NUMBER: &str = "((locks.classid::bigint << 32) | locks.objid::bigint)";
+const LOCK_KEY: &str = "((locks.classid::bigint << 32) | locks.objid::bigint)";
 
-const IS_CLAIM: &str = "{is_lock} AND locks.objsubid = 1 AND {number} = {claim}";
+/// Also true for a session that waits for the claim's lock.
+const IS_CLAIM_LOCK: &str = "{is_advisory} AND locks.objsubid = 1 AND {lock_key} = {claim}";
 
-/// SQL for the recorded holders.
-const HOLDERS: &str = "\
+/// SQL for the records. Their holds may have ended.
+const RECORDS: &str = "\
      SELECT name, token, identity, fence, ttl_ms, session, broken, false AS shared FROM {hold} \
      WHERE kind = '{kind}' \
      UNION ALL \

@@ -28,10 +28,10 @@ use crate::server::sql::{Arguments, Prepared, Sql, Value, value};
 
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
-/// The idle timeout of a session without a hold.
+/// The default idle timeout of a session without a hold.
 const IDLE_MS: i64 = 60_000;
 
-/// An idle session keeps such a timeout for the next hold. The client closes it earlier.
+/// A released session keeps a timeout in this range. The client closes an idle session earlier.
 const KEPT_MS: RangeInclusive<i64> = 10_000..=IDLE_MS;
 
 const LET_GO: &str = "SELECT set_config('idle_session_timeout', '60s', false), \
@@ -46,11 +46,11 @@ pub(crate) struct PgSession {
     id: SessionId,
     /// True after the connection has failed. The listener would reconnect, without the hold.
     over: bool,
-    /// True after a wait or a failed attempt, which may leave the barrier and the claim's lock.
-    has_waited: bool,
+    /// True if a wait or a failed attempt may have left the barrier or the claim's lock held.
+    must_let_go: bool,
     is_last: bool,
     is_joint: bool,
-    /// The server's `idle_session_timeout` in ms, if known.
+    /// The session's `idle_session_timeout` in ms, if known. Used in the mode `session` alone.
     timeout_ms: Option<i64>,
     /// True if the statements of [`Statements::prepare`] exist.
     has_prepared: bool,
@@ -108,7 +108,7 @@ impl PgSession {
             statements: Arc::clone(statements),
             id: 0,
             over: false,
-            has_waited: false,
+            must_let_go: false,
             is_last: false,
             is_joint: false,
             timeout_ms: Some(IDLE_MS),
@@ -241,7 +241,7 @@ impl PgSession {
         arguments.extend_from_slice(more);
         // Other waits change the session's settings, not only the transaction's.
         let ends_with_transaction = statements.kind == Kind::Row && sql.prepared().is_some();
-        self.has_waited |=
+        self.must_let_go |=
             matches!(which, Which::Wait | Which::WaitForReaders) && !ends_with_transaction;
         if let Some(statement) = sql.prepared()
             && statements.kind == Kind::Session
@@ -251,7 +251,7 @@ impl PgSession {
         let text = self.text(which, sql, &arguments);
         if which == Which::Missed && (self.is_last || claim.mode == Mode::Shared) {
             let rows = self.run(format!("{text}; {LET_GO}")).await?;
-            (self.has_waited, self.timeout_ms) = (false, Some(IDLE_MS));
+            (self.must_let_go, self.timeout_ms) = (false, Some(IDLE_MS));
             return Ok(rows);
         }
         if sql.prepared().is_none() || self.has_prepared {
@@ -304,7 +304,7 @@ impl PgSession {
         match which {
             Which::Try if in_transaction => format!("BEGIN; {text}"),
             Which::Wait if sql.prepared().is_some() => format!("BEGIN; {text}"),
-            Which::Unlock if in_transaction && self.has_waited => format!("{text}; {LET_GO}"),
+            Which::Unlock if in_transaction && self.must_let_go => format!("{text}; {LET_GO}"),
             _ => text,
         }
     }
@@ -356,7 +356,7 @@ impl PgSession {
         ttl_ms: i64,
         arguments: Arguments<'_>,
     ) -> sqlx::Result<Locked> {
-        // A failed wait may have set it.
+        // A failed wait may have changed the timeout.
         let before = if which == Which::Try { self.timeout_ms } else { None };
         self.timeout_ms = None;
         loop {
@@ -366,7 +366,7 @@ impl PgSession {
                     // After the grant, the statement may still time out, and the server keeps the
                     // lock. So `Missed` releases it.
                     let missed = if self.is_joint { Which::Part } else { Which::Missed };
-                    self.has_waited = true;
+                    self.must_let_go = true;
                     let rows = self.about(missed, claim, &[]).await?;
                     let same_token = !self.is_joint
                         && rows.first().and_then(|row| row.bool(0).ok()).unwrap_or(false);
@@ -497,7 +497,7 @@ impl Session for PgSession {
     }
 
     async fn leave(&mut self) -> Result<()> {
-        if std::mem::take(&mut self.has_waited) {
+        if std::mem::take(&mut self.must_let_go) {
             self.run(LET_GO.to_owned()).await.map_err(|error| self.failed(error))?;
             self.timeout_ms = Some(IDLE_MS);
         }
@@ -509,7 +509,7 @@ impl Session for PgSession {
         let kept = self.timeout_ms.filter(|ms| KEPT_MS.contains(ms) && claim.mode != Mode::Shared);
         let is_reset = [("is_reset", Value::Bool(kept.is_none()))];
         let rows = self.about(which, claim, &is_reset).await.map_err(|e| self.failed(e))?;
-        self.has_waited = false;
+        self.must_let_go = false;
         self.timeout_ms = Some(kept.unwrap_or(IDLE_MS));
         let was_locked = || rows.last().and_then(|row| row.bool(0).ok()).unwrap_or(false);
         Ok(self.statements.kind == Kind::Row || was_locked())

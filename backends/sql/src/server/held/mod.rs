@@ -127,7 +127,7 @@ pub(crate) trait Session: Debug + Send + Sync + 'static {
 
     async fn shorten(&mut self, to: Duration) -> Result<()>;
 
-    /// Ends an unsuccessful wait's barrier and claim's lock. Afterwards the session is
+    /// Releases the barrier and the claim's lock after an unsuccessful wait. Afterwards the session is
     /// reusable.
     async fn leave(&mut self) -> Result<()>;
 

@@ -98,7 +98,8 @@ struct Written {
     mark_released: Sql,
 }
 
-/// A holder's row. The columns are 0 `name`, 1 the holding `session`, 2 its token, 3 the recorded token, 4 `identity`, 5 the name's `fence`, 6 the time left in µs, 7
+/// A holder's row. The columns are 0 `name`, 1 the holding `session`, 2 the session's token if it
+/// is known, 3 the recorded token, 4 `identity`, 5 the name's `fence`, 6 the time left in µs, 7
 /// `broken`, 8 the number of waiters, 9 whether the holder is a reader.
 struct View<'a>(&'a Row);
 
@@ -264,8 +265,7 @@ impl<D: Dialect> Rows<D> {
 
     fn has_not_ended(&self) -> Error {
         Error::indeterminate(
-            "the holder's session hasn't ended yet; it may be stuck, or its hold isn't recorded yet; \
-             look again",
+            "the holder's session hasn't ended: it is stuck, or its hold isn't recorded yet; look again",
         )
         .with_backend(self.backend())
     }
@@ -305,7 +305,7 @@ impl<D: Dialect> Rows<D> {
         Ok(looked)
     }
 
-    /// Looks, and identifies an unrecorded holder of the claim by its session.
+    /// Like [`look`](Self::look), but also finds the claim's unrecorded holder.
     async fn look_for(
         &self,
         name: &LockName,
@@ -438,8 +438,8 @@ impl<D: Dialect> Rows<D> {
                 }
                 _ => Err(Error::new(
                     ErrorKind::Unsupported,
-                    "the holder isn't a Lockwright client, so its hold never expires; end its \
-                     session",
+                    "the holder isn't a Lockwright client, or its hold isn't recorded yet; look again, \
+                     or end its session",
                 )
                 .with_backend(self.backend())),
             };

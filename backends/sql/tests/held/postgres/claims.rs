@@ -12,7 +12,7 @@ use crate::support::{LONG, acquiring, claim_for, grant, hold, in_time, ms, reade
 
 in_each_mode!(
     plain;
-    reader_without_the_lock_passes_no_fence_on,
+    reader_with_only_the_claims_lock_shares_no_fence,
     reader_that_returns_gets_a_later_fence,
 );
 
@@ -28,13 +28,13 @@ async fn read(backend: &Backend, claim: &Claim) -> u64 {
     grant(backend, claim).await.fence.get()
 }
 
-/// A reader's transaction may end before its session. Then the session has only the claim's lock.
-async fn reader_without_the_lock_passes_no_fence_on(server: &Server, mode: &str) {
+/// A reader may lose the name's lock before the claim's lock.
+async fn reader_with_only_the_claims_lock_shares_no_fence(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
     let gone = reader("x", LONG);
     read(&one, &gone).await;
     end_session_of(server, gone.token);
-    within(ms(5_000), "its end", async || sessions_of(server, gone.token) == 0).await;
+    within(ms(5_000), "the session to end", async || sessions_of(server, gone.token) == 0).await;
     let mut other = session(server).await;
     let claim = key(&format!("{}x", gone.token));
     run(&mut other, &format!("SELECT pg_advisory_lock({claim})")).await;

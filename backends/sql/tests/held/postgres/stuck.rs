@@ -9,7 +9,7 @@ use sqlx::Connection as _;
 
 use super::server::{
     Connection, Server, backend, backend_through, count, holding, lock, plain, queued, run,
-    session_of, sessions_of, shared,
+    session_sql, sessions_of, shared,
 };
 use crate::in_each_mode;
 use crate::support::{
@@ -38,7 +38,7 @@ fn stop(server: &Server, pid: &str) -> Pid {
 async fn unfinished_hold_is_not_reported_as_free(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
     let held = hold(&one, "x").await;
-    let stuck = stop(server, &session_of(held.token));
+    let stuck = stop(server, &session_sql(held.token));
     let released = two.release(&held, ReleaseMode::Plain).await;
     let broken = break_x(&two, BreakTarget::Token(held.token), BreakMode::Now).await;
     let held_by = holding(server);

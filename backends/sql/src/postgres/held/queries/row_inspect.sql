@@ -1,9 +1,9 @@
 -- Row locks aren't visible, but a locked row has its holder's transaction in `xmax`. Of several
 -- readers, only the recorded ones are found.
 WITH claims AS MATERIALIZED (
-    SELECT pid, {number} AS key FROM pg_locks AS locks WHERE {is_lock} AND objsubid = 1 AND granted
+    SELECT pid, {lock_key} AS key FROM pg_locks AS locks WHERE {is_advisory} AND objsubid = 1 AND granted
 ), held AS MATERIALIZED (
-    SELECT held.* FROM ({holders}) AS held
+    SELECT held.* FROM ({records}) AS held
     WHERE held.name = :name
       AND CASE WHEN (held.session, {claim_of_held}) IN (SELECT pid, key FROM claims) THEN true END
 ), sessions AS MATERIALIZED (
@@ -16,12 +16,12 @@ WITH claims AS MATERIALIZED (
 )
 SELECT :name, holding.pid::bigint, held.token, held.token, held.identity, last.fence, {left},
        held.broken,
-       -- A session that waits for a row has its tuple lock, or waits for that.
+       -- Waiters have or await the row's tuple lock, or wait at the barrier.
        (SELECT count(DISTINCT locks.pid) FROM pg_locks AS locks
         LEFT JOIN {row} AS rows ON rows.name = :name
-        WHERE locks.relation = '{row}'::regclass AND {is_here}
+        WHERE locks.relation = '{row}'::regclass AND {in_this_database}
           AND CASE locktype WHEN 'tuple' THEN format('(%s,%s)', page, tuple)::tid END = rows.ctid
-          OR {is_lock} AND objsubid = 2 AND NOT granted AND {number} = {barrier_as_one}),
+          OR {is_advisory} AND objsubid = 2 AND NOT granted AND {lock_key} = {barrier_as_one}),
        coalesce(held.shared, false)
 FROM (SELECT) AS once
 LEFT JOIN {hold} AS last ON last.kind = 'row' AND last.name = :name

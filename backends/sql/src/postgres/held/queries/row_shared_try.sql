@@ -1,6 +1,6 @@
 -- A reader is rejected while a writer holds the barrier, or while another session reads for this
--- claim. Returns what row_try.sql returns. The claim's lock is the session's, so that it can be
--- released before the row.
+-- claim. Returns what row_try.sql returns. The claim's lock is session-level, so that it can
+-- be released before the row's.
 WITH locked AS MATERIALIZED (
     SELECT name FROM {row} WHERE name = :name
       AND (SELECT CASE WHEN pg_try_advisory_lock_shared({barrier})

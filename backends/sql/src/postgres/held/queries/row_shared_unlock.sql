@@ -1,4 +1,5 @@
--- The claim's lock is released first, because a reader with it counts as reading.
+-- The claim's lock is released first: with it and the transaction of `DELETE`, the session would
+-- count as reading.
 SELECT pg_advisory_unlock_all()::text;
 COMMIT;
 SELECT set_config('idle_session_timeout', '60s', false),

@@ -1,6 +1,6 @@
 -- Runs prepared in a new transaction. Its end restores the settings. Returns what
 -- row_try.sql returns, and how long the server waited in µs. Returns no row if another session has
--- the claim, the row to lock is missing, or the name may have readers: then
+-- the claim's lock, if the row to lock is missing, or if the name may have readers. In the last case,
 -- row_wait_for_readers.sql waits.
 WITH asked AS MATERIALIZED (
     SELECT {has_readers} AS has_readers, pg_try_advisory_xact_lock(:claim) AS claimed,

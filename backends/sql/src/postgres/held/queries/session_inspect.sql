@@ -1,8 +1,8 @@
 WITH locks AS MATERIALIZED (
-    SELECT pid, granted, objsubid, mode = 'ShareLock' AS shared, {number} AS key
-    FROM pg_locks AS locks WHERE {is_lock}
+    SELECT pid, granted, objsubid, mode = 'ShareLock' AS shared, {lock_key} AS key
+    FROM pg_locks AS locks WHERE {is_advisory}
 ), held AS MATERIALIZED (
-    SELECT held.* FROM ({holders}) AS held
+    SELECT held.* FROM ({records}) AS held
     WHERE held.name = :name
       AND CASE WHEN (held.session, {claim_of_held}) IN (SELECT pid, key FROM locks WHERE granted)
                THEN true END

@@ -1,6 +1,6 @@
 WITH locks AS MATERIALIZED (
-    SELECT pid, mode = 'ShareLock' AS shared, {number} AS key
-    FROM pg_locks AS locks WHERE {is_lock} AND objsubid = 1 AND granted
+    SELECT pid, mode = 'ShareLock' AS shared, {lock_key} AS key
+    FROM pg_locks AS locks WHERE {is_advisory} AND objsubid = 1 AND granted
 ), sessions AS MATERIALIZED (
     SELECT locks.pid, activity.state, activity.state_change
     FROM (SELECT DISTINCT pid FROM locks) AS locks
@@ -20,7 +20,7 @@ SELECT last.name, holding.pid::bigint, held.token, held.token, held.identity, la
 FROM names AS last
 JOIN locks ON locks.key = last.key
 JOIN sessions AS holding ON holding.pid = locks.pid
-LEFT JOIN ({holders}) AS held
+LEFT JOIN ({records}) AS held
      ON held.name = last.name AND held.session = holding.pid AND held.shared = locks.shared
     AND CASE WHEN (holding.pid, {claim_of_held}) IN (SELECT pid, key FROM locks) THEN true END
 ORDER BY last.name, holding.pid

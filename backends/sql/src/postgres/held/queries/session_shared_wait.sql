@@ -1,5 +1,5 @@
--- Waits for the claim's lock, so that only one session reads for a claim, then until no writer holds
--- the barrier. Sets the TTL first, because a lock may be granted just before the wait times
+-- Waits for the claim's lock, so that only one session reads for a claim, then for the
+-- barrier, then for the name's lock. Sets the TTL first, because a lock may be granted just before the wait times
 -- out, and outlives the transaction. Returns what session_try.sql returns.
 BEGIN;
 SELECT set_config('idle_session_timeout', :ttl_ms::text, false),

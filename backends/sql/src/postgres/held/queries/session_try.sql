@@ -1,7 +1,7 @@
--- Returns `same` if another session may hold the lock for the same claim, `busy`, or the fence.
--- The first locks end with the transaction, because a session's locks would outlive a failed
--- statement. They and the TTL precede the fence, which may have to wait. If `:ttl_ms` is 0, the
--- session has this TTL.
+-- Returns `same` if another session may hold the lock for the same claim, `busy` if it isn't free, or
+-- the fence. The first locks end with the transaction, because a session's locks would outlive a
+-- failed statement. They and the timeout precede `nextval`, which may block. `set_config` never
+-- returns ''. If `:ttl_ms` is 0, the timeout is already set.
 SELECT CASE WHEN NOT pg_try_advisory_xact_lock(:claim) THEN 'same'
             WHEN NOT pg_try_advisory_xact_lock(:key) THEN 'busy'
             WHEN :ttl_ms > 0 AND set_config('idle_session_timeout', :ttl_ms::text, false) = '' THEN NULL

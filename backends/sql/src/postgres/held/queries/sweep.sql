@@ -1,6 +1,6 @@
 -- Names with readers stay.
 WITH locks AS MATERIALIZED (
-    SELECT {number} AS key FROM pg_locks AS locks
+    SELECT {lock_key} AS key FROM pg_locks AS locks
     WHERE locktype = 'advisory' AND objsubid = 1 AND granted
 ), gone AS (
     DELETE FROM {reader} WHERE (kind, name, token) IN (

@@ -4,7 +4,7 @@
 -- A crash empties the unlogged tables, but also ends all holds.
 
 -- The fences of all names. Clients don't wait until the disk has the last ones, so a crash may lose
--- them. queries/raise.sql then raises the sequence above all that were issued.
+-- them. raise then raises the sequence above all that were issued.
 CREATE SEQUENCE IF NOT EXISTS {hold_fence} AS bigint MAXVALUE 9007199254740991;
 
 -- Its row shows that the sequence was raised since the last crash, which emptied this table.

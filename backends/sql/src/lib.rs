@@ -21,6 +21,12 @@ pub mod mysql;
 pub mod postgres;
 #[cfg(all(test, feature = "mysql", feature = "postgres", feature = "sqlite", target_os = "linux"))]
 mod properties;
+#[cfg(any(
+    feature = "mysql",
+    feature = "postgres",
+    all(feature = "sqlite", any(target_os = "linux", target_os = "android"))
+))]
+mod queries;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod server;
 #[cfg(all(feature = "sqlite", any(target_os = "linux", target_os = "android")))]

@@ -20,7 +20,7 @@ pub(super) async fn examine(connection: &mut SqliteConnection) -> sqlx::Result<E
     let integrity: String = pragma(connection, "PRAGMA quick_check(1)").await?.try_get(0)?;
     // Rows of a damaged table can't be counted.
     let foreign_rows = if integrity == SOUND {
-        sqlx::query(include_str!("queries/foreign_rows.sql"))
+        sqlx::query(crate::queries::query!("queries/inspect.sql", "foreign_rows"))
             .fetch_one(&mut *connection)
             .await?
             .try_get(0)?

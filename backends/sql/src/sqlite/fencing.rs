@@ -52,12 +52,13 @@ pub async fn check_fence(tx: &mut Transaction<'_, Sqlite>, name: &str, fence: Fe
     let name = LockName::new(name)?;
     let fence = fence.checked().map_err(|error| error.with_backend(BACKEND))?;
     let number = fence.get() as i64; // a checked fence is far below `i64::MAX`
-    let highest: i64 = sqlx::query_scalar(include_str!("queries/check_fence.sql"))
-        .bind(name.as_str())
-        .bind(number)
-        .fetch_one(&mut **tx)
-        .await
-        .map_err(|cause| failed(cause).with_name(&name))?;
+    let highest: i64 =
+        sqlx::query_scalar(crate::queries::query!("queries/check_fence.sql", "check_fence"))
+            .bind(name.as_str())
+            .bind(number)
+            .fetch_one(&mut **tx)
+            .await
+            .map_err(|cause| failed(cause).with_name(&name))?;
     if highest > number {
         let highest = Fence::new(highest.unsigned_abs());
         return Err(Fenced { name, fence }.superseded(highest).with_backend(BACKEND));

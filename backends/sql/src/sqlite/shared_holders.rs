@@ -71,7 +71,7 @@ pub(super) async fn acquire(
     let until = at.now + asked.ttl;
     let fence = if !is_live {
         let kind = kind::kind(asked.mode).unwrap_or_default();
-        let opened = query!("shared_open")
+        let opened = query!("acquire", "shared_open")
             .bind(asked.name.as_str())
             .bind(kind)
             .bind(kind::word(asked.mode))
@@ -120,7 +120,7 @@ pub(super) async fn holders(
     name: &LockName,
     at: Moment<'_>,
 ) -> Result<Vec<SqliteRow>> {
-    query!("shared_holders")
+    query!("inspect", "shared_holders")
         .bind(name.as_str())
         .bind(at.boot)
         .bind(stored(at.now))
@@ -158,7 +158,7 @@ pub(super) async fn swap(
         _ => number(connection, &asked.name).await?,
     };
     let from = from.to_string();
-    query!("shared_swap")
+    query!("swap", "shared_swap")
         .bind(asked.name.as_str())
         .bind(&from)
         .bind(asked.token.to_string())
@@ -180,7 +180,7 @@ pub(super) async fn renew(
     at: Moment<'_>,
     renewed: &mut HashSet<String>,
 ) -> Result<()> {
-    let rows = query!("shared_renew")
+    let rows = query!("renew", "shared_renew")
         .bind(json(asked)?)
         .bind(stored(at.now))
         .bind(at.boot)
@@ -211,11 +211,11 @@ pub(super) async fn release(
         // The row stays, because the waiting writer's record depends on its fence.
         (None, Some(_)) => at.now,
         (None, None) => {
-            query!("shared_close").bind(name).execute(connection).await?;
+            query!("release", "shared_close").bind(name).execute(connection).await?;
             return Ok((ReleaseOutcome::Released, true));
         }
     };
-    query!("shared_shorten").bind(name).bind(stored(ends)).execute(connection).await?;
+    query!("release", "shared_shorten").bind(name).bind(stored(ends)).execute(connection).await?;
     let makes_room = look.last_end.is_none() || hold.mode != Mode::Shared;
     Ok((ReleaseOutcome::Released, makes_room))
 }
@@ -230,7 +230,7 @@ pub(super) async fn withdraw(
 }
 
 async fn remove(connection: &mut SqliteConnection, hold: &Hold) -> Result<Option<SqliteRow>> {
-    let gone = query!("shared_release")
+    let gone = query!("release", "shared_release")
         .bind(hold.name.as_str())
         .bind(hold.token.to_string())
         .fetch_all(connection)
@@ -239,7 +239,7 @@ async fn remove(connection: &mut SqliteConnection, hold: &Hold) -> Result<Option
 }
 
 async fn look(connection: &mut SqliteConnection, name: &LockName, at: Moment<'_>) -> Result<Look> {
-    let row = query!("shared_look")
+    let row = query!("acquire", "shared_look")
         .bind(name.as_str())
         .bind(at.boot)
         .bind(stored(at.now))
@@ -263,7 +263,7 @@ async fn own(
     token: Token,
     at: Moment<'_>,
 ) -> Result<Option<SqliteRow>> {
-    let rows = query!("shared_own")
+    let rows = query!("renew", "shared_own")
         .bind(name.as_str())
         .bind(token.to_string())
         .fetch_all(connection)
@@ -295,7 +295,11 @@ async fn again(
 }
 
 async fn number(connection: &mut SqliteConnection, name: &LockName) -> Result<i64> {
-    query!("shared_number").bind(name.as_str()).fetch_one(connection).await?.try_get("fence")
+    query!("acquire", "shared_number")
+        .bind(name.as_str())
+        .fetch_one(connection)
+        .await?
+        .try_get("fence")
 }
 
 async fn add(
@@ -306,7 +310,7 @@ async fn add(
     at: Moment<'_>,
 ) -> Result<()> {
     let (count, of) = kind::permits(asked.mode);
-    query!("shared_add")
+    query!("acquire", "shared_add")
         .bind(asked.name.as_str())
         .bind(asked.token.to_string())
         .bind(&asked.identity)
@@ -328,7 +332,7 @@ async fn keep(
     at: Moment<'_>,
 ) -> Result<()> {
     let names: Vec<[&str; 1]> = names.iter().map(|name| [name.as_ref()]).collect();
-    query!("shared_keep")
+    query!("renew", "shared_keep")
         .bind(json(&names)?)
         .bind(stored(at.now))
         .bind(at.boot)

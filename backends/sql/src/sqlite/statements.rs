@@ -14,8 +14,8 @@ use super::shared_holders;
 use crate::kind;
 
 macro_rules! query {
-    ($file:literal) => {
-        sqlx::query(include_str!(concat!("queries/", $file, ".sql")))
+    ($file:literal, $name:literal) => {
+        sqlx::query(crate::queries::query!(concat!("queries/", $file, ".sql"), $name))
     };
 }
 pub(super) use query;
@@ -85,7 +85,7 @@ pub(super) async fn acquire(
     in_transaction: bool,
 ) -> Result<Acquired> {
     let token = asked.token.to_string();
-    let granted = query!("acquire")
+    let granted = query!("acquire", "acquire")
         .bind(asked.name.as_str())
         .bind(&token)
         .bind(&asked.identity)
@@ -139,7 +139,7 @@ async fn again(
     row: &SqliteRow,
     at: Moment<'_>,
 ) -> Result<Granted> {
-    let rearmed = query!("rearm")
+    let rearmed = query!("acquire", "rearm")
         .bind(asked.name.as_str())
         .bind(asked.token.to_string())
         .bind(nanos(asked.ttl))
@@ -176,7 +176,7 @@ pub(super) async fn swap(
             again(connection, asked, &row, at).await?,
         )));
     }
-    let swapped = query!("swap")
+    let swapped = query!("swap", "swap")
         .bind(asked.name.as_str())
         .bind(&from)
         .bind(&token)
@@ -199,7 +199,7 @@ pub(super) async fn seen(
     asked: &Acquire,
     at: Moment<'_>,
 ) -> Result<SqliteRow> {
-    query!("holder")
+    query!("acquire", "holder")
         .bind(asked.name.as_str())
         .bind(asked.token.to_string())
         .bind(at.boot)
@@ -223,7 +223,7 @@ pub(super) async fn renew(
     let mut renewed = HashSet::new();
     if !alone.is_empty() {
         let alone: Vec<Asked<'_>> = alone.into_iter().map(asked).collect();
-        let rows = query!("renew")
+        let rows = query!("renew", "renew")
             .bind(json(&alone)?)
             .bind(stored(at.now))
             .bind(at.boot)
@@ -254,7 +254,7 @@ async fn why_not_held(
     name: &str,
     token: &str,
 ) -> Result<Reason> {
-    let row = query!("why_not_held").bind(name).bind(token).fetch_one(connection).await?;
+    let row = query!("renew", "why_not_held").bind(name).bind(token).fetch_one(connection).await?;
     Ok(match (row.try_get("broken")?, row.try_get("ran_out")?) {
         (true, _) => Reason::Broken,
         (false, true) => Reason::Expired,
@@ -277,8 +277,11 @@ pub(super) async fn release(
     if hold.mode != Mode::Exclusive {
         return shared_holders::release(connection, hold, at).await;
     }
-    let ended =
-        query!("release").bind(hold.name.as_str()).bind(&token).fetch_all(&mut *connection).await?;
+    let ended = query!("release", "release")
+        .bind(hold.name.as_str())
+        .bind(&token)
+        .fetch_all(&mut *connection)
+        .await?;
     let released = match ended.first() {
         Some(row) => at.is_live(row)?,
         // The claim may have a record as a waiting writer.
@@ -294,7 +297,7 @@ pub(super) async fn put_tombstone(
     boot: &str,
     broken: Option<&str>,
 ) -> Result<()> {
-    query!("put_tombstone")
+    query!("release", "put_tombstone")
         .bind(token)
         .bind(stored(until))
         .bind(boot)
@@ -322,12 +325,17 @@ pub(super) async fn break_lock(
         longest = longest.max(Some(remaining));
         let is_alone = row.try_get::<&str, _>("mode")? == "exclusive";
         if how == BreakMode::RunOut {
-            let mark = if is_alone { query!("break") } else { query!("shared_break") };
+            let mark =
+                if is_alone { query!("break", "break") } else { query!("break", "shared_break") };
             mark.bind(name.as_str()).bind(&token).bind(broken).execute(&mut *connection).await?;
             continue;
         }
         if is_alone {
-            query!("release").bind(name.as_str()).bind(&token).fetch_all(&mut *connection).await?;
+            query!("release", "release")
+                .bind(name.as_str())
+                .bind(&token)
+                .fetch_all(&mut *connection)
+                .await?;
         } else {
             let mode = holder(&row, at)?.mode;
             let token = token.parse().map_err(decode)?;
@@ -363,7 +371,7 @@ pub(super) async fn list(
     at: Moment<'_>,
 ) -> Result<Page> {
     let from = after.map_or(prefix, |cursor| &cursor.0);
-    let rows = query!("list")
+    let rows = query!("inspect", "list")
         .bind(from)
         .bind(after.is_none())
         .bind(at.boot)
@@ -396,7 +404,7 @@ pub(super) async fn held(
     names: &[LockName],
     at: Moment<'_>,
 ) -> Result<HashSet<String>> {
-    query!("held")
+    query!("acquire", "held")
         .bind(json(names)?)
         .bind(at.boot)
         .bind(stored(at.now))
@@ -415,19 +423,19 @@ pub(super) async fn sweep(
     limit: u32,
     at: Moment<'_>,
 ) -> Result<SweepReport> {
-    let leases = query!("sweep_leases")
+    let leases = query!("sweep", "sweep_leases")
         .bind(at.boot)
         .bind(stored(at.now - idle))
         .bind(limit)
         .execute(&mut *connection)
         .await?;
-    let shared = query!("sweep_shared")
+    let shared = query!("sweep", "sweep_shared")
         .bind(at.boot)
         .bind(stored(at.now - idle))
         .bind(limit)
         .execute(&mut *connection)
         .await?;
-    let tombstones = query!("sweep_tombstones")
+    let tombstones = query!("sweep", "sweep_tombstones")
         .bind(at.boot)
         .bind(stored(at.now))
         .bind(limit)
@@ -443,7 +451,7 @@ async fn holders(
     name: &LockName,
     at: Moment<'_>,
 ) -> Result<Vec<SqliteRow>> {
-    let row = query!("holder")
+    let row = query!("acquire", "holder")
         .bind(name.as_str())
         .bind(None::<&str>)
         .bind(at.boot)

@@ -2,6 +2,7 @@ use lockwright_core::{Claim, Mode};
 
 use super::Kind;
 use crate::mysql::dialect::MySql;
+use crate::queries::query;
 use crate::server::dialect::Dialect;
 use crate::server::held::rows;
 use crate::server::sql::Sql;
@@ -33,34 +34,34 @@ pub(super) struct Locking {
 impl Statements {
     pub(super) fn new(kind: Kind, expand: impl Fn(&str) -> String) -> Self {
         let sql = |text: &str| Sql::new(&expand(text));
-        let row_keep = |mode| sql(&rows::table_of(mode, include_str!("queries/row_keep.sql")));
+        let row_keep = |mode| sql(&rows::table_of(mode, query!("queries/renew.sql", "row_keep")));
         let (alone, shared) = match kind {
             Kind::Session => {
                 let alone = Locking {
-                    try_lock: sql(include_str!("queries/session_lock.sql")),
-                    wait: sql(include_str!("queries/session_lock.sql")),
-                    missed: sql(include_str!("queries/session_missed.sql")),
-                    waited: sql(include_str!("queries/session_missed.sql")),
-                    unlock: sql(include_str!("queries/session_unlock.sql")),
-                    keep: sql(include_str!("queries/session_keep.sql")),
+                    try_lock: sql(query!("queries/acquire.sql", "session_lock")),
+                    wait: sql(query!("queries/acquire.sql", "session_lock")),
+                    missed: sql(query!("queries/acquire.sql", "session_missed")),
+                    waited: sql(query!("queries/acquire.sql", "session_missed")),
+                    unlock: sql(query!("queries/release.sql", "session_unlock")),
+                    keep: sql(query!("queries/renew.sql", "session_keep")),
                 };
                 (alone, None)
             }
             Kind::Row => {
                 let alone = Locking {
-                    try_lock: sql(include_str!("queries/row_try.sql")),
-                    wait: sql(include_str!("queries/row_wait.sql")),
-                    missed: sql(include_str!("queries/row_missed.sql")),
-                    waited: sql(include_str!("queries/row_waited.sql")),
-                    unlock: sql(include_str!("queries/row_unlock.sql")),
+                    try_lock: sql(query!("queries/acquire.sql", "row_try")),
+                    wait: sql(query!("queries/acquire.sql", "row_wait")),
+                    missed: sql(query!("queries/acquire.sql", "row_missed")),
+                    waited: sql(query!("queries/acquire.sql", "row_waited")),
+                    unlock: sql(query!("queries/release.sql", "row_unlock")),
                     keep: row_keep(Mode::Exclusive),
                 };
                 let shared = Locking {
-                    try_lock: sql(include_str!("queries/row_shared_try.sql")),
-                    wait: sql(include_str!("queries/row_shared_wait.sql")),
-                    missed: sql(include_str!("queries/row_missed.sql")),
-                    waited: sql(include_str!("queries/row_missed.sql")),
-                    unlock: sql(include_str!("queries/row_shared_unlock.sql")),
+                    try_lock: sql(query!("queries/acquire.sql", "row_shared_try")),
+                    wait: sql(query!("queries/acquire.sql", "row_shared_wait")),
+                    missed: sql(query!("queries/acquire.sql", "row_missed")),
+                    waited: sql(query!("queries/acquire.sql", "row_missed")),
+                    unlock: sql(query!("queries/release.sql", "row_shared_unlock")),
                     keep: row_keep(Mode::Shared),
                 };
                 (alone, Some(shared))
@@ -70,11 +71,11 @@ impl Statements {
             kind,
             alone,
             shared,
-            part: sql(include_str!("queries/session_part.sql")),
-            restore: sql(include_str!("queries/session_restore.sql")),
-            make: sql(include_str!("queries/row_make.sql")),
+            part: sql(query!("queries/release.sql", "session_part")),
+            restore: sql(query!("queries/acquire.sql", "session_restore")),
+            make: sql(query!("queries/acquire.sql", "row_make")),
             raise: (
-                sql(include_str!("queries/raise.sql")).render(&[], MySql::literal),
+                sql(query!("queries/record.sql", "raise")).render(&[], MySql::literal),
                 expand("{hold_fence}"),
             ),
         }

@@ -38,6 +38,7 @@ use sha2::{Digest, Sha256};
 
 use super::dialect::Postgresql;
 use crate::kind::READERS;
+use crate::queries::query;
 use crate::server::dialect::Dialect;
 use crate::server::held::rows::{Rows, StatementTexts};
 use crate::server::held::{Permit, Server};
@@ -134,26 +135,26 @@ impl Kind {
 
     fn texts(self) -> StatementTexts {
         let common = StatementTexts {
-            note: include_str!("queries/note.sql"),
-            shared_note: include_str!("queries/shared_note.sql"),
-            why_ended: include_str!("queries/why_ended.sql"),
-            mark_released: include_str!("queries/mark_released.sql"),
-            inspect: include_str!("queries/session_inspect.sql"),
-            list: include_str!("queries/session_list.sql"),
-            mark_broken: include_str!("queries/mark_broken.sql"),
-            find: include_str!("queries/find.sql"),
-            kill: include_str!("queries/kill.sql"),
-            ask: include_str!("queries/session_ask.sql"),
-            kill_foreign: include_str!("queries/session_kill_foreign.sql"),
-            cancel: include_str!("queries/cancel.sql"),
-            sweep: include_str!("queries/sweep.sql"),
+            note: query!("queries/record.sql", "note"),
+            shared_note: query!("queries/record.sql", "shared_note"),
+            why_ended: query!("queries/end.sql", "why_ended"),
+            mark_released: query!("queries/end.sql", "mark_released"),
+            inspect: query!("queries/inspect.sql", "session_inspect"),
+            list: query!("queries/inspect.sql", "session_list"),
+            mark_broken: query!("queries/end.sql", "mark_broken"),
+            find: query!("queries/end.sql", "find"),
+            kill: query!("queries/end.sql", "kill"),
+            ask: query!("queries/end.sql", "session_ask"),
+            kill_foreign: query!("queries/end.sql", "session_kill_foreign"),
+            cancel: query!("queries/end.sql", "cancel"),
+            sweep: query!("queries/sweep.sql", "sweep"),
             hides_young: false,
         };
         match self {
             Self::Session => common,
             Self::Row => StatementTexts {
-                inspect: include_str!("queries/row_inspect.sql"),
-                list: include_str!("queries/row_list.sql"),
+                inspect: query!("queries/inspect.sql", "row_inspect"),
+                list: query!("queries/inspect.sql", "row_list"),
                 ask: "",
                 kill_foreign: "",
                 ..common

@@ -2,6 +2,7 @@ use lockwright_core::{Claim, Mode};
 
 use super::{Kind, MUST_RAISE};
 use crate::postgres::dialect::Postgresql;
+use crate::queries::query;
 use crate::server::dialect::Dialect;
 use crate::server::held::rows;
 use crate::server::sql::Sql;
@@ -40,44 +41,48 @@ impl Statements {
         let sql = |text: &str| Sql::new(&expand(text));
         let prepared = |text: &str| Sql::to_prepare(&expand(text));
         let about = |mode, text| sql(&rows::table_of(mode, text));
-        let keep = |mode| about(mode, include_str!("queries/keep.sql"));
-        let missed = || sql(include_str!("queries/missed.sql"));
+        let keep = |mode| about(mode, query!("queries/renew.sql", "keep"));
+        let missed = || sql(query!("queries/acquire.sql", "missed"));
         let (alone, shared) = match kind {
             Kind::Session => (
                 Locking {
-                    try_lock: prepared(include_str!("queries/session_try.sql")),
-                    wait: prepared(include_str!("queries/session_wait.sql")),
-                    wait_for_readers: Some(sql(include_str!(
-                        "queries/session_wait_for_readers.sql"
+                    try_lock: prepared(query!("queries/acquire.sql", "session_try")),
+                    wait: prepared(query!("queries/acquire.sql", "session_wait")),
+                    wait_for_readers: Some(sql(query!(
+                        "queries/acquire.sql",
+                        "session_wait_for_readers"
                     ))),
-                    missed: sql(include_str!("queries/session_missed.sql")),
-                    unlock: prepared(include_str!("queries/session_unlock.sql")),
+                    missed: sql(query!("queries/acquire.sql", "session_missed")),
+                    unlock: prepared(query!("queries/release.sql", "session_unlock")),
                     keep: keep(Mode::Exclusive),
                 },
                 Locking {
-                    try_lock: prepared(include_str!("queries/session_shared_try.sql")),
-                    wait: sql(include_str!("queries/session_shared_wait.sql")),
+                    try_lock: prepared(query!("queries/acquire.sql", "session_shared_try")),
+                    wait: sql(query!("queries/acquire.sql", "session_shared_wait")),
                     wait_for_readers: None,
                     missed: missed(),
-                    unlock: sql(include_str!("queries/session_shared_unlock.sql")),
+                    unlock: sql(query!("queries/release.sql", "session_shared_unlock")),
                     keep: keep(Mode::Shared),
                 },
             ),
             Kind::Row => (
                 Locking {
-                    try_lock: prepared(include_str!("queries/row_try.sql")),
-                    wait: prepared(include_str!("queries/row_wait.sql")),
-                    wait_for_readers: Some(sql(include_str!("queries/row_wait_for_readers.sql"))),
+                    try_lock: prepared(query!("queries/acquire.sql", "row_try")),
+                    wait: prepared(query!("queries/acquire.sql", "row_wait")),
+                    wait_for_readers: Some(sql(query!(
+                        "queries/acquire.sql",
+                        "row_wait_for_readers"
+                    ))),
                     missed: missed(),
                     unlock: sql("ROLLBACK"),
                     keep: keep(Mode::Exclusive),
                 },
                 Locking {
-                    try_lock: sql(include_str!("queries/row_shared_try.sql")),
-                    wait: sql(include_str!("queries/row_shared_wait.sql")),
+                    try_lock: sql(query!("queries/acquire.sql", "row_shared_try")),
+                    wait: sql(query!("queries/acquire.sql", "row_shared_wait")),
                     wait_for_readers: None,
                     missed: missed(),
-                    unlock: sql(include_str!("queries/row_shared_unlock.sql")),
+                    unlock: sql(query!("queries/release.sql", "row_shared_unlock")),
                     keep: keep(Mode::Shared),
                 },
             ),
@@ -87,11 +92,11 @@ impl Statements {
             dialect,
             alone,
             shared,
-            part: prepared(include_str!("queries/session_part.sql")),
-            make: sql(include_str!("queries/row_make.sql")),
-            shorten: sql(include_str!("queries/shorten.sql")),
+            part: prepared(query!("queries/release.sql", "session_part")),
+            make: sql(query!("queries/acquire.sql", "row_make")),
+            shorten: sql(query!("queries/renew.sql", "shorten")),
             must_raise: expand(MUST_RAISE),
-            raise: sql(include_str!("queries/raise.sql")).render(&[], Postgresql::literal),
+            raise: sql(query!("queries/record.sql", "raise")).render(&[], Postgresql::literal),
         }
     }
 

@@ -1,3 +1,4 @@
+/* acquire */
 -- Grants a name that is free or whose hold has expired. Otherwise returns no row.
 -- ?1 name, ?2 token, ?3 identity, ?4 fences, ?5 ttl, ?6 boot, ?7 now
 INSERT INTO lockwright_lease
@@ -18,3 +19,91 @@ ON CONFLICT (name) DO UPDATE SET
     broken = NULL
 WHERE lockwright_lease.boot <> ?6 OR lockwright_lease.expires_ns <= ?7
 RETURNING fence, fences
+
+/* rearm */
+-- ?1 name, ?2 token, ?3 ttl, ?4 expires, ?5 boot, ?6 now
+UPDATE lockwright_lease
+SET ttl_ns = ?3, expires_ns = ?4, updated = datetime('now', 'subsec')
+WHERE name = ?1 AND token = ?2 AND boot = ?5 AND expires_ns > ?6 AND broken IS NULL
+
+/* holder */
+-- ?1 name, ?2 token, ?3 boot
+SELECT lease.name, lease.token, lease.identity, lease.mode, lease.fence, lease.fences,
+       lease.expires_ns, lease.boot, lease.broken, tombstone.token IS NOT NULL AS is_ended
+FROM (SELECT 1)
+LEFT JOIN lockwright_lease AS lease ON lease.name = ?1
+LEFT JOIN lockwright_tombstone AS tombstone ON tombstone.token = ?2 AND tombstone.boot = ?3
+
+/* held */
+-- Returns names that no waiter can acquire now: exclusive holds, semaphores without a free permit,
+-- and names with readers and a waiting writer. Names with readers alone are omitted, because their
+-- waiters may be readers.
+-- ?1 JSON [name, ...], ?2 boot, ?3 now
+SELECT lease.name
+FROM json_each(?1) AS asked
+CROSS JOIN lockwright_lease AS lease ON lease.name = asked.value
+WHERE lease.boot = ?2 AND lease.expires_ns > ?3
+  AND CASE lease.mode
+      WHEN 'permits' THEN
+          (SELECT sum(holder.permits) >= max(holder.size) FROM lockwright_shared_holder AS holder
+           WHERE holder.name = lease.name AND holder.boot = ?2 AND holder.expires_ns > ?3
+             AND holder.mode = 'permits')
+      WHEN 'shared' THEN
+          EXISTS (SELECT 1 FROM lockwright_shared_holder AS holder
+                  WHERE holder.name = lease.name AND holder.boot = ?2 AND holder.expires_ns > ?3
+                    AND holder.mode = 'exclusive' AND holder.fence = lease.fence)
+      ELSE true END
+
+/* shared_open */
+-- Opens a free name for shared holders.
+-- ?1 name, ?2 the token column, ?3 mode, ?4 ttl, ?5 expires, ?6 boot
+INSERT INTO lockwright_lease
+    (name, token, identity, mode, fence, fences, ttl_ns, expires_ns, boot, updated, broken)
+SELECT ?1, ?2, 'null', ?3, meta.fence + 1, 1, ?4, ?5, ?6, datetime('now', 'subsec'), NULL
+FROM lockwright_meta AS meta
+WHERE true
+ON CONFLICT (name) DO UPDATE SET
+    token = excluded.token,
+    identity = excluded.identity,
+    mode = excluded.mode,
+    fence = excluded.fence,
+    fences = excluded.fences,
+    ttl_ns = excluded.ttl_ns,
+    expires_ns = excluded.expires_ns,
+    boot = excluded.boot,
+    updated = excluded.updated,
+    broken = NULL
+RETURNING fence
+
+/* shared_look */
+-- ?1 name, ?2 boot, ?3 now
+SELECT coalesce(sum(holder.permits) FILTER (WHERE holder.mode <> 'exclusive'), 0) AS taken,
+       min(holder.expires_ns) FILTER (WHERE holder.mode <> 'exclusive') AS first_end,
+       max(holder.expires_ns) FILTER (WHERE holder.mode <> 'exclusive') AS last_end,
+       max(holder.expires_ns) FILTER (WHERE holder.mode = 'exclusive' AND holder.fence = lease.fence)
+           AS writer_until
+FROM lockwright_shared_holder AS holder
+LEFT JOIN lockwright_lease AS lease ON lease.name = holder.name AND lease.mode <> 'exclusive'
+WHERE holder.name = ?1 AND holder.boot = ?2 AND holder.expires_ns > ?3
+
+/* shared_number */
+-- Takes the next fence as a semaphore holder's number. ?1 name
+UPDATE lockwright_lease SET fence = (SELECT fence + 1 FROM lockwright_meta) WHERE name = ?1
+RETURNING fence
+
+/* shared_add */
+-- ?1 name, ?2 token, ?3 identity, ?4 mode, ?5 permits, ?6 size, ?7 fence, ?8 ttl, ?9 expires, ?10 boot
+INSERT INTO lockwright_shared_holder
+    (name, token, identity, mode, permits, size, fence, ttl_ns, expires_ns, boot, updated, broken)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, datetime('now', 'subsec'), NULL)
+ON CONFLICT (name, token) DO UPDATE SET
+    identity = excluded.identity,
+    mode = excluded.mode,
+    permits = excluded.permits,
+    size = excluded.size,
+    fence = excluded.fence,
+    ttl_ns = excluded.ttl_ns,
+    expires_ns = excluded.expires_ns,
+    boot = excluded.boot,
+    updated = excluded.updated,
+    broken = NULL

@@ -1,3 +1,4 @@
+/* check_fence */
 -- Returns the name's highest fence, which may be above ?2.
 INSERT INTO lockwright_fence (name, fence, updated) VALUES (?1, ?2, datetime('now', 'subsec'))
 ON CONFLICT (name) DO UPDATE SET

@@ -1,3 +1,4 @@
+/* renew */
 -- ?1 JSON [[name, token, ttl], ...], ?2 now, ?3 boot
 UPDATE lockwright_lease
 SET ttl_ns = asked.ttl, expires_ns = ?2 + asked.ttl, updated = datetime('now', 'subsec')
@@ -10,3 +11,47 @@ WHERE lockwright_lease.name = asked.name
   AND lockwright_lease.expires_ns > ?2
   AND lockwright_lease.broken IS NULL
 RETURNING token
+
+/* why_not_held */
+SELECT
+    EXISTS (SELECT 1 FROM lockwright_lease
+            WHERE name = ?1 AND token = ?2 AND broken IS NOT NULL)
+        OR EXISTS (SELECT 1 FROM lockwright_shared_holder
+                   WHERE name = ?1 AND token = ?2 AND broken IS NOT NULL)
+        OR EXISTS (SELECT 1 FROM lockwright_tombstone
+                   WHERE token = ?2 AND broken IS NOT NULL) AS broken,
+    EXISTS (SELECT 1 FROM lockwright_lease WHERE name = ?1 AND token = ?2)
+        OR EXISTS (SELECT 1 FROM lockwright_shared_holder WHERE name = ?1 AND token = ?2) AS ran_out
+
+/* shared_renew */
+-- ?1 JSON [[name, token, ttl], ...], ?2 now, ?3 boot
+UPDATE lockwright_shared_holder
+SET ttl_ns = asked.ttl, expires_ns = ?2 + asked.ttl, updated = datetime('now', 'subsec')
+FROM (
+    SELECT value ->> 0 AS name, value ->> 1 AS token, value ->> 2 AS ttl FROM json_each(?1)
+) AS asked
+JOIN lockwright_lease AS lease ON lease.name = asked.name
+WHERE lockwright_shared_holder.name = asked.name
+  AND lockwright_shared_holder.token = asked.token
+  AND lockwright_shared_holder.boot = ?3
+  AND lockwright_shared_holder.expires_ns > ?2
+  AND lockwright_shared_holder.broken IS NULL
+  -- A waiting writer's row isn't a hold.
+  AND lockwright_shared_holder.mode <> 'exclusive'
+  AND lease.mode = lockwright_shared_holder.mode
+RETURNING token
+
+/* shared_own */
+SELECT name, token, identity, mode, permits, size, fence, 1 AS fences, expires_ns, boot, broken
+FROM lockwright_shared_holder WHERE name = ?1 AND token = ?2
+
+/* shared_keep */
+-- Makes the names expire with their last holders.
+-- ?1 JSON [[name, ...], ...], ?2 now, ?3 boot
+UPDATE lockwright_lease
+SET expires_ns = max(expires_ns, coalesce((
+    SELECT max(shared.expires_ns) FROM lockwright_shared_holder AS shared
+    WHERE shared.name = lockwright_lease.name AND shared.boot = ?3 AND shared.mode <> 'exclusive'), 0)),
+    updated = datetime('now', 'subsec')
+WHERE name IN (SELECT value ->> 0 FROM json_each(?1))
+  AND mode <> 'exclusive' AND boot = ?3 AND expires_ns > ?2

@@ -1,3 +1,4 @@
+/* sweep */
 -- A concurrent acquire that read the old floor may get the current time as its fence. So rows with
 -- higher fences stay. Locked rows and names with readers also stay.
 DELETE FROM {reader}

@@ -1,3 +1,4 @@
+/* sweep */
 -- Names with readers stay.
 WITH locks AS MATERIALIZED (
     SELECT {lock_key} AS key FROM pg_locks AS locks

@@ -1,0 +1,86 @@
+/* session_lock */
+-- Requests the lock only if the mark was acquired. Returns -1 if the mark was refused, NULL if the
+-- lock was, and otherwise the fence, or 0 on MySQL, which has no sequences. RELEASE_LOCK releases
+-- the mark, and its factor makes NULL.
+SELECT CAST(IF(GET_LOCK(:mark, 0) <=> 1,
+               IF(GET_LOCK(:key, :slice_s) <=> 1,
+                  /*M!100300 NEXTVAL({hold_fence}) + */ 0,
+                  NULLIF(0 * RELEASE_LOCK(:mark), 0)),
+               -1) AS SIGNED);
+
+/* session_missed */
+-- An interrupted wait may have acquired the lock at the last moment.
+DO RELEASE_ALL_LOCKS();
+SET SESSION wait_timeout = 60;
+
+/* session_restore */
+SET SESSION wait_timeout = IF(IS_USED_LOCK(:key) <=> CONNECTION_ID(), :ttl_s, 60);
+
+/* row_try */
+-- Returns the name if its row was locked, with a fence on MariaDB, and in the last row whether the
+-- mark was acquired.
+SET @lockwright_mark = GET_LOCK({mark}, 0);
+BEGIN;
+SELECT name /*M!100300 , NEXTVAL({hold_fence}) */ FROM {row}
+WHERE name = :name AND @lockwright_mark = 1 FOR UPDATE SKIP LOCKED;
+SELECT @lockwright_mark <=> 1;
+
+/* row_wait */
+-- A waiting writer takes two locks: `waits`, which a reader must find free, and then `barrier`, on
+-- which new readers wait. Until the writer has the row, its idle timeout is at most five seconds,
+-- so a dead writer doesn't block readers for long.
+SET SESSION wait_timeout = LEAST(:ttl_s, 5), lock_wait_timeout = :limit_s, innodb_lock_wait_timeout = :slice_s;
+SET @lockwright_mark = GET_LOCK({mark}, 0);
+SET @lockwright_waits = IF(
+    @lockwright_mark = 1 AND EXISTS (
+        SELECT 1 FROM {hold} WHERE kind = 'row' AND name = :name AND token = '{readers}'),
+    GET_LOCK({waits}, 0), 0);
+DO IF(@lockwright_waits = 1, GET_LOCK({barrier}, 1), NULL);
+BEGIN;
+SELECT name /*M!100300 , NEXTVAL({hold_fence}) */ FROM {row}
+WHERE name = :name AND @lockwright_mark = 1 FOR UPDATE;
+SET SESSION wait_timeout = :ttl_s;
+SELECT @lockwright_mark <=> 1;
+
+/* row_shared_try */
+-- A reader is rejected while a writer waits. Only one session can have the mark, so only one reads
+-- for a claim.
+SET @lockwright_mark = GET_LOCK({mark}, 0);
+SET @lockwright_open = IS_USED_LOCK({waits}) IS NULL;
+BEGIN;
+SELECT name /*M!100300 , NEXTVAL({hold_fence}) */ FROM {row}
+WHERE name = :name AND @lockwright_mark = 1 AND @lockwright_open
+/*M! LOCK IN SHARE MODE */ /*!80000 FOR SHARE */ SKIP LOCKED;
+SELECT @lockwright_mark <=> 1;
+
+/* row_shared_wait */
+-- The reader waits until the barrier is open, and only then for the row.
+SET SESSION wait_timeout = :ttl_s, lock_wait_timeout = :limit_s, innodb_lock_wait_timeout = :slice_s;
+SET @lockwright_mark = GET_LOCK({mark}, 0);
+SET @lockwright_barrier = IF(IS_USED_LOCK({waits}) IS NULL, NULL, GET_LOCK({barrier}, :slice_s));
+DO IF(@lockwright_barrier = 1, RELEASE_LOCK({barrier}), NULL);
+SET @lockwright_open = IS_USED_LOCK({waits}) IS NULL;
+BEGIN;
+SELECT name /*M!100300 , NEXTVAL({hold_fence}) */ FROM {row}
+WHERE name = :name AND @lockwright_mark = 1 AND @lockwright_open
+LOCK IN SHARE MODE;
+SELECT @lockwright_mark <=> 1;
+
+/* row_missed */
+ROLLBACK;
+DO RELEASE_ALL_LOCKS();
+SET SESSION wait_timeout = 60;
+SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name);
+
+/* row_waited */
+-- The writer's barrier is a named lock, which outlives the rollback.
+ROLLBACK;
+SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name);
+
+/* row_make */
+-- Inserts no existing row, because that would wait for the row's lock. The named lock prevents an
+-- insert by another client after the check.
+SET @lockwright_made = GET_LOCK({mark_of_row}, 1);
+INSERT IGNORE INTO {row} (name)
+SELECT :name FROM {meta} WHERE NOT EXISTS (SELECT 1 FROM {row} WHERE name = :name);
+DO RELEASE_LOCK({mark_of_row});

@@ -1,0 +1,61 @@
+/* find */
+SELECT found.session, IS_USED_LOCK(CONCAT({joint}, found.session)) <=> found.session
+FROM (SELECT IS_USED_LOCK({mark}) AS session) AS found
+WHERE found.session IS NOT NULL;
+
+/* mark_broken */
+-- The next holder overwrites an exclusive hold's row, so the mark is also stored in {reader}, as a
+-- tombstone with session 0.
+UPDATE {held} SET broken = COALESCE(broken, :note), updated = {now}
+WHERE kind = '{kind}' AND name = :name AND token = :token;
+INSERT IGNORE INTO {reader}
+    (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
+SELECT kind, name, token, identity, fence, ttl_ms, 0, updated, broken, released FROM {hold}
+WHERE kind = '{kind}' AND name = :name AND token = :token;
+SELECT 1 FROM {held} WHERE kind = '{kind}' AND name = :name AND token = :token;
+
+/* mark_released */
+UPDATE {held} SET released = 1, updated = {now}
+WHERE kind = '{kind}' AND name = :name AND token = :token;
+SELECT 1 FROM {held} WHERE kind = '{kind}' AND name = :name AND token = :token;
+
+/* why_ended */
+SELECT broken IS NOT NULL, released FROM {hold}
+WHERE kind = '{kind}' AND name = :name AND token = :token
+UNION ALL
+SELECT broken IS NOT NULL, released FROM {reader}
+WHERE kind = '{kind}' AND name = :name AND token = :token;
+
+/* kill */
+-- If the session lacks the mark, this kills connection 0, which doesn't exist. KILL doesn't wait
+-- for the session's end, so the SLEEPs do.
+KILL CONNECTION IF(IS_USED_LOCK({mark}) <=> :session, :session, 0);
+DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.002, 0));
+DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.005, 0));
+DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.01, 0));
+DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.02, 0));
+DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.05, 0));
+DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.1, 0));
+DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.3, 0));
+DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.5, 0));
+DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 1, 0));
+
+/* session_ask */
+-- The lock is the signal. The client looks for it five times a second.
+DO GET_LOCK(CONCAT({joint}, :session, '/ask'), 1);
+DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.25, 0));
+DO RELEASE_LOCK(CONCAT({joint}, :session, '/ask'));
+
+/* session_kill_foreign */
+-- Another program's session is never joint.
+KILL CONNECTION IF(IS_USED_LOCK({key}) <=> :session
+                   AND IS_USED_LOCK(CONCAT({joint}, :session)) IS NULL, :session, 0);
+DO SLEEP(IF(IS_USED_LOCK({key}) <=> :session, 0.02, 0));
+DO SLEEP(IF(IS_USED_LOCK({key}) <=> :session, 0.05, 0));
+DO SLEEP(IF(IS_USED_LOCK({key}) <=> :session, 0.1, 0));
+DO SLEEP(IF(IS_USED_LOCK({key}) <=> :session, 0.3, 0));
+DO SLEEP(IF(IS_USED_LOCK({key}) <=> :session, 0.5, 0));
+DO SLEEP(IF(IS_USED_LOCK({key}) <=> :session, 1, 0));
+
+/* cancel */
+KILL QUERY :session;

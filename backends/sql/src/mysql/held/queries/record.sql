@@ -1,0 +1,60 @@
+/* note */
+-- A paused client must not overwrite the next holder's row. So the first assignment checks the
+-- session's mark again, once the row is locked. If `:fence` is 0, the row determines the
+-- fence.
+INSERT INTO {hold} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
+SELECT '{kind}', :name, :token, :identity, IF(:fence > 0, :fence, GREATEST(meta.floor + 1, {now})),
+       :ttl_ms, :session, {now}, NULL, 0
+FROM {meta} AS meta
+WHERE IS_USED_LOCK({mark}) <=> :session
+ON DUPLICATE KEY UPDATE
+    updated = IF(IS_USED_LOCK({mark}) <=> :session, VALUES(updated), {hold}.updated),
+    broken = IF({hold}.updated = VALUES(updated) AND {hold}.token <> VALUES(token), NULL, {hold}.broken),
+    fence = IF({hold}.updated = VALUES(updated),
+               IF(:fence > 0, GREATEST(IF({hold}.token = VALUES(token), {hold}.fence, 0), :fence),
+                  GREATEST({hold}.fence + 1, VALUES(fence))), {hold}.fence),
+    token = IF({hold}.updated = VALUES(updated), VALUES(token), {hold}.token),
+    identity = IF({hold}.updated = VALUES(updated), VALUES(identity), {hold}.identity),
+    ttl_ms = IF({hold}.updated = VALUES(updated), VALUES(ttl_ms), {hold}.ttl_ms),
+    session = IF({hold}.updated = VALUES(updated), VALUES(session), {hold}.session),
+    released = IF({hold}.updated = VALUES(updated), 0, {hold}.released);
+
+SELECT fence FROM {hold}
+WHERE kind = '{kind}' AND name = :name AND token = :token AND session = :session;
+
+/* shared_note */
+-- Records a reader. Concurrent readers share the fence of the first one: a reader joins the recorded
+-- readers only if one of them still reads, because a writer may have held since, without a record.
+INSERT INTO {hold} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
+SELECT '{kind}', :name, '{readers}', '', IF(:fence > 0, :fence, GREATEST(meta.floor + 1, {now})),
+       :ttl_ms, :session, {now}, NULL, 0
+FROM {meta} AS meta
+WHERE IS_USED_LOCK({mark}) <=> :session
+ON DUPLICATE KEY UPDATE
+    updated = IF(IS_USED_LOCK({mark}) <=> :session, VALUES(updated), {hold}.updated),
+    fence = IF({hold}.updated = VALUES(updated) AND NOT ({still_read}),
+               GREATEST({hold}.fence + IF(:fence > 0, 0, 1), VALUES(fence)), {hold}.fence),
+    token = IF({hold}.updated = VALUES(updated), VALUES(token), {hold}.token),
+    identity = IF({hold}.updated = VALUES(updated), VALUES(identity), {hold}.identity),
+    ttl_ms = IF({hold}.updated = VALUES(updated), VALUES(ttl_ms), {hold}.ttl_ms),
+    session = IF({hold}.updated = VALUES(updated), VALUES(session), {hold}.session),
+    broken = IF({hold}.updated = VALUES(updated), NULL, {hold}.broken),
+    released = IF({hold}.updated = VALUES(updated), 0, {hold}.released);
+
+INSERT INTO {reader} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
+SELECT '{kind}', :name, :token, :identity, last.fence, :ttl_ms, :session, {now}, NULL, 0
+FROM {hold} AS last
+WHERE last.kind = '{kind}' AND last.name = :name AND last.token = '{readers}'
+  AND IS_USED_LOCK({mark}) <=> :session
+ON DUPLICATE KEY UPDATE
+    identity = VALUES(identity), fence = VALUES(fence), ttl_ms = VALUES(ttl_ms),
+    session = VALUES(session), updated = VALUES(updated), broken = NULL, released = 0;
+
+SELECT fence FROM {reader}
+WHERE kind = '{kind}' AND name = :name AND token = :token AND session = :session;
+
+/* raise */
+-- Returns the server's time if the sequence of fences is lower, and otherwise 0. Raising the sequence
+-- to the time covers fences that a crash lost.
+SELECT CAST(0 /*M!100300 + (next_not_cached_value < {now}) * {now} */ AS SIGNED)
+/*M!100300 FROM {hold_fence} */;

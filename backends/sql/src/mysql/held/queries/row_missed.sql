@@ -1,4 +1,0 @@
-ROLLBACK;
-DO RELEASE_ALL_LOCKS();
-SET SESSION wait_timeout = 60;
-SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name);

@@ -1,0 +1,158 @@
+/* session_try */
+-- Returns `same` if another session may hold the lock for the same claim, `busy` if it isn't free, or
+-- the fence. The first locks end with the transaction, because a session's locks would outlive a
+-- failed statement. They and the timeout precede `nextval`, which may block. `set_config` never
+-- returns ''. If `:ttl_ms` is 0, the timeout is already set.
+SELECT CASE WHEN NOT pg_try_advisory_xact_lock(:claim) THEN 'same'
+            WHEN NOT pg_try_advisory_xact_lock(:key) THEN 'busy'
+            WHEN :ttl_ms > 0 AND set_config('idle_session_timeout', :ttl_ms::text, false) = '' THEN NULL
+            ELSE concat(nextval('{hold_fence}'), pg_advisory_lock(:claim), pg_advisory_lock(:key))
+       END;
+
+/* session_wait */
+-- Waits for the lock. Returns what session_try returns, and how long the server waited in µs.
+-- Returns `readers` at once if the name may have readers: then session_wait_for_readers waits.
+-- The session keeps the claim's lock for the next statement of the wait.
+SELECT CASE WHEN NOT pg_try_advisory_lock(:claim) THEN 'same'
+            WHEN set_config('idle_session_timeout', :ttl_ms::text, false) = '' THEN NULL
+            WHEN set_config('lock_timeout', :slice_ms::text, true) = '' THEN NULL
+            WHEN {has_readers} THEN 'readers'
+            ELSE concat(pg_advisory_xact_lock(:key), nextval('{hold_fence}'), pg_advisory_lock(:key))
+       END, {waited_us};
+
+/* session_wait_for_readers */
+-- Closes the barrier and waits. Until the session has the lock, its idle timeout is at most five
+-- seconds, so that a dead writer's barrier soon opens. The last statement returns what
+-- session_wait returns.
+BEGIN;
+SELECT set_config('idle_session_timeout', least(:ttl_ms, 5000)::text, false);
+COMMIT;
+SELECT set_config('lock_timeout', :slice_ms::text, true);
+SELECT {close_barrier};
+SELECT set_config('lock_timeout', {rest}, true);
+SELECT pg_advisory_xact_lock(:key)::text;
+SET idle_session_timeout = :ttl_ms;
+SELECT concat(nextval('{hold_fence}'), pg_advisory_lock(:key)), {waited_us};
+
+/* session_missed */
+-- Releases the lock, which may have been granted just before the statement timed out. The session
+-- keeps the barrier and the claim's lock. Returns the first column of missed.
+SELECT false, count(pg_advisory_unlock(:key)) FROM pg_locks AS locks
+WHERE locks.pid = pg_backend_pid() AND {is_advisory} AND objsubid = 1 AND granted AND {lock_key} = :key;
+
+/* session_shared_try */
+-- A reader is rejected while a writer holds the barrier, or while another session reads for this
+-- claim. Returns what session_try returns.
+SELECT CASE WHEN NOT pg_try_advisory_xact_lock(:claim) THEN 'same'
+            WHEN NOT pg_try_advisory_xact_lock_shared({barrier}) THEN 'busy'
+            WHEN NOT pg_try_advisory_xact_lock_shared(:key) THEN 'busy'
+            WHEN :ttl_ms > 0 AND set_config('idle_session_timeout', :ttl_ms::text, false) = '' THEN NULL
+            ELSE concat(nextval('{hold_fence}'), pg_advisory_lock(:claim),
+                        pg_advisory_lock_shared(:key))
+       END;
+
+/* session_shared_wait */
+-- Waits for the claim's lock, so that only one session reads for a claim, then for the
+-- barrier, then for the name's lock. Sets the TTL first, because a lock may be granted just before the wait times
+-- out, and outlives the transaction. Returns what session_try returns.
+BEGIN;
+SELECT set_config('idle_session_timeout', :ttl_ms::text, false),
+       set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false);
+COMMIT;
+BEGIN;
+SELECT set_config('lock_timeout', :slice_ms::text, true);
+SELECT pg_advisory_lock(:claim)::text;
+SELECT set_config('lock_timeout', {rest}, true);
+SELECT pg_advisory_xact_lock_shared({barrier})::text;
+COMMIT;
+BEGIN;
+SELECT set_config('lock_timeout', {rest}, true);
+SELECT pg_advisory_lock_shared(:key)::text;
+SELECT nextval('{hold_fence}')::text;
+COMMIT;
+
+/* row_try */
+-- Runs prepared in a new transaction. Its end restores the setting. Returns the fence if
+-- the lock was acquired.
+WITH locked AS MATERIALIZED (
+    SELECT name FROM {row} WHERE name = :name AND pg_try_advisory_xact_lock(:claim)
+    FOR UPDATE SKIP LOCKED
+)
+SELECT nextval('{hold_fence}'),
+       set_config('idle_in_transaction_session_timeout', :ttl_ms::text, true)
+FROM locked;
+
+/* row_wait */
+-- Runs prepared in a new transaction. Its end restores the settings. Returns what
+-- row_try returns, and how long the server waited in µs. Returns no row if another session has
+-- the claim's lock, if the row to lock is missing, or if the name may have readers. In the last case,
+-- row_wait_for_readers waits.
+WITH asked AS MATERIALIZED (
+    SELECT {has_readers} AS has_readers, pg_try_advisory_xact_lock(:claim) AS claimed,
+           set_config('idle_in_transaction_session_timeout', :ttl_ms::text, true),
+           set_config('lock_timeout', :slice_ms::text, true)
+), locked AS MATERIALIZED (
+    SELECT rows.name FROM asked JOIN {row} AS rows ON rows.name = :name
+    WHERE asked.claimed AND NOT asked.has_readers
+    FOR UPDATE OF rows
+)
+SELECT nextval('{hold_fence}'), {waited_us} FROM locked;
+
+/* row_wait_for_readers */
+-- Closes the barrier and waits. If the lock was acquired, returns a fifth row: what row_wait
+-- returns. Until then the idle timeout is at most five seconds, so that a dead writer's barrier soon
+-- opens.
+BEGIN;
+SELECT set_config('idle_session_timeout', least(:ttl_ms, 5000)::text, false),
+       set_config('idle_in_transaction_session_timeout', least(:ttl_ms, 5000)::text, false);
+COMMIT;
+BEGIN;
+SELECT set_config('lock_timeout', :slice_ms::text, true), pg_advisory_xact_lock(:claim)::text,
+       set_config('lock_timeout', {rest}, true);
+SELECT {close_barrier};
+SELECT set_config('lock_timeout', {rest}, true);
+WITH locked AS MATERIALIZED (SELECT name FROM {row} WHERE name = :name FOR UPDATE)
+SELECT nextval('{hold_fence}'), {waited_us} FROM locked;
+SET idle_session_timeout = :ttl_ms;
+SET idle_in_transaction_session_timeout = :ttl_ms;
+
+/* row_shared_try */
+-- A reader is rejected while a writer holds the barrier, or while another session reads for this
+-- claim. Returns what row_try returns. The claim's lock is session-level, so that it can
+-- be released before the row's.
+WITH locked AS MATERIALIZED (
+    SELECT name FROM {row} WHERE name = :name
+      AND (SELECT CASE WHEN pg_try_advisory_lock_shared({barrier})
+                       THEN pg_advisory_unlock_shared({barrier}) ELSE false END)
+      AND pg_try_advisory_lock(:claim)
+    FOR SHARE SKIP LOCKED
+), timed AS MATERIALIZED (
+    SELECT set_config('idle_session_timeout', :ttl_ms::text, false),
+           set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false)
+    FROM locked
+)
+SELECT nextval('{hold_fence}') FROM timed;
+
+/* row_shared_wait */
+-- Returns a fifth row, the fence, if the lock was acquired.
+BEGIN;
+SELECT set_config('idle_session_timeout', :ttl_ms::text, false),
+       set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false);
+COMMIT;
+BEGIN;
+SELECT set_config('lock_timeout', :slice_ms::text, true), pg_advisory_lock(:claim)::text;
+SELECT set_config('lock_timeout', {rest}, true), pg_advisory_xact_lock_shared({barrier})::text;
+COMMIT;
+BEGIN;
+SELECT set_config('lock_timeout', {rest}, true);
+WITH locked AS MATERIALIZED (SELECT name FROM {row} WHERE name = :name FOR SHARE)
+SELECT nextval('{hold_fence}') FROM locked;
+
+/* missed */
+-- Rolls back. Returns whether another session may hold for the same claim, and, for the mode `row`,
+-- whether the row exists.
+ROLLBACK;
+SELECT NOT pg_try_advisory_xact_lock(:claim), EXISTS (SELECT FROM {row} WHERE name = :name);
+
+/* row_make */
+INSERT INTO {row} (name) VALUES (:name) ON CONFLICT DO NOTHING;

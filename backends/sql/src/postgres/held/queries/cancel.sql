@@ -1,1 +1,0 @@
-SELECT pg_cancel_backend(:session::int);

@@ -1,0 +1,46 @@
+/* find */
+SELECT locks.pid::bigint, activity.application_name = '{joint}'
+FROM pg_locks AS locks CROSS JOIN LATERAL pg_stat_get_activity(locks.pid) AS activity
+WHERE {is_claim_lock};
+
+/* mark_broken */
+-- The next holder overwrites an exclusive hold's row, so the mark is also stored in {reader}, as a
+-- tombstone with session 0.
+WITH marked AS (
+    UPDATE {held} SET broken = coalesce(broken, :note), updated = clock_timestamp()
+    WHERE kind = '{kind}' AND name = :name AND token = :token
+    RETURNING kind, name, token, identity, fence, ttl_ms, updated, broken, released
+), tombstone AS (
+    INSERT INTO {reader} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
+    SELECT kind, name, token, identity, fence, ttl_ms, 0, updated, broken, released FROM marked
+    ON CONFLICT (kind, name, token) DO NOTHING
+)
+SELECT 1::bigint FROM marked;
+
+/* mark_released */
+UPDATE {held} SET released = true, updated = clock_timestamp()
+WHERE kind = '{kind}' AND name = :name AND token = :token
+RETURNING 1::bigint;
+
+/* why_ended */
+SELECT broken IS NOT NULL, released FROM {hold}
+WHERE kind = '{kind}' AND name = :name AND token = :token
+UNION ALL
+SELECT broken IS NOT NULL, released FROM {reader}
+WHERE kind = '{kind}' AND name = :name AND token = :token;
+
+/* kill */
+SELECT pg_terminate_backend(locks.pid, 2000) FROM pg_locks AS locks
+WHERE locks.pid = :session AND {is_claim_lock};
+
+/* session_ask */
+SELECT pg_notify('lockwright_' || :session::text, '')::text;
+
+/* session_kill_foreign */
+SELECT pg_terminate_backend(locks.pid, 2000)
+FROM pg_locks AS locks CROSS JOIN LATERAL pg_stat_get_activity(locks.pid) AS activity
+WHERE locks.pid = :session AND {is_advisory} AND objsubid = 1 AND granted AND {lock_key} = {key}
+  AND activity.application_name NOT IN ('{own}', '{joint}');
+
+/* cancel */
+SELECT pg_cancel_backend(:session::int);

@@ -1,1 +1,0 @@
-INSERT INTO {row} (name) VALUES (:name) ON CONFLICT DO NOTHING;

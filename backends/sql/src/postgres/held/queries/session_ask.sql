@@ -1,1 +1,0 @@
-SELECT pg_notify('lockwright_' || :session::text, '')::text;

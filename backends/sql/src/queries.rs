@@ -1,0 +1,87 @@
+//! Files with several queries, each below a line `/* NAME */`.
+
+const HEADER: &[u8] = b"/* ";
+const END: &[u8] = b" */";
+
+/// Returns a query of a file.
+///
+/// # Panics
+/// If the file has no such query: in a constant, the build fails.
+pub(crate) const fn find<'a>(file: &'a str, name: &str) -> &'a str {
+    let mut rest = file;
+    loop {
+        let (line, after) = split_line(rest);
+        if is_header_of(line.as_bytes(), name.as_bytes()) {
+            return until_header(after);
+        }
+        assert!(!after.is_empty(), "the file has no query with this name");
+        rest = after;
+    }
+}
+
+const fn until_header(text: &str) -> &str {
+    let mut rest = text;
+    while !rest.is_empty() && !starts_with(rest.as_bytes(), HEADER) {
+        rest = split_line(rest).1;
+    }
+    text.split_at(text.len() - rest.len()).0.trim_ascii_end()
+}
+
+const fn split_line(text: &str) -> (&str, &str) {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        at += 1;
+        if bytes[at - 1] == b'\n' {
+            break;
+        }
+    }
+    text.split_at(at)
+}
+
+const fn is_header_of(line: &[u8], name: &[u8]) -> bool {
+    if !starts_with(line, HEADER) {
+        return false;
+    }
+    let (_, named) = line.trim_ascii_end().split_at(HEADER.len());
+    let is_as_long = named.len() == name.len() + END.len();
+    is_as_long && starts_with(named, name) && starts_with(named.split_at(name.len()).1, END)
+}
+
+const fn starts_with(text: &[u8], start: &[u8]) -> bool {
+    let mut at = 0;
+    while at < start.len() {
+        if at >= text.len() || text[at] != start[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+macro_rules! query {
+    ($file:expr, $name:literal) => {
+        const { $crate::queries::find(include_str!($file), $name) }
+    };
+}
+pub(crate) use query;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "-- About the file.\n/* one */\n-- A comment.\nSELECT 1;\n\
+                        /* one_more */\nSELECT 2;\nSELECT 3;\n";
+
+    #[test]
+    fn query_ends_before_the_next() {
+        assert_eq!(find(FILE, "one"), "-- A comment.\nSELECT 1;");
+        assert_eq!(find(FILE, "one_more"), "SELECT 2;\nSELECT 3;");
+    }
+
+    #[test]
+    #[should_panic(expected = "no query with this name")]
+    fn missing_query_is_an_error() {
+        find(FILE, "one_mor");
+    }
+}

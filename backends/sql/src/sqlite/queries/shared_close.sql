@@ -1,1 +1,0 @@
-DELETE FROM lockwright_lease WHERE name = ?1 AND mode <> 'exclusive'

@@ -7,7 +7,7 @@
 -- them. raise then raises the sequence above all that were issued.
 CREATE SEQUENCE IF NOT EXISTS {hold_fence} AS bigint MAXVALUE 9007199254740991;
 
--- Its row shows that the sequence was raised since the last crash, which emptied this table.
+-- Its row shows that the sequence was raised since the last crash.
 CREATE UNLOGGED TABLE IF NOT EXISTS {hold_raised} (
     id integer PRIMARY KEY CHECK (id = 1)
 );

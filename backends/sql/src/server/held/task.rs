@@ -32,6 +32,9 @@ const EARLY: Duration = Duration::from_millis(25);
 /// The pause before a retry if another session holds the lock for the same claim.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// A shorter wait needs no renewal.
+const SHORT_WAIT: Duration = Duration::from_millis(100);
+
 /// The minimum limit for an attempt, because a short TTL gives a slow server too little time.
 const LEAST_TRY: Duration = Duration::from_millis(500);
 
@@ -359,6 +362,8 @@ async fn granted<S: Server>(
     sent: BootInstant,
 ) -> Result<Asked<S>> {
     let begun = shared.clock.now();
+    let short = SHORT_WAIT.min(claim.ttl / 10);
+    let has_waited = may_have_blocked && begun.saturating_since(sent) > short;
     let id = session.id();
     let limit = LIMIT.min(claim.ttl);
     let noting = async {
@@ -380,10 +385,10 @@ async fn granted<S: Server>(
     let waited = grant.waited.filter(|waited| sent + *waited < begun);
     let armed = match waited {
         Some(waited) => sent + waited,
-        None if may_have_blocked => begun,
+        None if has_waited => begun,
         None => sent,
     };
-    let result = if may_have_blocked && waited.is_none() {
+    let result = if has_waited && waited.is_none() {
         let keeping = async {
             let kept = tokio::time::timeout(limit, session.keep(claim)).await;
             kept.unwrap_or_else(|_| {

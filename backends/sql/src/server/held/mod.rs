@@ -12,7 +12,7 @@
 //!   grant or, if the fence doesn't depend on the record, after [`RECORD_AFTER`].
 //! - **After a wait for the lock, the TTL doesn't start with the answer**, which may be late. It
 //!   counts from the request and the server's own measurement of the wait. Without one, it counts
-//!   from the request after a short wait, and otherwise from a renewal.
+//!   from the request after a short wait, else from a renewal.
 //! - **A writer that waits for readers closes a barrier to new readers.** Otherwise the server
 //!   would admit them between two statements of the writer's wait.
 //! - **Holds and requests have separate permits**, so a release never waits for a hold's permit.

@@ -16,7 +16,7 @@ in_each_mode!(
     reader_that_returns_gets_a_later_fence,
 );
 
-/// Acquires and releases as a writer, without a record.
+/// Acquires and releases without a record.
 async fn write_briefly(backend: &Backend) -> u64 {
     let writer = claim_for("x", LONG);
     let fence = grant(backend, &writer).await.fence.get();

@@ -1,5 +1,4 @@
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,15 +18,11 @@ use crate::server::dialect::{Dialect, Row};
 use crate::server::errors::{self, Effect};
 use crate::server::held::joint::statement_limit;
 use crate::server::held::rows::fence_of;
-use crate::server::held::{Ended, Grant, Kept, Locked, Permit, Session, SessionId};
+use crate::server::held::{Ended, Grant, KEPT_TIMEOUTS, Kept, Locked, Permit, Session, SessionId};
 use crate::server::pool::Pool;
 use crate::server::sql::{Arguments, Sql, Value};
 
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
-
-/// The idle timeouts, in seconds, that a session without a hold may have. The client usually closes
-/// it sooner, after about 5 s.
-const IDLE_S: RangeInclusive<i64> = 10..=60;
 
 pub(crate) struct MySqlSession {
     connection: MySqlConnection,
@@ -259,7 +254,7 @@ impl MySqlSession {
 
     /// Returns whether the session may have this idle timeout without a hold.
     fn may_keep(&self, ttl_s: i64) -> bool {
-        self.is_joint || IDLE_S.contains(&ttl_s)
+        self.is_joint || KEPT_TIMEOUTS.contains(&Duration::from_secs(ttl_s.unsigned_abs()))
     }
 
     async fn keeps_transaction(&mut self) -> bool {

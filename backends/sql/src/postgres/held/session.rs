@@ -5,7 +5,6 @@
 //! cancel-safe.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,7 +20,7 @@ use crate::server::dialect::{Dialect, Row};
 use crate::server::errors::{self, Effect};
 use crate::server::held::joint::statement_limit;
 use crate::server::held::rows::fence_of;
-use crate::server::held::{Ended, Grant, Kept, Locked, Permit, Session, SessionId};
+use crate::server::held::{Ended, Grant, KEPT_TIMEOUTS, Kept, Locked, Permit, Session, SessionId};
 use crate::server::pool::Pool;
 use crate::server::sessions::Use;
 use crate::server::sql::{Arguments, Prepared, Sql, Value, value};
@@ -30,9 +29,6 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
 /// The default idle timeout of a session without a hold.
 const IDLE_MS: i64 = 60_000;
-
-/// A released session keeps a timeout in this range. The client closes an idle session earlier.
-const KEPT_MS: RangeInclusive<i64> = 10_000..=IDLE_MS;
 
 const LET_GO: &str = "SELECT set_config('idle_session_timeout', '60s', false), \
                       set_config('idle_in_transaction_session_timeout', '60s', false), \
@@ -506,7 +502,8 @@ impl Session for PgSession {
 
     async fn unlock(&mut self, claim: &Claim) -> Result<bool> {
         let which = if self.is_joint { Which::Part } else { Which::Unlock };
-        let kept = self.timeout_ms.filter(|ms| KEPT_MS.contains(ms) && claim.mode != Mode::Shared);
+        let may_keep = |ms: &i64| KEPT_TIMEOUTS.contains(&Duration::from_millis(ms.unsigned_abs()));
+        let kept = self.timeout_ms.filter(|ms| may_keep(ms) && claim.mode != Mode::Shared);
         let is_reset = [("is_reset", Value::Bool(kept.is_none()))];
         let rows = self.about(which, claim, &is_reset).await.map_err(|e| self.failed(e))?;
         self.must_let_go = false;

@@ -1,5 +1,6 @@
 //! Idle sessions without locks, for reuse, because connecting costs many times as much as locking.
 
+use std::ops::RangeInclusive;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,11 @@ use tokio::sync::Notify;
 const MOST: usize = 8;
 
 pub(super) const KEPT: Duration = Duration::from_secs(5);
+
+/// The timeouts that a released session keeps on the server. The client closes an idle session
+/// earlier.
+pub(crate) const KEPT_TIMEOUTS: RangeInclusive<Duration> =
+    Duration::from_secs(10)..=Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(super) struct Idle<S> {

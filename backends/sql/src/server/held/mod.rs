@@ -37,6 +37,7 @@ use lockwright_core::{Claim, Fence, Finding, Profile, Result, async_trait};
 use crate::server::dialect::{Dialect, Row};
 
 pub(crate) use engine::Engine;
+pub(crate) use idle::KEPT_TIMEOUTS;
 pub(crate) use permit::Permit;
 
 use rows::Rows;

@@ -45,9 +45,8 @@ use sha2::{Digest, Sha256};
 use super::dialect::MySql;
 use super::proxy;
 use crate::kind::READERS;
-use crate::queries::query;
 use crate::server::dialect::Dialect;
-use crate::server::held::rows::{Rows, StatementTexts};
+use crate::server::held::rows::{Rows, StatementTexts, statement_texts};
 use crate::server::held::{Permit, Server};
 use crate::server::pool::Pool;
 
@@ -116,33 +115,8 @@ impl Kind {
     }
 
     fn texts(self) -> StatementTexts {
-        let common = StatementTexts {
-            note: query!("queries/record.sql", "note"),
-            shared_note: query!("queries/record.sql", "shared_note"),
-            why_ended: query!("queries/end.sql", "why_ended"),
-            mark_released: query!("queries/end.sql", "mark_released"),
-            inspect: query!("queries/inspect.sql", "session_inspect"),
-            list: query!("queries/inspect.sql", "session_list"),
-            mark_broken: query!("queries/end.sql", "mark_broken"),
-            find: query!("queries/end.sql", "find"),
-            kill: query!("queries/end.sql", "kill"),
-            ask: query!("queries/end.sql", "session_ask"),
-            kill_foreign: query!("queries/end.sql", "session_kill_foreign"),
-            cancel: query!("queries/end.sql", "cancel"),
-            sweep: query!("queries/sweep.sql", "sweep"),
-            hides_young: false,
-        };
-        match self {
-            Self::Session => common,
-            Self::Row => StatementTexts {
-                inspect: query!("queries/inspect.sql", "row_inspect"),
-                list: query!("queries/inspect.sql", "row_list"),
-                hides_young: true,
-                ask: "",
-                kill_foreign: "",
-                ..common
-            },
-        }
+        let texts = statement_texts!(self == Self::Session);
+        StatementTexts { hides_young: self == Self::Row, ..texts }
     }
 }
 

@@ -73,6 +73,43 @@ pub(crate) struct StatementTexts {
     pub(crate) hides_young: bool,
 }
 
+/// Returns the [`StatementTexts`] of the mode `session`, or else `row`, from the dialect's `queries`.
+macro_rules! statement_texts {
+    ($is_session:expr) => {{
+        use $crate::queries::query;
+        use $crate::server::held::rows::StatementTexts;
+
+        let common = StatementTexts {
+            note: query!("queries/record.sql", "note"),
+            shared_note: query!("queries/record.sql", "shared_note"),
+            why_ended: query!("queries/end.sql", "why_ended"),
+            inspect: query!("queries/inspect.sql", "session_inspect"),
+            list: query!("queries/inspect.sql", "session_list"),
+            mark_broken: query!("queries/end.sql", "mark_broken"),
+            mark_released: query!("queries/end.sql", "mark_released"),
+            find: query!("queries/end.sql", "find"),
+            kill: query!("queries/end.sql", "kill"),
+            ask: query!("queries/end.sql", "session_ask"),
+            kill_foreign: query!("queries/end.sql", "session_kill_foreign"),
+            cancel: query!("queries/end.sql", "cancel"),
+            sweep: query!("queries/sweep.sql", "sweep"),
+            hides_young: false,
+        };
+        if $is_session {
+            common
+        } else {
+            StatementTexts {
+                inspect: query!("queries/inspect.sql", "row_inspect"),
+                list: query!("queries/inspect.sql", "row_list"),
+                ask: "",
+                kill_foreign: "",
+                ..common
+            }
+        }
+    }};
+}
+pub(crate) use statement_texts;
+
 #[derive(Debug)]
 pub(crate) struct Rows<D: Dialect> {
     pub(crate) pool: Arc<Pool<D>>,

@@ -74,7 +74,7 @@ impl Config {
     /// a setting out of range, or an unmet requirement.
     ///
     /// # Cancel safety
-    /// May be dropped; nothing is left behind.
+    /// As [`connect`](crate::connect).
     pub async fn connect(&self) -> Result<Locks> {
         let backend = open(&self.url).await?;
         for requirement in &self.require {
@@ -90,7 +90,7 @@ impl Config {
     /// As [`connect`](Config::connect), except for problems that [`Locks::doctor`] reports.
     ///
     /// # Cancel safety
-    /// May be dropped; nothing is left behind.
+    /// As [`connect`](Config::connect).
     pub async fn connect_for_diagnosis(&self) -> Result<Locks> {
         self.client_on(open_for_diagnosis(&self.url).await?)
     }

@@ -12,7 +12,7 @@ use lockwright_core::{DistributedLock, Error, Locks, Profile, Result, redact};
 /// - [`Unavailable`](crate::ErrorKind::Unavailable) or [`Denied`](crate::ErrorKind::Denied).
 ///
 /// # Cancel safety
-/// May be dropped; nothing is left behind.
+/// May be dropped. Nothing is left behind.
 pub async fn connect(url: &str) -> Result<Locks> {
     Locks::new(open(url).await?)
 }
@@ -23,7 +23,7 @@ pub async fn connect(url: &str) -> Result<Locks> {
 /// As [`connect`].
 ///
 /// # Cancel safety
-/// May be dropped; nothing is left behind.
+/// As [`connect`].
 pub async fn open(url: &str) -> Result<Arc<dyn DistributedLock>> {
     open_for(url, Purpose::Locking).await
 }
@@ -35,7 +35,7 @@ pub async fn open(url: &str) -> Result<Arc<dyn DistributedLock>> {
 /// As [`connect`], except for problems that [`Locks::doctor`] reports.
 ///
 /// # Cancel safety
-/// May be dropped; nothing is left behind.
+/// As [`connect`].
 pub async fn open_for_diagnosis(url: &str) -> Result<Arc<dyn DistributedLock>> {
     open_for(url, Purpose::Diagnosis).await
 }

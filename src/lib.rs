@@ -6,7 +6,7 @@
 //! # async fn example() -> lockwright::Result<()> {
 //! let locks = lockwright::connect("redis://127.0.0.1/").await?; // or sqlite:locks.db, memory:
 //! let guard = locks.mutex("orders/42").acquire().await?;
-//! // ... what only one may do, with guard.fence() in each write ...
+//! // ... the protected work, with guard.fence() in each write ...
 //! guard.release().await
 //! # }
 //! ```

@@ -17,7 +17,8 @@ pub struct Node {
     pub problem: Option<String>,
 }
 
-/// Returns the nodes' states. A new node votes once a client has seen it for the largest TTL.
+/// Returns the nodes' states. A new node votes once one client has seen it for the URL's
+/// `largest_ttl`.
 ///
 /// # Errors
 /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for an invalid URL, or a backend without
@@ -29,13 +30,13 @@ pub async fn nodes(url: &str) -> Result<Vec<Node>> {
     node_statuses(url, What::Look).await
 }
 
-/// Waits until every reachable node votes. New nodes vote one largest TTL after this call.
+/// Waits until every reachable node votes. New nodes vote one `largest_ttl` after this call.
 ///
 /// # Errors
 /// As [`nodes`].
 ///
 /// # Cancel safety
-/// May be dropped; the time waited so far is lost.
+/// May be dropped. The time waited so far is lost.
 pub async fn wait_for_nodes(url: &str) -> Result<Vec<Node>> {
     node_statuses(url, What::Wait).await
 }

@@ -21,7 +21,7 @@ use crate::token::Token;
 ///
 /// # Contract of every method
 ///
-/// - The future may be dropped. Its request may still take effect.
+/// - The method's future may be dropped. Its request may still take effect.
 /// - [`Unavailable`](crate::ErrorKind::Unavailable) means that the request never has an effect. If
 ///   it may have one, the error is [`Indeterminate`](crate::ErrorKind::Indeterminate).
 /// - The backend limits its wait for the server, so that a silent server becomes an error.
@@ -97,8 +97,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Transfers the hold with the token `from` to the claim `to`. A reader's hold keeps its fence;
-    /// any other hold gets a new one.
+    /// Transfers the hold with the token `from` to the claim `to`. A reader's hold keeps its fence.
+    /// Any other hold gets a new fence.
     async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         let _ = from;
         Err(Error::unsupported("moving a hold to another process", self.profile())
@@ -108,11 +108,11 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// Returns the holders of `name`. An unknown name is free, not an error.
     async fn inspect(&self, name: &LockName) -> Result<Inspection>;
 
-    /// Lists the held names that begin with `prefix`. A name held during the whole listing is in it
-    /// exactly once.
+    /// Lists the held names that begin with `prefix`. A name that is held during the whole listing
+    /// appears exactly once.
     async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page>;
 
-    /// Breaks the hold that the caller has `seen`, never a later one.
+    /// Breaks the holds that match `seen`, never a later hold.
     ///
     /// - The holder's next renewal returns [`Reason::Broken`](crate::Reason::Broken) as long as the
     ///   server stores the break.

@@ -34,8 +34,8 @@ pub struct Claim {
     /// The number of fences to reserve: one for the claim, and more for later holders in the
     /// client.
     pub fences: u32,
-    /// The renewal mode. A backend that renews several holds by one lease keeps holds without
-    /// renewal apart.
+    /// The renewal mode. A backend that renews several holds by one lease must not use it for a
+    /// hold without renewal.
     pub renewal_mode: RenewalMode,
 }
 
@@ -49,7 +49,7 @@ impl Claim {
 /// How long an acquire may wait in the backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// One atomic attempt. A claim that isn't granted leaves no trace.
+    /// One atomic attempt. The server keeps no record of a claim that isn't granted.
     No,
     /// The server may block until this instant. A server that can't block answers
     /// [`AcquireOutcome::Busy`], and queues the claim if it has a queue.
@@ -73,8 +73,8 @@ pub struct Granted {
     pub fence: Fence,
     /// The number of reserved fences, at least 1.
     pub fences: u32,
-    /// When the hold's duration begins, at the latest at the grant. `None` means the send of the
-    /// request.
+    /// When the hold's duration begins, at the latest at the grant. `None` means when the client
+    /// sent the request.
     pub start: Option<BootInstant>,
     /// The hold's duration, if it differs from the requested TTL.
     pub valid: Option<Duration>,

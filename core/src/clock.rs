@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// An instant of this machine's boot clock. It is meaningless after a restart.
+/// An instant of this machine's boot clock. It is meaningless after a reboot.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub struct BootInstant(u64);
 
 impl BootInstant {
-    /// The largest instant: never.
+    /// The largest instant, used for "never".
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
     /// Creates an instant from nanoseconds.

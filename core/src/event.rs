@@ -7,7 +7,7 @@ use crate::name::LockName;
 use crate::token::Token;
 
 /// An event from a backend to its client. Any event may get lost. Only [`Event::Handed`] and
-/// [`Event::Lost`] state facts; the others are hints.
+/// [`Event::Lost`] state facts. The other events are hints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -19,7 +19,8 @@ pub enum Event {
     AtRisk(Token),
     /// The hold has ended on the server.
     Lost(Token, Reason),
-    /// Another client requests a lock that this client keeps without using it.
+    /// Another client requests a lock that this client keeps without using it. The client ignores
+    /// this event.
     Recall(Token),
 }
 

@@ -25,8 +25,8 @@ pub const HEADER: &str = "lockwright-fence";
 /// A lock's name and its holder's fence, sent with a request to the protected resource.
 ///
 /// The text form is an item of [RFC 9651](https://www.rfc-editor.org/rfc/rfc9651). The fence is a
-/// string, because integers have at most 15 digits there. The name is percent-encoded where it
-/// isn't plain ASCII.
+/// string, because integers in that format have at most 15 digits. The name is percent-encoded
+/// where it isn't plain ASCII.
 ///
 /// ```
 /// use lockwright_core::fencing::Fenced;
@@ -171,7 +171,7 @@ impl Gate {
     ///   [`Fence::MAX`].
     ///
     /// # Cancel safety
-    /// May be dropped; the fence wasn't accepted then.
+    /// May be dropped. Then the fence isn't accepted.
     pub async fn enter(&self, lock: &LockName, fenced: &Fenced) -> Result<Inside> {
         if fenced.name != *lock {
             return Err(Error::invalid_input(format!(

@@ -111,7 +111,7 @@ pub enum Broken {
 }
 
 impl Broken {
-    /// Combines the outcomes of two holds; the longer time counts.
+    /// Combines the outcomes of two holds. The longer time counts.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {

@@ -97,8 +97,8 @@ impl From<Token> for String {
 /// A client's source of tokens: random, or chosen by a test.
 ///
 /// Random tokens come from a generator in the process (ChaCha, in the `rand` crate). Forked
-/// processes share its state, so each client adds a random salt. A client must not be used on both
-/// sides of a fork.
+/// processes share the generator's state, so each client adds a random salt. A client must not be
+/// used on both sides of a fork.
 ///
 /// A virtual machine that is resumed twice from a snapshot repeats the generator's state and the
 /// salt. Tokens therefore also mix in the boot clock's nanosecond, system random bits at most
@@ -168,7 +168,8 @@ fn spread(number: u64) -> u128 {
 }
 
 mod vmclock {
-    /// Returns the counters of `/dev/vmclock0`, which change when a snapshot is resumed, or zero.
+    /// Returns the counters of `/dev/vmclock0`, which change when a snapshot is resumed; zero
+    /// without the device.
     #[cfg(target_os = "linux")]
     pub(super) fn generation() -> u128 {
         use std::fs::File;
@@ -264,7 +265,6 @@ mod tests {
 
     #[test]
     fn clients_that_share_a_generator_have_tokens_of_their_own() {
-        // Forked processes share the generator's state, so their clients need different salts.
         let salt = |source: &TokenSource| match &source.0 {
             Source::Random { salt } => *salt,
             Source::Chosen(_) => unreachable!(),

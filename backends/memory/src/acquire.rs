@@ -55,7 +55,7 @@ impl Store {
         if let Some(patience) = queue_for {
             row.queue_up(claim.token, claim.mode, now + patience);
         }
-        // No wake-up follows an expiry, so the client retries when a hold expires, or after the
+        // The store sends no wake-up when a hold expires, so the client retries then, or after the
         // claim's TTL if only waiters are ahead.
         let free_in = row.free_at(claim.mode).map_or(claim.ttl, |at| at.saturating_since(now));
         let busy = Busy {

@@ -2,7 +2,7 @@
 //!
 //! Clones of a [`Memory`] share one store, which is deterministic with a test's
 //! [`Clock`](lockwright_core::Clock). A waiting writer blocks new readers, and a waiting claim for
-//! many permits blocks claims for few.
+//! many permits blocks later claims for few.
 #![forbid(unsafe_code)]
 
 mod acquire;

@@ -31,7 +31,7 @@ impl Memory {
         Self::with_clock(Clock::boot())
     }
 
-    /// Creates an empty store on a test's clock, which its clients must use too.
+    /// Creates an empty store on a test's clock. The store's clients must use the same clock.
     pub fn with_clock(clock: Clock) -> Self {
         Self(Arc::new(Inner {
             profile: crate::profile(),

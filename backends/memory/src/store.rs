@@ -8,7 +8,8 @@ use crate::tombstones::Tombstones;
 #[derive(Default)]
 pub(crate) struct Store {
     pub(crate) names: NameMap<Row>,
-    /// The last fence of all names. A counter per name would have to outlive the name's holds.
+    /// The last fence granted for any name. A counter per name would have to outlive the name's
+    /// holds.
     pub(crate) last_fence: u64,
     pub(crate) tombstones: Tombstones,
     pub(crate) last_step: BootInstant,

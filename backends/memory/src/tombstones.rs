@@ -3,11 +3,11 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Error, ErrorKind, Reason, Result, Token};
 
-/// How long a tombstone is kept, unless there are too many: much longer than a client repeats a
-/// request.
+/// The shortest lifetime of a tombstone, unless there are too many. A client repeats a request for
+/// a much shorter time.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
-/// The number of young tombstones at which they become the old ones early.
+/// A young generation of this size becomes the old one early.
 const LIMIT: usize = 1 << 16;
 
 /// Tokens that must not be granted again, in two generations. The older generation is dropped as a

@@ -7,10 +7,10 @@
 //!
 //! # The shared fence of concurrent readers
 //!
-//! A writer's fence is its number. A reader takes the lowest fence of all concurrent readers, also
-//! of readers behind it. It writes this fence to its own entry, in an atomic step that also checks
-//! that the [reader with the lowest fence](fence_source) is present and unchanged. Before this
-//! write, the reader isn't admitted.
+//! A writer's fence is its claim's number. A reader takes the lowest fence of all concurrent
+//! readers, also of readers behind it. The reader writes this fence to its own entry, in an atomic
+//! step that also checks that the [reader with the lowest fence](fence_source) is present and
+//! unchanged. Before this write, the reader isn't admitted.
 //!
 //! - *The fence is above those of all earlier writers.* Their numbers are lower, and no writer held
 //!   the lock while the reader with the lowest fence was present.
@@ -22,7 +22,7 @@
 use crate::mode::Mode;
 use crate::token::Token;
 
-/// Returns the text for a mode in the name of a claim's key or node; `None` for an exclusive claim.
+/// Returns a mode as text, for the name of a claim's key or node; `None` for an exclusive claim.
 ///
 /// ```
 /// use lockwright_core::{Mode, Token, backend_util::admission};
@@ -120,7 +120,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Returns the reader's fence once it is admitted.
+    /// Returns the fence that the reader has after its admission.
     pub fn fence(self) -> u64 {
         self.taken.unwrap_or(self.created)
     }

@@ -13,7 +13,7 @@ use crate::token::Token;
 type Key = (LockName, Token);
 
 /// The claims of sessions, for servers that expire only whole sessions (etcd, ZooKeeper). With each
-/// claim, the backend stores its own data `P`: the claim's place.
+/// claim, the backend stores `P`: the claim's place on the server, such as its session and node.
 ///
 /// The backend removes [overdue](Self::mark_overdue) claims while other claims keep the session
 /// alive. A claim's registered end must never be before its holder's deadline.

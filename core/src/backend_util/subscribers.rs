@@ -7,7 +7,7 @@ use crate::name::LockName;
 
 /// The clients of one backend, and the names that they wait for.
 ///
-/// No mutex is held while events are sent, so that a receiver may call back.
+/// No mutex is locked while events are sent, so that a receiver may call the backend.
 #[derive(Debug)]
 pub struct Subscribers {
     forgotten_after: Duration,
@@ -28,7 +28,7 @@ impl Default for Subscribers {
 }
 
 impl Subscribers {
-    /// Creates an empty set. A waiter that hasn't polled for ten times `slow_poll` is removed.
+    /// Creates an empty set. A name that no waiter has polled for ten times `slow_poll` is removed.
     pub fn new(slow_poll: Duration) -> Self {
         Self {
             forgotten_after: slow_poll.saturating_mul(10),
@@ -92,7 +92,8 @@ impl Subscribers {
             return;
         }
         let mut present = self.attached();
-        // If the list has changed, it is a new allocation, and `gone` has outdated indices.
+        // `attached` shares the list, so a change moves the list to a new allocation, and outdates
+        // the indices in `gone`.
         if Arc::ptr_eq(&present, &attached) {
             let mut at = 0;
             let staying = |_: &Events| {

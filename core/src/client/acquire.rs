@@ -43,7 +43,7 @@ impl Limit {
     }
 }
 
-/// The limits of the pause after a failed attempt. It doubles with each failure.
+/// The shortest and the longest pause after a failed attempt. The pause doubles with each failure.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 pub(crate) async fn by_tries(
@@ -107,7 +107,7 @@ pub(crate) fn acquire(
     }
 }
 
-/// Returns the hold, or releases it if the client no longer grants locks.
+/// Returns the hold, or releases it if the client is closed or has no runtime.
 pub(crate) fn admitted(hold: Arc<Hold>) -> Result<Arc<Hold>> {
     match hold.shared.ready() {
         Ok(()) => Ok(hold),
@@ -388,8 +388,8 @@ impl Attempts<'_> {
         take_answer(shared, pending, before, answer, self.sent)
     }
 
-    /// If the backend prefers that, or if the name was busy within the last TTL, registers a waiter
-    /// before the first request, so that this request queues.
+    /// Registers a waiter before the first request, so that the request queues, if the profile has
+    /// `queues_at_once` or the name was busy within the last TTL.
     fn queue_at_once(&mut self, turn: &mut Turn) {
         let since = self.sent - self.options.ttl;
         let recently_busy = self.shared.waiters.recently_busy();
@@ -458,7 +458,8 @@ impl Attempts<'_> {
             return Err(error);
         }
         let now = shared.clock.now();
-        // A server answers a blocked request only after a grant, so its silence counts only from now.
+        // The server answers a blocked request only after a grant, so its silence counts only from
+        // now.
         let unanswered_since = if self.is_blocked() { now } else { self.sent };
         let since = *self.troubled_since.get_or_insert(unanswered_since);
         turn.note_trouble(since, &error);
@@ -514,7 +515,8 @@ impl Attempts<'_> {
     }
 }
 
-/// Resumes a ticket. Until then, its hold isn't renewed, so the attempts end after one TTL.
+/// Resumes a ticket. The attempts end after one TTL, because the ticket's hold isn't renewed and
+/// has expired by then.
 pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Arc<Hold>> {
     let options = Options::of_ticket(ticket);
     // Invalid options must not consume the ticket.
@@ -523,8 +525,8 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
     let begun = shared.clock.now();
     let give_up_at = begun + options.ttl;
     let mut pause = TRY_AGAIN.0;
-    // False if the server may have a newer hold, which a swap must not take. An unanswered acquire
-    // may create one with an open ticket's token.
+    // If false, `is_there` must confirm the ticket's hold first. Otherwise, the swap could take a
+    // newer hold that a late acquire created with an open ticket's token.
     let mut is_the_same = !ticket.is_open();
     loop {
         let sent = shared.clock.now();

@@ -1,4 +1,4 @@
-//! Calls of a backend. Its panic becomes an error, so that the client still reports losses.
+//! Calls of a backend's methods. A panic becomes an error, so that the client still reports losses.
 
 use std::any::Any;
 use std::future::poll_fn;

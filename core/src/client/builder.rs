@@ -110,8 +110,8 @@ impl Builder {
         self
     }
 
-    /// Sets the client's runtime, which needs a timer; by default the one in which `build` is
-    /// called. After the runtime's end, no hold is renewed until the next request inside another
+    /// Sets the client's runtime, which needs a timer. The default is the runtime in which `build`
+    /// is called. After the runtime's end, no hold is renewed until the next request inside another
     /// runtime. On a current-thread runtime, no hold is renewed between `block_on` calls.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);

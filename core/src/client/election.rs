@@ -21,7 +21,7 @@ impl Locks {
     }
 }
 
-/// An election of one leader, who holds the mutex of the election's name (Burrows 2006).
+/// An election of one leader: the holder of the mutex with the election's name.
 ///
 /// ```no_run
 /// # async fn example(locks: lockwright_core::Locks) -> lockwright_core::Result<()> {
@@ -42,8 +42,8 @@ impl Election {
         Self { locks: locks.clone(), name: name.to_owned() }
     }
 
-    /// Returns a request to lead. The public `value` has at most [`Identity::LONGEST_VALUE`] bytes
-    /// and no control characters.
+    /// Returns a request to lead. `value` is public, and has at most [`Identity::LONGEST_VALUE`]
+    /// bytes and no control characters.
     pub fn campaign(&self, value: impl AsRef<str>) -> Request<Leadership> {
         let value = value.as_ref();
         let request = Request::new(self.locks.shared(), &self.name, Mode::Exclusive);
@@ -61,7 +61,7 @@ impl Election {
     /// its grant.
     ///
     /// # Errors
-    /// Server and connection errors, and an invalid name.
+    /// As [`Locks::inspect`].
     ///
     /// # Cancel safety
     /// May be dropped.
@@ -93,7 +93,7 @@ impl fmt::Debug for Election {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leader {
-    /// The leader's value, if it campaigned.
+    /// The value of the leader's [campaign](Election::campaign), if known.
     pub value: Option<Arc<str>>,
     /// The leader's identity, if known.
     pub identity: Option<Identity>,

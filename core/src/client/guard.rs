@@ -84,7 +84,7 @@ macro_rules! common {
             }
 
             /// Checks by the clock that the lock is held. Call it before each step of the work. The
-            /// check takes tens of nanoseconds, and is exact even after the process paused.
+            /// check takes tens of nanoseconds, and is exact even after a pause of the process.
             ///
             /// # Errors
             /// [`Lost`](crate::ErrorKind::Lost), on this and every later call.
@@ -120,11 +120,11 @@ macro_rules! common {
             /// # Errors
             /// [`Lost`](crate::ErrorKind::Lost) after a loss.
             /// [`Indeterminate`](crate::ErrorKind::Indeterminate) or
-            /// [`Unavailable`](crate::ErrorKind::Unavailable) without an answer; the deadline is
+            /// [`Unavailable`](crate::ErrorKind::Unavailable) without an answer. The deadline is
             /// then unchanged.
             ///
             /// # Cancel safety
-            /// May be dropped; the renewal may then take effect only on the server.
+            /// May be dropped. The renewal may then take effect only on the server.
             pub async fn renew(&self) -> Result<()> {
                 self.0.renew().await
             }
@@ -269,7 +269,7 @@ impl Leadership {
 }
 
 impl Permit {
-    /// Returns an id, unique among the name's holds. It isn't a fence.
+    /// Returns an id, unique among the name's holds. The id isn't a fence.
     pub fn id(&self) -> u64 {
         self.0.hold().fence.get()
     }

@@ -6,7 +6,8 @@ use crate::loss_reason::Reason;
 pub enum HoldState {
     /// Held, and confirmed recently.
     Held,
-    /// Held, but half the validity has passed without a renewal. Don't start long work.
+    /// Held, but half the validity has passed without a renewal, or the backend reports a risk.
+    /// Don't start long work.
     AtRisk,
     /// Released by its holder.
     Released,

@@ -58,7 +58,7 @@ impl Locks {
         Request::new(self.shared(), name.as_ref(), Mode::Permits { count: 1, of })
     }
 
-    /// Resumes a ticket's hold, with a new token and a larger fence; a reader keeps its fence. The
+    /// Resumes a ticket's hold, with a new token and a larger fence. A reader keeps its fence. The
     /// client renews the hold, unless it was [`fixed`](crate::Request::fixed). Without an answer,
     /// the client retries for one TTL.
     ///
@@ -71,7 +71,7 @@ impl Locks {
     /// - Server and connection errors. A hold that may have been resumed is released.
     ///
     /// # Cancel safety
-    /// May be dropped; a hold that may have been resumed is released in the background.
+    /// May be dropped. A hold that may have been resumed is released in the background.
     pub async fn resume(&self, ticket: &Ticket) -> Result<Guard> {
         let shared = self.shared();
         let name = ticket.name();
@@ -129,8 +129,7 @@ impl Locks {
         }
     }
 
-    /// Breaks the hold that the caller has `seen`. The server stores `reason` and this client's
-    /// identity.
+    /// Breaks the holds that match `seen`. The server stores `reason` and this client's identity.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a reason above 512 bytes or with
@@ -138,7 +137,7 @@ impl Locks {
     /// connection errors.
     ///
     /// # Cancel safety
-    /// May be dropped; the hold may then be broken.
+    /// May be dropped. The hold may then be broken.
     pub async fn break_lock(
         &self,
         name: impl AsRef<str>,
@@ -163,7 +162,7 @@ impl Locks {
     /// [`Unsupported`](crate::ErrorKind::Unsupported), and server and connection errors.
     ///
     /// # Cancel safety
-    /// May be dropped; the batch may then be removed.
+    /// May be dropped. The batch may then be removed.
     pub async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         let shared = self.shared();
         shared.inside(shared.backend.sweep(idle)).await
@@ -211,7 +210,7 @@ impl Locks {
     /// the client's runtime has ended, unreleased holds expire.
     ///
     /// # Cancel safety
-    /// May be dropped and called again; the client is closed from the first call on.
+    /// May be dropped and called again. The client is closed from the first call on.
     pub async fn close(&self) {
         let shared = self.shared();
         shared.inside(shared.close()).await;

@@ -22,7 +22,7 @@ pub(crate) struct Metrics {
     pub(crate) reentered: Counter,
     pub(crate) waited: Counter,
     pub(crate) timed_out: Counter,
-    /// Attempts without a grant. [`Totals::acquired`] counts the others.
+    /// Attempts without a valid grant. [`Totals::acquired`] counts the other attempts.
     pub(crate) attempts: Counter,
     pub(crate) attempts_failed: Counter,
     pub(crate) grants_too_late: Counter,
@@ -35,8 +35,7 @@ pub(crate) struct Metrics {
     pub(crate) hold_nanos: Counter,
 }
 
-/// Counters in the client's table of holds. Each acquire and release locks the table's mutex anyway,
-/// so they needn't be atomic.
+/// Counters in the client's table of holds. They needn't be atomic, because the table has a mutex.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Totals {
     pub(crate) acquired: u64,
@@ -51,7 +50,7 @@ pub(crate) struct Totals {
 pub struct MetricsSnapshot {
     /// Granted holds.
     pub acquired: u64,
-    /// Guards of holds that their owner already had.
+    /// Guards that share an earlier hold of their owner.
     pub reentered: u64,
     /// Requests that waited.
     pub waited: u64,

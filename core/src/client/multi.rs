@@ -1,4 +1,4 @@
-//! Requests for several names. All clients acquire in one order to prevent deadlocks (Havender
+//! Requests for several names. All clients acquire in one order, which prevents deadlocks (Havender
 //! 1968).
 
 use std::cmp::Ordering;
@@ -22,7 +22,7 @@ use super::state::Shared;
 /// The shortest pause between two renewals of the acquired locks.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// The longest pause between two checks whether two names are one lock.
+/// The longest pause between two checks for an alias of a held lock.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 impl Locks {
@@ -130,7 +130,7 @@ impl MultiRequest {
     /// [`InvalidInput`](ErrorKind::InvalidInput) without names. The acquired locks are released.
     ///
     /// # Cancel safety
-    /// May be dropped; acquired locks are released in the background.
+    /// May be dropped. Acquired locks are released in the background.
     pub async fn acquire(self) -> Result<MultiGuard> {
         let parts = self.in_order()?;
         let limit = self.limit(&parts[0].locks);
@@ -149,8 +149,7 @@ impl MultiRequest {
         self.finished(&parts, held, has_waited).await
     }
 
-    /// Tries each name once. If a lock is held by another, releases the acquired locks and returns
-    /// `None`.
+    /// Tries each name once. If a lock isn't free, releases the acquired locks and returns `None`.
     ///
     /// Errors and cancel safety are those of [`acquire`](Self::acquire), without timeouts.
     pub async fn try_acquire(self) -> Result<Option<MultiGuard>> {
@@ -317,8 +316,8 @@ impl Part {
         }
     }
 
-    /// Waits for an error: a rejected query, or a conflict because the name is an alias of a held
-    /// lock.
+    /// Returns a conflict once the name is known to be an alias of a held lock, or the error of a
+    /// rejected query. Otherwise never returns.
     async fn one_of(&self, held: &[Guard]) -> Error {
         let shared = self.locks.shared();
         let each = shared.backend.profile().slow_poll.min(LONGEST_PAUSE);
@@ -332,8 +331,8 @@ impl Part {
         }
     }
 
-    /// Returns true if this name is no alias of a held lock, false if that is unknown, otherwise a
-    /// conflict error.
+    /// Returns true if this name is no alias of a held lock, false if that is unknown. An alias is
+    /// a conflict error.
     async fn is_apart_from(&self, held: &[Guard]) -> Result<bool> {
         if held.is_empty() {
             return Ok(true);
@@ -358,7 +357,8 @@ impl Part {
 
 async fn give_back(mut held: Vec<Guard>) {
     while let Some(guard) = held.pop() {
-        // A closed client doesn't wait for the server. Dropping the guard releases the lock.
+        // If the client is closed, dropping `guard` releases the lock, without a wait for the
+        // server.
         if !guard.client().is_closed() {
             let _ = guard.release().await;
         }

@@ -16,7 +16,7 @@ use super::state::Hold;
 #[derive(Debug)]
 pub struct MultiGuard {
     pub(super) guards: Vec<Guard>,
-    /// Indices in `guards`, in the order of the request.
+    /// Indices in `guards`, in the order in which the names were added to the request.
     pub(super) as_given: Vec<usize>,
 }
 
@@ -35,8 +35,7 @@ impl MultiGuard {
         self.guards
     }
 
-    /// Returns the fence of the hold of `name`. If several clients hold it, the client that the
-    /// request named first counts.
+    /// Returns the first of the [`fences`](Self::fences) of `name`.
     ///
     /// Fences of two backends can't be compared, so a resource must store the highest fence of
     /// each.
@@ -44,7 +43,8 @@ impl MultiGuard {
         self.fences(name).next()
     }
 
-    /// Returns the fences of all holds of `name`, in the order of the request.
+    /// Returns the fences of all holds of `name`, in the order in which the names were added to the
+    /// request.
     pub fn fences(&self, name: &str) -> impl Iterator<Item = Fence> {
         let guards = self.as_given.iter().map(|at| &self.guards[*at]);
         guards.filter(move |guard| guard.name() == name).map(Guard::fence)
@@ -88,10 +88,10 @@ impl MultiGuard {
     /// Renews all holds.
     ///
     /// # Errors
-    /// As [`Guard::renew`], of the first hold that fails; the others are renewed.
+    /// As [`Guard::renew`], for the first hold that fails. The others are still renewed.
     ///
     /// # Cancel safety
-    /// May be dropped; only some holds may then be renewed.
+    /// May be dropped. Then only some holds may be renewed.
     pub async fn renew(&self) -> Result<()> {
         renew(&self.guards).await
     }
@@ -99,7 +99,7 @@ impl MultiGuard {
     /// Releases all holds, the last first.
     ///
     /// # Errors
-    /// As [`Guard::release`], of the first hold that fails; the others are released.
+    /// As [`Guard::release`], for the first hold that fails. The others are still released.
     ///
     /// # Cancel safety
     /// The releases continue in the background.

@@ -147,7 +147,7 @@ impl<H: Held> Request<H> {
     /// unanswered.
     ///
     /// # Cancel safety
-    /// May be dropped; a claim that may be on the server is released in the background.
+    /// May be dropped. A claim that may be on the server is released in the background.
     pub async fn try_acquire(self) -> Result<Option<H>> {
         let (shared, options) = (self.shared, &self.options);
         tokio::task::consume_budget().await;

@@ -55,7 +55,7 @@ impl Signal {
     /// Waits until the hold, or the first of several, is released or lost.
     ///
     /// # Cancel safety
-    /// May be dropped and called again; no change is missed.
+    /// May be dropped and called again. No change is missed.
     pub async fn ended(&self) -> HoldState {
         if self.others.is_empty() {
             return self.first.ended().await;
@@ -68,7 +68,7 @@ impl Signal {
     /// reported as one. Returns at once after the end.
     ///
     /// # Cancel safety
-    /// May be dropped and called again; no change is missed.
+    /// May be dropped and called again. No change is missed.
     pub async fn changed(&mut self) -> HoldState {
         if self.others.is_empty() {
             return self.first.changed().await;

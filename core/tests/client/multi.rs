@@ -120,8 +120,8 @@ async fn of_two_backends_the_fence_is_that_of_the_one_that_was_given_first() {
     let (old, ..) = client();
     let (_, memory, clock) = client();
     let stage = Stage::new(&memory, &clock);
-    // For an equal name, `new` is acquired before `old`, because its backend's name sorts first.
-    // The loop raises the fences of `new` above those of `old`.
+    // Of two equal names, the one on `new` is acquired first, because that backend's name sorts
+    // first. The loop raises the fences of `new` above those of `old`.
     stage.promise(|profile| profile.backend = "another");
     let new = Locks::builder(stage).ttl(TTL).clock(clock).build().unwrap();
     for _ in 0..5 {

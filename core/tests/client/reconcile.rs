@@ -1,5 +1,4 @@
-//! Tests of failed and unanswered requests: the error is accurate, and the client releases the
-//! claim.
+//! Tests of failed and unanswered requests.
 
 use std::time::Duration;
 

@@ -143,7 +143,7 @@ impl Wake for Inline {
 #[test]
 fn a_loss_is_not_told_under_a_lock() {
     let (done, told) = std::sync::mpsc::channel();
-    // The test runs in another thread, so that a deadlock fails it by the timeout below.
+    // The test runs in another thread, so that a deadlock ends in the timeout below.
     std::thread::spawn(move || {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_time().start_paused(true).build().unwrap();

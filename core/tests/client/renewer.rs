@@ -12,7 +12,8 @@ async fn renews_at_a_third_of_the_ttl() {
     let guard = locks.mutex("x").acquire().await.unwrap();
     clock.sleep(TTL * 3).await;
     let renewals = stage.calls("renew");
-    // A renewal may start up to a sixteenth of the TTL before a third of the TTL.
+    // `Hold::set_term` and `Hold::renew_slack` let a renewal start up to a sixteenth of the TTL
+    // early.
     let first = renewals[0].at.saturating_since(start);
     assert!(first <= TTL / 3 + millis(5) && first >= TTL / 4, "{first:?}");
     assert!((8..=12).contains(&renewals.len()), "{} renewals in three TTLs", renewals.len());
@@ -91,8 +92,6 @@ async fn a_short_first_term_of_a_long_ttl_is_renewed_in_time() {
     }
 }
 
-/// A batch has the time limit of its hold with the least time left, so such a hold needs a separate
-/// batch.
 #[tokio::test(start_paused = true)]
 async fn one_with_little_time_left_does_not_make_others_impatient() {
     let (locks, stage, _, _, clock) = troubled();

@@ -1,5 +1,4 @@
-//! Tests of deadlines. A deadline counts from the send of the request, by the smaller of the
-//! requested TTL and the server's. A grant that arrives after its deadline is released.
+//! Tests of deadlines: see `lockwright_core::validity`.
 
 use std::time::Duration;
 

@@ -8,7 +8,8 @@ use crate::token::Token;
 use super::{HoldEvent, Shared};
 
 impl Shared {
-    /// Handles a backend's event. This may run on any thread, so it only records and notifies.
+    /// Handles a backend's event. Any thread may call this method, so it only records the event and
+    /// notifies.
     pub(crate) fn on_event(&self, event: Event) {
         match event {
             Event::Wake(name) => self.waiters.wake(&name),
@@ -36,8 +37,8 @@ impl Shared {
     }
 
     /// Handles all events in one pass over the holds, because a session's end may end many holds.
-    /// The renewal task calls this, and so does each check of a hold, because that task may be late
-    /// or its runtime may be ending.
+    /// Besides the renewal task, each check of a hold calls this method, because that task may be
+    /// late or its runtime may be ending.
     #[inline]
     pub(crate) fn take_hold_events(&self) {
         if self.has_hold_events.load(Ordering::Acquire) {

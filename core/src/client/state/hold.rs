@@ -110,8 +110,8 @@ impl Hold {
         let lost_at = term.lost_at.min(self.keep_until);
         let margin = term.deadline.saturating_since(term.lost_at);
         let deadline = term.deadline.min(lost_at + margin);
-        // Some renewals start earlier, so that holds granted in one burst aren't renewed in one
-        // burst.
+        // The token's first byte moves the renewal ahead, so that holds granted in one burst aren't
+        // renewed in one burst.
         let window = term.at_risk_at.as_nanos().saturating_sub(term.renew_at.as_nanos()) / 8;
         let early = window / 255 * u64::from(self.claim.token.as_bytes()[0]);
         self.renew_at.store(term.renew_at.as_nanos() - early, Ordering::Release);
@@ -127,8 +127,8 @@ impl Hold {
     /// Enables notifications of changes, and returns their `Notify`.
     pub(crate) fn changed(&self) -> &Notify {
         let changed = self.changed.get_or_init(Box::default);
-        // `SeqCst` orders this store and the changes of the phase: each change notifies, or the
-        // caller sees it.
+        // `SeqCst` orders this store with each change of `phase`: either the change sees `watched`
+        // and notifies, or the caller sees the change.
         self.watched.store(true, Ordering::SeqCst);
         changed
     }
@@ -178,7 +178,7 @@ impl Hold {
         decode(self.phase.load(Ordering::SeqCst)).is_live() && now < self.lost_at()
     }
 
-    /// Handles the backend's events, marks the hold as lost if it has expired, and returns its state.
+    /// Handles the backend's events, marks an expired hold as lost, and returns the hold's state.
     pub(crate) fn state_at(&self, now: BootInstant) -> HoldState {
         self.shared.take_hold_events();
         if now >= self.lost_at() && decode(self.phase.load(Ordering::SeqCst)).is_live() {
@@ -298,9 +298,9 @@ impl Hold {
         has_turn
     }
 
-    /// Returns how long before it is due a renewal may join a batch. This slack is shorter than the
-    /// pause after a failed renewal and than the term of an offer. Otherwise, the next renewal
-    /// would start at once.
+    /// Returns how early a renewal may start in order to join a batch. This slack is shorter than
+    /// the pause after a failed renewal and the term of an offer. Otherwise, the next renewal would
+    /// start at once.
     pub(crate) fn renew_slack(&self) -> Duration {
         let renew_at = BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire));
         let left = self.lost_at().saturating_since(renew_at);

@@ -1,6 +1,6 @@
-//! Each name has one queue per client, in order of arrival. Only the first request in it may send
-//! messages about the name. Its turn ends when its hold has ended on the server, or when the first
-//! attempt to release the hold has failed.
+//! Each client has one queue of exclusive requests per name, in order of arrival. Only the first
+//! request has the turn, and may send requests about the name. The turn ends when the hold has
+//! ended on the server, or when the first background attempt to release the hold has failed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -376,8 +376,8 @@ impl Options {
             && self.renewal_mode == claim.renewal_mode
     }
 
-    /// Checks that the request can share the owner's hold. If not, it can't wait either, because
-    /// the owner would wait for itself.
+    /// Checks that the request can share the owner's hold. If not, the request fails, because
+    /// waiting would make the owner wait for itself.
     fn fits(&self, hold: &Hold, now: BootInstant) -> Result<()> {
         let renewed =
             self.renewal_mode == RenewalMode::Off && hold.claim.renewal_mode != RenewalMode::Off;

@@ -59,7 +59,8 @@ pub(crate) struct Shared {
     pub(crate) jobs: Mutex<VecDeque<Job>>,
     hold_events: Mutex<Vec<(Token, HoldEvent)>>,
     has_hold_events: AtomicBool,
-    /// Begun releases of live holds. `Totals::released` counts each when it is done.
+    /// Releases of live holds, counted when they begin. `Totals::released` counts them when they
+    /// are done.
     ended: AtomicU64,
     /// Releases in progress that run in the background or belong to lost holds.
     others: AtomicU64,

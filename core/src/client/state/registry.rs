@@ -87,7 +87,7 @@ impl Registry {
             }
             self.due.pop();
             match hold {
-                // Rescheduling will count the popped entry as stale, so it is subtracted in
+                // Rescheduling will count the popped entry as stale, so `stale` is decremented in
                 // advance.
                 Some(hold) => {
                     self.stale = self.stale.saturating_sub(1);

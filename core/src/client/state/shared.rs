@@ -137,8 +137,8 @@ impl Shared {
         }
     }
 
-    /// Returns whether a release ends with its first answer. Without a tombstone, it is repeated,
-    /// because an unanswered acquire may still be granted.
+    /// Returns whether a release ends with its first answer. Without a tombstone, the release is
+    /// repeated, because an unanswered acquire may still be granted.
     pub(crate) fn one_answer_reconciles(&self, release_mode: ReleaseMode) -> bool {
         release_mode == ReleaseMode::Plain || self.backend.profile().tombstones
     }

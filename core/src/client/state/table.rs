@@ -9,8 +9,8 @@ use crate::token::Token;
 
 use super::{Hold, HoldEvent, Shared, Table};
 
-/// The largest number of early losses. It is limited, because the loss of an ended hold is never
-/// taken.
+/// The largest number of early losses. Without this limit, the list would grow, because losses of
+/// ended holds stay in it.
 const MOST_EARLY_LOSSES: usize = 1024;
 
 impl Table {

@@ -1,5 +1,4 @@
-//! The checks between rounds and at the end of a schedule: each client works, and nothing is left
-//! on the server.
+//! The checks between rounds and at the end of a schedule.
 
 use std::sync::atomic::Ordering;
 

@@ -8,7 +8,6 @@ use lockwright_core::{Fence, Guard, Mode, Permit, Signal, Token};
 use super::chance::Chance;
 use super::server::Server;
 
-/// A hold, as its client sees it.
 #[derive(Debug)]
 pub(super) struct Grant {
     pub(super) name: &'static str,

@@ -205,7 +205,7 @@ impl DistributedLock for Link {
     ) -> Result<Broken> {
         let call = self.server().break_lock(name.clone(), seen, how);
         match self.fate() {
-            // `break_lock` doesn't panic here, because the client wouldn't catch it.
+            // `break_lock` doesn't panic here, because the client wouldn't catch the panic.
             Fate::Panic | Fate::DoneAndPanic => call.await,
             fate => self.meet_with(fate, call).await,
         }

@@ -1,6 +1,6 @@
 //! The memory backend with hand-overs. After a release, the server grants the lock to the first
 //! waiting claims for a short time (an *offer*), and sends their clients an event. A renewal or a
-//! repeated acquire extends an offer to the full TTL. Events may be delayed, lost and repeated.
+//! repeated acquire extends an offer to the full TTL.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -113,7 +113,7 @@ impl Server {
         self.send(&event);
     }
 
-    /// Sends an event to all clients. For each client, it may be delayed, lost or repeated.
+    /// Sends an event to all clients. For each client, the event may be delayed, lost or repeated.
     pub(super) fn send(&self, event: &Event) {
         let clients = self.state.lock().unwrap().clients.clone();
         for client in clients {

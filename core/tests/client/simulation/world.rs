@@ -1,4 +1,4 @@
-//! The shared state of a schedule: clients, the server, the holders, tickets in transfer.
+//! The shared state of a schedule.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,14 +1,14 @@
-//! Acquires a lock in one round: all nodes are asked in parallel, and a quorum decides.
+//! Acquires a lock in one round: the client asks all nodes in parallel, and a quorum decides.
 //!
-//! A failed round isn't repeated, because a hold's deadline counts from the start of its round.
+//! A call doesn't repeat a failed round, because the hold's deadline counts from the call's start.
 //!
 //! # The fence
 //!
-//! A node replies with `max(its counter + 1, candidate)`. The same number from a quorum is the
-//! fence. The next quorum shares a node with this one, so the next fence is larger. If the numbers
-//! differ, the nodes on which the token still holds record the highest, which is the fence once a
-//! quorum has it. If a quorum replies that the token held already, only those replies' numbers
-//! count.
+//! A node votes with the number `max(its counter + 1, candidate)`. If a quorum sends the same
+//! number, that is the fence. The next quorum shares a node with this one, so the next fence is
+//! larger. If the numbers differ, the nodes on which the token still holds record the highest. It
+//! is the fence once a quorum has recorded it. If a quorum replies that the token held already,
+//! the hold has its fence, and the numbers of other votes don't count.
 
 mod refusal;
 mod tally;
@@ -82,7 +82,7 @@ enum Answer {
     Failed(Error),
 }
 
-/// A round. If it is dropped, its requests continue in tasks.
+/// One round. If it is dropped, its requests continue in tasks.
 struct Round {
     request: Arc<VoteRequest>,
     node_votes: Requests<Report>,
@@ -204,7 +204,7 @@ impl Round {
         }
     }
 
-    /// Makes nodes with smaller fences record the highest. Returns it once a quorum has it.
+    /// Makes the nodes that voted record the highest fence. Returns it once a quorum has done so.
     async fn write_back(&mut self) -> Option<Fence> {
         let quorum = self.request.fleet.quorum;
         let repeats = self.yes().filter(|(_, yes, _)| yes.repeated).count();

@@ -45,7 +45,8 @@ impl Config {
     /// Parses a URL.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) names the wrong part, without passwords.
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) names the wrong part, without
+    /// passwords.
     pub fn new(url: &str) -> Result<Self> {
         let url = url.trim();
         let invalid = |problem: String| {
@@ -105,7 +106,7 @@ impl Config {
         self
     }
 
-    /// Allows connecting without a possible quorum, for
+    /// Allows connecting without a quorum, for
     /// [`doctor`](lockwright_core::DistributedLock::doctor).
     #[must_use]
     pub fn for_diagnosis(mut self) -> Self {

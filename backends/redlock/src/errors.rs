@@ -38,7 +38,7 @@ impl NodeErrors {
         texts.collect::<Vec<_>>().join("; ")
     }
 
-    /// Returns the kind of a permanent error of at least `too_many` nodes.
+    /// Returns the kind of permanent error that at least `too_many` nodes have.
     pub(crate) fn hopeless(&self, too_many: usize) -> Option<ErrorKind> {
         let kinds = self.0.iter().map(|node| node.error.kind());
         kinds.clone().find(|kind| {

@@ -15,8 +15,7 @@ use crate::pending_releases::PendingReleases;
 use crate::requests::Requests;
 use crate::token_states::TokenStates;
 
-/// The timeout of [`Node::look`] and [`Node::admit`]. It is longer than a round, because the next
-/// round can use a late incarnation.
+/// Longer than a round, because a later round can use the reply.
 const LOOK_PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -104,7 +103,7 @@ impl Fleet {
         }
     }
 
-    /// Returns how long a new incarnation doesn't vote: until lost holds are over, even if
+    /// Returns how long a new incarnation doesn't vote: until lost holds have expired, even if
     /// their holders' clocks are slightly slow.
     fn wait(&self) -> Duration {
         let ttl = self.options.largest_ttl;
@@ -187,7 +186,6 @@ pub(crate) async fn within<T>(
     timeout(limit, request).await.unwrap_or_else(|_| Err(silent(limit)))
 }
 
-/// Sends a request to each node. A missing reply becomes an error.
 pub(crate) async fn ask_all<T, F>(
     fleet: &Fleet,
     limit: Duration,

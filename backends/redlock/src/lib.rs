@@ -11,36 +11,36 @@
 //! ```
 //!
 //! The backend uses an odd number of servers without replicas. A client holds a lock if more than
-//! half of them store it. The keys are those of [`lockwright_redis`].
+//! half of the servers store its token. The keys are those of [`lockwright_redis`].
 //!
 //! # Guarantees
 //!
 //! - Mutual exclusion holds while the nodes' clocks run evenly and at most a minority loses data at
 //!   a time. It survives client crashes, partitions, the permanent loss of a minority, and restarts
-//!   with or without data. A node that may have lost holds doesn't vote for one [largest
-//!   TTL](Options::largest_ttl), until they are over: see [`node`].
+//!   with or without data. After a possible loss of holds, a node doesn't vote for one [largest
+//!   TTL](Options::largest_ttl): see [`node`].
 //! - Fences grow, unless a majority loses its counters **and** the clients' clocks step back. Only
 //!   the fence stops a holder that was paused for longer than its TTL.
 //! - Waiters are unordered. A release wakes them, and they poll.
 //!
 //! Not guaranteed:
 //!
-//! - **Clock jumps.** A node whose clock jumps ahead ends holds early. A hold without spare nodes
-//!   then loses its quorum.
+//! - **Clock jumps.** A node whose clock jumps ahead ends holds early. A hold that only a bare
+//!   quorum stores is then lost.
 //! - **Failover.** A replica may lack the last writes. Replicas are rejected, and a promoted
 //!   replica is a new node.
-//! - Read locks, semaphores, hand-over: a majority semaphore admits too many holders, and no node
-//!   can hand over a quorum's hold.
+//! - Read locks, semaphores, hand-over: a majority semaphore admits too many holders, and a single
+//!   node can't hand over a quorum's hold.
 //!
-//! A new fleet grants nothing for one largest TTL, because it looks like a fleet that lost its
-//! data. If it is certainly new, call [`Redlock::admit`].
+//! A new fleet grants nothing for one largest TTL, because a client can't distinguish it from a
+//! fleet that lost its data. If the fleet is certainly new, call [`Redlock::admit`].
 //!
 //! # The algorithm
 //!
 //! The algorithm is Salvatore Sanfilippo's: ["Distributed Locks with
 //! Redis"](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). Martin
 //! Kleppmann [objected](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html)
-//! that it has no fence against paused clients, and depends on clocks. The author
+//! that it has no fence against paused clients and depends on clocks. The author
 //! [replied](http://antirez.com/news/101). This implementation adds model-checked fences
 //! (`verification/tests/models`) and enforces the delayed restart, but still depends on clocks.
 #![forbid(unsafe_code)]

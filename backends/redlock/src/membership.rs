@@ -4,7 +4,8 @@
 //! unknown --look--> voting              its incarnation may vote
 //!         --look--> waiting             a new incarnation: it votes one largest TTL after this
 //!                                       client first saw this incarnation
-//!         --look--> refused             permanently: a duplicate, or part of another fleet
+//!         --look--> failed              a permanent error, checked again after `LOOK_AGAIN`
+//!         --look--> refused             permanently: a duplicate server or copied data
 //! voting  --a request finds another incarnation--> unknown
 //! waiting --admitted by any client--> voting
 //! ```

@@ -5,8 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lockwright_core::{Fence, LockName};
 
-/// The maximum number of names. Beyond it, all are forgotten: a low candidate only costs a
-/// write-back.
+/// Beyond this number of names, all are dropped: a low candidate only costs a write-back.
 const REMEMBERED: usize = 10_000;
 
 #[derive(Debug, Default)]
@@ -19,8 +18,8 @@ struct Memory {
 }
 
 impl Names {
-    /// Returns a fence above all that this client saw, and at least the wall clock's time. Nodes
-    /// whose counters differ then reply with the same number.
+    /// Returns a fence above all that this client saw, and at least the wall clock's time. It
+    /// usually exceeds all counters, so the nodes reply with the same number.
     pub(crate) fn candidate(&self, name: &LockName, micros: u64) -> Fence {
         let highest = self.lock().get(name).map_or(0, |memory| memory.highest);
         Fence::new(micros.max(highest.saturating_add(1)))

@@ -2,8 +2,8 @@
 //!
 //! # Incarnations
 //!
-//! A node that lost its data must not vote for one largest TTL, after which all lost holds have
-//! ended. Each node therefore stores an [`Incarnation`], which is lost with its data.
+//! After a loss of its data, a node must not vote until all lost holds have expired: for one
+//! largest TTL. Each node therefore stores an [`Incarnation`], which is lost with its data.
 //!
 //! Requests for votes and renewals carry the incarnation that the client read. The node compares
 //! that with its own in the same atomic step. After a loss or restart, the node replies

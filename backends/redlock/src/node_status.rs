@@ -54,8 +54,8 @@ impl Redlock {
         self.statuses_after(looked)
     }
 
-    /// Lets new nodes vote at once. Use it only for a new fleet: after a loss of data, it may admit
-    /// a second holder.
+    /// Lets new nodes vote at once. Use it only for a new fleet: after a loss of data, a second
+    /// holder may be granted.
     ///
     /// # Cancel safety
     /// After a drop, some nodes may vote.

@@ -1,5 +1,5 @@
-//! A node's part in a round: the client requests its vote, and carries out the verdict, even of a
-//! dropped round.
+//! One node's part of a round: requests the node's vote and carries out the round's verdict, in a
+//! task if the round was dropped.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,8 @@ pub(crate) enum Verdict {
     Note(Fence),
     Granted(Fence),
     Failed,
-    /// The round ended undecided. A later release or acquire of the token decides.
+    /// The round was dropped, or failed for a token that held already. A later release or acquire
+    /// decides.
     Abandoned,
 }
 
@@ -89,8 +90,7 @@ impl NodeVote {
         }
     }
 
-    /// Requests the vote and carries out the verdict. Returns whether the node is closed for the
-    /// token.
+    /// Requests the vote and carries out the verdict. Returns the new `NodeLock::is_closed`.
     async fn cast(&mut self) -> bool {
         let asked = self.ask().await.unwrap_or_else(|error| {
             self.report(Report::Failed(error));
@@ -117,8 +117,8 @@ impl NodeVote {
                         true
                     }
                     Verdict::Abandoned => {
-                        // The request may take effect after the token's next one, so the node isn't
-                        // asked again for this token.
+                        // The request may take effect after the token's next request, so the node
+                        // isn't asked again for this token.
                         self.remember();
                         if !self.is_held() {
                             self.request.token_state.leave_at(self.at);
@@ -156,7 +156,8 @@ impl NodeVote {
                 let late = "the time for this round ended before the request was sent";
                 return Err(Error::unavailable(late));
             }
-            // Send nothing after the verdict: the round releases only on nodes asked before it.
+            // Send nothing after the verdict: the round releases only on nodes that were asked
+            // before.
             let is_open = *self.request.verdict() == Verdict::Open;
             let Some(before) = is_open.then(|| token_state.send(self.at)).flatten() else {
                 self.report(Report::Unasked);
@@ -199,8 +200,8 @@ impl NodeVote {
         }
     }
 
-    /// Waits until the round has failed and its time limit has passed, because many
-    /// replies arrive between the two.
+    /// Waits until the round has failed and its time limit has passed: many replies arrive
+    /// between the two.
     async fn failed_and_overdue(&self) {
         if self.decided().await != Verdict::Failed {
             return std::future::pending().await;
@@ -240,15 +241,16 @@ impl NodeVote {
         let VoteRequest { fleet, claim, .. } = &*self.request;
         let raised = fleet.nodes[self.at].raise(incarnation, claim, fence);
         let noted = within(Fleet::longest_wait(claim.ttl), raised).await;
-        // An unanswered `raise` may take effect late. A later round of the token could then use
-        // this old fence.
+        // An unanswered `raise` may take effect late, and give a later round of the token this old
+        // fence.
         self.note_is_on_its_way |= noted.as_ref().is_err_and(|error| !had_no_effect(error));
         noted
     }
 
     async fn give_back(&self) -> bool {
         let VoteRequest { fleet, claim, token_state, .. } = &*self.request;
-        // A request of this or an earlier round may still take effect, and needs a tombstone.
+        // A request of this or an earlier round may still take effect, unless the release leaves
+        // a tombstone.
         let in_doubt = self.note_is_on_its_way || token_state.in_doubt().contains(self.at);
         let release_mode = if in_doubt { ReleaseMode::Reconcile } else { ReleaseMode::Plain };
         let ended = fleet.release_at(self.at, claim, release_mode, Some(token_state)).await;
@@ -264,8 +266,8 @@ impl NodeVote {
         last
     }
 
-    /// Waits for a verdict other than `last`, without a waker, because the round polls the votes
-    /// after each change.
+    /// Waits for a verdict other than `last`. It needs no waker, because the round polls all
+    /// [`NodeVote`]s after each change.
     async fn verdict_after(&self, last: Verdict) -> Verdict {
         poll_fn(|_| {
             let verdict = *self.request.verdict();

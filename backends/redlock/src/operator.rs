@@ -1,5 +1,5 @@
 //! Inspection and breaks by operators. A hold is shown if it has a quorum, or could have one with
-//! silent nodes.
+//! the votes of silent nodes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::fleet::{Fleet, ask_all};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Longer, because a node scans all its keys for one page of a listing.
+/// Longer than `PATIENCE`, because a node scans all its keys for one page.
 const LISTING_PATIENCE: Duration = Duration::from_secs(30);
 
 const BREAK_TRIES: usize = 10;
@@ -31,7 +31,6 @@ pub(crate) async fn inspect(fleet: &Arc<Fleet>, name: &LockName) -> Result<Inspe
         let shown: Vec<&Inspection> =
             answers.iter().flatten().filter_map(|answer| answer.as_ref().ok()).collect();
         let free = shown.iter().filter(|shown| shown.holders.is_empty()).count();
-        // If one token has a quorum, no other can have one.
         let has_quorum = |votes: &Votes| votes.nodes >= fleet.quorum;
         free >= fleet.quorum || votes(&shown).values().any(has_quorum)
     };
@@ -78,7 +77,7 @@ fn votes(shown: &[&Inspection]) -> HashMap<Option<Token>, Votes> {
     all
 }
 
-/// Returns the token that may have a quorum. Of several, the highest fence counts, because nodes
+/// Returns the token that may have a quorum. Of several, the one with the highest fence: nodes
 /// that missed a release still show an ended hold.
 fn holder(fleet: &Fleet, shown: &[&Inspection]) -> Option<Option<Token>> {
     let silent = fleet.nodes.len() - shown.len();
@@ -176,8 +175,8 @@ async fn break_one(
     };
     let answers = ask_all(fleet, limit, ask, |_| false).await;
     let mut broken = Broken::NotHeld;
-    // If a quorum answers, silent nodes can't keep the hold. Otherwise the hold may survive or
-    // still be broken.
+    // If a quorum answers, silent nodes can't keep the hold alive. Otherwise the hold may survive,
+    // or may still be broken.
     let done = answers.iter().flatten().filter(|answer| **answer != Broken::NotHeld).count();
     let answers = enough(fleet, answers, "answered the break").map_err(|cause| {
         let kind = if cause.is_transient() { ErrorKind::Indeterminate } else { cause.kind() };
@@ -185,7 +184,7 @@ async fn break_one(
     })?;
     let silent = fleet.nodes.len() - answers.len();
     if done + silent < fleet.quorum {
-        // The votes belong to a failed claim, or to a release in progress.
+        // The broken votes belong to a failed claim, or to a release in progress.
         return Ok(Broken::NotHeld);
     }
     for answer in answers {

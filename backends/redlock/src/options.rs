@@ -50,7 +50,7 @@ impl Options {
         self
     }
 
-    /// Sets the clock for new nodes' wait. For tests.
+    /// Sets the clock that times the wait of new nodes. For tests.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;

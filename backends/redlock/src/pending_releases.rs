@@ -10,8 +10,7 @@ use tokio::time::sleep;
 use crate::fleet::{Fleet, within};
 use crate::token_states::TokenState;
 
-/// Maximum number of pending releases per node. Beyond it, the oldest are dropped, and their holds
-/// expire.
+/// Maximum number per node. Beyond it, the oldest are dropped, and their holds expire.
 const MOST: usize = 10_000;
 
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
@@ -30,7 +29,7 @@ struct PendingRelease {
     claim: Claim,
     release_mode: ReleaseMode,
     until: BootInstant,
-    /// Keeps the node closed for the token, because the release would revoke a new vote.
+    /// Keeps `NodeLock::is_closed` set, because the release would revoke a new vote.
     token_state: Option<Arc<TokenState>>,
 }
 

@@ -1,7 +1,7 @@
 //! State of each token's requests in flight.
 //!
-//! A late release of one round could revoke the next round's vote. So a round locks each node for
-//! its token ([`NodeLock`]) until its work there is done.
+//! A late release of one round could revoke the next round's vote. So a round holds the token's
+//! [`NodeLock`] of each node until all its requests to that node have ended.
 //!
 //! A request without a reply leaves its node *in doubt*: the request may still take effect. A
 //! release there leaves a tombstone.
@@ -79,8 +79,8 @@ impl TokenState {
         &self.node_locks[at]
     }
 
-    /// Notes a request to the node. Returns `None` for a released token, whose release has decided
-    /// where to leave tombstones.
+    /// Notes a request to the node. Returns `None` for a released token, because the release has
+    /// already chosen the nodes for tombstones.
     pub(crate) fn send(&self, at: usize) -> Option<EarlierRequest> {
         let mut requests = self.requests();
         if requests.ended {

@@ -1,8 +1,8 @@
-//! Notifications by the nodes, forwarded to the quorum's clients.
+//! Notifications by the nodes, forwarded to the attached clients.
 //!
 //! A wake-up is forwarded when a quorum has sent it. Messages can be lost, so a minority's wake-up
 //! is forwarded too, after a random pause: clients with split votes must not retry together. A loss
-//! is forwarded when no quorum is left.
+//! is forwarded when no quorum is left, and before as `AtRisk`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -16,8 +16,7 @@ use tokio::time::{Instant, sleep};
 use crate::node::Node;
 use crate::token_states::Nodes;
 
-/// The maximum number of names with wake-ups, and of tokens with losses. Beyond it, all are dropped,
-/// and clients rely on polls and renewals.
+/// Maximum number of names, and of tokens. Beyond it, all are dropped: clients also poll and renew.
 const MOST: usize = 10_000;
 
 const TOGETHER: Duration = Duration::from_secs(60);
@@ -99,8 +98,7 @@ impl Wakeups {
                     self.send(&Event::Lost(token, reason));
                 }
             }
-            // Other events don't occur: a single node grants nothing, and doesn't report unused
-            // holds.
+            // Nodes send neither `Handed`, because a single node can't grant a lock, nor `Recall`.
             _ => {}
         }
     }
@@ -183,7 +181,7 @@ impl Wakeups {
         loss.by.count() > spare && !std::mem::replace(&mut loss.is_told, true)
     }
 
-    /// Sends the event to all clients. No lock is held, because their sinks may call back.
+    /// Sends the event to all clients, without a lock on the list: their sinks may call this type.
     fn send(&self, event: &Event) {
         let clients = Arc::clone(&self.clients());
         let is_gone = |client: &Events| !client.send(event.clone());

@@ -29,7 +29,8 @@ async fn admit(url: &str) -> Result<()> {
     Ok(())
 }
 
-/// Starts a fleet to be harmed. Only a minority loses its data; other faults affect all nodes.
+/// Starts a fleet for one case that harms it. Only a minority loses its data, but other faults
+/// affect all nodes.
 async fn fragile() -> Result<Fragile> {
     let options = testbed::Redis::options().append_only("always");
     let mut fleet = options.start_fleet(NODES).map_err(problem)?;
@@ -59,7 +60,6 @@ async fn fragile() -> Result<Fragile> {
     }))
 }
 
-/// Each case that harms the fleet gets its own fleet.
 fn main() -> ExitCode {
     harness::serve(connect, || {
         let fleet = Fleet::start(NODES).map_err(problem)?;

@@ -13,7 +13,7 @@ use crate::node::No;
 
 const MOST_SPREAD: u32 = 32;
 
-/// Minimum assumed duration of a round. Clients that start within one round split the votes again.
+/// Minimum unit of random pauses. Clients that start within one round may split the votes again.
 const SHORTEST_ROUND: Duration = Duration::from_millis(1);
 
 /// Poll interval while another library holds the lock, because its release sends no wake-up.
@@ -27,7 +27,7 @@ impl Round {
         let indeterminate = self.is_a_repeat() || self.left_behind().count() >= quorum;
         let errors = (0..self.answers.len()).filter(|at| self.is_in_vain(*at)).count();
         if !indeterminate && errors <= spare && self.afterwards.iter().next().is_none() {
-            // The token was ended on some nodes, but a new token could get a quorum.
+            // The token was released or broken on some nodes, but a new token could get a quorum.
             if ended > 0 && no + errors <= spare {
                 return Err(error(
                     ErrorKind::Lost(Reason::Gone),
@@ -35,7 +35,8 @@ impl Round {
                      again; use a new request",
                 ));
             }
-            // If no node refused, the votes only came too late, and the name may be free.
+            // Without a node that reported a holder, the votes only came too late, and the name
+            // may be free.
             if no > 0 {
                 return Ok(AcquireOutcome::Busy(self.busy(yes)));
             }

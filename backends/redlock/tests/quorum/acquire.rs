@@ -83,7 +83,7 @@ async fn a_node_that_hangs_is_waited_for_once() {
     five.nodes[3].fate(Fate::Down);
     let error = five.redlock.try_acquire(&claim("x")).await.unwrap_err().to_string();
     assert!(error.contains("node:0: it did not answer recent requests"), "{error}");
-    // The client waits for silent nodes that a quorum needs, and so notices their return.
+    // With three silent nodes, no quorum is left without them, so the client waits for them.
     five.nodes[2].fate(Fate::Unanswered);
     five.nodes[3].fate(Fate::Answered);
     five.redlock.try_acquire(&claim("x")).await.unwrap_err();
@@ -166,7 +166,6 @@ async fn without_a_quorum_for_its_fence_nothing_is_granted() {
     for (node, counter) in five.nodes.iter().zip([5_000, 6_000, 7_000, 8_000, 9_000]) {
         node.state().counters.insert(held.name.clone(), counter);
     }
-    // These nodes vote, but don't answer the write-back of the fence.
     for node in &five.nodes[..3] {
         node.state().raises = Fate::Unanswered;
     }
@@ -206,7 +205,7 @@ async fn a_vote_that_was_not_answered_is_given_back_when_the_node_comes_back() {
     assert!(five.nodes[3].state().tombstones.contains_key(&lost.token));
 }
 
-/// A late vote is released after the caller's runtime ended, so its timers can't be used.
+/// A late vote is released after the caller's runtime ended, without that runtime's timers.
 #[tokio::test]
 async fn late_vote_is_given_back_after_the_callers_runtime_ended() {
     let five = five();
@@ -313,7 +312,6 @@ async fn unanswered_request_stays_blocked_after_a_later_vote_is_returned() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_acquire_is_ended_by_its_release() {
-    // The request is dropped after each possible number of polls.
     for polls in 0..20 {
         let five = five();
         for (at, node) in five.nodes.iter().enumerate() {
@@ -348,7 +346,6 @@ async fn a_repeat_never_counts_a_vote_that_is_being_given_back() {
     }
     let (client, waiting) = (five.another(), claim("x"));
     busy(&client, &waiting, Wait::No).await;
-    // Now the lock is free, and the same token is requested again.
     for node in &five.nodes[2..] {
         node.state().holds.clear();
     }
@@ -369,7 +366,6 @@ async fn a_repeat_never_counts_a_vote_that_is_being_given_back() {
 async fn split_votes_end() {
     let five = five();
     let (left, right) = (claim("x"), claim("x"));
-    // Each claim has two votes, and the fifth node is down.
     five.nodes[4].fate(Fate::Down);
     let clients = [five.another(), five.another()];
     let hold = |at: usize, claim: &lockwright_core::Claim| five.nodes[at].hold(claim);
@@ -402,7 +398,7 @@ async fn a_ttl_beyond_the_largest_is_refused() {
     assert_eq!(five.redlock.try_acquire(&long).await.unwrap_err().kind(), ErrorKind::InvalidInput);
 }
 
-/// Until a node answers a token's release, however late, it gets no more requests for that token.
+/// Until a node answers a token's release, however late, the client requests no vote for it there.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_owed_a_tombstone_has_no_part_however_long_that_takes() {
     let five = five();
@@ -416,7 +412,7 @@ async fn a_node_that_is_owed_a_tombstone_has_no_part_however_long_that_takes() {
         busy(&five.redlock, &waiting, Wait::No).await;
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
-    // Now node 4's vote would complete a quorum, but the late release would revoke it.
+    // Now node 4's vote would complete a quorum, but the late release would revoke the vote.
     five.nodes[4].state().attempts = Fate::Answered;
     five.nodes[..2].iter().for_each(|node| node.fate(Fate::Down));
     five.nodes[2..].iter().for_each(|node| node.state().holds.clear());

@@ -121,8 +121,8 @@ async fn possible_holds_of_a_quorum_are_shown_while_nodes_are_away() {
 
 #[tokio::test(start_paused = true)]
 async fn remains_of_an_earlier_hold_are_not_taken_for_the_present_one() {
-    // When two nodes show each claim, the present hold must win. Repeat this, so that the test
-    // doesn't pass by chance.
+    // When two nodes show each claim, the present hold must win. Repeat this, because the random
+    // order of a `HashMap` could hide a fault.
     for _ in 0..10 {
         let five = five();
         let (left, held) = (claim("x"), claim("x"));
@@ -152,7 +152,7 @@ async fn remains_of_an_earlier_hold_are_not_taken_for_the_present_one() {
         redlock.break_lock(&held.name, BreakTarget::Any, BreakMode::Now, "ada", "stuck").await;
     assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
     assert!(seven[3..5].iter().all(|node| node.holder(&held.name).is_none()));
-    // Votes that can't be a quorum don't count, whatever their fence.
+    // Votes that can't become a quorum don't count, whatever their fence.
     let five = five();
     let (held, late) = (claim("x"), claim("x"));
     grant(&five.redlock, &held).await;

@@ -14,7 +14,6 @@ async fn a_node_that_forgot_lets_no_second_holder_in() {
     let five = five();
     let mut held = claim("x");
     held.ttl = LARGEST_TTL;
-    // The hold has a bare quorum, and one of its nodes loses its data.
     five.nodes[3].fate(Fate::Down);
     five.nodes[4].fate(Fate::Down);
     grant(&five.redlock, &held).await;

@@ -34,7 +34,7 @@ pub(crate) struct TestNode {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) fate: Fate,
-    /// These three replace `fate` for their requests, unless they are `Answered`.
+    /// `releases`, `raises` and `attempts` override `fate` for their requests, unless `Answered`.
     pub(crate) releases: Fate,
     pub(crate) raises: Fate,
     pub(crate) attempts: Fate,

@@ -80,7 +80,7 @@ async fn an_attempt_that_is_still_on_its_way_meets_a_tombstone() {
     five.nodes[0].fate(Fate::Late(Duration::from_millis(500)));
     grant(&five.redlock, &held).await;
     five.nodes[0].fate(Fate::Answered);
-    // This mode leaves no tombstones, except on node 0, which hasn't replied to the claim.
+    // `Plain` leaves no tombstones, except on node 0, which hasn't replied to the claim.
     five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
     sleep(Duration::from_secs(1)).await;
     assert_eq!(five.holders(&held), 0, "it came late, and holds");

@@ -64,7 +64,6 @@ async fn repair_copies_the_fence_of_the_quorum() {
     for node in &five.nodes[..2] {
         node.state().holds.clear();
     }
-    // One node's counter is ahead of the hold's fence.
     five.nodes[0].state().counters.insert(held.name.clone(), 90_000);
     assert_eq!(renew(&five.redlock, &[&held]).await.unwrap(), [RENEWED]);
     wait_until("it is repaired", || five.holders(&held) == 5).await;
@@ -85,7 +84,7 @@ async fn less_than_a_quorum_is_not_topped_up() {
     assert_eq!(outcomes, [RenewalOutcome::NotHeld(Reason::Gone)]);
     sleep(Duration::from_secs(1)).await;
     assert_eq!(five.holders(&held), 2);
-    // While two nodes are silent, the hold may lack a quorum, so it isn't repaired either.
+    // The hold isn't repaired either while the two nodes that have it are down.
     five.nodes[4].fate(Fate::Down);
     five.nodes[3].fate(Fate::Down);
     let _ = renew(&five.redlock, &[&held]).await;

@@ -6,7 +6,7 @@ use lockwright_core::Locks;
 
 use crate::common::{Five, LIMIT, eventually, options};
 
-/// Counts the contenders' turns, and checks that only one contender is inside at a time.
+/// Checks that only one contender is inside at a time.
 #[derive(Default)]
 struct Room {
     inside: AtomicUsize,
@@ -25,7 +25,7 @@ impl Room {
         guard.check().unwrap();
         self.inside.fetch_sub(1, Ordering::SeqCst);
         self.turns.fetch_add(1, Ordering::SeqCst);
-        // If the reply is missing, the release continues in the background.
+        // If too few nodes answer, the release continues in the background.
         let _ = guard.release().await;
     }
 
@@ -119,7 +119,7 @@ async fn a_release_wakes_who_waits() {
                 granted
             }
         });
-        // Release between two polls, so that only a wake-up is fast.
+        // Release between two polls: only a wake-up is fast then.
         tokio::time::sleep(Duration::from_millis(110)).await;
         let released = std::time::Instant::now();
         guard.release().await.unwrap();

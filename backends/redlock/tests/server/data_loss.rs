@@ -10,7 +10,7 @@ use crate::common::{Five, busy, claim_for, eventually, grant, options};
 
 const LARGEST_TTL: Duration = Duration::from_secs(4);
 
-/// Creates a fleet with a hold of `x` on a bare quorum (nodes 0 to 2).
+/// Creates a fleet. Nodes 0 to 2 hold `x`, and the others are down.
 async fn bare_quorum() -> (Five, Redlock, Claim, Instant) {
     let servers = testbed::Redis::options().append_only("always");
     let mut five = Five::start_as(servers, options().largest_ttl(LARGEST_TTL)).await;
@@ -56,7 +56,7 @@ async fn a_flushed_node_lets_no_second_holder_in() {
     for at in [3, 4] {
         five.server(at).restart(true).unwrap();
     }
-    // After the flush, this client still has the old incarnation, and must get no grant.
+    // After the flush, `other` still has the old incarnation, and must get no grant.
     let other = five.connect().await;
     busy(&other, &claim_for("x", LARGEST_TTL), Wait::No).await;
     five.server(1).command::<()>(&["FLUSHALL"]).unwrap();

@@ -18,7 +18,7 @@ async fn five() -> Five {
     Five::start_as(keeping_every_write(), options().largest_ttl(LARGEST_TTL)).await
 }
 
-/// Creates a fleet with a hold of `x` on nodes 0 to 2. Nodes 3 and 4 vote, too.
+/// Creates a fleet. Nodes 0 to 2 hold `x`, and all vote.
 async fn bare_quorum() -> (Five, Redlock, Instant) {
     let five = five().await;
     let redlock = five.connect().await;
@@ -83,8 +83,8 @@ async fn its_own_data_as_its_replica_had_them() {
     let redlock = five.connect().await;
     let replica = testbed::Redis::options().replica_of(five.server(2)).start().unwrap();
     is_linked(&replica).await;
-    // The replica becomes a master before the hold. Later, node 2 follows it, loses the hold, and
-    // becomes a master again.
+    // The replica becomes a master before the hold. Later, node 2 becomes its replica, loses the
+    // hold, and becomes a master again.
     replica.command::<()>(&["REPLICAOF", "NO", "ONE"]).unwrap();
     let (mut five, since) = hold_by_a_bare_quorum(five, &redlock).await;
     let node = five.server(2);

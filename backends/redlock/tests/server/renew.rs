@@ -46,7 +46,7 @@ async fn less_than_a_quorum_is_lost_and_not_topped_up() {
     let hold = Renew::of(&held);
     let renewed = redlock.renew(&[hold]).await.unwrap();
     assert_eq!(renewed[0].outcome, RenewalOutcome::NotHeld(Reason::Gone));
-    // Nodes execute requests in order, so after these, an earlier repair would be visible.
+    // Nodes execute requests in order, so these two would make an earlier repair visible.
     redlock.renew(&[hold]).await.unwrap();
     grant(&redlock, &claim("y")).await;
     assert_eq!(five.holders(&held, 0..3), 0);
@@ -79,7 +79,7 @@ async fn a_broken_hold_is_reported_at_once() {
     let name = lockwright_core::LockName::new("x").unwrap();
     let seen = BreakTarget::Token(guard.token());
     other.break_lock(&name, seen, BreakMode::Now, "ada", "stuck").await.unwrap();
-    // The renewal is due after 10 s, so this is a notification.
+    // The renewal is due after 10 s, so only a notification can end the hold in time.
     let signal = guard.signal();
     let ended = tokio::time::timeout(std::time::Duration::from_secs(8), signal.ended());
     assert_eq!(ended.await.unwrap(), lockwright_core::HoldState::Lost(Reason::Broken));

@@ -8,7 +8,6 @@ use tokio::time::sleep;
 use crate::common::{Five, NODES};
 
 const TTLS: [u64; 5] = [1, 2, 3, 5, 30];
-/// The longest permitted time for acquiring a free lock.
 const SOON: Duration = Duration::from_secs(2);
 
 async fn client(fleet: &Fleet) -> Locks {
@@ -18,7 +17,7 @@ async fn client(fleet: &Fleet) -> Locks {
     Locks::new(Config::of(nodes, options).connect().await.unwrap()).unwrap()
 }
 
-/// Acquires locks and renews holds after the connections to `silent` nodes went silent.
+/// Acquires locks and renews holds after the connections to the first `silent` nodes went silent.
 async fn everything(silent: usize) {
     let five = Five::start().await;
     let silence = || five.fleet.proxies[..silent].iter().for_each(Proxy::silence_present);

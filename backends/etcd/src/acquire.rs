@@ -28,15 +28,15 @@ pub(crate) struct AcquireSteps<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) claim: &'a Claim,
     pub(crate) waits: bool,
-    /// True if the oldest key in the queue's range is a nested name's. The client then puts its key
-    /// although the range isn't empty.
+    /// True if the oldest key in the queue's range belongs to a nested raw name (`a/b` in the range
+    /// of `a`). Then the client puts its key although the range isn't empty.
     pub(crate) must_queue: bool,
     recorder: Option<DeletionRecorder<'a>>,
     begun: BootInstant,
 }
 
 /// Acquires the lock or joins its queue. If the future is dropped, a release or the removal of
-/// overdue claims deletes the key.
+/// overdue claims deletes the claim's key.
 pub(crate) async fn acquire(
     shared: &Arc<Shared>,
     claim: &Claim,
@@ -224,8 +224,8 @@ impl AcquireSteps<'_> {
         let (owner, previous, waiters) = if is_ours(of_owner) && is_ours(of_previous) {
             (first, previous, waiters)
         } else {
-            // With raw names, keys of `a/b` are in the range of `a`. One was returned, so read the
-            // whole queue.
+            // With raw names, keys of `a/b` are in the range of `a`. The reply has such a key, so
+            // read the whole queue.
             let all = shared.queue(&claim.name).await?;
             let previous = all.places.iter().rfind(|place| place.created < created).cloned();
             (all.holders.into_iter().next(), previous, all.places.len() > 1)
@@ -235,8 +235,8 @@ impl AcquireSteps<'_> {
             return self.granted(lease, key, created, value::fence(created), waiters).await;
         }
         if owner.token() == Some(claim.token) {
-            // Another connection's key holds the lock with this token. Use that key: with two keys,
-            // the claim would wait for itself.
+            // An earlier key of the claim, on another lease, holds the lock. Use that key, because
+            // with two keys the claim would wait for itself.
             release::delete(shared, key, created).await?;
             shared.forget(claim);
             return self.take_over(&owner).await;
@@ -340,7 +340,7 @@ impl AcquireSteps<'_> {
     }
 }
 
-/// Moves the key to this client's lease, unless the key has changed since the read.
+/// Moves the entry's key to a lease of this client, unless the key has changed since the read.
 pub(crate) async fn take_over(shared: &Arc<Shared>, claim: &Claim, entry: &Entry) -> Result<()> {
     if let Some(note) = entry.broken() {
         return Err(ended(Some(note)));

@@ -1,8 +1,9 @@
 //! Acquiring a lock as a reader or for permits.
 //!
 //! The client reads the queue. If the queue admits the claim, the client adds the claim's key,
-//! unless another key was added since the read. So a claim that doesn't wait blocks no others, with
-//! one exception: after `JOINS` failed attempts, the client adds the key unconditionally.
+//! unless another key was added since the read. So a claim that doesn't wait blocks no other
+//! claims, with one exception: after `JOINS` failed attempts, the client adds the key
+//! unconditionally.
 
 use std::sync::Arc;
 
@@ -80,8 +81,8 @@ impl AcquireSteps<'_> {
         }
     }
 
-    /// Puts the key. With a `snapshot`, the put fails if a key was added since then, or if the
-    /// reader whose fence this claim takes has changed.
+    /// Puts the key. With a `snapshot`, the put fails if a key was added to the queue since the
+    /// snapshot, or if the reader whose fence this claim takes has changed.
     async fn put(
         &mut self,
         lease: &Arc<Lease>,
@@ -169,7 +170,7 @@ impl AcquireSteps<'_> {
         if let Some(own) =
             snapshot.entries[..at].iter().find(|one| one.token() == Some(claim.token))
         {
-            // Another connection's key is earlier and has this token. Use that key.
+            // The claim has an earlier key, on another lease. Use that key.
             release::delete(shared, key, created).await?;
             shared.forget(claim);
             return self.take_over(own).await;

@@ -62,7 +62,7 @@ async fn break_one(
 }
 
 /// Returns how long the holder may rely on the hold: for `left` if it is fixed, otherwise for the
-/// TTL `granted`, because its client may just have renewed it.
+/// TTL `granted`, because the holder may just have renewed it.
 fn valid_for(entry: &Entry, left: Duration, granted: Duration) -> Duration {
     let is_fixed = entry.value.as_ref().is_some_and(|value| value.fixed);
     if is_fixed { left } else { granted }

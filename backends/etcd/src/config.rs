@@ -40,8 +40,8 @@ impl Config {
     /// Parses a URL.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed. The message omits its
-    /// password.
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed. The
+    /// message omits the password.
     pub fn new(url: &str) -> Result<Self> {
         let shown = url::shown(url);
         let contents = url::read(url).map_err(|Problem(what)| {
@@ -62,16 +62,19 @@ impl Config {
         .checked()
     }
 
-    /// Sets the prefix of all keys; `lockwright/` by default. A Go program uses the same lock under
-    /// this prefix followed by the lock's name.
+    /// Sets the prefix of all keys; `lockwright/` by default.
+    ///
+    /// A Go program uses the same lock under this prefix followed by the lock's name.
     #[must_use]
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.keys.prefix = prefix.into();
         self
     }
 
-    /// Sets whether keys contain names unchanged. By default, slashes in names are percent-encoded.
-    /// With unchanged names, a Go program that locks `a` waits for Lockwright's lock of `a/b`.
+    /// Sets whether keys contain names unchanged.
+    ///
+    /// By default, slashes in names are percent-encoded. With unchanged names, a Go program that
+    /// locks `a` waits for Lockwright's lock of `a/b`.
     #[must_use]
     pub fn raw_names(mut self, raw: bool) -> Self {
         self.keys.raw = raw;
@@ -80,9 +83,9 @@ impl Config {
 
     /// Sets the timeout of a request; 3 s by default, long enough to elect a leader.
     ///
-    /// If the first member is silent for a third of this time, the client asks another member.
-    /// While all members are down, the client retries. At the timeout, a change that may have been
-    /// sent is indeterminate. Any other request has failed.
+    /// If the first member is silent for a third of this time, the client sends the request to
+    /// another member. While all members are down, the client retries. After the timeout, a change
+    /// that may have been sent is indeterminate, and any other request has failed.
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit;
@@ -97,15 +100,18 @@ impl Config {
     }
 
     /// Sets the interval of pings on a silent connection, and a ping's timeout: 5.5 s and 1 s by
-    /// default. etcd closes a connection that pings more often than `--grpc-keepalive-min-time`, by
-    /// default every 5 s.
+    /// default.
+    ///
+    /// If the interval is less than etcd's `--grpc-keepalive-min-time`, by default 5 s, etcd closes
+    /// the connection.
     #[must_use]
     pub fn keep_alive(mut self, interval: Duration, limit: Duration) -> Self {
         self.keep_alive = (interval, limit);
         self
     }
 
-    /// Also connects to members without a leader, for [`doctor`](lockwright_core::DistributedLock::doctor).
+    /// Also connects to members without a leader, for
+    /// [`doctor`](lockwright_core::DistributedLock::doctor).
     #[must_use]
     pub fn for_diagnosis(mut self) -> Self {
         self.for_diagnosis = true;

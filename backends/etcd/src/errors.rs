@@ -128,7 +128,7 @@ const REFUSALS: [(&str, Meaning, &str); 19] = [
     ),
 ];
 
-/// etcd also sends this error for a request that it carries out, if the space ended after the
+/// etcd also sends this error for a request that it carries out, if the space ran out after the
 /// request was accepted.
 const NO_SPACE: &str = "database space exceeded";
 

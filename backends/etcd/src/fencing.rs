@@ -1,6 +1,7 @@
 //! Fencing for data in etcd.
 //!
-//! [`transact`] keeps a holder that was paused for longer than its TTL from overwriting a later holder's changes.
+//! [`transact`] keeps a holder that was paused for longer than its TTL from overwriting a later
+//! holder's changes.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks) -> Result<(), Box<dyn std::error::Error>> {
@@ -32,7 +33,9 @@ use crate::errors::{Effect, ErrorClass, classify, error, unexpected_response, wo
 const DIGITS: usize = 20;
 
 /// Carries out the transaction `write` if no later holder has written, and stores the fence under
-/// `key`. Returns the response to `write`.
+/// `key`.
+///
+/// Returns the response to `write`.
 ///
 /// Concurrent readers share a fence, so each of them may write. The fence is stored even if the
 /// conditions of `write` don't hold. `write` must not change `key`.
@@ -40,14 +43,15 @@ const DIGITS: usize = 20;
 /// # Errors
 /// Nothing was done, unless the error is `Indeterminate`.
 ///
-/// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder has written.
+/// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later
+///   holder has written.
 /// - [`Conflict`](ErrorKind::Conflict): the value under `key` is no fence.
 /// - [`InvalidInput`](ErrorKind::InvalidInput): the fence is above [`Fence::MAX`], the server
 ///   rejects the transaction, or `write` uses a lease that doesn't exist.
 /// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the server denies
 ///   access, or can't serve the request now.
-/// - [`Indeterminate`](ErrorKind::Indeterminate): the outcome is unknown. Retry with the same fence, if the transaction
-///   may happen twice.
+/// - [`Indeterminate`](ErrorKind::Indeterminate): the outcome is unknown. Retry with the same
+///   fence, if the transaction may happen twice.
 ///
 /// # Cancel safety
 /// If the future is dropped, the transaction may have been carried out, or may still be.

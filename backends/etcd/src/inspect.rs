@@ -16,8 +16,8 @@ pub(crate) async fn inspect(shared: &Shared, name: &LockName) -> Result<Inspecti
 }
 
 /// The position where a listing continues. `start` is the first key of the next page. With raw
-/// names, it may be in the ranges of `a` and of `a/b`. For each of these names that is listed
-/// already, `listed` has the length of the range's prefix.
+/// names, this key may be in the ranges of several names (`a` and `a/b`). `listed` has the prefix
+/// lengths of those ranges whose names are already listed.
 #[derive(Debug, PartialEq, Eq)]
 struct Position {
     start: Vec<u8>,

@@ -6,10 +6,10 @@
 //! `p2of3` for two of three permits. A key without a mark is exclusive, even if another program
 //! wrote it.
 //!
-//! `PREFIX ended: TOKEN /` is the tombstone of a token. Nothing follows its last slash, so
-//! Lockwright ignores it in queues. A Go lock waits for all keys that begin with its name and a
-//! slash. They include a tombstone only if the name is `PREFIX ended: TOKEN`, or the prefix up to a
-//! slash.
+//! `PREFIX ended: TOKEN /` is the tombstone of a token. Nothing follows the last slash, so
+//! Lockwright ignores tombstones in queues. A Go lock waits for all keys that begin with the lock's
+//! name and a slash. So it waits for a tombstone only if its name is `PREFIX ended: TOKEN`, or the
+//! part of `PREFIX` before a slash.
 
 use lockwright_core::backend_util::{admission, percent};
 use lockwright_core::{Claim, LockName, Mode, Token};

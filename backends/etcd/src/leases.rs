@@ -1,8 +1,8 @@
 //! The leases of a client, with their claims and their validity.
 //!
-//! One lease carries all auto-renewed claims of one TTL. Each fixed claim, which isn't
-//! auto-renewed, has its own lease. A lease carries only one exclusive claim of a name, because a
-//! key consists of the name and the lease.
+//! One lease carries all auto-renewed claims of one TTL. Each fixed claim has its own lease. A
+//! lease carries only one exclusive claim of a name, because a key consists of the name and the
+//! lease.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -58,8 +58,8 @@ impl std::fmt::Debug for Stream {
 }
 
 /// An answered keep-alive. It doesn't prove a renewal, because the leader that answered may have
-/// been replaced. The proof is a majority's later response through the same member in the same Raft
-/// term.
+/// been replaced. The proof is a majority's later response over the same connection in the same
+/// Raft term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeptAlive {
     sent: BootInstant,
@@ -117,8 +117,8 @@ impl Lease {
         self.state().answered
     }
 
-    /// Records a majority's response with `link` and `term`, which proves the keep-alive `kept` if
-    /// that has the same ones.
+    /// Records a majority's response. It proves the keep-alive `kept` if both have the same `link`
+    /// and `term`.
     pub(crate) fn prove(&self, kept: Option<KeptAlive>, link: u64, term: u64) {
         if let Some(kept) = kept.filter(|kept| (kept.link, kept.term) == (link, term)) {
             let mut state = self.state();
@@ -175,8 +175,8 @@ impl Lease {
     }
 
     /// Counts a tombstone. After a minute, a lease with tombstones accepts no more claims, so that
-    /// it ends, and the tombstones with it. If it closed at once, each canceled request would leave
-    /// a lease behind.
+    /// the lease and its tombstones end. If it closed at once, each canceled request would leave a
+    /// lease behind.
     pub(crate) fn count_tombstone(&self, now: BootInstant) {
         let mut state = self.state();
         state.closes = state.closes.min(now + IDLE_TIMEOUT);
@@ -237,8 +237,7 @@ pub(crate) struct Pool {
     pub(crate) asking: tokio::sync::Mutex<()>,
 }
 
-/// A request for a lease. The client chooses the id, because each retry with a new id would leave a
-/// lease behind.
+/// A request for a lease. The client chooses the id, so that retries don't create more leases.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LeaseRequest {
     pub(crate) id: i64,

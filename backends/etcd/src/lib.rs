@@ -12,8 +12,8 @@
 //!
 //! A lock is a queue of keys that begin with the lock's name, and the oldest key holds the lock.
 //! The creation revision of that key is the fence. Go's `clientv3/concurrency` and `etcdctl lock`
-//! have the same layout, so they and Lockwright exclude each other. They treat readers and permit
-//! holders like exclusive holders.
+//! have the same layout, so they and Lockwright exclude each other. For them, Lockwright's readers
+//! and permit holders are exclusive.
 //!
 //! # Connecting
 //!
@@ -28,8 +28,8 @@
 //!
 //! # Guarantees
 //!
-//! - Mutual exclusion as long as the cluster keeps its data: through client crashes, partitions, restarts, clock steps,
-//!   and the loss of a minority of the members.
+//! - Mutual exclusion as long as the cluster keeps its data: through client crashes, partitions,
+//!   restarts, clock steps, and the loss of a minority of the members.
 //! - Mutual exclusion if the leader dies or is cut off, but not if it is paused for longer than a
 //!   TTL. A resumed leader may revoke live leases ([etcd issue
 //!   15247](https://github.com/etcd-io/etcd/issues/15247)).
@@ -89,8 +89,8 @@ use watched::{SLOW_POLL, Wakeups};
 
 /// Locks on an etcd cluster.
 ///
-/// This value owns a connection, leases and a watch, which end when it is dropped. Their tasks run
-/// on the tokio runtime of the connect call. After that runtime ends, all requests fail.
+/// This value owns a connection, leases and a watch. Their tasks run on the tokio runtime of the
+/// connect call, and stop when the value is dropped. After the runtime ends, all requests fail.
 #[derive(Debug)]
 pub struct Etcd {
     shared: Arc<Shared>,
@@ -102,11 +102,12 @@ impl Etcd {
     /// Connects to the cluster at `url` and checks that it answers.
     ///
     /// # Errors
-    /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed, a certificate isn't
-    ///   trusted, or there is no tokio runtime.
-    /// - [`Denied`](lockwright_core::ErrorKind::Denied): the cluster requires a user, rejects this one, or denies it a
-    ///   permission.
-    /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): no member that reaches a majority answers.
+    /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed, a
+    ///   certificate isn't trusted, or there is no tokio runtime.
+    /// - [`Denied`](lockwright_core::ErrorKind::Denied): the URL lacks a required login, the login
+    ///   is wrong, or the user lacks a permission.
+    /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): no member that reaches a
+    ///   majority answers.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.

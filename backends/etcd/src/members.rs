@@ -1,5 +1,5 @@
-//! Requests go to one member at a time. `etcd_client` would rotate among all members, even to a
-//! frozen one, but only two responses of the same member prove a renewal.
+//! All requests go to one member until it fails, because only responses over one connection prove a
+//! renewal (see `KeptAlive`). `etcd_client` would rotate among all members, even frozen ones.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -191,8 +191,7 @@ impl Members {
         self.config.response_timeout.min(ttl / 2)
     }
 
-    /// Returns how long to wait for a response: a third of `limit` for the first of several
-    /// members, otherwise `limit`.
+    /// Returns how long to wait for one member's response.
     fn patience(&self, limit: Duration, is_first: bool) -> Duration {
         if is_first && self.config.endpoints.len() > 1 { limit / 3 } else { limit }
     }
@@ -293,7 +292,7 @@ impl Members {
     }
 
     /// Checks a silent connection, and replaces it if a new connection responds first. A slow
-    /// member keeps its connection, so that no request is repeated.
+    /// member's connection is kept, so that no request is repeated.
     fn check(self: &Arc<Self>, link: &Arc<Link>) {
         let is_overdue = link.is_suspect() || self.runtime.has_ended();
         if is_overdue || link.is_being_checked.swap(true, Ordering::SeqCst) {

@@ -3,7 +3,7 @@
 //! The client registers each key before it creates the key, so orphans come only from a restored
 //! snapshot. An orphan would stay while other claims keep its lease alive.
 //!
-//! An orphan is removed if two checks in a row find it. During the removal its claim is
+//! An orphan is removed if two checks in a row find it. During the removal, the orphan's claim is
 //! registered, so that a repeated acquire is rejected instead of granted.
 
 use std::collections::HashSet;
@@ -102,7 +102,7 @@ async fn remove(shared: &Arc<Shared>, lease: &Arc<Lease>, name: LockName, entry:
         "etcd: a released claim exists again, as after a restored snapshot; removing it"
     );
     release::remove_claim(shared, name.clone(), token, place).await;
-    // `remove_claim` leaves the claim on the lease if a new acquire has registered this token
-    // elsewhere.
+    // `remove_claim` leaves the claim on the lease if a new acquire has registered the token on
+    // another lease.
     lease.drop_claim(&name, token, shared.clock.now());
 }

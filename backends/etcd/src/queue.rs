@@ -1,7 +1,7 @@
 //! Reading queues.
 //!
-//! Responses are limited to 4 MiB, and another program's value may be as large. So reads are paged,
-//! and without values where possible.
+//! Responses are limited to 4 MiB, and other programs may store large values. So reads are paged,
+//! and leave out values where possible.
 
 use etcd_client::{GetOptions, KeyValue, Txn, TxnOp};
 use lockwright_core::backend_util::admission;
@@ -97,7 +97,7 @@ impl Shared {
         Ok(QueueSnapshot { entries: found.iter().map(Entry::of).collect(), revision })
     }
 
-    /// Reads all pages as of one revision. A `revision` of 0 is the latest one.
+    /// Reads all pages as of one revision. A `revision` of 0 means the latest.
     async fn all(
         &self,
         queue: &[u8],

@@ -1,7 +1,7 @@
 //! Releasing claims.
 //!
-//! A request of a released claim may arrive late. The server rejects it, because the claim's lease
-//! has ended, or carries a tombstone of the claim's token.
+//! A request of a released claim may arrive late. The server rejects this request, because the
+//! claim's lease has ended or carries a tombstone of the claim's token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub(crate) async fn release(
                 }
                 ended
             }
-            // The server definitely didn't put the key.
+            // No request has put the key.
             None => ReleaseOutcome::NotHeld,
         }
     };
@@ -63,7 +63,7 @@ async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Place) -> Resul
     shared.wakeups.forget(&place.key);
     match place.created {
         Some(created) if !place.is_unsure => {
-            // Another client may have resumed the hold and moved the key to a lease of that client.
+            // Another client may have resumed the hold and moved the key to its own lease.
             let is_there = [
                 Compare::create_revision(place.key.clone(), CompareOp::Equal, created),
                 Compare::lease(place.key.clone(), CompareOp::Equal, place.lease.id),

@@ -175,8 +175,8 @@ async fn prove(
     Ok(Vec::new())
 }
 
-/// Returns the outcome of a renewal. A claim that isn't registered became overdue during it, so the
-/// hold has expired.
+/// Returns the outcome of a renewal. A claim that isn't registered became overdue during the
+/// renewal, so the hold has expired.
 fn renewed(is_registered: bool, left: std::time::Duration, claim: &Claim) -> Renewal {
     if !is_registered {
         return Renewal::not_held(Reason::Expired);

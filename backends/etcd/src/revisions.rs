@@ -24,8 +24,8 @@ impl Revisions {
         self.state().highest
     }
 
-    /// Records a response's revision. It shows a restore if it is below `before`, the highest known
-    /// when the request was sent. The highest known now may be from a later request.
+    /// Records a response's revision. A revision below `before`, the highest known when the request
+    /// was sent, shows a restore. By now, `highest` may come from a later request.
     pub(crate) fn saw(&self, revision: i64, before: i64) {
         let mut state = self.state();
         if revision < before {

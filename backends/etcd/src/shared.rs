@@ -51,7 +51,7 @@ pub(crate) struct TxnReply {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) keys: Vec<KeyValue>,
-    /// The number of matching keys, also beyond the read's limit.
+    /// The number of matching keys, including those beyond the read's limit.
     pub(crate) count: i64,
     more: bool,
 }
@@ -137,7 +137,7 @@ impl Shared {
         }
     }
 
-    /// Returns true if the lease still has a key. Up to etcd 3.4, a new leader may reject
+    /// Returns whether the lease still has a key. Up to etcd 3.4, a new leader may reject
     /// keep-alives of live leases until it has caught up.
     async fn has_key(&self, lease: &Lease) -> Result<bool, RequestError> {
         let on_it = self.registry.all(|_, place| place.lease.id == lease.id);

@@ -94,7 +94,7 @@ impl Entry {
         keys::mode(&self.key)
     }
 
-    /// Returns the fence. It doesn't order holders of permits, which overlap.
+    /// Returns the fence. A permit's fence is meaningless, because permits are held concurrently.
     pub(crate) fn fence(&self) -> Fence {
         match self.mode() {
             Mode::Shared => Fence::new(self.reader().fence()),

@@ -12,8 +12,8 @@ impl Version {
         Some(Self { major: next()?, minor: next()?, patch: next()? })
     }
 
-    /// Returns whether the version has etcd issue 15247: a leader that was replaced while it was
-    /// paused may revoke live leases.
+    /// Returns whether the version has the bug of etcd issue 15247: a leader that was replaced
+    /// while paused may revoke live leases.
     pub(crate) fn revokes_live_leases(self) -> bool {
         let at = |minor, patch| Self { major: 3, minor, patch };
         self < at(4, 31) || (at(5, 0)..at(5, 13)).contains(&self)

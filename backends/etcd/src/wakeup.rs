@@ -173,8 +173,8 @@ async fn watch(
     }
 }
 
-/// Returns the revision from which a later watch resumes: one above the last event's, not above the
-/// store's, because events in between may come later. Returns `None` for the creation response of a
+/// Returns the revision from which a later watch resumes: one above that of the last event, because
+/// events up to the store's revision may come later. Returns `None` for the creation response of a
 /// resumed watch, because the missed events come after it.
 fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
     let latest = match response.events().last() {
@@ -202,7 +202,7 @@ fn created(shared: &Shared, response: &WatchResponse, next: &mut Option<i64>) ->
     }
     shared.wakeups.is_active.send_replace(true);
     if is_resumed {
-        // Wake all waiters now, not only when the events come that the watch missed.
+        // Wake all waiters now, before the events arrive that the watch missed.
         shared.wakeups.subscribers.wake_all();
     }
     !has_gone_back

@@ -21,7 +21,7 @@ async fn found(url: &str) -> Vec<(&'static str, Severity)> {
 const LEASE_BUG: (&str, Severity) = ("etcd-lease-bug", Severity::Warning);
 const ONE_MEMBER: (&str, Severity) = ("etcd-one-member", Severity::Warning);
 
-/// Returns options for etcd 3.6. The only possible finding is the cluster's size.
+/// Returns options for etcd 3.6, which doesn't have the lease bug.
 fn options() -> testbed::etcd::Options {
     testbed::Etcd::options().version(Version::Current)
 }

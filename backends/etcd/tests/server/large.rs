@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::common::{FOR_EVER, LIMIT, busy, claim, connect, grant, grant_next, name, released};
 
-/// The number of large values. Together they exceed 4 MiB, the limit of a response.
+/// The number of large values, which together exceed 4 MiB, the limit of a response.
 const MANY: usize = 45;
 
 async fn client(cluster: &testbed::Etcd) -> Client {
@@ -154,7 +154,7 @@ async fn compacted_queue_is_read_again() {
 /// The oldest key holds the lock. It is on the last page, and the second-oldest keys are on the
 /// first. After the client has read the first page, the test deletes the second-oldest keys and
 /// then the oldest. If the client read the last page as it is by then, it would report a
-/// second-oldest key as the holder, although that never held the lock.
+/// second-oldest key, which never held the lock, as the holder.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_is_read_as_it_was_at_one_moment() {
     let cluster = start();

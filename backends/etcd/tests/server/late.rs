@@ -52,7 +52,7 @@ async fn a_request_that_was_overtaken_by_its_end_is_kept_out() {
     let etcd = late.hasty().await;
     for wait in [Wait::No, FOR_EVER] {
         let (other, lost) = (claim("other"), claim("orders"));
-        // This grant creates the lease and the connection.
+        // This grant ensures that a lease and a connection exist.
         grant(&etcd, &other).await;
         // The proxy holds the request until its client has given up. Then the request competes with
         // the release, which the client sends through another connection.
@@ -68,7 +68,7 @@ async fn a_request_that_was_overtaken_by_its_end_is_kept_out() {
         assert!(etcd.inspect(&name("orders")).await.unwrap().holders.is_empty());
         released(&etcd, &other, ReleaseMode::Plain).await;
     }
-    // Tombstones end with their leases, once nothing else is on them.
+    // A lease without claims ends, and its tombstones with it.
     drop(etcd);
     eventually(|| async { (late.tombstones() == 0).then_some(()) }).await;
 }

@@ -27,7 +27,7 @@ async fn a_lease_that_ran_out_during_the_wait_grants_nothing() {
     let (operator, hour) = (connect(&cluster.url()).await, Duration::from_secs(3_600));
     let mut shown = 0;
     for _ in 0..6 {
-        // This client doesn't leave a paused member.
+        // This client stays connected to a paused member.
         let config = Config::new(&cluster.url()).unwrap();
         let waiter = config.response_timeout(LIMIT).keep_alive(hour, hour).connect().await.unwrap();
         let waits = claim_for("orders", SHORT);
@@ -49,7 +49,6 @@ async fn a_lease_that_ran_out_during_the_wait_grants_nothing() {
         let (attempt, waiter, waits) = asking.await.unwrap();
         let AcquireOutcome::Granted(granted) = attempt else { panic!("{attempt:?}") };
         shown += usize::from(granted.fence != first);
-        // The key must exist for as long as the grant is valid.
         let valid = granted.valid.unwrap_or(SHORT);
         while sent.elapsed() < valid * 9 / 10 {
             assert_eq!(holder(&operator).await, Some(granted.fence), "{:?}", sent.elapsed());

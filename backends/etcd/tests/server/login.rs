@@ -12,7 +12,7 @@ use crate::common::{
     claim, claim_for, connect, eventually, fails_with, grant, granted_soon, name, patient, renewed,
 };
 
-/// A secret password with characters that are special in URLs.
+/// A password with characters that are special in URLs.
 pub(crate) const SECRET: &str = "hush/hush@9";
 
 /// Returns the error, and checks that it contains no secret.
@@ -111,7 +111,6 @@ async fn a_login_that_expires_is_renewed() {
         grant(&etcd, &ours).await;
         etcd.acquire(&theirs, Wait::Until(Clock::boot().now())).await.unwrap();
         for _ in 0..3 {
-            // The login expires during this time.
             tokio::time::sleep(Duration::from_millis(2_500)).await;
             renewed(&etcd, &ours).await;
         }
@@ -121,8 +120,7 @@ async fn a_login_that_expires_is_renewed() {
     }
 }
 
-/// A restart of the server invalidates all logins, which are tokens of etcd's default kind
-/// (`simple`).
+/// A restart of the server invalidates all logins.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_login_that_the_server_forgot_is_renewed() {
     let options = testbed::Etcd::options().members(1).user("app", SECRET, "lockwright/");

@@ -136,7 +136,7 @@ async fn a_cluster_that_is_down_is_not_stormed() {
     eventually(|| async { etcd.try_acquire(&claim("last")).await.ok() }).await;
 }
 
-/// A request retries until its timeout, and not only until a connection is refused.
+/// The client repeats a request until its timeout, even if all members refuse connections.
 #[tokio::test(flavor = "multi_thread")]
 async fn request_during_an_outage_succeeds_once_a_majority_is_back() {
     let mut cluster = testbed::Etcd::start().unwrap();

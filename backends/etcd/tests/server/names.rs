@@ -107,7 +107,6 @@ async fn tombstone_is_in_no_queue_of_any_prefix_on_etcd() {
             assert_eq!(whole.list("", None).await.unwrap().names, []);
         }
     }
-    // In Go, all keys that begin with the lock's name and a slash are its queue.
     let of_go = cluster.ctl(&["get", "orders/", "--prefix", "--keys-only"]).unwrap();
     assert_eq!(of_go.trim(), "", "etcdctl's lock of 'orders' would wait for it");
     assert_eq!(cluster.ctl(&["lock", "orders", "echo", "held"]).unwrap().trim(), "held");

@@ -13,8 +13,7 @@ use crate::common::{
 };
 use crate::queue::queue;
 
-/// Connects a client with a response timeout of 1 s. It checks for orphans once per three timeouts
-/// or once per TTL, whichever is longer.
+/// Connects a client that checks for orphans once per 3 s or once per TTL, whichever is longer.
 async fn watchful(url: &str) -> Etcd {
     let hour = Duration::from_secs(3_600);
     let config = Config::new(url).unwrap().connect_timeout(LIMIT).keep_alive(hour, hour);
@@ -49,7 +48,7 @@ async fn restored_claims_are_removed_and_holds_stay() {
     }
     assert_eq!(queue(&cluster, "held").await, [(key, created)], "its lease has ended");
     assert_eq!(queue(&cluster, "others").await.len(), 2);
-    // Without the orphan, the lease accepts a claim of its name again.
+    // Without the orphan, the lease accepts a claim of the orphan's name again.
     renewed(&etcd, &held).await;
     eventually(|| async {
         let again = claim_for("ended", ttl);

@@ -11,7 +11,7 @@ use crate::common::{
     FOR_EVER, LIMIT, busy, claim, claim_for, connect, eventually, fails, grant, member_and_client,
 };
 
-/// Returns the keys of a queue in order of creation, with their creation revisions.
+/// Returns a queue's keys in order of creation, with their creation revisions.
 pub(crate) async fn queue(cluster: &testbed::Etcd, name: &str) -> Vec<(String, i64)> {
     let mut client = Client::connect(cluster.endpoints(), None).await.unwrap();
     let sorted = GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Ascend);

@@ -1,5 +1,4 @@
-//! Tests with claims that share a client's leases. A key consists of the name and the lease, so a
-//! lease carries only one exclusive claim of a name.
+//! Tests with claims that share a client's leases.
 
 use std::time::Duration;
 
@@ -130,9 +129,9 @@ async fn release_by_token_never_ends_the_next_hold() {
         let now: Vec<_> = now.into_iter().map(|(key, _)| key).collect();
         assert_eq!(now, [key], "the next one was ended");
         etcd.release(&later, ReleaseMode::Plain).await.unwrap();
-        // The test has shown its case if the far client found the key before the other client
-        // deleted it, and then deleted nothing. (After a repeated deletion, the far client reports
-        // `Released`. Such a round shows nothing.)
+        // The round shows the case if the far client found the key before the other client deleted
+        // it, and then deleted nothing. A round with a repeated deletion, which reports `Released`,
+        // doesn't count.
         let was_between = took >= delay * 3 && own == ReleaseOutcome::Released;
         if was_between && ended.unwrap() == ReleaseOutcome::NotHeld {
             return;

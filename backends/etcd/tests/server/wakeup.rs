@@ -55,7 +55,7 @@ async fn missed_deletions_wake_after_a_reconnect() {
     let etcd = connect(&cluster.url_through([proxy.port()])).await;
     let (held, other) = (claim_for("held", LONG), claim_for("other", LONG));
     grant(&etcd, &held).await;
-    // A waiter ensures that the watch has started.
+    // A waiter starts the watch.
     grant(&etcd, &other).await;
     busy(&etcd, &claim_for("other", LONG), FOR_EVER).await;
     let mut told = events(&etcd);
@@ -110,7 +110,7 @@ async fn holder_is_notified_of_a_deleted_key() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let etcd = connect(&cluster.url()).await;
     let (mine, given_back) = (claim_for("mine", LONG), claim_for("back", LONG));
-    // A waiter ensures that the watch has started.
+    // A waiter starts the watch.
     grant(&etcd, &given_back).await;
     busy(&etcd, &claim_for("back", LONG), FOR_EVER).await;
     grant(&etcd, &mine).await;
@@ -130,11 +130,12 @@ async fn holder_is_not_notified_of_an_earlier_holds_end() {
     let etcd = connect(&cluster.url_through([proxy.port()])).await;
     let (last, hot) = (claim_for("last", LONG), claim_for("hot", LONG));
     grant(&etcd, &last).await;
-    // A waiter ensures that the watch has started.
+    // A waiter starts the watch.
     busy(&etcd, &claim_for("last", LONG), FOR_EVER).await;
     grant(&etcd, &hot).await;
     let mut told = events(&etcd);
-    // Break the watch, so that it reports the deletion of `hot` only after the next grant.
+    // Break the watch's connection, so that the watch reports the deletion of `hot` only after the
+    // next grant.
     proxy.drop_connections();
     etcd.release(&hot, ReleaseMode::Plain).await.unwrap();
     let again = claim_for("hot", LONG);
@@ -169,8 +170,8 @@ async fn holder_is_notified_of_a_break_by_another_client() {
         assert_eq!(next(&mut told).await, Event::Lost(broken.token, Reason::Broken));
         etcd.release(&broken, ReleaseMode::Plain).await.unwrap();
     }
-    // Each break leaves a tombstone on the lease. A lease takes at most a hundred, so that it ends
-    // eventually.
+    // Each break leaves a tombstone on the lease, and a lease with a hundred tombstones accepts no
+    // claims.
     assert!((2..5).contains(&leases.len()), "{leases:?}");
 }
 

@@ -13,8 +13,8 @@ on_each_version!(
     client_leaves_a_partitioned_leader,
 );
 
-/// In etcd issue 15247, a leader that was frozen may revoke live leases. No member freezes here, so
-/// the hold must survive on each version.
+/// No member freezes here, so etcd issue 15247 doesn't apply, and the hold must survive on each
+/// version.
 async fn a_hold_outlives_the_leader(version: Version) {
     let mut cluster = start(version);
     let all = participants(LONG);
@@ -28,7 +28,7 @@ async fn a_hold_outlives_the_leader(version: Version) {
     let old = elected(&cluster, old);
     all.survives(holder, waiter).await;
 
-    // Restart the killed member. Then kill the leader while the waiter's client is connected to it.
+    // Now the waiter's client is connected to the leader that is killed.
     super::blocking(|| {
         for member in &mut cluster.members {
             if !member.is_healthy() {

@@ -14,7 +14,6 @@ use lockwright_etcd::Etcd;
 use lockwright_testbed::etcd::Version;
 use lockwright_testbed::{self as testbed, Proxy};
 
-/// A TTL so short that tests can wait for its end.
 const SHORT: Duration = Duration::from_secs(5);
 
 /// A TTL longer than an election on a busy machine.
@@ -62,8 +61,8 @@ fn url_without(cluster: &testbed::Etcd, member: usize) -> String {
     cluster.url_through(others.map(|(_, member)| member.port()))
 }
 
-/// Returns a client that knows all members and is connected to `member`. The other members are
-/// behind proxies that were cut until then.
+/// Returns a client whose URL has all members, and which is connected to `member`: during the
+/// connect, the proxies of the other members are cut.
 async fn connected_to(cluster: &testbed::Etcd, member: usize) -> (Locks, Vec<Proxy>) {
     let others = cluster.members.iter().enumerate().filter(|(index, _)| *index != member);
     let proxies: Vec<_> =

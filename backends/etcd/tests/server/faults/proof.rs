@@ -21,8 +21,8 @@ on_each_version!(a_leader_that_was_replaced_proves_nothing);
 /// How long a request to a paused member may take.
 const STANDSTILL: Duration = Duration::from_secs(12);
 
-/// Connects a client that doesn't leave a paused member. Once the member resumes, it carries out
-/// the client's requests.
+/// Connects a client that stays connected to a paused member. Once the member resumes, it carries
+/// out the client's requests.
 async fn stubborn(url: &str) -> Etcd {
     stubborn_for(url, STANDSTILL).await
 }
@@ -101,7 +101,7 @@ async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
     let counts = Duration::from_secs(10);
     sleep(counts).await;
     cluster.members[old].thaw();
-    // Mend the proxies only now: the client leaves a frozen member once another answers.
+    // Mend the proxies only now, because the client leaves a frozen member once another answers.
     proxies.iter().for_each(Proxy::mend);
     let (renewed, _etcd) = renewing.await.unwrap();
     if let Ok(renewals) = renewed

@@ -18,7 +18,7 @@ use crate::shared::{Node, Place, Shared};
 use crate::value::Value;
 use crate::wakeup::watch;
 
-/// The number of attempts to create a node, whose empty parent the servers may remove first.
+/// The number of attempts to create a node. Before each, the servers may remove the empty parent.
 const PARENT_TRIES: usize = 10;
 
 const FENCE_TRIES: usize = 10;
@@ -146,7 +146,7 @@ impl Acquire<'_> {
         if admission::admits(&modes(&queue), self.claim.mode) {
             return Ok(QueueState::Free);
         }
-        // The session's server may lag behind, so update it and read again.
+        // The session's server may lag behind, so bring it up to date and read again.
         let sync = || client.sync(&self.queue_path);
         self.session.read(sync).await.map_err(|failure| before(failure.error(Effect::Reads)))?;
         let queue = self.read_queue().await.map_err(before)?;
@@ -171,11 +171,12 @@ impl Acquire<'_> {
         let data = Value::of(self.claim).bytes();
         let options = zk::CreateMode::EphemeralSequential.with_acls(self.shared.acls());
         for _ in 0..PARENT_TRIES {
-            // Create no node for an overdue claim, because its removal would miss the node.
+            // Create no node for an overdue claim, because the claim's removal would miss the node.
             if !self.shared.keep(self.claim, self.shared.end_of_wait(self.claim)) {
                 return Err(expired(self.shared, self.claim));
             }
-            // The client sends these requests at once, in this order.
+            // The client sends these requests in this order, without waiting for responses in
+            // between.
             let client = self.session.client();
             let parent = parent_is_missing.then(|| self.make_parent());
             let creating = client.create(&prefix, &data, &options);
@@ -217,7 +218,7 @@ impl Acquire<'_> {
             self.note(&own, false)?;
             let queue = self.read_queue_from(looking).await?;
             return match self.own(&queue) {
-                // The token has an earlier node. Use it, and remove the new one.
+                // The claim has an earlier node. Use it, and remove the new one.
                 Some(at) if !own.path.ends_with(&queue[at].node) => {
                     let removing = self.session.client().delete(&own.path, None);
                     deleted(self.session.answer(removing).await)?;
@@ -394,7 +395,7 @@ impl Acquire<'_> {
     }
 
     /// Leaves a queue whose sequence numbers are used up. Removes the queue's node if it is empty,
-    /// because a new one counts from zero.
+    /// because a new queue counts from zero.
     async fn restart_numbers(&self, own: Node) -> Result<AcquireOutcome> {
         let client = self.session.client();
         let (removing, emptied) =

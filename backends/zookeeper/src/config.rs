@@ -38,8 +38,8 @@ impl Config {
     /// Parses a URL.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed. The message omits its
-    /// password.
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed. The
+    /// message omits the password.
     pub fn new(url: &str) -> Result<Self> {
         let shown = redact::url(url);
         let contents = url::read(url).map_err(|what| {
@@ -57,40 +57,48 @@ impl Config {
         })
     }
 
-    /// Sets the parent node of all locks: `/lockwright` by default. With `/`, the lock `orders` is the path `/orders`.
+    /// Sets the parent node of all locks: `/lockwright` by default.
+    ///
+    /// With `/`, the lock `orders` is the path `/orders`.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.contents.prefix = prefix.into();
         self
     }
 
-    /// Sets the `tickTime` of the servers, by default half of their shortest session timeout. It must be set if
-    /// `minSessionTimeout` is less than two ticks.
+    /// Sets the `tickTime` that the client assumes, by default half of the servers' shortest
+    /// session timeout.
+    ///
+    /// Set it if the servers' `minSessionTimeout` is less than two ticks.
     #[must_use]
     pub fn tick(mut self, tick: Duration) -> Self {
         self.contents.tick = Some(tick);
         self
     }
 
-    /// Sets the response timeout of a request; 2 s by default. After this time, the outcome is
-    /// indeterminate. Keep it well under a third of the TTL: then a hold survives a lost response.
+    /// Sets the response timeout of a request; 2 s by default.
+    ///
+    /// After this time, the outcome of a change is indeterminate. Keep the timeout well under a
+    /// third of the TTL, so that a hold survives a lost response.
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit;
         self
     }
 
-    /// Sets how long one server may take to accept a session; 2 s by default, and at most the [silence
-    /// timeout](Self::silence_timeout).
+    /// Sets how long one server may take to accept a session; 2 s by default, and at most the
+    /// [silence timeout](Self::silence_timeout).
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self
     }
 
-    /// Sets how long a connection may be silent before the client moves the session to a new connection; 1.2 s by
-    /// default. Larger times than about a quarter of the session's timeout have no effect. An idle connection is pinged
-    /// after three eighths of this time.
+    /// Sets how long a connection may be silent before the client moves the session to a new
+    /// connection; 1.2 s by default.
+    ///
+    /// Larger times than about a quarter of the session's timeout have no effect. An idle
+    /// connection is pinged after three eighths of this time.
     #[must_use]
     pub fn silence_timeout(mut self, limit: Duration) -> Self {
         self.silence_timeout = limit;
@@ -104,7 +112,8 @@ impl Config {
         self
     }
 
-    /// Also connects to servers that can't hold locks, for [`doctor`](lockwright_core::DistributedLock::doctor).
+    /// Also connects to servers that can't hold locks, for
+    /// [`doctor`](lockwright_core::DistributedLock::doctor).
     #[must_use]
     pub fn for_diagnosis(mut self) -> Self {
         self.for_diagnosis = true;

@@ -1,6 +1,7 @@
 //! Fencing for data in ZooKeeper.
 //!
-//! [`commit`] keeps a holder that was paused for longer than its TTL from overwriting a later holder's changes.
+//! [`commit`] keeps a holder that was paused for longer than its TTL from overwriting a later
+//! holder's changes.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks) -> Result<(), Box<dyn std::error::Error>> {
@@ -19,8 +20,9 @@
 //! ```
 //!
 //! [`commit`] stores the highest fence in a node of the caller's choice, in decimal. All writers of
-//! the same data must use the same node. If the node is missing, it is created with permissions for
-//! all. For other permissions, create it with the content `0`. Its parent must exist.
+//! the same data must use the same node. If the node is missing, [`commit`] creates it with
+//! permissions for all. For other permissions, create the node with the content `0`. Its parent
+//! must exist.
 //!
 //! Each call reads the node, and then sends one `multi` on condition that the node is unchanged.
 //! The fences may come from any backend, and the data may be in any ZooKeeper.
@@ -34,6 +36,7 @@ use crate::errors::{BACKEND, Effect, Failure, error};
 const TRIES: usize = 20;
 
 /// Carries out the operations that `write` adds, all or none, if no later holder has written.
+///
 /// Stores the fence in the node at `path`, and returns the results of the operations.
 ///
 /// Concurrent readers share a fence, so each of them may write. `write` is called again after a
@@ -42,15 +45,16 @@ const TRIES: usize = 20;
 /// # Errors
 /// Nothing was done, unless the error is `Indeterminate`.
 ///
-/// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder has written.
-/// - [`Conflict`](ErrorKind::Conflict): the node at `path` contains no fence, or one of the operations failed. Then the
-///   source is a [`MultiWriteError`](zk::MultiWriteError).
-/// - [`InvalidInput`](ErrorKind::InvalidInput): the fence is above [`Fence::MAX`], the node's parent is missing, or a
-///   path is malformed.
+/// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later
+///   holder has written.
+/// - [`Conflict`](ErrorKind::Conflict): the node at `path` contains no fence, or an operation
+///   failed, with a [`MultiWriteError`](zk::MultiWriteError) as the source.
+/// - [`InvalidInput`](ErrorKind::InvalidInput): the fence is above [`Fence::MAX`], the node's
+///   parent is missing, or a path is malformed.
 /// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the servers deny
 ///   access, or can't serve the request now.
-/// - [`Indeterminate`](ErrorKind::Indeterminate): the outcome is unknown. Retry with the same fence, if the operations
-///   may happen twice.
+/// - [`Indeterminate`](ErrorKind::Indeterminate): the outcome is unknown. Retry with the same
+///   fence, if the operations may happen twice.
 ///
 /// # Cancel safety
 /// If the future is dropped, the operations may have been carried out, or may still be.

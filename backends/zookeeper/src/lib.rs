@@ -11,17 +11,17 @@
 //! ```
 //!
 //! A lock is a queue of ephemeral sequential nodes with the layout of Curator's
-//! `InterProcessMutex`. Lockwright excludes Curator, and kazoo's `Lock` with
-//! `extra_lock_patterns=["-lock-"]`. Curator and kazoo treat readers and permit holders as
-//! exclusive holders.
+//! `InterProcessMutex`. Lockwright and Curator exclude each other, as do Lockwright and kazoo's
+//! `Lock` with `extra_lock_patterns=["-lock-"]`. For both, Lockwright's readers and permit holders
+//! are exclusive.
 //!
 //! # Connecting
 //!
 //! `zookeeper:[user:password@]host[:port],host[:port],…[/chroot]`, with these parameters:
 //!
 //! - `prefix`: the parent node of the locks; `/lockwright` by default
-//! - `tick`: the servers' `tickTime`, if `minSessionTimeout` is less than two ticks:
-//!   [`Config::tick`]
+//! - `tick`: the servers' `tickTime`, if `minSessionTimeout` is less than two ticks (see
+//!   [`Config::tick`])
 //!
 //! With the feature `tls`, also `zookeeper+tls:`. Such a URL must have each server's port, and
 //! takes these PEM files:
@@ -29,7 +29,8 @@
 //! - `ca`: the CAs to trust; required, as the system's aren't used
 //! - `cert`, `key`: a client's certificate and its key
 //!
-//! The chroot must exist. With a login, only that login may access new nodes.
+//! The chroot must exist. With a login in the URL, only that login may access the nodes that the
+//! client creates.
 #![forbid(unsafe_code)]
 
 mod acquire;
@@ -91,7 +92,7 @@ use zxid_watermark::ZxidWatermark;
 
 /// Locks on a ZooKeeper ensemble.
 ///
-/// The value has one session per TTL, and one for reads. Each has its own connection, and
+/// The value has one session per TTL, and one for reads. Each session has its own connection, and
 /// reconnects by itself. After the value is dropped, unreleased holds end with their TTL.
 #[derive(Debug)]
 pub struct ZooKeeper {
@@ -104,8 +105,8 @@ impl ZooKeeper {
     /// Connects to the ensemble at `url`.
     ///
     /// # Errors
-    /// - [`InvalidConfig`](ErrorKind::InvalidConfig): the URL is malformed, its chroot doesn't exist, or there is no
-    ///   tokio runtime.
+    /// - [`InvalidConfig`](ErrorKind::InvalidConfig): the URL is malformed, its chroot doesn't
+    ///   exist, or there is no tokio runtime.
     /// - [`Unavailable`](ErrorKind::Unavailable): no server answers, or there is no quorum.
     ///
     /// # Cancel safety
@@ -169,7 +170,7 @@ impl Drop for ZooKeeper {
     fn drop(&mut self) {
         self.housekeeping.abort();
         self.shared.watches.close();
-        // This closes each session as soon as it has no claim.
+        // This closes each session once the session has no claim.
         self.shared.sessions.close();
         if self.shared.registry.any(|_, _, _| true) {
             self.shared.sessions.runtime.spawn(Arc::clone(&self.shared).outlive());
@@ -177,8 +178,10 @@ impl Drop for ZooKeeper {
     }
 }
 
-/// Returns the guarantees on servers with default settings: a tick of 2 s, and sessions of 2 to 20 ticks. A connected
-/// backend's profile has the actual limits.
+/// Returns the guarantees on servers with default settings: a tick of 2 s, and sessions of 2 to 20
+/// ticks.
+///
+/// A connected backend's profile has the actual limits.
 ///
 /// The guarantees require that all members grant the same timeouts, and that none grants less while
 /// a lock is held. After each reconnect, the client checks the members in the URL. It can't
@@ -192,7 +195,7 @@ fn profile_within(limits: &Limits) -> Profile {
     profile.modes = Modes { exclusive: true, shared: true, permits: true };
     profile.scope = Scope::Network;
     profile.fencing = Fencing::Strict;
-    // Otherwise, the client first reads the queue.
+    // An acquire that doesn't queue costs an additional read of the queue.
     profile.queues_at_once = true;
     profile.order = Order::Fifo;
     profile.wake_up = WakeUp::Push;

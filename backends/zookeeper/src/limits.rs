@@ -1,5 +1,5 @@
-//! The session timeouts that the servers grant. The servers don't report them, so the client opens sessions to find
-//! out.
+//! The session timeouts that the servers grant. The servers don't report them, so the client opens
+//! sessions to find out.
 
 use std::time::Duration;
 
@@ -35,10 +35,10 @@ pub(crate) async fn try_out(
     clock: &Clock,
     probe_path: String,
 ) -> Result<(Limits, Vec<Granted>, Session)> {
-    // The tick is set below.
+    // The tick isn't known yet, and is set below.
     let long = Session::open(config, clock, probe_path, MAX_TIMEOUT, MAX_TIMEOUT).await?;
     let (asked, shortest) = shortest(config).await?;
-    // Ask each server, because it limits the timeout of a session that moves to it.
+    // Ask each server, because each limits the timeouts of sessions that move to it.
     let (least, most) = tokio::join!(granted(config, asked), granted(config, MAX_TIMEOUT));
     let shortest = least.iter().map(|granted| granted.timeout).fold(shortest, Duration::max);
     let longest = most.iter().map(|granted| granted.timeout).fold(long.timeout(), Duration::min);
@@ -66,7 +66,7 @@ async fn shortest(config: &Config) -> Result<(Duration, Duration)> {
     loop {
         match connect(config, asked).await {
             Ok(session) => return Ok((asked, session.session_timeout())),
-            // On a slow network, the session expires before it is created. Try a longer one.
+            // On a slow network, a short session expires while it is created. Try a longer one.
             Err(cause) if asked / 2 >= config.connect_timeout => return Err(cause),
             Err(_) => asked = (asked * 2).min(MAX_TIMEOUT),
         }

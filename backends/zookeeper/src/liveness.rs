@@ -1,8 +1,8 @@
 //! The time until which a session certainly lives on the servers, given their responses.
 //!
-//! A follower answers pings and reads without the leader, so they prove nothing: if the follower is
-//! cut off, the leader expires the session. On each ping from the leader, every half tick, the
-//! follower reports its active sessions.
+//! A follower answers pings and reads without the leader, so these responses prove nothing: if the
+//! follower is cut off, the leader expires the session. On each ping from the leader, every half
+//! tick, the follower reports its active sessions.
 //!
 //! So a proof takes two requests. The client sends the second at least a tick after the *response*
 //! to the first. By then, the follower has reported the session as active. So a response to the

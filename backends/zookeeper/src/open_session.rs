@@ -27,7 +27,7 @@ impl Sessions {
     }
 
     /// Returns an open session. Concurrent callers share one attempt and its failure. If the future
-    /// is dropped, the session is opened for the next caller.
+    /// is dropped, the session is still opened, for the next caller.
     async fn get(&self, shared: &Arc<Shared>, kind: Kind) -> Result<Arc<Session>> {
         let came = shared.clock.now();
         let mut slot = self.slot(kind).lock_owned().await;

@@ -28,7 +28,7 @@ impl Paths {
         format!("{}/%nobody", self.prefix)
     }
 
-    /// The prefix of the doctor's probe nodes, which belong to no name.
+    /// Returns the prefix of the doctor's probe nodes, which belong to no name.
     pub(crate) fn probe(&self) -> String {
         format!("{}/%probe-", self.prefix)
     }
@@ -40,8 +40,8 @@ impl Paths {
     }
 }
 
-/// Encodes the characters that ZooKeeper forbids. Its rules apply to UTF-16 units, so characters
-/// outside the basic plane are forbidden as surrogates.
+/// Encodes the characters that ZooKeeper forbids. ZooKeeper checks UTF-16 units, so it forbids
+/// characters outside the basic plane, which are pairs of surrogates.
 fn encode(name: &str) -> String {
     let dots = name == "." || name == "..";
     let reserved = name == "zookeeper";
@@ -55,9 +55,9 @@ fn encode(name: &str) -> String {
     })
 }
 
-/// Returns the node's name without its number. It contains the token, so that the node is found
-/// after a lost response, as in Curator. A mark follows: `r` for a reader, `p2of3` for two of three
-/// permits.
+/// Returns the name of the claim's node without the sequence number. The name contains the token,
+/// so that the node is found after a lost response, as in Curator. A mark follows: `r` for a
+/// reader, `p2of3` for two of three permits.
 pub(crate) fn node(claim: &Claim) -> String {
     let mut node = named(claim.token);
     if let Some(mark) = admission::mark(claim.mode) {

@@ -6,7 +6,7 @@ use lockwright_core::{Mode, Token};
 use crate::paths::{LOCK, named};
 
 /// The texts before the numbers in node names of Lockwright, Curator and kazoo. Other programs'
-/// nodes count as exclusive, because their readers don't share with Lockwright's.
+/// nodes count as exclusive, because their readers don't share a lock with Lockwright's.
 const KINDS: [&str; 5] = [LOCK, "__lock__", "__rlock__", "__WRIT__", "__READ__"];
 
 fn mode(node: &str) -> Mode {

@@ -1,4 +1,5 @@
-//! The reasons why no server accepts a session. The client library doesn't report them, so each server is tried.
+//! The reasons why no server accepts a session. The client library doesn't report them, so each
+//! server is tried.
 
 use std::fmt::Write as _;
 use std::io;
@@ -46,7 +47,7 @@ pub(crate) async fn why(config: &Config) -> Error {
     said(&all(config).await, config)
 }
 
-/// Returns an error if all servers refuse connections, or `None` if one doesn't.
+/// Returns an error if all servers refuse connections within `PATIENCE`.
 pub(crate) async fn refusal(config: &Config) -> Option<Error> {
     let tried = timeout(PATIENCE, all(config)).await.ok()?;
     refuse(&tried).then(|| said(&tried, config))

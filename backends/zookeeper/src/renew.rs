@@ -17,7 +17,8 @@ struct Numbered {
     node: Option<Node>,
 }
 
-/// Proves the holds' sessions, and then reads their nodes. A silent session doesn't delay others.
+/// Proves that the holds' sessions live, and then reads the holds' nodes. A silent session doesn't
+/// delay others.
 pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
     let begun = shared.clock.now();
     let answer_by = Instant::now() + Renew::time_to_answer(holds);

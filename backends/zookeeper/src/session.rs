@@ -13,8 +13,8 @@ use crate::liveness::LivenessBound;
 use crate::timeout_check::TimeoutCheck;
 use crate::{reachability, tls};
 
-/// The shortest silence timeout. The client library uses two fifths of the session's timeout if
-/// that is less.
+/// The shortest silence timeout. If this timeout exceeds three fifths of the session's timeout, the
+/// client library uses two fifths.
 const SILENCE: Duration = Duration::from_millis(300);
 
 const READ_RETRY_PAUSE: Duration = Duration::from_millis(10);
@@ -55,7 +55,7 @@ impl Session {
         })
     }
 
-    /// The server executes this client's requests in order.
+    /// Returns the client, whose requests the server executes in order.
     pub(crate) fn client(&self) -> &zk::Client {
         &self.client
     }
@@ -160,7 +160,7 @@ impl Session {
                 Ok(()) => {
                     let (mut bound, answered) = (lock(&session.liveness), clock.now());
                     bound.committed(sent, answered);
-                    // A request that is sent sooner wouldn't confirm this one.
+                    // A request that is sent sooner wouldn't confirm this one (see `liveness.rs`).
                     next = next.max(answered + bound.tick());
                     let mut proven = lock(&session.proven);
                     *proven = (*proven).max(sent);

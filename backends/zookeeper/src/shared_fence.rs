@@ -1,8 +1,8 @@
-//! Concurrent readers agree on the lowest fence. It lies between the fences of all earlier and all
-//! later writers (see [`admission`]). A reader that uses another's fence stores it in its node.
+//! Concurrent readers agree on the lowest fence (see [`admission`]). A reader that takes another
+//! reader's fence stores this fence in its own node.
 //!
-//! The nodes are read one after the other. A reader that joins during that can't lower the lowest
-//! fence, because the reader has a larger number or takes an existing fence.
+//! The nodes are read one after the other. A reader that joins during these reads can't lower the
+//! lowest fence, because the new reader has a larger number or takes an existing fence.
 
 use lockwright_core::backend_util::admission::{self, Reader};
 use lockwright_core::{Fence, Mode, Result};

@@ -15,7 +15,7 @@ use crate::session::Session;
 pub(crate) struct SuspectSessions {
     state: Mutex<State>,
     pub(crate) another: Notify,
-    /// The longest timeout that each server has granted.
+    /// The longest timeout that each server is known to grant.
     longest: Mutex<HashMap<String, Duration>>,
 }
 
@@ -36,8 +36,8 @@ impl SuspectSessions {
         let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
         for Granted { host, asked, timeout } in granted {
             let known = longest.entry(host.clone()).or_insert(*timeout);
-            // A server that grants less than requested has reached its limit. Otherwise it may
-            // grant more.
+            // A server that grants less than requested has reached its limit. Otherwise the server
+            // may grant more.
             *known = if timeout < asked { *timeout } else { (*known).max(*timeout) };
         }
     }

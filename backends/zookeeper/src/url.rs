@@ -27,7 +27,7 @@ pub(crate) struct Contents {
     pub(crate) tls: Option<Security>,
 }
 
-/// Errors contain no secret.
+/// Parses a URL. Errors contain no secret.
 pub(crate) fn read(url: &str) -> Result<Contents, String> {
     let url = url.trim();
     let (secured, rest) = match url.split_once(':') {

@@ -5,8 +5,9 @@ use lockwright_core::Fence;
 /// The highest transaction id that this client saw. If the ensemble returns a lower one, older data
 /// were restored.
 ///
-/// Only a client that saw a higher id can detect that. No client can if the older data have the
-/// current epoch: then the next leader's epoch, and so each new id, is higher.
+/// Only a client that saw a higher id can detect that. No client can if no leader was elected since
+/// the older data were saved: ids begin with the leader's epoch, and the restored ensemble elects a
+/// leader with a higher epoch.
 #[derive(Debug, Default)]
 pub(crate) struct ZxidWatermark(AtomicI64);
 

@@ -1,4 +1,4 @@
-//! The conformance suite on ensembles of three.
+//! The conformance suite on ensembles of three servers.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -75,7 +75,7 @@ async fn fragile() -> Result<Fragile> {
     }))
 }
 
-/// Runs all cases in parallel on one ensemble. Each case that harms it gets its own ensemble.
+/// Runs all cases in parallel on one ensemble. Each case that harms the ensemble gets its own.
 fn main() -> ExitCode {
     harness::serve(connect, || {
         let ensemble = testbed::ZooKeeper::start()?;

@@ -78,7 +78,6 @@ fn differing(granted: &[Granted]) -> Option<Finding> {
     })
 }
 
-/// Reports commits that take longer than a quarter of a tick.
 async fn commits(shared: &Shared, session: &Arc<Session>) -> Result<Option<Finding>> {
     let (mut commits, mut reads) = (Vec::new(), Vec::new());
     for _ in 0..TIMED {

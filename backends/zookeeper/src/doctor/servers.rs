@@ -104,7 +104,6 @@ fn version(host: &str, version: &str) -> Option<Finding> {
     })
 }
 
-/// Checks that the server's tick isn't longer than assumed.
 pub(super) fn tick(shared: &Shared, server: &Server) -> Option<Finding> {
     let (host, assumed) = (&server.host, shared.limits.tick);
     let fix = "say tick=… in the URL: the longest tickTime of the servers".to_owned();

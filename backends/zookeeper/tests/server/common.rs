@@ -48,8 +48,8 @@ pub(crate) fn crowdable() -> testbed::zookeeper::Options {
     testbed::ZooKeeper::options().members(1).set("maxClientCnxns", "12")
 }
 
-/// Takes all remaining connections of a `crowdable` server. A client that loses its connection may
-/// reconnect, but no other client may connect.
+/// Takes all remaining connections of a `crowdable` server. A client that loses its connection can
+/// reconnect, but no other client can connect.
 pub(crate) async fn crowd(server: &testbed::ZooKeeper) -> Vec<zookeeper_client::Client> {
     let address = server.members[0].address().to_string();
     let mut crowd = Vec::new();

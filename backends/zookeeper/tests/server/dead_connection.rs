@@ -1,5 +1,5 @@
-//! A connection that dies during a long hold. This is the longest test. Its name makes it start
-//! early, because tests start in alphabetical order.
+//! A connection that dies during a long hold. Tests start in alphabetical order, so the module's
+//! name makes this longest test start early.
 
 use std::time::Duration;
 

@@ -100,7 +100,8 @@ async fn a_tick_that_is_longer_than_it_is_taken_for_is_an_error() {
     let findings = findings_at(&server.url()).await;
     assert_eq!(codes(&findings), [("zookeeper-tick", Severity::Error), few, OPEN]);
     let what = &findings[0].what;
-    // The assumed tick is 200 ms, or more if connecting took so long that a longer session was requested.
+    // The assumed tick is 200 ms, or more if connecting took so long that a longer session was
+    // requested.
     assert!(what.contains("is 1s") && what.contains("ms is taken"), "{what}");
     let url = |tick: &str| format!("{}?tick={tick}", server.url());
     assert_eq!(found(&url("1s")).await, [few, OPEN]);
@@ -239,9 +240,8 @@ async fn older_data_are_found_by_clients_that_saw_later_ones() {
     let zookeeper = connect(&ensemble.url()).await;
     grant(&zookeeper, &claim("a")).await;
     let snapshot = ensemble.snapshot().unwrap();
-    // A transaction id begins with the leader's epoch. No leader was elected since the snapshot, so
-    // the restored ensemble's leader has a higher epoch than all before. New ids are higher too,
-    // and no client can detect the restore.
+    // No leader was elected since the snapshot, so no client can detect the restore (see
+    // `ZxidWatermark`).
     let before = grant(&zookeeper, &claim("b")).await.fence;
     ensemble.restore(&snapshot).unwrap();
     assert!(!codes(&zookeeper.doctor().await.unwrap()).contains(&back));

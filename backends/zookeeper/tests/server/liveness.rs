@@ -81,7 +81,7 @@ async fn one_try_leaves_nothing_behind() {
     eventually(|| async { (nodes() == 0).then_some(()) }).await;
 }
 
-/// Requests to a frozen server give up. The little that they leave on the server expires.
+/// Requests to a frozen server time out. The little that they leave on the server expires.
 #[tokio::test(flavor = "multi_thread")]
 async fn abandoned_requests_leave_nothing_on_the_servers() {
     let server = server();

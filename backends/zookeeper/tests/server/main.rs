@@ -1,4 +1,4 @@
-//! Tests that need real ensembles, beyond the conformance suite.
+//! Tests that need ZooKeeper servers.
 #![forbid(unsafe_code)]
 
 mod common;

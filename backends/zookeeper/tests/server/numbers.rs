@@ -1,4 +1,4 @@
-//! Tests of what happens when the servers' 32-bit sequence numbers run out.
+//! Tests with used-up sequence numbers, which have 32 bits.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,6 @@ use crate::common::{
     FOR_EVER, busy, claim_for, connect, eventually, fails, grant, granted_soon, node_of, raw, renew,
 };
 
-/// A TTL so long that nothing expires here.
 const LONG: Duration = Duration::from_secs(30);
 
 /// Starts a server that has created `nodes` nodes below `/lockwright/x`.
@@ -41,7 +40,7 @@ async fn server_after(nodes: i32) -> testbed::ZooKeeper {
     server
 }
 
-/// Changes the count in all complete snapshots, and returns how many there are.
+/// Changes the node count of `/lockwright/x` in all complete snapshots. Returns their number.
 fn set_counts(data: &Path, nodes: i32) -> usize {
     let files = fs::read_dir(data).unwrap().map(|file| file.unwrap().path());
     let snapshots = files.filter(|file| file.file_stem().is_some_and(|stem| stem == "snapshot"));
@@ -56,7 +55,8 @@ fn set_counts(data: &Path, nodes: i32) -> usize {
     changed.count()
 }
 
-/// Changes a node's count of created children. Returns false if the node is missing or the snapshot is incomplete.
+/// Changes a node's count of created children. Returns false if the node is missing or the snapshot
+/// is incomplete.
 fn set_count(snapshot: &mut [u8], node: &str, count: i32) -> bool {
     // Each part of a snapshot ends with a checksum and a slash.
     let ends: Vec<usize> = (8..snapshot.len().saturating_sub(4))

@@ -14,7 +14,6 @@ use crate::common::{
     released,
 };
 
-/// A TTL so long that no session expires here.
 const LONG: Duration = Duration::from_secs(30);
 
 async fn harmed() -> (testbed::ZooKeeper, Proxy, ZooKeeper) {
@@ -44,7 +43,8 @@ async fn lose_the_reply(
     raw: &zookeeper_client::Client,
     claim: &Claim,
 ) {
-    // This creates session and parent, so that only the node's creation will be in flight.
+    // This creates the session and the parent node, so that later only the claim's node must be
+    // created.
     grant_and_release(zookeeper, claim).await;
     proxy.set(Traffic::SwallowAnswers);
     fails(zookeeper.acquire(claim, FOR_EVER).await, ErrorKind::Indeterminate);

@@ -18,7 +18,7 @@ async fn queue(raw: &zk::Client) -> Vec<String> {
     }
 }
 
-/// The readers' servers lag behind each other.
+/// The readers' servers may lag behind each other.
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_that_waited_share_a_fence() {
     let (ensemble, zookeeper) = ensemble_and_client().await;

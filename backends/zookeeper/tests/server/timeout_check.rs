@@ -11,7 +11,6 @@ use crate::common::{
     next, raw, renew, sessions,
 };
 
-/// A TTL so long that nothing expires here.
 const LONG: Duration = Duration::from_secs(39);
 
 /// A server that accepts few connections, a client that can lose its only connection, and another
@@ -28,7 +27,7 @@ async fn crowded(ttl: Duration) -> Crowded {
     crowded_with(ttl, None).await
 }
 
-/// As [`crowded`], but the client's URL also names a server on port `another`.
+/// Like [`crowded`], but the client's URL also names a server on port `another`.
 async fn crowded_with(ttl: Duration, another: Option<u16>) -> Crowded {
     let server = crowdable().start().unwrap();
     let proxy = Proxy::start(server.members[0].address()).unwrap();
@@ -152,7 +151,6 @@ async fn suspect_session_is_given_up_and_admits_other_waiters() {
     eventually(|| async { zookeeper.try_acquire(&claim_for("z", ttl)).await.ok() }).await;
 }
 
-/// A server may shorten a session that moves to it, and the client library doesn't report that.
 #[tokio::test(flavor = "multi_thread")]
 async fn session_with_a_shortened_timeout_is_given_up() {
     let mut server = testbed::ZooKeeper::options().members(1).start().unwrap();

@@ -52,7 +52,7 @@ fn wrong(url: &str, says: &str) {
     assert!(!error.to_string().contains("hush"), "{error}");
 }
 
-/// Runs all operations on servers with default settings.
+/// Runs the main operations on servers with the default tick.
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_are_trusted_when_the_authority_that_is_named_signed_for_them() {
     let options = testbed::ZooKeeper::options().tick(Duration::from_secs(2)).tls();

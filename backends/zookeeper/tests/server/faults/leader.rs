@@ -64,7 +64,7 @@ async fn a_client_of_a_frozen_leader_alone_loses_its_hold_in_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_a_leader_that_is_cut_off_loses_its_hold_in_time() {
-    // The cut-off leader acts as leader for 6 s, as long as the hold lasts.
+    // The cut-off leader acts as leader for 6 s, which is the hold's TTL.
     let ensemble = ZooKeeper::options().sync_limit(30).start().unwrap();
     let all = participants(SHORT);
     let old = ensemble.leader().unwrap();

@@ -1,7 +1,7 @@
 //! Members that die, freeze, are cut off or restart during holds and waits.
 //!
-//! A lock ends with its session. So a cut-off holder must stop before the leader ends the session, and a new leader's
-//! election must not end other sessions.
+//! A lock ends with its session. So a cut-off holder must stop before the leader ends the session,
+//! and a new leader's election must not end other sessions.
 
 mod leader;
 mod majority;
@@ -17,7 +17,6 @@ use lockwright_zookeeper::ZooKeeper;
 
 use crate::common::eventually;
 
-/// A TTL so short that tests can wait for its end.
 const SHORT: Duration = Duration::from_secs(6);
 
 /// A TTL longer than an election on a busy machine.

@@ -6,13 +6,13 @@
 -- One row for each name that is or was held.
 CREATE TABLE IF NOT EXISTS {lease} (
     name     VARCHAR(512) NOT NULL PRIMARY KEY,
-    -- NULL after a release. The row stays for the name's fence.
+    -- NULL after a release. The row stays, because it has the name's last fence.
     token    VARCHAR(32),
     -- JSON for operators: host, pid, label.
     identity TEXT NOT NULL,
     mode     VARCHAR(16) NOT NULL,
-    -- The hold's first fence, and how many it reserves. The last is at most 2^53 - 1, because other
-    -- backends store doubles.
+    -- The hold's first fence, and the number of its fences. The last is at most 2^53 - 1, because
+    -- some backends store fences as doubles.
     fence    BIGINT NOT NULL,
     fences   INT NOT NULL,
     ttl      BIGINT NOT NULL,
@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS {lease} (
     -- The name's latest tokens with a tombstone. An acquire that waited for this row reads them
     -- here, because its snapshot may lack the tombstones.
     tombstones VARCHAR(600) NOT NULL,
-    -- The last acquire's effect: 2 a new hold, 1 a renewal, 0 none.
+    -- The last acquire's effect: 2 a new hold, 1 a renewal of the token's own hold, 0 none.
     decided  TINYINT NOT NULL,
     CONSTRAINT {prefix}_lease_fences CHECK (fences >= 1),
     CONSTRAINT {prefix}_lease_fence CHECK (fence >= 0 AND fence + fences <= 9007199254740992)
@@ -44,8 +44,8 @@ CREATE TABLE IF NOT EXISTS {tombstone} (
 -- `semaphore of N`, and their latest expiry. Clients lock that row before they change a holder's
 -- row here.
 --
--- A row with the mode `exclusive` is a waiting writer. It keeps new readers out until it expires or
--- the name gets another fence.
+-- A row with the mode `exclusive` records a waiting writer. New readers are rejected until that row
+-- expires or the name's fence changes.
 CREATE TABLE IF NOT EXISTS {shared_holder} (
     name     VARCHAR(512) NOT NULL,
     token    VARCHAR(32) NOT NULL,

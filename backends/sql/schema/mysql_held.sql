@@ -1,7 +1,7 @@
 -- Holds of the modes `session` and `row`. Only the server's locks show whether a hold still exists.
 
--- The fences of the mode `session` on MariaDB. MySQL has no sequences, so there the fences depend on
--- the names' rows, and this table is unused.
+-- The fences on MariaDB. MySQL has no sequences, so there each fence depends on the name's row in
+-- {hold}, and this table is unused.
 CREATE /*M!100300 SEQUENCE IF NOT EXISTS {hold_fence} MAXVALUE 9007199254740991 */
        /*!80000 TABLE IF NOT EXISTS {hold_fence} (id INT NOT NULL PRIMARY KEY) */ ENGINE = InnoDB;
 
@@ -24,7 +24,8 @@ CREATE TABLE IF NOT EXISTS {hold} (
     CONSTRAINT {prefix}_hold_fence CHECK (fence BETWEEN 1 AND 9007199254740991)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- Readers. While a name has readers, its row in {hold} has the token `readers` and their fence.
+-- Readers, and tombstones of broken holds. While a name has readers, its row in {hold} has the
+-- token `readers` and their fence.
 CREATE TABLE IF NOT EXISTS {reader} (
     kind     VARCHAR(8)   NOT NULL,
     name     VARCHAR(512) NOT NULL,
@@ -40,7 +41,8 @@ CREATE TABLE IF NOT EXISTS {reader} (
     CONSTRAINT {prefix}_reader_fence CHECK (fence BETWEEN 1 AND 9007199254740991)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- The rows that the mode `row` locks. They never change, because a locked row can't be written.
+-- The rows that the mode `row` locks. Other tables have the records, because other sessions can't
+-- write a locked row.
 CREATE TABLE IF NOT EXISTS {row} (
     name VARCHAR(512) NOT NULL PRIMARY KEY
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

@@ -9,13 +9,13 @@ SELECT pg_advisory_xact_lock(5499258310474722403);
 -- One row for each name that is or was held.
 CREATE TABLE IF NOT EXISTS {lease} (
     name     text COLLATE "C" NOT NULL PRIMARY KEY,
-    -- NULL after a release. The row stays for the name's fence.
+    -- NULL after a release. The row stays, because it has the name's last fence.
     token    text COLLATE "C",
     -- JSON for operators: host, pid, label.
     identity text NOT NULL,
     mode     text NOT NULL,
-    -- The hold's first fence, and how many it reserves. The last is at most 2^53 - 1, because other
-    -- backends store doubles.
+    -- The hold's first fence, and the number of its fences. The last is at most 2^53 - 1, because
+    -- some backends store fences as doubles.
     fence    bigint NOT NULL,
     fences   integer NOT NULL CHECK (fences >= 1),
     ttl      bigint NOT NULL,
@@ -47,8 +47,8 @@ CREATE INDEX IF NOT EXISTS {prefix}_tombstone_until ON {tombstone} (until);
 -- `semaphore of N`, and their latest expiry. Clients lock that row before they change a holder's
 -- row here.
 --
--- A row with the mode `exclusive` is a waiting writer. It keeps new readers out until it expires or
--- the name gets another fence.
+-- A row with the mode `exclusive` records a waiting writer. New readers are rejected until that row
+-- expires or the name's fence changes.
 CREATE TABLE IF NOT EXISTS {shared_holder} (
     name     text COLLATE "C" NOT NULL,
     token    text COLLATE "C" NOT NULL,

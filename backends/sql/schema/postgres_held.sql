@@ -3,16 +3,16 @@
 --
 -- A crash empties the unlogged tables, but also ends all holds.
 
--- The fences of all names. Clients don't wait until the disk has the last ones, so a crash may lose
--- them. raise then raises the sequence above all that were issued.
+-- The fences of all names. Clients don't wait until the last fences are on disk, so a crash may
+-- lose them. The next client then raises the sequence above all issued fences.
 CREATE SEQUENCE IF NOT EXISTS {hold_fence} AS bigint MAXVALUE 9007199254740991;
 
--- Its row shows that the sequence was raised since the last crash.
+-- Has a row if the sequence was raised since the last crash.
 CREATE UNLOGGED TABLE IF NOT EXISTS {hold_raised} (
     id integer PRIMARY KEY CHECK (id = 1)
 );
 
--- The last holder of each name.
+-- The last recorded holder of each name.
 CREATE UNLOGGED TABLE IF NOT EXISTS {hold} (
     -- `session` or `row`
     kind     text   NOT NULL,
@@ -30,7 +30,8 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {hold} (
     PRIMARY KEY (kind, name)
 );
 
--- Readers. While a name has readers, its row in {hold} has the token `readers` and their fence.
+-- Readers, and tombstones of broken holds. While a name has readers, its row in {hold} has the
+-- token `readers` and their fence.
 CREATE UNLOGGED TABLE IF NOT EXISTS {reader} (
     kind     text   NOT NULL,
     name     text   COLLATE "C" NOT NULL,
@@ -45,7 +46,8 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {reader} (
     PRIMARY KEY (kind, name, token)
 );
 
--- The rows that the mode `row` locks. They never change, because a locked row can't be written.
+-- The rows that the mode `row` locks. Other tables have the records, because other sessions can't
+-- write a locked row.
 CREATE TABLE IF NOT EXISTS {row} (
     name text COLLATE "C" PRIMARY KEY
 );

@@ -1,18 +1,18 @@
 -- Lockwright's tables in a SQLite file.
 --
 -- Columns that end in _ns are nanoseconds of CLOCK_BOOTTIME. That clock restarts at each boot, so
--- rows of another boot id have expired.
+-- rows with the id of another boot have expired.
 
 -- One row. `fence` is the highest fence ever granted, so no name gets a fence twice, even if its
 -- row is deleted.
 CREATE TABLE lockwright_meta (
     id      INTEGER PRIMARY KEY CHECK (id = 1),
     version INTEGER NOT NULL,
-    -- At most 2^53 - 1, because other backends store doubles.
+    -- At most 2^53 - 1, because some backends store fences as doubles.
     fence   INTEGER NOT NULL CHECK (fence BETWEEN 0 AND 9007199254740991)
 ) STRICT;
 
--- One row for each name that is held, or was held until it expired.
+-- One row for each name that is held, or whose last hold expired.
 CREATE TABLE lockwright_lease (
     name       TEXT    NOT NULL COLLATE BINARY PRIMARY KEY,
     token      TEXT    NOT NULL,
@@ -31,7 +31,7 @@ CREATE TABLE lockwright_lease (
     broken     TEXT
 ) STRICT, WITHOUT ROWID;
 
--- The triggers run within the grant's statement, so a crash can't store a grant without raising the
+-- The triggers run within the grant's statement, so even a crash stores no grant without the raised
 -- fence.
 CREATE TRIGGER lockwright_grant AFTER INSERT ON lockwright_lease BEGIN
     UPDATE lockwright_meta SET fence = NEW.fence + NEW.fences - 1;

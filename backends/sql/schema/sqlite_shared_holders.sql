@@ -4,8 +4,8 @@
 -- While a name has readers or permit holders, its row in lockwright_lease has the token `readers`
 -- or `semaphore of N`, and their latest expiry.
 --
--- A row with the mode `exclusive` is a waiting writer. It keeps new readers out until it expires or
--- the name gets another fence.
+-- A row with the mode `exclusive` records a waiting writer. New readers are rejected until that row
+-- expires or the name's fence changes.
 CREATE TABLE IF NOT EXISTS lockwright_shared_holder (
     name       TEXT    NOT NULL COLLATE BINARY,
     token      TEXT    NOT NULL,

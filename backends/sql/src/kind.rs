@@ -1,7 +1,8 @@
 use lockwright_core::Mode;
 
-/// Returns the value of the token column for a name with shared holders, or `None` for an exclusive
-/// hold. No hold's token has this form.
+/// Returns the token column's value for a name with shared holders of this mode.
+///
+/// Returns `None` for an exclusive hold. A hold's token, 32 hex digits, never equals such a value.
 pub(crate) fn kind(mode: Mode) -> Option<String> {
     match mode {
         Mode::Shared => Some(READERS.to_owned()),

@@ -2,11 +2,11 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`sqlite`] | a database file shared by the processes of one machine; the embedded default |
+//! | [`sqlite`] | a database file that the processes of one machine share |
 //! | [`postgres`] | a PostgreSQL server |
 //! | [`mysql`] | a MySQL or MariaDB server |
 //!
-//! The SQLite backend needs Linux or Android for `CLOCK_BOOTTIME`, which runs during suspend.
+//! The SQLite backend needs Linux or Android, for `CLOCK_BOOTTIME`.
 #![forbid(unsafe_code)]
 
 #[cfg(any(
@@ -32,7 +32,7 @@ mod server;
 #[cfg(all(feature = "sqlite", any(target_os = "linux", target_os = "android")))]
 pub mod sqlite;
 
-/// Locks and fences in the application's own transaction.
+/// The wait and the outcome of a lock in the application's own transaction.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub mod transaction {
     pub use crate::server::transaction::{Outcome, Wait};

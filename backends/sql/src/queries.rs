@@ -6,7 +6,7 @@ const END: &[u8] = b" */";
 /// Returns a query of a file.
 ///
 /// # Panics
-/// If the file has no such query: in a constant, the build fails.
+/// If the file has no such query. In a constant, this fails the build.
 pub(crate) const fn find<'a>(file: &'a str, name: &str) -> &'a str {
     let mut rest = file;
     loop {

@@ -50,7 +50,8 @@ pub(super) fn session(row: Option<&Row>, opened: Instant) -> Option<ServerSessio
     Some(ServerSession { id: row.int(0).ok()?, server: row.int(1).ok()?, seen: 0, opened })
 }
 
-/// SQL for the time of the statement's start. It is constant, which allows an index lookup.
+/// SQL for the time at the statement's start. This time is constant, so the server can use an
+/// index.
 const BEGUN: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
 /// SQL for the holds to renew. The columns need a character set, because the database's default may
@@ -219,8 +220,8 @@ impl Dialect for MySql {
         let opened = Instant::now();
         let mut connection = self.connect().await?;
         // The server takes whole seconds. The limit `statement` is longer than the client's own,
-        // because the server's timeout error may follow a commit, and should reach no client. MySQL
-        // applies `statement` to reads only.
+        // because the server's timeout error may follow a commit, so the client must time out
+        // first. MySQL applies `statement` to reads only.
         let lock = limits.answer.as_secs().max(1);
         let statement = limits.slow.as_secs() + 1;
         let text = format!(
@@ -241,7 +242,7 @@ impl Dialect for MySql {
         sessions: &[ServerSession],
     ) -> sqlx::Result<Vec<i64>> {
         let list = || sessions.iter().map(|session| session.id.to_string()).collect::<Vec<_>>();
-        // A restarted server reuses ids, so its uptime is compared too.
+        // A restarted server reuses ids, so a session from before its start is skipped.
         let text = format!(
             "SHOW GLOBAL STATUS LIKE 'Uptime'; \
              SELECT id, {SERVER} FROM information_schema.processlist WHERE id IN ({})",
@@ -441,8 +442,8 @@ pub(super) fn is_the_end(number: u16) -> bool {
 }
 
 /// Classifies an error by its [number](https://mariadb.com/kb/en/mariadb-error-codes/). A failed
-/// statement is rolled back. Errors that may follow a commit are `Indeterminate`, and so is
-/// [`Later`], an error after an earlier statement's change.
+/// statement has no effect, because the server rolls it back. Errors that may follow a commit are
+/// `Indeterminate`, and so is [`Later`], an error after an earlier statement's change.
 fn judge(number: u16) -> Option<Verdict> {
     use ErrorKind::{Conflict, Denied, Indeterminate, InvalidConfig, Unavailable};
 

@@ -11,7 +11,7 @@ use crate::server::errors::bad_row;
 use crate::server::fencing;
 use crate::server::sql::Value;
 
-/// Rejects a holder's transaction if a later holder has written before.
+/// Rejects a holder's transaction if a later holder has already written.
 ///
 /// Records the fence for the name, and locks the record until the transaction ends. The name may
 /// differ from the lock's, but all writers of the same data must use the same name. For the tables,
@@ -25,9 +25,9 @@ use crate::server::sql::Value;
 ///   fence above [`Fence::MAX`], or no open transaction.
 /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the tables don't exist.
 /// - [`Denied`](lockwright_core::ErrorKind::Denied): the user may not change them.
-/// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another transaction had this name
-///   for longer than `innodb_lock_wait_timeout`; a deadlock, after which the server has rolled
-///   back; or the connection broke.
+/// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another transaction had locked the
+///   name for longer than `innodb_lock_wait_timeout`; a deadlock, after which the server has rolled
+///   the transaction back; or the connection broke.
 ///
 /// # Cancel safety
 /// May be dropped; the transaction must then be rolled back or dropped.

@@ -10,13 +10,13 @@
 //! | `session` | a `GET_LOCK` | exclusion of `GET_LOCK` in other programs |
 //! | `row` | a locked row in an open transaction | exclusion of `SELECT … FOR UPDATE` in other programs |
 //!
-//! Holds of different modes don't exclude each other. `lease` and `row` support readers; only
+//! Holds of different modes don't exclude each other. `lease` and `row` support readers, but only
 //! `lease` supports permits.
 //!
 //! # Limits of the lease mode
 //!
-//! - The server's clock decides when a hold expires. If it steps ahead, two clients may hold: the
-//!   profile doesn't promise [`Fault::ServerClockStep`].
+//! - The server's clock decides when a hold expires. If it steps ahead, two clients may have the
+//!   lock: the profile doesn't promise [`Fault::ServerClockStep`].
 //! - Fences grow unless data are lost **and** the server's clock steps back.
 //! - A replica promoted without the last commits may grant a held lock.
 //! - Waiters poll: the server has no notifications.
@@ -55,7 +55,7 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// Locks on a MySQL or MariaDB server.
 ///
-/// All clients of one `Mysql` share a few connections, which close when it is dropped.
+/// All clients of one `Mysql` share a few connections, which close when the `Mysql` is dropped.
 #[derive(Debug)]
 pub struct Mysql(Arc<dyn DistributedLock>);
 
@@ -79,7 +79,8 @@ impl Config {
     /// - [`Denied`](lockwright_core::ErrorKind::Denied): the server rejects the password, or the
     ///   user may not create or use the tables.
     /// - [`Unsupported`](lockwright_core::ErrorKind::Unsupported): the server is a replica or too
-    ///   old. Or the mode needs a direct connection, and there is a proxy or several primaries.
+    ///   old. Or the mode is `session` or `row`, and a proxy shares sessions or the cluster has
+    ///   several primaries.
     /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): the server can't be reached.
     pub async fn connect(self) -> Result<Mysql> {
         match self.common.mode {

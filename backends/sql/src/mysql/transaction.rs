@@ -21,8 +21,8 @@
 //! ```
 //!
 //! - **Take the lock before the transaction reads anything.** At `REPEATABLE READ`, MySQL's
-//!   default, plain `SELECT`s see the state at the first one. If the first `SELECT` precedes the
-//!   wait, later ones miss all changes made during the wait.
+//!   default, plain `SELECT`s see the state at the transaction's first `SELECT`. If that precedes
+//!   the wait, later `SELECT`s miss all changes made during the wait.
 //! - The lock excludes other transactions, and programs that lock the name's row with `SELECT … FOR
 //!   UPDATE` or change it, but no holds of a [`Mysql`](super::Mysql).
 //! - The transaction may take the lock repeatedly, and other locks. Always take several locks in
@@ -51,8 +51,8 @@
 //! # }
 //! ```
 //!
-//! A second transaction with the same name waits, and sees the writes of the first if it has read
-//! nothing before.
+//! A second transaction with the same name waits, and sees the writes of the first if the second
+//! has read nothing before.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -76,7 +76,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Locks a name in the application's own transaction, until the transaction ends.
 ///
 /// After [`Outcome::Busy`] the transaction is unchanged. MariaDB supports [`Wait::No`] and
-/// fractions of a second; MySQL waits for whole seconds, and at least one. A connected
+/// fractions of a second. MySQL waits for whole seconds, and at least one. A connected
 /// [`Mysql`](super::Mysql) or [`InTransaction::make_tables`] creates the tables. See the [module's
 /// page](self).
 ///

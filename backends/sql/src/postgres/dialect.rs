@@ -21,7 +21,8 @@ pub(crate) struct Postgresql {
     tables: Tables,
     channel: String,
     backend: &'static str,
-    /// This client's value of `lockwright.mark`. A pooler's session has another value, or none.
+    /// This client's value of `lockwright.mark`, by which [`pooler`](super::pooler) detects a
+    /// pooler.
     mark: Option<String>,
 }
 
@@ -35,7 +36,7 @@ pub(crate) struct Connection {
     pub(super) driver: PgConnection,
     /// False behind a pooler, which may use another session for each request.
     prepares: bool,
-    /// Limits sent with each request behind a pooler, which may use another session each time.
+    /// SQL that sets the time limits, sent with each request behind a pooler.
     limits: Option<String>,
 }
 
@@ -182,7 +183,7 @@ impl Dialect for Postgresql {
         let mut connection = self.connect().await?;
         let [lock, statement] = [limits.answer, limits.slow].map(below);
         let is_direct = self.is_direct();
-        // The user's own limits stay.
+        // Limits that the user has set stay.
         let unset = |name: &str| format!("current_setting('{name}') = '0'");
         let set = |name: &str, to: u128| {
             let unset = unset(name);
@@ -235,7 +236,7 @@ impl Dialect for Postgresql {
         let which = format!("FROM pg_stat_activity WHERE {}", which.join(" OR "));
         let end = format!("SELECT pid::bigint, pg_terminate_backend(pid) {which}");
         let rows = match fetch_on(&mut connection.driver, end).await {
-            // The server rejects ending them, so these sessions must end by themselves.
+            // The server refused, so this only checks which sessions still exist.
             Err(sqlx::Error::Database(_)) => {
                 fetch_on(&mut connection.driver, format!("SELECT pid::bigint {which}")).await?
             }
@@ -284,7 +285,7 @@ impl Dialect for Postgresql {
     }
 }
 
-/// Returns a limit below the client's, so that the server's error precedes the client's.
+/// Returns a limit below the client's, so that the server's timeout precedes the client's.
 fn below(limit: Duration) -> u128 {
     (limit.as_millis() * 9 / 10).max(1)
 }
@@ -298,7 +299,7 @@ pub(super) async fn fetch_on(
     rows.iter().map(row).collect()
 }
 
-/// Runs a statement. Its first use on a connection takes another round trip.
+/// Runs a prepared statement. Its first use on a connection takes an extra round trip.
 pub(super) async fn fetch_prepared(
     connection: &mut PgConnection,
     statement: &Prepared,
@@ -351,9 +352,9 @@ fn row(row: &PgRow) -> sqlx::Result<Row> {
 }
 
 /// Classifies an error by its
-/// [code](https://www.postgresql.org/docs/current/errcodes-appendix.html). A failed statement is
-/// rolled back. Errors that may follow a commit, and those of a pooler that has lost its server,
-/// are `Indeterminate`.
+/// [code](https://www.postgresql.org/docs/current/errcodes-appendix.html). A failed statement has
+/// no effect, because the server rolls it back. Errors that may follow a commit, and those of a
+/// pooler that has lost its server, are `Indeterminate`.
 fn judge(code: &str, message: &str) -> Option<Verdict> {
     use ErrorKind::{Conflict, Denied, Indeterminate, InvalidConfig, Unavailable};
 
@@ -389,13 +390,13 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
         "40001" | "40P01" | "23505" => {
             Verdict::again("the request failed repeatedly because of deadlocks; try again")
         }
-        // The tables were altered after the plan was made.
+        // The tables were altered after the server made the statement's plan.
         "0A000" if message.contains("cached plan") => {
             Verdict::again("the tables are being altered again and again; try again").useless()
         }
         "55P03" => Verdict::new(Unavailable, "another session keeps the tables locked"),
-        // A statement timeout precedes the commit. Another cancellation may follow the commit,
-        // while the server writes its log.
+        // A statement timeout precedes the commit. A cancellation by another session may follow the
+        // commit, while the server still writes its log.
         "57014" if message.contains("statement timeout") => {
             Verdict::new(Unavailable, "the server cancelled the request by its statement_timeout")
         }

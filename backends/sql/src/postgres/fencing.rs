@@ -12,7 +12,7 @@ use crate::server::errors::bad_row;
 use crate::server::fencing;
 use crate::server::sql::Value;
 
-/// Rejects a holder's transaction if a later holder has written before.
+/// Rejects a holder's transaction if a later holder has already written.
 ///
 /// Records the fence for the name, and locks the record until the transaction ends. The name may
 /// differ from the lock's, but all writers of the same data must use the same name. A connected

@@ -61,7 +61,7 @@ impl ReleaseListener for Listener {
             return Some(POLL);
         }
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
-        // The task may have ended with its runtime.
+        // The task ends when no waiter is left, and with its runtime.
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
             let listening = ListenTask {
                 pool: Arc::clone(&self.pool),
@@ -150,7 +150,8 @@ impl ListenTask {
                 Ok(Ok(None)) => return Err(sqlx::Error::WorkerCrashed),
                 Ok(Err(error)) => return Err(error),
                 Err(_) => {
-                    // A dead server is as silent as one without notifications, so a query tests it.
+                    // A dead connection is as silent as one without notifications, so a query tests
+                    // the connection.
                     within(limits.answer, listener.execute("SELECT 1")).await?;
                 }
             }
@@ -164,7 +165,7 @@ impl ListenTask {
 }
 
 /// Returns whether a new connection receives notifications. Without a free permit, returns true,
-/// because an active listener has tested that.
+/// because the active listener has tested its connection.
 pub(super) async fn is_notified_at_all(pool: &Pool<Postgresql>) -> Result<bool> {
     let Some(permit) = pool.sessions().try_permit(Use::Listen) else { return Ok(true) };
     let trying = async {
@@ -209,7 +210,7 @@ async fn line(pool: &Pool<Postgresql>, permit: SessionPermit) -> sqlx::Result<Op
     let opened = Instant::now();
     let listener = PgListener::connect_with(&only_one).await;
     let listener = line.listener.insert(listener?);
-    // A lost connection must be an error, after which all waiters retry.
+    // Without this, sqlx would reconnect silently, and waiters would miss notifications.
     listener.eager_reconnect(false);
     let asking = async {
         let connection = listener.acquire().await?;

@@ -8,13 +8,13 @@
 //! | `session` | an advisory lock | exclusion of other programs' `pg_advisory_lock` |
 //! | `row` | a locked row in an open transaction | exclusion of other programs' `SELECT … FOR UPDATE` |
 //!
-//! Holds of different modes don't exclude each other. All modes support readers; only `lease`
+//! Holds of different modes don't exclude each other. All modes support readers, but only `lease`
 //! supports permits.
 //!
 //! # Limits of the lease mode
 //!
-//! - The server's clock decides when a hold expires. If it steps ahead, two clients may hold: the
-//!   profile doesn't promise [`Fault::ServerClockStep`].
+//! - The server's clock decides when a hold expires. If it steps ahead, two clients may have the
+//!   lock: the profile doesn't promise [`Fault::ServerClockStep`].
 //! - Fences grow unless data are lost **and** the server's clock steps back.
 //! - A replica promoted without the last commits may grant a held lock.
 //! - Rows of unused names remain until a [`sweep`](lockwright_core::DistributedLock::sweep).
@@ -59,7 +59,8 @@ const POLL: Duration = Duration::from_millis(100);
 
 /// Locks on a PostgreSQL server.
 ///
-/// All clients of one `Postgres` share a few connections, which close when it is dropped.
+/// All clients of one `Postgres` share a few connections, which close when the `Postgres` is
+/// dropped.
 #[derive(Debug)]
 pub struct Postgres(Arc<dyn DistributedLock>);
 
@@ -94,8 +95,8 @@ impl Config {
     }
 
     async fn lease(self) -> Result<Arc<dyn DistributedLock>> {
-        // A pooler delivers no notifications, so behind a pooler no session is reserved for a
-        // listener.
+        // Behind a pooler, no session is reserved for a listener, because a pooler delivers no
+        // notifications.
         let (pool, look) = self.look(false).await?;
         if !self.common.for_diagnosis {
             look.can_lock(self.backend())?;
@@ -117,7 +118,8 @@ impl Config {
         let marked = Arc::new(Pool::new(dialect.clone().marked(), limits, sessions));
         match Server::look(&marked).await {
             Ok(look) => Ok((marked, look)),
-            // The server may have rejected the mark. If not, the retry without it fails too.
+            // The server may have rejected the mark (see pooler.rs). Otherwise, the retry without a
+            // mark fails too.
             Err(error) if error.kind() == ErrorKind::InvalidConfig => {
                 let sessions = self.common.sessions(listens_by_pooler)?;
                 let pool = Arc::new(Pool::new(dialect, limits, sessions));
@@ -129,7 +131,7 @@ impl Config {
     }
 
     async fn held(self, kind: held::Kind) -> Result<Arc<dyn DistributedLock>> {
-        // The modes `session` and `row` use the listener's permit for other connections.
+        // The modes `session` and `row` have no listener, and use its permit for other connections.
         let (pool, look) = self.look(true).await?;
         let sessions = held::Sessions::new(kind, Arc::clone(&pool));
         if !self.common.for_diagnosis {

@@ -1,8 +1,8 @@
 //! Detects the kind of server: a primary, a replica, or a pooler in front.
 //!
-//! Each connection sets a mark, a setting with a random value. A pooler rejects the setting, omits
-//! it, or shows another client's value. Before that test, sessions get no other state, because such
-//! state may confuse the pooler's other clients.
+//! Each connection sets a mark, a setting with a random value. A pooler rejects the setting, drops
+//! it, or shows another client's value. Until the mark is checked, the client sets nothing else,
+//! because a pooler's other clients may use the same session.
 
 use lockwright_core::{Error, ErrorKind, Result};
 

@@ -31,7 +31,7 @@
 //!
 //! # The key of a name
 //!
-//! An advisory lock has a 64-bit number instead of a name: the first bits of the name's SHA-256.
+//! An advisory lock has a 64-bit number instead of a name: the first 64 bits of the name's SHA-256.
 //! Other programs can take the same lock, for their transaction or for their session:
 //!
 //! ```sql
@@ -99,8 +99,8 @@ const ROLL_BACK: &str = "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT loc
 ///
 /// # Cancel safety
 /// No lock outlives the transaction. A dropped wait occupies the connection for at most five
-/// seconds. Drop the transaction too: it is rolled back after that. (An explicit `rollback()`
-/// returns the wait's error, and the rollback then happens with the connection's next use.) To stop
+/// seconds. Drop the transaction too: it is rolled back after that. An explicit `rollback()`
+/// returns the wait's error, and the rollback then happens with the connection's next use. To stop
 /// the wait at once, close the connection, and set `client_connection_check_interval` on the
 /// server.
 pub async fn lock_in_transaction(tx: &mut PgConnection, name: &str, wait: Wait) -> Result<Outcome> {

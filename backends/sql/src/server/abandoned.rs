@@ -1,4 +1,4 @@
-//! Abandoned sessions: sessions on the server whose connection this client has closed.
+//! Ends abandoned sessions: those whose connection this client has closed.
 //!
 //! A server process that waits for a lock or a replica doesn't notice a closed connection. So one
 //! task ends such sessions through another connection.
@@ -68,7 +68,7 @@ struct Ending {
 
 pub(crate) type Permits = (Option<SessionPermit>, Option<super::pool::Turn>);
 
-/// If the task that ends sessions stops early, this guard frees the remaining sessions' permits.
+/// A guard that frees the remaining sessions' permits if the task that ends sessions stops early.
 struct Attending<D>(Option<Arc<Abandoned<D>>>);
 
 impl<D: Dialect> Attending<D> {
@@ -139,7 +139,7 @@ impl<D: Dialect> Abandoned<D> {
         when_ended
     }
 
-    /// Returns true when all sessions have ended, or false if the backend was dropped before.
+    /// Returns true when all sessions have ended, or false if the backend was dropped earlier.
     async fn attend(&self) -> bool {
         let shortest = LIMIT.max(self.limits.connect);
         let (mut pause, mut limit) = (TRIES.0, shortest);
@@ -212,8 +212,8 @@ impl<D: Dialect> Abandoned<D> {
             }
             let has_ended = |ending: &mut Ending| match ending.session {
                 Some(session) => known.contains(&session) && !still_there.contains(&session.id),
-                // The session's id is unknown. Its connection was closed before this task
-                // connected, and the server has had `CLOSING` to notice the close.
+                // The session's id is unknown. The session has ended if its connection was closed
+                // before this task connected, and the server has had `CLOSING` to notice that.
                 None => ending.since < begun && answered.elapsed() > CLOSING,
             };
             let (gone, is_empty, needs_another) = {

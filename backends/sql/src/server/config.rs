@@ -12,8 +12,7 @@ pub enum Mode {
     /// A row that expires by itself. The hold survives lost connections and server restarts.
     #[default]
     Lease,
-    /// A lock of a database session, and ends with it. A client with many holds has several in one
-    /// session.
+    /// A lock of a database session. The hold ends with the session, which may have other holds.
     Session,
     /// A locked row in an open transaction. Each hold has its own connection, and ends with it.
     Row,

@@ -20,13 +20,13 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
 
     const QUOTE: char;
 
-    /// SQL for `{now}` in microseconds. The server reads its clock at each occurrence.
+    /// SQL for `{now}`, the server's time in µs. The server reads its clock at each occurrence.
     const NOW: &'static str;
 
     /// False if a client may see some of the tables before another client has created the rest.
     const TABLES_APPEAR_AT_ONCE: bool = true;
 
-    /// Returns the text with a longer limit on waits for other sessions.
+    /// Returns the SQL text with a longer limit on waits for other sessions' locks.
     fn patiently(text: String) -> String;
 
     fn backend(&self) -> &'static str;
@@ -88,8 +88,8 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
     fn examine(&self, pool: &Pool<Self>) -> impl Future<Output = Result<Vec<Finding>>> + Send;
 }
 
-/// SQL about lease rows. Parameters and columns are the same on all servers, and PostgreSQL's files
-/// describe them. Times are the server's, in microseconds.
+/// SQL about lease rows. The files in `postgres/queries` describe the parameters and columns, which
+/// are the same on all servers. Times are the server's, in µs.
 #[derive(Debug)]
 pub(crate) struct StatementTexts {
     pub(crate) schema: &'static str,

@@ -4,7 +4,7 @@ use lockwright_core::Result;
 
 pub(crate) type Answer<'f, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'f>>;
 
-/// Implements `DistributedLock` by the backend in field 0.
+/// Implements `DistributedLock` by calls of the backend in field 0.
 macro_rules! pass_on {
     ($backend:ty) => {
         const _: () = {
@@ -28,8 +28,8 @@ macro_rules! pass_on {
                     self.0.attach(events);
                 }
 
-                // These methods return the inner backend's boxed future. An `async fn` would box it
-                // again.
+                // The next three methods return the inner backend's boxed future. An `async fn`
+                // would box it again.
 
                 fn acquire<'s, 'c, 'f>(
                     &'s self,

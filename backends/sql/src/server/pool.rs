@@ -1,8 +1,8 @@
 //! A small connection pool with a time limit for each request.
 //!
-//! A connection is returned only after a complete answer. Otherwise its session is ended on the
-//! server, so no late answer reaches the next request. sqlx's own pool would add a ping to each
-//! request.
+//! A connection is reused only after a complete answer. Otherwise the client ends its session on
+//! the server, so no late answer reaches the next request. sqlx's own pool would ping the server
+//! after each request.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ pub(crate) struct Sending {
     pub(crate) answer: Duration,
     /// True for renewals, which have one reserved connection.
     pub(crate) renews: bool,
-    /// True to repeat an unanswered request, once its session has ended and so can't carry it out.
+    /// True to repeat an unanswered request once its session has ended and can't carry it out.
     pub(crate) again: bool,
     /// True if the request may wait for another session's lock, so that a timeout doesn't indicate
     /// a dead connection.
@@ -136,8 +136,7 @@ impl<D: Dialect> Pool<D> {
         &self.sessions
     }
 
-    /// Ends the session, which is `None` if the connection was closed before it was ready. The
-    /// receiver resolves when the session has ended.
+    /// Ends the session as [`Abandoned::add`] does.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn abandon(
         &self,
@@ -263,7 +262,7 @@ impl<D: Dialect> Pool<D> {
                     taken.sent = None;
                 } else {
                     // Unlike other requests, a renewal always closes the generation's connections,
-                    // so that its second try gets no dead one.
+                    // so that the next renewal gets no dead one.
                     let sent = taken.sent.filter(|_| !sending.renews);
                     self.forget(taken.generation, sent, &taken.runtime);
                 }

@@ -9,8 +9,7 @@ pub(crate) enum Use {
     /// A hold in the modes `session` and `row`.
     #[allow(dead_code)]
     Hold,
-    /// A session that several holds share. Its permit is of a kind of its own, so that waits can't
-    /// take it.
+    /// A session that several holds share. Waits can't take its permit.
     #[allow(dead_code)]
     Joint,
     /// A listener for notifications, or a watcher of sessions.
@@ -21,8 +20,8 @@ pub(crate) enum Use {
 /// The limits on one backend's server sessions, by use. One session is reserved for ending
 /// abandoned sessions.
 ///
-/// A connection keeps its permit until the server has ended its session. A session that may live on
-/// goes to `Pool::abandon`, with its permit.
+/// A connection keeps its permit until the server has ended its session. A session that may outlive
+/// its connection goes to `Pool::abandon`, with the permit.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionLimit {
     shares: [(usize, Arc<Semaphore>); 4],
@@ -46,8 +45,8 @@ impl SessionLimit {
     }
 
     /// Reserves the same sessions as `lease`. Of the rest, up to four are for requests, and the
-    /// others for holds and waits. If holds can share a session, one is reserved for that,
-    /// unless only one is left for holds.
+    /// others for holds and waits. If holds can share a session and several are left for them, one
+    /// of these is joint.
     pub(crate) fn held(total: usize, listens: bool, can_share: bool) -> Self {
         let (request, listen) = ((total / 4).clamp(1, 4), usize::from(listens));
         let rest = total.saturating_sub(1 + listen + request);
@@ -68,8 +67,8 @@ impl SessionLimit {
         count.saturating_sub(semaphore.available_permits())
     }
 
-    /// Returns how many holds get a session of their own before others share one, or `None` if none
-    /// is shared.
+    /// Returns how many holds get their own session before others share one, or `None` if none
+    /// share.
     pub(crate) fn own(&self) -> Option<usize> {
         (self.share(Use::Joint) > 0).then(|| (self.share(Use::Hold) / 2).min(Self::OWN))
     }

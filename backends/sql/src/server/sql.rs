@@ -19,7 +19,7 @@ pub(crate) type Arguments<'a> = &'a [(&'static str, Value<'a>)];
 /// SQL with parameters written as `:name`, without comments.
 ///
 /// The SQL is sent as one plain query with literals: one round trip, and no prepared statement that
-/// might be missing on a pooler's connection. A dialect may [prepare](Sql::to_prepare) a statement.
+/// might be missing on a pooler's connection. A dialect may prepare the SQL of [`Sql::to_prepare`].
 #[derive(Debug, Clone)]
 pub(crate) struct Sql {
     pieces: Vec<Piece>,

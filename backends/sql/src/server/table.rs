@@ -2,7 +2,7 @@ use lockwright_core::{Error, Result};
 
 const DEFAULT: &str = "lockwright";
 
-/// The longest prefix. A table's whole name then fits every server's limit.
+/// The longest prefix with which a table's whole name fits every server's limit.
 const LONGEST: usize = 40;
 
 const LONGEST_SCHEMA: usize = 63;

@@ -7,7 +7,7 @@ use lockwright_core::Error;
 /// crypto provider.
 pub(crate) use lockwright_core::backend_util::tls::choose_provider;
 
-/// Returns the error of a connection that failed before a password was sent.
+/// Returns the error if connecting failed because of TLS.
 pub(crate) fn refusal(cause: &sqlx::Error, is_by_file: bool) -> Option<Error> {
     match cause {
         sqlx::Error::Tls(cause) => Some(Error::invalid_config(unusable(&cause.to_string()))),
@@ -18,8 +18,8 @@ pub(crate) fn refusal(cause: &sqlx::Error, is_by_file: bool) -> Option<Error> {
             ))
         }
         sqlx::Error::Io(cause) => distrusted(cause),
-        // MySQL's `caching_sha2_password` fails this way until the user's first login over TLS. So
-        // this isn't an error of the URL.
+        // MySQL's `caching_sha2_password` fails this way until the user's first login over TLS, so
+        // the URL isn't wrong.
         sqlx::Error::Configuration(cause) if cause.to_string().contains("RSA auth") => {
             Some(Error::unavailable(
                 "the server takes this user's password over TLS only; turn TLS on there, and build \

@@ -73,7 +73,7 @@ pub(crate) fn no_transaction(what: &str) -> Error {
     ))
 }
 
-/// Converts the error of a statement before the commit. Such a statement has no effect.
+/// Converts a statement's error. Before the commit, the statement has no effect.
 pub(crate) fn failed(
     cause: &sqlx::Error,
     judge: impl Fn(&str, &str) -> Option<Verdict>,

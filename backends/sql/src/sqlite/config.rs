@@ -116,11 +116,11 @@ impl Config {
     /// if they are missing, but not the folder.
     ///
     /// # Cancel safety
-    /// May be dropped at any time; a new file or new tables may then remain.
+    /// May be dropped at any time. A new file or new tables may then remain.
     ///
     /// # Errors
     /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the folder doesn't exist or
-    ///   is on a shared file system, or the path is a folder. Or the file isn't a database, is
+    ///   is on a shared file system, or the path isn't a file. Or the file isn't a database, is
     ///   damaged, or has tables that this version doesn't support.
     /// - [`Denied`](lockwright_core::ErrorKind::Denied): the file or the folder can't be written.
     /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another process keeps the file

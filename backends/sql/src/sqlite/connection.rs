@@ -63,8 +63,8 @@ impl Database {
         self.open(false).await
     }
 
-    /// Returns the path of SQLite's log, next to the target of a symbolic link. The log exists
-    /// while the file is open in WAL mode.
+    /// Returns the path of SQLite's write-ahead log. It is next to the target of a symbolic link,
+    /// and exists while the file is open in WAL mode.
     pub(super) fn log(&self) -> PathBuf {
         let path = self.path.canonicalize().unwrap_or_else(|_| self.path.to_path_buf());
         let mut log = path.into_os_string();
@@ -73,7 +73,7 @@ impl Database {
     }
 
     pub(super) fn is_still(&self, open: &Open) -> bool {
-        // `stat` doesn't open the file. Closing the file would drop SQLite's locks on it.
+        // `stat` doesn't open the file, whose close would drop SQLite's locks.
         file_id(&self.path).is_ok_and(|id| id == open.id)
     }
 
@@ -118,7 +118,7 @@ impl Database {
             .filename(&self.path)
             .create_if_missing(create)
             .foreign_keys(false)
-            // The backend retries itself, because SQLite's own retries sleep for up to 100 ms.
+            // `Patience` retries instead, because SQLite's own retries sleep for up to 100 ms.
             .busy_timeout(Duration::ZERO)
             .thread_name(|_| "lockwright-sqlite".to_owned())
             .disable_statement_logging();
@@ -129,7 +129,7 @@ impl Database {
                 other => break other.map_err(|e| self.failed(e))?,
             }
         };
-        // The path may be a symbolic link or a mount point, so it is checked again.
+        // By a symbolic link or a mount, a new file may be on another file system than its folder.
         self.check_file_system(&self.path)?;
         self.prepare(&mut connection).await?;
         let id = file_id(&self.path).map_err(|source| {

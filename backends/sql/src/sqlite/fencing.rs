@@ -44,10 +44,10 @@ const BACKEND: &str = "sqlite-transaction";
 /// - [`InvalidConfig`](ErrorKind::InvalidConfig): the table doesn't exist.
 /// - [`Denied`](ErrorKind::Denied): the file can't be written.
 /// - [`Unavailable`](ErrorKind::Unavailable): another transaction has been writing for longer than
-///   the connection's `busy_timeout`, or has written since this one has read; or the file failed.
+///   the connection's `busy_timeout`, or has written since this one has read. Or the file failed.
 ///
 /// # Cancel safety
-/// May be dropped; the transaction must then be rolled back or dropped.
+/// May be dropped. The transaction must then be rolled back or dropped.
 pub async fn check_fence(tx: &mut Transaction<'_, Sqlite>, name: &str, fence: Fence) -> Result<()> {
     let name = LockName::new(name)?;
     let fence = fence.checked().map_err(|error| error.with_backend(BACKEND))?;
@@ -69,18 +69,18 @@ pub async fn check_fence(tx: &mut Transaction<'_, Sqlite>, name: &str, fence: Fe
 /// Creates the table of [`check_fence`] unless it exists.
 ///
 /// # Errors
-/// [`Denied`](ErrorKind::Denied) if the file can't be written;
-/// [`Unavailable`](ErrorKind::Unavailable) if another transaction writes for longer than the
-/// connection's `busy_timeout`, or the file failed.
+/// - [`Denied`](ErrorKind::Denied): the file can't be written.
+/// - [`Unavailable`](ErrorKind::Unavailable): another transaction writes for longer than the
+///   connection's `busy_timeout`, or the file failed.
 ///
 /// # Cancel safety
-/// May be dropped; the table may then exist.
+/// May be dropped. The table may then exist.
 pub async fn make_fence_table(connection: &mut SqliteConnection) -> Result<()> {
     let made = connection.execute(include_str!("../../schema/sqlite_transaction.sql")).await;
     made.map(drop).map_err(failed)
 }
 
-/// Converts the error of a statement before the commit. Such a statement has no effect.
+/// Converts a statement's error. Before the commit, the statement has no effect.
 fn failed(cause: sqlx::Error) -> Error {
     let (kind, message) = if is_busy(&cause) {
         (

@@ -11,7 +11,7 @@
 //! - The file must be on a local file system. Opening it on a shared one fails, unless
 //!   [`Config::any_file_system`] is set.
 //! - A process that uses a lock file must not open it by other means or with a second copy of
-//!   SQLite. Closing the file then drops SQLite's POSIX locks.
+//!   SQLite. Closing such a handle drops SQLite's POSIX locks.
 //! - Don't delete or replace the file while it is in use. Each process detects that at its next
 //!   request and returns an error, but holds from before and after may overlap.
 //! - The runtime must have its timer and its I/O driver enabled.

@@ -93,8 +93,8 @@ pub(super) async fn acquire(
     Ok(Acquired::Outcome(AcquireOutcome::Granted(granted(fence)?)))
 }
 
-/// Records that a writer waits for readers. The record is void once the name's fence has changed,
-/// so this needs no transaction.
+/// Records that a writer waits for readers. Needs no transaction, because the record is void once
+/// the name's fence has changed.
 pub(super) async fn wait(
     connection: &mut SqliteConnection,
     asked: &Acquire,

@@ -69,7 +69,7 @@ pub(super) enum Acquired {
     /// The token has a tombstone.
     Ended,
     OtherKind(Mode),
-    /// The token already holds the name, or the name became free in between, so a transaction must
+    /// The token already holds the name, or the name has just become free. A transaction must
     /// decide.
     Again,
 }
@@ -209,7 +209,7 @@ pub(super) async fn seen(
         .ok_or(sqlx::Error::RowNotFound)
 }
 
-/// Renews holds. Needs a transaction, and `at` from inside it.
+/// Needs a transaction, and `at` from inside it.
 pub(super) async fn renew(
     connection: &mut SqliteConnection,
     holds: &[Hold],
@@ -284,7 +284,7 @@ pub(super) async fn release(
         .await?;
     let released = match ended.first() {
         Some(row) => at.is_live(row)?,
-        // The claim may have a record as a waiting writer.
+        // The claim may be recorded as a waiting writer.
         None => shared_holders::withdraw(connection, hold, at).await?,
     };
     Ok((if released { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld }, released))
@@ -415,8 +415,8 @@ pub(super) async fn held(
         .collect()
 }
 
-/// Deletes at most `limit` rows of each table: holds that expired more than `idle` ago, and ended
-/// tombstones. Younger holds show a paused holder why it lost its hold.
+/// Deletes at most `limit` rows of each table: holds that expired more than `idle` ago, and expired
+/// tombstones. Younger rows stay to show a paused holder why it lost its hold.
 pub(super) async fn sweep(
     connection: &mut SqliteConnection,
     idle: Duration,

@@ -33,8 +33,7 @@ pub(super) struct Waiters {
 
 #[derive(Debug, Default)]
 struct Expected {
-    /// The time at which each name's waiters are forgotten. A client repeats its request long
-    /// before that.
+    /// The time at which each name's registration ends. A waiter repeats its request long before.
     until: HashMap<LockName, BootInstant>,
     watching: bool,
 }
@@ -107,7 +106,7 @@ impl Waiters {
         locked(&self.expected).until.keys().cloned().collect()
     }
 
-    /// Forgets old waiters. Returns false, and ends the watch, if none is left.
+    /// Removes old registrations. Returns false, and ends the watch, if none is left.
     fn tidy(&self) -> bool {
         let now = self.clock.now();
         let mut expected = locked(&self.expected);
@@ -126,7 +125,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn ring(log: &Path) {
-    // If this fails, the waiters' slow poll replaces the wake-up.
+    // If this fails, the waiters rely on their slow poll.
     drop(File::open(log));
 }
 
@@ -163,7 +162,7 @@ async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
     }
 }
 
-/// Returns whether a waiter was woken.
+/// Wakes the waiters of free names. Returns whether there were any.
 async fn wake_the_free(waiters: &Waiters, jobs: &Jobs) -> bool {
     let mut names = waiters.names();
     if names.is_empty() {

@@ -177,8 +177,8 @@ impl Writer {
         let mut batch = Vec::with_capacity(BATCH);
         while queue.recv_many(&mut batch, BATCH).await > 0 {
             batch.retain(|job: &Job| !(job.answer.is_closed() && job.request.is_moot_unheard()));
-            // A process that is stopped while it sweeps blocks all others, so it doesn't sweep
-            // between a grant and the next request.
+            // A process that is suspended while it sweeps blocks all others, so an idle process
+            // doesn't sweep.
             self.sweep().await;
             self.serve_batch(&mut batch).await;
         }
@@ -214,8 +214,7 @@ impl Writer {
                 let requests: Vec<&Request> = several.iter().map(|job| &job.request).collect();
                 let results = match self.together(&requests).await {
                     Ok(answers) => answers.into_iter().map(Ok).collect(),
-                    // One request may have failed the whole transaction, so each request gets its
-                    // own.
+                    // One request may have made the transaction fail, so each gets its own.
                     Err(failure) if failure.effect == Effect::None && !failure.was_busy() => {
                         let mut results = Vec::with_capacity(requests.len());
                         for request in requests {
@@ -230,7 +229,8 @@ impl Writer {
         }
     }
 
-    /// Notifies the waiters first, because this process may end as soon as a caller has its answer.
+    /// Answers the callers. Notifies the waiters first, because this process may end as soon as a
+    /// caller has its answer.
     fn finish(&mut self, jobs: Vec<Job>, results: Vec<Result<Answer, Failure>>) {
         if results.iter().any(|r| matches!(r, Err(f) if f.effect == Effect::Unknown)) {
             self.open = None;

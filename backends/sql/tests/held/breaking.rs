@@ -12,8 +12,8 @@ in_each_mode!(plain; holder_gets_broken_despite_a_next_holder,
     claim_gets_broken_through_another_connection,
     tombstone_of_a_broken_hold_is_swept,);
 
-/// `next` waits in the server, so it acquires the lock before the client of `guard` asks why it
-/// lost the lock.
+/// `next` waits in the server, so `next` gets the lock before the holder's client reads the reason
+/// of its loss.
 async fn holder_gets_broken_despite_a_next_holder(server: &Server, mode: &str) {
     let operator = shared(server, mode).await;
     let locks = client(server, mode, LONG).await;
@@ -55,7 +55,7 @@ async fn tombstone_of_a_broken_hold_is_swept(server: &Server, mode: &str) {
     let rows =
         "SELECT (SELECT count(*) FROM lockwright_hold) + (SELECT count(*) FROM lockwright_reader)";
     assert_eq!(count(server, rows), 2, "{mode}");
-    // The rows become older than the age that any sweep requires.
+    // Makes the rows older than the least age that a sweep requires.
     for table in ["hold", "reader"] {
         let old = format!("updated = updated - 24 * {HOUR}, fence = 1");
         server.sql(&format!("UPDATE lockwright_{table} SET {old}")).unwrap();

@@ -133,7 +133,7 @@ async fn an_absent_server_is_reported_soon() {
 }
 
 /// The session ends between the grant and the write of the hold's row. The late write must not
-/// replace the row of a next holder.
+/// replace the next holder's row.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_has_ended_is_not_written_down() {
     let server = Server::start().unwrap();

@@ -79,7 +79,8 @@ async fn thousand_holds_need_ten_connections() {
         let mutex = locks.mutex(format!("x{number}"));
         async move { mutex.wait_for(LONG).acquire().await.unwrap() }
     });
-    // MySQL writes to the disk for each grant and release, and a request has a time limit, so at most 50 run at once.
+    // At most 50 requests run at once, because each has a time limit, and MySQL writes to the disk
+    // for each grant and release.
     let guards: Vec<_> = stream::iter(acquiring).buffered(50).collect().await;
     let (mut most, begun) = (0, Instant::now());
     while begun.elapsed() < ms(9_000) {
@@ -116,7 +117,7 @@ async fn name_is_held_once_in_a_session() {
     release(&*two, &next).await;
 }
 
-/// The session outlasts an expired hold, so another client can't know how long a hold lasts.
+/// The session outlasts an expired hold, so another client can't determine a hold's remaining time.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeat_through_another_client_lasts_for_no_time() {
     let server = plain();
@@ -143,7 +144,7 @@ async fn broken_hold_leaves_the_others() {
             until_recorded(&*other, "x").await;
         }
         let seen = BreakTarget::Token(broken.token());
-        // Its session would be ended only later.
+        // The break asks the holder's client first, and would end the session only later.
         let answer = break_x(&*other, seen, BreakMode::Now).await;
         assert!(matches!(answer, Ok(Broken::Freed(_))), "{answer:?}");
         let next = hold(&*other, "x").await;
@@ -222,17 +223,17 @@ fn stuck_clients_session_ends() {
     });
 }
 
-/// A session's idle timeout is that of its last claim.
+/// A reused session may have the idle timeout of an earlier claim, so each claim sets its own.
 #[test]
 fn hold_expires_within_its_own_ttl() {
-    /// A session on MySQL keeps such a timeout until a claim needs another.
+    /// A released session keeps an idle timeout of this length.
     const TTL: Duration = ms(10_000);
 
     let server = plain();
     let (stuck, running) = (runtime(), runtime());
     let _one = stuck.block_on(async {
         let one = backend(&server, CONNECTIONS).await;
-        // The idle session serves the next hold alone.
+        // The next hold reuses the idle session instead of a joint one.
         acquire_and_release(&*one, "y").await;
         grant(&*one, &claim_for("x", TTL)).await;
         one
@@ -243,14 +244,13 @@ fn hold_expires_within_its_own_ttl() {
     });
 }
 
-/// A client that doesn't run can't record its hold, so nobody knows how long it lasts.
+/// A client that doesn't run can't record its hold, so the remaining time is unknown.
 #[test]
 fn break_of_an_unrecorded_hold_reports_an_overlap() {
     let server = plain();
     let (stuck, running) = (runtime(), runtime());
     let (_one, held) = stuck.block_on(async {
         let one = backend(&server, CONNECTIONS).await;
-        // The idle session serves the next hold alone.
         acquire_and_release(&*one, "y").await;
         let held = hold(&*one, "x").await;
         (one, held)
@@ -288,7 +288,6 @@ async fn killed_session_loses_all_its_holds() {
     one.mutex("x0").acquire().await.unwrap().release().await.unwrap();
 }
 
-/// An attempt that waits in the server doesn't delay the other holds' renewals.
 #[tokio::test(flavor = "multi_thread")]
 async fn blocked_attempt_loses_no_hold() {
     let server = plain();
@@ -360,7 +359,7 @@ async fn waiter_follows_a_hold_in_a_joint_session() {
     }
 }
 
-/// Waits for more names than there are sessions for them.
+/// The client waits for more names than it has sessions for waits.
 #[tokio::test(flavor = "multi_thread")]
 async fn waits_leave_a_session_for_holds() {
     /// Of eight: one is joint, two are for requests, one listens and one ends others.
@@ -386,7 +385,7 @@ async fn waits_leave_a_session_for_holds() {
     .await;
     let held = hold(&*one, "x").await;
     release(&*one, &held).await;
-    // The empty session has another TTL, and gives up its permit.
+    // The joint session without holds has another TTL, so it is closed and frees its permit.
     let claim = claim_for("y", TTL);
     within(ms(5_000), "a session", async || one.try_acquire(&claim).await.is_ok()).await;
 }
@@ -481,7 +480,7 @@ async fn unrecorded_hold_is_not_broken_with_the_others() {
     let mut operator = session(&server).await;
     run(&mut operator, "BEGIN").await;
     run(&mut operator, "SELECT * FROM lockwright_hold WHERE name = 'x' FOR UPDATE").await;
-    // MySQL without sequences records before the grant.
+    // MySQL, without sequences, records the hold before the grant, so the acquire fails.
     let Ok(guard) = one.mutex("x").acquire().await else { return };
     for seen in [BreakTarget::Token(guard.token()), BreakTarget::Any] {
         let answer = break_x(&*other, seen, BreakMode::Now).await;

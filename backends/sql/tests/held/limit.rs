@@ -177,7 +177,7 @@ async fn recovers(locks: &Locks, (over, mut waiting): (Arc<AtomicBool>, JoinSet<
     guard.release().await.unwrap();
 }
 
-/// In the mode `session`, holds share sessions.
+/// Only in the mode `row`, each hold has its own session.
 #[tokio::test(flavor = "multi_thread")]
 async fn holds_beyond_the_limit_say_so() {
     let (server, mode) = (limited(), "row");
@@ -216,8 +216,8 @@ async fn holds_beyond_the_limit_say_so() {
     }
 }
 
-/// The holds use all sessions that the limit leaves for holds, so acquires of other names wait for
-/// a session.
+/// In the mode `row`, the holds use all sessions for holds, so acquires of other names wait for
+/// one.
 async fn holds_are_kept_and_released_at_the_limit(server: &Server, mode: &str) {
     let locks = client(server, mode).await;
     let mut held = Vec::new();

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use crate::support::{ms, mysql as server};
 
-/// The shortest TTL that the server enforces exactly: its timeouts are whole seconds.
+/// A short TTL in whole seconds, the unit of the server's timeouts.
 pub(super) const SHORT_TTL: Duration = ms(2_000);
 
 /// Blocks the issue of fences until the session ends.

@@ -43,13 +43,11 @@ const SHORT_TTL: Duration = ms(1_500);
 
 const DEAD_SESSION: &[ErrorKind] = &[ErrorKind::Unavailable];
 
-/// SQL for locks that block writes of a holder's row, but no reads.
 const OTHER_LOCKS: [&str; 2] = [
     "BEGIN; LOCK TABLE lockwright_hold IN SHARE MODE",
     "BEGIN; SELECT FROM lockwright_hold WHERE name = 'x' FOR UPDATE",
 ];
 
-/// SQL for a lock on the records' table that allows reads.
 const NO_RECORDS: &str = "BEGIN; LOCK TABLE lockwright_hold IN SHARE MODE";
 
 /// Gives the row a higher fence, so that a late record must not replace it.
@@ -62,8 +60,8 @@ const MODES_WITH_LATE_RECORD: [&str; 1] = ["row"];
 
 const FOR_SHARE: &str = "FOR SHARE";
 
-/// The time within which a killed waiter leaves the queue. It is shorter than a statement of the
-/// wait, because the server checks its clients once a second.
+/// The time within which a killed waiter leaves the queue. The time is short, because the server
+/// checks its clients once a second.
 fn dead_waiter_limit(_mode: &str) -> Duration {
     ms(3_000)
 }

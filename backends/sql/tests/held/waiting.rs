@@ -109,8 +109,8 @@ async fn a_hold_after_a_wait_is_valid_from_the_end_of_the_wait(server: &Server, 
     granted.release().await.unwrap();
 }
 
-/// A grant's TTL begins at its `start`, so an early `start` wastes a part of the TTL. The server may
-/// measure only its own part of the wait.
+/// A grant's TTL begins at its `start`, so an early `start` wastes a part of the TTL. The server
+/// measures only its own part of the wait.
 async fn a_wait_states_when_it_was_over(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
     let (holder, waiter) = (claim_for("x", LONG), claim_for("x", LONG));

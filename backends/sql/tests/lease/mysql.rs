@@ -44,8 +44,7 @@ const GRANT_GUEST: &str = "GRANT SELECT, INSERT, UPDATE, DELETE ON lockwright.* 
 const CREATE_SCHEMA: &str = "CREATE DATABASE `select`; GRANT ALL ON `select`.* TO lockwright@'%'";
 const QUOTED_SCHEMA: &str = "`select`";
 
-/// The error if the schema is missing. To a user without permissions, the server doesn't say what
-/// exists.
+/// The error if the schema is missing. A user without permissions can't see which schemas exist.
 const NO_SCHEMA: (ErrorKind, &str) = (ErrorKind::Denied, "");
 
 /// The column with a tombstone's expiry.

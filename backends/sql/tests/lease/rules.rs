@@ -16,7 +16,7 @@ use crate::support::{
     refused, release,
 };
 
-/// All clients connect first, so that their requests meet at the row.
+/// All clients connect first, so that their requests are concurrent.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_many_at_once_one_is_granted() {
     let (server, one) = start().await;
@@ -129,7 +129,6 @@ async fn fences_grow_past_what_was_reserved() {
     refused(backend.try_acquire(&claim("x")).await, ErrorKind::Conflict, "");
 }
 
-/// The granted fence must exceed the fence that another session sets during the wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn fences_grow_past_what_was_granted_during_a_wait() {
     let (server, backend) = start().await;

@@ -115,7 +115,6 @@ async fn a_sweep_waits_for_nobody() {
     assert_eq!(sweep(&backend, Duration::ZERO).await, 1);
 }
 
-/// The acquire starts before the row is deleted, and must still grant a fence above the row's.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_under_way_starts_above_the_row_that_was_swept() {
     let (server, backend) = start().await;

@@ -110,7 +110,7 @@ async fn dropped_request_keeps_connections_that_answer() {
     })
     .await;
     let mut opened = Vec::new();
-    // If the whole machine stops for a moment, the client replaces all connections.
+    // If the machine stops for a moment, the client replaces all connections, so the test repeats.
     while opened.len() < 3 && opened.last().is_none_or(|opened| !(1..=3).contains(opened)) {
         opened.push(replacements(&proxy).await);
     }

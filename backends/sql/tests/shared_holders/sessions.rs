@@ -94,8 +94,8 @@ pub(super) async fn one_session_reads_for_a_claim(Two(one, two): Two) {
     }
 }
 
-/// Readers alone don't change the name's row, so the row becomes old, but a sweep must keep its
-/// fence. A sweep deletes dead readers first, and later the name.
+/// Readers' renewals don't change the name's row, so the row becomes old, but a sweep must keep its
+/// fence. A sweep deletes ended readers before the name.
 pub(super) async fn a_sweep_leaves_what_is_read(server: &Server, Two(one, two): Two) {
     let rows = |table: &str| count(server, &format!("SELECT count(*) FROM lockwright_{table}"));
     let age = || {

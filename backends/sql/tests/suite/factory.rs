@@ -27,7 +27,7 @@ fn url_in(mode: &str, url: &str) -> String {
     }
 }
 
-/// In the modes `session` and `row`, each hold and each wait has a connection.
+/// In the modes `session` and `row`, a hold or a wait may need its own connection.
 fn connections(mode: &str) -> &'static str {
     if mode == "lease" { "400" } else { "700" }
 }

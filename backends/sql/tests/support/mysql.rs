@@ -32,7 +32,7 @@ pub(crate) fn set_floor(server: &Server, floor: u64) {
 
 fn raise_sequence(server: &Server, last: u64) {
     if count(server, "SELECT VERSION() LIKE '%MariaDB%'") == 1 {
-        // SETVAL can't lower it. ALTER waits for all holds of the mode `row`.
+        // SETVAL can't lower the sequence. ALTER waits for all holds of the mode `row`.
         let set = format!("SELECT SETVAL(lockwright_hold_fence, {last})");
         if server.sql(&set).unwrap().trim() == "NULL" {
             let restart = format!("ALTER SEQUENCE lockwright_hold_fence RESTART {}", last + 1);
@@ -94,7 +94,6 @@ pub(crate) fn sessions_of(server: &Server, token: Token) -> usize {
     count(server, &format!("SELECT {} IS NOT NULL", session_of(token)))
 }
 
-/// Returns SQL for the id of the session with this token's mark.
 fn session_of(token: Token) -> String {
     format!("IS_USED_LOCK({})", mark(token))
 }

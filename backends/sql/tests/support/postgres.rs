@@ -31,7 +31,6 @@ pub(crate) fn set_floor(server: &Server, floor: u64) {
     server.sql(&format!("SELECT setval('lockwright_hold_fence', {floor})")).unwrap();
 }
 
-/// Raises the last fence far above the server's time, and returns it.
 pub(crate) fn raise_last_fence(server: &Server, _mode: &str) -> u64 {
     let last = floor(server) + 1_000_000_000_000_000;
     set_floor(server, last);
@@ -84,7 +83,6 @@ pub(crate) fn sessions_of(server: &Server, token: Token) -> usize {
     count(server, &format!("SELECT count(*) FROM ({}) AS sessions", session_sql(token)))
 }
 
-/// Returns SQL for the pid of the session with this token's lock for the name `x`.
 pub(crate) fn session_sql(token: Token) -> String {
     format!(
         "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted \
@@ -122,7 +120,6 @@ pub(crate) fn key(name: &str) -> String {
     )
 }
 
-/// Returns the documented SQL that locks a name in a session without a wait.
 pub(crate) fn lock(name: &str) -> String {
     format!("SELECT pg_try_advisory_lock({})", key(name))
 }

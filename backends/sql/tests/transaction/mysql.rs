@@ -27,8 +27,7 @@ const TABLES: [(&str, &str); 2] = [("fence", "updated"), ("turn", "used")];
 /// open.
 const BEGIN: [&str; 2] = ["BEGIN", "SET autocommit = 0"];
 
-/// Statements that set a session's isolation level. The first level is the default. At that level,
-/// a snapshot from before a wait would show old data.
+/// Statements that set a session's isolation level. The first level is the default.
 const SET_LEVEL: &[&str] = &[
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",

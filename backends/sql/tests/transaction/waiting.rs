@@ -11,8 +11,7 @@ use super::{
 };
 use crate::expect::{BRIEFLY, PATIENCE, busy, locked, refused};
 
-/// The waiter must see the holder's change at each isolation level, although a snapshot from before
-/// the wait would show old data.
+/// A snapshot from before the wait would show old data.
 #[tokio::test]
 async fn a_waiter_gets_it_with_the_commit_and_sees_what_was_done() {
     let (server, pool) = shop().await;

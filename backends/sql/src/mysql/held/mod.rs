@@ -3,8 +3,9 @@
 //!
 //! # The lock of a name
 //!
-//! The mode `session` locks an ASCII name without capitals and of at most 64 characters as it is.
-//! Of other names it locks the SHA-256, because MySQL limits lock names and ignores their case:
+//! The mode `session` locks a name itself if it is ASCII, has no capitals, and has at most 64
+//! characters. Otherwise it locks the name's SHA-256, because MySQL limits the length of lock names
+//! and ignores their case:
 //!
 //! ```sql
 //! SELECT GET_LOCK('orders/42', 10);
@@ -21,9 +22,9 @@
 //!
 //! # The mark of a session
 //!
-//! A session that holds or waits also has the lock ` lockwright/TOKEN/HASH`. HASH is 16 digits of
-//! the name's SHA-256. A joint session also has ` lockwright/joint/ID`, with its own id. No name of
-//! a user's lock begins with a space.
+//! A session that holds or waits also has its mark, the lock ` lockwright/TOKEN/HASH`. HASH is 16
+//! digits of the name's SHA-256. A joint session, which has several holds, also has the lock
+//! ` lockwright/joint/ID`, with its own id. No name of a user's lock begins with a space.
 
 mod doctor;
 mod session;
@@ -61,14 +62,14 @@ const LONGEST_TTL: Duration = Duration::from_secs(2_147_483);
 /// names.
 const MARK: &str = "CONCAT(' lockwright/', TOKEN, '/', LEFT(SHA2(NAME, 256), 16))";
 
-/// SQL for whether a session still reads with the recorded readers' fence. It refers to their row of
-/// `{hold}`.
+/// SQL for whether a session still reads with the recorded readers' fence. The SQL refers to their
+/// row of `{hold}`.
 const STILL_READ: &str = "{hold}.token = '{readers}' AND EXISTS ( \
      SELECT 1 FROM {reader} AS other \
      WHERE other.kind = '{kind}' AND other.name = :name AND other.fence = {hold}.fence \
        AND IS_USED_LOCK({mark_of_other}) = other.session)";
 
-/// SQL for the lock of joint sessions, which ends with the session's id.
+/// SQL for the beginning of a joint session's lock name. The session's id follows.
 const JOINT: &str = "' lockwright/joint/'";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,8 +136,9 @@ fn key(name: &str) -> String {
     KEY.replace("NAME", name)
 }
 
-/// SQL for the time left in µs, or NULL if the user may not see the session. MySQL counts a started
-/// second as a whole one, so one is subtracted. MariaDB reads the subtraction as a comment.
+/// SQL for a hold's remaining time in µs, or NULL if the user may not see the session. MySQL counts
+/// a started second as a whole one, so one is subtracted. MariaDB reads the subtraction as a
+/// comment.
 const LEFT: &str = "CASE WHEN activity.id IS NULL THEN NULL \
      WHEN activity.command = 'Sleep' \
          THEN GREATEST(0, CAST(held.ttl_ms AS SIGNED) \
@@ -205,7 +207,7 @@ impl Sessions {
     }
 }
 
-/// The argument of a name's `GET_LOCK`.
+/// Returns the argument of a name's `GET_LOCK`.
 fn key_of(name: &LockName) -> Cow<'_, str> {
     let name = name.as_str();
     let is_plain = |byte: u8| byte.is_ascii() && !byte.is_ascii_uppercase();
@@ -216,7 +218,7 @@ fn key_of(name: &LockName) -> Cow<'_, str> {
     }
 }
 
-/// Must match [`MARK`].
+/// Returns the mark that the SQL [`MARK`] computes.
 fn mark_of(name: &LockName, token: &str) -> String {
     format!(" lockwright/{token}/{}", &sha256(name.as_str())[..16])
 }

@@ -35,7 +35,7 @@ pub(crate) struct MySqlSession {
     /// The session's `wait_timeout` and `lock_wait_timeout`, in seconds. `None` if the next claim must
     /// set them. Then the `wait_timeout` is 60, or shorter after an unsuccessful wait for a row.
     timeouts: Option<(i64, i64)>,
-    /// True if a wait may have left the barrier and the mark behind.
+    /// True if a wait may have left the barrier and the mark locked.
     has_waited: bool,
     is_joint: bool,
     /// Dropped after the connection.
@@ -70,7 +70,7 @@ impl MySqlSession {
             is_joint: false,
             permit,
         };
-        // A write may block, so it runs only after the client can end the session.
+        // This write may block, so it runs only now that the client can end the session by its id.
         let limit = pool.limits().answer;
         match tokio::time::timeout(limit, this.raise_fences()).await {
             Ok(Ok(())) => Ok(this),
@@ -87,7 +87,7 @@ impl MySqlSession {
         let rows = self.run(query.clone()).await?;
         let least = rows.last().and_then(|row| row.int(0).ok()).unwrap_or_default();
         if least > 0 {
-            // A lower number than the sequence's changes nothing.
+            // `SETVAL` changes nothing if the sequence is already higher.
             self.run(format!("SELECT SETVAL({sequence}, {least})")).await?;
         }
         Ok(())
@@ -252,7 +252,7 @@ impl MySqlSession {
         Ok(Locked::No { same_token: false })
     }
 
-    /// Returns whether the session may have this idle timeout without a hold.
+    /// Returns whether the session may keep this idle timeout after a release.
     fn may_keep(&self, ttl_s: i64) -> bool {
         self.is_joint || KEPT_TIMEOUTS.contains(&Duration::from_secs(ttl_s.unsigned_abs()))
     }
@@ -343,7 +343,7 @@ impl Session for MySqlSession {
             {
                 return Ok(vec![Kept::Unsure; claims.len()]);
             }
-            // In the mode `row`, an error may roll back the lock.
+            // In the mode `row`, an error may have rolled back the transaction with the lock.
             Err(error)
                 if self.statements.kind == Kind::Session
                     && number(&error).is_some_and(|number| !is_the_end(number)) =>

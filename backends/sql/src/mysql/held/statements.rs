@@ -15,7 +15,7 @@ pub(super) struct Statements {
     /// Releases one hold of a joint session.
     pub(super) part: Sql,
     pub(super) make: Sql,
-    /// Restores the idle timeout of a session that hasn't got the lock.
+    /// Restores the idle timeout of a session that didn't get the lock.
     pub(super) restore: Sql,
     /// A query for the lowest new fence, and the sequence's name.
     pub(super) raise: (String, String),

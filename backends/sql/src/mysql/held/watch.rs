@@ -1,7 +1,7 @@
 //! Detects ended sessions.
 //!
 //! Another connection polls the sessions' marks. The session itself can't be watched, because sqlx
-//! reads a connection only while a statement runs, which would restart the idle timeout.
+//! reads a connection only while a statement runs, and a statement would restart the idle timeout.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -216,8 +216,8 @@ impl Watching {
     }
 }
 
-/// Returns the columns of a session: whether it still exists, and whether its client is asked to
-/// end a hold.
+/// Returns SQL for two columns: whether the session still exists, and whether its client is asked
+/// to end a hold.
 pub(super) fn own(id: SessionId, mark: &str) -> String {
     format!("IS_USED_LOCK({mark}) <=> {id}, FALSE")
 }

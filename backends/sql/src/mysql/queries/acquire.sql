@@ -1,5 +1,6 @@
--- The first statement is atomic. Its first assignment decides for the others, by a clock read after
--- the row was locked. The second statement finds the result by the token.
+-- The first statement is atomic. Its first assignment, of `decided`, reads the clock after the row
+-- was locked, and determines the other assignments. The second statement's token shows whether the
+-- claim was granted.
 INSERT INTO {lease}
     (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, tombstones, decided)
 SELECT :name, :token, :identity, 'exclusive',

@@ -1,5 +1,5 @@
 -- The rows stay locked until the commit, so a hold isn't broken between its renewal and the last
--- statement. The joins use the primary key, because a scan would wait for other rows.
+-- statement. The joins use the primary key, because a scan would wait for other locked rows.
 BEGIN;
 
 SELECT JSON_ARRAYAGG(JSON_ARRAY(lease.name, lease.token, asked.ttl, asked.place))

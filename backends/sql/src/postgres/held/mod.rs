@@ -3,21 +3,20 @@
 //!
 //! # The key of a name
 //!
-//! The mode `session` locks the name's [key](super::transaction#the-key-of-a-name), the first 64
-//! bits of the name's SHA-256. The mode `row` locks the name's row of `lockwright_row`.
+//! The mode `session` locks the name's [key](super::transaction#the-key-of-a-name). The mode `row`
+//! locks the name's row of `lockwright_row`.
 //!
 //! # The barrier of a name
 //!
-//! A writer that waits for readers holds the name's barrier, an advisory lock whose two numbers
-//! come from later digits of the SHA-256. The modes use different digits. Readers need a free
-//! barrier.
+//! A writer that waits for readers has the name's barrier, an advisory lock on two 32-bit keys from
+//! later digits of the SHA-256. The modes use different digits. Readers need a free barrier.
 //!
 //! # The key of a claim
 //!
-//! A session that holds or waits for a claim also has the claim's advisory lock. Its key is the first
-//! 64 bits of the SHA-256 of the token and the name. The lock identifies the session, and only one
-//! session at a time has it. `application_name` is `lockwright/joint` in a joint session, and
-//! `lockwright/own` in others.
+//! A session that holds or waits for a claim also has the claim's advisory lock. Its key is the
+//! first 64 bits of the SHA-256 of the token and the name. Only one session at a time has the lock,
+//! and other clients find the session by it. `application_name` is `lockwright/joint` in a joint
+//! session, which has several holds, and `lockwright/own` in others.
 
 mod doctor;
 mod probe;
@@ -104,8 +103,8 @@ impl Kind {
     }
 
     /// Returns SQL for whether a recorded reader still reads. The SQL refers to the row `held`, so
-    /// PostgreSQL evaluates it after locking that row. The claim's lock isn't enough, because the
-    /// name's lock (mode `session`) or the transaction (mode `row`) may end before it.
+    /// PostgreSQL evaluates it after locking that row. The claim's lock alone isn't enough, because
+    /// the name's lock (mode `session`) or the transaction (mode `row`) may end earlier.
     fn reads(self, session: &str, token: &str) -> String {
         let has_key = "{is_advisory} AND locks.objsubid = 1 AND {lock_key}";
         let lock = match self {
@@ -119,7 +118,7 @@ impl Kind {
         )
     }
 
-    /// Returns the position of the barrier's numbers in the digits of the SHA-256.
+    /// Returns the position of the barrier's keys in the hex digits of the SHA-256.
     fn barrier_at(self) -> usize {
         match self {
             Self::Session => 17,
@@ -161,12 +160,10 @@ fn claim_of_held() -> String {
     format!("CASE WHEN held.token <> '{READERS}' THEN {claim} END")
 }
 
-/// Returns the key of a name's advisory lock.
 fn key_of(name: &LockName) -> i64 {
     first_64_bits(Sha256::digest(name.as_str()))
 }
 
-/// Returns the key of the claim's advisory lock: one session at a time holds for a claim.
 fn key_of_claim(token: &str, name: &LockName) -> i64 {
     first_64_bits(Sha256::new_with_prefix(token).chain_update(name.as_str()).finalize())
 }
@@ -176,7 +173,7 @@ fn first_64_bits(hash: impl Into<[u8; 32]>) -> i64 {
     i64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// SQL for whether the sequence of fences must be raised.
+/// SQL for whether the sequence of fences must be raised: see `raise` in record.sql.
 const MUST_RAISE: &str = "(NOT EXISTS (SELECT FROM {hold_raised}) \
      OR (SELECT last_value FROM {hold_fence}) < {now} - 60000000)";
 
@@ -184,8 +181,8 @@ const MUST_RAISE: &str = "(NOT EXISTS (SELECT FROM {hold_raised}) \
 const HAS_READERS: &str = "EXISTS (SELECT FROM {hold} \
      WHERE kind = '{kind}' AND name = :name AND token = '{readers}')";
 
-/// Closes the barrier before a writer waits for readers, unless another writer has closed it.
-/// Readers lock the barrier only for a moment, so the writer doesn't wait long for it.
+/// SQL that closes the barrier before a writer waits for readers, unless this or another writer has
+/// closed it. Readers lock the barrier only for a moment, so the writer gets it soon.
 const CLOSE_BARRIER: &str = "CASE WHEN {has_readers} \
      AND NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted \
          AND (pid = pg_backend_pid() OR mode = 'ExclusiveLock' \
@@ -193,7 +190,7 @@ const CLOSE_BARRIER: &str = "CASE WHEN {has_readers} \
              AND (classid::bigint << 32) | objid::bigint = {barrier_as_one})) \
      THEN pg_advisory_lock({barrier})::text END";
 
-/// The columns of a record that each new holder overwrites. The fence depends on the mode.
+/// SQL that overwrites a record with a new holder's, except for its fence, which readers share.
 const OVERWRITTEN: &str = "token = excluded.token, identity = excluded.identity, \
      ttl_ms = excluded.ttl_ms, session = excluded.session, updated = excluded.updated, \
      broken = CASE WHEN held.token = excluded.token THEN held.broken END, released = false";
@@ -215,10 +212,10 @@ const IN_THIS_DATABASE: &str =
 
 const LOCK_KEY: &str = "((locks.classid::bigint << 32) | locks.objid::bigint)";
 
-/// Also true for a session that waits for the claim's lock.
+/// SQL for whether the row `locks` is a claim's lock that a session has or awaits.
 const IS_CLAIM_LOCK: &str = "{is_advisory} AND locks.objsubid = 1 AND {lock_key} = {claim}";
 
-/// SQL for the records. Their holds may have ended.
+/// SQL for the records of holds, which may have ended.
 const RECORDS: &str = "\
      SELECT name, token, identity, fence, ttl_ms, session, broken, false AS shared FROM {hold} \
      WHERE kind = '{kind}' \
@@ -226,11 +223,11 @@ const RECORDS: &str = "\
      SELECT name, token, identity, fence, ttl_ms, session, broken, true FROM {reader} \
      WHERE kind = '{kind}'";
 
-/// SQL for the rest of the slice in ms, after another statement has waited.
+/// SQL for the rest of a wait's time limit, `:slice_ms`, after an earlier statement has waited.
 const REST: &str = "greatest(1, least(:slice_ms, :slice_ms - \
      (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000)::bigint))::text";
 
-/// SQL for the time left in µs, or NULL if the user may not see the session.
+/// SQL for a hold's remaining time in µs, or NULL if the user may not see the session.
 const LEFT: &str = "CASE WHEN holding.state IS NULL THEN NULL \
      WHEN holding.state LIKE 'idle%' THEN greatest(0, least(held.ttl_ms * 1000, \
      held.ttl_ms * 1000 - (extract(epoch FROM clock_timestamp() - holding.state_change) * 1000000)::bigint)) \
@@ -250,7 +247,7 @@ fn profile(backend: &'static str) -> Profile {
     profile.tombstones = true;
     profile.breakable = true;
     profile.blocks = true;
-    // A hold with a shorter TTL would expire before its row is written.
+    // A hold with a shorter TTL could expire before it is recorded.
     profile.ttl = Duration::from_millis(200)..=LONGEST_TTL;
     // Each hold is renewed alone, so that a stuck connection delays no other hold.
     profile.renew_batch = 1;

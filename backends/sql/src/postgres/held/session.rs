@@ -1,8 +1,8 @@
 //! A connection that carries a hold.
 //!
-//! sqlx reads a connection only while a statement runs. A [`PgListener`] also reads it in between,
-//! which reveals the connection's end. Here it listens to no channel. Its `try_recv` is
-//! cancel-safe.
+//! sqlx reads a connection only while a statement runs. A [`PgListener`] also reads between
+//! statements, which reveals the connection's end. Only a joint session listens to a channel.
+//! `try_recv` is cancel-safe.
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,13 +40,14 @@ pub(crate) struct PgSession {
     pool: PgPool,
     statements: Arc<Statements>,
     id: SessionId,
-    /// True after the connection has failed. The listener would reconnect, without the hold.
+    /// True after the connection has failed. Nothing more is sent, because the listener would
+    /// reconnect to a session without the hold.
     over: bool,
     /// True if a wait or a failed attempt may have left the barrier or the claim's lock held.
     must_let_go: bool,
     is_last: bool,
     is_joint: bool,
-    /// The session's `idle_session_timeout` in ms, if known. Used in the mode `session` alone.
+    /// The session's `idle_session_timeout` in ms, if known. Used only in the mode `session`.
     timeout_ms: Option<i64>,
     /// True if the statements of [`Statements::prepare`] exist.
     has_prepared: bool,
@@ -87,7 +88,7 @@ impl PgSession {
         };
         let mut listener = match connected {
             Ok(listener) => listener,
-            // The session may exist on the server, so the permit isn't given back at once.
+            // The session may exist on the server, so it keeps the permit until its end.
             Err(error @ sqlx::Error::PoolTimedOut) => {
                 return Err(errors::not_connected(error, dialect).error);
             }
@@ -122,9 +123,10 @@ impl PgSession {
 
     async fn set_up(&mut self, opened: Instant) -> Result<()> {
         // A session without a hold also times out, because a suspended process can't close it. Lock
-        // statements don't wait for the disk: a crash ends all holds, and the next client raises the
-        // fences. `lock_timeout` bounds waits for operators' locks on the tables and the sequence. At
-        // `read committed`, a hold's transaction sees later commits, such as a break.
+        // statements don't wait for the disk: a crash ends all holds, and the next client raises
+        // the sequence of fences. `lock_timeout` bounds waits for operators' locks on the tables
+        // and the sequence. At `read committed`, a hold's transaction sees later commits, such as a
+        // break.
         let mut text = format!(
             "SET application_name = '{OWN}'; SET statement_timeout = 0; SET lock_timeout = '5s'; \
              SET idle_session_timeout = '60s'; SET idle_in_transaction_session_timeout = '60s'; \
@@ -152,7 +154,8 @@ impl PgSession {
             let session = Postgresql::session(row, opened).ok().flatten();
             session.into_iter().for_each(|session| self.permit.is_of(session));
         }
-        // The tables may be locked, so they are read only after the client can end the session.
+        // The tables may be locked, so they are read only now that the client can end the session
+        // by its id.
         let must_raise = format!("SELECT {}", self.statements.must_raise);
         let rows = self.run(must_raise).await.map_err(|error| self.failed(error))?;
         if rows.last().and_then(|row| row.bool(0).ok()).unwrap_or_default() {
@@ -160,7 +163,7 @@ impl PgSession {
             self.run(raise).await.map_err(|error| self.failed(error))?;
         }
         if self.checks_clients {
-            // Without this setting, a killed client's session stays in the queue.
+            // Without this setting, a killed client's session stays in the server's queue.
             let set = "SET client_connection_check_interval = '1s'".to_owned();
             self.checks_clients = match self.run(set).await {
                 Ok(_) => true,
@@ -235,7 +238,8 @@ impl PgSession {
             ("claim", Value::Int(key_of_claim(&token, &claim.name))),
         ];
         arguments.extend_from_slice(more);
-        // Other waits change the session's settings, not only the transaction's.
+        // Prepared waits of the mode `row` end with their transaction. Others leave settings and
+        // locks in the session.
         let ends_with_transaction = statements.kind == Kind::Row && sql.prepared().is_some();
         self.must_let_go |=
             matches!(which, Which::Wait | Which::WaitForReaders) && !ends_with_transaction;
@@ -256,7 +260,7 @@ impl PgSession {
         let rows = self.run(statements.prepare() + &text).await;
         self.has_prepared = rows.is_ok();
         if rows.is_err() {
-            // The failed request may have prepared them.
+            // The failed request may have prepared the statements.
             let _ = self.run("ROLLBACK; DEALLOCATE ALL".to_owned()).await;
         }
         rows
@@ -270,8 +274,8 @@ impl PgSession {
             self.statements.of(claim).keep.render(&arguments, Postgresql::literal)
         };
         let keeps: Vec<_> = claims.iter().map(keep).collect();
-        // Another session may have locked the table that a renewal reads. The time limit bounds a
-        // release's wait for the renewal.
+        // A renewal waits if another session has locked the records' table. The limit bounds the
+        // wait of a release behind the renewal.
         let limit_of = |claim: &Claim| match self.is_joint {
             true => statement_limit(claim.ttl),
             false => claim.ttl / 4,
@@ -352,15 +356,15 @@ impl PgSession {
         ttl_ms: i64,
         arguments: Arguments<'_>,
     ) -> sqlx::Result<Locked> {
-        // A failed wait may have changed the timeout.
+        // A failed wait may have changed the session's timeout.
         let before = if which == Which::Try { self.timeout_ms } else { None };
         self.timeout_ms = None;
         loop {
             let rows = match self.about(which, claim, arguments).await {
                 Ok(rows) => rows,
                 Err(error) if is_in_vain(&error) => {
-                    // After the grant, the statement may still time out, and the server keeps the
-                    // lock. So `Missed` releases it.
+                    // The statement may time out after the grant, and then the session has the
+                    // lock. So this request releases it.
                     let missed = if self.is_joint { Which::Part } else { Which::Missed };
                     self.must_let_go = true;
                     let rows = self.about(missed, claim, &[]).await?;
@@ -471,7 +475,7 @@ impl Session for PgSession {
             }
             Err(error) => return Err(self.failed(error)),
         };
-        // The first row is the time limit's.
+        // The first row is the result of setting the time limit.
         let rows = rows.get(1..).unwrap_or_default();
         Kept::read(rows, claims.len(), self.id).ok_or_else(|| {
             self.over = true;
@@ -539,7 +543,7 @@ async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
 
     loop {
         tokio::time::sleep(PAUSE).await;
-        // The modes `session` and `row` don't listen, so the listener's permit is free.
+        // The modes `session` and `row` have no listener, so its permit is free.
         let Some(mut permit) = Permit::try_get(requests, Use::Listen) else { continue };
         match requests.dialect().open(requests.limits()).await {
             Ok((connection, session)) => {
@@ -584,7 +588,7 @@ fn is_in_vain(error: &sqlx::Error) -> bool {
 }
 
 /// Returns whether the session has ended: class 57P (an operator, an idle timeout, a shutdown),
-/// class 08 (the connection), and the idle timeouts inside a transaction.
+/// class 08 (the connection), the timeouts of a transaction, and internal errors.
 fn is_the_end(code: Option<&str>) -> bool {
     code.is_none_or(|code| {
         code.starts_with("57P")

@@ -28,7 +28,7 @@ pub(super) struct Statements {
 pub(super) struct Locking {
     pub(super) try_lock: Sql,
     pub(super) wait: Sql,
-    /// Waits if `wait` doesn't, because the name may have readers.
+    /// Waits instead of `wait` if the name may have readers.
     pub(super) wait_for_readers: Option<Sql>,
     /// Runs after an unsuccessful wait, in the mode `row` also after an unsuccessful attempt.
     pub(super) missed: Sql,
@@ -109,7 +109,8 @@ impl Statements {
             format!("PREPARE {name} ({types}) AS {}; ", statement.text)
         };
         let (attempt, wait) = (prepare(TRY, &self.alone.try_lock), prepare(WAIT, &self.alone.wait));
-        // Otherwise, the hold's transaction would keep the locks on the statements' tables.
+        // A transaction of its own, because the hold's would keep the locks that `PREPARE` takes on
+        // the tables.
         format!("BEGIN; {attempt}{wait}COMMIT; ")
     }
 

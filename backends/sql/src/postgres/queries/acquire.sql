@@ -1,5 +1,5 @@
 -- Grants a free or expired name, renews the token's own hold, or records a waiter. Returns whether
--- the token has a tombstone, and then the present hold.
+-- the token has a tombstone, followed by the present hold.
 --
 -- The clock is read after the row was locked. So a hold that has expired by then isn't renewed, and
 -- a TTL starts no earlier than its grant.
@@ -19,8 +19,8 @@ WITH seen AS (
     CROSS JOIN (SELECT {now} AS now OFFSET 0) AS at
     LEFT JOIN seen ON true
     WHERE NOT EXISTS (SELECT FROM ended)
-      -- A rejected claim writes nothing, with one exception: if it waits, it extends the record
-      -- of waiters when that would expire within five seconds.
+      -- A rejected claim writes nothing, unless it waits and the row's `waiting` expires within
+      -- five seconds.
       AND NOT coalesce(
           seen.token <> :token AND seen.expires > at.now
               AND (NOT :waits OR seen.waiting > at.now + 5000000),

@@ -1,5 +1,5 @@
--- Frees the name, and leaves a tombstone for the holder's next renewal or repeated claim. If the
--- token held, returns for how many microseconds its holder may still rely on the hold.
+-- Frees the name, and leaves a tombstone, which rejects the holder's next renewal or repeated
+-- claim. If the token had a hold, returns how many microseconds were left.
 WITH freed AS (
     UPDATE {lease} SET
         token = NULL,

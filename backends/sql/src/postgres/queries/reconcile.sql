@@ -2,7 +2,7 @@
 -- the hold was unexpired.
 --
 -- A concurrent acquire may not see the tombstone, so the second statement adds the token to the
--- name's row too. That statement waits for the acquire, so the third one sees its result.
+-- name's row too. That statement waits for the acquire, so the third one sees the acquire's grant.
 INSERT INTO {tombstone} AS tombstone (token, until)
 VALUES (:token, {now} + :tombstone)
 ON CONFLICT (token) DO UPDATE SET until = greatest(tombstone.until, excluded.until);

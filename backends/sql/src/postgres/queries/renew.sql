@@ -1,5 +1,5 @@
--- :holds is JSON [[name, token, ttl], ...]. Returns for each its index, 'renewed' or why not, and
--- whether there are waiters. 'skipped' means that another session has locked the row.
+-- :holds is JSON [[name, token, ttl], ...]. Returns for each hold its index, 'renewed' or why not,
+-- and whether the name has waiters. 'skipped' means that another session has locked the row.
 --
 -- Reads the clock after locking the rows, so that no expired hold is renewed.
 WITH asked AS (

@@ -1,6 +1,6 @@
--- Grants a shared hold if it fits, renews the token's own, or records a waiter. Runs after
--- `shared_lock`. :kind is the value for the name's token column. The columns are those of
--- `acquire`.
+-- Grants a reader's hold or permits, renews the token's own hold, or records a waiter. Runs after
+-- `shared_lock`. :kind is the token of the name's row: `readers` or `semaphore of N`. The columns
+-- are those of `acquire`.
 WITH seen AS MATERIALIZED (
     SELECT lease.*, now,
            coalesce(lease.token IS NOT NULL AND lease.expires > now, false) AS live,

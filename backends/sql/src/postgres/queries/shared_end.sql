@@ -1,6 +1,6 @@
--- Removes the token's hold, or its record as a waiting writer (the latter even without
--- `shared_lock`). Notifies waiters if one may be admitted. Returns whether the token held, whether
--- a notification was sent, and how many microseconds were left.
+-- Removes the token's row: a hold, for which it runs after `shared_lock`, or a waiting writer.
+-- Notifies waiters if one may be admitted. Returns whether the row was unexpired, whether a
+-- notification was sent, and how many microseconds were left.
 WITH at AS MATERIALIZED (
     SELECT {now} AS now
 ), gone AS (

@@ -1,7 +1,7 @@
 -- Has the parameter and the columns of `renew`. 'skipped' means that another session has locked the
--- row or its name's row.
+-- holder's row or the name's row.
 --
--- Locks the names' rows in order, and reads the clock afterwards.
+-- Locks the names' rows in order, to avoid deadlocks, and reads the clock afterwards.
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
 WITH locked AS MATERIALIZED (

@@ -1,5 +1,4 @@
--- Transfers a shared hold to a new token, with a tombstone for the old one. Runs after
--- `shared_lock`. Returns the hold if one of the two tokens holds.
+-- Like `swap`, but for a shared hold. Runs after `shared_lock`.
 WITH seen AS MATERIALIZED (
     SELECT lease.*, now
     FROM {lease} AS lease
@@ -16,7 +15,7 @@ WITH seen AS MATERIALIZED (
     JOIN {shared_holder} AS holder ON holder.name = seen.name AND holder.token IN (:from, :token)
     WHERE holder.expires > seen.now AND holder.broken IS NULL
       AND holder.mode = :mode AND holder.permits = :permits AND holder.size = :size
-    -- If the answer to an earlier swap was lost, the new token already holds.
+    -- If the answer to an earlier swap was lost, the new token already has the hold.
     ORDER BY holder.token = :token DESC
     LIMIT 1
 ), swapped AS (

@@ -1,5 +1,4 @@
--- Leaves a tombstone for the holder's next renewal or repeated claim. Runs after `shared_lock`,
--- before the hold is removed.
+-- Leaves the same tombstone as `break_now`. Runs after `shared_lock`, before the hold is removed.
 INSERT INTO {tombstone} AS tombstone (token, until, broken)
 SELECT :token, {now} + greatest(holder.expires - {now}, :tombstone), :broken
 FROM {shared_holder} AS holder

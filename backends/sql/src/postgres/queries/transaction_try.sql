@@ -1,5 +1,5 @@
--- Returns whether the lock was acquired (NULL if not tried), the isolation level, and whether this
--- is a replica. The savepoint fails outside a transaction.
+-- Returns whether the lock was acquired (NULL if not tried), the isolation level, and whether the
+-- server is a replica. The savepoint fails outside a transaction.
 SAVEPOINT lockwright;
 SELECT CASE WHEN fits THEN pg_try_advisory_xact_lock({key}) END, isolation, replica
 FROM (SELECT isolation, replica,

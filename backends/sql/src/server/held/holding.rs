@@ -21,7 +21,7 @@ const WHY_LIMIT: Duration = Duration::from_secs(1);
 pub(super) struct Hold<S: Server> {
     pub(super) session: Seat<S>,
     pub(super) fence: Fence,
-    /// An instant just before the last statement that restarted the idle timeout.
+    /// An instant shortly before the last restart of the idle timeout.
     pub(super) armed: BootInstant,
     pub(super) broken: bool,
     pub(super) is_recorded_later: bool,
@@ -37,8 +37,8 @@ pub(super) struct Holding<S: Server> {
     pub(super) hold: Hold<S>,
 }
 
-/// A guard that reports the hold as lost if dropped without [`Live::end`], as a panic or the
-/// runtime's end does.
+/// A guard that reports the hold as lost if dropped without [`Live::end`], as by a panic or the
+/// runtime's end.
 pub(super) struct Live<S: Server>(Option<(Arc<Shared<S>>, Claim)>);
 
 impl<S: Server> Live<S> {
@@ -85,8 +85,8 @@ impl<S: Server> Holding<S> {
     async fn serve(&mut self) -> End {
         let mut record_after = (!self.is_recorded()).then_some(RECORD_AFTER);
         loop {
-            // At `over`, the server's idle timeout has certainly passed. It doesn't end an expired
-            // hold of a joint session, so the client does.
+            // At `over`, the server has certainly ended an own session by its idle timeout. A joint
+            // session may outlive an expired hold, so the client ends the hold after its TTL.
             let late = match self.hold.session {
                 Seat::Own(_) => self.claim.ttl / 10 + LIMIT,
                 Seat::Joint(_) => Duration::ZERO,
@@ -139,8 +139,8 @@ impl<S: Server> Holding<S> {
         self.place.is_recorded.load(Ordering::Relaxed)
     }
 
-    /// Records the hold in a task of its own, so that a release doesn't wait for it. The record may
-    /// be late: it doesn't overwrite a later hold's.
+    /// Records the hold in a separate task, so a release doesn't wait. A late record doesn't
+    /// overwrite a later hold's.
     fn record(&self) {
         let (shared, claim) = (Arc::clone(&self.shared), self.claim.clone());
         let (id, fence) = (self.hold.session.id(), self.hold.fence);
@@ -221,7 +221,7 @@ impl<S: Server> Holding<S> {
         // The task is unregistered before it answers, so that it gets no request about a later
         // hold.
         drop((place, inbox));
-        // The next hold can have the slot of a joint session as soon as the answer arrives.
+        // The joint session's slot is freed first, so the caller's next hold can have it.
         let own = match reusable {
             Some(Seat::Own(session)) => Some(session),
             joint => {

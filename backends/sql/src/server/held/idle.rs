@@ -10,7 +10,7 @@ const MOST: usize = 8;
 
 pub(super) const KEPT: Duration = Duration::from_secs(5);
 
-/// The timeouts that a released session keeps on the server. The client closes an idle session
+/// The idle timeouts that a session may keep after a release. The client closes an idle session
 /// earlier.
 pub(crate) const KEPT_TIMEOUTS: RangeInclusive<Duration> =
     Duration::from_secs(10)..=Duration::from_secs(60);

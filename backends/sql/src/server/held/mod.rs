@@ -1,8 +1,8 @@
 //! The engine of the modes `session` and `row`, whose holds live in database sessions.
 //!
 //! A hold has its own connection, outside of any pool, and a task that owns the connection. If a
-//! caller drops its future, the task undoes the request. In the mode `session`, a client's further
-//! holds get a place in a [joint session](joint).
+//! caller drops its future, the task undoes the request. In the mode `session`, all but a client's
+//! first holds share [joint sessions](joint).
 //!
 //! # The rules
 //!
@@ -10,9 +10,9 @@
 //!   or with it. Any statement restarts the timeout, so only a renewal may send one.
 //! - **The fence is issued once the lock is held.** Another connection records the hold, before the
 //!   grant or, if the fence doesn't depend on the record, after [`RECORD_AFTER`].
-//! - **After a wait for the lock, the TTL doesn't start with the answer**, which may be late. It
-//!   counts from the request and the server's own measurement of the wait. Without one, it counts
-//!   from the request after a short wait, else from a renewal.
+//! - **After a wait for the lock, the TTL doesn't start with the answer**, which may be late. If
+//!   the server measured the wait, the TTL starts that long after the request. Otherwise it starts
+//!   at the request after a short wait, and at a renewal after a long one.
 //! - **A writer that waits for readers closes a barrier to new readers.** Otherwise the server
 //!   would admit them between two statements of the writer's wait.
 //! - **Holds and requests have separate permits**, so a release never waits for a hold's permit.
@@ -44,12 +44,11 @@ use rows::Rows;
 
 pub(crate) type SessionId = i64;
 
-/// The age at which a hold is recorded. Shorter holds need no record.
+/// The age at which a hold is recorded. A hold that ends earlier needs no record.
 pub(crate) const RECORD_AFTER: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Locked {
-    /// This session has the lock.
     Yes(Grant),
     /// Another session has the lock, and this session isn't queued for it.
     No {
@@ -73,15 +72,15 @@ pub(crate) struct Grant {
 pub(crate) enum Kept {
     Renewed,
     Broken,
-    /// Another client has ended the hold, by its record.
+    /// The lock is gone, or another client has recorded the hold's release.
     Ended,
-    /// The hold lives, but the check for a break failed.
+    /// The session is alive, but its read of the record failed.
     Unsure,
 }
 
 impl Kept {
-    /// Reads the answer of a session to a renewal of `count` holds. The columns are 0 the session,
-    /// 1 whether it has the lock, and the record's 2 `broken` and 3 `released`. Returns `None` if
+    /// Reads a session's answer to a renewal of `count` holds. The columns are 0 the session, 1
+    /// whether it has the lock, 2 the record's `broken` and 3 its `released`. Returns `None` if
     /// another session answered.
     pub(crate) fn read(rows: &[Row], count: usize, id: SessionId) -> Option<Vec<Self>> {
         let is_of = |row: &Row| row.int(0).is_ok_and(|session| session == id);
@@ -110,8 +109,8 @@ pub(crate) trait Session: Debug + Send + Sync + 'static {
     /// Sets the idle timeout to the TTL, rounded up, and acquires the lock. While a lock is held,
     /// the timeout is never longer than that.
     ///
-    /// With a `slice`, the call blocks in the server for at most that time. After an unsuccessful
-    /// wait, the caller waits again or calls [`leave`](Session::leave). `last` means that no wait
+    /// With a `slice`, the call waits in the server for about that time. After an unsuccessful
+    /// wait, the caller waits again or calls [`leave`](Session::leave). If `last` is true, no wait
     /// follows, so this call may do the work of `leave`. No two sessions hold the lock for one
     /// claim.
     ///
@@ -123,17 +122,17 @@ pub(crate) trait Session: Debug + Send + Sync + 'static {
     /// without a slice, and [`unlock`](Session::unlock) releases one of them.
     async fn join(&mut self, ttl: Duration) -> Result<()>;
 
-    /// Renews all holds of the session, and returns what the records say of these.
+    /// Renews all holds of the session, and reads the records of `claims`.
     async fn keep(&mut self, claims: &[Claim]) -> Result<Vec<Kept>>;
 
     async fn shorten(&mut self, to: Duration) -> Result<()>;
 
-    /// Releases the barrier and the claim's lock after an unsuccessful wait. Afterwards the session is
+    /// Releases the barrier and the claim's lock after an unsuccessful wait. Then the session is
     /// reusable.
     async fn leave(&mut self) -> Result<()>;
 
-    /// Releases the lock. Returns false if the session doesn't have it. Afterwards the session is
-    /// reusable.
+    /// Releases the lock, after which the session is reusable. Returns false if the session doesn't
+    /// have the lock.
     async fn unlock(&mut self, claim: &Claim) -> Result<bool>;
 
     /// Waits for the session's end, or for another client's request, without a statement.
@@ -157,7 +156,7 @@ pub(crate) trait Server: Debug + Send + Sync + 'static {
 
     fn profile(&self) -> &Profile;
 
-    /// The requests other than a session's own.
+    /// Returns the requests that use the pool's connections.
     fn rows(&self) -> &Rows<Self::Dialect>;
 
     async fn connect(&self, permit: Permit<Self::Dialect>) -> Result<Self::Session>;

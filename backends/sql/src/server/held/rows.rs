@@ -1,5 +1,4 @@
-//! The records of the last holders. The server's list of sessions shows whether a holder still
-//! holds.
+//! The records of the last holders. The server's locks show whether a recorded holder still holds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,20 +26,20 @@ const LOOKS: u32 = 10;
 /// After this pause, holds from before it are recorded.
 const RECORDED_BY: Duration = RECORD_AFTER.saturating_mul(5);
 
-/// How often a joint session's client is asked to end a hold. The pauses double.
+/// How many times a joint session's client is asked to end a hold. The pauses double.
 const ASKS: u32 = 9;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 
-/// The names recorded for the `:session`.
+/// SQL for the names recorded for the `:session`.
 const OTHERS: &str = "SELECT name FROM {hold} WHERE kind = '{kind}' AND session = :session";
 
 /// SQL about holds. `:name` and `:token` identify a hold. `{held}` is the table of exclusive holds
 /// or of readers.
 #[derive(Debug)]
 pub(crate) struct StatementTexts {
-    /// Records the `:session`, `:identity`, `:ttl_ms` and `:fence`, and returns the fence, or no row
-    /// if the session isn't the claim's any more, or a later hold is recorded.
+    /// Records the `:session`, `:identity`, `:ttl_ms` and `:fence`. Returns the fence, or no row if
+    /// the session has lost the lock or a later hold is recorded.
     pub(crate) note: &'static str,
     pub(crate) shared_note: &'static str,
     /// Returns whether the hold or its tombstone is marked as broken, and whether as released
@@ -60,7 +59,7 @@ pub(crate) struct StatementTexts {
     pub(crate) find: &'static str,
     /// Ends the `:session` if it is still the claim's, and waits for its end.
     pub(crate) kill: &'static str,
-    /// Asks the client of the joint `:session` to look at its holds' records. May wait a little for
+    /// Asks the client of the joint `:session` to read its holds' records. May wait a little for
     /// the release. Empty in the mode `row`.
     pub(crate) ask: &'static str,
     /// Ends the `:session` of another program if it still holds the name. Empty in the mode `row`.
@@ -73,7 +72,7 @@ pub(crate) struct StatementTexts {
     pub(crate) hides_young: bool,
 }
 
-/// Returns the [`StatementTexts`] of the mode `session`, or else `row`, from the dialect's `queries`.
+/// Reads the [`StatementTexts`] of the mode `session` or `row` from the dialect's `queries`.
 macro_rules! statement_texts {
     ($is_session:expr) => {{
         use $crate::queries::query;
@@ -181,8 +180,8 @@ impl<D: Dialect> Rows<D> {
         Permit::get(&self.pool, Use::Hold, deadline).await
     }
 
-    /// Records the session as the holder, and commits. Without a `fence`, the server issues one above
-    /// all earlier ones. Returns the fence, or `None` if the session has ended or a later hold is
+    /// Records the session as the holder. Without a `fence`, the server issues one above all
+    /// earlier ones. Returns the fence, or `None` if the session has ended or a later hold is
     /// recorded.
     pub(crate) async fn note(
         &self,
@@ -220,15 +219,14 @@ impl<D: Dialect> Rows<D> {
         Ok(reason)
     }
 
-    /// Ends the session that holds or waits for this claim, in any process. Returns whether there was
-    /// one.
+    /// Ends this claim's hold or wait, in any process. Returns whether there was one.
     pub(crate) async fn release(&self, claim: &Claim) -> Result<bool> {
         let (name, token) = (&claim.name, claim.token);
         if self.sessions_of(name, token).await?.is_empty() {
             return Ok(false);
         }
-        // The release is recorded first, because the holder detects the session's end and reads the
-        // record. A young hold isn't recorded yet, and a claim that only waits never is.
+        // The release is recorded first, because the holder reads the record after its session's
+        // end. A young hold isn't recorded yet, and a claim that only waits never is.
         let mark_released = &self.written(claim.mode).mark_released;
         self.mark(mark_released, name, token, &[], 3).await?;
         Ok(self.end(name, token).await? > 0)
@@ -259,8 +257,8 @@ impl<D: Dialect> Rows<D> {
         Ok(found.len())
     }
 
-    /// Asks a joint session's client to release a hold. Returns whether it did. Otherwise, the
-    /// session's end is the last resort, and its other holds are logged.
+    /// Asks a joint session's client to release a hold. Returns whether the client did. If not, the
+    /// caller ends the session, with all its holds, whose names are logged.
     async fn client_ends(&self, name: &LockName, token: Token, id: SessionId) -> Result<bool> {
         let session = [("session", Value::Int(id))];
         let mark_released = &self.alone.mark_released;
@@ -311,8 +309,8 @@ impl<D: Dialect> Rows<D> {
         self.look(name).await.map(|(inspection, _)| inspection)
     }
 
-    /// Returns the claim's holder. In a joint session, the remaining time is zero, because the record
-    /// lacks the hold's deadline.
+    /// Returns the claim's holder. In a joint session, the remaining time is zero, because the
+    /// record lacks the hold's deadline.
     pub(crate) async fn carried(&self, claim: &Claim) -> Result<Option<Holder>> {
         let (inspection, sessions) = self.look_for(&claim.name, claim.token).await?;
         let mut holders = inspection.holders.into_iter().zip(sessions);
@@ -324,7 +322,7 @@ impl<D: Dialect> Rows<D> {
         Ok(Some(holder))
     }
 
-    /// Looks again while a holder isn't recorded yet, at most [`LOOKS`] times.
+    /// Inspects the name, and repeats that at most [`LOOKS`] times while a holder isn't recorded.
     async fn look(&self, name: &LockName) -> Result<(Inspection, Vec<SessionId>)> {
         let mut looked = self.look_once(name).await?;
         if self.hides_young && looked.0.holders.is_empty() {
@@ -342,7 +340,7 @@ impl<D: Dialect> Rows<D> {
         Ok(looked)
     }
 
-    /// Like [`look`](Self::look), but also finds the claim's unrecorded holder.
+    /// Like [`look`](Self::look), but also identifies the token's holder if it isn't recorded.
     async fn look_for(
         &self,
         name: &LockName,
@@ -442,7 +440,7 @@ impl<D: Dialect> Rows<D> {
                 .with_source(error))?,
             };
         }
-        // `sessions_of` also finds waiting sessions.
+        // If another holder is shown, a session of this token only waits.
         if let (BreakTarget::Token(token), Broken::NotHeld) = (seen, &broken)
             && inspection.holders.is_empty()
             && !self.sessions_of(name, token).await?.is_empty()
@@ -484,7 +482,7 @@ impl<D: Dialect> Rows<D> {
         let mark_broken = &self.written(holder.mode).mark_broken;
         let note = [("note", Value::Text(note))];
         let marked = self.mark(mark_broken, name, token, &note, 10).await?;
-        // Only a marked hold can't be renewed.
+        // A marked hold can't be renewed, so the remaining time is read after the mark.
         let remaining = self.remaining(name, token).await?;
         if how == BreakMode::RunOut {
             return if marked {
@@ -511,7 +509,7 @@ impl<D: Dialect> Rows<D> {
         }
     }
 
-    /// Returns the remaining time of a hold. Without a record, it is unknown, and the longest.
+    /// Returns the remaining time of a hold, or [`Duration::MAX`] without a record.
     async fn remaining(&self, name: &LockName, token: Token) -> Result<Duration> {
         let (inspection, _) = self.look_for(name, token).await?;
         let mut holders = inspection.holders.iter();
@@ -521,8 +519,8 @@ impl<D: Dialect> Rows<D> {
         })
     }
 
-    /// Marks a hold's record. Returns whether there is one. Tries several times, because a young hold
-    /// isn't recorded yet.
+    /// Marks a hold's record. Returns whether there is one. Tries several times, because a young
+    /// hold isn't recorded yet.
     async fn mark(
         &self,
         sql: &Sql,
@@ -610,7 +608,7 @@ impl View<'_> {
         if row.bool(9)? {
             holder.mode = Mode::Shared;
         }
-        // The row may still be the previous holder's, so the tokens must match.
+        // The record may still be the previous holder's, so the tokens must match.
         if shown.is_some() && shown == row.text(3)? {
             holder.identity = row.text(4)?.and_then(|text| serde_json::from_str(text).ok());
             holder.fence = inspection.fence;

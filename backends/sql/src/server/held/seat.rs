@@ -31,7 +31,8 @@ impl<S: Server> Seat<S> {
         }
     }
 
-    /// Lets the session end earlier. A joint session stays, and the hold's task releases the lock.
+    /// Shortens an own session's idle timeout. In a joint session, the hold's task releases the
+    /// lock.
     pub(super) async fn shorten(&mut self, to: Duration) -> Result<()> {
         match self {
             Self::Own(session) => session.shorten(to).await,

@@ -60,7 +60,7 @@ struct Registered {
     is_recorded: Arc<AtomicBool>,
 }
 
-/// A task's entry in the registry, which a drop removes.
+/// A task's entry in `Shared::tasks`. Dropping it removes the entry.
 pub(super) struct Place<S: Server> {
     shared: Arc<Shared<S>>,
     key: Key,
@@ -137,7 +137,6 @@ impl<S: Server> Shared<S> {
         self.clients.attach(events);
     }
 
-    /// Reports a hold as lost.
     pub(super) fn report(&self, claim: &Claim, reason: Reason) {
         self.set_over(claim, reason);
         self.send(&Event::Lost(claim.token, reason));
@@ -147,7 +146,7 @@ impl<S: Server> Shared<S> {
         self.clients.send(event);
     }
 
-    /// Returns whether a hold shares a session, because enough others have one of their own.
+    /// Returns whether the next hold must share a session, because enough others have their own.
     pub(super) fn is_crowded(&self) -> bool {
         let sessions = self.server.rows().pool.sessions();
         let Some(own) = sessions.own() else { return false };
@@ -169,7 +168,7 @@ impl<S: Server> Shared<S> {
             }
             let pool = &self.server.rows().pool;
             let sessions = pool.sessions();
-            // If the only joint session has the joint permit, its end frees no permit for a wait.
+            // The end of the joint session with the joint permit would free no permit for a wait.
             let has_others = self.joints.count() > sessions.open(Use::Joint);
             if sessions.open(Use::Hold) == sessions.share(Use::Hold)
                 && (of == Use::Joint || has_others)

@@ -32,7 +32,7 @@ const EARLY: Duration = Duration::from_millis(25);
 /// The pause before a retry if another session holds the lock for the same claim.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A shorter wait needs no renewal.
+/// After a shorter wait, the hold needs no renewal before the grant.
 const SHORT_WAIT: Duration = Duration::from_millis(100);
 
 /// The minimum limit for an attempt, because a short TTL gives a slow server too little time.
@@ -242,7 +242,7 @@ impl<S: Server> Task<S> {
                 }
                 Err(error) if used => {
                     // The idle connection was dead. Its session may have acquired the lock, so the
-                    // server is asked to end it. Other idle connections are closed too.
+                    // server is asked to end the session. All idle connections are closed.
                     tracing::debug!(%error, "an idle session had ended");
                     tries = 0;
                     // After a definite error, the session needn't be ended.
@@ -265,8 +265,7 @@ impl<S: Server> Task<S> {
     }
 }
 
-/// Tries the lock on a joint session. Returns `None` if the claim needs a session of its own, to
-/// wait in.
+/// Tries the lock in a joint session. Returns `None` if the claim needs its own session.
 async fn joined<S: Server>(
     shared: &Arc<Shared<S>>,
     claim: &Claim,
@@ -283,7 +282,7 @@ async fn joined<S: Server>(
         let (joined, withdrawn) = tokio::select! {
             biased;
             joined = &mut locking => (joined, None),
-            // The attempt doesn't block, and its lock must be released.
+            // The attempt ends soon, and may acquire a lock that must be released.
             why = inbox.withdrawn() => (locking.await, Some(why)),
         };
         let asked = match (joined.transpose()?, withdrawn) {
@@ -296,7 +295,6 @@ async fn joined<S: Server>(
             }
             (Some(Joined::Busy), None) if wait == Wait::No => Asked::Busy,
             (Some(Joined::Busy | Joined::SameToken), None) => return Ok(None),
-            // The session had ended.
             (None, None) => continue,
         };
         return Ok(Some(asked));
@@ -381,7 +379,7 @@ async fn granted<S: Server>(
             Err(_) => Err(Error::indeterminate("the server didn't record the hold in time")),
         }
     };
-    // If the server's clock was set ahead during the wait, its measurement is useless.
+    // If the server's clock was set ahead during the wait, the measured wait is too long.
     let waited = grant.waited.filter(|waited| sent + *waited < begun);
     let armed = match waited {
         Some(waited) => sent + waited,

@@ -10,7 +10,7 @@ pub(super) const LIMIT: Duration = Duration::from_secs(5);
 
 const CANCEL_LIMIT: Duration = Duration::from_millis(500);
 
-/// Cancels a wait. Returns whether it has ended, perhaps with the lock acquired.
+/// Cancels a wait. Returns whether it ended without an error, perhaps with the lock acquired.
 pub(super) async fn from_wait<S: Server>(
     server: &S,
     session: SessionId,
@@ -33,8 +33,8 @@ pub(super) async fn from_wait<S: Server>(
 }
 
 /// Closes the session and, unless `quiet`, asks the server to end it. Returns false if the server
-/// doesn't find the session. In that case, a statement of the session may still arrive and take the
-/// lock. After an error, the session may still exist.
+/// doesn't find the session, whose last statement may then still arrive and take the lock. After an
+/// error, the session may still exist.
 pub(super) async fn close<S: Server>(
     server: &S,
     claim: &Claim,
@@ -49,7 +49,7 @@ pub(super) async fn close<S: Server>(
         Seat::Own(session) => Some(session),
         Seat::Joint(mut member) => match tokio::time::timeout(LIMIT, member.unlock()).await {
             Ok(Ok(_)) => return Ok(true),
-            // The session's task closes a failed session once it has no members.
+            // After a failure, the joint session's task closes it once all members are dropped.
             Ok(Err(_)) | Err(_) => None,
         },
     };

@@ -18,8 +18,7 @@ impl<D: Dialect> LeaseBackend<D> {
         note: &str,
     ) -> Result<Broken> {
         for _ in 0..BREAK_TRIES {
-            // A break leaves a tombstone for a token, so [`BreakTarget::Any`] needs the holders'
-            // tokens.
+            // Each statement breaks one token's hold, so `BreakTarget::Any` needs all tokens.
             let tokens = match seen {
                 BreakTarget::Token(token) => vec![token],
                 BreakTarget::Any => self.holders(name).await?,
@@ -38,7 +37,7 @@ impl<D: Dialect> LeaseBackend<D> {
         Err(Error::unavailable("the holder changes too fast to be broken; try again"))
     }
 
-    /// Returns the time that the hold had left, or `None` without a hold.
+    /// Returns the hold's remaining time, or `None` if the token has no hold.
     async fn break_one(
         &self,
         name: &LockName,

@@ -28,7 +28,7 @@ const PAGE: usize = 200;
 
 const SWEEP: usize = 1_000;
 
-/// A sweep deletes only rows unchanged for this time. No statement runs as long, so every running
+/// A sweep deletes only rows unchanged for this time. No statement runs that long, so every running
 /// statement has seen the rows' last change.
 const YOUNGEST_SWEPT: Duration = Duration::from_secs(60);
 
@@ -45,8 +45,8 @@ pub(crate) struct LeaseBackend<D: Dialect> {
 }
 
 pub(crate) trait ReleaseListener: std::fmt::Debug + Send + Sync {
-    /// Starts to listen, which wakes all waiters, and returns `None`. If the client can't listen,
-    /// returns the interval at which waiters poll instead.
+    /// Starts a listener unless one runs, and returns `None`. A new listener first wakes all
+    /// waiters. If the client can't listen, returns the interval at which waiters poll instead.
     fn listen(&self) -> Option<Duration>;
 }
 
@@ -83,7 +83,7 @@ impl<D: Dialect> LeaseBackend<D> {
         let dialect = pool.dialect();
         let statements = Statements::new(dialect.texts(), |text| dialect.expand(text));
         // Only the first SKIP LOCKED is removed. So these renewals wait for a name's row, but not
-        // for a reader's row, because that wait would lock out the name's other readers.
+        // for a reader's: during that wait they would lock the name's row against other readers.
         let waiting = [dialect.texts().renew, dialect.texts().shared_renew]
             .map(|text| Sql::new(&dialect.expand(text).replacen(" SKIP LOCKED", "", 1)));
         Self {
@@ -202,7 +202,7 @@ impl<D: Dialect> LeaseBackend<D> {
         let sending = Sending { again, ..self.sending(claim) };
         let mut ended = self.held(&self.change_so(statement, &arguments, sending).await?)?;
         if alone && !ended {
-            // The claim may have a record as a waiting writer.
+            // The claim may be recorded as a waiting writer.
             let shared_end = &self.statements.shared_end;
             ended = self.held(&self.change_so(shared_end, &arguments, sending).await?)?;
         }
@@ -324,11 +324,12 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         answer.map_err(|error| error.with_backend(self.profile.backend).with_name(name))
     }
 
-    /// Raises the floor, above which new rows' fences start, to the highest fence of the rows to
-    /// delete. After that commit, deletes rows with fences up to the floor.
+    /// Deletes old rows, after which a name's fences must still grow.
     ///
-    /// An acquire that reads the new floor grants a fence above it. An earlier acquire has read the
-    /// row, which is unchanged for a minute, and grants a fence above the row's.
+    /// First raises the floor, above which new rows' fences start, to the rows' highest fence.
+    /// After that commit, deletes rows with fences up to the floor. An acquire that reads the new
+    /// floor grants a fence above it. An earlier acquire has read the row, because of
+    /// [`YOUNGEST_SWEPT`], and grants a fence above the row's.
     async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         let after = self.swept.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let arguments = [

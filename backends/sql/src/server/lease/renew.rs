@@ -12,8 +12,8 @@ use crate::server::sql::{Sql, Value};
 
 const LOCKED_PAUSE: Duration = Duration::from_millis(10);
 
-/// The minimum wait in the server's queue for a locked row. If sessions lock the row in turns, a
-/// retry without a wait finds it locked each time.
+/// The minimum wait in the server's queue for a locked row. If sessions lock the row in turns,
+/// retries without a wait always find it locked.
 const WAITS_FOR_ROW: Duration = Duration::from_millis(500);
 
 const WAIT_AT_ONCE: usize = 3;

@@ -78,7 +78,7 @@ async fn an_open_transaction_blocks_no_fences() {
     let one = backend(&server, "row").await;
     let mut open = session(&server).await;
     run(&mut open, "BEGIN").await;
-    // More than the sequence's cache, so that it is written.
+    // More than the sequence's cache, so that the sequence is written.
     run(&mut open, "SELECT COUNT(NEXTVAL(lockwright_hold_fence)) FROM seq_1_to_3000").await;
     grant(&one, &claim_for("x", ms(1_000))).await;
     let _third = backend(&server, "row").await;

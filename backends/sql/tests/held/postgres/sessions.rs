@@ -55,9 +55,8 @@ async fn a_broken_hold_runs_out_at_every_level_of_isolation() {
     }
 }
 
-/// A crash may lose the sequence's last numbers, and empties the unlogged tables. The next fence must
-/// be above all earlier ones even if the clock steps back. The test moves the sequence ahead instead
-/// of the clock.
+/// A crash may lose the sequence's last numbers, and empties the unlogged tables. The test moves
+/// the sequence ahead, as if the clock had stepped back.
 #[tokio::test(flavor = "multi_thread")]
 async fn fences_grow_after_a_crash() {
     let mut server = Server::options().durable().start().unwrap();
@@ -91,8 +90,7 @@ async fn fences_grow_after_a_restore() {
     }
 }
 
-/// Another session locks the sequence, so the statement waits. Then the hold's session ends, and the
-/// client must acquire with a new one.
+/// Another session locks the sequence, so the statement waits until the hold's session ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acquire_retries_if_its_session_ends_before_the_fence() {
     let server = Server::start().unwrap();
@@ -111,8 +109,8 @@ async fn an_acquire_retries_if_its_session_ends_before_the_fence() {
     assert!(!is_busy(&backend, &claim_for("x", LONG)).await);
 }
 
-/// The statement waits for the sequence until it times out. The connection is silent by then, so the server itself must
-/// release the advisory lock.
+/// The statement waits for the sequence and times out. The connection is silent by then, so the
+/// server itself must release the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timeout_of_the_fence_leaves_no_lock() {
     let server = Server::start().unwrap();
@@ -137,8 +135,8 @@ fn granted_advisory_locks(server: &Server) -> usize {
     count(server, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted")
 }
 
-/// If a refused request raised the sequence, the fence would precede the lock, and could be lower than
-/// the previous holder's.
+/// If a refused request raised the sequence, its fence would precede the lock, and could be lower
+/// than the previous holder's.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_request_takes_no_fence() {
     let server = Server::start().unwrap();
@@ -154,7 +152,7 @@ async fn a_refused_request_takes_no_fence() {
     }
 }
 
-/// Readers after an unrecorded writer must not get the fence of the readers before it.
+/// The writer's hold is too short for a record.
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_after_a_young_writer_have_a_higher_fence() {
     let server = Server::start().unwrap();
@@ -214,7 +212,7 @@ async fn readers_before_and_after_a_waiting_writer_differ_in_fence() {
     }
 }
 
-/// The answer to a wait is late. The TTL counts from the grant on the server.
+/// The answer to a wait is late.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_ttl_starts_at_the_grant_and_not_at_the_answer() {
     let server = Server::start().unwrap();

@@ -23,7 +23,6 @@ in_each_mode!(
     a_reader_granted_in_the_last_moment_has_it_for_its_ttl,
 );
 
-/// Selects the id of the server process that waits for a lock.
 const BLOCKED: &str = "SELECT DISTINCT pid FROM pg_locks WHERE NOT granted";
 
 /// Suspends the server process whose id the query `pid` returns.
@@ -33,8 +32,7 @@ fn stop(server: &Server, pid: &str) -> Pid {
     pid
 }
 
-/// The holder's server process is suspended, so another client can't end it, and must not report
-/// the name as free.
+/// The holder's server process is suspended, so another client can't end it.
 async fn unfinished_hold_is_not_reported_as_free(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
     let held = hold(&one, "x").await;

@@ -15,8 +15,7 @@ async fn one_that_only_reads_is_refused_and_can_be_looked_at() {
     }
 }
 
-/// MariaDB commits each `CREATE TABLE`. If a client creates only some tables, the next client must
-/// create the rest.
+/// MariaDB commits each `CREATE TABLE`, so a client may create only some of the tables.
 #[tokio::test]
 async fn tables_half_made_are_completed() {
     let server = Server::start().unwrap();

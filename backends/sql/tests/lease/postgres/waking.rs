@@ -58,7 +58,8 @@ async fn nothing_is_published_that_nobody_waits_for() {
     busy(&waiter, &claim("loud"), WAIT).await;
     holder.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(next(&mut told).await, Event::Wake(name("loud")));
-    // Notifications arrive in the order of commits, so one for another name would arrive first.
+    // Notifications arrive in the order of commits, so a notification for `quiet/…` would arrive
+    // first.
     let hearing = async {
         loop {
             let note = listener.recv().await.unwrap();

@@ -11,7 +11,7 @@ use super::{DEFAULT_LIMIT, limit, waiting};
 use crate::expect::{busy, locked, refused};
 
 /// At `REPEATABLE READ`, a row lock may also lock the gap to the next row, and some of these names
-/// are adjacent. Their locks must not conflict. The second round finds existing rows.
+/// are adjacent. The second round finds existing rows.
 #[tokio::test]
 async fn other_names_are_other_locks() {
     let (server, pool) = shop().await;
@@ -34,7 +34,7 @@ async fn other_names_are_other_locks() {
     }
 }
 
-/// The tables are created in several transactions, so other backends must wait for the last table.
+/// The server commits each `CREATE TABLE`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backends_that_make_their_tables_at_once_wait_for_the_last_one() {
     let (server, _pool) = shop().await;

@@ -1,7 +1,7 @@
 /* session_lock */
--- Requests the lock only if the mark was acquired. Returns -1 if the mark was refused, NULL if the
--- lock was, and otherwise the fence, or 0 on MySQL, which has no sequences. RELEASE_LOCK releases
--- the mark, and its factor makes NULL.
+-- Requests the lock only if the session got its mark. Returns -1 without the mark, NULL without the
+-- lock, and otherwise the fence, or 0 on MySQL, which has no sequences. The NULLIF releases the
+-- mark and is always NULL.
 SELECT CAST(IF(GET_LOCK(:mark, 0) <=> 1,
                IF(GET_LOCK(:key, :slice_s) <=> 1,
                   /*M!100300 NEXTVAL({hold_fence}) + */ 0,
@@ -73,13 +73,13 @@ SET SESSION wait_timeout = 60;
 SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name);
 
 /* row_waited */
--- The writer's barrier is a named lock, which outlives the rollback.
+-- The writer keeps its barrier, because named locks outlive the rollback.
 ROLLBACK;
 SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name);
 
 /* row_make */
--- Inserts no existing row, because that would wait for the row's lock. The named lock prevents an
--- insert by another client after the check.
+-- Inserts the row only if it is missing, because an insert of an existing row would wait for its
+-- lock. The named lock prevents an insert by another client after the check.
 SET @lockwright_made = GET_LOCK({mark_of_row}, 1);
 INSERT IGNORE INTO {row} (name)
 SELECT :name FROM {meta} WHERE NOT EXISTS (SELECT 1 FROM {row} WHERE name = :name);

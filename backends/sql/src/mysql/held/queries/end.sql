@@ -4,8 +4,7 @@ FROM (SELECT IS_USED_LOCK({mark}) AS session) AS found
 WHERE found.session IS NOT NULL;
 
 /* mark_broken */
--- The next holder overwrites an exclusive hold's row, so the mark is also stored in {reader}, as a
--- tombstone with session 0.
+-- PostgreSQL's end.sql explains the tombstone.
 UPDATE {held} SET broken = COALESCE(broken, :note), updated = {now}
 WHERE kind = '{kind}' AND name = :name AND token = :token;
 INSERT IGNORE INTO {reader}
@@ -41,7 +40,7 @@ DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.5, 0));
 DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 1, 0));
 
 /* session_ask */
--- The lock is the signal. The client looks for it five times a second.
+-- The lock is the signal, for which the session's client looks five times a second.
 DO GET_LOCK(CONCAT({joint}, :session, '/ask'), 1);
 DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.25, 0));
 DO RELEASE_LOCK(CONCAT({joint}, :session, '/ask'));

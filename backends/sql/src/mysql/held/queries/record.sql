@@ -23,8 +23,7 @@ SELECT fence FROM {hold}
 WHERE kind = '{kind}' AND name = :name AND token = :token AND session = :session;
 
 /* shared_note */
--- Records a reader. Concurrent readers share the fence of the first one: a reader joins the recorded
--- readers only if one of them still reads, because a writer may have held since, without a record.
+-- Records a reader. PostgreSQL's record.sql explains the readers' fence.
 INSERT INTO {hold} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
 SELECT '{kind}', :name, '{readers}', '', IF(:fence > 0, :fence, GREATEST(meta.floor + 1, {now})),
        :ttl_ms, :session, {now}, NULL, 0
@@ -54,7 +53,7 @@ SELECT fence FROM {reader}
 WHERE kind = '{kind}' AND name = :name AND token = :token AND session = :session;
 
 /* raise */
--- Returns the server's time if the sequence of fences is lower, and otherwise 0. Raising the sequence
--- to the time covers fences that a crash lost.
+-- Returns the server's time if the sequence of fences is lower, and otherwise 0. The client raises
+-- the sequence to that time, because a crash may have lost the last fences.
 SELECT CAST(0 /*M!100300 + (next_not_cached_value < {now}) * {now} */ AS SIGNED)
 /*M!100300 FROM {hold_fence} */;

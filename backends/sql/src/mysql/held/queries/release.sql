@@ -10,8 +10,8 @@ COMMIT;
 SELECT RELEASE_LOCK({mark}), RELEASE_ALL_LOCKS();
 
 /* row_shared_unlock */
--- A new reader shares the fence of those whose records exist, so the record is deleted together with
--- the lock.
+-- Deletes the record together with the row's lock, because a new reader shares the fence of readers
+-- whose record and mark exist.
 DELETE FROM {reader} WHERE kind = 'row' AND name = :name AND token = :token;
 COMMIT;
 SELECT RELEASE_LOCK({mark}), RELEASE_ALL_LOCKS();

@@ -1,6 +1,6 @@
 /* sweep */
 -- A concurrent acquire that read the old floor may get the current time as its fence. So rows with
--- higher fences stay. Locked rows and names with readers also stay.
+-- fences above that time stay.
 DELETE FROM {reader}
 WHERE kind = '{kind}' AND updated < {now} - :idle_us AND IS_USED_LOCK({mark_of_reader}) IS NULL
 LIMIT :limit;
@@ -30,7 +30,7 @@ WHERE held.updated < {now} - :idle_us AND held.fence <= (SELECT floor FROM {meta
 
 SET @lockwright_deleted = ROW_COUNT();
 
--- Names that had only short holds have no record. SET would wait for locked rows.
+-- The rows of names that had only unrecorded holds. A SELECT in SET would wait for locked rows.
 SELECT JSON_ARRAYAGG(free.name) INTO @lockwright_old
 FROM (SELECT name FROM {row} AS free
       WHERE '{kind}' = 'row' AND NOT EXISTS (SELECT 1 FROM {hold} AS held

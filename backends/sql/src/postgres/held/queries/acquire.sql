@@ -1,8 +1,8 @@
 /* session_try */
--- Returns `same` if another session may hold the lock for the same claim, `busy` if it isn't free, or
--- the fence. The first locks end with the transaction, because a session's locks would outlive a
--- failed statement. They and the timeout precede `nextval`, which may block. `set_config` never
--- returns ''. If `:ttl_ms` is 0, the timeout is already set.
+-- Returns `same` if another session may have the lock for the same claim, `busy` if the lock isn't
+-- free, or the fence. First takes transaction-level locks, because session-level ones would outlive
+-- a failed statement. These locks and the timeout precede `nextval`, which may block. `set_config`
+-- never returns '', so its WHEN never applies. If `:ttl_ms` is 0, the timeout is already set.
 SELECT CASE WHEN NOT pg_try_advisory_xact_lock(:claim) THEN 'same'
             WHEN NOT pg_try_advisory_xact_lock(:key) THEN 'busy'
             WHEN :ttl_ms > 0 AND set_config('idle_session_timeout', :ttl_ms::text, false) = '' THEN NULL
@@ -10,8 +10,8 @@ SELECT CASE WHEN NOT pg_try_advisory_xact_lock(:claim) THEN 'same'
        END;
 
 /* session_wait */
--- Waits for the lock. Returns what session_try returns, and how long the server waited in µs.
--- Returns `readers` at once if the name may have readers: then session_wait_for_readers waits.
+-- Waits for the lock. Returns the column of session_try, and how long the server waited in µs.
+-- Returns `readers` at once if the name may have readers, for whom session_wait_for_readers waits.
 -- The session keeps the claim's lock for the next statement of the wait.
 SELECT CASE WHEN NOT pg_try_advisory_lock(:claim) THEN 'same'
             WHEN set_config('idle_session_timeout', :ttl_ms::text, false) = '' THEN NULL
@@ -22,8 +22,7 @@ SELECT CASE WHEN NOT pg_try_advisory_lock(:claim) THEN 'same'
 
 /* session_wait_for_readers */
 -- Closes the barrier and waits. Until the session has the lock, its idle timeout is at most five
--- seconds, so that a dead writer's barrier soon opens. The last statement returns what
--- session_wait returns.
+-- seconds, so that a dead writer's barrier soon opens. The last row is that of session_wait.
 BEGIN;
 SELECT set_config('idle_session_timeout', least(:ttl_ms, 5000)::text, false);
 COMMIT;
@@ -36,13 +35,13 @@ SELECT concat(nextval('{hold_fence}'), pg_advisory_lock(:key)), {waited_us};
 
 /* session_missed */
 -- Releases the lock, which may have been granted just before the statement timed out. The session
--- keeps the barrier and the claim's lock. Returns the first column of missed.
+-- keeps the barrier and the claim's lock. The first column is that of `missed`.
 SELECT false, count(pg_advisory_unlock(:key)) FROM pg_locks AS locks
 WHERE locks.pid = pg_backend_pid() AND {is_advisory} AND objsubid = 1 AND granted AND {lock_key} = :key;
 
 /* session_shared_try */
 -- A reader is rejected while a writer holds the barrier, or while another session reads for this
--- claim. Returns what session_try returns.
+-- claim. Returns the column of session_try.
 SELECT CASE WHEN NOT pg_try_advisory_xact_lock(:claim) THEN 'same'
             WHEN NOT pg_try_advisory_xact_lock_shared({barrier}) THEN 'busy'
             WHEN NOT pg_try_advisory_xact_lock_shared(:key) THEN 'busy'
@@ -52,9 +51,9 @@ SELECT CASE WHEN NOT pg_try_advisory_xact_lock(:claim) THEN 'same'
        END;
 
 /* session_shared_wait */
--- Waits for the claim's lock, so that only one session reads for a claim, then for the
--- barrier, then for the name's lock. Sets the TTL first, because a lock may be granted just before the wait times
--- out, and outlives the transaction. Returns what session_try returns.
+-- Waits for the claim's lock, so that only one session reads for a claim, then for the barrier,
+-- then for the name's lock. Sets the idle timeout first, because a lock may be granted just before
+-- the wait times out, and outlives the transaction. The last row is the fence.
 BEGIN;
 SELECT set_config('idle_session_timeout', :ttl_ms::text, false),
        set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false);
@@ -72,8 +71,8 @@ SELECT nextval('{hold_fence}')::text;
 COMMIT;
 
 /* row_try */
--- Runs prepared in a new transaction. Its end restores the setting. Returns the fence if
--- the lock was acquired.
+-- Runs as a prepared statement in a new transaction, whose end restores the setting. Returns the
+-- fence if the lock was acquired.
 WITH locked AS MATERIALIZED (
     SELECT name FROM {row} WHERE name = :name AND pg_try_advisory_xact_lock(:claim)
     FOR UPDATE SKIP LOCKED
@@ -83,10 +82,9 @@ SELECT nextval('{hold_fence}'),
 FROM locked;
 
 /* row_wait */
--- Runs prepared in a new transaction. Its end restores the settings. Returns what
--- row_try returns, and how long the server waited in µs. Returns no row if another session has
--- the claim's lock, if the row to lock is missing, or if the name may have readers. In the last case,
--- row_wait_for_readers waits.
+-- Runs like row_try. Returns the fence, and how long the server waited in µs. Returns no row if
+-- another session has the claim's lock, if the row to lock is missing, or if the name may have
+-- readers, for whom row_wait_for_readers waits.
 WITH asked AS MATERIALIZED (
     SELECT {has_readers} AS has_readers, pg_try_advisory_xact_lock(:claim) AS claimed,
            set_config('idle_in_transaction_session_timeout', :ttl_ms::text, true),
@@ -99,9 +97,7 @@ WITH asked AS MATERIALIZED (
 SELECT nextval('{hold_fence}'), {waited_us} FROM locked;
 
 /* row_wait_for_readers */
--- Closes the barrier and waits. If the lock was acquired, returns a fifth row: what row_wait
--- returns. Until then the idle timeout is at most five seconds, so that a dead writer's barrier soon
--- opens.
+-- Like session_wait_for_readers. If the lock was acquired, returns a fifth row, that of row_wait.
 BEGIN;
 SELECT set_config('idle_session_timeout', least(:ttl_ms, 5000)::text, false),
        set_config('idle_in_transaction_session_timeout', least(:ttl_ms, 5000)::text, false);
@@ -117,9 +113,8 @@ SET idle_session_timeout = :ttl_ms;
 SET idle_in_transaction_session_timeout = :ttl_ms;
 
 /* row_shared_try */
--- A reader is rejected while a writer holds the barrier, or while another session reads for this
--- claim. Returns what row_try returns. The claim's lock is session-level, so that it can
--- be released before the row's.
+-- Like session_shared_try, but returns the fence only if the lock was acquired. The claim's lock is
+-- session-level, so that it can be released before the row's.
 WITH locked AS MATERIALIZED (
     SELECT name FROM {row} WHERE name = :name
       AND (SELECT CASE WHEN pg_try_advisory_lock_shared({barrier})
@@ -149,8 +144,8 @@ WITH locked AS MATERIALIZED (SELECT name FROM {row} WHERE name = :name FOR SHARE
 SELECT nextval('{hold_fence}') FROM locked;
 
 /* missed */
--- Rolls back. Returns whether another session may hold for the same claim, and, for the mode `row`,
--- whether the row exists.
+-- Rolls back. Returns whether another session may have the lock for the same claim, and, for the
+-- mode `row`, whether the row exists.
 ROLLBACK;
 SELECT NOT pg_try_advisory_xact_lock(:claim), EXISTS (SELECT FROM {row} WHERE name = :name);
 

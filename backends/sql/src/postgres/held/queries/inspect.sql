@@ -32,7 +32,7 @@ WITH locks AS MATERIALIZED (
     FROM (SELECT DISTINCT pid FROM locks) AS locks
     LEFT JOIN LATERAL pg_stat_get_activity(locks.pid) AS activity ON true
 ), names AS MATERIALIZED (
-    -- CASE keeps the planner from a nested loop, as it expects few locks.
+    -- CASE prevents a nested loop, which the planner would choose, because it expects few locks.
     SELECT name, fence, key
     FROM (SELECT held.name, held.fence, {key_of_held} AS key FROM {hold} AS held
           WHERE held.kind = 'session'
@@ -95,7 +95,7 @@ SELECT held.name, holding.pid::bigint, held.token, held.token, held.identity, he
 FROM ({records}) AS held
 JOIN LATERAL pg_stat_get_activity(held.session::int) AS holding ON true
 WHERE (held.name > :from OR :inclusive AND held.name = :from)
-  -- CASE keeps the planner from a nested loop, as it expects few locks.
+  -- CASE prevents a nested loop, as in session_list.
   AND CASE WHEN (held.session, {claim_of_held}) IN (SELECT pid, key FROM claims) THEN true END
 ORDER BY held.name, holding.pid
 LIMIT :limit;

@@ -1,20 +1,22 @@
 /* note */
--- Records a hold from another session. Returns no row if the name has a record with a higher fence.
+-- Records a hold, on another connection than the hold's. Returns no row if the name has a record
+-- with a higher fence.
 INSERT INTO {hold} AS held (kind, name, token, identity, fence, ttl_ms, session, updated)
 VALUES ('{kind}', :name, :token, :identity, :fence, :ttl_ms, :session, clock_timestamp())
 ON CONFLICT (kind, name) DO UPDATE SET {overwritten}, fence = excluded.fence WHERE held.fence <= excluded.fence
 RETURNING fence;
 
 /* shared_note */
--- Records a reader. Concurrent readers share the fence of the first one: a reader joins the recorded
--- readers only if one of them still reads, because a writer may have held since, without a record.
--- Returns no row if the name has a writer's record with a higher fence.
+-- Records a reader. Concurrent readers share the fence of the first one. A reader gets the recorded
+-- readers' fence only if one of them still reads. Otherwise, a writer may have had an unrecorded
+-- hold since. Returns no row if the name has a writer's record with a higher fence.
 WITH epoch AS (
     INSERT INTO {hold} AS held (kind, name, token, identity, fence, ttl_ms, session, updated)
     VALUES ('{kind}', :name, '{readers}', :token, :fence, :ttl_ms, :session, clock_timestamp())
     ON CONFLICT (kind, name) DO UPDATE SET {overwritten},
         fence = CASE WHEN held.token <> excluded.token THEN excluded.fence
-                     -- `held.identity` is the last reader's token, as the snapshot may lack its record.
+                     -- `held.identity` is the last reader's token, because the snapshot may lack
+                     -- that reader's record.
                      WHEN held.identity <> excluded.identity AND {last_is_reading} OR EXISTS (
                          SELECT FROM {reader} AS other
                          WHERE other.kind = '{kind}' AND other.name = :name AND other.token <> :token
@@ -29,9 +31,9 @@ ON CONFLICT (kind, name, token) DO UPDATE SET {overwritten}, fence = excluded.fe
 RETURNING fence;
 
 /* raise */
--- Raises the sequence of fences after a crash, which may have lost the last ones, and if the sequence
--- is a minute behind the time, so that fences grow after a restore. Between the read and the write of the sequence, other sessions
--- issue far fewer fences than it is raised by.
+-- Raises the sequence of fences after a crash, which may have lost the last ones, and if the
+-- sequence is a minute behind the clock, as after the restore of a backup. Between the read and the
+-- write of the sequence, other sessions issue far fewer than the 16777216 fences that are added.
 BEGIN;
 SET LOCAL synchronous_commit = local;
 SELECT pg_advisory_xact_lock(5499258310474722404);

@@ -1,5 +1,5 @@
 /* session_unlock */
--- Releases everything, because a reused session must hold nothing.
+-- Releases all locks, because a reused session must have none.
 SELECT CASE WHEN pg_advisory_unlock(:key) THEN pg_advisory_unlock_all()::text = '' ELSE false END,
        CASE WHEN :is_reset THEN set_config('idle_session_timeout', '60s', false) END;
 
@@ -15,8 +15,8 @@ SELECT unlocked, set_config('idle_session_timeout', '60s', false),
 FROM (SELECT pg_advisory_unlock_shared(:key) AS unlocked) AS done;
 
 /* row_shared_unlock */
--- The claim's lock is released first: with it and the transaction of `DELETE`, the session would
--- count as reading.
+-- Releases the claim's lock first, because with that lock and the transaction of `DELETE`, the
+-- session would count as a reader.
 SELECT pg_advisory_unlock_all()::text;
 COMMIT;
 SELECT set_config('idle_session_timeout', '60s', false),

@@ -1,5 +1,4 @@
 /* sweep */
--- Names with readers stay.
 WITH locks AS MATERIALIZED (
     SELECT {lock_key} AS key FROM pg_locks AS locks
     WHERE locktype = 'advisory' AND objsubid = 1 AND granted
@@ -29,7 +28,7 @@ WITH locks AS MATERIALIZED (
 ), cleared AS (
     DELETE FROM {row} AS rows USING unlocked WHERE rows.name = unlocked.name
 ), unrecorded AS (
-    -- Names that had only short holds.
+    -- The rows of names that had only unrecorded holds.
     SELECT rows.name FROM {row} AS rows
     WHERE '{kind}' = 'row' AND NOT EXISTS (SELECT FROM deleted)
       AND NOT EXISTS (SELECT FROM {hold} AS held WHERE held.kind = 'row' AND held.name = rows.name)

@@ -1,9 +1,9 @@
 //! Joint sessions: sessions that have several holds of the same TTL, because a server limits its
 //! connections.
 //!
-//! A task owns the session and sends one statement at a time. The session only tries locks, and never
-//! waits for one. While it gets statements, its idle timeout doesn't end a hold, so the hold's task
-//! releases an expired hold itself.
+//! A task owns the session and sends one statement at a time. The session only tries locks, and
+//! never waits for one. Any hold's statement restarts the session's idle timeout, so an expired
+//! hold's task releases the lock itself.
 
 mod task;
 #[cfg(test)]
@@ -38,8 +38,8 @@ const CLOSED: &str = "the session was closed";
 /// How much longer the client waits for the answer than the server's limit.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// The server's time limit for a statement of a joint session. A renewal has at most a fifth of the
-/// TTL, and may have to wait for another hold's statement, as may a release.
+/// Returns the server's time limit for a statement of a joint session. A renewal has at most a
+/// fifth of the TTL, and may first wait for another hold's statement.
 pub(crate) fn statement_limit(ttl: Duration) -> Duration {
     (ttl / 8).clamp(LEAST_LIMIT, MOST_LIMIT)
 }
@@ -101,7 +101,7 @@ impl Joints {
             .find_map(Joint::slot)
     }
 
-    /// Closes the sessions without holds, as another session needs the permit.
+    /// Closes the sessions without holds, because another session needs a permit.
     pub(super) fn retire(&self) {
         let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         for joint in list.iter().filter(|joint| joint.slots.available_permits() == MOST) {
@@ -114,7 +114,6 @@ impl Joints {
     }
 }
 
-/// A free slot of a joint session.
 #[derive(Debug)]
 pub(super) struct Slot(Arc<Joint>, OwnedSemaphorePermit);
 
@@ -125,8 +124,8 @@ pub(super) async fn slot<S: Server>(shared: &Arc<Shared<S>>, claim: &Claim) -> R
     }
     let pool = &shared.server.rows().pool;
     let backend = pool.dialect().backend();
-    // Others wait for the session that one of them opens. The error must precede the client's own
-    // timeout.
+    // Only one request opens a session, and the others wait for it. The error must precede the
+    // client's own timeout.
     let limit = pool.limits().connect.min(claim.patience() / 2);
     let Ok(_opening) = timeout(limit, shared.joints.opening.lock()).await else {
         return Err(errors::no_session_in(limit, pool.refusal(), backend).error);
@@ -169,8 +168,8 @@ impl Joint {
 }
 
 impl Slot {
-    /// Tries the lock. Returns `None` if the session ended before the attempt. A drop of the future
-    /// releases the lock, but only later.
+    /// Tries the lock. Returns `None` if the session ended before the attempt. If the future is
+    /// dropped, the session's task releases the lock later.
     pub(super) async fn lock(self, claim: &Claim) -> Option<Result<Joined>> {
         let (answer, answered) = oneshot::channel();
         let _ = self.0.orders.send(Order::Lock(claim.clone(), self.1, answer));
@@ -193,7 +192,7 @@ impl Member {
         unlocked
     }
 
-    /// Waits until the session has ended, or the hold has to.
+    /// Waits until the session ends, or another client ends the hold.
     pub(super) async fn ended(&mut self) {
         let _ = self.ended.wait_for(|ended| *ended).await;
     }

@@ -11,11 +11,11 @@ use super::{CLOSED, Joined, MARGIN, MOST, Member, Order, statement_limit};
 use crate::server::errors::{self, Effect};
 use crate::server::held::{Ended, Kept, Locked, Session, SessionId};
 
-/// While orders arrive, the session's end and other clients' requests are looked for this often.
+/// How often a busy task checks for the session's end and other clients' requests.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// A session without holds is closed after this time, or half its TTL, as the server ends it after
-/// its TTL.
+/// How long a session without holds stays open, at most half its TTL. The server ends it after the
+/// TTL.
 pub(super) const KEPT: Duration = Duration::from_secs(5);
 
 /// The most holds that one statement renews.
@@ -36,11 +36,10 @@ pub(super) struct Task<S> {
     looked: Instant,
 }
 
-/// The holds. If they are dropped with the task, as the runtime's end does, they are reported as
-/// lost.
+/// The holds. If the task is dropped, as at the runtime's end, they are reported as lost.
 struct Members {
-    /// Locks are re-entrant within a session, so a name stays here until the server has answered its
-    /// release.
+    /// Locks are re-entrant within a session, so a name stays here until the server has confirmed
+    /// its release.
     all: HashMap<LockName, (Claim, watch::Sender<bool>)>,
     lost: Box<dyn Fn(&Claim) + Send>,
 }
@@ -109,10 +108,10 @@ impl<S: Session> Task<S> {
             }
         }
         let Self { session, ttl, inbox, waiting, slots, mut members, .. } = self;
-        // The holds' tasks find the reason of the loss.
+        // Each hold's task finds the reason of the loss and reports it, so `members` reports none.
         members.all.clear();
         drop((inbox, waiting, members));
-        // The holds' losses are reported before the server passes the locks on.
+        // The close passes the locks on, so it follows the reports of all losses.
         let all = u32::try_from(MOST).unwrap_or(u32::MAX);
         let _ = timeout(ttl, slots.acquire_many(all)).await;
         session.close().await;
@@ -240,7 +239,8 @@ impl<S: Session> Task<S> {
     }
 }
 
-/// After an error, the session must be closed, because its answer may still come.
+/// Limits a request's time. After a timeout, the session must be closed, because its answer may
+/// still arrive.
 pub(super) async fn limited<T>(
     ttl: Duration,
     backend: &'static str,

@@ -130,7 +130,7 @@ fn losses_are_reported_when_the_runtime_ends() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let report = {
         let (lost, session) = (Arc::clone(&lost), session.clone());
-        // The fake's last other handle is the session in the task.
+        // The third handle is the task's session, which must still exist at the report.
         Box::new(move |_: &Claim| lost.store(Arc::strong_count(&session.log) == 3, SeqCst))
     };
     let _member = runtime.block_on(async {

@@ -8,7 +8,7 @@ use crate::escape::escape;
 use crate::exit::Failure;
 use crate::stderr;
 
-/// Prints messages. Drops those that can't be written. Never blocks while a lock is held.
+/// The messages on standard error. While a lock is held, a message is dropped if it would block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     json: bool,

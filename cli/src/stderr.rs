@@ -78,8 +78,8 @@ fn stderr() -> BorrowedFd<'static> {
 enum Method {
     File,
     Socket,
-    /// A second, non-blocking description of the file. CMD shares the first, and expects it to
-    /// block.
+    /// A second open file description, which doesn't block. CMD shares the first one, and expects
+    /// blocking writes.
     Own(OwnedFd),
     /// The file can't be opened again, such as another user's terminal.
     Poll,

@@ -32,7 +32,6 @@ enum Version {
     New,
 }
 
-/// The migration's steps, with the versions of the four members.
 const STEPS: [(&str, [Version; 4]); 5] = {
     use Version::{Between, New, Old};
     [

@@ -6,8 +6,8 @@
 //! cargo run --example stock_table --features postgres,mysql -- --url postgres://me@db/empty
 //! ```
 //!
-//! A mutex alone isn't enough if its holder is suspended for longer than its TTL. The holder
-//! continues and writes an outdated number. `check_fence` rejects this late write.
+//! A mutex alone isn't enough if its holder is suspended for longer than the TTL: then the holder
+//! writes an outdated number. `check_fence` rejects this late write.
 #![forbid(unsafe_code)]
 
 mod shop;

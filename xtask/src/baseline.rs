@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 
 const TOLERANCE: f64 = 0.03;
 
-/// The tolerated difference in system calls per run, whose counts are nearly whole numbers.
+/// The tolerated difference in system calls per run. Their counts are nearly whole numbers.
 const TOLERANCE_OF_CALLS: f64 = 0.1;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Costs {
-    /// The compiler, target, C library and vector extensions, which affect a path's instructions.
+    /// The compiler, target, C library and vector extensions, which affect the instruction counts.
     pub(crate) built: BTreeMap<String, String>,
     pub(crate) paths: Vec<Path>,
 }

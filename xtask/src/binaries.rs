@@ -187,8 +187,8 @@ impl Binary {
         report
     }
 
-    /// Returns the binary's tests, or none if it takes longer than [`LISTING`], as it may start
-    /// servers first.
+    /// Returns the binary's tests. If listing takes longer than [`LISTING`], because the binary
+    /// starts servers first, returns none.
     fn listed(&self, log: &str, args: &[String]) -> Vec<String> {
         let mut command = self.command(args);
         command.arg("--list");
@@ -283,7 +283,7 @@ mod tests {
     fn script(folder: &Path, name: &str, text: &str) -> Binary {
         let [draft, path] = [folder.join(format!("{name}.sh")), folder.join(name)];
         std::fs::write(&draft, format!("#!/bin/sh\n{text}\n")).unwrap();
-        // `install` writes the script, because a file that another test's child has open for
+        // `install` writes the script, because a file that another test's child inherited open for
         // writing can't be executed.
         let mut install = Command::new("install");
         assert!(install.args(["-m", "755"]).args([&draft, &path]).status().unwrap().success());
@@ -334,8 +334,8 @@ mod tests {
         const RUNS_NOTHING: &str = "echo 'test result: ok. 0 passed; 0 failed'";
         const TIMED_OUT: &str = "x did not answer within 1s";
         let folder = tempfile::tempdir().unwrap();
-        // One of the script's two tests fails. The script ends with `ends`, and runs `alone` for a
-        // single test.
+        // One of the script's two tests fails, and the script ends with `ends`. For a single test,
+        // the script runs `alone`.
         let outcome = |says: &str, ends: &str, alone: &str| {
             let text = format!(
                 "case \"$*\" in *--exact*) {alone}; exit;; esac; echo '---- a::b ----'; \

@@ -9,7 +9,7 @@ use crate::{folders, process, servers, tmp};
 
 pub(crate) const USAGE: &str = include_str!("../../chaos/usage.txt");
 
-/// A build with the tests' features, so nothing is built twice. With an example, cargo includes the
+/// A build with the tests' features, so nothing is built twice. The example makes cargo include the
 /// features of dev-dependencies.
 const BUILD: [&str; 7] = [
     "build",

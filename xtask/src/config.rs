@@ -6,7 +6,7 @@ struct Package {
     package: &'static str,
     /// The servers' names, which tests of other crates have in their paths, as in `on_redis`.
     servers: &'static [&'static str],
-    /// Test binaries with tests that need no server. `--quick` runs them.
+    /// Test binaries with some tests that need no server. `--quick` runs those tests.
     without: &'static [&'static str],
 }
 
@@ -24,12 +24,12 @@ const LIST: &[Package] = &[
     Package { package: INTEROP, servers: &[], without: &[] },
 ];
 
-/// Test binaries that run alone. They kill clusters, which keeps two cores busy, so that parallel
-/// clusters wouldn't elect leaders in time.
+/// Test binaries that run alone. They kill clusters, which keeps two cores busy: a parallel
+/// binary's clusters wouldn't elect leaders in time.
 const EXCLUSIVE: &[(&str, &str)] =
     &[("lockwright-etcd", "server"), ("lockwright-zookeeper", "server")];
 
-/// Test binaries whose tests mostly wait, so more of them run at once. Conformance suites aren't
+/// Test binaries whose tests mostly wait, so more tests run at once. Conformance suites aren't
 /// listed, because their cases share a server.
 const TEST_THREADS: &[(&str, &str, &str)] = &[
     ("lockwright-sql", "held", "6"),
@@ -49,8 +49,7 @@ pub(crate) fn start_order(package: &str, name: &str) -> (usize, bool) {
     (line, threads(package, name).is_none())
 }
 
-/// Returns whether the test binary needs a server whichever tests are run: it starts one before it
-/// applies the test filter, or all its tests need one.
+/// Returns whether the test binary needs a server whichever of its tests run.
 pub(crate) fn starts_servers(package: &str, name: &str) -> bool {
     let line = LIST.iter().find(|line| line.package == package);
     line.is_some_and(|line| !line.without.contains(&name))

@@ -54,7 +54,7 @@ impl Suite {
         })
     }
 
-    /// Adds `title` to the column's name of a conformance suite, and a line with `server`.
+    /// Adds `title` to a conformance suite's label, and a line with `server`.
     pub(crate) fn note_server(&mut self, title: &str, server: &str) {
         if let Some(at) = self.lines.iter().position(|line| line.starts_with(MARK)) {
             self.lines[at] += &format!(" on {title}");
@@ -96,7 +96,7 @@ impl Suite {
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     current: Option<Suite>,
-    /// The last suite's title, because a crate's doc tests may be several suites with one title.
+    /// The previous suite's title. A crate's doc tests may be several suites with one title.
     last: String,
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        // Each binary runs several tests at once, so more than two would hardly save time.
+        // Each binary runs several tests at once, so more than two binaries would hardly save time.
         Self {
             quick: false,
             at_a_time: 2,

@@ -22,7 +22,7 @@ struct Distribution {
     attempts: &'static [Attempt],
 }
 
-/// The suites to search. With the second value, all packages but the server's come from that suite.
+/// The suites to search, and if set, the suite of all packages except the server's.
 type Attempt = (&'static [&'static str], Option<&'static str>);
 
 const DISTRIBUTIONS: &[Distribution] = &[
@@ -52,7 +52,7 @@ const DISTRIBUTIONS: &[Distribution] = &[
     },
 ];
 
-/// Returns whether this distribution has later suites. Derivatives of Debian don't.
+/// Returns whether this is Debian or Ubuntu. Later suites of derivatives aren't known.
 pub(crate) fn has_later_suites() -> bool {
     distribution(&release()).is_some()
 }
@@ -99,7 +99,7 @@ impl Archive {
         Ok(Self { distribution, keyring, architecture, mirrors, folder, fetched })
     }
 
-    /// Unpacks the packages and their dependencies into `root`. If `check` rejects them, makes the
+    /// Unpacks the packages and their dependencies into `root`. If `check` rejects them, tries the
     /// distribution's next attempt.
     pub(crate) fn unpack(
         &mut self,
@@ -212,8 +212,8 @@ fn apt(folder: &Path, args: &[String]) -> Command {
     command
 }
 
-/// Returns apt's output, or its complaints as an error: without a mirror's answer, apt succeeds
-/// with old lists.
+/// Returns apt's output, or its complaints as an error: if no mirror answers, apt succeeds with old
+/// lists.
 fn apt_ran(finished: Finished) -> Result<Vec<String>, String> {
     let lines = finished.lines.iter().map(String::as_str);
     let is_complaint =

@@ -81,7 +81,7 @@ struct Built {
     handshake: Handshake,
 }
 
-/// The first line of a benchmark's program: see `benches/compare/README.md`.
+/// The first line that a subject prints: see `benches/compare/README.md`.
 #[derive(Deserialize)]
 struct Handshake {
     name: String,

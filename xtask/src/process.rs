@@ -117,7 +117,7 @@ pub(crate) fn run(
             return finished;
         }
     };
-    // A thread reads, because a process left behind can hold the pipe open.
+    // A thread reads, because a process left behind can hold the pipe open and block the read.
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let lines = BufReader::new(reader).split(b'\n').map_while(Result::ok);
@@ -156,14 +156,14 @@ pub(crate) fn run(
     finished
 }
 
-/// Returns the log, the output pipe's inode and reader, and the child.
+/// Starts `command`. Returns the log, the output pipe's inode and reader, and the child.
 fn start(mut command: Command, log: &Path) -> io::Result<(File, u64, PipeReader, Child)> {
     tmp::set(&mut command);
     std::fs::create_dir_all(folders::logs())?;
     let log = File::create(log)?;
     let (reader, writer) = io::pipe()?;
     let pipe = File::from(OwnedFd::from(writer.try_clone()?)).metadata()?.ino();
-    // One pipe, so cargo's and the tests' lines keep their order.
+    // Both outputs share a pipe, so cargo's and the tests' lines keep their order.
     let child = command.stdout(writer.try_clone()?).stderr(writer).spawn()?;
     Ok((log, pipe, reader, child))
 }
@@ -237,7 +237,7 @@ impl Finished {
     }
 }
 
-/// Returns the processes with `pipe` open, and kills them if `killed`.
+/// Returns the processes with `pipe` open, and kills them if the command was `killed`.
 fn holders(pipe: u64, killed: bool) -> String {
     let target = PathBuf::from(format!("pipe:[{pipe}]"));
     let holds = |process: &Path| {

@@ -11,7 +11,7 @@ use crate::report::Report;
 /// This page's table lists the phrases, and each one's limit per 1,000 words.
 const STYLE: &str = include_str!("../../docs/src/style.md");
 
-/// Shorter string literals (in bytes) aren't messages.
+/// The minimum length in bytes of a string literal that counts as a message.
 const MESSAGE: usize = 20;
 
 pub(crate) fn step(_: &Options) -> Report {

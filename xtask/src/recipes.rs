@@ -114,7 +114,7 @@ pub(crate) fn java(place: &Place, name: &str) -> Result<Vec<String>, String> {
     Ok(["java", "-cp", &format!("{classes}:{libraries}"), name].map(str::to_owned).to_vec())
 }
 
-/// Installs the libraries next to the programs, where Node.js looks for them.
+/// Copies the programs, and installs the libraries next to them, where Node.js searches.
 pub(crate) fn node_libraries(place: &Place) -> Result<(), String> {
     let sources = fs::read_dir(&place.source).map_err(text)?.flatten();
     let sources = sources.map(|file| shown(&file.path()));

@@ -1,6 +1,6 @@
 //! Selects failed tests to retry.
 //!
-//! A test that only *timed out* runs once more, alone: a shared machine may stop for seconds. A
+//! A test that only *timed out* runs once more, alone: a shared machine may stall for seconds. A
 //! test that reports something *wrong* has failed.
 
 use crate::libtest::{PANICKED, Suite};

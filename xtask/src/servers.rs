@@ -22,7 +22,7 @@ struct Need {
 
 pub(crate) type Version = (u32, u32);
 
-/// The base of most needs: a program with the option `--version`.
+/// Defaults for `NEEDS`: a program with the option `--version`.
 const VERSION: Need = Need {
     what: "",
     binary: "",

@@ -73,12 +73,12 @@ pub(crate) const ALL: &[Step] = &[
     Step::of("interop", "mutual exclusion with other programs", interop::step),
 ];
 
-/// The facade's largest number of crates with only the memory backend.
+/// The permitted number of crates of the facade with only the memory backend.
 const LEANEST: usize = 30;
 
 const CLIENT_LIBRARIES: &[&str] = &["redis", "sqlx", "sqlx-core", "libsqlite3-sys"];
 
-/// The `-sys` crates that the command-line tool may need.
+/// The permitted `-sys` crates of the command-line tool.
 const BOUND: &[&str] = &["libsqlite3-sys", "linux-raw-sys"];
 
 /// Crates that need more than a C compiler to build.
@@ -221,7 +221,7 @@ fn run_examples(options: &Options) -> Report {
     if examples::ALL.is_empty() {
         return Report::left_out("there are none");
     }
-    // Wait until nothing compiles, as the examples' time limits assume.
+    // Wait for the background steps, which compile: the examples have time limits.
     drop(options.background.lock().unwrap_or_else(PoisonError::into_inner));
     let mut report = Report::of(true);
     let (on_servers, embedded): (Vec<_>, Vec<_>) =

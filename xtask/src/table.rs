@@ -96,8 +96,7 @@ impl Table {
         })
     }
 
-    /// Formats the results in Markdown. The columns have the backends' numbers, because there are
-    /// too many for names.
+    /// Formats the results in Markdown. A case's row has the backends' numbers, to keep it short.
     fn markdown(&self) -> String {
         let mut text = String::from("| | backend | passed | not promised |\n|--:|---|--:|--:|\n");
         for (number, backend, [passed, _, not_promised]) in self.counts() {
@@ -188,7 +187,7 @@ pub(crate) fn begin() -> io::Result<()> {
     }
 }
 
-/// Stores the suite's results, unless an example ran it. Later results replace earlier ones.
+/// Stores the suite's results, if it is in `tests/`. Later results replace earlier ones.
 pub(crate) fn note(suite: &Suite) {
     if !suite.title.contains(" tests/") {
         return;

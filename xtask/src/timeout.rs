@@ -1,6 +1,6 @@
 //! Kills a command that exceeds its time, with its descendants, and reports their state.
 //!
-//! It kills by process id, because a foreground command shares this process's group.
+//! Processes are killed by id, because a foreground command shares this process's group.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ const LONGEST: usize = 300;
 
 pub(crate) fn end(child: &mut Child) -> String {
     let said = all(child.id()).iter().map(|pid| describe(*pid)).collect::<Vec<_>>().join("\n");
-    // A suspended process starts no more children, so list them again.
+    // A suspended process starts no more children, so list the descendants again.
     signal("STOP", &[child.id()]);
     let started = all(child.id());
     let _ = child.kill();

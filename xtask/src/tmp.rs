@@ -1,6 +1,5 @@
-//! The temporary folder of tests and servers: in memory if possible.
-//!
-//! A shared disk's syncs may take seconds.
+//! The temporary folder of tests and servers: in memory if possible, because syncs of a shared disk
+//! may take seconds.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +11,7 @@ use crate::process::output;
 
 const IN_MEMORY: &str = "/dev/shm";
 
-/// The free memory that the folder needs. All tests' servers used 2.6 GB.
+/// The free memory that the folder needs. The servers of all tests used 2.6 GB.
 const ENOUGH_KIB: u64 = 8 << 20;
 
 static FOLDER: OnceLock<PathBuf> = OnceLock::new();

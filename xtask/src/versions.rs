@@ -63,7 +63,7 @@ fn obstacle(options: &Options) -> Option<&'static str> {
     )
 }
 
-/// Downloads the packages for the step `versions`, which tries again what failed here.
+/// Downloads the packages for the step `versions`, which retries a failed download.
 pub(crate) fn download(options: &Options) -> Report {
     if obstacle(options).is_some() {
         return Report::of(true);
@@ -104,7 +104,7 @@ impl Place {
     }
 
     fn provide(&self) -> Result<Vec<Root>, String> {
-        // The step `download` may run this too.
+        // The steps `download` and `versions` may run in parallel.
         static PROVIDING: Mutex<()> = Mutex::new(());
         let _alone = PROVIDING.lock().unwrap_or_else(PoisonError::into_inner);
         let mut archive = None;

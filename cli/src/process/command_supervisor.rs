@@ -1,6 +1,6 @@
-//! The supervisor ends CMD and all its descendants when the hold is lost, no new deadline arrives
-//! in time, `lockwright run` has ended, or CMD left processes behind. It exits when no descendant
-//! is left.
+//! Ends the user's command (CMD) and its descendants when the hold is lost, no new deadline arrives
+//! in time, `lockwright run` has ended, or CMD left processes behind. Exits when no descendant is
+//! left.
 
 use std::env::ArgsOs;
 use std::ffi::OsString;
@@ -28,7 +28,7 @@ use super::timer::Timer;
 use super::{Exit, ROLE_EXEC, SELF, descendants, exec_child};
 use crate::exit;
 
-/// How long processes may continue that CMD left behind, such as a pipeline's last `tee`.
+/// How long processes that CMD left behind may continue, such as a pipeline's last `tee`.
 const LEFTOVERS_PATIENCE: Duration = Duration::from_secs(1);
 
 const GRACE: Duration = Duration::from_secs(5);
@@ -85,7 +85,7 @@ impl End {
 }
 
 struct Supervisor {
-    /// `None` once `lockwright run` is gone.
+    /// `None` once `lockwright run` has ended.
     socket: Option<BorrowedFd<'static>>,
     signals: SignalFd,
     clock: Clock,
@@ -163,7 +163,7 @@ impl Supervisor {
                 break;
             }
             self.give_terminal();
-            // This process may have been suspended above, so read the clock.
+            // A suspension may have delayed the lines above, so read the clock after them.
             let now = self.clock.now();
             self.decide(now);
             let next = self.act(now);
@@ -218,8 +218,8 @@ impl Supervisor {
         let _ = kill_process_group(self.command, signal);
     }
 
-    /// Returns `true` when no child, and so no descendant, is left: orphans become children of this
-    /// process.
+    /// Reaps children. Returns `true` when none, and so no descendant, is left: orphans become
+    /// children of this process.
     fn reap(&mut self) -> bool {
         while matches!(self.signals.read_signal(), Ok(Some(_))) {}
         loop {
@@ -253,8 +253,8 @@ impl Supervisor {
         }
     }
 
-    /// Gives CMD the terminal. The foreground is polled, because a shell's `fg` sends no signal to
-    /// a running job.
+    /// Gives CMD the terminal if CMD waits for it. The supervisor polls the foreground, because a
+    /// shell's `fg` sends no signal to a running job.
     fn give_terminal(&mut self) {
         if self.waits_for_terminal
             && (self.terminal.hand_over(self.run_group, self.command)

@@ -1,4 +1,4 @@
-//! A process's descendants, and signals that don't hit a process with a reused id.
+//! A process's descendants, and signals that can't reach another process with a reused id.
 
 use std::collections::HashMap;
 use std::fs;
@@ -38,7 +38,7 @@ pub(crate) fn of(root: Pid, except: &[Process]) -> io::Result<Vec<Process>> {
     Ok(found.into_iter().map(|entry| entry.process).collect())
 }
 
-/// Like [`of`], including zombies.
+/// Like [`of`], but includes zombies.
 fn entries_of(root: Pid, except: &[Process]) -> io::Result<Vec<Entry>> {
     let mut children: HashMap<i32, Vec<Entry>> = HashMap::new();
     for entry in fs::read_dir("/proc")? {
@@ -107,7 +107,7 @@ fn look_at(pid: Pid) -> Option<Entry> {
     })
 }
 
-/// Sends the signal, and returns how many processes of other users reject it.
+/// Sends the signal. Returns how many processes reject it, because they run as another user.
 pub(crate) fn signal(processes: &[Process], signal: Signal) -> u32 {
     let mut refused = 0;
     for process in processes {
@@ -124,7 +124,7 @@ pub(crate) struct Killed {
     pub refused: u32,
 }
 
-/// Kills all descendants, and `group` if a descendant is in it. Otherwise the group's id may be
+/// Kills all descendants, and `group` if a descendant is in it: the id of an empty group may be
 /// reused. The kernel signals a group atomically with `fork`, so no member escapes.
 pub(crate) fn kill_all(root: Pid, except: &[Process], group: Option<Pid>) -> io::Result<Killed> {
     let mut entries = entries_of(root, except)?;
@@ -197,8 +197,8 @@ mod tests {
     fn name_may_contain_parentheses() {
         let folder = tempfile::tempdir().unwrap();
         let odd = folder.path().join(") R 1 (");
-        // `cp` writes the copy, because a file that another test's child has open for writing can't
-        // be executed.
+        // `cp` writes the copy, because a file that another test's child inherited open for writing
+        // can't be executed.
         assert!(Command::new("cp").arg("/bin/sleep").arg(&odd).status().unwrap().success());
         let mut child = Command::new(&odd).arg("60").spawn().unwrap();
         let us = rustix::process::getpid();

@@ -1,5 +1,5 @@
-//! The process that becomes CMD by `exec`. It first arranges to die with the supervisor. A separate
-//! program avoids unsafe code between `fork` and `exec`.
+//! The process that becomes CMD by `exec`. Before, it arranges to die with the supervisor. As a
+//! separate program, it avoids unsafe code between `fork` and `exec`.
 
 use std::env::ArgsOs;
 use std::ffi::OsString;

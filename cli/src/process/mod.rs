@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! L  lockwright run      holds the lock, sends S each confirmed deadline
-//! └─ S  the supervisor   keeps the deadline, ends CMD and all that descends from it
-//!    └─ CMD              its own process group; killed by the kernel when S dies
-//!       └─ ...           orphans come to S, or to L when S is gone
+//! └─ S  the supervisor   ends CMD and its descendants by the deadline
+//!    └─ CMD              the user's command, in its own process group; dies with S
+//!       └─ ...           orphans become children of S, or of L after S ended
 //! ```
 //!
-//! S is synchronous and has one thread, because less can go wrong, and the kernel kills CMD when
-//! the thread that created it ends.
+//! S is synchronous and has one thread, because that is simpler, and because the kernel kills CMD
+//! when the thread that created CMD ends.
 
 pub(crate) mod command_supervisor;
 pub(crate) mod descendants;

@@ -41,7 +41,7 @@ impl Children {
         let Some(ours) = descendants::process(supervisor) else { return };
         let Ok(others) = descendants::of(getpid(), &[ours]) else { return };
         // The kernel ends the supervisor and transfers its orphans to this process in one step. If
-        // the supervisor lives, the scan found no orphans.
+        // the supervisor still lives, `others` has none of its orphans.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if let Ok(None) = waitid(WaitId::Pid(supervisor), options) {
             self.foreign.replace(others);
@@ -49,8 +49,7 @@ impl Children {
     }
 
     /// Ends all descendants that aren't foreign. Returns `true` if the kernel confirms that none is
-    /// left. With foreign descendants, only scans can check, and a constantly forking process may
-    /// escape them.
+    /// left. With foreign descendants, a constantly forking process may escape the scans.
     pub(super) async fn end_all(&self, command: Option<Pid>) -> bool {
         let foreign = self.foreign.take();
         let mut retry_pause = FIRST_RETRY_PAUSE;

@@ -10,7 +10,7 @@ use crate::process::{ROLE_SUPERVISE, SELF};
 #[derive(Debug)]
 pub(crate) struct Resolved(Vec<OsString>); // never empty
 
-/// Checks the command, to report a mistyped program before a long wait for the lock.
+/// Checks that the program exists, to report a mistyped name before a long wait for the lock.
 pub(crate) fn resolve(run: &Run) -> Result<Resolved, Failure> {
     if let Some(shell) = &run.shell {
         return Ok(Resolved(vec!["/bin/sh".into(), "-c".into(), shell.clone()]));

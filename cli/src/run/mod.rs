@@ -22,10 +22,10 @@ use crate::output::Output;
 use signals::Signals;
 pub(crate) use waiting::holder_name;
 
-/// The time limit for the release and `close`. If the release fails, the hold expires.
+/// The limit for the release and for `close`. If the release fails, the hold expires.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The time limit for the release after a loss, when the server is usually unreachable.
+/// The limit for the release after a loss, when the server is usually unreachable.
 const SHUTDOWN_TIMEOUT_WHEN_LOST: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(connection: &ConnectionOptions, run: &Run) -> ExitCode {

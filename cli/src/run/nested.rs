@@ -1,6 +1,7 @@
 //! `lockwright run` inside the command of an outer `lockwright run` for the same name.
 //!
-//! The inner run verifies the outer hold and becomes CMD. The outer run ends this descendant too.
+//! The inner run verifies the outer hold and becomes CMD. The outer run ends it after a loss, like
+//! every descendant.
 
 use std::fmt::Display;
 use std::os::unix::process::CommandExt;

@@ -160,7 +160,7 @@ impl Held<'_> {
                 signal = signals.next() => self.forward(signal),
                 _ = child_changed.recv() => self.continue_supervisor(),
                 () = sleep_until(give_up_at) => {
-                    // Either the supervisor's last report is unread, or it is suspended or starved.
+                    // The supervisor's last report is unread, or the supervisor is suspended.
                     while let Some(report) = self.try_report() {
                         if let Some(outcome) = self.on_report(report)? {
                             return Ok(self.conclude(outcome).await);
@@ -365,7 +365,7 @@ impl Held<'_> {
                 let _ = kill_process(pid, Signal::CONT);
             }
         }
-        // If a shell's job ended, its orphans are now children of this process, and foreign.
+        // If a foreign process ended, its orphans are now children of this process, and foreign.
         self.children.update_foreign(self.supervisor);
     }
 }

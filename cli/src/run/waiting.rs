@@ -111,7 +111,8 @@ async fn report_holders(output: Output, locks: &Locks, name: &str) -> std::conve
     loop {
         if let Ok(seen) = locks.inspect(name).await {
             // A holder with this client's identity may be its new grant, so skip the holder once.
-            // If it remains, it is in another container with the same host name and process id.
+            // If seen again, the holder is a client in another container with the same host name
+            // and process id.
             let others: Vec<_> = seen
                 .holders
                 .iter()

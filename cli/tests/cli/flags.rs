@@ -1,4 +1,4 @@
-//! The options of `run` that flock(1) also has.
+//! Tests of the options that `run` shares with flock(1).
 
 use std::time::{Duration, Instant};
 

@@ -186,8 +186,8 @@ fn a_supervisor_that_is_stopped_again_and_again_does_not_help_the_command() {
     let sandbox = Sandbox::new();
     let log = Log::new(&sandbox);
     let family = family(&sandbox);
-    // With this TTL, the hold counts as lost a second before the deadline. A busy machine may pause
-    // for some tenths of it.
+    // With this TTL, the hold counts as lost a second before the deadline, longer than a busy
+    // machine pauses.
     let held = sandbox.start(&["--fixed", "--ttl", "10s", "a", "--", "sh", "-c", &family]);
     log.wait_for_all(&FAMILY);
     let supervisor = held.supervisor();
@@ -388,7 +388,7 @@ fn a_command_that_forks_all_the_time_is_ended_too() {
     assert!(last < held.deadline(), "{last} and {}", held.deadline());
 }
 
-/// Tests the check of the clock in the process that becomes the command.
+/// Tests the clock check of the process that becomes the command.
 #[test]
 fn a_command_does_not_begin_after_its_term() {
     let sandbox = Sandbox::new();
@@ -433,9 +433,8 @@ fn a_supervisor_does_not_start_a_command_after_its_term() {
     assert!(sandbox.path("began").exists());
 }
 
-/// A shell with a background job becomes `lockwright run`, and the supervisor is killed.
-/// `lockwright run` ends the command's processes, but not the job. The lock expires, because it
-/// isn't certain that no process is left.
+/// A shell with a background job becomes `lockwright run`. Because of the job, `wait` can't confirm
+/// that no process of the command is left, so the lock must expire.
 #[test]
 fn a_killed_supervisor_beside_a_job_of_the_shell_does_not_free_the_lock() {
     let sandbox = Sandbox::new();
@@ -467,8 +466,7 @@ fn a_killed_supervisor_beside_a_job_of_the_shell_does_not_free_the_lock() {
     assert_eq!(next.code(), 0, "but it runs out: {}", next.stderr());
 }
 
-/// A shell with a background job becomes `lockwright run`. After the command, the lock is released,
-/// and the job's orphans survive.
+/// A shell with a background job becomes `lockwright run`.
 #[test]
 fn a_job_of_the_shell_and_its_orphans_are_left_alone() {
     let sandbox = Sandbox::new();
@@ -502,7 +500,7 @@ fn a_fast_chain_of_forks_is_ended_too() {
     assert_eq!(sandbox.processes(), [0; 0]);
 }
 
-/// The pipe for events is full. `lockwright run` still renews, sends orders, and ends.
+/// The pipe for events is full.
 #[test]
 fn a_full_pipe_of_messages_stops_nothing() {
     let sandbox = Sandbox::new();

@@ -6,14 +6,14 @@ use rustix::process::Signal;
 
 use crate::harness::{Finished, Sandbox, program, wait_until};
 
-/// Returns arguments of `run`, for a command that is a shell whose `$0` is `lockwright`.
+/// Returns arguments of `run` for a shell script whose `$0` is `lockwright`.
 fn nested<'a>(script: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut args = more.to_vec();
     args.extend(["a", "--", "sh", "-c", script, program()]);
     args
 }
 
-/// Runs the program as if inside an outer run with `holds`.
+/// Runs the program with `holds` in the variable that an outer run sets.
 fn with_holds<const N: usize>(sandbox: &Sandbox, holds: &str, args: [&str; N]) -> Finished {
     sandbox.finish(sandbox.lockwright(args).env("LOCKWRIGHT_HOLDS", holds))
 }

@@ -166,7 +166,6 @@ fn the_doctor_looks_at_a_server_that_can_not_lock() {
     let findings = finished.json()["findings"].clone();
     let codes: Vec<_> = findings.as_array().unwrap().iter().map(|f| &f["code"]).collect();
     assert!(codes.contains(&&"replica".into()), "{findings}");
-    // The replica still rejects lock requests.
     let refused = sandbox.output(["run", "a", "--", "true"]).exits(78);
     assert!(refused.stderr().contains("replica"), "{}", refused.stderr());
 }
@@ -257,7 +256,7 @@ fn an_operator_does_the_same_on_zookeeper() {
     let ensemble = lockwright_testbed::ZooKeeper::start().unwrap();
     is_operated(&ensemble.url(), "zookeeper");
 
-    // Another program holds this lock. Nothing limits how long it works on after the break.
+    // Another library holds this lock, so the time until its program notices the break is unknown.
     for node in ["/lockwright/theirs", "/lockwright/theirs/_c_x-lock-0000000000"] {
         ensemble.members[0].cli(&["create", node, "theirs"]).unwrap();
     }
@@ -288,7 +287,6 @@ fn the_conformance_suite_runs_against_what_the_url_names() {
     assert_eq!(sandbox.output(["conformance", "no-such-case"]).code(), 64);
 }
 
-/// Nodes without data don't vote, because they may have lost a lock.
 #[test]
 fn new_nodes_of_a_quorum_are_admitted_by_hand_on_redis() {
     let mut fleet = Fleet::start(3).unwrap();

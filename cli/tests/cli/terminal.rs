@@ -11,7 +11,6 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use crate::harness::{Sandbox, program, wait_for, wait_until};
 
 struct Terminal {
-    /// `None` after the terminal was closed.
     master: Option<File>,
     shown: Vec<u8>,
     child: Child,
@@ -234,7 +233,6 @@ fn only_the_foreign_hold_that_was_shown_is_broken_on_redis() {
     redis.command::<()>(&["SET", "a", "somebody else's", "PX", "600000"]).unwrap();
     let mut terminal = Terminal::script(&sandbox, script);
     terminal.wait_for("[y/N]");
-    // During the prompt, the hold ends, and a Lockwright client acquires the lock.
     redis.command::<()>(&["DEL", "a"]).unwrap();
     let held = sandbox.start(&["a", "--", "sleep", "600"]);
     held.wait_for_event("started");

@@ -90,7 +90,7 @@ impl Configuration {
         }
     }
 
-    /// Limits a client's connections in some schedules, so that its holds share a session.
+    /// Limits each client's connections for some seeds, to make its holds share sessions.
     pub(crate) fn with_connections(self, url: String, seed: u64) -> String {
         match (self.mode(), seed % 3) {
             (Some("session"), 0) => format!("{url}&connections=5"),
@@ -109,7 +109,7 @@ impl Configuration {
         }
     }
 
-    /// Returns the size of a lane's disk in MiB.
+    /// Returns the size in MiB of the disk for the servers' data.
     pub(crate) fn data_size(self) -> u64 {
         match self.kind() {
             Kind::Sqlite => 16,

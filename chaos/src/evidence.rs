@@ -12,8 +12,8 @@ use crate::verdict::Outcome;
 const HEADER: &str = "seed\tplan\toutcome\toperations\tgrants\thand-overs\twait-ms\tlag-ms\t\
                       refused\tlate-refused\tfaults";
 
-/// Records a result in place of the seed's line. A line with a violation stays until a developer
-/// has found the cause and deletes it.
+/// Writes the line of the result's seed. A line with a violation stays until a developer finds the
+/// cause and deletes the line.
 pub(crate) fn record(folder: &Path, configuration: Configuration, ran: &Ran) -> Result<()> {
     let path = folder.join(format!("{configuration}.tsv"));
     fs::create_dir_all(folder)?;
@@ -61,7 +61,7 @@ pub(crate) fn line(ran: &Ran) -> String {
 }
 
 pub(crate) fn folder() -> PathBuf {
-    // If clones share a build folder, `CARGO_MANIFEST_DIR` may be another clone.
+    // If clones share a build folder, `CARGO_MANIFEST_DIR` may name another clone.
     std::env::var_os("LOCKWRIGHT_ROOT")
         .map_or_else(
             || Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf(),

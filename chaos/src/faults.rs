@@ -119,7 +119,7 @@ impl Fault {
             // etcd has no limit, and ZooKeeper's can't be changed while it runs.
             ConnectionLimit => matches!(kind, Kind::Postgres | Kind::Mysql | Kind::Redis),
             DescriptorLimit => !configuration.has_several_servers(),
-            // On a full disk, PostgreSQL and MariaDB still write to preallocated files.
+            // A full disk doesn't stop PostgreSQL and MariaDB, which write to preallocated files.
             DiskFull => configuration == Configuration::Redis,
             DiskSlow => true,
             // etcd's clock can't be stepped. On Sentinel and Cluster, a step affects elections.
@@ -188,7 +188,7 @@ impl Fault {
                 Etcd => survives(Promised::MinorityLoss),
                 _ => survives(Promised::Failover),
             },
-            // The limit also refuses the Sentinels, which may then start a failover.
+            // At its limit, the master also refuses Sentinels, which may then start a failover.
             ConnectionLimit if configuration == RedisSentinel => survives(Promised::Failover),
             ConnectionsCut | ConnectionsHalfOpen | ConnectionsDelayed | Throttled
             | ConnectionsSilent | ConnectionLimit => survives(Promised::Partition),

@@ -104,7 +104,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Returns a follower, if any, for an odd `pick`, otherwise the leader.
+    /// Returns the index of a follower, if any, for an odd `pick`, otherwise the leader's.
     fn chosen(&mut self, pick: usize) -> usize {
         let (count, leader) = (self.servers.servers().len(), self.servers.leader());
         let others = count - 1;
@@ -251,8 +251,8 @@ impl Scene<'_> {
         Ok(effect)
     }
 
-    /// Acquires with new clients for `lasts`, and up to [`SOON`] longer until one is refused.
-    /// Returns `None` if none is.
+    /// Acquires with new clients for `lasts`, and up to [`SOON`] longer until an acquire fails.
+    /// Returns `None` if no acquire fails.
     fn refusal(&self, lasts: Duration) -> Option<String> {
         let end = Instant::now() + lasts;
         let mut refused = 0;

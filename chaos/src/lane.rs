@@ -18,10 +18,10 @@ use crate::schedule::{Lane, Ran};
 use crate::servers::Result;
 use crate::verdict::Outcome;
 
-/// How often a lane may start its servers: first, and after each failed schedule.
+/// The most times that a lane starts its servers. It restarts them after a failed schedule.
 const STARTS: usize = 3;
 
-/// How often a schedule may run if its runs show nothing. A busy client may not notice a fault.
+/// The most runs of a schedule whose runs show nothing, because a busy client may miss a fault.
 const RUNS: usize = 3;
 
 pub(crate) fn main(args: &[String]) -> ExitCode {

@@ -14,7 +14,7 @@ use crate::servers::Result;
 const BEGIN: &str = "<!-- made by `cargo xtask chaos --page`: begin -->\n";
 const END: &str = "<!-- made by `cargo xtask chaos --page`: end -->\n";
 
-/// How many schedules must confirm a claim.
+/// The number of schedules that must confirm a profile's promise.
 const FEWEST: usize = 3;
 
 const GROUPS: [&[Configuration]; 3] = [
@@ -36,7 +36,7 @@ const GROUPS: [&[Configuration]; 3] = [
     &[Configuration::Etcd, Configuration::ZooKeeper],
 ];
 
-/// Claims that no schedule can confirm, and why they hold.
+/// Profiles' promises that no schedule can confirm, with the reasons why they are true.
 const OTHERWISE: &[(Configuration, Claim, &str)] = &[
     (Configuration::Sqlite, Claim::Partition, "there is no network"),
     (Configuration::Sqlite, Claim::ServerRestart, "there is no server"),
@@ -68,7 +68,7 @@ struct Schedule {
 
 type Records = BTreeMap<Configuration, Record>;
 
-/// Writes `docs/src/guarantees.md`. Fails if the record doesn't confirm a profile's claim.
+/// Writes `docs/src/guarantees.md`. Fails if the record doesn't confirm a profile's promise.
 pub(crate) fn write() -> Result<()> {
     let path = path();
     let page = fs::read_to_string(&path)?;
@@ -125,7 +125,7 @@ impl Record {
     /// `promise` is `KEPT`, the promises under all of the schedule's faults must be `KEPT`.
     fn shown(&self, fault: Fault, promise: Promise) -> usize {
         let outcome = if promise == Promise::KEPT { "kept" } else { "not-promised" };
-        // The promise under another fault may exclude fences.
+        // Another fault of the schedule may void the promise of fences.
         let fences = |one: &Schedule| {
             let of = |promised: &&Promised| one.faults.contains(&promised.fault);
             self.promises.faults.iter().filter(of).all(|promised| promised.promise.fences)

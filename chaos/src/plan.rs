@@ -39,8 +39,8 @@ pub(crate) fn hits_the_leader(pick: usize) -> bool {
     pick.is_multiple_of(2)
 }
 
-/// Schedules use this and higher parts of a seed's random numbers, clients lower ones. So their
-/// draws are independent.
+/// Schedules use this and higher parts of a seed's random numbers, and clients use lower parts.
+/// So their draws are independent.
 const PART: u64 = 1 << 40;
 
 impl Schedule {
@@ -76,7 +76,7 @@ impl Schedule {
         let each = self.faults.iter().map(|one| self.promise_under(one, profile));
         let promise = each.fold(Promise::KEPT, Promise::and);
         let has = |fault| self.faults.iter().any(|one| one.fault == fault);
-        // After a data loss, fences come from the server's clock. If that steps back, they repeat.
+        // After a data loss, fences come from the server's clock. If it steps back, fences repeat.
         let repeats = has(Fault::ClockBack) && has(Fault::ServerDataLost);
         Promise { fences: promise.fences && !repeats, ..promise }
     }

@@ -74,7 +74,7 @@ impl Promises {
 
     pub(crate) fn record(&self, folder: &Path, configuration: Configuration) -> Result<()> {
         let path = path(folder, configuration);
-        // Several lanes may record at once, each in its own file.
+        // Lanes that record at once need separate temporary files.
         let new = path.with_extension(format!("new-{}", std::process::id()));
         fs::write(&new, self.to_text())?;
         Ok(fs::rename(new, path)?)

@@ -17,9 +17,10 @@ use crate::plan::{Planned, Schedule};
 /// without a record.
 const LOSS_ALLOWANCE: Duration = UNRECORDED_DELAY.saturating_mul(5);
 
-/// How long a free lock may lack a holder, in addition to a TTL and the recoveries from faults. In
-/// about 350 schedules of each configuration, at least 0.8 s of it stayed unused. A Cluster doesn't
-/// report that an offer had no receiver, so an offer to a killed client blocks the lock for 2 s.
+/// Returns how long a free lock may lack a holder, in addition to a TTL and the recoveries from
+/// faults. About 350 schedules of each configuration left at least 0.8 s of this time unused. A
+/// Cluster doesn't report that an offer had no receiver, so an offer to a killed client blocks the
+/// lock for 2 s.
 fn patience(configuration: Configuration) -> Duration {
     Duration::from_millis(match configuration {
         Configuration::PostgresRow | Configuration::Redlock => 3_500,

@@ -124,7 +124,7 @@ impl Message {
     }
 }
 
-/// Performs the job of a child process. Returns `None` if this process is no child.
+/// Performs the job of a child process. Returns `None` if this process isn't a child.
 ///
 /// Call it first in the program's `main`, outside a runtime. `connect` gets the `address` of
 /// [`this_program`], or an empty string.

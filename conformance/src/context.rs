@@ -195,8 +195,8 @@ pub struct Entry {
     pub answered: BootInstant,
 }
 
-/// Calls `attempt` with new names until it succeeds, at most three times. A busy machine may fail
-/// some.
+/// Calls `attempt` with new names until it succeeds, at most three times, because a busy machine
+/// may fail an attempt.
 pub async fn soon<F: Future<Output = Verdict>>(mut attempt: impl FnMut(String) -> F) -> Verdict {
     for number in 0..2 {
         if attempt(format!("x{number}")).await.is_ok() {

@@ -102,7 +102,7 @@ pub enum Harm {
     Cut,
 }
 
-/// The begin or the end of a harm.
+/// The beginning or end of a harm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Step {
     /// The harm begins. A restart is complete when [`Fragile::harm`] returns.

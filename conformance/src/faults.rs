@@ -259,7 +259,7 @@ impl DistributedLock for Faulty {
     }
 
     fn attach(&self, events: Events) {
-        // The backend owns this closure, so a strong reference would be a cycle.
+        // The backend owns this closure, so a strong reference would create a cycle.
         let this = Arc::downgrade(&self.0);
         self.0.backend.attach(Events::to(move |event| {
             let Some(this) = this.upgrade() else { return false };

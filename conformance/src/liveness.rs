@@ -24,8 +24,8 @@ impl Process {
     }
 }
 
-/// Kills the clients ahead of a live waiter if `are_killed`, else suspends them. Returns the live
-/// waiter's wait.
+/// Kills the clients ahead of a live waiter if `are_killed`, else suspends them. Returns how long
+/// the live waiter waited.
 pub fn wait_behind_the_dead<F: Future<Output = Locks>>(
     connect: impl Fn() -> F,
     ttl: Duration,

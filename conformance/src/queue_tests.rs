@@ -80,7 +80,7 @@ pub async fn readers_that_waited_share_a_fence(
     }
 }
 
-/// Tests that queued readers get the holding reader's fence when the writer ahead gives up.
+/// Tests that queued readers get the present reader's fence if the writer ahead of them gives up.
 pub async fn a_writer_that_gives_up_leaves_readers_their_fence(backend: &dyn DistributedLock) {
     let (first, writer) = (claim_as(Mode::Shared), claim_as(Mode::Exclusive));
     let (second, third) = (claim_as(Mode::Shared), claim_as(Mode::Shared));

@@ -112,8 +112,8 @@ impl Register {
         // A killed client may leave an incomplete line.
         while requests.read_line(&mut line).ok()? > 0 && line.ends_with('\n') {
             let answer = self.answer(&serde_json::from_str(&line).ok()?);
-            // A single write, because a second packet would wait 40 ms for the first one's
-            // acknowledgement.
+            // A single write, because a second packet would wait 40 ms for the acknowledgement of
+            // the first.
             answers.write_all(format!("{answer}\n").as_bytes()).ok()?;
             line.clear();
         }

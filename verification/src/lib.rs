@@ -27,7 +27,7 @@ pub trait Protocol {
     /// Returns the promise that `state` breaks, if any. `last` is true if `state` has no steps.
     fn judge(&self, state: &Self::State, last: bool) -> Option<Self::Promise>;
 
-    /// Returns one state for all equivalent ones, such as those that only exchange names.
+    /// Returns one state for all equivalent states, such as those with exchanged names.
     fn canonical(&self, state: &Self::State) -> Self::State {
         *state
     }
@@ -41,7 +41,7 @@ pub trait Protocol {
 
 /// A step to another state.
 pub struct Step<P: Protocol + ?Sized> {
-    /// Its action.
+    /// The step's action.
     pub action: P::Action,
     /// The next state.
     pub next: P::State,
@@ -115,8 +115,8 @@ pub fn explore<P: Protocol>(
     explored
 }
 
-/// Describes the path through `states` to `last`. It computes the steps again, because these
-/// states are canonical, and may exchange names from one to the next.
+/// Describes the path through `states` to `last`. Computes the steps again, because the names in
+/// a canonical state may be exchanged.
 fn trace<P: Protocol>(protocol: &P, states: &[P::State], last: Option<P::State>) -> String {
     let mut text = String::new();
     let mut steps = Vec::new();
@@ -137,8 +137,8 @@ fn trace<P: Protocol>(protocol: &P, states: &[P::State], last: Option<P::State>)
 
 const NOBODY: usize = u32::MAX as usize;
 
-/// The states in the order of discovery, their predecessors, and an open-addressing table: in a
-/// debug build, it is several times as fast as `HashMap`.
+/// The states in the order of discovery, their predecessors, and an open-addressing table, which is
+/// several times as fast as `HashMap` in a debug build.
 struct Visited<'p, P: Protocol> {
     protocol: &'p P,
     states: Vec<P::State>,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::Explored;
 
-/// A page that contains a model's results word for word.
+/// A documentation page that contains a model's results word for word.
 #[derive(Debug)]
 pub struct Page {
     file: PathBuf,

@@ -53,13 +53,13 @@ fn trouble(seed: u64) -> Trouble {
 
 /// Returns the longest allowed time without a holder while a client waits.
 ///
-/// An abandoned ticket, a broken hold and a lost request each keep the name for a TTL. After a lost
-/// wake-up, the next poll grants the lock. A killed waiter, or a repeated request, keeps its place
-/// in the queue for five poll intervals.
+/// An abandoned ticket, a broken hold and a lost request each block the name for a TTL. After a
+/// lost wake-up, the next poll grants the lock. A killed waiter, or a repeated request, keeps its
+/// place in the queue for five poll intervals.
 fn longest_wait(trouble: Trouble) -> Duration {
     if trouble == Trouble::default() {
-        // The limit is less than a poll interval, because no wake-up is lost. A bug, found by seed
-        // 4972, let a waiter need a poll after the hold of the waiter ahead had expired.
+        // The limit is less than a poll interval, because no wake-up is lost. Seed 4972 found a
+        // bug: after the hold of the waiter ahead had expired, only a poll granted the lock.
         return TTL * 3 / 2;
     }
     let poll = Duration::from_secs(1);

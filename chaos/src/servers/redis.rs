@@ -295,7 +295,7 @@ impl Servers for Quorum {
     }
 }
 
-/// With a short largest TTL, servers soon vote again after a data loss.
+/// Returns a URL with a short largest TTL, so that nodes soon vote again after a data loss.
 fn quorum_url(urls: Vec<String>) -> String {
     format!("redlock:{}?largest_ttl=2s", urls.join(","))
 }
@@ -311,7 +311,7 @@ fn limit_connections(server: &testbed::Redis, admin: &mut Admin, on: bool) -> Re
     let limit = if on { "1" } else { "10000" };
     redis::cmd("CONFIG").arg(&["SET", "maxclients", limit]).query::<()>(&mut connection)?;
     if on {
-        // The limit doesn't close present connections.
+        // The limit doesn't close existing connections.
         for kind in ["normal", "pubsub"] {
             redis::cmd("CLIENT").arg(&["KILL", "TYPE", kind]).query::<i64>(&mut connection)?;
         }

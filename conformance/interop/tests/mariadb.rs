@@ -1,5 +1,5 @@
-//! Tests that Lockwright and `mariadb` exclude each other. `mariadb` calls `GET_LOCK` on the
-//! documented name, or `SELECT … FOR UPDATE` of the documented row.
+//! Tests that Lockwright and `mariadb` exclude each other. `mariadb` locks a name with
+//! `GET_LOCK`, or its row with `SELECT … FOR UPDATE`.
 #![forbid(unsafe_code)]
 
 use std::process::Command;
@@ -15,8 +15,8 @@ use sqlx::{Connection, MySqlConnection};
 
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// Lock names with their documented `GET_LOCK` names in SQL. Names with capitals or non-ASCII
-/// characters are hashed.
+/// Lock names, and their names for `GET_LOCK` in SQL. Names with capitals or non-ASCII characters
+/// are hashed.
 const LOCKS: [(&str, &str); 3] = [
     ("orders/42", "'orders/42'"),
     ("Orders/42", "SHA2('Orders/42', 256)"),

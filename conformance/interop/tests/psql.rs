@@ -1,5 +1,5 @@
-//! Tests that Lockwright and `psql` exclude each other. `psql` calls `pg_advisory_lock` on the
-//! documented key, or `SELECT … FOR UPDATE` of the documented row.
+//! Tests that Lockwright and `psql` exclude each other. `psql` locks a name's key with
+//! `pg_advisory_lock`, or its row with `SELECT … FOR UPDATE`.
 #![forbid(unsafe_code)]
 
 use std::process::Command;
@@ -15,7 +15,7 @@ use sqlx::{Connection, PgConnection};
 
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// Returns the SQL of a lock name's documented key.
+/// Returns the name's key in SQL, as `lockwright_sql::postgres::transaction` documents it.
 fn key(name: &str) -> String {
     format!(
         "('x' || substr(encode(sha256(convert_to('{name}', 'UTF8')), 'hex'), 1, 16))::bit(64)::bigint"

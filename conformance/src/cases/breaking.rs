@@ -82,8 +82,8 @@ async fn a_broken_hold_runs_out(context: Arc<Context>) -> Verdict {
     let Broken::RunsOut(left) = broken else {
         return Err(Failure::new(format!("the break was answered {broken:?}")));
     };
-    // A server rounds the TTL up to its time unit, which is at most the shortest TTL. A second is
-    // tolerance.
+    // A server rounds the TTL up to its time unit, which is at most the shortest TTL. The extra
+    // second is tolerance.
     let spare = *context.profile.ttl.start() + Duration::from_secs(1);
     ensure!(left <= context.ttl + spare, "the break reports {left:?} as the remaining time");
     let outcome = renew(&*backend, &claim).await?;

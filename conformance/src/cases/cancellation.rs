@@ -47,7 +47,7 @@ async fn all_clear(context: &Context, locks: &Locks, name: &str) -> Verdict {
     Ok(())
 }
 
-/// Calls `attempt` with 0 polls, 1 poll, and so on, until its request completed.
+/// Calls `attempt` with 0 polls, 1 poll, and so on, until its request completes.
 async fn at_each_poll<F: Future<Output = Verdict<bool>>>(attempt: impl Fn(usize) -> F) -> Verdict {
     for polls in 0..MOST_POLLS {
         if attempt(polls).await? {

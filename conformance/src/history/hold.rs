@@ -17,9 +17,9 @@ pub struct Hold {
     pub token: Token,
     /// The hold's fence.
     pub fence: Fence,
-    /// Just before the request was sent.
+    /// The time just before the request was sent.
     pub asked: BootInstant,
-    /// Just after the grant returned.
+    /// The time just after the grant returned.
     pub granted: BootInstant,
     /// The earliest of the release's start, the loss report, and the last recorded deadline.
     pub until: BootInstant,
@@ -31,7 +31,7 @@ impl Hold {
         self.token == other.token && self.who == other.who && self.asked == other.asked
     }
 
-    /// Returns whether the modes exclude each other. Permits of one size don't.
+    /// Returns whether the modes exclude each other. Permits of equally large semaphores don't.
     pub fn excludes(&self, other: &Self) -> bool {
         excludes(self.mode, other.mode)
     }

@@ -30,7 +30,7 @@ pub use rules::Rules;
 pub use timeline::timeline;
 pub use violation::{Kind, LateLoss, Missing, Use, Used, Violation, Write};
 
-/// Ended holds, for a test without a journal. Clones share them.
+/// Ended holds, for a test without a journal. Clones share the holds.
 #[derive(Debug, Clone, Default)]
 pub struct History(Arc<Mutex<Vec<Hold>>>);
 
@@ -47,8 +47,8 @@ impl History {
         holds
     }
 
-    /// Returns how many holds were requested while another hold of the name was valid. If none
-    /// were, the test shows nothing.
+    /// Counts the holds requested while another hold of the name was valid. A test with none of
+    /// these shows nothing.
     pub fn contended(&self) -> usize {
         let mut contended = 0;
         for holds in check::by_name(self.holds().into_iter()).values() {

@@ -8,8 +8,8 @@ use super::journal::Signal;
 pub(crate) struct Process {
     /// Start and end of each suspension by SIGSTOP. The last has no end if no SIGCONT followed.
     pub(crate) stops: Vec<(BootInstant, Option<BootInstant>)>,
-    /// Times in which a busy machine ran no task of the process. They may overlap each other
-    /// and `stops`.
+    /// Times in which a busy machine ran no task of the process. These times may overlap each
+    /// other and `stops`.
     pub(crate) delays: Vec<(BootInstant, Option<BootInstant>)>,
     pub(crate) killed: Option<BootInstant>,
     pub(crate) ended: Option<BootInstant>,

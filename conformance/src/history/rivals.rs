@@ -30,7 +30,8 @@ impl<'a> Timed<'a> {
         names
     }
 
-    /// Returns the holds that overlap an interval, latest grant first, and maybe earlier ones.
+    /// Returns the holds that overlap an interval, latest grant first, and maybe holds that ended
+    /// earlier.
     fn within(&self, from: BootInstant, to: BootInstant) -> impl Iterator<Item = &'a Hold> {
         let begun = self.holds.partition_point(|hold| hold.granted <= to);
         let holds = self.holds[..begun].iter().zip(&self.latest_end).rev();

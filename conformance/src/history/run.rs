@@ -98,8 +98,8 @@ impl Run {
         &self.processes[who]
     }
 
-    /// Returns when the request was answered or its process ended, otherwise when the journal
-    /// ended.
+    /// Returns when the request was answered, its process ended, or the journal ended, whichever
+    /// came first.
     pub(crate) fn wait_end(&self, request: &Request) -> BootInstant {
         let process = self.process(&request.who);
         let ends = [request.ended, process.killed, process.ended];

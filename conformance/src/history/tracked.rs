@@ -17,7 +17,7 @@ pub(crate) struct Tracked {
     pub(crate) is_part: bool,
     /// The earliest possible time of the next check: the grant, or the register's last answer.
     pub(super) looked: BootInstant,
-    /// The time of an unanswered write, and the time of the check before that write.
+    /// The time of an unanswered write, and of the check before the write.
     pub(super) writing: Option<(BootInstant, BootInstant)>,
 }
 
@@ -44,7 +44,7 @@ impl Tracked {
         }
     }
 
-    /// Returns the hold. If an operator may have broken it, it ends at the break.
+    /// Returns the hold. If an operator may have broken the hold, its end is the break.
     pub(crate) fn exclusive_part(&self) -> Hold {
         let mut hold = self.hold.clone();
         if let Some(broken) = self.broken {

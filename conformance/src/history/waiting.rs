@@ -5,7 +5,7 @@ use lockwright_core::BootInstant;
 use super::run::{Request, Run};
 use super::violation::Violation;
 
-/// A time in which a client waited for a name without a valid hold.
+/// A time in which a client waited for a name, and the name had no valid hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gap {
     pub(crate) from: BootInstant,
@@ -27,7 +27,8 @@ pub(crate) fn check_stuck(run: &Run, violations: &mut Vec<Violation>) {
     }));
 }
 
-/// Returns a name's gaps. During an `excusing` fault, or with all waiters suspended, there is none.
+/// Returns a name's gaps. Times with an `excusing` fault, or with all waiters suspended, don't
+/// count.
 pub(crate) fn gaps(run: &Run, name: &str, excusing: &[String]) -> Vec<Gap> {
     // Times at which the number of waiters or of excuses (valid holds, excusing faults) changes,
     // with both differences.

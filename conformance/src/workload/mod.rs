@@ -1,7 +1,7 @@
 //! The workload of one client process in a run with random faults.
 //!
 //! [`run`] uses the public API and writes a [journal](crate::history::journal). The choices depend
-//! only on the [`Plan`]'s seed and process number; the timing varies. Holders write their fence to
+//! only on the [`Plan`]'s seed and process number. The timing varies. Holders write their fence to
 //! a [`Store`], also after a loss.
 
 mod held;
@@ -33,8 +33,8 @@ const TASKS: u64 = 3;
 
 /// Runs `plan` with clients that `open` connects, and returns after all holds have ended.
 ///
-/// Retries `open` until the plan's time is over. Faults cause most failures, so the journal records
-/// those that aren't listed below.
+/// Retries `open` until the plan's time is over. Faults cause most failures, so `run` only records
+/// them in the journal, except the errors below.
 ///
 /// # Errors
 /// - The backend rejected a request as unsupported or invalid.
@@ -42,7 +42,7 @@ const TASKS: u64 = 3;
 /// - A task panicked.
 ///
 /// # Cancel safety
-/// Dropping the future stops the work, as a kill would. But the clients release their holds in the
+/// Dropping the future stops the work, like a kill. But the clients release their holds in the
 /// background.
 pub async fn run(
     plan: &Plan,

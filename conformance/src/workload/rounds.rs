@@ -151,8 +151,8 @@ impl Process {
         }
     }
 
-    /// Acquires two names, with a short wait: it counts as time without a holder of the first name,
-    /// which the checker limits.
+    /// Acquires two names. The wait is short: until both are granted, the journal has no holder of
+    /// the first name, and the checker limits such times.
     async fn several(
         &self,
         client: &Client,

@@ -13,7 +13,7 @@ use crate::{Bug, TTL, shared};
 
 const MUTEX: &[Work] = &[Work::Mutex];
 
-/// The longest time without a holder while a client waits, if no hold is lost.
+/// The [`Bug::longest_wait`] if no hold is lost.
 const SOON: Duration = Duration::from_millis(150);
 
 fn memory(clock: &Clock) -> Target {

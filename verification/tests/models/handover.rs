@@ -28,11 +28,11 @@ const NOBODY: u8 = 9;
 /// The rules. If one of them is missing, a promise is broken.
 #[derive(Clone, Copy)]
 struct Rules {
-    /// The client computes when its offered hold began. To the time at which it sent the claim, it
-    /// adds the server's time from the queueing to the offer. The result is limited to the time of
-    /// the offer's receipt. Without this rule, the hold begins at the receipt.
+    /// The client computes when its offered hold began: when it sent the claim, plus the server's
+    /// time from the queueing to the offer, but at the latest at the offer's receipt. Without this
+    /// rule, the hold begins at the receipt.
     begins_by_the_servers_clock: bool,
-    /// For that, the client uses the times of sending and queueing of the same request.
+    /// In this computation, the times of sending and queueing belong to the same request.
     one_request_for_both: bool,
     /// A client considers an unconfirmed offer valid for `OFFER`. Without this rule, it considers
     /// the offer valid for a TTL.
@@ -216,7 +216,6 @@ impl HandOver {
         Self { rules, clocks: ONE_CLOCK, events: false }
     }
 
-    /// Returns a model with separate clocks, which has many more states.
     fn drifting(rules: Rules) -> Self {
         Self { clocks: DRIFTING, ..Self::with(rules) }
     }
@@ -346,7 +345,7 @@ impl HandOver {
         }
     }
 
-    /// Processes an offer. `began` is when the offer was made by the client's clock, if known.
+    /// Processes an offer. `began` is the time of the offer on the client's clock, if known.
     fn hear_of_offer(
         &self,
         state: &mut State,
@@ -422,8 +421,8 @@ impl HandOver {
     }
 }
 
-/// Returns the state after the server's clock has advanced by `time`. The clients' clocks are then
-/// `behind` it.
+/// Returns the state after the server's clock has advanced by `time`, with the new
+/// [`State::behind`].
 fn later(state: &State, time: i8, behind: [i8; 3]) -> State {
     let mut next = *state;
     next.now += time;
@@ -467,7 +466,7 @@ impl Protocol for HandOver {
     }
 
     fn steps(&self, state: &State, steps: &mut Vec<Step<Self>>) {
-        // `explore` also calls this with states that aren't canonical, when it writes a trace.
+        // For a trace, `explore` also calls `steps` with states that aren't canonical.
         let state = &self.canonical(state);
         let mut step = |action, next, broken| steps.push(Step { action, next, broken });
         if state.now < self.clocks.end {
@@ -480,7 +479,7 @@ impl Protocol for HandOver {
             step(Action::Step, next, None);
         }
         for who in ALL {
-            // At most one client stops, because a second one shows nothing new.
+            // At most one client stops, because a second stop shows nothing new.
             let nobody_stopped = !state.phases.contains(&Phase::Stopped);
             if nobody_stopped && matches!(state.phase(who), Phase::Waiting { .. }) {
                 let mut next = *state;
@@ -724,7 +723,6 @@ fn a_deadline_without_the_allowance_for_drift() {
     refuted(title, &HandOver::drifting(rules), Promise::OneClientHolds);
 }
 
-/// If all processes share one clock, a missing allowance breaks no promise.
 #[test]
 fn only_clocks_that_drift_show_a_missing_allowance() {
     let rules = Rules { allows_for_drift: false, ..RULES };

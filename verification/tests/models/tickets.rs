@@ -131,7 +131,7 @@ impl Tickets {
         Self { rules, events: false }
     }
 
-    /// Returns the client whose token `who` sends.
+    /// Returns the client whose token the client `who` sends.
     fn token(&self, who: u8) -> u8 {
         let takes_over = who != ANNA && who != DORA;
         if takes_over && !self.rules.a_token_of_its_own { ANNA } else { who }
@@ -250,7 +250,7 @@ impl Protocol for Tickets {
     type Action = Action;
     type Promise = Promise;
 
-    /// Anna's request was just granted. A repeat of it is still in flight.
+    /// Returns the state after Anna's grant, with a repeat of her request in flight.
     fn initial(&self) -> State {
         let mut state = State {
             now: 0,
@@ -334,7 +334,7 @@ impl Protocol for Tickets {
         has_ended.then_some(Promise::AnEndedTokenIsNotGranted)
     }
 
-    /// Removes answers for which no client waits, because they make no difference.
+    /// Removes answers for which no client waits.
     fn canonical(&self, state: &State) -> State {
         let mut state = *state;
         let phases = state.phases;

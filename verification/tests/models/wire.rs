@@ -1,9 +1,9 @@
 //! Messages in flight. They arrive in any order, at any time, or never.
 
-/// The largest number of messages in flight. While there are that many, no more are sent.
+/// The largest number of messages in flight. At this number, no more are sent.
 pub(crate) const ROOM: usize = 2;
 
-/// The messages, sorted, because their order makes no difference.
+/// The messages, sorted so that their order doesn't distinguish states.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wire<M>([Option<M>; ROOM]);
 

@@ -10,7 +10,7 @@ impl Chance {
         Self(fastrand::Rng::with_seed(seed))
     }
 
-    /// Returns an independent generator. The draws of one don't affect those of the other.
+    /// Returns an independent generator.
     pub(crate) fn branch(&mut self) -> Self {
         Self(self.0.fork())
     }

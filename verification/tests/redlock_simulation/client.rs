@@ -162,8 +162,8 @@ impl Task {
     }
 }
 
-/// A hold from its grant until it is ended, reported lost, or past its deadline. Its drop adds it
-/// to the history.
+/// A hold from its grant until it is ended, reported lost, or past its deadline. `end` or
+/// `drop` adds it to the history.
 struct Hold {
     stage: Arc<Stage>,
     client: usize,

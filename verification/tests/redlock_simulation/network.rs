@@ -92,12 +92,13 @@ struct Link {
     connection: u64,
     /// The server's `run`, which counts restarts, when the connection was made.
     run: Option<u64>,
-    /// When the latest message arrives. Later messages don't overtake it.
+    /// When the latest message arrives. Later messages don't overtake this message.
     last_arrival: Micros,
     cut_until: Micros,
     /// The client has reset its connection, and can't reconnect while the link is cut.
     given_up: bool,
-    /// The connection on which the client last received an incarnation, and its `run`.
+    /// The connection on which the client last received an incarnation, and the incarnation's
+    /// `run`.
     looked: Option<(u64, String)>,
 }
 
@@ -111,7 +112,7 @@ struct Process {
 
 #[derive(Debug, Clone)]
 struct Letter {
-    /// The number of the call; `None` for a second delivery.
+    /// The number of the call, or `None` for a second delivery.
     call: Option<u64>,
     client: usize,
     node: usize,

@@ -30,7 +30,7 @@ pub(crate) struct Plan {
     pub(crate) node_timeout: Duration,
     pub(crate) weather: Weather,
     pub(crate) faults: Vec<(Micros, Fault)>,
-    /// Whether the nodes start without data, and so don't vote yet.
+    /// True if the nodes start without data, and so don't vote yet.
     pub(crate) fresh: bool,
     pub(crate) flaws: Flaws,
     pub(crate) doubles_releases: bool,
@@ -257,7 +257,7 @@ impl Plan {
         }
     }
 
-    /// Adds losses of data by minorities of the nodes.
+    /// Adds losses of data by minorities.
     fn add_losses(&mut self, chance: &mut Chance) {
         let largest = self.largest_ttl.as_micros() as u64;
         let end = self.horizon.as_micros() as u64;
@@ -292,8 +292,8 @@ impl Plan {
     }
 
     /// Makes the nodes' fence counters differ widely. Client 0 takes its fence candidates from a
-    /// clock that is ahead of all others. It mostly reaches one node, which the other clients often
-    /// miss.
+    /// clock that is ahead of all others. This client mostly reaches one node, from which the other
+    /// clients are often cut off.
     fn tilt(&mut self, chance: &mut Chance) {
         let end = self.horizon.as_micros() as u64;
         let largest = self.largest_ttl;

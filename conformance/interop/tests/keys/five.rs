@@ -24,7 +24,7 @@ impl Five {
         // shortest TTL is 2 s.
         let url = format!("redlock:{}?node_timeout=1s", nodes.join(","));
         let redlock = Arc::new(Redlock::connect(&url).await.unwrap());
-        // New servers don't vote, so admit these. That is safe, because no lock is held on them.
+        // New servers don't vote until admitted. Admission is safe, because no lock is held.
         let statuses = redlock.admit().await;
         assert!(all_vote(&statuses), "{statuses:?}");
         let ours = Arc::<Redlock>::clone(&redlock);

@@ -42,7 +42,7 @@ fn compiled() -> PathBuf {
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
         );
-        // The rename is atomic. It fails if a concurrent test has made `place`, which is then used.
+        // The rename is atomic. If it fails, a concurrent test has made `place`.
         let renamed = std::fs::rename(&classes, &place);
         assert!(renamed.is_ok() || place.is_dir(), "{renamed:?}");
     }

@@ -12,7 +12,7 @@ pub(crate) const SILENCE: Duration = Duration::from_millis(300);
 /// The TTL of a lease or session, in whole seconds.
 pub(crate) const TTL: Duration = Duration::from_secs(3);
 
-/// Starts another program with this TTL.
+/// A function that starts the other program. `ttl` is in seconds.
 pub(crate) type Start = fn(ttl: &str, servers: &str) -> Peer;
 
 /// The server on which both sides lock.

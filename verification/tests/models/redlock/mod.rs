@@ -1,5 +1,5 @@
-//! A model of the Redlock protocol with its fence. Its figures and traces are compared with
-//! `docs/src/redlock-model.md`.
+//! A model of the Redlock protocol with its fence. The tests compare its numbers of states and its
+//! traces with `docs/src/redlock-model.md`.
 
 mod holds;
 mod mutants;

@@ -1,5 +1,5 @@
-//! Mutants: protocols without one of the rules, which break a promise. The documentation page must
-//! have the shortest trace of each.
+//! Mutants: protocols without one of the rules, each of which breaks a promise. The documentation
+//! page must have each mutant's shortest trace.
 
 use lockwright_verification::{Protocol, explore};
 
@@ -149,7 +149,6 @@ fn a_clock_that_jumps_and_the_fence() {
     refuted_as("A node's clock jumps forward, and the fence", RULES(), bounds, differ);
 }
 
-/// Title of a trace with a late request and a late write-back.
 const LATE_NOTE: &str = "Requested again while a request is unanswered";
 
 fn late_note() -> Redlock<3> {
@@ -158,7 +157,7 @@ fn late_note() -> Redlock<3> {
     Redlock { rules, bounds }
 }
 
-/// The search takes too long for every test run, so this test walks the page's trace.
+/// The search takes too long for a usual test run, so this test follows the page's trace.
 #[test]
 fn asked_again_while_a_request_is_unanswered() {
     let trace = page::trace_of(LATE_NOTE);
@@ -177,7 +176,7 @@ fn asked_again_by_the_shortest_way() {
     refuted(LATE_NOTE, rules, bounds);
 }
 
-/// Walks a trace. Returns the promise that its last step breaks.
+/// Follows a trace. Returns the promise that its last step breaks.
 fn walk(protocol: &Redlock<3>, trace: &str) -> Result<Option<Promise>, String> {
     let mut state = protocol.initial();
     let mut broken = None;

@@ -4,7 +4,7 @@ use super::state::{Mail, Phase, Rounds, State};
 
 impl<const N: usize> Redlock<N> {
     /// Delivers the request of `round` to a node. A refusal is a step only if a repeat of the
-    /// request must wait for it. Otherwise it has the same effect as no answer.
+    /// request must wait for the refusal. Otherwise, a refusal has the same effect as no answer.
     pub(crate) fn vote(&self, state: &State<N>, at: usize, round: usize, steps: &mut Steps<N>) {
         let mut next = *state;
         let node = &mut next.nodes[at];
@@ -134,7 +134,7 @@ impl<const N: usize> Redlock<N> {
         node.empty();
         let mut forgot = 0;
         for round in 0..self.bounds.rounds {
-            // A round that failed gave no client a hold, so the node's loss of it doesn't matter.
+            // A round that failed gave no client a hold, so the loss of its data doesn't matter.
             if !matches!(state.rounds.phase(round), Phase::Unstarted | Phase::Failed) {
                 forgot |= 1 << round;
             }

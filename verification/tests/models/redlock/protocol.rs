@@ -130,7 +130,7 @@ impl<const N: usize> Redlock<N> {
         if self.rules.majority { N / 2 + 1 } else { N / 2 }
     }
 
-    /// Starts a round: of a new claim, a repeat, or a renewal.
+    /// Starts a round for a new claim, a repeat, or a renewal.
     fn begin(&self, state: &State<N>, round: usize, steps: &mut Steps<N>) {
         if (0..round).filter(|it| state.rounds.token(*it) == *it).count() < self.bounds.claims {
             self.ask(state, round, round, steps);

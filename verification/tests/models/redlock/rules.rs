@@ -25,24 +25,25 @@ pub(crate) enum Note {
     Raises,
 }
 
-/// Rules that a mutant can lack; [`Rules::default`] has all of them.
+/// Rules that a mutant can lack. [`Rules::default`] has all of them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rules {
-    /// A quorum is more than half of the nodes; without this rule, half.
+    /// A quorum is more than half of the nodes. Without this rule, it is half.
     pub(crate) majority: bool,
     /// The client writes its chosen fence back to the nodes that answered with another fence.
     pub(crate) write_back: bool,
-    /// The write-back goes only to nodes that said yes; without this rule, to all.
+    /// Only nodes that granted the claim get the write-back. Without this rule, all nodes get it.
     pub(crate) writes_to_voters: bool,
     pub(crate) raise_checks_token: bool,
     pub(crate) note: Note,
-    /// A round past its deadline is given up.
+    /// The client gives up a round past its deadline.
     pub(crate) abandons_late: bool,
-    /// A deadline counts from the round's start; without this rule, from its last reply.
+    /// A deadline counts from the round's start. Without this rule, it counts from the last reply.
     pub(crate) anchored_at_start: bool,
     /// A node that lost its data doesn't vote until the lost holds are over.
     pub(crate) quarantine: bool,
-    /// A request names the expected incarnation. A node with another one ignores the request.
+    /// A request names the expected incarnation. A node with another incarnation ignores the
+    /// request.
     pub(crate) compares_incarnation: bool,
     /// Candidates for the fence are chosen after reading the nodes' incarnations.
     pub(crate) looks_before_candidate: bool,
@@ -50,9 +51,9 @@ pub(crate) struct Rules {
     /// above all fences that are older than the largest TTL.
     pub(crate) clocks_are_near: bool,
     pub(crate) release_checks_token: bool,
-    /// A token isn't requested at a node to which a release of it is in flight.
+    /// The client requests no token from a node to which a release of the token is in flight.
     pub(crate) release_before_repeat: bool,
-    /// A token isn't requested at a node to which a request of it is in flight.
+    /// The client requests no token from a node to which a request of the token is in flight.
     pub(crate) answer_before_repeat: bool,
     pub(crate) tombstones: bool,
     pub(crate) renewal: Renewal,
@@ -89,7 +90,7 @@ pub(crate) struct Bounds {
     /// The number of rounds. Each is a claim, a repeat of a claim, or a renewal.
     pub(crate) rounds: usize,
     pub(crate) claims: usize,
-    /// The largest candidate; the smallest is 1.
+    /// The largest candidate for the fence. The smallest is 1.
     pub(crate) candidates: u64,
     pub(crate) losses: u64,
     pub(crate) jumps: u64,

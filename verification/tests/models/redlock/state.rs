@@ -1,5 +1,5 @@
-//! A state, packed into one word per node and one for the rounds. It is small, and cheap to compare
-//! in a debug build.
+//! A state, packed into one word per node and one for the rounds. So states are small, and cheap to
+//! compare in a debug build.
 
 pub(crate) const MOST_ROUNDS: usize = 4;
 
@@ -11,15 +11,15 @@ pub(crate) struct State<const N: usize> {
     pub(crate) rounds: Rounds,
 }
 
-/// A node's data, and the messages in flight to and from it. Their bits are:
+/// A node's data, and the messages in flight to and from it, by bits:
 ///
 /// ```text
 ///  0 ..  4  its fence counter
 ///  4 ..  8  the fence recorded for the hold
-///  8 .. 11  the token that holds, plus 1; or 0
-/// 11 .. 13  the last round that armed the hold
-/// 13        1 if it doesn't vote yet
-/// 14 .. 18  the rounds that it may have forgotten
+///  8 .. 11  the holder's token plus 1, or 0 if free
+/// 11 .. 13  the last round that started or extended the hold
+/// 13        1 if the node doesn't vote yet
+/// 14 .. 18  the rounds that the node may have forgotten
 /// 18 .. 54  for each round 9 bits: the flags of `Mail`, and in bits 1 .. 5 the node's answer
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,7 +34,7 @@ pub(crate) enum Mail {
     Has = 6,
     /// A release of the token is in flight. Only the token's first round has this flag.
     Releasing = 7,
-    /// The node ignores requests of the token. Only its first round has this flag.
+    /// The node ignores requests of the token. Only the token's first round has this flag.
     Tombstone = 8,
 }
 
@@ -81,7 +81,7 @@ impl Node {
         bits(self.0, 8, 3) == 0
     }
 
-    /// Starts or extends the hold of `token`; never shortens it.
+    /// Starts or extends the hold of `token`, but never shortens it.
     pub(crate) fn arm(&mut self, token: usize, round: usize) {
         let round = if self.is_free() { round } else { round.max(self.armed_by()) };
         self.0 = with(with(self.0, 8, 3, token as u64 + 1), 11, 2, round as u64);

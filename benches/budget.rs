@@ -55,7 +55,7 @@ static COUNTING: Counting = Counting;
 const HOLDS: usize = 100_000;
 
 fn main() {
-    // `cargo bench` passes `--bench`; `cargo test` only checks that benches run.
+    // `cargo bench` passes `--bench`, unlike `cargo test`, which only checks that benches run.
     let brief = !std::env::args().any(|argument| argument == "--bench");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
@@ -146,7 +146,7 @@ impl Baselines {
     }
 }
 
-/// Measures all subjects in turn, so that all see the same load.
+/// Measures the client and the baselines in turn, so the machine's load affects all equally.
 async fn ratio() {
     const ROUNDS: usize = 101;
     const TIMES: u32 = 2_000;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::Result;
 
-/// An account that runs servers which refuse to run as root.
+/// An account for servers that refuse to run as root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Account {
     pub(crate) uid: u32,
@@ -12,8 +12,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Returns the first existing user of `names`, or `nobody`, if this process is root; otherwise
-    /// `None`.
+    /// Returns the first existing user of `names`, or else `nobody`, if this process is root.
     pub fn instead_of_root(names: &[&str]) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             return None;

@@ -27,7 +27,7 @@ pub(crate) fn is_stopped(pid: u32) -> bool {
     state(pid) == Some('T')
 }
 
-/// Returns whether the process has ended. Zombies count as ended.
+/// Zombies count as ended.
 pub(crate) fn has_ended(pid: u32) -> bool {
     state(pid).is_none_or(|state| matches!(state, 'Z' | 'X'))
 }
@@ -36,7 +36,7 @@ fn state(pid: u32) -> Option<char> {
     stat(pid).map(|(state, _)| state)
 }
 
-/// Signals `pids`. An ended child stays a zombie until its parent waits, so its id isn't reused.
+/// Signals `pids`. An ended child's id isn't reused until its parent has waited for it.
 pub(crate) fn signal(pids: &[u32], signal: Signal) {
     for pid in pids.iter().filter_map(|pid| Pid::from_raw(i32::try_from(*pid).ok()?)) {
         let _ = kill_process(pid, signal);
@@ -59,8 +59,8 @@ pub(crate) struct KillOnExit(Child);
 
 impl KillOnExit {
     pub(crate) fn watch(pids: &[u32]) -> std::io::Result<Self> {
-        // The shell's input closes when this process ends. The shell's own process group protects
-        // it from Ctrl-C.
+        // `read` returns when this process ends, which closes the shell's input. The shell's own
+        // process group protects it from Ctrl-C.
         Command::new("sh")
             .args(["-c", "read -r _; kill -KILL \"$@\"", "kill-on-exit"])
             .args(pids.iter().map(u32::to_string))

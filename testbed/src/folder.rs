@@ -86,8 +86,8 @@ pub(crate) fn text(path: &Path) -> String {
 
 /// Returns the cache folder, and checks that it is private: other users may have created it first.
 ///
-/// Its parent is `LOCKWRIGHT_TESTBED_CACHE` or the temporary folder. Processes that reserve ports
-/// must share the cache, which has the ports' locks.
+/// Its parent is `LOCKWRIGHT_TESTBED_CACHE` or the temporary folder. All processes must share the
+/// cache, because `port::free` reserves ports by its lock files.
 pub(crate) fn cache() -> Result<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
     let parent =

@@ -1,8 +1,8 @@
 //! Starts real servers for Lockwright's tests, benches and examples.
 //!
 //! Each server is a child process in a temporary folder, on a free loopback port. `start` waits
-//! until the server answers. The server ends when its Rust value is dropped, which removes the
-//! data, or when the test process is killed.
+//! until the server answers. Dropping its Rust value ends the server and deletes its data. Killing
+//! the test process also ends the server.
 //!
 //! A missing binary is an error that names the Debian package. `LOCKWRIGHT_SERVER_ROOT` names a
 //! folder with another version of a server. `cargo xtask test versions` creates such folders in

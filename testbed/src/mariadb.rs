@@ -111,8 +111,9 @@ impl MariaDb {
         self.sql(&format!("SET GLOBAL rpl_semi_sync_{role}_enabled = {}", u8::from(wait))).map(drop)
     }
 
-    /// Adds a user that may read the database, and logs in once: otherwise, MySQL would require TLS
-    /// at the first TCP login.
+    /// Adds a user that may read the database, and logs in once.
+    ///
+    /// Otherwise, MySQL would require TLS at the user's first TCP login.
     pub fn add_user(&self, user: &str, password: &str) -> Result<()> {
         self.sql(&format!(
             "CREATE USER {user}@'%' IDENTIFIED BY '{password}'; GRANT SELECT ON {USER}.* TO {user}@'%'"
@@ -207,7 +208,7 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
     );
     let recipe = format!("{}\n{install:?}\n{users}", version()?);
     folder::fill(folder, "mariadb", &recipe, account(), |template| {
-        // A starting MariaDB deletes all temporary tables in TMPDIR, so each server has its own.
+        // A starting MariaDB deletes all temporary tables in TMPDIR, so servers don't share one.
         let data = format!("--datadir={}", folder::text(&template.join("data")));
         Program::new(installer, SERVER)
             .args(["--no-defaults", &data])
@@ -228,8 +229,8 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
 
 fn fill_mysql(folder: &Path) -> Result<()> {
     let users = format!(
-        // On MySQL, a login on the socket enables the account's TCP logins, so the superuser has
-        // one account for all hosts.
+        // On MySQL, a login on the socket enables TCP logins of the same account. So the superuser
+        // has one account for the socket and TCP.
         "RENAME USER {ADMIN}@localhost TO {ADMIN}@'%';\n\
          ALTER USER {ADMIN}@'%' IDENTIFIED BY '{ADMIN_PASSWORD}';\n\
          {}",
@@ -331,8 +332,8 @@ fn server() -> Program {
     Program::new(binary.as_deref().unwrap_or("mariadbd"), SERVER).env("LC_ALL", "C")
 }
 
-/// Returns `Some` after the greeting on the unix socket, which opens after the port and can't
-/// belong to another process.
+/// Returns `Some` after the server's greeting on its unix socket. The socket opens after the port,
+/// and unlike the port, can't belong to another process.
 fn greets(socket: &Path) -> Option<()> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;

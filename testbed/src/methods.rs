@@ -121,7 +121,7 @@ macro_rules! ensemble_methods {
             }
 
             /// Silences a member's connections to other members. The member answers clients until
-            /// it detects the loss.
+            /// it detects the isolation.
             pub fn isolate(&self, member: usize) {
                 self.network.isolate(member);
             }

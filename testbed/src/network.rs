@@ -1,7 +1,8 @@
 //! A network between the members of an ensemble.
 //!
-//! Members connect through proxies, called doors. Each connection belongs to the [`Link`] of two
-//! members. A cut link holds its data until healed, like TCP's retransmissions.
+//! Members connect to each other through proxies, called doors. A [`Link`] has the connections
+//! from one member to a port of another. A cut link delivers its data after it is healed, as TCP
+//! would by retransmission.
 
 use std::fs;
 use std::io;
@@ -15,7 +16,7 @@ use crate::proxy::{Shared, Traffic};
 use crate::{Error, Result, sockets, wait};
 
 /// How long a door waits for its member to listen. ZooKeeper's members dial a new leader before it
-/// listens. They redial if refused, but elect another leader if the connection opens and closes.
+/// listens. They redial if refused, but elect another leader if a connection opens and closes.
 const LISTENS_SOON: Duration = Duration::from_secs(3);
 
 pub(crate) type Greeting = fn(&mut TcpStream, usize) -> io::Result<Vec<u8>>;
@@ -28,7 +29,7 @@ pub(crate) enum Dialler {
     HasTheOtherEnd,
 }
 
-/// A network of members. Dropping this value closes all connections.
+/// Dropping this value closes all connections.
 #[derive(Debug, Default)]
 pub(crate) struct Network(Arc<Shape>);
 

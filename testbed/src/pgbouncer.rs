@@ -10,7 +10,7 @@ use crate::{Postgres, Process, Program, Result, folder, in_url, methods, port};
 
 const PACKAGE: &str = "pgbouncer";
 
-/// The user and password differ from the server's, so a test notices a mix-up.
+/// The user and password differ from the server's, so a mix-up fails a test.
 const USER: &str = "pooled";
 const PASSWORD: &str = "not-for-logs-5528";
 

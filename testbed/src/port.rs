@@ -7,13 +7,13 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::{Result, folder};
 
-/// All ports are below the kernel's range for outgoing connections, which could take a server's
-/// port during a restart.
+/// All ports are below the kernel's range for outgoing connections, because a connection could take
+/// a server's port during a restart.
 const FIRST: u16 = 15_000;
 const COUNT: u16 = 15_000;
 
-/// A process reserves this many ports until it ends, so no other process takes a killed server's
-/// port before its restart.
+/// A process reserves blocks of this many ports until it ends, so no other process takes a killed
+/// server's port before its restart.
 const BLOCK: u16 = 50;
 
 const TRIES: usize = 5;

@@ -15,7 +15,7 @@ const PACKAGE: &str = "postgresql";
 
 const ADMIN: &str = "postgres";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
-/// The password's hash, with one round instead of 4096, which unoptimized clients check faster.
+/// The password's hash, with one round instead of 4096, so unoptimized clients log in faster.
 const ADMIN_SECRET: &str = "SCRAM-SHA-256$1:bG9ja3dyaWdodC10ZXN0IQ==$\
      pHUqSLfNgZ+06rp0UWw7h2WnL1y7FO+q/UlQ30cBlMY=:ifwj28B3RT0RUsXFOu6aY7oERkNWyJfj0tCAsGY01hQ=";
 
@@ -216,7 +216,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     process.wait_until_ready(|| {
         let status = std::fs::read_to_string(data.join("postmaster.pid")).ok()?;
         let mut lines = status.lines();
-        // A killed server leaves its file, which has another process id.
+        // A killed server leaves this file with its own process id.
         (lines.next()? == pid && lines.nth(6)?.trim() == "ready").then_some(())
     })?;
     Ok(process)

@@ -17,7 +17,7 @@ use crate::{Account, Error, Result, wait};
 
 static ENVIRONMENT: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
-/// Sets environment variables for programs that start later. A program's own variables take
+/// Sets environment variables for later calls of [`Program::start`]. A program's own variables take
 /// precedence.
 pub fn set_environment(variables: Vec<(String, String)>) {
     *ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner) = variables;
@@ -265,7 +265,7 @@ impl Process {
         }
     }
 
-    /// Resumes the process, asks it to end, and waits. Kills it after [`wait::LIMIT`].
+    /// Resumes the process, sends its stop signal, and waits. Kills it after [`wait::LIMIT`].
     pub fn stop(&mut self) {
         self.stop_by(self.stop_signal);
     }
@@ -333,7 +333,7 @@ impl Process {
     }
 }
 
-/// Returns whether a SIGSTOP has taken effect: the process is suspended, or ended before.
+/// Returns whether a SIGSTOP has taken effect.
 fn is_stopped_or_has_ended(pid: u32) -> bool {
     descendants::is_stopped(pid) || descendants::has_ended(pid)
 }

@@ -18,7 +18,7 @@ pub enum Traffic {
     Delay(Duration),
     /// Limits each connection to this many bytes per second in each direction.
     Throttle(u32),
-    /// Holds data until the mode changes.
+    /// Holds data until the treatment changes.
     Hold,
     /// Drops requests and answers. New connections are accepted.
     SwallowAll,
@@ -84,8 +84,8 @@ impl Proxy {
         self.address
     }
 
-    /// Changes the treatment, also on open connections. After losing data, a connection loses all
-    /// that follows, as TCP never continues after a gap.
+    /// Changes the treatment, also on open connections. A connection that has lost data loses all
+    /// later data, as TCP never continues after a gap.
     pub fn set(&self, traffic: Traffic) {
         self.shared.set(traffic);
     }
@@ -223,8 +223,8 @@ impl Shared {
                     }
                     self.serve(client, Vec::new(), Duration::ZERO);
                 }
-                // Dropping the listener isn't enough: another thread's forked child has the socket
-                // open until its exec.
+                // Dropping the listener isn't enough, because another thread's forked child may
+                // have the socket open until its exec.
                 let _ = rustix::net::shutdown(&listening, rustix::net::Shutdown::Both);
             }
             self.state().listening = false;
@@ -317,8 +317,8 @@ impl Shared {
                 break;
             }
         }
-        // Close both directions. But after dropped data, `to` stays open, because TCP reports no
-        // end after a gap.
+        // Close both ends. But after dropped data, `to` stays open, because TCP reports no end
+        // after a gap.
         if !has_lost {
             let _ = to.shutdown(Shutdown::Both);
         }

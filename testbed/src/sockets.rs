@@ -1,7 +1,7 @@
-//! Finds the process at a local connection's other end, by the socket's number in `/proc/PID/fd`.
+//! Finds the socket at a local connection's other end. Its number is also in `/proc/PID/fd`.
 //!
-//! `sock_diag(7)` returns the number. Reading `/proc/net/tcp`, the fallback, takes milliseconds,
-//! and members of an incomplete ensemble dial constantly.
+//! A query of `sock_diag(7)` is fast. The fallback, `/proc/net/tcp`, takes milliseconds, which
+//! matters because members of an incomplete ensemble dial constantly.
 
 use std::fs;
 use std::net::{SocketAddr, SocketAddrV4, TcpStream};
@@ -12,7 +12,7 @@ pub(crate) fn number_of_other_end(connection: &TcpStream) -> Option<u32> {
     let SocketAddr::V4(here) = connection.local_addr().ok()? else { return None };
     let SocketAddr::V4(there) = connection.peer_addr().ok()? else { return None };
     static ANSWERS: OnceLock<bool> = OnceLock::new();
-    // A query for this end must find a socket, so it shows whether the kernel answers queries.
+    // A query for this end shows whether the kernel answers queries, because its socket exists.
     if *ANSWERS.get_or_init(|| asked(here, there).is_some()) {
         asked(there, here)
     } else {
@@ -87,7 +87,6 @@ fn in_table(own: SocketAddrV4, other: SocketAddrV4) -> Option<u32> {
     line.split_whitespace().nth(9)?.parse().ok().filter(|number| *number != 0)
 }
 
-/// Formats an address as in `/proc/net/tcp`.
 fn as_in_proc(address: SocketAddrV4) -> String {
     let number = u32::from_ne_bytes(address.ip().octets());
     format!("{number:08X}:{:04X}", address.port())

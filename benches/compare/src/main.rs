@@ -59,8 +59,8 @@ fn plan(bench: &Bench) -> servers::Result<Plan> {
     })
 }
 
-/// Replaces profiles and notes in old results, because the reason for a weak baseline is often
-/// found later.
+/// Replaces profiles and notes in old results, because a note about a weak baseline is often
+/// written later.
 fn profile(json: &Path, bench: &Bench) -> servers::Result<()> {
     let mut results = report::read(json)?;
     let mut plan = plan(bench)?;
@@ -133,7 +133,7 @@ fn compared(old: &Path, new: &Path, all: bool) -> servers::Result<()> {
 }
 
 fn write(path: &Path, results: &Results) -> servers::Result<()> {
-    // A rename keeps the file complete even after a crash.
+    // A rename keeps the file complete, even if this process is killed.
     let new = path.with_extension("new");
     std::fs::write(&new, serde_json::to_string(results)? + "\n")?;
     Ok(std::fs::rename(&new, path)?)

@@ -79,7 +79,7 @@ pub struct Exclusion {
 pub struct Cell {
     pub backend: String,
     pub workload: String,
-    /// The number of waiters, holds or processes, or 0 if the workload has no such number.
+    /// The workload's number of waiters, holds or processes, or 0.
     pub at: u64,
     pub regime: Regime,
     pub subject: String,
@@ -93,14 +93,14 @@ pub struct Cell {
     pub note: Option<String>,
 }
 
-/// How processes are pinned to cores. The loopback's speed depends on it, so unpinned programs
-/// would measure a mixture.
+/// A way to pin processes to cores. The loopback's speed depends on their cores, so unpinned
+/// programs would measure a mixture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Regime {
     /// Servers and subjects share a core: processor time dominates.
     OneCore,
-    /// Servers and subjects have a core each: round trips dominate.
+    /// Servers have one core and subjects another: round trips dominate.
     TwoCores,
 }
 

@@ -1,7 +1,7 @@
-//! The client's hot paths. `cargo xtask cost` runs this program under callgrind, which counts only
-//! inside [`counted_by_callgrind`].
+//! The client's hot paths. `cargo xtask cost` runs this program under callgrind, which counts
+//! instructions only inside [`counted_by_callgrind`].
 //!
-//! The first line of the output has `vectors`, a tab and the vector instructions, by which
+//! The first line of the output has `vectors`, a tab and the processor's vector extension, by which
 //! libraries select code. Each other line has a path, a tab and the number of executions.
 #![forbid(unsafe_code)]
 
@@ -35,8 +35,8 @@ fn vectors() -> &'static str {
     "those of every such processor"
 }
 
-/// Runs a path. Callgrind finds this function by its name, which no other symbol may contain. So
-/// this function has no closure and no type parameter.
+/// Runs a path. Callgrind finds this function by its name, which no other symbol may contain. A
+/// closure or type parameter would add symbols.
 #[inline(never)]
 pub(crate) fn counted_by_callgrind(runtime: &Runtime, path: Counted<'_>) -> u64 {
     // `black_box` prevents a tail call, so this function returns after the path.

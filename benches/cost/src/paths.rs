@@ -26,7 +26,7 @@ pub(crate) const ALL: &[Path] = &[
     Path { name: "a renewal, of 1,000 holds", prepare: renewal },
 ];
 
-/// Enough executions to average out work that few of them do.
+/// Enough executions to average out work that only some of them do.
 const TIMES: u64 = 2_000;
 
 const NAME: &str = "orders/42";
@@ -47,7 +47,7 @@ async fn take(locks: &Locks) {
     guard.release().await.unwrap();
 }
 
-/// Counts acquisitions with releases, after an uncounted run, in which tables and pools grow.
+/// Counts pairs of acquire and release, after an uncounted run in which tables and pools grow.
 fn taken(runtime: &Runtime, locks: &Locks) -> u64 {
     let path = async || {
         for _ in 0..TIMES {
@@ -97,7 +97,7 @@ fn fixed(runtime: &Runtime) -> u64 {
 }
 
 fn busy(runtime: &Runtime) -> u64 {
-    // The holder is another client, so that the backend rejects the request, not the local queue.
+    // The holder is another client, so the backend rejects the request, not the local queue.
     let backend = Memory::new();
     let (holder, locks) = (client(runtime, backend.clone()), client(runtime, backend));
     let held = runtime.block_on(holder.mutex(NAME).acquire()).unwrap();
@@ -170,10 +170,10 @@ fn hand_over(runtime: &Runtime) -> u64 {
     times
 }
 
-/// Renews on a paused clock, which advances when the runtime is idle.
+/// Counts renewals on tokio's paused clock, which advances when the runtime is idle.
 fn renewal(runtime: &Runtime) -> u64 {
-    // Many clients, because random tokens determine a client's renewal times and batches: the cost
-    // of one client varies by up to 7 %.
+    // Many clients, because random tokens determine renewal times and batches: the cost of one
+    // client varies by up to 7 %.
     const CLIENTS: usize = 32;
     let clients = runtime.block_on(async {
         tokio::time::pause();

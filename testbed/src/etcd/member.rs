@@ -95,7 +95,7 @@ impl Member {
 
     /// Restarts the member on the same ports, and waits only for this member.
     ///
-    /// Without `keep_data`, a new member replaces the old one, if the others have a majority.
+    /// Without `keep_data`, the others remove the member and add a new one, which needs a majority.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.stop();
         if keep_data {

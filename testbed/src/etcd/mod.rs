@@ -158,13 +158,13 @@ impl Etcd {
         self.cluster.control.run(&self.endpoints(), arguments)
     }
 
-    /// Returns the index of the majority's leader.
+    /// Returns the index of the leader that a majority accepts.
     pub fn leader(&self) -> Result<usize> {
         let leads = |member: &Member| member.is_leader() && member.is_healthy();
         self.members.iter().position(leads).ok_or_else(|| Error::new("there is no leader"))
     }
 
-    /// Waits until all members have one leader and voters are healthy.
+    /// Waits until all members have one leader and all voters are healthy.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all members agree", || {
             let leaders = self.members.iter().filter(|member| member.is_leader()).count();
@@ -179,7 +179,7 @@ impl Etcd {
     /// Restarts all members. Without `keep_data`, they form a new cluster.
     ///
     /// # Errors
-    /// If the members don't form a cluster, or one is a learner and `keep_data` is false.
+    /// If a member is a learner and `keep_data` is false.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         if !keep_data {
             self.has_no_learner()?;

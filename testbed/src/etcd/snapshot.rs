@@ -30,7 +30,7 @@ impl Etcd {
     /// Restores a snapshot in all members. The cluster's revision returns to the snapshot's.
     ///
     /// # Errors
-    /// If the snapshot can't be read, the members don't form a cluster, or one is a learner.
+    /// If a member is a learner.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         self.has_no_learner()?;
         let file = snapshot.file();

@@ -114,7 +114,7 @@ impl Cluster {
             .ok_or_else(|| Error::new(format!("node {master} has no replica")))
     }
 
-    /// Waits until, in all nodes' views, another node than `old` serves the key. Returns that node.
+    /// Waits until all answering nodes but `old` agree on another master of the key. Returns it.
     pub fn wait_for_failover(&self, key: &str, old: usize) -> Result<usize> {
         let slot = self.slot_of(key)?;
         wait_until("the failover", || {
@@ -190,7 +190,7 @@ impl Cluster {
         }
     }
 
-    /// Moves the remaining keys and the slot, and waits until all answering nodes agree.
+    /// Moves the remaining keys and the slot. Waits until all answering nodes agree.
     pub fn finish_move(&self, slot: SlotMove) -> Result<()> {
         self.move_keys(&slot)?;
         self.hand_over(&slot)?;
@@ -200,7 +200,7 @@ impl Cluster {
         })
     }
 
-    /// Assigns the slot to its new master. Nodes other than both masters are notified later.
+    /// Assigns the slot to its new master, on both masters. Other nodes are notified later.
     pub fn hand_over(&self, slot: &SlotMove) -> Result<()> {
         for node in [slot.to, slot.from] {
             self.set_slot(node, slot.slot, &["NODE", &self.ids[slot.to]])?;

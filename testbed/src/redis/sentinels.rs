@@ -56,7 +56,7 @@ impl SentinelsOptions {
         self
     }
 
-    /// Starts all processes, and waits until two Sentinels can start a failover.
+    /// Starts all processes, and calls [`Sentinels::wait_until_whole`].
     pub fn start(mut self) -> Result<Sentinels> {
         self.server = self.server.in_a_set()?;
         let master = self.server.clone().start()?;
@@ -151,7 +151,7 @@ impl Sentinels {
         })
     }
 
-    /// Waits until the Sentinels see all others and the replicas follow the master.
+    /// Waits until each Sentinel sees all other processes, and the replicas follow the master.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all know each other", || {
             let master = self.master().ok()?;

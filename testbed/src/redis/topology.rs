@@ -10,7 +10,7 @@ pub(super) struct Node {
     /// If two nodes claim a slot, the one with the higher epoch owns it.
     pub(super) epoch: u64,
     slots: Vec<(u16, u16)>,
-    /// The node is connected, without a failure or handshake flag.
+    /// True if the node is connected, without a failure or handshake flag.
     pub(super) is_well: bool,
 }
 

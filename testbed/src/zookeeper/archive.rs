@@ -1,4 +1,4 @@
-//! A class data archive of a member. With it, a JVM needs a third less processor time to start.
+//! A class data sharing archive, with which a JVM needs a third less processor time to start.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::ports::Ports;
 use super::server;
 use crate::{Program, Result, folder};
 
-/// Returns the JVM's option for the archive, if one can be made: that needs Java 13.
+/// Returns the JVM's option for the archive, if Java (13 or later) can create one.
 pub(super) fn option() -> Option<String> {
     static ARCHIVE: OnceLock<Option<String>> = OnceLock::new();
     let archive = ARCHIVE.get_or_init(|| provide().ok().map(|archive| folder::text(&archive)));

@@ -1,7 +1,7 @@
 //! The first message of election connections.
 //!
 //! A member sends its address to a member with a larger number, which then dials that address and
-//! bypasses the proxy. So this module replaces the address by a host name, which each member's
+//! would bypass the proxy. So this module replaces the address by a host name, which each member's
 //! hosts file maps to a proxy.
 
 use std::io::{self, Read};

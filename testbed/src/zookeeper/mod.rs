@@ -75,7 +75,7 @@ impl ZooKeeper {
         self.members[member].four_letter(command)
     }
 
-    /// Returns the leader. If an isolated member still leads, returns the newer leader.
+    /// Returns the leader. If an isolated old leader remains, returns the newer one.
     pub fn leader(&self) -> Result<usize> {
         let leaders = self.members.iter().enumerate().filter(|(_, member)| member.is_leader());
         // The zxid's upper half is the epoch.
@@ -133,7 +133,7 @@ fn listed(all: &[Ports], voters: usize) -> String {
     lines
 }
 
-/// Returns a hosts file with the member's own address, and a proxy for each other member.
+/// Opens a proxy to each other member. Returns a hosts file for the member.
 fn hosts(network: &Network, from: usize, all: &[Ports]) -> Result<String> {
     let mut lines = format!("127.0.0.1 localhost {}\n", name(from));
     for (to, ports) in all.iter().enumerate().filter(|(to, _)| *to != from) {

@@ -44,7 +44,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Sets the number of voting members; three by default. One is a standalone server.
+    /// Sets the number of voting members; three by default. One member is a standalone server.
     pub fn members(mut self, count: usize) -> Self {
         self.voters = count;
         self
@@ -62,8 +62,8 @@ impl Options {
         self
     }
 
-    /// Sets after how many silent ticks members disconnect; 10 by default. Until then, an isolated
-    /// member answers its clients' pings.
+    /// Sets the number of silent ticks until members disconnect; 10 by default. Until then, an
+    /// isolated member answers its clients' pings.
     pub fn sync_limit(self, ticks: u32) -> Self {
         self.set("syncLimit", ticks.to_string())
     }

@@ -40,7 +40,7 @@ const SMALL_SETTINGS: [&str; 4] = [
     "-Dzookeeper.nio.numSelectorThreads=1",
     "-Dzookeeper.nio.numWorkerThreads=2",
     "-Dzookeeper.commitProcessor.numWorkerThreads=1",
-    // The initial log size in KiB. The default is 64 MB, and each restart creates a log.
+    // The size of a new transaction log in KiB. The default is 64 MB, and each restart creates one.
     "-Dzookeeper.preAllocSize=1024",
 ];
 
@@ -92,7 +92,7 @@ pub(super) fn start_with(
         .args(&options.properties)
         .arg(format!("-Dzookeeper.forceSync={force_sync}"))
         .arg(format!("-Dzookeeper.DigestAuthenticationProvider.superDigest={SUPERUSER_DIGEST}"))
-        // Each member has its own hosts file, so each pair of members has its own link.
+        // Each member has its own hosts file, so each pair of members has its own proxies.
         .arg(format!("-Djdk.net.hosts.file={}", folder::text(&folder.join(HOSTS))))
         .args(["-cp", &class_path()?])
         .args(["org.apache.zookeeper.server.quorum.QuorumPeerMain", CONFIGURATION])

@@ -1,4 +1,4 @@
-//! Tests that a server ends when its Rust value is dropped or its test process dies.
+//! Tests of the proxy, and of servers, which end with their Rust value or test process.
 
 mod process;
 mod proxy;
@@ -7,7 +7,7 @@ mod servers;
 use lockwright_testbed::wait;
 
 fn runs(pid: u32) -> bool {
-    // A zombie has ended; its parent hasn't waited for it yet.
+    // A zombie has ended, but its parent hasn't waited for it.
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .ok()
         .and_then(|stat| stat.rsplit(')').next().map(|rest| !rest.trim_start().starts_with('Z')))

@@ -99,7 +99,7 @@ fn zookeeper() {
 #[test]
 fn go_programs() {
     let above = tempfile::tempdir().unwrap();
-    // The names are fixed, so that each run replaces the programs of the last run.
+    // The names are fixed, because `build` would keep another program for each new name.
     let build = |name: &str, go: &str| {
         let folder = above.path().join(name);
         std::fs::create_dir_all(&folder).unwrap();

@@ -35,7 +35,7 @@ pub struct Handshake {
 }
 
 /// A connected lock library.
-#[allow(async_fn_in_trait)] // nothing is sent to another thread
+#[allow(async_fn_in_trait)] // the futures stay in one thread
 pub trait Library: Sized + 'static {
     /// A held lock.
     type Hold: 'static;
@@ -54,7 +54,7 @@ pub trait Library: Sized + 'static {
     /// Releases the hold.
     async fn unlock(&self, hold: Self::Hold) -> Result<()>;
 
-    /// Acquires an uncontended name, whose hold must be kept alive.
+    /// Acquires an uncontended name, with the library's automatic renewal, if any.
     async fn keep(&self, name: &str, ttl: Duration) -> Result<Self::Hold> {
         self.lock_alone(name, ttl).await
     }

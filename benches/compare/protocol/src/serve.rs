@@ -23,7 +23,6 @@ pub fn serve<L: Library>(handshake: &Handshake) {
             println!("{}", state.answer(&command).await.unwrap_or_else(|error| complaint(&*error)));
         }
     });
-    // Exits without releasing holds or ending background tasks.
     std::process::exit(0);
 }
 
@@ -158,7 +157,7 @@ impl<L: Library> State<L> {
                 }
             });
         }
-        yield_now().await; // each task was polled once, so it has sent its request
+        yield_now().await; // polls each task once, which begins its request
         Ok("waiting".to_owned())
     }
 

@@ -38,7 +38,7 @@ impl<'a> BackendRun<'a> {
         Self { backend, servers, pace, subjects, table: Table::default(), progress, only }
     }
 
-    /// Ends the subjects, whose background work would disturb the other measurements.
+    /// Ends the subjects' processes, whose background work would disturb other measurements.
     pub(super) fn dismiss_all(&mut self) {
         self.subjects.iter_mut().for_each(RunningSubject::dismiss);
     }
@@ -95,8 +95,8 @@ impl<'a> BackendRun<'a> {
         seen
     }
 
-    /// Runs a contest to check exclusion, and a longer one if there were few hand-overs, because
-    /// programs may start late.
+    /// Runs a contest to check exclusion, and longer ones if there were few hand-overs, because a
+    /// subject may start late.
     fn check(
         &self,
         subject: &mut RunningSubject<'_>,
@@ -115,7 +115,7 @@ impl<'a> BackendRun<'a> {
         outcome
     }
 
-    /// Runs the workloads untimed, so that the subjects' virtual machines compile them.
+    /// Runs workloads untimed, so that the subjects' virtual machines compile them.
     pub(super) fn warm_up(&mut self) {
         let (time, processes) = (self.pace.warming, self.pace.processes);
         let processes = if self.is_in_one_process() { 1 } else { processes };

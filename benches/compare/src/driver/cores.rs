@@ -7,13 +7,12 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::results::Regime;
 
-/// The core of the servers.
 const SERVERS: usize = 0;
 const OTHER: usize = 1;
 
 impl Regime {
-    /// Pins servers and subjects, but not this process, because its children would see a machine
-    /// with one core.
+    /// Pins servers and subjects, but not this process, because its children would inherit the
+    /// core, and start as on a machine with one core.
     pub(crate) fn pin(self, servers: &[u32], subjects: &[u32]) {
         pin(servers, SERVERS);
         pin(subjects, self.core_of_subjects());
@@ -27,7 +26,7 @@ impl Regime {
     }
 }
 
-/// Pins all threads. Threads that they start inherit the core.
+/// Pins all threads. New threads inherit the core.
 fn pin(processes: &[u32], core: usize) {
     let mut set = CpuSet::new();
     set.set(core);

@@ -137,9 +137,6 @@ pub fn run(
 }
 
 /// Measures only profiles. Returns them, and Lockwright's own programs with their notes.
-///
-/// # Errors
-/// If servers, Lockwright's own programs or the sampler can't be started.
 pub fn profiles(plan: &Plan) -> servers::Result<(Vec<Profile>, Vec<Subject>)> {
     let pace = Pace::full(plan.rounds);
     std::fs::create_dir_all(&plan.logs)?;

@@ -17,7 +17,7 @@ pub(super) struct Pace {
     pub(super) exclusion: Duration,
     pub(super) warming: Duration,
     pub(super) settling: Duration,
-    /// How long waiters are measured: a third of the TTL contains all periodic work.
+    /// How long waiters are measured: in a third of the TTL, all periodic work happens.
     pub(super) waiting: Duration,
     pub(super) waiters_waiting: usize,
     pub(super) holds: Vec<u64>,
@@ -26,7 +26,7 @@ pub(super) struct Pace {
     /// The pause before renewals are measured: half the renewal interval, so that a batch is in
     /// the middle of the measurement.
     pub(super) before_renewal: Duration,
-    /// How long renewals are measured: a third of the TTL renews each hold once.
+    /// How long renewals are measured: in a third of the TTL, each hold is renewed once.
     pub(super) renewal: Duration,
     pub(super) ttl: Duration,
     pub(super) growth_rounds: usize,
@@ -38,8 +38,8 @@ pub(super) struct Pace {
     pub(super) stays_put: bool,
     /// True if peers run only `pairs` and `hand-over`, in one regime.
     pub(super) glances_at_peers: bool,
-    /// The numbers of processes for `processes`, without peers: the memory of dozens of virtual
-    /// machines would dominate.
+    /// The counts for the workload `processes`. Peers are omitted, because the memory of dozens of
+    /// virtual machines would dominate.
     pub(super) growing_processes: Vec<u64>,
 }
 

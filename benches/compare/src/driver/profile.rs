@@ -9,10 +9,10 @@ use super::subject::Contest;
 use super::worker::Failure;
 use crate::results::{Kind, Profile, Regime};
 
-/// One core, so that a profile has the shares of both subjects and servers.
+/// One core, so a profile has the shares of both subjects and servers.
 const REGIME: Regime = Regime::OneCore;
 
-/// This frequency divides no common timer frequency, so that samples don't coincide with timers.
+/// A frequency that divides no common timer frequency, so samples don't coincide with timers.
 const FREQUENCY: &str = "2997";
 
 const SETTLING: Duration = Duration::from_millis(500);

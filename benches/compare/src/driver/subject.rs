@@ -143,7 +143,7 @@ impl<'a> RunningSubject<'a> {
         let served = servers.servers().served().map_err(unanswered)?;
         let before = (cores::used(&theirs), cores::used(&subjects));
         let of = act(&mut self.workers[..count])?;
-        // The processes are listed again: some servers start a process per connection.
+        // The processes are listed again, because some servers start one per connection.
         let after = (cores::used(&servers.processes()), cores::used(&subjects));
         let served = servers.served_since(served).map_err(unanswered)?.map(|served| served as f64);
         let us =

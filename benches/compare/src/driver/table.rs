@@ -10,7 +10,7 @@ const SHARES: [f64; 13] =
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) workload: &'static str,
-    /// The number of waiters, holds or processes, or 0.
+    /// As in [`Cell`].
     pub(super) at: u64,
     pub(super) regime: Regime,
     pub(super) subject: String,
@@ -78,7 +78,7 @@ impl Table {
         }
     }
 
-    /// Ends a cell with a note. Its figures stay.
+    /// Stops measuring a cell, with a note. The cell keeps its figures.
     pub(super) fn give_up(&mut self, key: Key, note: String) {
         let row = self.rows.entry(key).or_default();
         row.note = Some(note);

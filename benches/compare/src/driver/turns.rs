@@ -82,7 +82,7 @@ impl Turns {
         self.in_time().len() as f64 / self.seconds()
     }
 
-    /// Returns the sorted waits in nanoseconds. Waits beyond the contest's end reveal starvation.
+    /// Returns the sorted waits in nanoseconds, also those that end late and reveal starvation.
     #[must_use]
     pub(super) fn waits(&self) -> Vec<u64> {
         let mut waits: Vec<u64> = self.turns.iter().map(|turn| turn.granted - turn.asked).collect();
@@ -90,9 +90,8 @@ impl Turns {
         waits
     }
 
-    /// Returns Jain's index of fairness: 1 if all `workers` had equally many turns, 1/`workers` if
-    /// one had all. R. Jain, D. Chiu, W. Hawe: A Quantitative Measure of Fairness and
-    /// Discrimination for Resource Allocation in Shared Computer Systems, 1984.
+    /// Returns Jain's index of fairness (Jain, Chiu and Hawe, 1984): 1 if all `workers` had equally
+    /// many turns, 1/`workers` if one had all.
     #[must_use]
     pub(super) fn jain(&self, workers: usize) -> Option<f64> {
         let by_task = self.are_of_one_process();

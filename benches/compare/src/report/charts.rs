@@ -13,7 +13,7 @@ const BEFORE: RGBColor = RGBColor(127, 178, 229);
 const BASELINE: RGBColor = RGBColor(110, 119, 129);
 /// Points are labelled, so all peers have the same colour.
 const PEER: RGBColor = RGBColor(169, 184, 198);
-/// The lines of peers aren't labelled, so each peer has a colour of its own.
+/// Lines aren't labelled, so each peer has its own colour.
 const HUES: [RGBColor; 15] = [
     RGBColor(230, 25, 75),
     RGBColor(60, 180, 75),
@@ -70,7 +70,7 @@ fn timed(workload: &Workload) -> &'static str {
     if workload.id == "pairs" { "pairs" } else { "waits" }
 }
 
-/// Draws ratios to the baseline, but figures where less is better, because the baseline's figure is
+/// Draws ratios to the baseline. If less is better, draws figures, because the baseline's figure is
 /// often zero.
 fn points(view: &View<'_>, workload: &Workload) -> Drawn<Option<String>> {
     let are_ratios = workload.more_is_better;

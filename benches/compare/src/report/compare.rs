@@ -11,13 +11,15 @@ use crate::workload::Workload;
 
 #[derive(Debug)]
 struct Change {
-    /// The factor of the improvement; below 1, the figure is worse.
+    /// The factor of the improvement. Below 1, the figure is worse.
     goodness: f64,
     line: String,
 }
 
-/// Describes Lockwright's changes beyond the noise, or those of `all` subjects. Compares ratios to
-/// the baseline, which a slower machine doesn't change. Without a baseline, compares figures.
+/// Describes Lockwright's changes beyond the noise, or those of `all` subjects.
+///
+/// Compares ratios to the baseline, because a slower machine doesn't change ratios. Without a
+/// baseline, compares figures.
 #[must_use]
 pub fn text(old: &Results, new: &Results, all: bool) -> String {
     let (before, after) = (View::of(old), View::of(new));

@@ -154,7 +154,7 @@ impl Lines<'_> {
             .x_label_formatter(&label)
             .y_label_formatter(&|log| (self.tick)(10_f64.powf(*log)))
             .draw()?;
-        // Draws the first series last, so that they are on top.
+        // The first series is drawn last, so it is on top.
         for series in series.iter().rev() {
             let shown = series.points.iter().filter(|(_, value)| *value > 0.0);
             let points: Vec<_> = shown.map(|(at, value)| (*at, value.log10())).collect();

@@ -263,8 +263,8 @@ fn why(view: &View<'_>, group: &Group<'_>) -> String {
     plain(&format!("noted: {}", notes.into_iter().collect::<Vec<_>>().join("; ")))
 }
 
-/// Returns whether a note is about a place. A note that names backends must name the place's. Any
-/// other note must name the workload or the baseline.
+/// Returns whether a note is about a place. A note that names backends must name the place's
+/// backend. Any other note must name the workload or the baseline.
 fn is_about(view: &View<'_>, note: &str, place: &Place<'_>) -> bool {
     let note = note.to_lowercase();
     let is_letter = |c: char| c.is_alphanumeric() || c == '-';

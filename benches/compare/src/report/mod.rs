@@ -35,9 +35,6 @@ enum Extent {
 
 /// Writes the report of `results` (from the file `json`): the page `markdown`, new pictures in
 /// `folder`, and the page `html`. Without `html`, the page is a summary.
-///
-/// # Errors
-/// If a file can't be written.
 pub fn write(
     results: &Results,
     json: &Path,
@@ -82,9 +79,6 @@ pub fn write(
 }
 
 /// Reads a run's results.
-///
-/// # Errors
-/// If the file can't be read or has another format.
 pub fn read(path: &Path) -> io::Result<Results> {
     let text = fs::read_to_string(path).map_err(|error| of(path, error))?;
     let invalid = |problem: String| {

@@ -6,10 +6,10 @@
 /// The confidence that a spread contains the true median, with enough rounds.
 pub const CERTAINTY: f64 = 0.98;
 
-/// The smallest change between runs that counts. Another memory layout causes smaller changes.
+/// The smallest change between runs that counts. Another memory layout may cause smaller ones.
 pub const BETWEEN_RUNS: f64 = 0.1;
 
-/// The most values in the exact test, because more slow it down.
+/// The maximum number of values in the exact test, because more values slow it down.
 const ENOUGH: usize = 40;
 
 /// Returns the smallest change that counts. It is larger for few rounds, which may agree by chance.
@@ -128,6 +128,7 @@ pub fn differ(old: &[f64], new: &[f64]) -> bool {
 pub fn mann_whitney(one: &[f64], other: &[f64]) -> f64 {
     let (one, other) = (&one[..one.len().min(ENOUGH)], &other[..other.len().min(ENOUGH)]);
     let all = sorted(&[one, other].concat());
+    // Twice the mid-rank, which is an integer.
     let rank = |value: &f64| {
         let below = all.partition_point(|known| known < value);
         below + 1 + all.partition_point(|known| known <= value)

@@ -60,7 +60,7 @@ impl<'a> View<'a> {
         Self { results, backends, cells }
     }
 
-    /// Returns the kind. An unlisted subject is a peer.
+    /// An unlisted subject is a peer.
     pub(super) fn kind(&self, subject: &str) -> Kind {
         let known = self.results.subjects.iter().find(|known| known.name == subject);
         known.map_or(Kind::Peer, |known| known.kind)
@@ -99,7 +99,7 @@ impl<'a> View<'a> {
         self.at(place).iter().copied().find(|cell| self.kind(&cell.subject) == Kind::Baseline)
     }
 
-    /// Returns the subjects. Peers come last, the best first.
+    /// Returns the subjects, peers last and the best peer first.
     pub(super) fn subjects(&self, workload: &Workload, backend: &'a str) -> Vec<&'a str> {
         let mut found: Vec<(u8, f64, &str)> = Vec::new();
         for regime in self.regimes(workload) {

@@ -13,9 +13,6 @@ pub trait Servers: Debug + Send {
 
     /// Returns the number of commands so far, including those in scripts, or `None` if they aren't
     /// counted.
-    ///
-    /// # Errors
-    /// If a server doesn't answer.
     fn served(&self) -> Result<Option<u64>>;
 
     /// Returns whether locks exist only within one process.
@@ -24,8 +21,5 @@ pub trait Servers: Debug + Send {
     }
 
     /// Returns the servers' name and version.
-    ///
-    /// # Errors
-    /// If a server doesn't answer.
     fn version(&self) -> Result<(String, String)>;
 }

@@ -75,7 +75,7 @@ impl Servers for Nodes {
     }
 
     fn served(&self) -> Result<Option<u64>> {
-        // The replicas repeat the masters' commands, so they aren't counted.
+        // The replicas aren't counted, because they repeat the masters' commands.
         served(&self.0.nodes[..3])
     }
 

@@ -13,10 +13,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Starts a backend's servers. Other children started at the same time are counted as servers.
-    ///
-    /// # Errors
-    /// If the servers don't start.
+    /// Starts a backend's servers. Other children that start at the same time count as servers.
     ///
     /// # Panics
     /// If there is no such backend.
@@ -26,8 +23,8 @@ impl Watched {
         let servers = start(backend)?;
         let roots =
             descendants::of(us).into_iter().filter(|process| !before.contains(process)).collect();
-        // `served` itself sends commands. The minimum is their number, without those that a
-        // cluster's members exchange.
+        // `served` itself sends commands. Their number is the minimum, because a cluster's members
+        // also send commands to each other.
         let mut per_look = u64::MAX;
         let mut before = servers.served()?;
         for _ in 0..3 {
@@ -39,9 +36,6 @@ impl Watched {
     }
 
     /// Returns the number of commands since `before`.
-    ///
-    /// # Errors
-    /// If a server doesn't answer.
     pub fn served_since(&self, before: Option<u64>) -> Result<Option<u64>> {
         let served = self.servers.served()?.zip(before);
         Ok(served.map(|(now, before)| now.saturating_sub(before + self.per_look)))

@@ -1,4 +1,4 @@
-//! A subject for tests of the driver. The kind `honest` locks; each other kind has one defect.
+//! A subject for tests of the driver. The kind `honest` works. Each other kind has one defect.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
@@ -27,7 +27,7 @@ fn kind() -> (&'static str, Kind) {
     }
 }
 
-/// A file lock, and a mutex between tasks, because file locks aren't fair within a process.
+/// A file lock, and a mutex between this process's tasks, because file locks aren't fair.
 struct Fake {
     kind: Kind,
     prefix: String,

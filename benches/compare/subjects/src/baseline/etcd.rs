@@ -1,4 +1,4 @@
-//! etcd: keys on one lease, and a queue ordered by revision.
+//! etcd: keys on one lease per TTL, and a queue ordered by revision.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -37,7 +37,7 @@ struct Queues {
     /// The keys of each queue, by revision.
     keys: HashMap<String, BTreeMap<i64, String>>,
     waiting: HashMap<String, oneshot::Sender<()>>,
-    /// The revision of the first listing. Events of the watch up to it are already in `keys`.
+    /// The revision of the first listing. `keys` already contains the watch's events up to it.
     revision: i64,
 }
 

@@ -21,13 +21,13 @@ const SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
 const INSERT: &str = "INSERT IGNORE INTO bench_baseline_lease
     VALUES (?, ?, NOW(6) + INTERVAL ? MICROSECOND)";
 
-/// Waiters queue for a named lock, so none polls. [`DELETE_IN_TURN`] releases the named lock.
+/// Waiters queue for a named lock, so none polls.
 const INSERT_IN_TURN: &str = "INSERT IGNORE INTO bench_baseline_lease
     SELECT ?, ?, SYSDATE(6) + INTERVAL ? MICROSECOND FROM DUAL WHERE GET_LOCK(?, 3600) = 1";
 
 const DELETE: &str = "DELETE FROM bench_baseline_lease WHERE name = ? AND token = ?";
 
-/// Releases the named lock before the commit. The next waiter's insert waits for both.
+/// Releases the named lock before the commit, for which the next waiter's insert also waits.
 const DELETE_IN_TURN: &str =
     "DELETE FROM bench_baseline_lease WHERE name = ? AND token = ? AND RELEASE_LOCK(?) = 1";
 

@@ -20,15 +20,14 @@ const INSERT: &str =
     "INSERT INTO bench_baseline_lease VALUES ($1, $2, now() + $3 * interval '1 ms')
     ON CONFLICT DO NOTHING";
 
-/// Waiters queue for an advisory lock, so none polls. [`DELETE_IN_TURN`] releases the advisory
-/// lock.
+/// Waiters queue for an advisory lock, so none polls.
 const INSERT_IN_TURN: &str = "INSERT INTO bench_baseline_lease
     SELECT $1, $2, clock_timestamp() + $3 * interval '1 ms' FROM (SELECT pg_advisory_lock($4)) AS turn
     ON CONFLICT DO NOTHING";
 
 const DELETE: &str = "DELETE FROM bench_baseline_lease WHERE name = $1 AND token = $2";
 
-/// Releases the advisory lock before the commit. The next waiter's insert waits for both.
+/// Releases the advisory lock before the commit, for which the next waiter's insert also waits.
 const DELETE_IN_TURN: &str = "
     WITH gone AS (DELETE FROM bench_baseline_lease WHERE name = $1 AND token = $2 RETURNING 1)
     SELECT pg_advisory_unlock($3) FROM gone";

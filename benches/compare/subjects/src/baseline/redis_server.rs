@@ -21,7 +21,7 @@ pub(super) struct Server {
     renew: String,
 }
 
-/// The right to a name: an element that is popped from a list and pushed back.
+/// The right to a name: the only element of a list, which the holder pops and pushes back.
 pub(super) struct Turn(Box<Lent<MultiplexedConnection>>);
 
 impl Server {
@@ -48,7 +48,6 @@ impl Server {
         self.connection.clone()
     }
 
-    /// Creates a lease. Returns `false` if the name has one.
     pub(super) async fn set(&self, name: &str, ttl: Duration) -> Result<bool> {
         let mut set = cmd("SET");
         set.arg(key(name)).arg(&self.token).arg("NX").arg("PX").arg(ttl.as_millis() as u64);
@@ -76,7 +75,7 @@ impl Server {
         Ok(renewed)
     }
 
-    /// Waits on a separate connection, because BLPOP blocks it.
+    /// Waits on a separate connection, because BLPOP blocks a connection.
     pub(super) async fn wait(&self, name: &str) -> Result<Turn> {
         let list = format!("{}:turn", key(name));
         if !self.ready.borrow().contains(name) {
@@ -96,7 +95,7 @@ impl Server {
         Ok(())
     }
 
-    /// Pushes the only element to the name's list, unless the name has a lease.
+    /// Creates the only element of a name's list, unless the name has a lease.
     async fn make_turn(&self, name: &str, list: &str) -> Result<()> {
         let mut connection = self.connection();
         if cmd("EXISTS").arg(key(name)).query_async(&mut connection).await? {

@@ -18,7 +18,6 @@ pub(super) struct Hold {
 }
 
 impl Redlock {
-    /// Requests votes. Without a majority, deletes the granted votes and returns `false`.
     async fn set(&self, name: &str, ttl: Duration) -> Result<bool> {
         let [a, b, c, d, e] = &self.servers;
         let votes = tokio::join!(

@@ -74,7 +74,7 @@ pub(super) struct Sql<S: Server> {
 pub(super) enum Hold<C> {
     Lease(Box<str>),
     LeaseInTurn(Box<str>, Lent<C>),
-    /// A hold that waited has its connection from the pool of waiters.
+    /// If `waited`, the connection is from the pool `waiting`, else from `holding`.
     Connection {
         name: Box<str>,
         lent: Mutex<Lent<C>>,

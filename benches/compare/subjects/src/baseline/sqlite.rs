@@ -1,4 +1,4 @@
-//! SQLite: one connection with Lockwright's settings, and a row for each lease.
+//! SQLite: one connection, and a row for each lease.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ const DELETE: &str = "DELETE FROM bench_baseline_lease WHERE name = ?1 AND token
 
 const RENEW: &str = "UPDATE bench_baseline_lease SET expires = ?2 WHERE token = ?1";
 
-/// The poll interval: the shortest sleep in tokio.
+/// The shortest sleep in tokio.
 const POLL: Duration = Duration::from_millis(1);
 
 pub(super) struct Sqlite {

@@ -30,7 +30,7 @@ fn measured(backend: &str) -> Results {
         ..smoke_of(backend, folder.path())
     };
     let results = driver::run(&plan, |_| Ok(())).unwrap();
-    // Every attempt is checked for overlaps, because a busy machine can't cause one.
+    // Every attempt is checked for overlaps, because a busy machine can't cause them.
     for seen in &results.exclusion {
         assert_eq!(seen.overlaps, 0, "{seen:?}");
     }

@@ -52,7 +52,7 @@ pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome>
     }
 }
 
-/// Parses the fence of a new hold with one fence (`fast_acquire.lua`, `vote.lua`).
+/// Parses the reply of `fast_acquire.lua` or `vote.lua` for a new hold: its only fence.
 pub(crate) fn granted_one_fence(answer: &Value) -> Option<Granted> {
     match answer {
         Value::Int(fence @ 1..) => Some(Granted::new(Fence::new(fence.unsigned_abs()))),
@@ -95,8 +95,8 @@ fn busy(holder: Holder, place: Option<Place>) -> Outcome {
     }
 }
 
-/// Sets when a queued claim polls: when the hold or offer ends, plus 1 ms for each waiter before it (at most 20 ms).
-/// Without a known holder, it polls every 100 to 500 ms.
+/// Sets when a queued claim polls: when the hold or offer ends, plus 1 ms for each waiter before
+/// the claim, at most 20 ms. If the holder has no token, the claim polls every 100 to 500 ms.
 fn queued(mut busy: Busy, before: u64) -> Busy {
     const FOREIGN_POLLS: u32 = 5;
     const STEP: Duration = Duration::from_millis(1);

@@ -37,7 +37,7 @@ impl Reply {
         self.word(at)?.parse().map_err(|_| odd_answer(self.effect, &self.fields))
     }
 
-    /// Parses milliseconds; `None` for -1, which means no expiry.
+    /// Parses milliseconds. Returns `None` for -1, which means no expiry.
     pub(crate) fn duration(&self, at: usize) -> Option<Duration> {
         duration(self.text(at)?)
     }
@@ -91,8 +91,8 @@ fn holder(left: Option<&str>, token: Option<&str>) -> Holder {
     holder
 }
 
-/// Parses an exclusive holder from its ms left, the lock's value (`value.lua`) and the counter's. Another program's
-/// value gives a holder without a token.
+/// Parses an exclusive holder from its ms left, the lock's value (`value.lua`) and the counter's.
+/// Another program's value gives a holder without a token.
 pub(crate) fn exclusive_holder(
     left: Option<&str>,
     value: Option<&str>,
@@ -128,8 +128,8 @@ pub(crate) fn exclusive_holder(
     holder
 }
 
-/// Parses a reader or a holder of permits from `at`: ms left, token, identity, fence, break's operator and reason,
-/// mode.
+/// Parses a reader or a holder of permits from `at`: ms left, token, identity, fence, break's
+/// operator and reason, mode.
 pub(crate) fn shared_holder(reply: &Reply, at: usize) -> Holder {
     let mut holder = holder(reply.text(at), reply.text(at + 1));
     holder.identity = reply.text(at + 2).and_then(identity);

@@ -16,7 +16,8 @@ use crate::{OFFER, PATIENCE, Redis, answer, doctor, hand_over, list, replicas, s
 
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
-/// A fast acquire doesn't always extend the expiry of the fence counter, which listings need.
+/// Longer holds use the full script, because a fast acquire may not extend the expiry of the fence
+/// counter, which listings need.
 const LONGEST_FAST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 const BREAK_TRIES: usize = 10;
@@ -48,7 +49,7 @@ impl DistributedLock for Redis {
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         let ended = self.end(claim, release_mode).await;
         if ended.is_ok() {
-            // A released token is never acquired again.
+            // The client doesn't acquire with a released token again.
             self.given_up.settled(claim.token);
         }
         ended.map_err(|error| self.named(error).with_name(&claim.name))
@@ -104,7 +105,8 @@ impl Redis {
         let sent = wakeups.offers().now();
         let patience = match wait {
             Wait::No => Duration::ZERO,
-            // This exceeds the claim's wait, so that another waiter of this process can inherit its place.
+            // The claim stays queued for longer than its wait, so that another waiter of this
+            // process can inherit its position.
             Wait::Until(end) => end.saturating_since(sent).saturating_add(OFFER).min(PATIENCE),
         };
         let tombstone = keys.tombstone(claim.token);
@@ -136,8 +138,8 @@ impl Redis {
             }
             Outcome::Busy(busy) => Ok(AcquireOutcome::Busy(busy)),
             Outcome::Queued(mut busy, micros) => {
-                // An offer needs a new request: replicas must acknowledge it, or its time and that of queueing may be
-                // of different clocks.
+                // Only a new request confirms an offer that replicas must acknowledge, or whose
+                // time and that of queueing may be of different clocks.
                 let config = self.servers.config();
                 let asks_again =
                     config.replicas.is_some() || !matches!(config.topology, Topology::One(_));
@@ -188,7 +190,7 @@ impl Redis {
         self.servers.wakeups().tracked().forget(keys.lock(), from);
         let old = from.to_string();
         let lasts = millis_rounded_up(to.ttl.max(TOMBSTONE)).to_string();
-        // The script reserves one fence.
+        // `transfer.lua` reserves only one fence.
         let to = &Claim { fences: 1, ..to.clone() };
         let value = self.servers.wakeups().fast_path().hold_value(to);
         let (ttl, mode) = (millis_rounded_up(to.ttl).to_string(), answer::mode_text(to.mode));
@@ -223,7 +225,7 @@ impl Redis {
         if self.given_up.has(token) { Err(ended()) } else { Ok(()) }
     }
 
-    /// Gives back a grant that too few replicas have.
+    /// Releases a grant that too few replicas acknowledged.
     async fn counted(
         &self,
         claim: &Claim,
@@ -246,7 +248,7 @@ impl Redis {
         self.given_up.settled(claim.token);
         match ended {
             ReleaseOutcome::Released => replicas::given_back(&cause),
-            // After a failover, the reply may be another server's.
+            // After a failover, the reply may come from another server.
             ReleaseOutcome::NotHeld => cause,
         }
     }
@@ -406,7 +408,7 @@ impl Redis {
     }
 }
 
-/// Returns milliseconds, or 0 for no tombstone.
+/// Returns the tombstone's lifetime in ms, or 0 for no tombstone.
 fn tombstone_life(claim: &Claim, release_mode: ReleaseMode) -> u128 {
     match release_mode {
         ReleaseMode::Plain => 0,

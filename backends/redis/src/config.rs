@@ -65,8 +65,9 @@ impl Config {
         self
     }
 
-    /// Sets the time limit for a reply; 1 s by default. At most half of the TTL applies (a fifth
-    /// for renewals). A request without a reply is indeterminate, and its connection is replaced.
+    /// Sets the time limit for a reply; 1 s by default. A request waits for at most half of the
+    /// TTL, and a renewal for a fifth. A request without a reply is indeterminate, and its
+    /// connection is replaced.
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit;
@@ -90,9 +91,9 @@ impl Config {
     /// Requires that `count` replicas acknowledge each grant and renewal within `limit`.
     ///
     /// If too few acknowledge a grant, the client releases the lock, and the acquire fails. A
-    /// renewal is indeterminate then. A failover isn't safe even so, because another replica may
-    /// take over. Grants and renewals run one after the other, each for a round trip to the
-    /// replicas, or for the whole `limit` while one is missing.
+    /// renewal is indeterminate then. Even so, a failover isn't safe, because a replica without the
+    /// grant may take over. Grants and renewals run one after the other. Each takes a round trip to
+    /// the replicas, or the whole `limit` while one is missing.
     #[must_use]
     pub fn replicas(mut self, count: u32, limit: Duration) -> Self {
         self.replicas = Some(Replicas { count, limit });

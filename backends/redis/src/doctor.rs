@@ -20,7 +20,7 @@ const NEARLY_FULL_PERCENT: u64 = 90;
 
 type Facts = HashMap<String, String>;
 
-/// The replies to `INFO` and `CONFIG GET`; `None` if not permitted.
+/// The replies to `INFO` and `CONFIG GET`, or `None` if denied.
 #[derive(Debug)]
 pub(crate) struct Server {
     info: Option<Facts>,

@@ -4,7 +4,8 @@ use lockwright_core::{Error, ErrorKind};
 use redis::{RedisError, ServerErrorKind};
 use tokio::time::Instant;
 
-/// The effect of a request on data. Without a reply, a change is indeterminate, and a read is not.
+/// The effect of a request on data. Without a reply, a change is indeterminate, and a read is
+/// unavailable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
@@ -14,7 +15,8 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
-    /// Returns a change with a limited wait: at least 100 ms, which a busy machine may need.
+    /// Returns a change with a limited wait for the reply: at least 100 ms, which a busy machine
+    /// may need.
     pub(crate) fn changes_within(limit: Duration) -> Self {
         const SHORTEST: Duration = Duration::from_millis(100);
         Self::ChangesBy(Instant::now() + limit.max(SHORTEST))
@@ -43,7 +45,7 @@ impl Effect {
     }
 }
 
-/// With Sentinel or a Cluster, callers replace the backend's name.
+/// Returns an error of `redis`. With Sentinel or a Cluster, callers replace this name.
 pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
     Error::new(kind, message).with_backend("redis")
 }
@@ -52,8 +54,8 @@ pub(crate) fn odd_answer(effect: Effect, what: impl std::fmt::Debug) -> Error {
     effect.unanswered(&format!("the server sent an unexpected reply: {what:?}"))
 }
 
-/// Codes of errors that leave nothing changed, even in scripts: their deciding write is the last
-/// command whose failure they report.
+/// Codes of errors after which nothing has changed. In a script too: its deciding write is the last
+/// command whose failure it reports.
 const REFUSALS: [(&str, ErrorKind, &str); 15] = [
     ("NOAUTH", ErrorKind::Denied, "the server requires a password; add it to the URL"),
     ("WRONGPASS", ErrorKind::Denied, "the server refuses the user name or password"),
@@ -104,7 +106,7 @@ const REFUSALS: [(&str, ErrorKind, &str); 15] = [
 
 pub(crate) fn translate(cause: RedisError, effect: Effect) -> Error {
     if let Some((kind, message)) = refusal(&cause) {
-        // The server's message is added if it names the permission, in quotes.
+        // The server's message is added if it quotes the missing permission.
         let names_it = kind == ErrorKind::Denied && cause.to_string().contains('\'');
         let words = if names_it { own_words(&cause) } else { String::new() };
         return error(kind, format!("{message}{words}")).with_source(cause.to_string());
@@ -152,7 +154,7 @@ pub(crate) fn refusal(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
     })
 }
 
-/// Recognizes the message, because the client library drops the error code.
+/// Recognizes a refused `SELECT` by its message, because the client library drops the error code.
 fn refused_database(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
     if !cause.to_string().contains("refused to switch database") {
         return None;

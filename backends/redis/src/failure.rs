@@ -17,7 +17,7 @@ impl Failure {
     }
 
     pub(crate) fn silence(server: &str, limit: Duration) -> Self {
-        // Without TLS, a server takes the handshake for an incomplete command, and stays silent.
+        // A server without TLS reads the handshake as an incomplete command, and sends nothing.
         Self::unavailable(format!(
             "{server} did not answer within {limit:?}; check that it is a Redis, that it runs, \
              and that it uses TLS if the URL does"

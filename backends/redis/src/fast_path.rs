@@ -1,14 +1,15 @@
 //! The fast path: scripts with two keys acquire and release an exclusive lock without waiters.
 //!
-//! Requests that wait use the full scripts, and so do all requests with `replicas`. The fast scripts return -1 if the
-//! counter has a mark (`exclusive.lua`). Then the client sends the full request.
+//! Requests that wait use the full scripts, and so do all requests with `replicas`. If the counter
+//! has a mark (`exclusive.lua`), the fast scripts return -1, and the client sends the full request.
 //!
 //! # Fences
 //!
-//! A fast acquire increments the counter, usually without reading the server's clock. After a restart that lost writes,
-//! the result could be an earlier fence. So each request carries a lower bound: the server's time when the connection
-//! was opened, or one second ago if that is later. The script sets a counter below the bound to the server's time. With
-//! Sentinel and in a Cluster, where two masters may grant at the same time, it does so in each request.
+//! A fast acquire increments the counter, usually without reading the server's clock. After a
+//! restart that lost writes, the result could repeat an earlier fence. So each request carries a
+//! lower bound: the server's time when the connection was opened, or one second ago if that is
+//! later. The script sets a counter below the bound to the server's time. With Sentinel and in a
+//! Cluster, where two masters may grant at the same time, the script always does so.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,10 +19,11 @@ use lockwright_core::{BootInstant, Claim, Clock, Identity, LockName, Mode};
 
 use crate::answer;
 
-/// How long the client sends full requests for a name after a fast one was refused, or after it queued.
+/// How long the client sends full requests for a name after a fast script was refused, or after a
+/// claim was queued.
 const CONTENTION_PERIOD: Duration = Duration::from_secs(10);
 
-/// A counter further behind the server's clock is set to its time.
+/// If a counter is further behind the server's clock, the script sets it to the server's time.
 const MAX_COUNTER_AGE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -40,7 +42,8 @@ pub(crate) struct CounterBound {
 }
 
 impl CounterBound {
-    /// `time` is the server's, just read, or `None` if each request must set the counter to it.
+    /// `time` is the server's time, just read, or `None` if each request must set the counter to
+    /// it.
     pub(crate) fn new(time: Option<Duration>) -> Self {
         let clock = Clock::boot();
         let now = clock.now();
@@ -76,8 +79,8 @@ impl FastPath {
         self.contended.was_noted_after(name, self.clock.now() - CONTENTION_PERIOD)
     }
 
-    /// Returns the lock's value during the hold: see `value.lua`. The last identity's text is cached, because most
-    /// claims share it.
+    /// Returns the lock's value during the hold (`value.lua`). The last identity's text is cached,
+    /// because most claims share it.
     pub(crate) fn hold_value(&self, claim: &Claim) -> String {
         let mut last = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
         drop(last.take_if(|(known, _)| !Arc::ptr_eq(known, &claim.identity)));

@@ -49,8 +49,8 @@ impl FencedScript {
 
     /// Runs the script if no later holder has written, and records the fence under `key`.
     ///
-    /// The same holder may repeat it, as may concurrent shared holders. If the script fails midway,
-    /// the fence is recorded, and earlier effects remain.
+    /// The same holder may repeat the call, and so may concurrent shared holders. If the script
+    /// fails midway, the fence is recorded, and earlier effects remain.
     ///
     /// # Errors
     /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a

@@ -2,21 +2,21 @@
 //!
 //! The script that frees a lock makes the first waiter its holder for two seconds at most, and
 //! publishes this offer on the waiter's channel. The waiter's client confirms the offer by a
-//! renewal; otherwise the offer lapses. It is short, because a server counts a suspended client
-//! among a message's receivers.
+//! renewal. Otherwise the offer lapses. Offers are short, because a server counts a suspended
+//! client among a message's receivers.
 //!
 //! # Start of the hold
 //!
 //! The server reports when it queued the claim and when it made the offer. The hold starts this
-//! difference after the claim was sent, less one hundredth for clock drift, and never after the
-//! message's receipt. With Sentinel and in a Cluster, the times may be of different clocks, so the
-//! client sends the claim again.
+//! difference (less one hundredth, for clock drift) after the client sent the claim, but at the
+//! latest at the message's receipt. With Sentinel and in a Cluster, the times may be of different
+//! clocks, so the client sends the claim again.
 //!
 //! # Expiry
 //!
-//! When an offer lapses, the client whose release made it has the server offer the lock again. That
-//! client may die first. So each waiter also retries when the hold or offer that it last saw ends,
-//! as do the next two waiters when the offer lapses.
+//! When an offer lapses, the client whose release made it makes the server offer the lock again. If
+//! that client has died, the waiters do so: each retries when the hold or offer in its last reply
+//! ends, and the next two waiters retry when the present offer lapses.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -36,7 +36,7 @@ use crate::servers::{Servers, WeakServers};
 /// Added to offers' lifetimes, because timers are coarse.
 const GRACE: Duration = Duration::from_millis(20);
 
-/// Delays the next waiters, so that the client that made the offer retries first.
+/// Delays the next waiters, so that the client that made the offer acts first.
 const BEHIND: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
@@ -143,15 +143,15 @@ impl Offers {
                 waiting.remove(&token);
                 (Some(start.min(received)), Some(life))
             }
-            // The start is unknown, the offer precedes the queued claim, or `ask_again` is set. Only a
-            // new request can confirm the offer.
+            // The start is unknown, the offer precedes the queued claim, or `ask_again` is set.
+            // Only a new request can confirm the offer.
             _ => (Some(received), Some(Duration::ZERO)),
         };
         Some(Event::Handed(token, granted))
     }
 
     /// Parses `behind`, the waiter's token, and the offer's lifetime in ms. Returns when to wake
-    /// the waiter, unless planned already.
+    /// the waiter, or `None` if a wake-up is planned.
     pub(crate) fn receive_behind(&self, text: &str) -> Option<(Token, Instant)> {
         let (token, life) = text.strip_prefix("behind ")?.split_once(' ')?;
         let (token, life) = (token.parse().ok()?, Duration::from_millis(life.parse().ok()?));
@@ -183,7 +183,7 @@ impl Offers {
     }
 }
 
-/// Starts a task that offers the lock again when an offer lapses. A name has at most one.
+/// Starts a task that offers the lock again when an offer lapses. Each name has at most one task.
 pub(crate) fn expire_offer(servers: &Servers, name: &LockName, life: Duration) {
     let until = Instant::now() + life + GRACE;
     match servers.wakeups().offers().made().entry(name.clone()) {
@@ -220,7 +220,7 @@ async fn expire_offers(servers: WeakServers, name: LockName, mut until: Instant)
     }
 }
 
-/// Makes the next offer, and returns its lifetime. Without one (`None`), waiters poll.
+/// Makes the next offer. Returns its lifetime, or `None` without one. Then waiters poll.
 async fn grant_next(servers: &Servers, name: &LockName) -> Option<Duration> {
     let keys = Keys::new(&servers.config().key_prefix, name).ok()?;
     let arguments = [servers.counts_receivers(), servers.wakeups().released(), name.as_str()];

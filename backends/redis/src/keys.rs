@@ -2,24 +2,26 @@
 //!
 //! | key | value | lifetime |
 //! |---|---|---|
-//! | *prefix + name* | token, number of fences and identity of an exclusive holder (`value.lua`); a marker while it has `holders` | one TTL |
+//! | *prefix + name* | see `value.lua` | one TTL |
 //! | `lockwright:{…}:fence` | the highest fence issued, and sometimes a mark (`exclusive.lua`) | about a week after its last use |
 //! | `lockwright:{…}:queue` | list: waiting tokens by arrival; on a quorum's node, a flag that clients wait | while clients wait |
-//! | `lockwright:{…}:holders` | sorted set: tokens of shared and permit holders by expiry in ms; the marker is `lockwright:shared:FENCE` or `lockwright:permits:SIZE` | as the lock |
-//! | `lockwright:{…}:meta` | hash: request and identity of each waiter and `holders` entry | as these |
+//! | `lockwright:{…}:holders` | sorted set: tokens of shared and permit holders by expiry in ms | as the lock |
+//! | `lockwright:{…}:meta` | hash: request and identity of each waiter and `holders` entry | as queue and holders |
 //! | `lockwright:{…}:ended:TOKEN` | tombstone, `released` or `broken …` | an hour or more |
 //! | `lockwright:{redlock}:certificate:PREFIX` | on a node of a quorum: identifies its data | as the data |
 //!
 //! # The hash slot
 //!
-//! A Cluster hashes the text between a key's first `{` and the next `}`, or the whole key if that is empty or missing.
-//! A companion key's first braces hash to the lock's slot. They contain
+//! A Cluster hashes the text between a key's first `{` and the next `}`, or the whole key if that
+//! text is empty or missing. A companion key's first braces hash to the lock's slot. They contain
 //!
 //! - the tag, if the lock's key has one: `a{b}c` → `lockwright:{b}:fence:a{b}c`;
 //! - else the key itself, if it contains no `}`: `a` → `lockwright:{a}:fence`;
-//! - else the smallest number in the key's slot: `a}b` → `lockwright:{20658}:fence:a}b`.
+//! - else the smallest number whose hash is in the key's slot: `a}b` →
+//!   `lockwright:{20658}:fence:a}b`.
 //!
-//! The full key follows if the tag isn't the key, so that no two locks share a companion.
+//! Unless the braces contain the whole key, the key follows, so that no two locks share a
+//! companion.
 
 use std::sync::OnceLock;
 
@@ -29,7 +31,7 @@ const RESERVED: &str = "lockwright:{";
 
 pub(crate) const SLOTS: usize = 16_384;
 
-/// One allocation: the lock's key, then those of its companions.
+/// The lock's key and those of its companions, in one allocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Keys {
     text: String,
@@ -151,7 +153,7 @@ fn slot(hashed: &[u8]) -> u16 {
     hashed.iter().fold(0, |crc, byte| hash_on(crc, *byte)) % SLOTS as u16
 }
 
-/// CRC-16/XMODEM.
+/// Adds a byte to a CRC-16/XMODEM.
 fn hash_on(crc: u16, byte: u8) -> u16 {
     (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| {
         crc << 1 ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 }
@@ -164,7 +166,7 @@ fn number_in_slot(slot_wanted: u16) -> u32 {
         const NONE: u32 = u32::MAX;
         let mut numbers = vec![NONE; SLOTS];
         let mut missing = SLOTS;
-        // Callers wait, so each hash extends that of the number without its last digit.
+        // For speed, each hash extends that of the number without its last digit.
         let mut hashes: Vec<u16> = Vec::new();
         for number in 0_u32.. {
             let before = if number < 10 { 0 } else { hashes[number as usize / 10] };

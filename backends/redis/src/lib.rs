@@ -51,14 +51,14 @@
 //!   clients are connected, don't replace a server's data with a copy from the last second
 //!   (`SWAPDB`, `REPLICAOF`): fences may repeat.
 //! - Waiters are served in order of arrival. A failover, or a slot's move to a server whose clock
-//!   is far ahead, may lose the queue; then they queue again.
+//!   is far ahead, may lose the queue. Its waiters then queue again.
 //! - A failover may lose the last grants, even with `replicas=1`, and two clients may hold one
 //!   lock. Only the fence distinguishes them.
 //!
 //! # Sentinel
 //!
-//! A client disconnects from a replaced master, even if that still answers. If a failover loses a
-//! lock, the holder's next renewal reports it.
+//! A client disconnects from a replaced master, even if the old master still answers. If a failover
+//! loses a lock, the holder's next renewal reports the loss.
 //!
 //! # Cluster
 //!
@@ -143,7 +143,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest lifetime of an offer, as in `hand_over.lua`.
 const OFFER: Duration = Duration::from_secs(2);
 
-/// The poll interval for another library's lock, which sends no wake-up, without client tracking.
+/// Without client tracking, the poll interval for another library's lock, which sends no wake-up.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
 /// Locks on one Redis server, on the master that Sentinels name, or in a Cluster.

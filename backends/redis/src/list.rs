@@ -1,9 +1,9 @@
 //! Listing of held names. An index would cost another write per grant, so each page scans all keys
 //! with `SCAN`.
 //!
-//! `SCAN` returns every key that exists throughout. In a Cluster, it misses a key that moves from
-//! an unscanned master to a scanned one. So if a slot moved or is moving, all masters are scanned
-//! once more. A name held throughout is listed, unless its slot moves twice.
+//! `SCAN` returns every key that exists throughout the scan. In a Cluster, it misses a key that
+//! moves from an unscanned master to a scanned one. So if a slot moved or is moving, all masters
+//! are scanned once more. A name held throughout the listing is in it, unless its slot moves twice.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -110,14 +110,14 @@ async fn walk(link: &Arc<Link>, wanted: &Wanted<'_>, found: &mut Names) -> Resul
     }
 }
 
-/// Returns the names whose lock exists: a fence counter outlives its lock.
+/// Returns the names whose lock exists, because a fence counter outlives its lock.
 async fn existing(link: &Arc<Link>, mut locks: Vec<(&str, LockName)>) -> Result<Vec<LockName>> {
     let mut exist = redis::pipe();
     for (lock, _) in &locks {
         exist.cmd("EXISTS").arg(*lock);
     }
     let mut answers = link.read_each(&exist, locks.len()).await?.into_iter();
-    // An error reply keeps the name: its key's slot is moving.
+    // Keep the name after an error, because its key's slot is moving.
     locks.retain(|_| !matches!(answers.next(), Some(Value::Int(0))));
     Ok(locks.into_iter().map(|(_, name)| name).collect())
 }

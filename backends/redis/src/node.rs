@@ -1,7 +1,7 @@
 //! One of the independent servers of a quorum.
 //!
-//! A request counts only on the [`Incarnation`] that the client read. Each new connection verifies its run id, so a
-//! restart behind an automatic reconnect is detected.
+//! A request counts only on the [`Incarnation`] that the client read. After each reconnect, the
+//! client must read it again, because the server may have restarted.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,16 +27,17 @@ use crate::topology::{Topology, Whereabouts};
 use crate::wakeup::Wakeups;
 use crate::{Config, Redis, profile_of};
 
-/// Identifies a node's data, and is lost with them.
+/// The identity of a node's data, which is lost with the data.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Incarnation {
     /// The server's run id: new at each restart, the same at all addresses of one server.
     pub run: String,
-    /// Random number, shared only by copies of the data.
+    /// A random number, shared only by copies of the data.
     pub data: String,
     /// The value on the server, compared byte by byte.
     pub text: String,
-    /// Set if the node may vote. A new node is [admitted](Node::admit) one largest TTL after it was first seen.
+    /// Set if the node may vote. A new node is [admitted](Node::admit) one largest TTL after it was
+    /// first seen.
     pub votes: bool,
     /// The largest TTL of the fleet.
     pub largest_ttl: Duration,
@@ -61,6 +62,9 @@ pub enum Vote {
 }
 
 /// One of the independent servers of a quorum.
+///
+/// Where nothing else is documented, the errors are those of [`Redis`], and the request of a
+/// dropped future may still take effect.
 pub struct Node {
     redis: Redis,
     link: Arc<Link>,
@@ -76,11 +80,12 @@ struct Looked {
 }
 
 impl Node {
-    /// Creates the node at `config`, in a fleet whose TTLs are at most `largest_ttl`. It connects in the background; an
-    /// unreachable node is no error.
+    /// Creates the node at `config`, in a fleet whose TTLs are at most `largest_ttl`. It connects
+    /// in the background, so an unreachable server is no error.
     ///
     /// # Errors
-    /// [`InvalidConfig`](ErrorKind::InvalidConfig): a setting is out of its range, or there is no tokio runtime.
+    /// [`InvalidConfig`](ErrorKind::InvalidConfig): a setting is out of range or unsuitable for a
+    /// node, or there is no tokio runtime.
     pub fn new(config: Config, largest_ttl: Duration) -> Result<Self> {
         let config = config.checked()?;
         let Topology::One(server) = &config.topology else {
@@ -105,7 +110,7 @@ impl Node {
         Ok(Self { redis, link, largest_ttl, incarnation_key, looked: Mutex::default() })
     }
 
-    /// Returns its URL without secrets.
+    /// Returns the node's URL without secrets.
     pub fn address(&self) -> &str {
         &self.link().config().shown
     }
@@ -115,15 +120,13 @@ impl Node {
         self.redis.attach(events);
     }
 
-    /// Returns the incarnation. If it is missing or can't be carried over, the node gets a new one, which doesn't vote.
+    /// Returns the incarnation. If there is none, or holds may be lost, the node gets a new one,
+    /// which doesn't vote.
     ///
     /// # Errors
     /// - [`Unsupported`](ErrorKind::Unsupported): it is a replica.
-    /// - [`InvalidConfig`](ErrorKind::InvalidConfig): it is a node of a Cluster.
+    /// - [`InvalidConfig`](ErrorKind::InvalidConfig): it is a node of a Cluster, or may evict keys.
     /// - [`Denied`](ErrorKind::Denied): the user may not run `INFO`, which shows restarts.
-    ///
-    /// # Cancel safety
-    /// At most the incarnation has been written.
     pub async fn look(&self) -> Result<Incarnation> {
         let live = self.link().live().await?;
         self.look_at(&live).await
@@ -148,7 +151,8 @@ impl Node {
                  permit it: ACL SETUSER … +info",
             ));
         };
-        // A master that was demoted and promoted again may lack data. Only its replication id shows this.
+        // A master that was demoted and promoted again may lack data. Only its replication id shows
+        // this.
         let run_and_history = format!("{run}+{}", server.says("master_replid").unwrap_or_default());
         // A promoted replica has its former master's replication id here.
         let was_replica =
@@ -177,13 +181,11 @@ impl Node {
         Ok(incarnation)
     }
 
-    /// Lets the node vote if its incarnation is still `seen`. Returns its incarnation in either case.
+    /// Lets the node vote if its incarnation is still `seen`. Returns the incarnation in either
+    /// case.
     ///
     /// # Errors
     /// As [`look`](Self::look).
-    ///
-    /// # Cancel safety
-    /// The node may have been admitted.
     pub async fn admit(&self, seen: &Incarnation) -> Result<Incarnation> {
         let live = self.link().live().await?;
         if self.is_known(&live, seen) {
@@ -204,14 +206,8 @@ impl Node {
         self.look_at(&live).await
     }
 
-    /// Requests a vote, atomically. A new hold's fence is at least `candidate`. `waits` makes the present hold's
-    /// release send a wake-up.
-    ///
-    /// # Errors
-    /// As [`Redis`]'s acquire.
-    ///
-    /// # Cancel safety
-    /// The request may still take effect.
+    /// Requests a vote, atomically. A new hold's fence is at least `candidate`. `waits` makes the
+    /// present hold's release send a wake-up.
     pub async fn attempt(
         &self,
         incarnation: &Incarnation,
@@ -268,13 +264,8 @@ impl Node {
         })
     }
 
-    /// Records `fence` for the hold and raises the counter to it, if the token still holds. Returns whether it holds.
-    ///
-    /// # Errors
-    /// As [`Redis`]'s acquire.
-    ///
-    /// # Cancel safety
-    /// The request may still take effect.
+    /// Records `fence` in the hold and raises the counter to it, if the token still holds. Returns
+    /// whether the token holds.
     pub async fn raise(
         &self,
         incarnation: &Incarnation,
@@ -309,13 +300,8 @@ impl Node {
         }
     }
 
-    /// Renews holds for their full TTL. Returns `None`, having done nothing, if the incarnation differs.
-    ///
-    /// # Errors
-    /// As [`Redis`]'s renew.
-    ///
-    /// # Cancel safety
-    /// The request may still take effect.
+    /// Renews holds for their full TTL. Returns `None`, having done nothing, if the incarnation
+    /// differs.
     pub async fn renew(
         &self,
         incarnation: &Incarnation,
@@ -342,12 +328,6 @@ impl Node {
     }
 
     /// Ends a hold, or an attempt without a reply.
-    ///
-    /// # Errors
-    /// As [`Redis`]'s release.
-    ///
-    /// # Cancel safety
-    /// The request may still take effect.
     pub async fn release(
         &self,
         claim: &Claim,
@@ -357,9 +337,6 @@ impl Node {
     }
 
     /// Returns the holder of `name` on this node.
-    ///
-    /// # Errors
-    /// As [`Redis`]'s inspect.
     pub async fn inspect(&self, name: &LockName) -> Result<Inspection> {
         let mut inspection = self.redis.inspect(name).await?;
         inspection.waiters = None;
@@ -367,9 +344,6 @@ impl Node {
     }
 
     /// Lists the names held on this node, in byte order.
-    ///
-    /// # Errors
-    /// As [`Redis`]'s list.
     pub async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
         let mut page = self.redis.list(prefix, from).await?;
         page.names.iter_mut().for_each(|inspection| inspection.waiters = None);
@@ -377,9 +351,6 @@ impl Node {
     }
 
     /// Releases a lock by force, on this node.
-    ///
-    /// # Errors
-    /// As [`Redis`]'s break.
     pub async fn break_lock(
         &self,
         name: &LockName,
@@ -392,9 +363,6 @@ impl Node {
     }
 
     /// Diagnoses this server.
-    ///
-    /// # Errors
-    /// When the server doesn't answer.
     pub async fn doctor(&self) -> Result<Vec<Finding>> {
         self.redis.doctor().await
     }

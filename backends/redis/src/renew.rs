@@ -44,8 +44,8 @@ impl Kind {
     }
 }
 
-/// Returns whether a renewal now extends the fence counter's expiry: during one TTL of each day,
-/// which starts at a time derived from the token. It contains at least one renewal.
+/// Returns whether a renewal now extends the fence counter's expiry: during one TTL of each day, at
+/// a time of day derived from the token. At least one renewal is in this period.
 fn extends_fence(claim: &Claim) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let phase = DAY / 256 * u32::from(claim.token.as_bytes()[0]);

@@ -1,7 +1,7 @@
 //! A check that a server's log restores the scripts' writes.
 //!
-//! On loading its log, Redis silently drops scripts that the *default* user may not run (measured
-//! with 7.0; redis/redis issue 14541, valkey-io/valkey issue 3983).
+//! When Redis loads its log, it silently skips commands of scripts that the *default* user may not
+//! run (measured with 7.0; redis/redis issue 14541, valkey-io/valkey issue 3983).
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Waiting for replicas: a grant or renewal counts once enough replicas have acknowledged it.
 //!
-//! `WAIT` blocks a connection, so these requests have one of their own. If too few replicas
-//! acknowledge a grant, the client releases it. Until confirmed, that release could end a later
-//! grant to the same token. So the client rejects new claims with that token.
+//! `WAIT` blocks a connection, so these requests have a separate one. If too few replicas
+//! acknowledge a grant, the client releases it. Until the server confirms this release, it could
+//! end a later grant to the same token. So the client rejects new claims with that token.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -33,7 +33,7 @@ impl Replicas {
     }
 }
 
-/// Source of an error: the script ran, but too few replicas acknowledged it.
+/// The source of an error: the script ran, but too few replicas acknowledged its writes.
 #[derive(Debug)]
 struct TooFew {
     message: String,
@@ -56,7 +56,7 @@ pub(crate) fn given_back(cause: &Error) -> Error {
     error(ErrorKind::Unavailable, format!("{message}; the lock was given back"))
 }
 
-/// Tokens whose grant lacked replicas, until its release is confirmed.
+/// Tokens whose grant too few replicas acknowledged, until the release is confirmed.
 #[derive(Debug, Default)]
 pub(crate) struct GivenUp(Mutex<HashSet<Token>>);
 
@@ -101,7 +101,7 @@ impl Link {
             Ok(answer) if did_something(&answer) => answer,
             answer => return Ok(answer),
         };
-        // `WAIT` covers only writes of its own connection, so it uses the script's.
+        // `WAIT` covers only writes of its own connection, so it is sent on the script's.
         let (wait, limit) = (replicas.wait(), self.config().response_timeout + replicas.limit);
         let mut connection = live.connection();
         let asking = wait.query_async::<u32>(&mut connection);
@@ -128,7 +128,6 @@ impl Link {
     }
 }
 
-/// Replaces each `renewed` in the reply by `unsure`.
 fn unsure(answer: Value) -> Value {
     let one = |word: Value| match word {
         Value::BulkString(word) if word == b"renewed" => Value::BulkString(b"unsure".to_vec()),

@@ -1,5 +1,5 @@
-//! The Lua scripts, joined from files. No other command runs during a script, but its writes remain if it fails. A
-//! script with a token can be repeated.
+//! The Lua scripts, each joined from files. The server runs no other command during a script, but
+//! keeps a failed script's writes. A request with a token can be repeated.
 
 use std::sync::LazyLock;
 

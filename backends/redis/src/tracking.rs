@@ -1,5 +1,5 @@
-//! Notification of changes by other clients, through RESP3 client tracking of renewed holds, and of
-//! other libraries' locks with waiters.
+//! Notification of other clients' changes, through RESP3 client tracking. The client tracks its
+//! renewed holds, and other libraries' locks for which it waits.
 //!
 //! Measured on Redis 7.0.15:
 //!
@@ -184,7 +184,7 @@ async fn watch(servers: WeakServers, mut changes: UnboundedReceiver<Changed>) {
 }
 
 /// Reads keys, and reports lost holds. Keys without a reply (moving slot, dead node) are retried a
-/// few times. Later, a renewal detects a loss.
+/// few times. After that, the next renewal detects a loss.
 async fn look_at(servers: WeakServers, keys: Vec<String>) {
     const TRIES: u32 = 8;
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);

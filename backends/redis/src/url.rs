@@ -89,8 +89,8 @@ pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
     read.map_err(problem)
 }
 
-/// Hides the password, values of unknown parameters, and a user name without a password, which may
-/// be a password.
+/// Hides the password, the values of unknown parameters, and a user name without a password, which
+/// may be a password.
 pub(crate) fn shown(url: &str) -> String {
     let shown = redact::url(&redact::without_hidden_password(url));
     let (place, query) = match shown.split_once('?') {
@@ -273,7 +273,7 @@ impl<'u> Parts<'u> {
 
     fn no_port(&self, text: &str) -> String {
         if self.login.is_empty() {
-            // The text isn't quoted, because it may be a password.
+            // The message doesn't quote the text, because it may be a password.
             "what follows the host is not a port up to 65535 (an @ follows a password)".to_owned()
         } else {
             format!("the port {text:?} is not a number up to 65535")
@@ -354,7 +354,7 @@ fn wrong_part(message: &str) -> String {
     found.map_or("the host or the login can't be read", |(_, problem)| problem).to_owned()
 }
 
-/// RESP3 is for wake-ups. The user time-out closes connections to dead peers.
+/// Wake-ups need RESP3. The TCP user time-out closes connections to dead servers.
 fn with_our_settings(server: ConnectionInfo) -> ConnectionInfo {
     let tcp = server.tcp_settings().clone().set_nodelay(true);
     #[cfg(target_os = "linux")]

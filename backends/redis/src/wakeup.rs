@@ -1,7 +1,7 @@
 //! Wake-ups and notifications of breaks, on three channels:
 //!
 //! - *released*: a lock that all waiters should request again, after a break, a release in a moving
-//!   slot or on a quorum's node, or if a script can't serve all eligible waiters.
+//!   slot or on a quorum's node, or a script that left eligible waiters without an offer.
 //! - *broken*: the token of a hold that an operator broke.
 //! - *offered*, one channel per client: see `hand_over.rs`.
 //!
@@ -53,8 +53,9 @@ impl Wakeups {
         }
     }
 
-    /// Sets a Cluster's slot map. Each connection receives each message; only that of the slot's
-    /// node counts. If the map is wrong, the new connection to the right node wakes all waiters.
+    /// Sets a Cluster's slot map. Each connection delivers each message, of which only the one from
+    /// the slot's node counts. If the map is wrong, the new connection to the right node wakes all
+    /// waiters.
     pub(crate) fn route(&self, slots: Arc<Current>) {
         let _ = self.slots.set(slots);
     }
@@ -133,8 +134,8 @@ async fn ask_later(wakeups: Weak<Wakeups>, token: Token, mut at: Instant) {
     }
 }
 
-/// Parses `now TOKEN` (the hold has ended) or `run-out TOKEN` (it can't be renewed, but lasts until
-/// its release or expiry). Both are a loss.
+/// Parses `now TOKEN` for an ended hold, or `run-out TOKEN` for a hold that can't be renewed, but
+/// lasts until its release or expiry. Both are a loss.
 fn broken_hold(text: &str) -> Option<Event> {
     let (how, token) = text.split_once(' ')?;
     matches!(how, "now" | "run-out").then_some(())?;

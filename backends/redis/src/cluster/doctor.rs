@@ -158,7 +158,7 @@ impl<'a> Nodes<'a> {
             if !slots.is_empty() && has_flag(fields, "master") && !has_replica() {
                 problems.push(Problem::WithoutReplica(node.to_owned()));
             }
-            // Only the source lists its leaving slots: `[7->-id]`.
+            // Only the source node lists slots that are leaving: `[7->-id]`.
             if slots.iter().any(|slot| slot.contains("->-")) {
                 problems.push(Problem::Moving(node.to_owned()));
             }

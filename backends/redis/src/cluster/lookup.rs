@@ -1,5 +1,5 @@
 //! Lookup of the slot map. Nodes receive changes by gossip, so the map of a majority counts, or
-//! else the most frequent.
+//! else the most frequent map.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -72,7 +72,7 @@ impl Cluster {
                 Err(_) => {}
             }
         }
-        // Makes `max_by_key` prefer the first of equals.
+        // Makes `max_by_key` prefer the first of equally frequent maps.
         views.reverse();
         match views.into_iter().max_by_key(|(_, votes)| *votes) {
             Some((view, _)) => Ok(view),

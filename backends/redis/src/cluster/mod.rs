@@ -41,7 +41,7 @@ const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::fro
 pub(crate) struct Cluster {
     config: Arc<Config>,
     wakeups: Arc<Wakeups>,
-    /// Settings of all nodes, except the address.
+    /// Connection settings of all nodes, except the address.
     server: ConnectionInfo,
     seeds: Vec<Address>,
     current: Arc<Current>,
@@ -53,7 +53,7 @@ pub(crate) struct Cluster {
     runtime: Handle,
 }
 
-/// The slot map in use. If wrong, it costs only a redirection, because a node rejects requests for
+/// The slot map in use. A wrong map costs only a redirection, because a node rejects requests for
 /// other nodes' slots.
 #[derive(Debug)]
 pub(crate) struct Current(Mutex<Arc<SlotMap>>);

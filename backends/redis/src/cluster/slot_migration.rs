@@ -1,10 +1,11 @@
 //! Operations on holds while their slot moves to another node.
 //!
-//! The slot's keys leave one by one, and a script runs only if all its keys exist on one node. (Redis 7.0 replies
-//! `TRYAGAIN`; up to 6.2 the old node redirects.) Renewals and fast releases name only existing keys, so they
-//! work until the first key leaves. No lock is granted, transferred or broken. Holds are renewed, released and
-//! inspected key by key: each key is on exactly one node, and the old node redirects. The lock's key alone decides an
-//! exclusive hold, so such a hold changes atomically.
+//! The slot's keys leave one by one, and a script runs only if all its keys exist on one node.
+//! Otherwise Redis 7.0 replies `TRYAGAIN`, and up to 6.2 the old node redirects. Renewals and fast
+//! releases name only existing keys, so they work until the first key leaves. During the whole
+//! move, no lock is granted, transferred or broken. Holds are renewed, released and inspected key
+//! by key: each key is on exactly one node, and the old node redirects. The lock's key alone
+//! decides an exclusive hold, so such a hold changes atomically.
 
 use std::sync::Arc;
 
@@ -26,7 +27,8 @@ pub(crate) struct Hold<'h> {
     pub(crate) mode: Mode,
 }
 
-/// Renews the holds one by one. A shared hold or permit is indeterminate until all its keys are on one node.
+/// Renews the holds one by one. A shared hold or permit is indeterminate until all its keys are on
+/// one node.
 pub(crate) async fn renew(cluster: &Arc<Cluster>, batch: &Batch) -> Vec<Renewal> {
     let mut all = Vec::new();
     for (keys, arguments) in batch.single_requests() {
@@ -45,8 +47,8 @@ pub(crate) async fn renew(cluster: &Arc<Cluster>, batch: &Batch) -> Vec<Renewal>
 }
 
 impl Hold<'_> {
-    /// Removes the token's record and wakes the others, in a task, because a node may be silent. If this fails, waiters
-    /// poll, and the record expires.
+    /// Removes the token's record and wakes the other waiters, in a task, because a node may be
+    /// silent. If this fails, waiters poll, and the record expires.
     fn wake_waiters(&self, servers: &Servers, claim: &Claim) {
         let mut forget = redis::cmd("HDEL");
         forget.arg(self.keys.meta()).arg(self.token);
@@ -68,7 +70,7 @@ impl Hold<'_> {
         tombstone_ms: u128,
     ) -> Result<ReleaseOutcome> {
         if tombstone_ms > 0 {
-            // The tombstone is first, so that a late duplicate of the acquire is refused even if a later step fails.
+            // The tombstone is first, as in `release_full.lua`.
             let (fence, life) = (self.keys.fence(), tombstone_ms.to_string());
             servers.run(&scripts::MOVING_MARK, &[fence], &[&life], Effect::Changes).await?;
             let mut set_tombstone = redis::cmd("SET");
@@ -109,8 +111,8 @@ pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys
     answer::found(name, Value::Array(words))
 }
 
-/// Reads the lock and its counter, from which the holder's fence follows. If the counter changes between, reads both
-/// again.
+/// Reads the lock and its counter, from which the holder's fence follows. If the counter changes in
+/// between, reads both again.
 async fn read_lock(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Vec<Value>> {
     const TRIES: usize = 10;
 

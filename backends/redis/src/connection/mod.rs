@@ -1,9 +1,8 @@
-//! A client's connection to a server, for requests and wake-ups, which reconnects by itself.
+//! A client's connection to a server, for requests and wake-ups. It reconnects automatically.
 //!
-//! The client replaces a connection when it breaks, when a reply is late (a frozen server keeps its
-//! connections open), when the probe of a dropped request times out (`probe.rs`), and when the
-//! server is a replica now. A request without a reply is never resent, because the server may have
-//! executed it.
+//! The client replaces a connection when it breaks, when a reply is late, when the probe of a
+//! dropped request times out (`probe.rs`), and when the server has become a replica. A request
+//! without a reply is never resent, because the server may have executed it.
 
 mod open;
 mod probe;
@@ -38,7 +37,7 @@ pub(crate) struct Link {
     config: Arc<Config>,
     wakeups: Arc<Wakeups>,
     to: Whereabouts,
-    /// For requests that wait for replicas.
+    /// The connection for requests that wait for replicas.
     waiting: Option<Arc<Link>>,
     is_waiting: bool,
     current: Mutex<Option<Arc<Live>>>,
@@ -181,8 +180,8 @@ impl Link {
         answer.map_err(|cause| errors::translate(cause, effect))
     }
 
-    /// Runs a script directly after `before`. The inner error is the server's reply, which may be a
-    /// redirection; the outer one means no reply.
+    /// Runs a script directly after `before`. The outer error means no reply. The inner error is
+    /// the server's, and may be a redirection.
     pub(crate) async fn try_run_on(
         self: &Arc<Self>,
         live: &Arc<Live>,
@@ -354,9 +353,9 @@ impl Link {
         if let Some(live) = self.usable() {
             return Ok(live);
         }
-        // Callers that waited share the failure.
+        // Callers that waited for `connecting` share the failure.
         if self.failures.load(Ordering::Acquire) == failures {
-            // A task connects, so that a cancelled caller doesn't abort it for others.
+            // A task connects, so that a cancelled caller doesn't abort the attempt for others.
             let link = Arc::clone(self);
             let opened = self.runtime.spawn(async move { link.open().await }).await;
             *failure = match opened {

@@ -8,12 +8,12 @@ use tokio::time::timeout;
 
 use super::{Link, Live};
 
-/// The shortest time-out that marks a connection as broken. After a shorter one, which a busy
+/// The shortest time-out that marks a connection as broken. After a shorter time-out, which a busy
 /// machine may cause, a probe decides.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// A request without a reply. If dropped, its connection is probed, because callers with short
-/// limits would never detect a silent connection.
+/// A request without a reply. If its caller drops it, the connection is probed, because callers
+/// with short limits would never detect a silent connection.
 #[must_use]
 pub(super) struct Unanswered<'r> {
     link: &'r Arc<Link>,
@@ -69,7 +69,7 @@ impl Link {
         let (link, live) = (Arc::downgrade(self), Arc::clone(live));
         self.runtime.spawn(async move {
             let (ping, mut connection) = (redis::cmd("PING"), live.connection());
-            // An error is a reply, too: PING may be denied.
+            // Any reply counts, because PING may be denied.
             let answer = timeout(limit, ping.query_async::<redis::Value>(&mut connection)).await;
             live.probed.store(false, Ordering::Release);
             if let (Err(_), Some(link)) = (answer, link.upgrade()) {

@@ -1,22 +1,27 @@
--- Acquires a lock: grants it, repeats an earlier grant, or reports the holder and queues the claim. acquire_full.lua
--- continues this script. A busy lock is usually decided here, without creating further functions, for speed: the claim
--- and the holder are exclusive, and the counter is marked for long enough.
+-- Acquires a lock: grants it, repeats an earlier grant, or reports the holder and queues the claim.
+-- acquire_full.lua continues this script. For speed, this part decides the usual case of a busy
+-- lock without creating further functions: claim and holder are exclusive, and the counter's mark
+-- (exclusive.lua) lasts long enough.
 --
 -- KEYS  lock, fence, tombstone of this token, queue, holders, meta
--- ARGV  the hold's value (value.lua), TTL in ms, mode, patience: how many ms the claim stays queued after its last
---       request ('0': it isn't queued), client's id, '1' if PUBLISH counts all receivers, wake-up channel, name
+-- ARGV  the hold's value (value.lua), TTL in ms, mode, patience: how many ms the claim stays queued
+--       after its last request ('0': not queued), client's id, '1' if PUBLISH counts all receivers,
+--       wake-up channel, name
 --
 -- Returns
 --   'granted', first fence, fences           held for the full TTL
 --   'again', first fence, fences             held before, or offered; extended to the full TTL
 --   'again', first fence, fences, ms left    a broken hold: not extended
---   'busy', ms left or -1, value, counter    held exclusively. Without a value: by another program, or free, but others
---                                            wait
+--   'busy', ms left or -1, value, counter    held exclusively. Without a value: by another program,
+--                                            or free while others wait
 --   'shared', ms left, token, identity, fence, broken, mode     held by readers or permits
---   …, waiters before it, TIME in µs         as 'busy' or 'shared', and the token is queued
---   one string: ms left or -1, waiters before it, TIME in µs, counter, line feed, value     the same for 'busy'
---   'kind', 'lock' or a number               the name is in use as a lock, or a semaphore of that size
---   'ended'                                  the token was released or broken before, or its hold has no counter
+--   …, waiters before it, TIME in µs         'busy' or 'shared', and the token is queued
+--   one string: ms left or -1, waiters before it, TIME in µs, counter, line feed, value
+--                                            a 'busy' whose token is queued
+--   'kind', 'lock' or a number               the name is in use as a lock, or a semaphore of that
+--                                            size
+--   'ended'                                  the token was released or broken before, or its hold
+--                                            has no counter
 --   'foreign'                                the lock's key isn't a string
 --   'exhausted'                              the counter is damaged, or too few fences are left
 
@@ -30,19 +35,20 @@ if found[3] then
   return { 'ended' }
 end
 
--- Queues the claim behind a hold with `left` ms. The caller has marked the counter. Returns the number of waiters
--- before the claim, and the time in µs.
+-- Queues the claim behind a hold that has `left` ms. The caller has marked the counter. Returns the
+-- number of waiters before the claim, and the time in µs.
 local function queue_claim(left, is_shared)
   local micros_text = time[1] .. ('00000' .. time[2]):sub(-6)
   local queue_left = redis.call('PTTL', KEYS[4])
   if queue_left == -2 and not is_shared then
-    -- Without a queue and shared holders, all records are left over.
+    -- Without a queue and shared holders, each record in `meta` is left over.
     redis.call('DEL', KEYS[6])
   end
-  -- Both keys get twice the patience, so that not every request writes an expiry.
+  -- Both keys get twice the patience, so that not every request must extend them.
   local extends_queue = queue_left < patience
   local extends_meta = extends_queue and redis.call('PTTL', KEYS[6]) < 2 * patience
-  -- The waiter's record (hand_over.lua). The client retries when the hold is due to expire.
+  -- The waiter's record (hand_over.lua). The client retries when the hold expires, at the latest
+  -- after its patience.
   local retries_in = (left < 0 or left > patience) and ARGV[4] or left
   local record = micros_text .. ' ' .. ARGV[4] .. ' ' .. retries_in .. ' ' .. ARGV[3] .. ' ' .. ARGV[2] .. ' ' .. ARGV[5]
     .. ' ' .. ARGV[1]
@@ -50,9 +56,9 @@ local function queue_claim(left, is_shared)
   if extends_meta then
     redis.pcall('PEXPIRE', KEYS[6], 2 * patience)
   end
-  -- The token of a leftover record may not be in the queue.
+  -- If the record is left over from an earlier wait, LPOS doesn't find the token.
   local before = not is_new and redis.call('LPOS', KEYS[4], token) or redis.call('RPUSH', KEYS[4], token) - 1
-  -- The claim is queued even if this fails.
+  -- The claim is queued even if PEXPIRE fails.
   if extends_queue then
     redis.pcall('PEXPIRE', KEYS[4], 2 * patience)
   end

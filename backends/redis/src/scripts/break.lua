@@ -1,16 +1,17 @@
 -- An operator's forced release of an observed hold.
 --
 -- KEYS  lock, fence, tombstone of the observed token, queue, holders, meta
--- ARGV  observed token, '1' if any holder will do, 'now' or 'run-out', operator and reason, lifetime of a tombstone in
---       ms, wake-up channel, name, channel for breaks, '1' if PUBLISH counts all receivers
+-- ARGV  observed token, '1' if any holder will do, 'now' or 'run-out', operator and reason,
+--       lifetime of a tombstone in ms, wake-up channel, name, channel for breaks, '1' if PUBLISH
+--       counts all receivers
 --
 -- Returns
 --   'free'             not held, or not by the observed token
 --   'freed', ms        deleted; the time that the hold had left (-1: no end)
 --   'runs-out', ms     can't be renewed; the time left
 --   'retry'            the holder has changed
---   'unbreakable'      can't run out: a foreign holder, which can renew, or no expiry
---   'foreign'          not a string
+--   'unbreakable'      can't run out: another program can renew it, or it has no expiry
+--   'foreign'          the lock's key isn't a string
 
 local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -18,10 +19,10 @@ local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local seen, any, how, note = ARGV[1], ARGV[2] == '1', ARGV[3], ARGV[4]
 local its = queue_of(KEYS[1], KEYS[2], KEYS[4], KEYS[5], KEYS[6], micros, ARGV[9] == '1')
 
--- Wakes all waiters: the operator's client may exit, and not repeat a lapsed offer.
+-- Wakes all waiters, because the operator's client may exit before its offer lapses.
 local function publish_break()
   redis.pcall('PUBLISH', ARGV[8], 'now ' .. seen)
-  -- The hold is broken already, even if this fails.
+  -- The hold is broken even if this fails.
   pcall(its.grant_next)
   redis.pcall('PUBLISH', ARGV[6], ARGV[7])
 end
@@ -60,7 +61,7 @@ end
 
 local left = redis.call('PTTL', KEYS[1])
 if not held_token then
-  -- A foreign holder has no fences, and renews by its own value.
+  -- Another program's hold has no fences, and can be renewed despite a break.
   if how == 'run-out' then
     return { 'unbreakable' }
   end
@@ -75,13 +76,14 @@ if how == 'run-out' and left < 0 then
 end
 -- PTTL is 0 in the hold's last millisecond, and SET rejects 0.
 local life = math.max(left, 1)
--- The counter is at the end of the block of fences that the holder may have reserved.
+-- The counter is the last fence that the holder may have reserved.
 local last, marked_until = parse_counter(counter)
 local tombstone_life = math.max(tonumber(ARGV[5]), life)
 local now = math.floor(micros / 1000)
 count_fences(KEYS[2], math.max((last or 0) + 1, micros), math.max(marked_until, now + tombstone_life), now, life)
 if how == 'run-out' then
-  -- No renewal matches this value, and the expiry stays. The first break's operator is kept.
+  -- No renewal matches the new value, and the expiry stays. A second break keeps the first one's
+  -- operator.
   if not by then
     local known = first and '@' .. first or ''
     local broken = 'lw1!' .. seen .. ':' .. fences .. known .. ':' .. identity .. '\n' .. note

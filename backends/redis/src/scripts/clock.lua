@@ -1,5 +1,6 @@
--- The clock for the expiry of shared holds and permits: the server's, unless a moved slot brought the key from another
--- server. Then it follows from the key's TTL, because the key expires 1 ms after the longest hold.
+-- The time by which shared holds and permits expire. After a slot's move, their expiry times are of
+-- the old server's clock. So time_of() derives the time from the key's TTL: the key expires 1 ms
+-- after the longest hold.
 
 local function time_of(holders, now)
   local longest = redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2]
@@ -8,11 +9,11 @@ local function time_of(holders, now)
     return now
   end
   local time = longest + 1 - left
-  -- By rounding, `time` may be slightly ahead.
+  -- Rounding may put `time` slightly ahead of this server's clock.
   return time > now and time <= now + 1000 and now or time
 end
 
--- Makes the key last as long as the longest hold. Returns its new TTL; nil without holders.
+-- Sets the key's TTL to the longest hold's. Returns this TTL, or nil without holders.
 local function live_as_long(holders, at)
   local longest = redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2]
   if longest then
@@ -22,7 +23,8 @@ local function live_as_long(holders, at)
   end
 end
 
--- Sets a hold's expiry. The key's is extended first: if the key expires before a hold, time_of() is ahead.
+-- Sets a hold's expiry. Extends the key's TTL first: if the key expires before a hold, time_of() is
+-- ahead.
 local function expire_in(holders, token, life, at)
   local expires = at + 1 + life
   local longest, score = unpack(redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES'))

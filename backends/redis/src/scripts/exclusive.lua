@@ -1,10 +1,12 @@
 -- Exclusive holds and the fence counter.
 --
--- The counter is the highest fence issued. While clients may wait, or tombstones may exist, a mark follows: a space and
--- a time in ms. The fast scripts (fast_acquire.lua, fast_release.lua) reject a counter with a mark. The first fence
--- that another script counts after that time removes the mark.
+-- The counter is the highest fence issued. While clients may wait, or tombstones may exist, a mark
+-- follows: a space and a time in ms. The fast scripts (fast_acquire.lua, fast_release.lua) leave a
+-- counter with a mark to the other scripts. After that time, the next fence that one of these
+-- counts removes the mark.
 
--- Returns the highest fence (nil without a counter, -1 if it is damaged), and the time of the mark (0 without one).
+-- Returns the highest fence (nil without a counter, -1 for a damaged one), and the time of the mark
+-- (0 without one).
 local function parse_counter(value)
   if not value then
     return nil, 0
@@ -13,7 +15,7 @@ local function parse_counter(value)
   return tonumber(last) or -1, tonumber(marked_until) or 0
 end
 
--- Returns the first fence. Nil if the counter is damaged or too few fences are left.
+-- Returns the first of `fences` new fences, or nil if the counter is damaged or too few are left.
 local function next_fence(last, least, fences)
   local first = least
   if last then
@@ -28,7 +30,6 @@ local function next_fence(last, least, fences)
   end
 end
 
--- `marked_until`: 0 for no mark.
 local function write_counter(key, last, marked_until, life)
   local mark = marked_until > 0 and ' ' .. text(marked_until) or ''
   redis.call('SET', key, text(last) .. mark, 'PX', text(life))
@@ -42,11 +43,11 @@ local function count_fences(key, last, marked_until, now, life)
   write_counter(key, last, marked_until, math.max(life, marked_until - now) + IDLE_FENCE)
 end
 
--- Marks the counter for at least `life` ms. `value` is the counter's, if known.
+-- Marks the counter for at least `life` ms. `value` is the counter's value, if known.
 local function mark_counter(key, micros, life, value)
   local last, marked_until = parse_counter(value or redis.call('GET', key))
   local now = math.floor(micros / 1000)
-  -- A damaged counter can't be marked. After a fast release, its waiters poll.
+  -- A damaged counter can't be marked. A fast release then serves no waiters, so they poll.
   if last ~= -1 and marked_until < now + life then
     -- Mark it for twice the time, so that not every waiter's request writes the counter.
     local longest = math.max(redis.call('PTTL', key), 2 * life + IDLE_FENCE)
@@ -58,8 +59,8 @@ local function fences_of(value)
   return value:match('^lw1:%x+:(%d+):')
 end
 
--- Grants a lock that has no string value. The lock's SET is last, so that nothing is held if an earlier command fails.
--- NX fails only for a key of another type: then no fence is counted.
+-- Grants a lock whose key has no string. The key's SET is last, so that nothing is held if an
+-- earlier command fails. NX fails only if the key has another type. Then the counter is restored.
 local function grant(lock, fence, counter, now, least, value, ttl)
   local last, marked_until = parse_counter(counter)
   local fences = fences_of(value)
@@ -78,7 +79,7 @@ local function grant(lock, fence, counter, now, least, value, ttl)
   return { 'foreign' }
 end
 
--- Extends the token's hold, unless broken. Returns the reply; nil without a hold.
+-- Extends the token's hold, unless broken. Returns the reply, or nil without a hold.
 local function again(lock, token, value, counter, ttl)
   local state = hold_state(value, token)
   if not state then
@@ -86,7 +87,7 @@ local function again(lock, token, value, counter, ttl)
   end
   local _, first, fences = parse_hold(value, counter)
   if not first then
-    -- An operator deleted the counter.
+    -- The counter is missing: an operator deleted it.
     return { 'ended' }
   end
   if state == 'broken' then

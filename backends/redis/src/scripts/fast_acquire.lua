@@ -1,12 +1,12 @@
 -- Acquires a free lock without waiters. Creates no function, for speed.
 --
 -- KEYS  lock, fence
--- ARGV  the hold's value (value.lua) with one fence, TTL in ms, a bound in ms: a counter below it is set to the
---       server's time
+-- ARGV  the hold's value (value.lua) with one fence, TTL in ms, lower bound of the counter in ms
+--       (fast_path.rs)
 --
 -- Returns the fence; 'busy' and the holder as acquire.lua; or -1 if only acquire.lua can decide.
 
--- If SET fails on a full server, acquire.lua can still find that the token holds.
+-- If SET fails on a full server, acquire.lua can still repeat an earlier grant to this token.
 local taken = redis.pcall('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
 if taken and taken.err then
   return -1
@@ -17,7 +17,8 @@ elseif taken then
   if is_number and counted >= bound and counted < bound + 86400000000 then
     return counted
   end
-  -- Otherwise the counter has a mark, is damaged or has no fences left, and INCR is undone below.
+  -- A counter below the bound is set to the server's time. Another usable counter is far ahead of
+  -- the clock. Otherwise the acquire is undone below.
   if is_number and counted > 0 and counted < 9007199254740992 then
     local last, life, done = counted, ARGV[2] + 604800000, nil
     if counted < bound then
@@ -27,7 +28,7 @@ elseif taken then
         done = redis.pcall('SET', KEYS[2], last, 'PX', life)
       end
     else
-      -- A counter far ahead of the clock must outlive the hold.
+      -- A counter far ahead never falls below the bound, so its expiry is extended here.
       done = redis.pcall('PTTL', KEYS[2])
       if type(done) == 'number' and done < life then
         done = redis.pcall('PEXPIRE', KEYS[2], life)
@@ -44,7 +45,7 @@ elseif taken then
   end
   local deleted = redis.pcall('DEL', KEYS[1])
   if type(deleted) ~= 'number' then
-    -- The user may not delete keys: the key expires, and the reply is the error.
+    -- The user may not run DEL, so the key expires instead. The reply is the error.
     redis.call('SET', KEYS[1], 'refused', 'PX', 1)
     return deleted
   end

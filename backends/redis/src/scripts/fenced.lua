@@ -1,20 +1,20 @@
--- Prepended to a user's script, which runs only if no later holder has written.
+-- Precedes a user's script (fencing.rs), which runs only if no later holder has written.
 --
 -- KEYS[1]  the key of the highest fence
 -- ARGV[1]  the fence, in decimal
 --
--- The user's keys and arguments follow; the script sees only those.
+-- The user's keys and arguments follow. The user's script sees only those.
 do
     local highest = redis.call('GET', KEYS[1])
     if highest and not string.match(highest, '^%d+$') then
         return redis.error_reply('LOCKWRIGHTNOFENCE the value is not a fence')
     end
-    -- Both are below 2^53, so doubles are exact.
+    -- Both are below 2^53, so comparing doubles is exact.
     if highest and tonumber(highest) > tonumber(ARGV[1]) then
         return redis.error_reply('LOCKWRIGHTSUPERSEDED ' .. highest)
     end
-    -- The fence is first, because effects of the user's script remain if it fails. It is text, because Lua formats
-    -- large numbers with an exponent.
+    -- The fence is written first, because a failed script's effects remain. It is written as text,
+    -- because Lua formats large numbers with an exponent.
     if highest ~= ARGV[1] then
         redis.call('SET', KEYS[1], ARGV[1])
     end

@@ -1,13 +1,15 @@
 -- Waiters and offers.
 --
--- A waiter is a token in `queue`, by arrival, with a record in `meta`:
+-- A waiter is a token in `queue`, in order of arrival, with a record in `meta`:
 --   ASKED PATIENCE LEFT MODE TTL CLIENT VALUE
--- ASKED is the time of its last request in µs. It stays queued for PATIENCE ms after that, and retries after LEFT ms.
--- A mode is 'x' (exclusive), 's' (reader) or COUNT/OF (permits). VALUE is the hold's value (value.lua).
+-- ASKED is the time of the waiter's last request in µs. After that, the waiter stays queued for
+-- PATIENCE ms, and its client retries after LEFT ms. A mode is 'x' (exclusive), 's' (reader) or
+-- COUNT/OF (permits). VALUE is the hold's value (value.lua).
 
 local LONGEST_OFFER = 2000
 
--- Returns the mode, the time in ms until which it is queued, TTL, client's id and value; nil without a valid record.
+-- Returns the mode, the time in ms until which the waiter is queued, TTL, client's id and value, or
+-- nil without a valid record.
 local function parse_waiter(record)
   if record then
     local asked, patience, mode, ttl, client, value = record:match('^(%d+) (%d+) %d+ (%S+) (%d+) (%S+) (.*)$')
@@ -17,16 +19,16 @@ local function parse_waiter(record)
   end
 end
 
--- Publishes an offer. Returns the number of receivers. Nil if the user may not publish: then the lock stays free until
--- the next waiter retries.
+-- Publishes an offer. Returns the number of receivers, or nil if the user may not publish. Then the
+-- lock stays free until the next waiter retries.
 local function publish_offer(client, token, first, fences, micros_text, life)
   local receivers = redis.pcall('PUBLISH', 'lockwright:offered:' .. client,
     token .. ' ' .. first .. ' ' .. fences .. ' ' .. micros_text .. ' ' .. life)
   return type(receivers) == 'number' and receivers or nil
 end
 
--- Puts a waiter back at the front of the queue. It moves the others behind, because LPUSH would be one more command
--- that the user needs.
+-- Puts a waiter back at the front of the queue, by moving all others behind it. LPUSH would need
+-- another permission.
 local function queue_again(queue, meta, token, record)
   redis.call('HSET', meta, token, record)
   for _ = 2, redis.call('RPUSH', queue, token) do
@@ -37,12 +39,12 @@ local function queue_again(queue, meta, token, record)
   extend_expiry(meta, life)
 end
 
--- Sends the offer's lifetime to two waiters, unless they retry before it expires. So they retry even if the offering
--- client has died.
+-- Sends the offer's lifetime to the next two waiters, unless they retry before the offer lapses
+-- ("Expiry" in hand_over.rs).
 local function publish_lifetime(tokens, records, from, micros, life)
   for i = from, from + 1 do
     local left = records[i] and tonumber(records[i]:match('^%d+ %d+ (%d+)'))
-    -- LEFT is usually that of an earlier offer, so at most `life`.
+    -- LEFT is usually the time left of an earlier offer, so at most `life`.
     if left and left > life then
       local asked, client = records[i]:match('^(%d+) %d+ %d+ %S+ %d+ (%S+)')
       if asked / 1000 + left > micros / 1000 + life then

@@ -6,7 +6,7 @@
 --   'free', counter, waiters
 --   'busy', counter, waiters, ms left or -1, value    held exclusively, or by another program
 --   'shared', counter, waiters; for each holder ms left, token, identity, fence, broken, mode
---   'alien', counter, 0, type                         not a string
+--   'alien', counter, 0, type                         the lock's key isn't a string
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + tonumber(time[2]) / 1000

@@ -1,11 +1,12 @@
--- Reads or creates a node's incarnation. A restart keeps it only if no holds can be lost. Otherwise it is 'new'.
+-- Reads or creates a node's incarnation. After a restart, the node still votes only if no holds can
+-- have been lost. Otherwise its incarnation is 'new'.
 --
 -- KEYS  incarnation
--- ARGV  run id of the server, a random number, largest TTL in ms, '1' if every write is persisted now, '1' if the
---       server was a replica since its data began
+-- ARGV  run id of the server, a random number, largest TTL in ms, '1' if every write is persisted
+--       now, '1' if the server was a replica since its data began
 --
--- Returns five words: 'votes' or 'new', run id, random number of the data, largest TTL, '1' if every write was
--- persisted when it was written.
+-- Returns five words: 'votes' or 'new', run id, random number of the data, largest TTL, '1' if
+-- every write was persisted when the incarnation was written.
 
 local run, number, longest, kept, was_replica = unpack(ARGV)
 local incarnation = redis.call('GET', KEYS[1])
@@ -18,7 +19,8 @@ if old_run == run and (old_kept == kept or old_kept == '0') then
   return incarnation
 end
 if old_run == run then
-  -- The server stopped persisting every write. If it begins to, this doesn't count: earlier writes may not be on disk.
+  -- The server stopped persisting every write. The opposite change has no effect, because earlier
+  -- writes may not be on disk.
   number, longest = old_number, old_longest
 elseif state == 'votes' and old_kept == '1' and kept == '1' and was_replica ~= '1' then
   number, longest = old_number, old_longest

@@ -1,8 +1,9 @@
--- Describes a lock by its own key, while its slot is moving.
+-- Describes a lock by the lock's key only, while its slot is moving.
 --
 -- KEYS  lock
 --
--- Returns the same as inspect.lua, without counter and waiters, and 'shared' without holders: these are in other keys.
+-- Returns the same as inspect.lua, without counter and waiters, and 'shared' without holders,
+-- because these are in other keys.
 
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then

@@ -1,4 +1,4 @@
--- Releases by the lock's key only, while its slot is moving.
+-- Releases an exclusive hold by the lock's key only, while its slot is moving.
 --
 -- KEYS  lock
 -- ARGV  token, wake-up channel, name
@@ -9,6 +9,6 @@ if not hold_state(redis.pcall('GET', KEYS[1]), ARGV[1]) then
   return 0
 end
 redis.call('DEL', KEYS[1])
--- Whether clients wait is unknown: the queue is another key.
+-- Publish without a check for waiters, because the queue is another key.
 redis.pcall('PUBLISH', ARGV[2], ARGV[3])
 return 1

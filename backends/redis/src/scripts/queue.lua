@@ -1,17 +1,18 @@
 -- The queue and the holders of one lock.
 --
--- A shared holder or permit holder is a token in `holders`, by expiry, with a record in `meta`:
+-- A shared holder or permit holder is a token in `holders`, with its expiry as score, and a record
+-- in `meta`:
 --   MODE FENCE SINCE IDENTITY
--- and, once broken, operator and reason in the field `broken:TOKEN`. While there are such holders, the lock's key
--- contains a marker with the fence of the readers, or with the size of the semaphore. If the marker is missing, the
--- lock's key was deleted, and these holders no longer hold.
+-- After a break, the field `broken:TOKEN` has the operator and the reason. While there are such
+-- holders, the lock's key contains a marker with the readers' fence, or with the semaphore's size.
+-- If the marker is missing, the lock's key was deleted, and these holders no longer hold.
 --
 -- MODE is as in hand_over.lua. SINCE is in µs, other times in ms.
 
 local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   local call, its = redis.call, {}
   local now = math.floor(micros / 1000)
-  -- The time in ms by which holders expire (clock.lua).
+  -- The present time in ms, for the holders' expiry (clock.lua).
   local at = now
 
   local function marked(value)
@@ -25,7 +26,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     call('ZREM', holders, token)
   end
 
-  -- Reserves fences. Returns the first; nil as next_fence().
+  -- Reserves fences. Returns the first, or nil if next_fence() does.
   local function count(fences, ttl)
     local last, marked_until = parse_counter(call('GET', fence))
     local first = next_fence(last, micros, fences)
@@ -50,7 +51,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     local taken = tonumber(wanted)
     for _, token in ipairs(call('ZRANGE', holders, 0, -1)) do
       local held = call('HGET', meta, token) or ''
-      -- A holder without a record may have all permits.
+      -- Without a record, assume that the holder has all permits.
       taken = taken + tonumber(held:match('^(%d+)/') or of)
     end
     return taken <= tonumber(of)
@@ -65,7 +66,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     return count(fences, ttl)
   end
 
-  -- The deciding write is last: if an earlier command fails, nothing is held.
+  -- The write that grants the hold is last: if an earlier command fails, nothing is held.
   local function write(token, mode, life, value, first)
     if mode == 'x' then
       its.value = value
@@ -86,8 +87,8 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     end
   end
 
-  -- Reads the lock, and removes holders that have expired or whose marker is gone. Returns false for a key of another
-  -- type. `value`: the lock's, false if free, nil to read it.
+  -- Reads the lock, and removes holders that have expired or lack the marker. Returns false for a
+  -- key of another type. `value` is the lock's value, false if free, or nil to read it.
   function its.look(value)
     if value == nil then
       value = get_string(lock)
@@ -118,7 +119,8 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     return its.value and not its.kind_of_marker
   end
 
-  -- Returns a shared or permit holder: mode, fence, ms left, identity, operator and reason of a break.
+  -- Returns a shared or permit holder's mode, fence, ms left and identity, and the operator and
+  -- reason of a break.
   function its.holder(token)
     local expires = its.kind_of_marker and call('ZSCORE', holders, token)
     if expires then
@@ -132,7 +134,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     end
   end
 
-  -- Extends the token's hold, unless broken. Returns the reply; nil without a hold.
+  -- Extends the token's hold, unless broken. Returns the reply, or nil without a hold.
   function its.again(token, ttl)
     local mode, first, left, _, by = its.holder(token)
     if not mode then
@@ -140,7 +142,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     elseif by then
       return { 'again', first, '1', left }
     end
-    -- PEXPIRE is first, because a full server rejects a script whose first write could use memory.
+    -- PEXPIRE is first, for a full server (see release.lua).
     call('PEXPIRE', lock, text(math.max(call('PTTL', lock), ttl + 2)))
     extend_expiry(fence, ttl + IDLE_FENCE)
     extend_expiry(meta, ttl + 2)
@@ -148,7 +150,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     return { 'again', first, '1' }
   end
 
-  -- Ends a hold; false without one. It has ended even if a later command fails.
+  -- Ends a hold, even if a later command fails. Returns false without one.
   function its.leave(token)
     if not its.kind_of_marker or not call('ZSCORE', holders, token) then
       return false
@@ -157,7 +159,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     pcall(function()
       local left = live_as_long(holders, at)
       if left then
-        -- Foreign clients need not wait longer than the last holder.
+        -- Other libraries' clients then wait no longer than for the last holder.
         call('PEXPIRE', lock, text(left))
       else
         call('DEL', lock)
@@ -167,7 +169,8 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     return true
   end
 
-  -- Transfers a shared hold. Returns the fence; nil as count(). If `from` can't be removed, it expires.
+  -- Transfers a shared hold or permit. Returns the fence, or nil if count() does. If removing
+  -- `from` fails, `from` expires.
   function its.rename(from, to, mode, ttl, value)
     local first = its.kind_of_marker == 'shared' and its.number or count(1, ttl)
     if first then
@@ -180,7 +183,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     return first
   end
 
-  -- Removes a waiter; false without one. A leftover record is harmless.
+  -- Removes a waiter. Returns false without one. A leftover record is harmless.
   function its.withdraw(token)
     if call('LREM', queue, 1, token) == 0 then
       return false
@@ -198,7 +201,8 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     end
   end
 
-  -- Returns the name's use by others: 'lock', the size of a semaphore, or nil. Expired waiters don't count.
+  -- Returns how other clients use the name: 'lock', the size of a semaphore, or nil. Removes
+  -- expired waiters.
   function its.kind(token)
     if its.value then
       return its.kind_of_marker == 'permits' and its.number or 'lock'
@@ -216,13 +220,16 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     end
   end
 
-  -- Returns whether the waiter's client has gone, if this can be decided. Clients ignore the empty message.
+  -- Returns whether the waiter's client has disconnected, if PUBLISH counts all receivers. Clients
+  -- ignore the empty message. Only with shared holders or permits can the waiter block claims that
+  -- fit.
   local function blocks_as_gone_client(client)
     return counted and its.kind_of_marker
       and redis.pcall('PUBLISH', 'lockwright:offered:' .. client, '') == 0
   end
 
-  -- Offers the lock to the waiters before `token`, the caller. Returns the longest lifetime, or 0.
+  -- Offers the lock to the waiters before the caller's `token`. Returns the longest offer's
+  -- lifetime, or 0.
   local function offer(token)
     local offers, gone, longest = 0, 0, 0
     while offers < 64 and gone < 16 do
@@ -282,7 +289,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     return longest
   end
 
-  -- Returns the first fence; false if none are left; nil if the token must wait.
+  -- Returns the first fence, false if too few fences are left, or nil if the token must wait.
   function its.grant(token, mode, ttl, value)
     if not fits(mode) then
       return nil
@@ -300,7 +307,8 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     return fenced
   end
 
-  -- Returns the holder as acquire.lua, with the ms until the lock may be free.
+  -- Returns the reply 'busy' or 'shared' of acquire.lua, for readers with the time until all have
+  -- ended.
   function its.describe(counter)
     if not its.kind_of_marker then
       local left, is_hold = its.value and call('PTTL', lock) or 0, its.value and its.value:find('^lw1[:!]')

@@ -1,8 +1,8 @@
--- Records a quorum's fence, and raises the counter to it, if the token still holds: a late request must not raise the
--- counter beyond the fence of a later hold.
+-- Records a quorum's fence in the hold, and raises the counter to it, if the token still holds. A
+-- late request must not raise the counter beyond the fence of a later hold.
 --
 -- KEYS  lock, fence, incarnation
--- ARGV  token, fence, incarnation that its client read, lifetime of a counter in ms
+-- ARGV  token, fence, incarnation that the client read, lifetime of a counter in ms
 --
 -- Returns 'raised', 'gone' or 'other-incarnation'.
 

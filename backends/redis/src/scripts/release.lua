@@ -1,24 +1,26 @@
--- Ends this token's hold or its wait, and offers the lock to the next waiter. release_full.lua continues this script.
--- An offer from an exclusive holder to an exclusive waiter is usually made here, with few functions, for speed.
+-- Ends this token's hold or its wait, and offers the lock to the next waiter. For speed, an
+-- exclusive holder's offer to an exclusive waiter is usually made here, with few functions.
+-- release_full.lua continues this script.
 --
 -- KEYS  lock, tombstone of this token, fence, queue, holders, meta
--- ARGV  token, lifetime of the tombstone in ms ('0' for none), wake-up channel, name, '1' if PUBLISH counts all
---       receivers
+-- ARGV  token, lifetime of the tombstone in ms ('0' for none), wake-up channel, name, '1' if
+--       PUBLISH counts all receivers
 --
 -- Returns 0 if the token neither held nor waited; else 1, or the lifetime of a new offer in ms.
 
 local token = ARGV[1]
--- Unless it is nil, an offer to tokens[1] has replaced the hold. It is 'sent', or 'unsent' (the user may not publish),
--- or the waiter's client is 'gone'.
+-- nil, or the result of an offer to tokens[1] that has replaced the hold: 'sent', 'unsent' (the
+-- user may not publish), or 'gone' (no client received it).
 local offered
 local tokens, records, micros, life
 
--- Makes an offer, as queue.lua does.
+-- Offers the lock to tokens[1], as queue.lua does.
 local function offer(value, fence, mark, client)
   redis.pcall('HDEL', KEYS[6], tokens[1])
-  -- 8 days: a week longer than the mark.
+  -- 8 days: a week longer than the mark, which is at most a day ahead.
   redis.call('SET', KEYS[3], fence .. ' ' .. mark, 'PX', '691200000')
-  -- An offer is written before it is published, because a message is sent even if the script fails later.
+  -- An offer is written before it is published, because a message is sent even if the script fails
+  -- later.
   redis.call('SET', KEYS[1], value, 'PX', life)
   local receivers = redis.pcall('PUBLISH', 'lockwright:offered:' .. client,
     tokens[1] .. ' ' .. fence .. ' 1 ' .. fence .. ' ' .. life)
@@ -45,11 +47,12 @@ if current and current:find('lw1:', 1, true) == 1 and current:find(token, 5, tru
   if asked and asked + patience * 1000 > micros and last and last + 0 < micros
     and mark * 1000 >= micros and mark * 1000 < micros + 86400000000 then
     life = ttl + 0 < 2000 and ttl or '2000'
-    -- LPOP is the first write, because a full server rejects a script whose first write could use memory.
+    -- LPOP is the first write, because a full server rejects a script whose first write could use
+    -- memory.
     redis.call('LPOP', KEYS[4])
-    -- If this fails, release_full.lua still ends the hold.
+    -- If the offer fails, release_full.lua still ends the hold.
     pcall(offer, value, time[1] .. ('00000' .. time[2]):sub(-6), mark, client)
-    -- A waiter that retries after the offer lapses gets its lifetime.
+    -- release_full.lua sends the offer's lifetime to a waiter that would retry later.
     local needs_lifetime
     for i = 2, 3 do
       local left = records[i] and records[i]:match('^%d+ %d+ (%d+)')

@@ -6,7 +6,7 @@ if offered == 'sent' then
   return life + 0
 elseif offered then
   if type(redis.pcall('DEL', KEYS[1])) ~= 'number' then
-    -- The offer lapses.
+    -- DEL failed, so the offer lapses.
     return life + 0
   elseif offered == 'unsent' then
     queue_again(KEYS[4], KEYS[6], tokens[1], records[1])
@@ -16,7 +16,8 @@ elseif offered then
 else
   local time = redis.call('TIME')
   micros = time[1] * 1000000 + time[2]
-  -- The tombstone is first, so that a late duplicate of the acquire is refused even if a later command fails.
+  -- The tombstone is first: even if a later command fails, it refuses a late duplicate of the
+  -- acquire.
   if ARGV[2] ~= '0' then
     mark_counter(KEYS[3], micros, tonumber(ARGV[2]))
     redis.call('SET', KEYS[2], 'released', 'PX', ARGV[2])

@@ -1,12 +1,13 @@
 -- Restarts the TTL of each hold whose token still holds the lock.
 --
--- KEYS  for each hold: lock; for 'f' also fence; for 's' also fence, holders, meta. Last, on a quorum's node: incarnation
--- ARGV  TTL in ms; incarnation that the client read, or ''; for each hold: lw1:TOKEN (exclusive, with that TTL) or
---       lw1:TOKEN:TTL:KIND. The kind is 'x' (exclusive), 'f' (exclusive; also extends the expiry of the fence counter)
---       or 's' (reader or permits).
+-- KEYS  for each hold: lock; for 'f' also fence; for 's' also fence, holders, meta. Last, on a
+--       quorum's node: incarnation
+-- ARGV  TTL in ms; incarnation that the client read, or ''; for each hold: lw1:TOKEN (exclusive,
+--       with that TTL) or lw1:TOKEN:TTL:KIND. The kind is 'x' (exclusive), 'f' (exclusive; also
+--       extends the expiry of the fence counter) or 's' (reader or permits).
 --
--- Returns for each hold 'renewed', 'broken' or 'gone'; one 'renewed' if all were; one 'other-incarnation' if the
--- incarnation differs.
+-- Returns for each hold 'renewed', 'broken' or 'gone', a single 'renewed' for all, or a single
+-- 'other-incarnation' if the incarnation differs.
 
 if ARGV[2] ~= '' and get_string(KEYS[#KEYS]) ~= ARGV[2] then
   return { 'other-incarnation' }
@@ -26,7 +27,7 @@ local function renew_shared(value, lock, fence, holders, meta, token, ttl)
   elseif redis.call('HEXISTS', meta, 'broken:' .. token) == 1 then
     return 'broken'
   end
-  -- A full server rejects a script whose first write could use memory. PEXPIRE can't.
+  -- PEXPIRE is first, for a full server (see release.lua).
   redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), ttl + 2))
   extend_expiry(fence, ttl + IDLE_FENCE)
   extend_expiry(meta, ttl + 2)
@@ -36,13 +37,13 @@ end
 
 local call, pcall, keys, arguments, common = redis.call, redis.pcall, KEYS, ARGV, ARGV[1]
 local at, expires = 1, text(math.ceil(now + common))
--- The replies for holds that aren't the usual case, by position; nil without any.
+-- The replies by position, for holds outside the usual case below, or nil without any.
 local answers
 for i = 3, #arguments do
   local lock, argument = keys[at], arguments[i]
   at = at + 1
-  -- The usual case creates few strings, for speed, and uses PEXPIREAT, because the server rewrites PEXPIRE to that.
-  -- GETRANGE reads 'lw1:' and the token. It fails for a key of another type.
+  -- The usual case creates few strings, for speed. It uses PEXPIREAT, to which the server would
+  -- rewrite PEXPIRE. GETRANGE reads 'lw1:' and the token, and fails for a key of another type.
   local head = pcall('GETRANGE', lock, '0', '35')
   if head == argument then
     call('PEXPIREAT', lock, expires)

@@ -1,7 +1,8 @@
 -- Transfers a hold to another token, for a ticket.
 --
 -- KEYS  lock, fence, tombstones of the new and the old token, queue, holders, meta
--- ARGV  the new hold's value (value.lua), TTL in ms, mode, old token, lifetime of its tombstone in ms
+-- ARGV  the new hold's value (value.lua), TTL in ms, mode, old token, lifetime of its tombstone in
+--       ms
 --
 -- Returns 'granted', 'again' or 'exhausted' as acquire.lua, with one fence;
 --   'busy', ms left or -1    the old token doesn't hold, or was broken

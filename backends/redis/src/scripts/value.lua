@@ -1,16 +1,17 @@
 -- The value of a lock's key, and helpers for keys.
 --
---   lw1:TOKEN:FENCES:IDENTITY          an exclusive hold with FENCES reserved fences. It is the latest grant, so the
---                                      counter is the last of them
---   lw1:TOKEN:FENCES@FENCE:IDENTITY    the same, with its first fence, because the counter is higher
---   lw1!…                              the same, broken: it runs out. A line feed, the operator and the reason follow
---   lockwright:shared:FENCE            readers, with the fence that they share
+--   lw1:TOKEN:FENCES:IDENTITY          an exclusive hold with FENCES reserved fences, of which the
+--                                      fence counter is the last
+--   lw1:TOKEN:FENCES@FENCE:IDENTITY    the same, but FENCE is the first, and the counter may differ
+--   lw1!…                              either, broken: it can't be renewed. A line feed, the
+--                                      operator and the reason follow
+--   lockwright:shared:FENCE            readers, and their common fence
 --   lockwright:permits:SIZE            permits of a semaphore of that size
 --
 -- Any other value is another program's lock.
 
--- Returns the string, false if the key is missing, or a table if it is of another type. A repeated GET raises any other
--- error.
+-- Returns the key's string, false if the key is missing, or an error table if it has another type.
+-- The second GET raises any other error.
 local function get_string(key)
   local value = redis.pcall('GET', key)
   if type(value) == 'table' and not value.err:find('WRONGTYPE', 1, true) then
@@ -19,10 +20,10 @@ local function get_string(key)
   return value
 end
 
--- A fence counter's key expires a week after its last hold: by then the clock is ahead of the counter.
+-- A fence counter expires a week after its last hold. By then, the server's clock is ahead of it.
 local IDLE_FENCE = 604800000
 
--- Returns 'held' or 'broken' if it is an exclusive hold of the token, else nil.
+-- Returns 'held' or 'broken' if the value is an exclusive hold of the token, else nil.
 local function hold_state(value, token)
   if type(value) == 'string' and value:find(token, 5, true) == 5 then
     return value:find('lw1:', 1, true) == 1 and 'held' or value:find('lw1!', 1, true) == 1 and 'broken' or nil
@@ -33,8 +34,9 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
--- Returns the token, first fence (nil without a counter), fences and identity of an exclusive hold; for a broken one also
--- the operator and the reason as one text. Nil for any other value.
+-- Returns an exclusive hold's token, first fence (nil without a counter), number of fences and
+-- identity. For a broken hold, the text with the operator and the reason follows. Returns nil for
+-- any other value.
 local function parse_hold(value, counter)
   if type(value) ~= 'string' then
     return nil

@@ -1,11 +1,13 @@
--- Requests a node's vote. vote_full.lua follows. The usual case is decided here, without creating
--- functions, for speed.
+-- Requests a node's vote. vote_full.lua continues this script. The usual case is decided here,
+-- without creating functions, for speed.
 --
--- KEYS  lock, fence, queue (here only a flag that clients wait), tombstone of this token, incarnation
--- ARGV  the hold's value (value.lua), TTL in ms, smallest permitted fence, incarnation that the client read, lifetime of
---       a new counter in ms, '1' if the client will wait
+-- KEYS  lock, fence, queue (here only a flag that clients wait), tombstone of this token,
+--       incarnation
+-- ARGV  the hold's value (value.lua), TTL in ms, smallest permitted fence, incarnation that the
+--       client read, lifetime of a new counter in ms, '1' if the client will wait
 --
--- Returns the fence of a new hold; 'other-incarnation' if the incarnation differs; else as acquire.lua
+-- Returns the fence of a new hold, 'other-incarnation' if the incarnation differs, else as
+-- acquire.lua.
 
 -- MGET returns nil for a key of another type. SET fails for such a lock.
 local found = redis.call('MGET', KEYS[1], KEYS[2], KEYS[4], KEYS[5])
@@ -17,10 +19,10 @@ elseif found[3] then
 end
 
 local first = tonumber(ARGV[3])
--- A counter with a mark isn't a number.
+-- A counter with a mark is left to vote_full.lua.
 local is_usable = not counter or counter:find('^%d+$')
 if not value and is_usable and tonumber(counter or 0) < first and ARGV[1]:find(':1:', 37, true) == 37 then
-  -- As grant in exclusive.lua, with one fence.
+  -- The same as grant() in exclusive.lua, with one fence.
   redis.call('SET', KEYS[2], ARGV[3], 'PX', ARGV[5])
   if redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2], 'NX') then
     return first

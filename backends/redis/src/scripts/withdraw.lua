@@ -9,14 +9,14 @@
 if ARGV[2] ~= '0' then
   redis.call('SET', KEYS[3], 'released', 'PX', ARGV[2])
 end
--- As hold_state in value.lua.
+-- The same check as hold_state() in value.lua.
 local value = redis.pcall('GET', KEYS[1])
 if type(value) ~= 'string' or value:find(ARGV[1], 5, true) ~= 5 or not value:find('^lw1[:!]') then
   return 0
 end
--- 2: the queue existed too, so clients wait.
+-- 2: the queue's key existed too, so clients wait.
 if redis.call('DEL', KEYS[1], KEYS[2]) == 2 then
-  -- This may fail, because waiters also poll.
+  -- PUBLISH may fail, because waiters also poll.
   redis.pcall('PUBLISH', ARGV[3], ARGV[4])
 end
 return 1

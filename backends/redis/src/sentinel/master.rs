@@ -92,7 +92,7 @@ impl<'c> Sentinels<'c> {
         let master = self.master().await?;
         tokio::select! {
             end = connect(moved_to(self.server, &master.host, master.port)) => end,
-            // Leaves a frozen master, which would use up the time limit.
+            // If the Sentinels name another master, stop waiting for a frozen one.
             () = self.another_than(&master) => Err(Failure::unavailable(format!(
                 "{master} isn't the master {:?} any more", self.name
             ))),
@@ -188,8 +188,9 @@ impl<'c> Sentinels<'c> {
     }
 }
 
-/// Returns whether a majority has named a master, not only by elections older than `latest`. If
-/// this stays false, the caller uses all replies: reset Sentinels count elections from zero.
+/// Returns whether a majority has named a master, at least one by an election not older than
+/// `latest`. If this stays false, the caller uses all replies, because reset Sentinels count
+/// elections from zero.
 fn are_enough(named: &[Master], sentinels: usize, latest: u64) -> bool {
     named.len() > sentinels / 2 && named.iter().any(|master| master.epoch >= latest)
 }

@@ -1,5 +1,5 @@
-//! Notification of failovers by the Sentinels. Until it is demoted, a replaced master that was
-//! frozen or partitioned still grants locks.
+//! Notification of failovers by the Sentinels. The client then leaves the old master: after a
+//! freeze or a partition, it still grants locks until it is demoted.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -91,7 +91,7 @@ async fn subscribe(
 }
 
 /// Disconnects from a replaced master. Asks all Sentinels, because the message's sender may be the
-/// first or the last to change.
+/// first or the last to name the new one.
 async fn check(link: &Weak<Link>) {
     let Some(link) = link.upgrade() else { return };
     let Some(sentinels) = link.sentinels() else { return };

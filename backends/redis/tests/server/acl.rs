@@ -21,7 +21,6 @@ fn needed() -> impl Iterator<Item = &'static str> {
     OTHERS.split_whitespace().chain(SCRIPTED.split_whitespace())
 }
 
-/// The documented permissions, without one of the commands.
 fn rules_without(missing: &str) -> String {
     let mut rules = "~orders/* ~lockwright:* &lockwright:* -@all".to_owned();
     for command in needed().filter(|command| *command != missing) {

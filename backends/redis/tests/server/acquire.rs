@@ -67,7 +67,6 @@ async fn a_refusal_names_the_holder() {
 #[tokio::test]
 async fn a_batch_is_renewed_hold_by_hold() {
     let (server, redis) = server_and_client().await;
-    // The names are in many hash slots. Below, some holds are lost.
     let claims: Vec<_> = (0..100).map(|i| claim(&format!("lock {i}"))).collect();
     for claim in &claims {
         grant(&redis, claim).await;
@@ -97,7 +96,7 @@ async fn a_batch_is_renewed_hold_by_hold() {
 async fn a_counter_of_a_held_lock_is_kept_once_a_day() {
     let (server, redis) = server_and_client().await;
     // The token's first byte determines the time of day at which renewals extend the counter's
-    // expiry, for one TTL. With all 256 bytes and this TTL, it is now for one or two tokens.
+    // expiry, for one TTL. With all 256 bytes and this TTL, one or two tokens have this period now.
     let ttl = Duration::from_secs(24 * 60 * 60 / 256 + 10);
     let claims: Vec<_> = (0..=255)
         .map(|byte| {
@@ -284,7 +283,7 @@ async fn a_denied_grant_counts_no_fence() {
     }
 }
 
-/// The user can't delete the key of a fast acquire that a mark on the counter refused.
+/// Because of a mark on the counter, the fast acquire fails. The user may not delete its key.
 #[tokio::test]
 async fn a_refused_acquire_leaves_no_hold_without_the_permission_to_delete() {
     let (server, redis) = server_and_client().await;
@@ -299,7 +298,8 @@ async fn a_refused_acquire_leaves_no_hold_without_the_permission_to_delete() {
     grant(&redis, &claim("a")).await;
 }
 
-/// A mark makes `42` as long as a counter from the clock.
+/// With a mark, the counter `42` is as long as a counter from the clock, so its length doesn't show
+/// the mark.
 #[tokio::test]
 async fn release_with_a_short_counter_serves_the_waiter() {
     let (server, redis) = server_and_client().await;

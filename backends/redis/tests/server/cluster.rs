@@ -21,7 +21,7 @@ pub(crate) async fn impatient(url: &str) -> Redis {
     config.connect().await.unwrap()
 }
 
-/// Returns a lock name on each of the three masters, in the order of `cluster.nodes`.
+/// Returns a lock name on each master, in the order of `cluster.nodes`.
 pub(crate) fn names_of_all_masters(cluster: &Cluster) -> [String; 3] {
     [0, 1, 2].map(|master| {
         let mut names = (0..).map(|i| format!("lock {i}"));
@@ -104,7 +104,6 @@ async fn non_cluster_and_incomplete_cluster_are_refused() {
         fails_with(Redis::connect(&url).await, ErrorKind::InvalidConfig, "connect to it by redis:");
     assert_eq!(error.backend(), Some("redis-cluster"));
 
-    // This node is in Cluster mode, but serves no slots.
     let lonely = testbed::Redis::options().set("cluster-enabled", "yes").start().unwrap();
     let url = lonely.url().replace("redis://", "redis+cluster://");
     fails_with(Redis::connect(&url).await, ErrorKind::Unavailable, "no slots");
@@ -146,7 +145,7 @@ async fn one_node_is_enough_to_find_the_others_and_dead_ones_cost_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_with_a_view_of_its_own_is_not_trusted() {
     let cluster = block_in_place(Cluster::start).unwrap();
-    // This node serves all slots alone, as if removed long ago.
+    // This node claims all slots, as if it was removed from the Cluster long ago.
     let stray = testbed::Redis::options().set("cluster-enabled", "yes").start().unwrap();
     stray.command::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).unwrap();
     let names = names_of_all_masters(&cluster);
@@ -379,7 +378,6 @@ async fn a_master_that_comes_back_empty_has_lost_its_locks_and_no_fences() {
     other.check().unwrap();
 }
 
-/// Replication is asynchronous, so the profile doesn't promise that a lock survives a failover.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failover_can_lose_a_lock_and_the_fence_tells() {
     let mut cluster = block_in_place(Cluster::start).unwrap();

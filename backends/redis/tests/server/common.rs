@@ -25,7 +25,6 @@ pub(crate) async fn server_and_client() -> (testbed::Redis, Redis) {
     (server, redis)
 }
 
-/// Returns the token in the value of an exclusive hold.
 pub(crate) fn token_in(value: &str) -> &str {
     value.strip_prefix("lw1:").and_then(|rest| rest.split(':').next()).unwrap_or_default()
 }

@@ -50,7 +50,6 @@ async fn a_replica_is_an_error_and_replicas_are_a_note() {
     let master = sound().start().unwrap();
     let replica = sound().replica_of(&master).start().unwrap();
     assert_eq!(found(&replica).await, [("replica", Severity::Error)]);
-    // A server that becomes a replica while a client is connected is reported too.
     let redis = crate::common::connect(&master.url()).await;
     crate::common::eventually(|| async {
         let findings = redis.doctor().await.unwrap();

@@ -103,7 +103,7 @@ async fn a_flushed_node_is_a_stranger() {
     is_a_stranger(&node, &former).await;
     let new = looked(&node).await;
     assert!(!new.votes && new.text != former.text && new.run == former.run, "{new:?}");
-    // A flush during the wait restarts the wait.
+    // A flush during the wait for admission restarts the wait.
     server.command::<()>(&["FLUSHALL"]).unwrap();
     let newer = node.admit(&new).await.unwrap();
     assert!(!newer.votes && newer.text != new.text, "{newer:?}");
@@ -158,7 +158,6 @@ async fn a_node_that_loads_its_log_without_rights_is_new() {
     assert!(!new.votes && new.run != former.run, "{new:?}");
 }
 
-/// The node stops persisting every write, and then restarts.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_stopped_keeping_every_write_is_known_for_it() {
     let mut server = testbed::Redis::options().append_only("always").start().unwrap();

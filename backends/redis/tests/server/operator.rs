@@ -120,7 +120,6 @@ async fn a_hold_that_was_freed_at_once_is_gone_and_does_not_come_back() {
     let successor = claim("a");
     let after = grant(&redis, &successor).await;
     assert!(after.fence.get() > granted.fence.get() + 2, "past the reserved block");
-    // The renewal reports the break, although another token holds by now.
     let renewal = Renew::of(&holder);
     assert_eq!(redis.renew(&[renewal]).await.unwrap(), NOT_HELD_BROKEN);
     assert_eq!(redis.release(&holder, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);

@@ -166,19 +166,18 @@ async fn contenders(url: &str, waiters: u64, ttl: Duration) -> (Process, Vec<Pro
         .await;
     }
     if ttl == TTL {
-        // Waiters ask again when the holder's TTL seems over. Wait until they have.
+        // Waiters retry when the holder's TTL seems over. Wait for that.
         tokio::time::sleep(TTL * 3).await;
     }
     (holder, queue)
 }
 
-/// Returns how soon the last waiter must hold: the dead holder's TTL, plus an offer's TTL for
-/// each dead waiter ahead, plus one second.
+/// Returns how soon the last waiter must hold: the dead holder's TTL, plus an offer's TTL for each
+/// dead waiter before it, plus one second.
 fn bound(dead_waiters: u32) -> Duration {
     TTL + TTL * dead_waiters + Duration::from_secs(1)
 }
 
-/// Kills a waiter, suspends two, and kills the holder. The last waiter gets the lock.
 async fn dead_holder_and_dead_waiters_are_passed_over(url: &str) {
     let (mut holder, mut queue) = contenders(url, 4, TTL).await;
     queue[0].kill();
@@ -190,8 +189,7 @@ async fn dead_holder_and_dead_waiters_are_passed_over(url: &str) {
     assert!(died.elapsed() <= bound(3), "late: {:?}", died.elapsed());
 }
 
-/// Suspends the first waiter, and kills the holder right after its release. So the client that made
-/// the offer is dead when the offer lapses.
+/// The client that made the offer is dead when the offer lapses.
 async fn dead_releaser_is_recovered_from(url: &str) {
     let (mut holder, mut queue) = contenders(url, 2, TTL).await;
     queue[0].stop();

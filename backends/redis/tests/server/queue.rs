@@ -145,7 +145,6 @@ async fn a_waiter_that_has_gone_is_passed_over_at_once() {
     drop(gone);
     eventually(|| async { (subscribed(&server) == 2).then_some(()) }).await;
     holder.release(&held, ReleaseMode::Plain).await.unwrap();
-    // The first offer is to the live waiter, not to the one that has gone.
     let value: String = server.command(&["GET", "a"]).unwrap();
     assert_eq!(token_in(&value), waits.token.to_string());
     assert_eq!(handed(&mut told).await.0, waits.token);
@@ -296,7 +295,8 @@ async fn strangers_stay_out_while_readers_hold() {
 }
 
 /// When a slot moves to another server, the readers' stored expiry times are still those of the old
-/// server's clock. The key's TTL stays right. The test shifts the stored times, as such a move does.
+/// server's clock. The key's TTL stays right. The test shifts the stored times, as such a move
+/// does.
 #[tokio::test]
 async fn readers_keep_their_time_where_the_clock_is_another() {
     let (server, redis) = server_and_client().await;
@@ -349,8 +349,8 @@ async fn readers_whose_marker_was_deleted_do_not_hold() {
     assert_eq!(redis.inspect(&name("a")).await.unwrap().holders.len(), 1);
 }
 
-/// A waiter keeps `meta`, which also has the readers' records, from expiring. The records of dead
-/// readers must be deleted.
+/// A waiter prevents `meta`, which also has the readers' records, from expiring. So dead readers'
+/// records must be deleted.
 #[tokio::test]
 async fn nothing_is_left_of_readers_that_died() {
     let (server, redis) = server_and_client().await;

@@ -139,7 +139,6 @@ async fn readers_and_permits_are_renewed_before_their_keys_leave_and_after_it() 
     assert_eq!(redis.renew(&all).await.unwrap(), [broken.clone(), broken, gone]);
 }
 
-/// During a move, the lock is on a healthy node, and its fence counter on a silent one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_does_not_wait_for_a_silent_node_that_has_its_fence() {
     const PATIENCE: Duration = Duration::from_secs(6);

@@ -249,8 +249,7 @@ async fn nothing_is_granted_while_two_connections_lead_to_two_masters() {
     let other = testbed::Redis::start().unwrap();
     let url = format!("{}?replicas=1", set.url());
     let redis = connect(&url).await;
-    // After subscribing, the client asks the Sentinels for the master once. Even if that request is
-    // late, the assertions hold.
+    // After subscribing, the client asks the Sentinels for the master once.
     eventually(|| async { all_are_listened_to(&set).then_some(()) }).await;
     let is_asked = |sentinel: &testbed::redis::Sentinel| {
         let clients: String = sentinel.command(&["CLIENT", "LIST"]).unwrap();
@@ -333,7 +332,6 @@ async fn a_failover_can_lose_a_lock_and_its_holder_is_reported() {
     let AcquireOutcome::Granted(granted) = granted else { panic!("it was lost: {granted:?}") };
     let deadline = signal.deadline();
     assert!(deadline > lockwright_core::Clock::boot().now(), "two held at the same time");
-    // The later grant has the larger fence, which protects the data.
     assert!(granted.fence > guard.fence(), "{granted:?} after {:?}", guard.fence());
     assert!(guard.fence() > earliest.fence);
 
@@ -344,7 +342,6 @@ async fn a_failover_can_lose_a_lock_and_its_holder_is_reported() {
     drop(set);
 }
 
-/// With `replicas=1`, a grant needs a replica's acknowledgement, and survives a failover.
 #[tokio::test]
 async fn a_grant_that_a_replica_acknowledged_survives_its_taking_over() {
     let set = Sentinels::start().unwrap();
@@ -361,7 +358,7 @@ async fn a_grant_that_a_replica_acknowledged_survives_its_taking_over() {
     let set = fail_over(set).await;
     let theirs = eventually(|| async { rival.try_acquire(&claim("a")).await.ok() }).await;
     assert!(matches!(theirs, AcquireOutcome::Busy(_)), "{theirs:?}");
-    // Without a replica, renewals are indeterminate; releases work.
+    // Renewals need a replica, releases don't.
     let ended = eventually(|| async { redis.release(&ours, ReleaseMode::Plain).await.ok() }).await;
     assert_eq!(ended, ReleaseOutcome::Released);
     drop(set);

@@ -127,8 +127,8 @@ async fn dropped_requests_find_a_silent_connection() {
     locks.mutex("before").acquire().await.unwrap().release().await.unwrap();
     proxy.silence_present();
     let (started, ttl) = (Instant::now(), Duration::from_secs(1));
-    // Each request is dropped long before its limit. It has a new name, because a dropped request
-    // of the same name would have to be released first.
+    // Each request has a new name, because a dropped request of the same name would have to be
+    // released first.
     let mut tries = 0..;
     let guard = eventually(|| {
         let request = locks.mutex(format!("lock {}", tries.next().unwrap())).ttl(ttl);

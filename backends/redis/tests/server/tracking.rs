@@ -178,8 +178,6 @@ async fn harmless_setting_is_no_risk() {
         renewed(&redis, &claim).await;
         until_tracked(&server, 1).await;
     };
-    // These changes cause no event: the client's renewals, another TTL, the same value, a full
-    // tracking table.
     renew().await;
     let value: String = server.command(&["GET", "a"]).unwrap();
     for harmless in [
@@ -193,7 +191,7 @@ async fn harmless_setting_is_no_risk() {
     server.command::<()>(&["CONFIG", "SET", "tracking-table-max-keys", "1000000"]).unwrap();
     renew().await;
     is_quiet(&mut told);
-    // The client's own release causes no event either: the next event is about the next hold.
+    // The client's own release causes no event either.
     redis.release(&claim, ReleaseMode::Plain).await.unwrap();
     let next_one = held(&server, &redis, "b").await;
     server.command::<()>(&["DEL", "b"]).unwrap();

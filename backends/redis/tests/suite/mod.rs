@@ -9,7 +9,7 @@ use lockwright_redis::Redis;
 use lockwright_testbed::redis::Options;
 use lockwright_testbed::{self as testbed, Proxy};
 
-/// Each case that harms the server gets its own server. Reports show `label`.
+/// Each case that harms the server gets its own server.
 pub(crate) fn main(options: Options, label: Option<&'static str>) -> ExitCode {
     harness::serve(connect, || {
         let running = options.clone().start()?;

@@ -15,7 +15,7 @@ use crate::server::dialect::{Cell, Dialect, Row, StatementTexts};
 use crate::server::errors::Verdict;
 use crate::server::pool::{Limits, Pool};
 use crate::server::schema::MISSING;
-use crate::server::sql::Value;
+use crate::server::sql::{Arguments, Placeholder, Sql, Value, value};
 use crate::server::table::Tables;
 use crate::server::tls;
 
@@ -149,6 +149,7 @@ macro_rules! texts {
 
 static TEXTS: StatementTexts = texts!(
     version,
+    acquire_free,
     acquire,
     renew,
     release,
@@ -171,6 +172,7 @@ impl Dialect for MySql {
     type Connection = MySqlConnection;
 
     const QUOTE: char = '`';
+    const PLACEHOLDER: Placeholder = Placeholder::QuestionMark;
 
     const TABLES_APPEAR_AT_ONCE: bool = false;
     const NOW: &'static str = NOW;
@@ -292,6 +294,38 @@ impl Dialect for MySql {
             }
             other => other,
         }
+    }
+
+    /// Executes a statement. The only statements to prepare are updates, which return one row: the
+    /// number of changed rows and the last insert id. Their first use on a connection takes another
+    /// round trip. A proxy may share sessions, so statements aren't prepared behind one.
+    async fn execute(
+        &self,
+        connection: &mut MySqlConnection,
+        sql: &Sql,
+        arguments: Arguments<'_>,
+    ) -> sqlx::Result<Vec<Row>> {
+        let Some(statement) = sql.prepared() else {
+            return self.fetch(connection, sql.render(arguments, Self::literal)).await;
+        };
+        let done = if self.is_direct() {
+            let mut query = sqlx::query(AssertSqlSafe(Arc::clone(&statement.text)));
+            for name in &statement.parameters {
+                query = match value(arguments, name) {
+                    Value::Int(number) => query.bind(number),
+                    Value::Bool(yes) => query.bind(yes),
+                    Value::Text(text) => query.bind(text),
+                    Value::Null => query.bind(None::<&str>),
+                };
+            }
+            query.execute(connection).await?
+        } else {
+            let text = sql.render(arguments, Self::literal);
+            sqlx::raw_sql(AssertSqlSafe(text)).execute(connection).await?
+        };
+        let numbers = [done.rows_affected(), done.last_insert_id()];
+        let cell = |number: u64| Cell::Int(i64::try_from(number).unwrap_or(i64::MAX));
+        Ok(vec![Row(numbers.map(cell).to_vec())])
     }
 
     fn literal(value: Value<'_>, text: &mut String) {

@@ -11,7 +11,7 @@ use crate::server::dialect::{BadRow, Cell, Dialect, Row, StatementTexts};
 use crate::server::errors::Verdict;
 use crate::server::pool::{Limits, Pool};
 use crate::server::schema::MISSING;
-use crate::server::sql::{Arguments, Prepared, Sql, Value, value};
+use crate::server::sql::{Arguments, Placeholder, Prepared, Sql, Value, value};
 use crate::server::table::Tables;
 use crate::server::tls;
 
@@ -124,6 +124,7 @@ macro_rules! texts {
 
 static TEXTS: StatementTexts = texts!(
     version,
+    acquire_free,
     acquire,
     renew,
     release,
@@ -146,6 +147,7 @@ impl Dialect for Postgresql {
     type Connection = Connection;
 
     const QUOTE: char = '"';
+    const PLACEHOLDER: Placeholder = Placeholder::Numbered;
     const NOW: &'static str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
     fn backend(&self) -> &'static str {

@@ -8,7 +8,7 @@ use sqlx::error::DatabaseError;
 use super::abandoned::ServerSession;
 use super::errors::Verdict;
 use super::pool::{Limits, Pool};
-use super::sql::{Arguments, Sql, Value};
+use super::sql::{Arguments, Placeholder, Sql, Value};
 use super::table::Tables;
 
 /// A database server.
@@ -19,6 +19,8 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
     type Connection: Send + 'static;
 
     const QUOTE: char;
+
+    const PLACEHOLDER: Placeholder;
 
     /// SQL for `{now}`, the server's time in µs. The server reads its clock at each occurrence.
     const NOW: &'static str;
@@ -94,6 +96,9 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
 pub(crate) struct StatementTexts {
     pub(crate) schema: &'static str,
     pub(crate) version: &'static str,
+    /// An update of a free name's row. Its row says whether the name was free, the fence, and
+    /// whether other clients wait.
+    pub(crate) acquire_free: &'static str,
     pub(crate) acquire: &'static str,
     pub(crate) renew: &'static str,
     pub(crate) release: &'static str,

@@ -23,16 +23,26 @@ pub(crate) type Arguments<'a> = &'a [(&'static str, Value<'a>)];
 #[derive(Debug, Clone)]
 pub(crate) struct Sql {
     pieces: Vec<Piece>,
-    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     prepared: Option<Prepared>,
 }
 
-/// A statement to prepare. Its parameters are written as `$1`, `$2`, …
+/// A statement to prepare.
 #[derive(Debug, Clone)]
-#[cfg_attr(not(feature = "postgres"), allow(dead_code))]
 pub(crate) struct Prepared {
     pub(crate) text: Arc<str>,
+    /// The placeholders' names in order.
     pub(crate) parameters: Vec<String>,
+}
+
+/// How a prepared statement's parameters are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Placeholder {
+    /// `$1`, `$2`, … A repeated parameter keeps its number.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    Numbered,
+    /// `?` for each occurrence of a parameter.
+    #[cfg_attr(not(feature = "mysql"), allow(dead_code))]
+    QuestionMark,
 }
 
 #[derive(Debug, Clone)]
@@ -70,11 +80,16 @@ impl Sql {
         Self { pieces, prepared: None }
     }
 
-    /// Creates a statement to prepare. The text must be a single statement.
-    pub(crate) fn to_prepare(text: &str) -> Self {
+    /// Creates a statement to prepare. A text of several statements isn't prepared.
+    pub(crate) fn to_prepare(text: &str, placeholder: Placeholder) -> Self {
         let mut sql = Self::new(text.trim_end().trim_end_matches(';'));
         let mut parameters: Vec<String> = Vec::new();
         let text = sql.with_parameters(|name, text| {
+            if placeholder == Placeholder::QuestionMark {
+                parameters.push(name.to_owned());
+                text.push('?');
+                return;
+            }
             let known = parameters.iter().position(|known| known == name);
             let at = known.unwrap_or_else(|| {
                 parameters.push(name.to_owned());
@@ -82,11 +97,12 @@ impl Sql {
             });
             text.push_str(&format!("${}", at + 1));
         });
-        sql.prepared = Some(Prepared { text: text.into(), parameters });
+        if !text.contains(';') {
+            sql.prepared = Some(Prepared { text: text.into(), parameters });
+        }
         sql
     }
 
-    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn prepared(&self) -> Option<&Prepared> {
         self.prepared.as_ref()
     }
@@ -135,12 +151,16 @@ mod tests {
     }
 
     #[test]
-    fn repeated_parameters_have_one_number() {
-        let sql = Sql::to_prepare("SELECT :b, :a, :b\n");
-        let prepared = sql.prepared().unwrap();
-        assert_eq!(
-            (&*prepared.text, prepared.parameters.join(" ")),
-            ("SELECT $1, $2, $1", "b a".into())
-        );
+    fn repeated_parameters_have_one_number_or_several_question_marks() {
+        for (placeholder, text, parameters) in [
+            (Placeholder::Numbered, "SELECT $1, $2, $1", "b a"),
+            (Placeholder::QuestionMark, "SELECT ?, ?, ?", "b a b"),
+        ] {
+            let sql = Sql::to_prepare("SELECT :b, :a, :b\n", placeholder);
+            let prepared = sql.prepared().unwrap();
+            assert_eq!((&*prepared.text, &*prepared.parameters.join(" ")), (text, parameters));
+        }
+        let several = Sql::to_prepare("SELECT 1; SELECT :a;", Placeholder::QuestionMark);
+        assert!(several.prepared().is_none());
     }
 }

@@ -132,14 +132,20 @@ async fn fences_grow_past_what_was_reserved() {
 #[tokio::test(flavor = "multi_thread")]
 async fn fences_grow_past_what_was_granted_during_a_wait() {
     let (server, backend) = start().await;
+    let newcomer = Arc::new(connect(&server.url()).await);
     acquire_and_release(&backend, "x").await;
-    let mut row = lock_lease(&server, "x").await;
-    let asking = acquiring(&backend, &claim("x"), Wait::No);
-    wait_for_blocked(&server, 1).await;
-    row.execute("UPDATE lockwright_lease SET fence = 9000000000000000, fences = 5; COMMIT")
-        .await
-        .unwrap();
-    assert_eq!(granted(asking).await.fence, Fence::new(9_000_000_000_000_005));
+    // Only the client with an earlier grant sends `acquire_free`.
+    for (backend, fence) in [(backend, 8_000_000_000_000_000), (newcomer, 9_000_000_000_000_000)] {
+        let mut row = lock_lease(&server, "x").await;
+        let asked = claim("x");
+        let asking = acquiring(&backend, &asked, Wait::No);
+        wait_for_blocked(&server, 1).await;
+        let granted_elsewhere =
+            format!("UPDATE lockwright_lease SET fence = {fence}, fences = 5; COMMIT");
+        row.execute(sqlx::AssertSqlSafe(granted_elsewhere)).await.unwrap();
+        assert_eq!(granted(asking).await.fence, Fence::new(fence + 5));
+        release(&*backend, &asked).await;
+    }
 }
 
 /// At the level `serializable`, concurrent requests make each other fail, and the backend retries

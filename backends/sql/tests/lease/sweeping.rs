@@ -118,6 +118,8 @@ async fn a_sweep_waits_for_nobody() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_under_way_starts_above_the_row_that_was_swept() {
     let (server, backend) = start().await;
+    // A client without an earlier grant of the name doesn't try `acquire_free` first.
+    let newcomer = Arc::new(connect(&server.url()).await);
     let mut before = claim("x");
     before.fences = 1_000_000_000;
     let last = grant(&backend, &before).await.fence.get() + 999_999_999;
@@ -125,7 +127,7 @@ async fn a_claim_under_way_starts_above_the_row_that_was_swept() {
 
     let mut sweeper = session(&server).await;
     sweeper.execute("BEGIN; DELETE FROM lockwright_lease WHERE name = 'x'").await.unwrap();
-    let asking = acquiring(&backend, &claim("x"), Wait::No);
+    let asking = acquiring(&newcomer, &claim("x"), Wait::No);
     wait_for_blocked(&server, 1).await;
     sweeper.execute("COMMIT").await.unwrap();
     let fence = granted(asking).await.fence;

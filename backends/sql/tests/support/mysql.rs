@@ -57,7 +57,7 @@ pub(crate) const SESSIONS: &str =
     "SELECT count(*) FROM information_schema.processlist WHERE user = 'lockwright'";
 
 pub(crate) const BLOCKED: &str = "SELECT count(*) FROM information_schema.processlist \
-                                  WHERE user = 'lockwright' AND command = 'Query'";
+                                  WHERE user = 'lockwright' AND command IN ('Query', 'Execute')";
 
 /// The text of the server's error if it has no connection left.
 pub(crate) const FULL: [&str; 1] = ["Too many connections"];

@@ -1,4 +1,2 @@
 UPDATE {lease} SET token = NULL, updated = {now}
-WHERE name = :name AND token = :token AND expires > {now};
-
-SELECT ROW_COUNT() > 0;
+WHERE name = :name AND token = :token AND expires > {now}

@@ -149,7 +149,7 @@ impl<D: Dialect> Rows<D> {
         let written = |note: &str, mode| {
             let about = |text| Sql::new(&expand(&table_of(mode, text)));
             Written {
-                note: Sql::to_prepare(&expand(note)),
+                note: Sql::to_prepare(&expand(note), D::PLACEHOLDER),
                 mark_broken: about(texts.mark_broken),
                 mark_released: about(texts.mark_released),
             }

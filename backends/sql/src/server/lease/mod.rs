@@ -1,11 +1,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use lockwright_core::backend_util::Subscribers;
+use lockwright_core::backend_util::{RecentNames, Subscribers};
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Broken, Busy, Claim, Cursor, DistributedLock, Error,
-    ErrorKind, Events, Finding, Inspection, LockName, Mode, Page, Profile, Reason, ReleaseMode,
-    ReleaseOutcome, Renew, Renewal, Result, SweepReport, Token, Wait, async_trait,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Busy, Claim, Clock, Cursor, DistributedLock,
+    Error, ErrorKind, Events, Fence, Finding, Granted, Inspection, LockName, Mode, Page, Profile,
+    Reason, ReleaseMode, ReleaseOutcome, Renew, Renewal, Result, SweepReport, Token, Wait,
+    async_trait,
 };
 
 mod break_lock;
@@ -16,7 +17,7 @@ use crate::server::dialect::{BadRow, Dialect, Row, StatementTexts};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::holding::{Holding, inspections, micros_up};
 use crate::server::pool::{Pool, Sending};
-use crate::server::sql::{Arguments, Sql, Value};
+use crate::server::sql::{Arguments, Placeholder, Sql, Value};
 
 /// The minimum time for which a tombstone is kept.
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
@@ -42,6 +43,10 @@ pub(crate) struct LeaseBackend<D: Dialect> {
     listener: Option<Box<dyn ReleaseListener>>,
     swept: Mutex<String>,
     batch: Mutex<Option<(usize, Instant)>>,
+    clock: Clock,
+    /// The names granted to this client. The server has kept a row for each name granted within
+    /// [`YOUNGEST_SWEPT`].
+    granted: RecentNames,
 }
 
 pub(crate) trait ReleaseListener: std::fmt::Debug + Send + Sync {
@@ -56,9 +61,13 @@ macro_rules! statements {
         struct Statements { $($hot: Sql,)* $($other: Sql),* }
 
         impl Statements {
-            fn new(texts: &StatementTexts, expand: impl Fn(&str) -> String) -> Self {
+            fn new(
+                texts: &StatementTexts,
+                placeholder: Placeholder,
+                expand: impl Fn(&str) -> String,
+            ) -> Self {
                 Self {
-                    $($hot: Sql::to_prepare(&expand(texts.$hot)),)*
+                    $($hot: Sql::to_prepare(&expand(texts.$hot), placeholder),)*
                     $($other: Sql::new(&expand(texts.$other))),*
                 }
             }
@@ -67,7 +76,7 @@ macro_rules! statements {
 }
 
 statements!(
-    often: acquire, renew, release;
+    often: acquire_free, acquire, renew, release;
     seldom: reconcile, swap, inspect, list, break_run_out, break_now, sweep_floor, sweep_leases,
         sweep_tombstones, shared_acquire, shared_renew, shared_release, shared_reconcile, shared_end,
         shared_wait, shared_swap, shared_break, shared_break_now, shared_sweep
@@ -81,7 +90,8 @@ impl<D: Dialect> LeaseBackend<D> {
         listener: Option<Box<dyn ReleaseListener>>,
     ) -> Self {
         let dialect = pool.dialect();
-        let statements = Statements::new(dialect.texts(), |text| dialect.expand(text));
+        let statements =
+            Statements::new(dialect.texts(), D::PLACEHOLDER, |text| dialect.expand(text));
         // Only the first SKIP LOCKED is removed. So these renewals wait for a name's row, but not
         // for a reader's: during that wait they would lock the name's row against other readers.
         let waiting = [dialect.texts().renew, dialect.texts().shared_renew]
@@ -95,6 +105,8 @@ impl<D: Dialect> LeaseBackend<D> {
             listener,
             swept: Mutex::default(),
             batch: Mutex::default(),
+            clock: Clock::boot(),
+            granted: RecentNames::default(),
         }
     }
 
@@ -131,6 +143,13 @@ impl<D: Dialect> LeaseBackend<D> {
             ("patience", Value::Int(micros_up(WAITS.max(self.profile.slow_poll * 3)))),
         ];
         let sending = Sending { again: true, ..self.sending(claim) };
+        if claim.mode == Mode::Exclusive
+            && wait == Wait::No
+            && self.granted.was_noted_after(&claim.name, self.clock.now() - YOUNGEST_SWEPT)
+            && let Some(granted) = self.acquire_free(claim, &arguments, sending).await?
+        {
+            return Ok(AcquireOutcome::Granted(granted));
+        }
         let rows = self.change_so(statement, &arguments, sending).await?;
         let row = self.sound(rows.last().ok_or(BadRow))?;
         if self.sound(row.bool(0))? {
@@ -141,6 +160,7 @@ impl<D: Dialect> LeaseBackend<D> {
         }
         let holding = self.sound(Holding::of(row, 1))?;
         if holding.token == Some(token.as_str()) {
+            self.granted.note(&claim.name, self.clock.now());
             return Ok(AcquireOutcome::Granted(holding.granted()));
         }
         if holding.is_live() && !holding.mode.is_of_the_kind_of(claim.mode) {
@@ -154,6 +174,26 @@ impl<D: Dialect> LeaseBackend<D> {
             busy.queued = true;
         }
         Ok(AcquireOutcome::Busy(busy))
+    }
+
+    /// Acquires a free name by an update of its row, which costs the server less than `acquire`.
+    /// Returns `None` if the name isn't free or has no row.
+    async fn acquire_free(
+        &self,
+        claim: &Claim,
+        arguments: Arguments<'_>,
+        sending: Sending,
+    ) -> Result<Option<Granted>> {
+        let rows = self.change_so(&self.statements.acquire_free, arguments, sending).await?;
+        let Some(row) = rows.last().filter(|row| row.bool(0).unwrap_or(false)) else {
+            return Ok(None);
+        };
+        let fence = self.sound(row.int(1))?;
+        self.granted.note(&claim.name, self.clock.now());
+        let mut granted = Granted::new(Fence::new(fence.try_into().unwrap_or(0)));
+        granted.fences = claim.fences.clamp(1, i32::MAX as u32);
+        granted.waiters = row.bool(2).unwrap_or(false);
+        Ok(Some(granted))
     }
 
     async fn take_over(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {

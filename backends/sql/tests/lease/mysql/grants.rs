@@ -19,26 +19,30 @@ use crate::support::{
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_in_flight_is_reconciled() {
     let (server, backend) = start().await;
+    let newcomer = Arc::new(connect(&server.url()).await);
     acquire_and_release(&backend, "x").await;
 
-    let late = claim("x");
-    let mut row = lock_lease(&server, "x").await;
-    let asking = acquiring(&backend, &late, Wait::No);
-    wait_for_blocked(&server, 1).await;
-    let settling = tokio::spawn({
-        let (backend, late) = (Arc::clone(&backend), late.clone());
-        async move { backend.release(&late, ReleaseMode::Reconcile).await.unwrap() }
-    });
-    wait_for_blocked(&server, 2).await;
-    row.execute("COMMIT").await.unwrap();
-    settling.await.unwrap();
-    let _ = asking.await.unwrap();
-    assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty());
-    refused(backend.try_acquire(&late).await, ErrorKind::Lost(Reason::Gone), "");
-    // The name's row also records the released token, so the tombstone isn't needed here.
-    server.sql("DELETE FROM lockwright_tombstone").unwrap();
-    refused(backend.try_acquire(&late).await, ErrorKind::Lost(Reason::Gone), "");
-    assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty(), "a ghost holds it");
+    // Only the client with an earlier grant sends `acquire_free`.
+    for backend in [backend, newcomer] {
+        let late = claim("x");
+        let mut row = lock_lease(&server, "x").await;
+        let asking = acquiring(&backend, &late, Wait::No);
+        wait_for_blocked(&server, 1).await;
+        let settling = tokio::spawn({
+            let (backend, late) = (Arc::clone(&backend), late.clone());
+            async move { backend.release(&late, ReleaseMode::Reconcile).await.unwrap() }
+        });
+        wait_for_blocked(&server, 2).await;
+        row.execute("COMMIT").await.unwrap();
+        settling.await.unwrap();
+        let _ = asking.await.unwrap();
+        assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty());
+        refused(backend.try_acquire(&late).await, ErrorKind::Lost(Reason::Gone), "");
+        // The name's row also records the released token, so the tombstone isn't needed here.
+        server.sql("DELETE FROM lockwright_tombstone").unwrap();
+        refused(backend.try_acquire(&late).await, ErrorKind::Lost(Reason::Gone), "");
+        assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty(), "a ghost holds it");
+    }
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use lockwright_core::{
 };
 use sqlx::Executor;
 
-use super::server::{lock_lease, session, start, wait_for_blocked};
+use super::server::{connect, lock_lease, session, start, wait_for_blocked};
 use super::sweeping::{an_hour_passes, one_off_names};
 use crate::support::{acquire_and_release, acquiring, claim, eventually, grant, name, refused};
 
@@ -16,21 +16,25 @@ use crate::support::{acquire_and_release, acquiring, claim, eventually, grant, n
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_in_flight_is_reconciled() {
     let (server, backend) = start().await;
+    let newcomer = Arc::new(connect(&server.url()).await);
     acquire_and_release(&backend, "x").await;
 
-    let late = claim("x");
-    let mut row = lock_lease(&server, "x").await;
-    let settling = tokio::spawn({
-        let (backend, late) = (Arc::clone(&backend), late.clone());
-        async move { backend.release(&late, ReleaseMode::Reconcile).await.unwrap() }
-    });
-    wait_for_blocked(&server, 1).await;
-    let asking = acquiring(&backend, &late, Wait::No);
-    wait_for_blocked(&server, 2).await;
-    row.execute("COMMIT").await.unwrap();
-    assert_eq!(settling.await.unwrap(), ReleaseOutcome::NotHeld);
-    refused(asking.await.unwrap(), ErrorKind::Lost(Reason::Gone), "");
-    assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty());
+    // Only the client with an earlier grant sends `acquire_free`.
+    for backend in [backend, newcomer] {
+        let late = claim("x");
+        let mut row = lock_lease(&server, "x").await;
+        let settling = tokio::spawn({
+            let (backend, late) = (Arc::clone(&backend), late.clone());
+            async move { backend.release(&late, ReleaseMode::Reconcile).await.unwrap() }
+        });
+        wait_for_blocked(&server, 1).await;
+        let asking = acquiring(&backend, &late, Wait::No);
+        wait_for_blocked(&server, 2).await;
+        row.execute("COMMIT").await.unwrap();
+        assert_eq!(settling.await.unwrap(), ReleaseOutcome::NotHeld);
+        refused(asking.await.unwrap(), ErrorKind::Lost(Reason::Gone), "");
+        assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty());
+    }
 }
 
 /// An update that stays on the row's page writes no index and needs no vacuum.

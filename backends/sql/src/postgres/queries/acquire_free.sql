@@ -1,0 +1,18 @@
+-- Grants a free or expired name whose row exists. Returns whether it was free, the fence, and
+-- whether other clients wait. In all other cases, `acquire` decides.
+--
+-- If the update waits for the row's lock, the server evaluates it again with the changed row.
+UPDATE {lease} SET
+    token = :token,
+    identity = :identity,
+    mode = 'exclusive',
+    fence = greatest(fence + fences, {now}),
+    fences = :fences,
+    ttl = :ttl,
+    expires = {now} + :ttl,
+    updated = {now},
+    broken = NULL
+WHERE name = :name AND (token IS NULL OR expires <= {now})
+  AND position(:token IN tombstones) = 0
+  AND NOT EXISTS (SELECT FROM {tombstone} WHERE token = :token)
+RETURNING true, fence, waiting > updated

@@ -6,7 +6,10 @@ use std::time::Instant;
 
 use lockwright_core::{ErrorKind, Finding, Result};
 use sqlx::error::DatabaseError;
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlRow};
+use sqlx::mysql::{
+    MySqlArguments, MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlRow,
+};
+use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Either, Row as _, TypeInfo, ValueRef};
 
 use super::config::Config;
@@ -15,7 +18,7 @@ use crate::server::dialect::{Cell, Dialect, Row, StatementTexts};
 use crate::server::errors::Verdict;
 use crate::server::pool::{Limits, Pool};
 use crate::server::schema::MISSING;
-use crate::server::sql::{Arguments, Placeholder, Sql, Value, value};
+use crate::server::sql::{Arguments, Placeholder, Prepared, Sql, Value, value};
 use crate::server::table::Tables;
 use crate::server::tls;
 
@@ -309,16 +312,7 @@ impl Dialect for MySql {
             return self.fetch(connection, sql.render(arguments, Self::literal)).await;
         };
         let done = if self.is_direct() {
-            let mut query = sqlx::query(AssertSqlSafe(Arc::clone(&statement.text)));
-            for name in &statement.parameters {
-                query = match value(arguments, name) {
-                    Value::Int(number) => query.bind(number),
-                    Value::Bool(yes) => query.bind(yes),
-                    Value::Text(text) => query.bind(text),
-                    Value::Null => query.bind(None::<&str>),
-                };
-            }
-            query.execute(connection).await?
+            bound(statement, arguments).execute(connection).await?
         } else {
             let text = sql.render(arguments, Self::literal);
             sqlx::raw_sql(AssertSqlSafe(text)).execute(connection).await?
@@ -363,6 +357,32 @@ impl Dialect for MySql {
     async fn examine(&self, pool: &Pool<Self>) -> Result<Vec<Finding>> {
         super::doctor::examine(pool).await
     }
+}
+
+fn bound<'a>(
+    statement: &Prepared,
+    arguments: Arguments<'a>,
+) -> Query<'a, sqlx::MySql, MySqlArguments> {
+    let mut query = sqlx::query(AssertSqlSafe(Arc::clone(&statement.text)));
+    for name in &statement.parameters {
+        query = match value(arguments, name) {
+            Value::Int(number) => query.bind(number),
+            Value::Bool(yes) => query.bind(yes),
+            Value::Text(text) => query.bind(text),
+            Value::Null => query.bind(None::<&str>),
+        };
+    }
+    query
+}
+
+/// Runs a statement. Its first use on a connection takes another round trip.
+pub(super) async fn fetch_prepared(
+    connection: &mut MySqlConnection,
+    statement: &Prepared,
+    arguments: Arguments<'_>,
+) -> sqlx::Result<Vec<Row>> {
+    let rows = bound(statement, arguments).fetch_all(connection).await?;
+    rows.iter().map(row).collect()
 }
 
 pub(super) async fn fetch_on(
@@ -436,12 +456,17 @@ pub(super) fn number(error: &sqlx::Error) -> Option<u16> {
 /// Writes a literal that depends on no SQL mode and no character set.
 fn quote(value: &str, text: &mut String) {
     text.push_str("_utf8mb4 X'");
-    for byte in value.bytes() {
+    push_hex(value.as_bytes(), text);
+    text.push('\'');
+}
+
+pub(super) fn push_hex(bytes: &[u8], text: &mut String) {
+    text.reserve(2 * bytes.len());
+    for byte in bytes {
         for digit in [byte >> 4, byte & 15] {
             text.push(char::from_digit(digit.into(), 16).unwrap_or_default());
         }
     }
-    text.push('\'');
 }
 
 fn row(row: &MySqlRow) -> sqlx::Result<Row> {

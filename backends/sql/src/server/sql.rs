@@ -59,8 +59,9 @@ impl Sql {
             .filter(|line| !line.is_empty())
             .collect();
         let text = text.join(" ");
+        let text = text.trim_end_matches(';');
         let mut pieces = Vec::new();
-        let mut rest = text.as_str();
+        let mut rest = text;
         let mut from = 0;
         while let Some(found) = rest[from..].find(':') {
             let colon = from + found;
@@ -82,7 +83,7 @@ impl Sql {
 
     /// Creates a statement to prepare. A text of several statements isn't prepared.
     pub(crate) fn to_prepare(text: &str, placeholder: Placeholder) -> Self {
-        let mut sql = Self::new(text.trim_end().trim_end_matches(';'));
+        let mut sql = Self::new(text);
         let mut parameters: Vec<String> = Vec::new();
         let text = sql.with_parameters(|name, text| {
             if placeholder == Placeholder::QuestionMark {

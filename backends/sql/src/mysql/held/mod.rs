@@ -43,7 +43,7 @@ use lockwright_core::{
 
 use sha2::{Digest, Sha256};
 
-use super::dialect::MySql;
+use super::dialect::{MySql, push_hex};
 use super::proxy;
 use crate::kind::READERS;
 use crate::server::dialect::Dialect;
@@ -214,17 +214,17 @@ fn key_of(name: &LockName) -> Cow<'_, str> {
     if name.len() <= 64 && name.bytes().all(is_plain) {
         Cow::Borrowed(name)
     } else {
-        Cow::Owned(sha256(name))
+        let mut key = String::new();
+        push_hex(&Sha256::digest(name), &mut key);
+        Cow::Owned(key)
     }
 }
 
 /// Returns the mark that the SQL [`MARK`] computes.
 fn mark_of(name: &LockName, token: &str) -> String {
-    format!(" lockwright/{token}/{}", &sha256(name.as_str())[..16])
-}
-
-fn sha256(name: &str) -> String {
-    Sha256::digest(name).iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut mark = format!(" lockwright/{token}/");
+    push_hex(&Sha256::digest(name.as_str())[..8], &mut mark);
+    mark
 }
 
 #[async_trait]

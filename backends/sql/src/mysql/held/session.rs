@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use super::statements::Statements;
 use super::watch::{self, Watch, Watching};
 use super::{JOINT, Kind, key_of, mark_of};
 use crate::mysql::dialect::{
-    DEADLOCK, INTERRUPTED, LOCK_WAIT_TIMEOUT, MySql, fetch_on, identity, is_the_end, number,
-    session,
+    DEADLOCK, INTERRUPTED, LOCK_WAIT_TIMEOUT, MySql, fetch_on, fetch_prepared, identity,
+    is_the_end, number, session,
 };
 use crate::server::dialect::{Dialect, Row};
 use crate::server::errors::{self, Effect};
@@ -30,11 +31,16 @@ pub(crate) struct MySqlSession {
     pool: Arc<Pool<MySql>>,
     watch: Arc<Watch>,
     watching: Option<Watching>,
+    /// The claim that holds the lock, until the session is watched for it.
+    unwatched: Option<Claim>,
     id: SessionId,
     over: bool,
     /// The session's `wait_timeout` and `lock_wait_timeout`, in seconds. `None` if the next claim must
     /// set them. Then the `wait_timeout` is 60, or shorter after an unsuccessful wait for a row.
     timeouts: Option<(i64, i64)>,
+    /// True after the first release. From then on, statements are prepared, and in the mode `row`
+    /// transactions begin implicitly.
+    prepares: bool,
     /// True if a wait may have left the barrier and the mark locked.
     has_waited: bool,
     is_joint: bool,
@@ -63,9 +69,11 @@ impl MySqlSession {
             pool: Arc::clone(pool),
             watch: Arc::clone(watch),
             watching: None,
+            unwatched: None,
             id: session.id,
             over: false,
             timeouts: None,
+            prepares: false,
             has_waited: false,
             is_joint: false,
             permit,
@@ -98,23 +106,38 @@ impl MySqlSession {
             return Err(sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into()));
         }
         let result = fetch_on(&mut self.connection, text).await;
-        if let Err(error) = &result {
+        self.note_end(&result);
+        result
+    }
+
+    fn note_end(&mut self, result: &sqlx::Result<Vec<Row>>) {
+        if let Err(error) = result {
             self.over |= number(error).is_none_or(is_the_end);
         }
+    }
+
+    /// Runs the statement without the text that other statements add to it.
+    async fn run_alone(
+        &mut self,
+        sql: &Sql,
+        claim: &Claim,
+        more: Arguments<'_>,
+    ) -> sqlx::Result<Vec<Row>> {
+        let Some(statement) = sql.prepared() else {
+            return self.run(Self::text(sql, claim, more)).await;
+        };
+        if self.over {
+            return Err(sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into()));
+        }
+        let words = Words::of(claim);
+        let arguments = words.arguments(claim, more);
+        let result = fetch_prepared(&mut self.connection, statement, &arguments).await;
+        self.note_end(&result);
         result
     }
 
     fn text(sql: &Sql, claim: &Claim, more: Arguments<'_>) -> String {
-        let (token, key) = (claim.token.to_string(), key_of(&claim.name));
-        let mark = mark_of(&claim.name, &token);
-        let mut arguments = vec![
-            ("name", Value::Text(claim.name.as_str())),
-            ("token", Value::Text(&token)),
-            ("key", Value::Text(&key)),
-            ("mark", Value::Text(&mark)),
-        ];
-        arguments.extend_from_slice(more);
-        sql.render(&arguments, MySql::literal)
+        sql.render(&Words::of(claim).arguments(claim, more), MySql::literal)
     }
 
     /// Sends the lock statement. The server counts whole seconds, so a shorter wait is ended by
@@ -134,13 +157,22 @@ impl MySqlSession {
             ("limit_s", Value::Int(limit_s)),
             ("slice_s", Value::Int(i64::try_from(whole).unwrap_or(i64::MAX))),
         ];
+        let (same_timeouts, keeps_timeouts) =
+            (self.timeouts.take() == Some((ttl_s, limit_s)), self.may_keep(ttl_s));
+        if self.prepares && slice.is_none() && same_timeouts && keeps_timeouts {
+            return self.run_alone(sql, claim, &times).await;
+        }
         let mut text = Self::text(sql, claim, &times);
+        if statements.kind == Kind::Row && sql.prepared().is_some() {
+            text.insert_str(0, "BEGIN; ");
+        }
         // A wait for a row sets the timeouts in its own statements.
         let wait_sets_them = slice.is_some() && statements.kind == Kind::Row;
-        if self.timeouts.take() != Some((ttl_s, limit_s)) && !wait_sets_them {
+        if !same_timeouts && !wait_sets_them {
             text.insert_str(0, &set_timeouts(ttl_s, limit_s));
         }
-        if statements.kind == Kind::Session && !self.may_keep(ttl_s) {
+        if statements.kind == Kind::Session && !keeps_timeouts {
+            text.push_str("; ");
             text.push_str(&Self::text(&statements.restore, claim, &times));
         }
         let Some(slice) = slice.filter(is_cut) else {
@@ -221,23 +253,22 @@ impl MySqlSession {
         let locking = statements.of(claim);
         let missed = if slice.is_some() && !last { &locking.waited } else { &locking.missed };
         for _ in 0..TRIES {
-            let marked = match self.send(claim, slice).await {
-                Ok(rows) if rows.len() > 1 => {
+            match self.send(claim, slice).await {
+                Ok(rows) if !rows.is_empty() => {
                     self.timeouts = Some(self.timeouts_for(claim.ttl));
                     let fence = fence_of(rows[0].int(1)).ok();
                     let is_recorded_later = fence.is_some() && claim.mode == Mode::Exclusive;
                     return Ok(Locked::Yes(Grant { fence, is_recorded_later, waited: None }));
                 }
-                Ok(rows) => rows.last().and_then(|row| row.bool(0).ok()).unwrap_or(false),
-                Err(error) if is_in_vain(&error) => true,
+                Ok(_) => {}
+                Err(error) if is_in_vain(&error) => {}
                 Err(error) => return Err(error),
-            };
-            let rows = self.run(Self::text(missed, claim, &[])).await?;
-            if !marked {
-                return Ok(Locked::No { same_token: true });
             }
-            if rows.last().and_then(|row| row.bool(0).ok()).unwrap_or(false) {
-                return Ok(Locked::No { same_token: false });
+            let rows = self.run(Self::text(missed, claim, &[])).await?;
+            let is_true = |at| rows.last().and_then(|row| row.bool(at).ok()).unwrap_or(false);
+            let (exists, same_token) = (is_true(0), is_true(1));
+            if exists || same_token {
+                return Ok(Locked::No { same_token });
             }
             match self.run(Self::text(&statements.make, claim, &[])).await {
                 Ok(_) => {}
@@ -268,6 +299,35 @@ impl MySqlSession {
 
     fn backend(&self) -> &'static str {
         self.pool.dialect().backend()
+    }
+}
+
+/// The texts of a claim that statements contain.
+struct Words<'a> {
+    token: String,
+    key: Cow<'a, str>,
+    mark: String,
+}
+
+impl<'a> Words<'a> {
+    fn of(claim: &'a Claim) -> Self {
+        let token = claim.token.to_string();
+        Self { key: key_of(&claim.name), mark: mark_of(&claim.name, &token), token }
+    }
+
+    fn arguments<'s>(
+        &'s self,
+        claim: &'s Claim,
+        more: Arguments<'s>,
+    ) -> Vec<(&'static str, Value<'s>)> {
+        let mut arguments = vec![
+            ("name", Value::Text(claim.name.as_str())),
+            ("token", Value::Text(&self.token)),
+            ("key", Value::Text(&self.key)),
+            ("mark", Value::Text(&self.mark)),
+        ];
+        arguments.extend_from_slice(more);
+        arguments
     }
 }
 
@@ -312,11 +372,7 @@ impl Session for MySqlSession {
         if last && !is_locked {
             self.has_waited = false;
         }
-        if is_locked && !self.is_joint {
-            let mut mark = String::new();
-            MySql::literal(Value::Text(&mark_of(&claim.name, &claim.token.to_string())), &mut mark);
-            self.watching = Some(self.watch.over(watch::own(self.id, &mark)));
-        }
+        self.unwatched = (is_locked && !self.is_joint).then(|| claim.clone());
         Ok(locked)
     }
 
@@ -383,21 +439,34 @@ impl Session for MySqlSession {
             &statements.part
         } else {
             self.has_waited = false;
-            self.watching = None;
+            (self.unwatched, self.watching) = (None, None);
             &statements.of(claim).unlock
         };
-        let mut text = Self::text(unlock, claim, &[]);
-        if let Some((ttl_s, _)) = self.timeouts
-            && !self.may_keep(ttl_s)
-        {
-            self.timeouts = None;
-            text.push_str(" SET SESSION wait_timeout = 60");
-        }
-        let rows = self.run(text).await.map_err(|error| self.failed(error))?;
+        let keeps_timeouts = self.timeouts.is_some_and(|(ttl_s, _)| self.may_keep(ttl_s));
+        let rows = if self.prepares && keeps_timeouts {
+            self.run_alone(unlock, claim, &[]).await
+        } else {
+            let mut text = Self::text(unlock, claim, &[]);
+            if self.timeouts.is_some() && !keeps_timeouts {
+                self.timeouts = None;
+                text.push_str("; SET SESSION wait_timeout = 60");
+            }
+            if statements.kind == Kind::Row {
+                text.push_str("; SET SESSION autocommit = 0");
+            }
+            self.run(text).await
+        };
+        let rows = rows.map_err(|error| self.failed(error))?;
+        self.prepares = true;
         Ok(rows.last().and_then(|row| row.bool(0).ok()).unwrap_or(false))
     }
 
     async fn ended(&mut self) -> Ended {
+        if let Some(claim) = self.unwatched.take() {
+            let mut mark = String::new();
+            MySql::literal(Value::Text(&mark_of(&claim.name, &claim.token.to_string())), &mut mark);
+            self.watching = Some(self.watch.over(watch::own(self.id, &mark)));
+        }
         match &mut self.watching {
             _ if self.over => Ended::Session,
             Some(watching) => {

@@ -34,22 +34,23 @@ pub(super) struct Locking {
 impl Statements {
     pub(super) fn new(kind: Kind, expand: impl Fn(&str) -> String) -> Self {
         let sql = |text: &str| Sql::new(&expand(text));
+        let prepared = |text: &str| Sql::to_prepare(&expand(text), MySql::PLACEHOLDER);
         let row_keep = |mode| sql(&rows::table_of(mode, query!("queries/renew.sql", "row_keep")));
         let (alone, shared) = match kind {
             Kind::Session => {
                 let alone = Locking {
-                    try_lock: sql(query!("queries/acquire.sql", "session_lock")),
+                    try_lock: prepared(query!("queries/acquire.sql", "session_lock")),
                     wait: sql(query!("queries/acquire.sql", "session_lock")),
                     missed: sql(query!("queries/acquire.sql", "session_missed")),
                     waited: sql(query!("queries/acquire.sql", "session_missed")),
-                    unlock: sql(query!("queries/release.sql", "session_unlock")),
+                    unlock: prepared(query!("queries/release.sql", "session_unlock")),
                     keep: sql(query!("queries/renew.sql", "session_keep")),
                 };
                 (alone, None)
             }
             Kind::Row => {
                 let alone = Locking {
-                    try_lock: sql(query!("queries/acquire.sql", "row_try")),
+                    try_lock: prepared(query!("queries/acquire.sql", "row_try")),
                     wait: sql(query!("queries/acquire.sql", "row_wait")),
                     missed: sql(query!("queries/acquire.sql", "row_missed")),
                     waited: sql(query!("queries/acquire.sql", "row_waited")),
@@ -71,7 +72,7 @@ impl Statements {
             kind,
             alone,
             shared,
-            part: sql(query!("queries/release.sql", "session_part")),
+            part: prepared(query!("queries/release.sql", "session_part")),
             restore: sql(query!("queries/acquire.sql", "session_restore")),
             make: sql(query!("queries/acquire.sql", "row_make")),
             raise: (

@@ -17,20 +17,16 @@ SET SESSION wait_timeout = 60;
 SET SESSION wait_timeout = IF(IS_USED_LOCK(:key) <=> CONNECTION_ID(), :ttl_s, 60);
 
 /* row_try */
--- Returns the name if its row was locked, with a fence on MariaDB, and in the last row whether the
--- mark was acquired.
-SET @lockwright_mark = GET_LOCK({mark}, 0);
-BEGIN;
+-- Returns the name if the row was locked and the mark acquired, with a fence on MariaDB.
 SELECT name /*M!100300 , NEXTVAL({hold_fence}) */ FROM {row}
-WHERE name = :name AND @lockwright_mark = 1 FOR UPDATE SKIP LOCKED;
-SELECT @lockwright_mark <=> 1;
+WHERE name = :name AND GET_LOCK(:mark, 0) = 1 FOR UPDATE SKIP LOCKED;
 
 /* row_wait */
 -- A waiting writer takes two locks: `waits`, which a reader must find free, and then `barrier`, on
 -- which new readers wait. Until the writer has the row, its idle timeout is at most five seconds,
 -- so a dead writer doesn't block readers for long.
 SET SESSION wait_timeout = LEAST(:ttl_s, 5), lock_wait_timeout = :limit_s, innodb_lock_wait_timeout = :slice_s;
-SET @lockwright_mark = GET_LOCK({mark}, 0);
+SET @lockwright_mark = GET_LOCK(:mark, 0);
 SET @lockwright_waits = IF(
     @lockwright_mark = 1 AND EXISTS (
         SELECT 1 FROM {hold} WHERE kind = 'row' AND name = :name AND token = '{readers}'),
@@ -40,23 +36,21 @@ BEGIN;
 SELECT name /*M!100300 , NEXTVAL({hold_fence}) */ FROM {row}
 WHERE name = :name AND @lockwright_mark = 1 FOR UPDATE;
 SET SESSION wait_timeout = :ttl_s;
-SELECT @lockwright_mark <=> 1;
 
 /* row_shared_try */
 -- A reader is rejected while a writer waits. Only one session can have the mark, so only one reads
 -- for a claim.
-SET @lockwright_mark = GET_LOCK({mark}, 0);
+SET @lockwright_mark = GET_LOCK(:mark, 0);
 SET @lockwright_open = IS_USED_LOCK({waits}) IS NULL;
 BEGIN;
 SELECT name /*M!100300 , NEXTVAL({hold_fence}) */ FROM {row}
 WHERE name = :name AND @lockwright_mark = 1 AND @lockwright_open
 /*M! LOCK IN SHARE MODE */ /*!80000 FOR SHARE */ SKIP LOCKED;
-SELECT @lockwright_mark <=> 1;
 
 /* row_shared_wait */
 -- The reader waits until the barrier is open, and only then for the row.
 SET SESSION wait_timeout = :ttl_s, lock_wait_timeout = :limit_s, innodb_lock_wait_timeout = :slice_s;
-SET @lockwright_mark = GET_LOCK({mark}, 0);
+SET @lockwright_mark = GET_LOCK(:mark, 0);
 SET @lockwright_barrier = IF(IS_USED_LOCK({waits}) IS NULL, NULL, GET_LOCK({barrier}, :slice_s));
 DO IF(@lockwright_barrier = 1, RELEASE_LOCK({barrier}), NULL);
 SET @lockwright_open = IS_USED_LOCK({waits}) IS NULL;
@@ -64,18 +58,20 @@ BEGIN;
 SELECT name /*M!100300 , NEXTVAL({hold_fence}) */ FROM {row}
 WHERE name = :name AND @lockwright_mark = 1 AND @lockwright_open
 LOCK IN SHARE MODE;
-SELECT @lockwright_mark <=> 1;
 
 /* row_missed */
+-- Returns whether the row exists, and whether another session has the mark.
+SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name),
+       COALESCE(IS_USED_LOCK(:mark) <> CONNECTION_ID(), FALSE);
 ROLLBACK;
 DO RELEASE_ALL_LOCKS();
 SET SESSION wait_timeout = 60;
-SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name);
 
 /* row_waited */
 -- The writer keeps its barrier, because named locks outlive the rollback.
+SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name),
+       COALESCE(IS_USED_LOCK(:mark) <> CONNECTION_ID(), FALSE);
 ROLLBACK;
-SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name);
 
 /* row_make */
 -- Inserts the row only if it is missing, because an insert of an existing row would wait for its
@@ -83,4 +79,5 @@ SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name);
 SET @lockwright_made = GET_LOCK({mark_of_row}, 1);
 INSERT IGNORE INTO {row} (name)
 SELECT :name FROM {meta} WHERE NOT EXISTS (SELECT 1 FROM {row} WHERE name = :name);
+COMMIT;
 DO RELEASE_LOCK({mark_of_row});

@@ -6,12 +6,13 @@ SELECT RELEASE_LOCK(:key), RELEASE_ALL_LOCKS();
 SELECT RELEASE_LOCK(:key), RELEASE_LOCK(:mark);
 
 /* row_unlock */
+-- Returns whether the session had the mark: the number of released locks.
 COMMIT;
-SELECT RELEASE_LOCK({mark}), RELEASE_ALL_LOCKS();
+SELECT RELEASE_ALL_LOCKS();
 
 /* row_shared_unlock */
 -- Deletes the record together with the row's lock, because a new reader shares the fence of readers
 -- whose record and mark exist.
 DELETE FROM {reader} WHERE kind = 'row' AND name = :name AND token = :token;
 COMMIT;
-SELECT RELEASE_LOCK({mark}), RELEASE_ALL_LOCKS();
+SELECT RELEASE_ALL_LOCKS();

@@ -15,7 +15,6 @@ mod exit;
 mod json;
 mod operator;
 mod output;
-mod process;
 mod run;
 mod stderr;
 
@@ -31,13 +30,13 @@ fn main() -> ExitCode {
     let _ = args.next();
     // The supervisor and the process that becomes the user's command (CMD) don't parse options.
     match std::env::args_os().nth(1) {
-        Some(first) if first == process::ROLE_SUPERVISE => {
+        Some(first) if first == run::process::ROLE_SUPERVISE => {
             let _ = args.next();
-            return process::command_supervisor::main(args);
+            return run::process::supervisor::main(args);
         }
-        Some(first) if first == process::ROLE_EXEC => {
+        Some(first) if first == run::process::ROLE_EXEC => {
             let _ = args.next();
-            return process::exec_child::main(args);
+            return run::process::exec_child::main(args);
         }
         _ => {}
     }

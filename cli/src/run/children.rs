@@ -9,7 +9,7 @@ use rustix::process::{
 };
 use tokio::time::sleep;
 
-use crate::process::descendants::{self, Process};
+use crate::run::process::descendants::{self, Process};
 
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);

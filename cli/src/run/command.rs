@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::args::Run;
 use crate::exit::{self, Failure};
-use crate::process::{ROLE_SUPERVISE, SELF};
+use crate::run::process::{ROLE_SUPERVISE, SELF};
 
 #[derive(Debug)]
 pub(crate) struct Resolved(Vec<OsString>); // never empty

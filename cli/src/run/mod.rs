@@ -1,6 +1,7 @@
 mod children;
 mod command;
 mod nested;
+pub(crate) mod process;
 mod running;
 mod signals;
 mod waiting;

@@ -19,7 +19,7 @@ use crate::args::{ConnectionOptions, Run};
 use crate::connect::config;
 use crate::exit::{self, Failure};
 use crate::output::Output;
-use crate::process::descendants;
+use crate::run::process::descendants;
 
 const VARIABLE: &str = "LOCKWRIGHT_HOLDS";
 

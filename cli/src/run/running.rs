@@ -18,8 +18,8 @@ use super::signals::Signals;
 use crate::exit::{self, Failure};
 use crate::json::millis;
 use crate::output::Output;
-use crate::process::Exit;
-use crate::process::ipc::{self, FRAME, Order, Report, Term};
+use crate::run::process::Exit;
+use crate::run::process::ipc::{self, FRAME, Order, Report, Term};
 
 #[derive(Debug)]
 pub(crate) enum Outcome {

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use crate::duration;
 use crate::escape::escape;
 use crate::output::Output;
-use crate::process::foreground::Terminal;
+use crate::run::process::foreground::Terminal;
 
 const FIRST_REFRESH: Duration = Duration::from_millis(300);
 

@@ -10,11 +10,11 @@
 //! S is synchronous and has one thread, because that is simpler, and because the kernel kills CMD
 //! when the thread that created CMD ends.
 
-pub(crate) mod command_supervisor;
 pub(crate) mod descendants;
 pub(crate) mod exec_child;
 pub(crate) mod foreground;
 pub(crate) mod ipc;
+pub(crate) mod supervisor;
 mod timer;
 
 use rustix::process::WaitStatus;

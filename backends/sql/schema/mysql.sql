@@ -45,7 +45,7 @@ CREATE TABLE IF NOT EXISTS {tombstone} (
 -- row here.
 --
 -- A row with the mode `exclusive` records a waiting writer. New readers are rejected until that row
--- expires or the name's fence changes.
+-- expires or a grant changes the name's fence.
 CREATE TABLE IF NOT EXISTS {shared_holder} (
     name     VARCHAR(512) NOT NULL,
     token    VARCHAR(32) NOT NULL,

@@ -48,7 +48,7 @@ CREATE INDEX IF NOT EXISTS {prefix}_tombstone_until ON {tombstone} (until);
 -- row here.
 --
 -- A row with the mode `exclusive` records a waiting writer. New readers are rejected until that row
--- expires or the name's fence changes.
+-- expires or a grant changes the name's fence.
 CREATE TABLE IF NOT EXISTS {shared_holder} (
     name     text COLLATE "C" NOT NULL,
     token    text COLLATE "C" NOT NULL,

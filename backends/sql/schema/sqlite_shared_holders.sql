@@ -5,7 +5,7 @@
 -- or `semaphore of N`, and their latest expiry.
 --
 -- A row with the mode `exclusive` records a waiting writer. New readers are rejected until that row
--- expires or the name's fence changes.
+-- expires or a grant changes the name's fence.
 CREATE TABLE IF NOT EXISTS lockwright_shared_holder (
     name       TEXT    NOT NULL COLLATE BINARY,
     token      TEXT    NOT NULL,

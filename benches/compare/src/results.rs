@@ -85,7 +85,7 @@ pub struct Cell {
     pub subject: String,
     /// The rounds' figures for each measure, whose name has the unit.
     pub measures: BTreeMap<String, Vec<f64>>,
-    /// Quantiles (0 to 1) of all waits or pairs, in microseconds.
+    /// Quantiles (0 to 1) of waits, or of pairs of acquire and release, in µs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distribution: Vec<(f64, f64)>,
     /// The reason for missing figures, or a caveat.

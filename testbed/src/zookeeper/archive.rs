@@ -1,4 +1,4 @@
-//! A class data sharing archive, with which a JVM needs a third less processor time to start.
+//! A class-data-sharing archive, with which a JVM needs a third less processor time to start.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};

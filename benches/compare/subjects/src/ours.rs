@@ -39,7 +39,7 @@ impl Library for Ours {
     async fn open(backend: &str, urls: &[String]) -> Result<Self> {
         let [url] = urls else { return Err("lockwright needs one URL".into()) };
         if backend == "redlock-5" {
-            // New servers vote only after they are admitted. No lock can be held on them.
+            // New servers vote only once admitted, which is safe, because they never had a lock.
             lockwright::operator::admit(url).await?;
         }
         Ok(Self { locks: lockwright::connect(url).await? })

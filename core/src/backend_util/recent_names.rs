@@ -30,6 +30,13 @@ impl RecentNames {
         names.insert(name.clone(), now);
     }
 
+    /// Removes `name`.
+    pub fn forget(&self, name: &LockName) {
+        if self.is_used.load(Ordering::Relaxed) {
+            self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        }
+    }
+
     /// Returns whether `name` was noted after `instant`.
     pub fn was_noted_after(&self, name: &LockName, instant: BootInstant) -> bool {
         if !self.is_used.load(Ordering::Relaxed) {

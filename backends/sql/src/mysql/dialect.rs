@@ -27,7 +27,7 @@ use crate::server::tls;
 /// - UTC: in other time zones, `SYSDATE` jumps at the end of daylight saving time.
 /// - `READ COMMITTED`: statements must see earlier commits. MySQL's default also locks gaps, so
 ///   requests for different names would deadlock.
-/// - No `sql_mode` that changes literals or the order of assignments.
+/// - No `sql_mode` that changes literals or how `UPDATE` assigns.
 /// - `group_concat_max_len` is enough for all names of a sweep step.
 /// - The server keeps idle connections for longer than the pool does.
 const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 'NO_CHAIN', \
@@ -311,11 +311,17 @@ impl Dialect for MySql {
         let Some(statement) = sql.prepared() else {
             return self.fetch(connection, sql.render(arguments, Self::literal)).await;
         };
-        let done = if self.is_direct() {
-            bound(statement, arguments).execute(connection).await?
-        } else {
-            let text = sql.render(arguments, Self::literal);
-            sqlx::raw_sql(AssertSqlSafe(text)).execute(connection).await?
+        let prepared = match self.is_direct() {
+            true => bound(statement, arguments).execute(&mut *connection).await.map(Some),
+            false => Ok(None),
+        };
+        let done = match prepared {
+            Ok(Some(done)) => done,
+            Err(error) if !is_not_prepared(&error) => return Err(error),
+            Ok(None) | Err(_) => {
+                let text = sql.render(arguments, Self::literal);
+                sqlx::raw_sql(AssertSqlSafe(text)).execute(connection).await?
+            }
         };
         let numbers = [done.rows_affected(), done.last_insert_id()];
         let cell = |number: u64| Cell::Int(i64::try_from(number).unwrap_or(i64::MAX));
@@ -495,6 +501,12 @@ pub(super) const LOCK_WAIT_TIMEOUT: u16 = 1205;
 pub(super) const DEADLOCK: u16 = 1213;
 pub(super) const INTERRUPTED: u16 = 1317;
 const NO_SUCH_THREAD: u16 = 1094;
+
+/// Returns whether the server has not executed the statement, because it could not prepare it: all
+/// clients together have too many prepared statements, or a table changes too often.
+pub(super) fn is_not_prepared(error: &sqlx::Error) -> bool {
+    matches!(number(error), Some(1461 | 1615))
+}
 
 pub(super) fn is_the_end(number: u16) -> bool {
     matches!(number, 1053 | 1077..=1080 | 1152..=1161 | 1184 | 1927 | 3169 | 4031)

@@ -180,11 +180,23 @@ impl<D: Dialect> Pool<D> {
         effect: Effect,
         sending: Sending,
     ) -> Result<Vec<Row>> {
+        Ok(self.fetch_noting(sql, arguments, effect, sending).await?.0)
+    }
+
+    /// Fetches rows, and returns whether an earlier, unanswered try of a change may have taken
+    /// effect.
+    pub(crate) async fn fetch_noting(
+        &self,
+        sql: &Sql,
+        arguments: Arguments<'_>,
+        effect: Effect,
+        sending: Sending,
+    ) -> Result<(Vec<Row>, bool)> {
         self.insist(effect, Request::Sql(sql, arguments), sending).await
     }
 
     pub(crate) async fn fetch_text(&self, text: String, effect: Effect) -> Result<Vec<Row>> {
-        self.insist(effect, Request::Text(&text), self.slowly()).await
+        Ok(self.insist(effect, Request::Text(&text), self.slowly()).await?.0)
     }
 
     async fn insist(
@@ -192,7 +204,7 @@ impl<D: Dialect> Pool<D> {
         effect: Effect,
         request: Request<'_>,
         mut sending: Sending,
-    ) -> Result<Vec<Row>> {
+    ) -> Result<(Vec<Row>, bool)> {
         let deadline = Deadline::now() + sending.within;
         let mut tries = 1;
         // True after an unanswered first try, which may have taken effect even if the second fails.
@@ -200,7 +212,7 @@ impl<D: Dialect> Pool<D> {
         loop {
             let mut when_ended = None;
             match self.try_fetch(request, effect, sending, deadline, &mut when_ended).await {
-                Ok(rows) => return Ok(rows),
+                Ok(rows) => return Ok((rows, is_unsure)),
                 Err(failure) if failure.again && tries < TRIES => tries += 1,
                 Err(failure) => {
                     let has_ended = match when_ended {
@@ -380,7 +392,8 @@ impl<D: Dialect> Pool<D> {
     }
 }
 
-fn unsure(error: Error) -> Error {
+/// Makes the error of a repeated change indeterminate.
+pub(crate) fn unsure(error: Error) -> Error {
     if error.kind() == ErrorKind::Indeterminate {
         return error;
     }

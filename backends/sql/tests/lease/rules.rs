@@ -148,6 +148,20 @@ async fn fences_grow_past_what_was_granted_during_a_wait() {
     }
 }
 
+/// The first rejection of a name that the client had before takes the row's lock for a moment.
+#[tokio::test]
+async fn repeated_rejection_needs_no_lock_of_the_row() {
+    let (server, backend) = start().await;
+    acquire_and_release(&backend, "x").await;
+    let other = connect(&server.url()).await;
+    grant(&other, &claim("x")).await;
+    let rejected = |answer| matches!(answer, Ok(AcquireOutcome::Busy(_)));
+    assert!(rejected(backend.acquire(&claim("x"), Wait::No).await));
+
+    let _locked = lock_lease(&server, "x").await;
+    assert!(rejected(backend.acquire(&claim("x"), Wait::No).await));
+}
+
 /// At the level `serializable`, concurrent requests make each other fail, and the backend retries
 /// them.
 #[tokio::test(flavor = "multi_thread")]

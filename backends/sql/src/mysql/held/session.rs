@@ -13,7 +13,7 @@ use super::watch::{self, Watch, Watching};
 use super::{JOINT, Kind, key_of, mark_of};
 use crate::mysql::dialect::{
     DEADLOCK, INTERRUPTED, LOCK_WAIT_TIMEOUT, MySql, fetch_on, fetch_prepared, identity,
-    is_the_end, number, session,
+    is_not_prepared, is_the_end, number, session,
 };
 use crate::server::dialect::{Dialect, Row};
 use crate::server::errors::{self, Effect};
@@ -132,6 +132,9 @@ impl MySqlSession {
         let words = Words::of(claim);
         let arguments = words.arguments(claim, more);
         let result = fetch_prepared(&mut self.connection, statement, &arguments).await;
+        if result.as_ref().is_err_and(is_not_prepared) {
+            return self.run(sql.render(&arguments, MySql::literal)).await;
+        }
         self.note_end(&result);
         result
     }
@@ -275,7 +278,7 @@ impl MySqlSession {
                 // The failed statement may still have the named lock under which it creates the
                 // row.
                 Err(error) if is_in_vain(&error) => {
-                    self.run("DO RELEASE_ALL_LOCKS()".to_owned()).await?;
+                    self.run("ROLLBACK; DO RELEASE_ALL_LOCKS()".to_owned()).await?;
                 }
                 Err(error) => return Err(error),
             }
@@ -337,7 +340,7 @@ const SET_UP: &str = "SET SESSION wait_timeout = 60 \
                       idle_readonly_transaction_timeout = 0, max_statement_time = 0 */ \
                       /*!80000 , max_execution_time = 0 */";
 
-const LET_GO: &str = "DO RELEASE_ALL_LOCKS(); SET SESSION wait_timeout = 60";
+const LET_GO: &str = "ROLLBACK; DO RELEASE_ALL_LOCKS(); SET SESSION wait_timeout = 60";
 
 fn set_timeouts(ttl_s: i64, limit_s: i64) -> String {
     format!("SET SESSION wait_timeout = {ttl_s}, lock_wait_timeout = {limit_s}; ")

@@ -1,7 +1,8 @@
 -- Grants a free or expired name whose row exists. Returns whether it was free, the fence, and
 -- whether other clients wait. In all other cases, `acquire` decides.
 --
--- If the update waits for the row's lock, the server evaluates it again with the changed row.
+-- If the row changes while the update waits for it, the server evaluates the update again. If not,
+-- the TTL may start with the wait.
 UPDATE {lease} SET
     token = :token,
     identity = :identity,

@@ -28,8 +28,9 @@ impl<S> Default for Idle<S> {
 }
 
 impl<S> Idle<S> {
-    pub(super) fn take(&self) -> Option<S> {
-        self.sessions().pop().map(|(_, session)| session)
+    /// Takes the session that was used last, and returns since when it is idle.
+    pub(super) fn take(&self) -> Option<(Instant, S)> {
+        self.sessions().pop()
     }
 
     pub(super) fn keep(&self, session: S) -> Option<S> {

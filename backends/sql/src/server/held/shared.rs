@@ -158,13 +158,17 @@ impl<S: Server> Shared<S> {
         open.saturating_sub(joints) >= own
     }
 
-    /// Returns a session, and whether it was used before and so may have ended. If all are in use,
-    /// waits only briefly, because the error must precede the client's own timeout.
-    pub(super) async fn session(&self, claim: &Claim, of: Use) -> Result<(S::Session, bool)> {
+    /// Returns a session, and unless it is new, when its last hold ended. If all are in use, waits
+    /// only briefly, because the error must precede the client's own timeout.
+    pub(super) async fn session(
+        &self,
+        claim: &Claim,
+        of: Use,
+    ) -> Result<(S::Session, Option<std::time::Instant>)> {
         let deadline = Instant::now() + claim.patience().min(SESSION_LIMIT);
         loop {
-            if let Some(session) = self.idle.take() {
-                return Ok((session, true));
+            if let Some((since, session)) = self.idle.take() {
+                return Ok((session, Some(since)));
             }
             let pool = &self.server.rows().pool;
             let sessions = pool.sessions();
@@ -178,10 +182,10 @@ impl<S: Server> Shared<S> {
             tokio::select! {
                 biased;
                 permit = Permit::get(pool, of, deadline), if of == Use::Joint => {
-                    return Ok((self.server.connect(permit?).await?, false));
+                    return Ok((self.server.connect(permit?).await?, None));
                 }
                 permit = Permit::get(pool, Use::Hold, deadline) => {
-                    return Ok((self.server.connect(permit?).await?, false));
+                    return Ok((self.server.connect(permit?).await?, None));
                 }
                 () = self.idle.kept() => {}
             }

@@ -35,6 +35,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// After a shorter wait, the hold needs no renewal before the grant.
 const SHORT_WAIT: Duration = Duration::from_millis(100);
 
+/// For this time after its last answer, a session isn't checked before its use.
+const JUST_NOW: Duration = Duration::from_millis(1);
+
 /// The minimum limit for an attempt, because a short TTL gives a slow server too little time.
 const LEAST_TRY: Duration = Duration::from_millis(500);
 
@@ -339,9 +342,11 @@ pub(super) async fn live_session<S: Server>(
     of: Use,
 ) -> Result<(S::Session, bool)> {
     loop {
-        let (mut session, used) = shared.session(claim, of).await?;
-        if !used || !has_ended(&mut session) {
-            return Ok((session, used));
+        let (mut session, idle_since) = shared.session(claim, of).await?;
+        // A session that was used just now is probably alive. If not, the next statement fails.
+        let is_probably_alive = idle_since.is_none_or(|since| since.elapsed() < JUST_NOW);
+        if is_probably_alive || !has_ended(&mut session) {
+            return Ok((session, idle_since.is_some()));
         }
         session.close().await;
     }
@@ -386,7 +391,8 @@ async fn granted<S: Server>(
         None if has_waited => begun,
         None => sent,
     };
-    let result = if has_waited && waited.is_none() {
+    let must_keep = has_waited && waited.is_none();
+    let result = if must_keep {
         let keeping = async {
             let kept = tokio::time::timeout(limit, session.keep(claim)).await;
             kept.unwrap_or_else(|_| {
@@ -398,9 +404,11 @@ async fn granted<S: Server>(
     } else {
         noting.await
     };
-    let ended = session.has_ended();
+    // A session that has answered just now needs no check.
+    let is_answer_old = begun.saturating_since(sent) > JUST_NOW;
+    let may_have_ended = must_keep || !grant.is_recorded_later || is_answer_old;
     let result = match result {
-        Ok(_) if ended => {
+        Ok(_) if may_have_ended && session.has_ended() => {
             Err(Error::unavailable("the session with the lock ended before it could be granted"))
         }
         result => result,

@@ -16,7 +16,7 @@ use crate::kind;
 use crate::server::dialect::{BadRow, Dialect, Row, StatementTexts};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::holding::{Holding, inspections, micros_up};
-use crate::server::pool::{Pool, Sending};
+use crate::server::pool::{self, Pool, Sending};
 use crate::server::sql::{Arguments, Placeholder, Sql, Value};
 
 /// The minimum time for which a tombstone is kept.
@@ -53,6 +53,15 @@ pub(crate) trait ReleaseListener: std::fmt::Debug + Send + Sync {
     /// Starts a listener unless one runs, and returns `None`. A new listener first wakes all
     /// waiters. If the client can't listen, returns the interval at which waiters poll instead.
     fn listen(&self) -> Option<Duration>;
+}
+
+/// The result of `acquire_free`.
+enum Free {
+    Granted(Granted),
+    No {
+        /// True if an earlier, unanswered try may have acquired the lock.
+        is_unsure: bool,
+    },
 }
 
 macro_rules! statements {
@@ -142,15 +151,21 @@ impl<D: Dialect> LeaseBackend<D> {
             ("waits", Value::Bool(waits)),
             ("patience", Value::Int(micros_up(WAITS.max(self.profile.slow_poll * 3)))),
         ];
-        let sending = Sending { again: true, ..self.sending(claim) };
+        let mut sending = Sending { again: true, ..self.sending(claim) };
+        let mut is_unsure = false;
         if claim.mode == Mode::Exclusive
             && wait == Wait::No
             && self.granted.was_noted_after(&claim.name, self.clock.now() - YOUNGEST_SWEPT)
-            && let Some(granted) = self.acquire_free(claim, &arguments, sending).await?
         {
-            return Ok(AcquireOutcome::Granted(granted));
+            let begun = Instant::now();
+            match self.acquire_free(claim, &arguments, sending).await? {
+                Free::Granted(granted) => return Ok(AcquireOutcome::Granted(granted)),
+                Free::No { is_unsure: unsure } => is_unsure = unsure,
+            }
+            sending.within = sending.within.saturating_sub(begun.elapsed());
         }
-        let rows = self.change_so(statement, &arguments, sending).await?;
+        let rows = self.change_so(statement, &arguments, sending).await;
+        let rows = rows.map_err(|error| if is_unsure { pool::unsure(error) } else { error })?;
         let row = self.sound(rows.last().ok_or(BadRow))?;
         if self.sound(row.bool(0))? {
             return Err(Error::new(
@@ -177,23 +192,34 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 
     /// Acquires a free name by an update of its row, which costs the server less than `acquire`.
-    /// Returns `None` if the name isn't free or has no row.
     async fn acquire_free(
         &self,
         claim: &Claim,
         arguments: Arguments<'_>,
         sending: Sending,
-    ) -> Result<Option<Granted>> {
-        let rows = self.change_so(&self.statements.acquire_free, arguments, sending).await?;
-        let Some(row) = rows.last().filter(|row| row.bool(0).unwrap_or(false)) else {
-            return Ok(None);
+    ) -> Result<Free> {
+        let statement = &self.statements.acquire_free;
+        let answer = self.pool.fetch_noting(statement, arguments, Effect::Changes, sending).await;
+        let (rows, is_unsure) = match answer {
+            Ok(answer) => answer,
+            Err(error) if error.kind() == ErrorKind::Indeterminate => return Err(error),
+            // For example, another session has locked the row. A rejection needs no lock.
+            Err(_) => (Vec::new(), false),
         };
-        let fence = self.sound(row.int(1))?;
+        let is_free = |row: &&Row| row.bool(0).unwrap_or(false);
+        let fence = rows.last().filter(is_free).and_then(|row| row.int(1).ok());
+        let Some(fence) =
+            fence.and_then(|fence| u64::try_from(fence).ok()).filter(|&fence| fence > 0)
+        else {
+            // Until the next grant, a rejection is a single request, without a lock of the row.
+            self.granted.forget(&claim.name);
+            return Ok(Free::No { is_unsure });
+        };
         self.granted.note(&claim.name, self.clock.now());
-        let mut granted = Granted::new(Fence::new(fence.try_into().unwrap_or(0)));
+        let mut granted = Granted::new(Fence::new(fence));
         granted.fences = claim.fences.clamp(1, i32::MAX as u32);
-        granted.waiters = row.bool(2).unwrap_or(false);
-        Ok(Some(granted))
+        granted.waiters = rows.last().is_some_and(|row| row.bool(2).unwrap_or(false));
+        Ok(Free::Granted(granted))
     }
 
     async fn take_over(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {

@@ -40,8 +40,11 @@ async fn a_used_session_that_fails_leaves_no_ghost() {
         let backend = backend_through(&server, meddler.port(), mode).await;
         let mut tries = 0;
         loop {
-            acquire_and_release(&backend, "x").await;
-            meddler.harm("GET_LOCK(", Harm::Unanswered);
+            for _ in 0..2 {
+                acquire_and_release(&backend, "x").await;
+            }
+            // The session now executes a prepared statement, whose request has the mark, not SQL.
+            meddler.harm(" lockwright/", Harm::Unanswered);
             let held = claim_for("x", LONG);
             let answer = backend.acquire(&held, Wait::No).await;
             assert!(meddler.has_harmed());

@@ -2,10 +2,10 @@ use std::collections::BTreeSet;
 
 use lockwright_core::{DistributedLock, ReleaseMode};
 
-use super::server::{Server, backend, count, run, session, sessions_of, shared};
+use super::server::{Backend, Server, backend, count, run, session, sessions_of, shared};
 use crate::support::{
-    LONG, MODES, acquiring, claim_for, grant, granted, hold, in_time, is_busy, ms, reader, release,
-    until_one_waits, within,
+    LONG, MODES, acquire_and_release, acquiring, claim_for, grant, granted, hold, in_time, is_busy,
+    ms, reader, release, until_one_waits, within,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -33,6 +33,28 @@ async fn an_idle_session_outlives_the_ttl_of_its_last_claim() {
         assert!(gone.is_empty(), "{mode}: the server has ended {gone:?}");
         drop((one, two));
         within(ms(10_000), "the connections to go", async || connected().is_empty()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holds_need_no_prepared_statement() {
+    let server = Server::start().unwrap();
+    server.sql("SET GLOBAL max_prepared_stmt_count = 0").unwrap();
+    for mode in MODES {
+        let backend = backend(&server, mode).await;
+        for _ in 0..3 {
+            acquire_and_release(&backend, "x").await;
+        }
+    }
+    // Most of these holds share a session.
+    let url = format!("{}?mode=session&connections=5", server.url());
+    let backend = Backend::connect(&url).await.unwrap();
+    let mut holds = Vec::new();
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        holds.push(hold(&backend, name).await);
+    }
+    for held in holds {
+        release(&backend, &held).await;
     }
 }
 

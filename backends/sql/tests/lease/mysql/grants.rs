@@ -46,6 +46,15 @@ async fn claim_in_flight_is_reconciled() {
 }
 
 #[tokio::test]
+async fn grants_and_releases_need_no_prepared_statement() {
+    let (server, backend) = start().await;
+    server.sql("SET GLOBAL max_prepared_stmt_count = 0").unwrap();
+    for _ in 0..2 {
+        acquire_and_release(&backend, "x").await;
+    }
+}
+
+#[tokio::test]
 async fn a_broken_hold_is_not_rearmed_by_a_repeat() {
     let (_server, backend) = start().await;
     let held = claim_for("x", Duration::from_secs(3));

@@ -31,6 +31,8 @@ SET @lockwright_waits = IF(
     @lockwright_mark = 1 AND EXISTS (
         SELECT 1 FROM {hold} WHERE kind = 'row' AND name = :name AND token = '{readers}'),
     GET_LOCK({waits}, 0), 0);
+-- The read of the record may have locked it.
+COMMIT;
 DO IF(@lockwright_waits = 1, GET_LOCK({barrier}, 1), NULL);
 BEGIN;
 SELECT name /*M!100300 , NEXTVAL({hold_fence}) */ FROM {row}

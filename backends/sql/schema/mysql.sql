@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS {lease} (
     -- The name's latest tokens with a tombstone. An acquire that waited for this row reads them
     -- here, because its snapshot may lack the tombstones.
     tombstones VARCHAR(600) NOT NULL,
-    -- The last acquire's effect: 2 a new hold, 1 a renewal of the token's own hold, 0 none.
+    -- The last `acquire`'s effect: 2 a new hold, 1 a renewal of the token's own hold, 0 none.
     decided  TINYINT NOT NULL,
     CONSTRAINT {prefix}_lease_fences CHECK (fences >= 1),
     CONSTRAINT {prefix}_lease_fence CHECK (fence >= 0 AND fence + fences <= 9007199254740992)

@@ -27,7 +27,7 @@ use crate::server::tls;
 /// - UTC: in other time zones, `SYSDATE` jumps at the end of daylight saving time.
 /// - `READ COMMITTED`: statements must see earlier commits. MySQL's default also locks gaps, so
 ///   requests for different names would deadlock.
-/// - No `sql_mode` that changes literals or how `UPDATE` assigns.
+/// - No `sql_mode` that changes literals. An `UPDATE` assigns in order.
 /// - `group_concat_max_len` is enough for all names of a sweep step.
 /// - The server keeps idle connections for longer than the pool does.
 const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 'NO_CHAIN', \
@@ -299,9 +299,9 @@ impl Dialect for MySql {
         }
     }
 
-    /// Executes a statement. The only statements to prepare are updates, which return one row: the
-    /// number of changed rows and the last insert id. Their first use on a connection takes another
-    /// round trip. A proxy may share sessions, so statements aren't prepared behind one.
+    /// Executes a statement. If it is to be prepared, it is an update, for which this method returns
+    /// one row: the number of matched rows, and the last insert id. Its first use on a connection
+    /// takes another round trip. A proxy may share sessions, so it isn't prepared behind one.
     async fn execute(
         &self,
         connection: &mut MySqlConnection,
@@ -311,13 +311,13 @@ impl Dialect for MySql {
         let Some(statement) = sql.prepared() else {
             return self.fetch(connection, sql.render(arguments, Self::literal)).await;
         };
-        let prepared = match self.is_direct() {
-            true => bound(statement, arguments).execute(&mut *connection).await.map(Some),
+        let result = match self.is_direct() {
+            true => bind(statement, arguments).execute(&mut *connection).await.map(Some),
             false => Ok(None),
         };
-        let done = match prepared {
+        let done = match result {
             Ok(Some(done)) => done,
-            Err(error) if !is_not_prepared(&error) => return Err(error),
+            Err(error) if !cannot_prepare(&error) => return Err(error),
             Ok(None) | Err(_) => {
                 let text = sql.render(arguments, Self::literal);
                 sqlx::raw_sql(AssertSqlSafe(text)).execute(connection).await?
@@ -365,7 +365,7 @@ impl Dialect for MySql {
     }
 }
 
-fn bound<'a>(
+fn bind<'a>(
     statement: &Prepared,
     arguments: Arguments<'a>,
 ) -> Query<'a, sqlx::MySql, MySqlArguments> {
@@ -387,7 +387,7 @@ pub(super) async fn fetch_prepared(
     statement: &Prepared,
     arguments: Arguments<'_>,
 ) -> sqlx::Result<Vec<Row>> {
-    let rows = bound(statement, arguments).fetch_all(connection).await?;
+    let rows = bind(statement, arguments).fetch_all(connection).await?;
     rows.iter().map(row).collect()
 }
 
@@ -502,9 +502,9 @@ pub(super) const DEADLOCK: u16 = 1213;
 pub(super) const INTERRUPTED: u16 = 1317;
 const NO_SUCH_THREAD: u16 = 1094;
 
-/// Returns whether the server has not executed the statement, because it could not prepare it: all
-/// clients together have too many prepared statements, or a table changes too often.
-pub(super) fn is_not_prepared(error: &sqlx::Error) -> bool {
+/// Returns whether the server couldn't prepare the statement, and so didn't execute it: its clients
+/// have too many (1461), or a table changes too often (1615).
+pub(super) fn cannot_prepare(error: &sqlx::Error) -> bool {
     matches!(number(error), Some(1461 | 1615))
 }
 

@@ -96,8 +96,8 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
 pub(crate) struct StatementTexts {
     pub(crate) schema: &'static str,
     pub(crate) version: &'static str,
-    /// An update of a free name's row. Its row says whether the name was free, the fence, and
-    /// whether other clients wait.
+    /// An update of a free name's row. Returns whether the name was free, the fence, and on
+    /// PostgreSQL whether others wait.
     pub(crate) acquire_free: &'static str,
     pub(crate) acquire: &'static str,
     pub(crate) renew: &'static str,

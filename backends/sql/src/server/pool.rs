@@ -180,12 +180,12 @@ impl<D: Dialect> Pool<D> {
         effect: Effect,
         sending: Sending,
     ) -> Result<Vec<Row>> {
-        Ok(self.fetch_noting(sql, arguments, effect, sending).await?.0)
+        Ok(self.fetch_doubting(sql, arguments, effect, sending).await?.0)
     }
 
     /// Fetches rows, and returns whether an earlier, unanswered try of a change may have taken
     /// effect.
-    pub(crate) async fn fetch_noting(
+    pub(crate) async fn fetch_doubting(
         &self,
         sql: &Sql,
         arguments: Arguments<'_>,
@@ -222,7 +222,11 @@ impl<D: Dialect> Pool<D> {
                         _ => false,
                     };
                     if !has_ended {
-                        return Err(if is_unsure { unsure(failure.error) } else { failure.error });
+                        return Err(if is_unsure {
+                            in_doubt(failure.error)
+                        } else {
+                            failure.error
+                        });
                     }
                     is_unsure = effect == Effect::Changes;
                     sending.again = false;
@@ -392,8 +396,8 @@ impl<D: Dialect> Pool<D> {
     }
 }
 
-/// Makes the error of a repeated change indeterminate.
-pub(crate) fn unsure(error: Error) -> Error {
+/// Makes an error after a possible change indeterminate.
+pub(crate) fn in_doubt(error: Error) -> Error {
     if error.kind() == ErrorKind::Indeterminate {
         return error;
     }

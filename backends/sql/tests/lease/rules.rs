@@ -148,7 +148,7 @@ async fn fences_grow_past_what_was_granted_during_a_wait() {
     }
 }
 
-/// The first rejection of a name that the client had before takes the row's lock for a moment.
+/// On MySQL, the first rejection after a recent grant locks the row for a moment.
 #[tokio::test]
 async fn repeated_rejection_needs_no_lock_of_the_row() {
     let (server, backend) = start().await;

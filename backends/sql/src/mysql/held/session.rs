@@ -12,8 +12,8 @@ use super::statements::Statements;
 use super::watch::{self, Watch, Watching};
 use super::{JOINT, Kind, key_of, mark_of};
 use crate::mysql::dialect::{
-    DEADLOCK, INTERRUPTED, LOCK_WAIT_TIMEOUT, MySql, fetch_on, fetch_prepared, identity,
-    is_not_prepared, is_the_end, number, session,
+    DEADLOCK, INTERRUPTED, LOCK_WAIT_TIMEOUT, MySql, cannot_prepare, fetch_on, fetch_prepared,
+    identity, is_the_end, number, session,
 };
 use crate::server::dialect::{Dialect, Row};
 use crate::server::errors::{self, Effect};
@@ -31,15 +31,15 @@ pub(crate) struct MySqlSession {
     pool: Arc<Pool<MySql>>,
     watch: Arc<Watch>,
     watching: Option<Watching>,
-    /// The claim that holds the lock, until the session is watched for it.
+    /// The claim with the lock, until `ended` starts to watch its mark.
     unwatched: Option<Claim>,
     id: SessionId,
     over: bool,
     /// The session's `wait_timeout` and `lock_wait_timeout`, in seconds. `None` if the next claim must
     /// set them. Then the `wait_timeout` is 60, or shorter after an unsuccessful wait for a row.
     timeouts: Option<(i64, i64)>,
-    /// True after the first release. From then on, statements are prepared, and in the mode `row`
-    /// transactions begin implicitly.
+    /// True after the first release. From then on, a statement sent alone is prepared, and the mode
+    /// `row` has `autocommit = 0`.
     prepares: bool,
     /// True if a wait may have left the barrier and the mark locked.
     has_waited: bool,
@@ -106,18 +106,18 @@ impl MySqlSession {
             return Err(sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into()));
         }
         let result = fetch_on(&mut self.connection, text).await;
-        self.note_end(&result);
+        self.check_end(&result);
         result
     }
 
-    fn note_end(&mut self, result: &sqlx::Result<Vec<Row>>) {
+    fn check_end(&mut self, result: &sqlx::Result<Vec<Row>>) {
         if let Err(error) = result {
             self.over |= number(error).is_none_or(is_the_end);
         }
     }
 
-    /// Runs the statement without the text that other statements add to it.
-    async fn run_alone(
+    /// Runs only this statement, prepared if it is one to prepare.
+    async fn run_only(
         &mut self,
         sql: &Sql,
         claim: &Claim,
@@ -129,18 +129,18 @@ impl MySqlSession {
         if self.over {
             return Err(sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into()));
         }
-        let words = Words::of(claim);
-        let arguments = words.arguments(claim, more);
+        let parameters = Parameters::of(claim);
+        let arguments = parameters.arguments(claim, more);
         let result = fetch_prepared(&mut self.connection, statement, &arguments).await;
-        if result.as_ref().is_err_and(is_not_prepared) {
+        if result.as_ref().is_err_and(cannot_prepare) {
             return self.run(sql.render(&arguments, MySql::literal)).await;
         }
-        self.note_end(&result);
+        self.check_end(&result);
         result
     }
 
     fn text(sql: &Sql, claim: &Claim, more: Arguments<'_>) -> String {
-        sql.render(&Words::of(claim).arguments(claim, more), MySql::literal)
+        sql.render(&Parameters::of(claim).arguments(claim, more), MySql::literal)
     }
 
     /// Sends the lock statement. The server counts whole seconds, so a shorter wait is ended by
@@ -160,12 +160,13 @@ impl MySqlSession {
             ("limit_s", Value::Int(limit_s)),
             ("slice_s", Value::Int(i64::try_from(whole).unwrap_or(i64::MAX))),
         ];
-        let (same_timeouts, keeps_timeouts) =
+        let (same_timeouts, may_keep) =
             (self.timeouts.take() == Some((ttl_s, limit_s)), self.may_keep(ttl_s));
-        if self.prepares && slice.is_none() && same_timeouts && keeps_timeouts {
-            return self.run_alone(sql, claim, &times).await;
+        if self.prepares && slice.is_none() && same_timeouts && may_keep {
+            return self.run_only(sql, claim, &times).await;
         }
         let mut text = Self::text(sql, claim, &times);
+        // Of the row mode's texts, only the one to prepare lacks a `BEGIN`.
         if statements.kind == Kind::Row && sql.prepared().is_some() {
             text.insert_str(0, "BEGIN; ");
         }
@@ -174,7 +175,7 @@ impl MySqlSession {
         if !same_timeouts && !wait_sets_them {
             text.insert_str(0, &set_timeouts(ttl_s, limit_s));
         }
-        if statements.kind == Kind::Session && !keeps_timeouts {
+        if statements.kind == Kind::Session && !may_keep {
             text.push_str("; ");
             text.push_str(&Self::text(&statements.restore, claim, &times));
         }
@@ -275,8 +276,7 @@ impl MySqlSession {
             }
             match self.run(Self::text(&statements.make, claim, &[])).await {
                 Ok(_) => {}
-                // The failed statement may still have the named lock under which it creates the
-                // row.
+                // The failed statement may have left its named lock and a transaction.
                 Err(error) if is_in_vain(&error) => {
                     self.run("ROLLBACK; DO RELEASE_ALL_LOCKS()".to_owned()).await?;
                 }
@@ -305,14 +305,14 @@ impl MySqlSession {
     }
 }
 
-/// The texts of a claim that statements contain.
-struct Words<'a> {
+/// A claim's values for statements' parameters.
+struct Parameters<'a> {
     token: String,
     key: Cow<'a, str>,
     mark: String,
 }
 
-impl<'a> Words<'a> {
+impl<'a> Parameters<'a> {
     fn of(claim: &'a Claim) -> Self {
         let token = claim.token.to_string();
         Self { key: key_of(&claim.name), mark: mark_of(&claim.name, &token), token }
@@ -447,7 +447,7 @@ impl Session for MySqlSession {
         };
         let keeps_timeouts = self.timeouts.is_some_and(|(ttl_s, _)| self.may_keep(ttl_s));
         let rows = if self.prepares && keeps_timeouts {
-            self.run_alone(unlock, claim, &[]).await
+            self.run_only(unlock, claim, &[]).await
         } else {
             let mut text = Self::text(unlock, claim, &[]);
             if self.timeouts.is_some() && !keeps_timeouts {

@@ -1,5 +1,5 @@
--- The answer contains the fence as the last insert id. `fence` precedes `fences`, because it depends
--- on the old `fences`.
+-- The answer has the fence as the last insert id. `fence` is assigned before `fences`, whose old
+-- value it uses.
 UPDATE {lease} SET
     fence = LAST_INSERT_ID(GREATEST(fence + fences, {now})),
     token = :token,

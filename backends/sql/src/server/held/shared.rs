@@ -158,8 +158,8 @@ impl<S: Server> Shared<S> {
         open.saturating_sub(joints) >= own
     }
 
-    /// Returns a session, and unless it is new, when its last hold ended. If all are in use, waits
-    /// only briefly, because the error must precede the client's own timeout.
+    /// Returns a session, and since when it was idle if it isn't new. If all are in use, waits only
+    /// briefly, because the error must precede the client's own timeout.
     pub(super) async fn session(
         &self,
         claim: &Claim,

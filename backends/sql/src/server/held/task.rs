@@ -35,7 +35,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// After a shorter wait, the hold needs no renewal before the grant.
 const SHORT_WAIT: Duration = Duration::from_millis(100);
 
-/// For this time after its last answer, a session isn't checked before its use.
+/// A session that was alive within this time isn't checked.
 const JUST_NOW: Duration = Duration::from_millis(1);
 
 /// The minimum limit for an attempt, because a short TTL gives a slow server too little time.
@@ -391,8 +391,8 @@ async fn granted<S: Server>(
         None if has_waited => begun,
         None => sent,
     };
-    let must_keep = has_waited && waited.is_none();
-    let result = if must_keep {
+    let must_renew = has_waited && waited.is_none();
+    let result = if must_renew {
         let keeping = async {
             let kept = tokio::time::timeout(limit, session.keep(claim)).await;
             kept.unwrap_or_else(|_| {
@@ -404,9 +404,9 @@ async fn granted<S: Server>(
     } else {
         noting.await
     };
-    // A session that has answered just now needs no check.
-    let is_answer_old = begun.saturating_since(sent) > JUST_NOW;
-    let may_have_ended = must_keep || !grant.is_recorded_later || is_answer_old;
+    // The session was alive at some time after `sent`.
+    let was_slow = begun.saturating_since(sent) > JUST_NOW;
+    let may_have_ended = must_renew || !grant.is_recorded_later || was_slow;
     let result = match result {
         Ok(_) if may_have_ended && session.has_ended() => {
             Err(Error::unavailable("the session with the lock ended before it could be granted"))

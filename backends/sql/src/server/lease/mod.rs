@@ -44,9 +44,9 @@ pub(crate) struct LeaseBackend<D: Dialect> {
     swept: Mutex<String>,
     batch: Mutex<Option<(usize, Instant)>>,
     clock: Clock,
-    /// The names granted to this client. The server has kept a row for each name granted within
-    /// [`YOUNGEST_SWEPT`].
-    granted: RecentNames,
+    /// The names granted to this client and not rejected since. No row is swept before
+    /// [`YOUNGEST_SWEPT`] has passed.
+    grants: RecentNames,
 }
 
 pub(crate) trait ReleaseListener: std::fmt::Debug + Send + Sync {
@@ -56,9 +56,9 @@ pub(crate) trait ReleaseListener: std::fmt::Debug + Send + Sync {
 }
 
 /// The result of `acquire_free`.
-enum Free {
+enum FreeOutcome {
     Granted(Granted),
-    No {
+    NotFree {
         /// True if an earlier, unanswered try may have acquired the lock.
         is_unsure: bool,
     },
@@ -115,7 +115,7 @@ impl<D: Dialect> LeaseBackend<D> {
             swept: Mutex::default(),
             batch: Mutex::default(),
             clock: Clock::boot(),
-            granted: RecentNames::default(),
+            grants: RecentNames::default(),
         }
     }
 
@@ -155,17 +155,17 @@ impl<D: Dialect> LeaseBackend<D> {
         let mut is_unsure = false;
         if claim.mode == Mode::Exclusive
             && wait == Wait::No
-            && self.granted.was_noted_after(&claim.name, self.clock.now() - YOUNGEST_SWEPT)
+            && self.grants.was_noted_after(&claim.name, self.clock.now() - YOUNGEST_SWEPT)
         {
             let begun = Instant::now();
             match self.acquire_free(claim, &arguments, sending).await? {
-                Free::Granted(granted) => return Ok(AcquireOutcome::Granted(granted)),
-                Free::No { is_unsure: unsure } => is_unsure = unsure,
+                FreeOutcome::Granted(granted) => return Ok(AcquireOutcome::Granted(granted)),
+                FreeOutcome::NotFree { is_unsure: unsure } => is_unsure = unsure,
             }
             sending.within = sending.within.saturating_sub(begun.elapsed());
         }
         let rows = self.change_so(statement, &arguments, sending).await;
-        let rows = rows.map_err(|error| if is_unsure { pool::unsure(error) } else { error })?;
+        let rows = rows.map_err(|error| if is_unsure { pool::in_doubt(error) } else { error })?;
         let row = self.sound(rows.last().ok_or(BadRow))?;
         if self.sound(row.bool(0))? {
             return Err(Error::new(
@@ -175,7 +175,7 @@ impl<D: Dialect> LeaseBackend<D> {
         }
         let holding = self.sound(Holding::of(row, 1))?;
         if holding.token == Some(token.as_str()) {
-            self.granted.note(&claim.name, self.clock.now());
+            self.grants.note(&claim.name, self.clock.now());
             return Ok(AcquireOutcome::Granted(holding.granted()));
         }
         if holding.is_live() && !holding.mode.is_of_the_kind_of(claim.mode) {
@@ -197,13 +197,13 @@ impl<D: Dialect> LeaseBackend<D> {
         claim: &Claim,
         arguments: Arguments<'_>,
         sending: Sending,
-    ) -> Result<Free> {
+    ) -> Result<FreeOutcome> {
         let statement = &self.statements.acquire_free;
-        let answer = self.pool.fetch_noting(statement, arguments, Effect::Changes, sending).await;
+        let answer = self.pool.fetch_doubting(statement, arguments, Effect::Changes, sending).await;
         let (rows, is_unsure) = match answer {
             Ok(answer) => answer,
             Err(error) if error.kind() == ErrorKind::Indeterminate => return Err(error),
-            // For example, another session has locked the row. A rejection needs no lock.
+            // Such as a locked row, without which `acquire` can still reject the claim.
             Err(_) => (Vec::new(), false),
         };
         let is_free = |row: &&Row| row.bool(0).unwrap_or(false);
@@ -211,15 +211,15 @@ impl<D: Dialect> LeaseBackend<D> {
         let Some(fence) =
             fence.and_then(|fence| u64::try_from(fence).ok()).filter(|&fence| fence > 0)
         else {
-            // Until the next grant, a rejection is a single request, without a lock of the row.
-            self.granted.forget(&claim.name);
-            return Ok(Free::No { is_unsure });
+            // Until the next grant, only `acquire` is sent, which rejects without a row lock.
+            self.grants.forget(&claim.name);
+            return Ok(FreeOutcome::NotFree { is_unsure });
         };
-        self.granted.note(&claim.name, self.clock.now());
+        self.grants.note(&claim.name, self.clock.now());
         let mut granted = Granted::new(Fence::new(fence));
         granted.fences = claim.fences.clamp(1, i32::MAX as u32);
         granted.waiters = rows.last().is_some_and(|row| row.bool(2).unwrap_or(false));
-        Ok(Free::Granted(granted))
+        Ok(FreeOutcome::Granted(granted))
     }
 
     async fn take_over(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {

@@ -43,7 +43,7 @@ async fn a_used_session_that_fails_leaves_no_ghost() {
             for _ in 0..2 {
                 acquire_and_release(&backend, "x").await;
             }
-            // The session now executes a prepared statement, whose request has the mark, not SQL.
+            // The next request executes a prepared statement: it has the mark, but no SQL.
             meddler.harm(" lockwright/", Harm::Unanswered);
             let held = claim_for("x", LONG);
             let answer = backend.acquire(&held, Wait::No).await;

@@ -17,7 +17,7 @@ SET SESSION wait_timeout = 60;
 SET SESSION wait_timeout = IF(IS_USED_LOCK(:key) <=> CONNECTION_ID(), :ttl_s, 60);
 
 /* row_try */
--- Returns the name if the row was locked and the mark acquired, with a fence on MariaDB.
+-- Returns the name, with a fence on MariaDB, if the session got the row and its mark.
 SELECT name /*M!100300 , NEXTVAL({hold_fence}) */ FROM {row}
 WHERE name = :name AND GET_LOCK(:mark, 0) = 1 FOR UPDATE SKIP LOCKED;
 
@@ -31,7 +31,7 @@ SET @lockwright_waits = IF(
     @lockwright_mark = 1 AND EXISTS (
         SELECT 1 FROM {hold} WHERE kind = 'row' AND name = :name AND token = '{readers}'),
     GET_LOCK({waits}, 0), 0);
--- The read of the record may have locked it.
+-- Unlocks the record, if the read locked it.
 COMMIT;
 DO IF(@lockwright_waits = 1, GET_LOCK({barrier}, 1), NULL);
 BEGIN;

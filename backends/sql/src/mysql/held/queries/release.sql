@@ -6,7 +6,7 @@ SELECT RELEASE_LOCK(:key), RELEASE_ALL_LOCKS();
 SELECT RELEASE_LOCK(:key), RELEASE_LOCK(:mark);
 
 /* row_unlock */
--- Returns whether the session had the mark: the number of released locks.
+-- Returns the number of released locks: 0 without the mark.
 COMMIT;
 SELECT RELEASE_ALL_LOCKS();
 

@@ -6,10 +6,7 @@ use std::time::Instant;
 
 use lockwright_core::{ErrorKind, Finding, Result};
 use sqlx::error::DatabaseError;
-use sqlx::mysql::{
-    MySqlArguments, MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlRow,
-};
-use sqlx::query::Query;
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlRow};
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Either, Row as _, TypeInfo, ValueRef};
 
 use super::config::Config;
@@ -18,7 +15,7 @@ use crate::server::dialect::{Cell, Dialect, Row, StatementTexts};
 use crate::server::errors::Verdict;
 use crate::server::pool::{Limits, Pool};
 use crate::server::schema::MISSING;
-use crate::server::sql::{Arguments, Placeholder, Prepared, Sql, Value, value};
+use crate::server::sql::{Arguments, Placeholder, Sql, Value};
 use crate::server::table::Tables;
 use crate::server::tls;
 
@@ -311,17 +308,13 @@ impl Dialect for MySql {
         let Some(statement) = sql.prepared() else {
             return self.fetch(connection, sql.render(arguments, Self::literal)).await;
         };
-        let result = match self.is_direct() {
-            true => bind(statement, arguments).execute(&mut *connection).await.map(Some),
-            false => Ok(None),
-        };
-        let done = match result {
-            Ok(Some(done)) => done,
-            Err(error) if !cannot_prepare(&error) => return Err(error),
-            Ok(None) | Err(_) => {
-                let text = sql.render(arguments, Self::literal);
-                sqlx::raw_sql(AssertSqlSafe(text)).execute(connection).await?
-            }
+        let text = || sqlx::raw_sql(AssertSqlSafe(sql.render(arguments, Self::literal)));
+        let done = match self.is_direct() {
+            true => match statement.bind(arguments).execute(&mut *connection).await {
+                Err(error) if cannot_prepare(&error) => text().execute(connection).await?,
+                done => done?,
+            },
+            false => text().execute(connection).await?,
         };
         let numbers = [done.rows_affected(), done.last_insert_id()];
         let cell = |number: u64| Cell::Int(i64::try_from(number).unwrap_or(i64::MAX));
@@ -365,30 +358,20 @@ impl Dialect for MySql {
     }
 }
 
-fn bind<'a>(
-    statement: &Prepared,
-    arguments: Arguments<'a>,
-) -> Query<'a, sqlx::MySql, MySqlArguments> {
-    let mut query = sqlx::query(AssertSqlSafe(Arc::clone(&statement.text)));
-    for name in &statement.parameters {
-        query = match value(arguments, name) {
-            Value::Int(number) => query.bind(number),
-            Value::Bool(yes) => query.bind(yes),
-            Value::Text(text) => query.bind(text),
-            Value::Null => query.bind(None::<&str>),
-        };
-    }
-    query
-}
-
-/// Runs a statement. Its first use on a connection takes another round trip.
+/// Runs the SQL, as a prepared statement if possible. The first use of a statement on a connection
+/// takes another round trip.
 pub(super) async fn fetch_prepared(
     connection: &mut MySqlConnection,
-    statement: &Prepared,
+    sql: &Sql,
     arguments: Arguments<'_>,
 ) -> sqlx::Result<Vec<Row>> {
-    let rows = bind(statement, arguments).fetch_all(connection).await?;
-    rows.iter().map(row).collect()
+    if let Some(statement) = sql.prepared() {
+        match statement.bind(arguments).fetch_all(&mut *connection).await {
+            Err(error) if cannot_prepare(&error) => {}
+            rows => return rows?.iter().map(row).collect(),
+        }
+    }
+    fetch_on(connection, sql.render(arguments, MySql::literal)).await
 }
 
 pub(super) async fn fetch_on(
@@ -504,7 +487,7 @@ const NO_SUCH_THREAD: u16 = 1094;
 
 /// Returns whether the server couldn't prepare the statement, and so didn't execute it: its clients
 /// have too many (1461), or a table changes too often (1615).
-pub(super) fn cannot_prepare(error: &sqlx::Error) -> bool {
+fn cannot_prepare(error: &sqlx::Error) -> bool {
     matches!(number(error), Some(1461 | 1615))
 }
 

@@ -1,4 +1,3 @@
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{ErrorKind, Finding, Result, Token};
@@ -11,7 +10,7 @@ use crate::server::dialect::{BadRow, Cell, Dialect, Row, StatementTexts};
 use crate::server::errors::Verdict;
 use crate::server::pool::{Limits, Pool};
 use crate::server::schema::MISSING;
-use crate::server::sql::{Arguments, Placeholder, Prepared, Sql, Value, value};
+use crate::server::sql::{Arguments, Placeholder, Prepared, Sql, Value};
 use crate::server::table::Tables;
 use crate::server::tls;
 
@@ -307,16 +306,7 @@ pub(super) async fn fetch_prepared(
     statement: &Prepared,
     arguments: Arguments<'_>,
 ) -> sqlx::Result<Vec<Row>> {
-    let mut query = sqlx::query(AssertSqlSafe(Arc::clone(&statement.text)));
-    for name in &statement.parameters {
-        query = match value(arguments, name) {
-            Value::Int(number) => query.bind(number),
-            Value::Bool(yes) => query.bind(yes),
-            Value::Text(text) => query.bind(text),
-            Value::Null => query.bind(None::<&str>),
-        };
-    }
-    let rows = query.fetch_all(connection).await?;
+    let rows = statement.bind(arguments).fetch_all(connection).await?;
     rows.iter().map(row).collect()
 }
 

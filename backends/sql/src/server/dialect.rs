@@ -2,7 +2,7 @@ use std::borrow::Cow;
 use std::fmt::Debug;
 use std::future::Future;
 
-use lockwright_core::{Finding, Result};
+use lockwright_core::{Fence, Finding, Result};
 use sqlx::error::DatabaseError;
 
 use super::abandoned::ServerSession;
@@ -139,6 +139,10 @@ impl Row {
             Some(Cell::Int(number)) => Ok(*number),
             _ => Err(BadRow),
         }
+    }
+
+    pub(crate) fn fence(&self, at: usize) -> Result<Fence, BadRow> {
+        self.int(at)?.try_into().map(Fence::new).map_err(|_| BadRow)
     }
 
     pub(crate) fn is_null(&self, at: usize) -> bool {

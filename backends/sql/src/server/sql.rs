@@ -1,5 +1,8 @@
 use std::sync::Arc;
 
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, Database, Encode, Type};
+
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Value<'a> {
     Int(i64),
@@ -32,6 +35,32 @@ pub(crate) struct Prepared {
     pub(crate) text: Arc<str>,
     /// The placeholders' names in order.
     pub(crate) parameters: Vec<String>,
+}
+
+impl Prepared {
+    /// Returns a query with the arguments as its parameters.
+    pub(crate) fn bind<'a, D: Database>(
+        &self,
+        arguments: Arguments<'a>,
+    ) -> Query<'a, D, D::Arguments>
+    where
+        i64: Encode<'a, D> + Type<D>,
+        bool: Encode<'a, D> + Type<D>,
+        &'a str: Encode<'a, D> + Type<D>,
+        Option<&'a str>: Encode<'a, D> + Type<D>,
+    {
+        // Safe: table names are checked, and the values are parameters.
+        let mut query = sqlx::query(AssertSqlSafe(Arc::clone(&self.text)));
+        for name in &self.parameters {
+            query = match value(arguments, name) {
+                Value::Int(number) => query.bind(number),
+                Value::Bool(yes) => query.bind(yes),
+                Value::Text(text) => query.bind(text),
+                Value::Null => query.bind(None::<&str>),
+            };
+        }
+        query
+    }
 }
 
 /// How a prepared statement's parameters are written.

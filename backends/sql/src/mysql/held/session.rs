@@ -12,13 +12,12 @@ use super::statements::Statements;
 use super::watch::{self, Watch, Watching};
 use super::{JOINT, Kind, key_of, mark_of};
 use crate::mysql::dialect::{
-    DEADLOCK, INTERRUPTED, LOCK_WAIT_TIMEOUT, MySql, cannot_prepare, fetch_on, fetch_prepared,
-    identity, is_the_end, number, session,
+    DEADLOCK, INTERRUPTED, LOCK_WAIT_TIMEOUT, MySql, fetch_on, fetch_prepared, identity,
+    is_the_end, number, session,
 };
 use crate::server::dialect::{Dialect, Row};
 use crate::server::errors::{self, Effect};
 use crate::server::held::joint::statement_limit;
-use crate::server::held::rows::fence_of;
 use crate::server::held::{Ended, Grant, KEPT_TIMEOUTS, Kept, Locked, Permit, Session, SessionId};
 use crate::server::pool::Pool;
 use crate::server::sql::{Arguments, Sql, Value};
@@ -31,8 +30,6 @@ pub(crate) struct MySqlSession {
     pool: Arc<Pool<MySql>>,
     watch: Arc<Watch>,
     watching: Option<Watching>,
-    /// The claim with the lock, until `ended` starts to watch its mark.
-    unwatched: Option<Claim>,
     id: SessionId,
     over: bool,
     /// The session's `wait_timeout` and `lock_wait_timeout`, in seconds. `None` if the next claim must
@@ -69,7 +66,6 @@ impl MySqlSession {
             pool: Arc::clone(pool),
             watch: Arc::clone(watch),
             watching: None,
-            unwatched: None,
             id: session.id,
             over: false,
             timeouts: None,
@@ -102,18 +98,8 @@ impl MySqlSession {
     }
 
     pub(super) async fn run(&mut self, text: String) -> sqlx::Result<Vec<Row>> {
-        if self.over {
-            return Err(sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into()));
-        }
-        let result = fetch_on(&mut self.connection, text).await;
-        self.check_end(&result);
-        result
-    }
-
-    fn check_end(&mut self, result: &sqlx::Result<Vec<Row>>) {
-        if let Err(error) = result {
-            self.over |= number(error).is_none_or(is_the_end);
-        }
+        let result = fetch_on(self.open()?, text).await;
+        self.check_end(result)
     }
 
     /// Runs only this statement, prepared if it is one to prepare.
@@ -123,19 +109,23 @@ impl MySqlSession {
         claim: &Claim,
         more: Arguments<'_>,
     ) -> sqlx::Result<Vec<Row>> {
-        let Some(statement) = sql.prepared() else {
-            return self.run(Self::text(sql, claim, more)).await;
-        };
-        if self.over {
-            return Err(sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into()));
-        }
         let parameters = Parameters::of(claim);
         let arguments = parameters.arguments(claim, more);
-        let result = fetch_prepared(&mut self.connection, statement, &arguments).await;
-        if result.as_ref().is_err_and(cannot_prepare) {
-            return self.run(sql.render(&arguments, MySql::literal)).await;
+        let result = fetch_prepared(self.open()?, sql, &arguments).await;
+        self.check_end(result)
+    }
+
+    fn open(&mut self) -> sqlx::Result<&mut MySqlConnection> {
+        match self.over {
+            true => Err(sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into())),
+            false => Ok(&mut self.connection),
         }
-        self.check_end(&result);
+    }
+
+    fn check_end(&mut self, result: sqlx::Result<Vec<Row>>) -> sqlx::Result<Vec<Row>> {
+        if let Err(error) = &result {
+            self.over |= number(error).is_none_or(is_the_end);
+        }
         result
     }
 
@@ -223,8 +213,8 @@ impl MySqlSession {
                     None => Locked::No { same_token: false },
                     Some(..0) => Locked::No { same_token: true },
                     Some(0) => Locked::Yes(Grant::default()),
-                    Some(fence) => Locked::Yes(Grant {
-                        fence: fence_of(Ok(fence)).ok(),
+                    Some(_) => Locked::Yes(Grant {
+                        fence: rows.last().and_then(|row| row.fence(0).ok()),
                         is_recorded_later: true,
                         waited: None,
                     }),
@@ -260,7 +250,7 @@ impl MySqlSession {
             match self.send(claim, slice).await {
                 Ok(rows) if !rows.is_empty() => {
                     self.timeouts = Some(self.timeouts_for(claim.ttl));
-                    let fence = fence_of(rows[0].int(1)).ok();
+                    let fence = rows[0].fence(1).ok();
                     let is_recorded_later = fence.is_some() && claim.mode == Mode::Exclusive;
                     return Ok(Locked::Yes(Grant { fence, is_recorded_later, waited: None }));
                 }
@@ -375,7 +365,11 @@ impl Session for MySqlSession {
         if last && !is_locked {
             self.has_waited = false;
         }
-        self.unwatched = (is_locked && !self.is_joint).then(|| claim.clone());
+        if is_locked && !self.is_joint {
+            let mut mark = String::new();
+            MySql::literal(Value::Text(&mark_of(&claim.name, &claim.token.to_string())), &mut mark);
+            self.watching = Some(self.watch.over(watch::own(self.id, &mark)));
+        }
         Ok(locked)
     }
 
@@ -442,7 +436,7 @@ impl Session for MySqlSession {
             &statements.part
         } else {
             self.has_waited = false;
-            (self.unwatched, self.watching) = (None, None);
+            self.watching = None;
             &statements.of(claim).unlock
         };
         let keeps_timeouts = self.timeouts.is_some_and(|(ttl_s, _)| self.may_keep(ttl_s));
@@ -465,11 +459,6 @@ impl Session for MySqlSession {
     }
 
     async fn ended(&mut self) -> Ended {
-        if let Some(claim) = self.unwatched.take() {
-            let mut mark = String::new();
-            MySql::literal(Value::Text(&mark_of(&claim.name, &claim.token.to_string())), &mut mark);
-            self.watching = Some(self.watch.over(watch::own(self.id, &mark)));
-        }
         match &mut self.watching {
             _ if self.over => Ended::Session,
             Some(watching) => {

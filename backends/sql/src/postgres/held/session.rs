@@ -19,7 +19,6 @@ use crate::postgres::dialect::{Postgresql, fetch_on, fetch_prepared};
 use crate::server::dialect::{Dialect, Row};
 use crate::server::errors::{self, Effect};
 use crate::server::held::joint::statement_limit;
-use crate::server::held::rows::fence_of;
 use crate::server::held::{Ended, Grant, KEPT_TIMEOUTS, Kept, Locked, Permit, Session, SessionId};
 use crate::server::pool::Pool;
 use crate::server::sessions::Use;
@@ -326,7 +325,7 @@ impl PgSession {
                 Ok(rows) => {
                     if let Some(row) = rows.get(if has_steps { 4 } else { 0 }) {
                         return Ok(Locked::Yes(Grant {
-                            fence: fence_of(row.int(0)).ok(),
+                            fence: row.fence(0).ok(),
                             is_recorded_later: claim.mode == Mode::Exclusive,
                             waited: measured_wait(row, 1),
                         }));

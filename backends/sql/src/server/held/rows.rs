@@ -200,7 +200,7 @@ impl<D: Dialect> Rows<D> {
         ];
         let note = &self.written(claim.mode).note;
         let rows = self.about(note, &claim.name, claim.token, Effect::Changes, &arguments).await?;
-        rows.last().map(|row| self.read(fence_of(row.int(0)))).transpose()
+        rows.last().map(|row| self.read(row.fence(0))).transpose()
     }
 
     /// Returns the recorded reason, if any: a break, or a release through another connection.
@@ -598,7 +598,7 @@ impl View<'_> {
     fn add_to(&self, inspection: &mut Inspection) -> Result<(), BadRow> {
         let row = self.0;
         if !row.is_null(5) {
-            inspection.fence = Some(fence_of(row.int(5))?);
+            inspection.fence = Some(row.fence(5)?);
         }
         if self.is_free() {
             return Ok(());
@@ -630,8 +630,4 @@ pub(crate) fn identity_text(claim: &Claim) -> Result<String> {
     serde_json::to_string(&*claim.identity).map_err(|source| {
         Error::invalid_input("the identity can't be written as JSON").with_source(source)
     })
-}
-
-pub(crate) fn fence_of(number: Result<i64, BadRow>) -> Result<Fence, BadRow> {
-    number?.try_into().map(Fence::new).map_err(|_| BadRow)
 }

@@ -4,9 +4,8 @@ use std::time::{Duration, Instant};
 use lockwright_core::backend_util::{RecentNames, Subscribers};
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Broken, Busy, Claim, Clock, Cursor, DistributedLock,
-    Error, ErrorKind, Events, Fence, Finding, Granted, Inspection, LockName, Mode, Page, Profile,
-    Reason, ReleaseMode, ReleaseOutcome, Renew, Renewal, Result, SweepReport, Token, Wait,
-    async_trait,
+    Error, ErrorKind, Events, Finding, Granted, Inspection, LockName, Mode, Page, Profile, Reason,
+    ReleaseMode, ReleaseOutcome, Renew, Renewal, Result, SweepReport, Token, Wait, async_trait,
 };
 
 mod break_lock;
@@ -207,16 +206,14 @@ impl<D: Dialect> LeaseBackend<D> {
             Err(_) => (Vec::new(), false),
         };
         let is_free = |row: &&Row| row.bool(0).unwrap_or(false);
-        let fence = rows.last().filter(is_free).and_then(|row| row.int(1).ok());
-        let Some(fence) =
-            fence.and_then(|fence| u64::try_from(fence).ok()).filter(|&fence| fence > 0)
-        else {
+        let fence = rows.last().filter(is_free).and_then(|row| row.fence(1).ok());
+        let Some(fence) = fence.filter(|fence| fence.get() > 0) else {
             // Until the next grant, only `acquire` is sent, which rejects without a row lock.
             self.grants.forget(&claim.name);
             return Ok(FreeOutcome::NotFree { is_unsure });
         };
         self.grants.note(&claim.name, self.clock.now());
-        let mut granted = Granted::new(Fence::new(fence));
+        let mut granted = Granted::new(fence);
         granted.fences = claim.fences.clamp(1, i32::MAX as u32);
         granted.waiters = rows.last().is_some_and(|row| row.bool(2).unwrap_or(false));
         Ok(FreeOutcome::Granted(granted))

@@ -16,8 +16,8 @@ pub(crate) enum Harm {
     Unanswered,
 }
 
-/// A text in the next request to disturb, and the kind of disturbance.
-type Plan = Arc<Mutex<Option<(&'static str, Harm)>>>;
+/// Texts, of which the next request to disturb has one, and the kind of disturbance.
+type Plan = Arc<Mutex<Option<(&'static [&'static str], Harm)>>>;
 
 #[derive(Debug)]
 pub(crate) struct Meddler {
@@ -46,8 +46,8 @@ impl Meddler {
         self.port
     }
 
-    pub(crate) fn harm(&self, text: &'static str, harm: Harm) {
-        *self.plan.lock().unwrap() = Some((text, harm));
+    pub(crate) fn harm(&self, texts: &'static [&'static str], harm: Harm) {
+        *self.plan.lock().unwrap() = Some((texts, harm));
     }
 
     pub(crate) fn has_harmed(&self) -> bool {
@@ -93,9 +93,9 @@ async fn requests(
 
 fn harm_to(request: &[u8], plan: &Plan) -> Option<Harm> {
     let mut plan = plan.lock().unwrap();
-    let (text, harm) = (*plan)?;
-    let is_meant = request.windows(text.len()).any(|part| part == text.as_bytes());
-    is_meant.then(|| {
+    let (texts, harm) = (*plan)?;
+    let has = |text: &str| request.windows(text.len()).any(|part| part == text.as_bytes());
+    texts.iter().any(|text| has(text)).then(|| {
         *plan = None;
         harm
     })

@@ -13,6 +13,7 @@ use crate::clock::BootInstant;
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::name::LockName;
 use crate::operator::Holder;
+use crate::profile::WakeUp;
 use crate::token::Token;
 use crate::validity::Term;
 
@@ -299,6 +300,7 @@ async fn waiting(
         shared: &shared,
         options,
         limit,
+        begun: sent,
         sent,
         counted: was_queued,
         spot: None,
@@ -325,6 +327,7 @@ struct Attempts<'a> {
     shared: &'a Arc<Shared>,
     options: &'a Options,
     limit: Limit,
+    begun: BootInstant,
     sent: BootInstant,
     counted: bool,
     spot: Option<WaiterSlot<'a>>,
@@ -442,7 +445,8 @@ impl Attempts<'_> {
         }
         self.shared.waiters.recently_busy().note(turn.name(), self.shared.clock.now());
         if self.spot.is_some() {
-            return Next::In(poll_after(self.shared, busy));
+            let waited = self.sent.saturating_since(self.begun);
+            return Next::In(poll_after(self.shared, busy, waited));
         }
         // A wake-up may have come before this registration, so the client retries at once.
         let Some(pending) = &turn.pending else { unreachable!("a claim was busy") };
@@ -679,8 +683,15 @@ fn into_hold(
     hold
 }
 
-fn poll_after(shared: &Shared, busy: &Busy) -> Duration {
-    let slowly = shared.spread(shared.backend.profile().slow_poll);
+/// Returns the pause before the next poll. Without wake-ups, it is an eighth of the time waited so
+/// far, so that a waiter for a short hold polls often.
+fn poll_after(shared: &Shared, busy: &Busy, waited: Duration) -> Duration {
+    let profile = shared.backend.profile();
+    let slowly = match profile.wake_up {
+        WakeUp::Poll => (waited / 8).clamp(profile.slow_poll / 32, profile.slow_poll),
+        WakeUp::Push => profile.slow_poll,
+    };
+    let slowly = shared.spread(slowly);
     match busy.retry_after {
         Some(time) => slowly.min(time.saturating_add(shared.spread(Duration::from_millis(4)))),
         None => slowly,

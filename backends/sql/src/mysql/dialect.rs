@@ -296,20 +296,24 @@ impl Dialect for MySql {
         }
     }
 
-    /// Executes a statement. If it is to be prepared, it is an update, for which this method returns
-    /// one row: the number of matched rows, and the last insert id. Its first use on a connection
-    /// takes another round trip. A proxy may share sessions, so it isn't prepared behind one.
+    /// Executes a statement. For an update to prepare, this method returns one row: the number of
+    /// matched rows, and the last insert id. The first use of a prepared statement on a connection
+    /// takes another round trip. A proxy may share sessions, so nothing is prepared behind one.
     async fn execute(
         &self,
         connection: &mut MySqlConnection,
         sql: &Sql,
         arguments: Arguments<'_>,
     ) -> sqlx::Result<Vec<Row>> {
-        let Some(statement) = sql.prepared() else {
+        let is_direct = self.is_direct();
+        let Some(statement) = sql.prepared().filter(|sql| is_direct || !sql.is_select()) else {
             return self.fetch(connection, sql.render(arguments, Self::literal)).await;
         };
+        if statement.is_select() {
+            return fetch_prepared(connection, sql, arguments).await;
+        }
         let text = || sqlx::raw_sql(AssertSqlSafe(sql.render(arguments, Self::literal)));
-        let done = match self.is_direct() {
+        let done = match is_direct {
             true => match statement.bind(arguments).execute(&mut *connection).await {
                 Err(error) if cannot_prepare(&error) => text().execute(connection).await?,
                 done => done?,

@@ -17,7 +17,7 @@ pub(crate) struct Holding<'r> {
     fences: u32,
     expires: i64,
     pub(crate) broken: Option<&'r str>,
-    waiting: bool,
+    pub(crate) waiting: bool,
     now: i64,
 }
 

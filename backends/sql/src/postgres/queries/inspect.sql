@@ -1,4 +1,5 @@
--- Returns the name's row, or one row for each of its shared holders.
+-- Returns the name's row, or one row for each of its shared holders. `waiting` is true if `acquire`
+-- wouldn't change it.
 SELECT lease.name,
        coalesce(holder.token, lease.token),
        coalesce(holder.identity, lease.identity),
@@ -7,7 +8,7 @@ SELECT lease.name,
        lease.fences::bigint,
        coalesce(holder.expires, lease.expires),
        coalesce(holder.broken, lease.broken),
-       lease.waiting > now,
+       lease.waiting > now + 5000000,
        now,
        holder.permits,
        holder.size

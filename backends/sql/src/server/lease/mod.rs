@@ -84,8 +84,8 @@ macro_rules! statements {
 }
 
 statements!(
-    often: acquire_free, acquire, renew, release;
-    seldom: reconcile, swap, inspect, list, break_run_out, break_now, sweep_floor, sweep_leases,
+    often: acquire_free, acquire, renew, release, inspect;
+    seldom: reconcile, swap, list, break_run_out, break_now, sweep_floor, sweep_leases,
         sweep_tombstones, shared_acquire, shared_renew, shared_release, shared_reconcile, shared_end,
         shared_wait, shared_swap, shared_break, shared_break_now, shared_sweep
 );
@@ -150,16 +150,26 @@ impl<D: Dialect> LeaseBackend<D> {
             ("waits", Value::Bool(waits)),
             ("patience", Value::Int(micros_up(WAITS.max(self.profile.slow_poll * 3)))),
         ];
+        let sooner = |after: Duration| poll.map_or(after, |poll| after.min(poll));
         let mut sending = Sending { again: true, ..self.sending(claim) };
+        let begun = Instant::now();
         let mut is_unsure = false;
-        if claim.mode == Mode::Exclusive
-            && wait == Wait::No
-            && self.grants.was_noted_after(&claim.name, self.clock.now() - YOUNGEST_SWEPT)
-        {
-            let begun = Instant::now();
-            match self.acquire_free(claim, &arguments, sending).await? {
-                FreeOutcome::Granted(granted) => return Ok(AcquireOutcome::Granted(granted)),
-                FreeOutcome::NotFree { is_unsure: unsure } => is_unsure = unsure,
+        if claim.mode == Mode::Exclusive {
+            let looks = matches!(wait, Wait::Until(_));
+            if looks && let Some(mut busy) = self.look_for_holder(claim, waits, sending).await? {
+                busy.retry_after = busy.retry_after.map(sooner);
+                return Ok(AcquireOutcome::Busy(busy));
+            }
+            if self.grants.was_noted_after(&claim.name, self.clock.now() - YOUNGEST_SWEPT) {
+                match self.acquire_free(claim, &arguments, sending).await? {
+                    FreeOutcome::Granted(granted) => return Ok(AcquireOutcome::Granted(granted)),
+                    FreeOutcome::NotFree { is_unsure: unsure } => is_unsure = unsure,
+                }
+                if !looks {
+                    // Until the next grant, only `acquire` is sent, which rejects without a row
+                    // lock.
+                    self.grants.forget(&claim.name);
+                }
             }
             sending.within = sending.within.saturating_sub(begun.elapsed());
         }
@@ -181,13 +191,33 @@ impl<D: Dialect> LeaseBackend<D> {
             return Err(Error::other_kind(holding.mode, claim.mode));
         }
         let mut busy = holding.busy();
-        busy.retry_after = busy.retry_after.map(|after| poll.map_or(after, |poll| after.min(poll)));
+        busy.retry_after = busy.retry_after.map(sooner);
         let is_read = holding.mode == Mode::Shared;
         if is_read && claim.mode == Mode::Exclusive && matches!(wait, Wait::Until(_)) {
             self.change_so(&self.statements.shared_wait, &arguments, sending).await?;
             busy.queued = true;
         }
         Ok(AcquireOutcome::Busy(busy))
+    }
+
+    /// Returns an answer if another client holds the name exclusively, at less cost than a rejected
+    /// `acquire`. With `waits`, only if the row records a waiter.
+    async fn look_for_holder(
+        &self,
+        claim: &Claim,
+        waits: bool,
+        sending: Sending,
+    ) -> Result<Option<Busy>> {
+        let arguments = [("name", Value::Text(claim.name.as_str()))];
+        let statement = &self.statements.inspect;
+        let rows = self.pool.fetch_so(statement, &arguments, Effect::Reads, sending).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let holding = self.sound(Holding::of(row, 0))?;
+        let is_held = holding.is_live()
+            && holding.mode == Mode::Exclusive
+            && holding.token != Some(claim.token.to_string().as_str())
+            && (!waits || holding.waiting);
+        Ok(is_held.then(|| holding.busy()))
     }
 
     /// Acquires a free name by an update of its row, which costs the server less than `acquire`.
@@ -208,8 +238,6 @@ impl<D: Dialect> LeaseBackend<D> {
         let is_free = |row: &&Row| row.bool(0).unwrap_or(false);
         let fence = rows.last().filter(is_free).and_then(|row| row.fence(1).ok());
         let Some(fence) = fence.filter(|fence| fence.get() > 0) else {
-            // Until the next grant, only `acquire` is sent, which rejects without a row lock.
-            self.grants.forget(&claim.name);
             return Ok(FreeOutcome::NotFree { is_unsure });
         };
         self.grants.note(&claim.name, self.clock.now());

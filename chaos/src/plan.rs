@@ -1,4 +1,4 @@
-//! Draws the schedule of a seed.
+//! Derives a run's schedule of faults from its seed.
 
 use std::fmt;
 use std::time::Duration;

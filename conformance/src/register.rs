@@ -10,7 +10,7 @@ use std::thread;
 use lockwright_core::Fence;
 use serde::{Deserialize, Serialize};
 
-/// One register per lock name, and a queue of tickets. Clones share both.
+/// One register per lock name, and one queue of tickets for all names. Clones share both.
 ///
 /// A register rejects a fence below the highest accepted one (Kleppmann, "How to do distributed
 /// locking", 2016).

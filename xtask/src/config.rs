@@ -32,7 +32,7 @@ const EXCLUSIVE: &[(&str, &str)] =
 /// Test binaries whose tests mostly wait, so more tests run at once. Conformance suites aren't
 /// listed, because their cases share a server.
 const TEST_THREADS: &[(&str, &str, &str)] = &[
-    ("lockwright-sql", "held", "6"),
+    ("lockwright-sql", "session_lock", "6"),
     ("lockwright-sql", "lease_faults", "6"),
     ("lockwright-sql", "shared_holders", "6"),
     ("lockwright-redis", "server", "6"),

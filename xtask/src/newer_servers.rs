@@ -37,7 +37,7 @@ const MYSQL: &[Suite] = &[
     Suite::of(SQL, "mysql_lease"),
     Suite::of(SQL, "mysql_session"),
     Suite::of(SQL, "mysql_row"),
-    Suite { package: SQL, test: "held", only: Some("mysql::") },
+    Suite { package: SQL, test: "session_lock", only: Some("mysql::") },
 ];
 const POSTGRES: &[Suite] = &[
     Suite::of(SQL, "postgres_session"),

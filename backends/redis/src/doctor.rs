@@ -8,7 +8,7 @@ use redis::{Cmd, FromRedisValue, Value};
 use crate::cluster;
 use crate::connection::{Link, Live};
 use crate::errors::{Effect, error, odd_answer};
-use crate::replay::{self, Replay};
+use crate::log_replay::{self, Replay};
 use crate::sentinel;
 use crate::servers::Servers;
 
@@ -44,7 +44,7 @@ impl Server {
         };
         let mut server = Self { info, config, replay: Replay::Restored };
         if server.logs_every_write() {
-            server.replay = replay::ask(link, live).await?;
+            server.replay = log_replay::ask(link, live).await?;
         }
         Ok(server)
     }

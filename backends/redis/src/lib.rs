@@ -108,11 +108,11 @@ pub mod fencing;
 mod hand_over;
 mod keys;
 mod list;
+mod log_replay;
 pub mod node;
 #[cfg(test)]
 mod properties;
 mod renew;
-mod replay;
 mod replicas;
 mod scripts;
 mod sentinel;

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! unknown --look--> voting              its incarnation may vote
-//!         --look--> waiting             a new incarnation: it votes one largest TTL after this
-//!                                       client first saw this incarnation
-//!         --look--> failed              a permanent error, checked again after `LOOK_AGAIN`
-//!         --look--> refused             permanently: a duplicate server or copied data
+//!         --look--> waiting             a new incarnation: it votes once the largest TTL has
+//!                                       passed since this client first saw it
+//!         --look--> failed              an error that retries don't end; checked again after
+//!                                       `LOOK_AGAIN`
+//!         --look--> refused             a duplicate server or copied data; never checked again
 //! voting  --a request finds another incarnation--> unknown
-//! waiting --admitted by any client--> voting
+//! waiting --the time has passed, or any client admits it--> voting
 //! ```
 
 use std::fmt::Display;

@@ -17,7 +17,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqlitePool as Pool, SqlitePoolOptions};
 
 use self::shelf::{Shelf, from_sqlx};
 
-/// The path of the lock file. The application's own file is next to it.
+/// The path of the locks' database. The application's database is next to it.
 struct File(PathBuf);
 
 const BEGIN: &str = "BEGIN IMMEDIATE";

@@ -66,7 +66,7 @@ mod tls;
 mod url;
 mod value;
 mod wakeup;
-mod watched;
+mod watched_nodes;
 mod zxid_watermark;
 
 use std::sync::Arc;
@@ -87,7 +87,7 @@ use paths::Paths;
 use sessions::Sessions;
 use shared::Shared;
 use suspect_sessions::SuspectSessions;
-use watched::{SLOW_POLL, Watches};
+use watched_nodes::{SLOW_POLL, Watches};
 use zxid_watermark::ZxidWatermark;
 
 /// Locks on a ZooKeeper ensemble.

@@ -10,7 +10,7 @@ use crate::paths::Paths;
 use crate::session::Session;
 use crate::sessions::Sessions;
 use crate::suspect_sessions::SuspectSessions;
-use crate::watched::{SLOW_POLL, Watches};
+use crate::watched_nodes::{SLOW_POLL, Watches};
 use crate::zxid_watermark::ZxidWatermark;
 
 #[derive(Debug)]

@@ -50,7 +50,7 @@ impl Holds {
 
     pub(crate) fn and(mut self, key: &str, guard: &Guard, owner: &str) -> (&'static str, String) {
         let us = descendants::process(getpid());
-        // Without `/proc`, an inner run couldn't check its ancestors.
+        // Without `/proc` it is `None`, and an inner run couldn't check its ancestors.
         if let Some(us) = us {
             self.0.push(Outer {
                 name: key.to_owned(),

@@ -481,7 +481,7 @@ fn a_job_of_the_shell_and_its_orphans_are_left_alone() {
     assert_eq!(sandbox.processes(), [job]);
 }
 
-/// Each process of the chain ends once it has forked the next one, faster than any scan.
+/// Each process forks the next one and exits before a scan of the processes can find it.
 #[test]
 fn a_fast_chain_of_forks_is_ended_too() {
     let sandbox = Sandbox::new();

@@ -76,8 +76,8 @@ impl MultiRequest {
         Self { parts: Vec::new(), options: Options::default() }.and(locks, names)
     }
 
-    /// Adds names of the client `locks`. All programs must add clients with the same kind of
-    /// backend in the same order. Otherwise two requests may deadlock.
+    /// Adds names to be locked by the client `locks`. If several clients have the same kind of
+    /// backend, all programs must add them in the same order. Otherwise two requests may deadlock.
     pub fn and(mut self, locks: &Locks, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         for name in names {
             let (place, name) = (self.parts.len(), name.as_ref().to_owned());

@@ -2,7 +2,7 @@
 //! of a protocol, and without each single rule. `docs/src/models.md` describes the models.
 #![forbid(unsafe_code)]
 
-mod handover;
+mod hand_over;
 mod redlock;
 mod tickets;
 mod wire;

@@ -206,7 +206,7 @@ impl Late {
         let config = Config::new(&master.url_through(proxy.port())).unwrap();
         let config = config.connect_timeout(LIMIT).response_timeout(Duration::from_secs(2));
         let redis = Arc::new(config.replicas(1, SHORT).connect().await.unwrap());
-        // Cache the scripts, so that late requests need no second message.
+        // Cache the scripts, so that a delayed request is a single message.
         let held = eventually(|| async {
             let (held, released) = (claim("held"), claim("released"));
             redis.try_acquire(&released).await.ok()?;

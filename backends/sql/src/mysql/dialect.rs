@@ -126,7 +126,7 @@ macro_rules! texts {
             schema: concat!(
                 include_str!("../../schema/mysql.sql"),
                 "\n",
-                include_str!("../../schema/mysql_held.sql"),
+                include_str!("../../schema/mysql_session_lock.sql"),
                 "\n",
                 include_str!("../../schema/mysql_transaction.sql"),
                 "\n",
@@ -157,7 +157,7 @@ static TEXTS: StatementTexts = texts!(
     swap,
     inspect,
     list,
-    break_run_out,
+    break_expired,
     break_now,
     sweep_floor,
     sweep_leases,

@@ -27,8 +27,8 @@ mod dialect;
 mod doctor;
 mod facts;
 mod fencing;
-mod held;
 mod proxy;
+mod session_lock;
 mod tls;
 pub mod transaction;
 
@@ -44,10 +44,10 @@ pub use config::Config;
 pub use fencing::check_fence;
 pub use transaction::{InTransaction, lock_in_transaction};
 
-use crate::server::held::Engine;
 use crate::server::lease::LeaseBackend;
 use crate::server::pool::Pool;
 use crate::server::schema;
+use crate::server::session_lock::Engine;
 use dialect::MySql;
 use facts::Facts;
 
@@ -85,8 +85,8 @@ impl Config {
     pub async fn connect(self) -> Result<Mysql> {
         match self.common.mode {
             Mode::Lease => self.lease().await.map(Mysql),
-            Mode::Session => self.held(held::Kind::Session).await.map(Mysql),
-            Mode::Row => self.held(held::Kind::Row).await.map(Mysql),
+            Mode::Session => self.session_lock(session_lock::Kind::Session).await.map(Mysql),
+            Mode::Row => self.session_lock(session_lock::Kind::Row).await.map(Mysql),
         }
     }
 
@@ -105,10 +105,10 @@ impl Config {
         Ok(Arc::new(LeaseBackend::new(pool, profile(), Arc::default(), None)))
     }
 
-    async fn held(self, kind: held::Kind) -> Result<Arc<dyn DistributedLock>> {
+    async fn session_lock(self, kind: session_lock::Kind) -> Result<Arc<dyn DistributedLock>> {
         let sessions = self.common.sessions(self.common.mode != Mode::Lease)?;
         let pool = Arc::new(Pool::new(MySql::new(&self), self.common.limits(), sessions));
-        let sessions = held::Sessions::new(kind, Arc::clone(&pool));
+        let sessions = session_lock::Sessions::new(kind, Arc::clone(&pool));
         if !self.common.for_diagnosis {
             sessions.check().await?;
             let facts = Facts::look(&pool).await?;
@@ -124,8 +124,8 @@ impl Config {
 pub fn held_profile(mode: Mode) -> Option<Profile> {
     match mode {
         Mode::Lease => None,
-        Mode::Session => Some(held::Kind::Session.profile().clone()),
-        Mode::Row => Some(held::Kind::Row.profile().clone()),
+        Mode::Session => Some(session_lock::Kind::Session.profile().clone()),
+        Mode::Row => Some(session_lock::Kind::Row.profile().clone()),
     }
 }
 

@@ -102,7 +102,7 @@ macro_rules! texts {
             schema: concat!(
                 include_str!("../../schema/postgres.sql"),
                 "\n",
-                include_str!("../../schema/postgres_held.sql"),
+                include_str!("../../schema/postgres_session_lock.sql"),
                 "\n",
                 include_str!("../../schema/postgres_transaction.sql")
             ),
@@ -131,7 +131,7 @@ static TEXTS: StatementTexts = texts!(
     swap,
     inspect,
     list,
-    break_run_out,
+    break_expired,
     break_now,
     sweep_floor,
     sweep_leases,

@@ -71,7 +71,7 @@ pub(super) async fn examine(pool: &Pool<Postgresql>) -> Result<Vec<Finding>> {
     findings.extend(long_transaction(&facts));
     findings.extend(tls::look(pool).await?);
     findings.extend(tables(pool).await?);
-    // In the other modes, `held::doctor` reports a pooler that shares sessions.
+    // In the other modes, `session_lock::doctor` reports a pooler that shares sessions.
     if !facts.is_replica && dialect.is_for_leases() {
         findings.extend(pooler(pool).await?);
     }

@@ -23,9 +23,9 @@ mod config;
 mod dialect;
 mod doctor;
 mod fencing;
-mod held;
 mod listener;
 mod pooler;
+mod session_lock;
 mod tls;
 pub mod transaction;
 
@@ -43,10 +43,10 @@ pub use config::Config;
 pub use fencing::check_fence;
 pub use transaction::{InTransaction, lock_in_transaction};
 
-use crate::server::held::Engine;
 use crate::server::lease::{LeaseBackend, ReleaseListener};
 use crate::server::pool::Pool;
 use crate::server::schema;
+use crate::server::session_lock::Engine;
 use dialect::Postgresql;
 use listener::Listener;
 use pooler::Server;
@@ -89,8 +89,8 @@ impl Config {
     pub async fn connect(self) -> Result<Postgres> {
         match self.common.mode {
             Mode::Lease => self.lease().await.map(Postgres),
-            Mode::Session => self.held(held::Kind::Session).await.map(Postgres),
-            Mode::Row => self.held(held::Kind::Row).await.map(Postgres),
+            Mode::Session => self.session_lock(session_lock::Kind::Session).await.map(Postgres),
+            Mode::Row => self.session_lock(session_lock::Kind::Row).await.map(Postgres),
         }
     }
 
@@ -130,10 +130,10 @@ impl Config {
         }
     }
 
-    async fn held(self, kind: held::Kind) -> Result<Arc<dyn DistributedLock>> {
+    async fn session_lock(self, kind: session_lock::Kind) -> Result<Arc<dyn DistributedLock>> {
         // The modes `session` and `row` have no listener, and use its permit for other connections.
         let (pool, look) = self.look(true).await?;
-        let sessions = held::Sessions::new(kind, Arc::clone(&pool));
+        let sessions = session_lock::Sessions::new(kind, Arc::clone(&pool));
         if !self.common.for_diagnosis {
             look.can_lock(self.backend())?;
             schema::make_sure(&pool).await?;
@@ -147,8 +147,8 @@ impl Config {
 pub fn held_profile(mode: Mode) -> Option<Profile> {
     match mode {
         Mode::Lease => None,
-        Mode::Session => Some(held::Kind::Session.profile().clone()),
-        Mode::Row => Some(held::Kind::Row.profile().clone()),
+        Mode::Session => Some(session_lock::Kind::Session.profile().clone()),
+        Mode::Row => Some(session_lock::Kind::Row.profile().clone()),
     }
 }
 

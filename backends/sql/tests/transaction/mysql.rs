@@ -51,7 +51,7 @@ async fn waiting(server: &Server, number: usize) {
     let waiting =
         "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'";
     within(PATIENCE, "they wait in the server", async || {
-        // The server refreshes this view only after 100 ms without a request.
+        // The server refreshes this view only if no client has read it for 100 ms.
         sleep(ms(150)).await;
         count(server, waiting) == number
     })

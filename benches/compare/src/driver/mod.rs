@@ -42,7 +42,7 @@ pub struct Plan {
     pub smoke: bool,
     /// Lockwright's programs: the baseline, the current build, perhaps an earlier one.
     pub ours: Vec<(Kind, Vec<String>)>,
-    /// The peers' command lines.
+    /// The command lines of the peers, the other lock libraries.
     pub peers: Vec<Vec<String>>,
     /// The peers that couldn't be built.
     pub missing: Vec<Missing>,

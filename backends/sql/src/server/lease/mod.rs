@@ -28,8 +28,8 @@ const PAGE: usize = 200;
 
 const SWEEP: usize = 1_000;
 
-/// A sweep deletes only rows unchanged for this time. No statement runs that long, so every running
-/// statement has seen the rows' last change.
+/// A sweep deletes only rows unchanged for this time. No statement runs that long, so all running
+/// statements began after the row's last change.
 const YOUNGEST_SWEPT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -85,7 +85,7 @@ macro_rules! statements {
 
 statements!(
     often: acquire_free, acquire, renew, release, inspect;
-    seldom: reconcile, swap, list, break_run_out, break_now, sweep_floor, sweep_leases,
+    seldom: reconcile, swap, list, break_expired, break_now, sweep_floor, sweep_leases,
         sweep_tombstones, shared_acquire, shared_renew, shared_release, shared_reconcile, shared_end,
         shared_wait, shared_swap, shared_break, shared_break_now, shared_sweep
 );

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
 use super::idle::{self, Idle};
-use super::joint::Joints;
+use super::joint_session::Joints;
 use super::permit::Permit;
 use super::queue::Queues;
 use super::{RECORD_AFTER, Server, Session};
@@ -24,8 +24,8 @@ const SESSION_LIMIT: Duration = Duration::from_millis(400);
 /// The longest wait of an inspection, a listing or a break for this client's own records.
 const RECORD_LIMIT: Duration = Duration::from_secs(2);
 
-/// A request to a claim's task. If the answer is dropped, the request wasn't carried out and must
-/// be sent again.
+/// A request to a claim's task. If the task drops the sender, the request wasn't carried out and
+/// must be sent again.
 #[derive(Debug)]
 pub(super) enum Command {
     Acquire(Wait, oneshot::Sender<Result<AcquireOutcome>>),
@@ -41,7 +41,7 @@ pub(super) fn key(claim: &Claim) -> Key {
 }
 
 #[derive(Debug)]
-pub(super) struct Shared<S: Server> {
+pub(super) struct EngineState<S: Server> {
     pub(super) server: S,
     pub(super) clock: Clock,
     pub(super) queues: Queues,
@@ -60,14 +60,14 @@ struct Registered {
     is_recorded: Arc<AtomicBool>,
 }
 
-/// A task's entry in `Shared::tasks`. Dropping it removes the entry.
+/// A task's entry in `EngineState::tasks`. Dropping it removes the entry.
 pub(super) struct Place<S: Server> {
-    shared: Arc<Shared<S>>,
+    state: Arc<EngineState<S>>,
     key: Key,
     pub(super) is_recorded: Arc<AtomicBool>,
 }
 
-impl<S: Server> Shared<S> {
+impl<S: Server> EngineState<S> {
     pub(super) fn new(server: S, clock: Clock) -> Self {
         Self {
             server,
@@ -96,7 +96,7 @@ impl<S: Server> Shared<S> {
                 let (commands, receiver) = mpsc::unbounded_channel();
                 let is_recorded = Arc::new(AtomicBool::new(true));
                 free.insert(Registered { commands, is_recorded: Arc::clone(&is_recorded) });
-                Err((Place { shared: Arc::clone(self), key, is_recorded }, receiver))
+                Err((Place { state: Arc::clone(self), key, is_recorded }, receiver))
             }
         }
     }
@@ -148,7 +148,7 @@ impl<S: Server> Shared<S> {
 
     /// Returns whether the next hold must share a session, because enough others have their own.
     pub(super) fn is_crowded(&self) -> bool {
-        let sessions = self.server.rows().pool.sessions();
+        let sessions = self.server.records().pool.sessions();
         let Some(own) = sessions.own() else { return false };
         let open = sessions.open(Use::Hold);
         if open < own || !self.idle.is_empty() {
@@ -170,7 +170,7 @@ impl<S: Server> Shared<S> {
             if let Some((since, session)) = self.idle.take() {
                 return Ok((session, Some(since)));
             }
-            let pool = &self.server.rows().pool;
+            let pool = &self.server.records().pool;
             let sessions = pool.sessions();
             // The end of the joint session with the joint permit would free no permit for a wait.
             let has_others = self.joints.count() > sessions.open(Use::Joint);
@@ -201,17 +201,17 @@ impl<S: Server> Shared<S> {
         if self.tidying.swap(true, Ordering::AcqRel) {
             return;
         }
-        let shared = Arc::downgrade(self);
+        let state = Arc::downgrade(self);
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(idle::KEPT / 2).await;
-                let Some(shared) = shared.upgrade() else { return };
-                shared.close_idle(false).await;
-                if shared.idle.is_empty() {
-                    shared.tidying.store(false, Ordering::Release);
+                let Some(state) = state.upgrade() else { return };
+                state.close_idle(false).await;
+                if state.idle.is_empty() {
+                    state.tidying.store(false, Ordering::Release);
                     // A `put_back` that found the flag still set started no task, so this task
                     // continues for its session.
-                    if shared.idle.is_empty() || shared.tidying.swap(true, Ordering::AcqRel) {
+                    if state.idle.is_empty() || state.tidying.swap(true, Ordering::AcqRel) {
                         return;
                     }
                 }
@@ -228,7 +228,7 @@ impl<S: Server> Shared<S> {
 
 impl<S: Server> Drop for Place<S> {
     fn drop(&mut self) {
-        lock(&self.shared.tasks).remove(&self.key);
+        lock(&self.state.tasks).remove(&self.key);
     }
 }
 

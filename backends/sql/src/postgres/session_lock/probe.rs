@@ -5,17 +5,17 @@ use super::Sessions;
 use super::session::PgSession;
 use crate::server::dialect::Dialect;
 use crate::server::errors::{not_connected, not_connected_in};
-use crate::server::held::{Permit, Session};
+use crate::server::session_lock::{Permit, Session};
 use crate::server::sessions::Use;
 
 /// Rejects a pooler that shares sessions. While a second connection has a transaction, such a
 /// pooler lets it use the first connection's session, or switches the first connection to another
 /// session.
 pub(super) async fn check(sessions: &Sessions) -> Result<()> {
-    let (pool, dialect) = (&sessions.rows.pool, sessions.rows.pool.dialect());
+    let (pool, dialect) = (&sessions.records.pool, sessions.records.pool.dialect());
     let limits = pool.limits();
     let deadline = Instant::now() + limits.connect;
-    let mut first = sessions.open(sessions.rows.permit(deadline).await?).await?;
+    let mut first = sessions.open(sessions.records.permit(deadline).await?).await?;
     let opened = first.id();
     let limit = limits.connect;
     // With the smallest limit on sessions, `first` has the only permit for holds, so the listener's

@@ -38,9 +38,9 @@ use sha2::{Digest, Sha256};
 use super::dialect::Postgresql;
 use crate::kind::READERS;
 use crate::server::dialect::Dialect;
-use crate::server::held::rows::{Rows, StatementTexts, statement_texts};
-use crate::server::held::{Permit, Server};
 use crate::server::pool::Pool;
+use crate::server::session_lock::records::{Records, StatementTexts, statement_texts};
+use crate::server::session_lock::{Permit, Server};
 use crate::server::table::Tables;
 
 use session::PgSession;
@@ -259,7 +259,7 @@ fn profile(backend: &'static str) -> Profile {
 pub(super) struct Sessions {
     kind: Kind,
     statements: Arc<Statements>,
-    rows: Rows<Postgresql>,
+    records: Records<Postgresql>,
     /// True if the server can detect dead clients that wait.
     checks_clients: AtomicBool,
 }
@@ -271,7 +271,7 @@ impl Sessions {
         Self {
             kind,
             statements: Arc::new(Statements::new(kind, dialect.clone(), expand)),
-            rows: Rows::new(pool, &kind.texts(), expand),
+            records: Records::new(pool, &kind.texts(), expand),
             checks_clients: AtomicBool::new(true),
         }
     }
@@ -283,7 +283,7 @@ impl Sessions {
     async fn open(&self, permit: Permit<Postgresql>) -> Result<PgSession> {
         let session = PgSession::connect(
             &self.statements,
-            &self.rows.pool,
+            &self.records.pool,
             permit,
             self.checks_clients.load(Ordering::Relaxed),
         )
@@ -304,8 +304,8 @@ impl Server for Sessions {
         self.kind.profile()
     }
 
-    fn rows(&self) -> &Rows<Postgresql> {
-        &self.rows
+    fn records(&self) -> &Records<Postgresql> {
+        &self.records
     }
 
     async fn connect(&self, permit: Permit<Postgresql>) -> Result<PgSession> {

@@ -4,16 +4,16 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use lockwright_core::{Claim, Result};
 
-use super::joint::Member;
+use super::joint_session::Member;
 use super::{Ended, Kept, Server, Session, SessionId};
 
 /// A hold's session: its own, or a joint one.
-pub(super) enum Seat<S: Server> {
+pub(super) enum HoldSession<S: Server> {
     Own(S::Session),
     Joint(Member),
 }
 
-impl<S: Server> Seat<S> {
+impl<S: Server> HoldSession<S> {
     pub(super) fn id(&self) -> SessionId {
         match self {
             Self::Own(session) => session.id(),
@@ -66,8 +66,8 @@ impl<S: Server> Seat<S> {
     }
 }
 
-impl<S: Server> fmt::Debug for Seat<S> {
+impl<S: Server> fmt::Debug for HoldSession<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seat").field("session", &self.id()).finish_non_exhaustive()
+        f.debug_struct("HoldSession").field("session", &self.id()).finish_non_exhaustive()
     }
 }

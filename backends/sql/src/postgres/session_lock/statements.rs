@@ -4,7 +4,7 @@ use super::{Kind, MUST_RAISE};
 use crate::postgres::dialect::Postgresql;
 use crate::queries::query;
 use crate::server::dialect::Dialect;
-use crate::server::held::rows;
+use crate::server::session_lock::records;
 use crate::server::sql::{Placeholder, Sql};
 
 pub(super) const TRY: &str = "lockwright_try";
@@ -40,7 +40,7 @@ impl Statements {
     pub(super) fn new(kind: Kind, dialect: Postgresql, expand: impl Fn(&str) -> String) -> Self {
         let sql = |text: &str| Sql::new(&expand(text));
         let prepared = |text: &str| Sql::to_prepare(&expand(text), Placeholder::Numbered);
-        let about = |mode, text| sql(&rows::table_of(mode, text));
+        let about = |mode, text| sql(&records::table_of(mode, text));
         let keep = |mode| about(mode, query!("queries/renew.sql", "keep"));
         let missed = || sql(query!("queries/acquire.sql", "missed"));
         let (alone, shared) = match kind {

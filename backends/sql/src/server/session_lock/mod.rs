@@ -2,7 +2,7 @@
 //!
 //! A hold has its own connection, outside of any pool, and a task that owns the connection. If a
 //! caller drops its future, the task undoes the request. In the mode `session`, all but a client's
-//! first holds share [joint sessions](joint).
+//! first holds share [joint sessions](joint_session).
 //!
 //! # The rules
 //!
@@ -18,14 +18,14 @@
 //! - **Holds and requests have separate permits**, so a release never waits for a hold's permit.
 
 mod engine;
+mod engine_state;
+mod hold_session;
 mod holding;
 mod idle;
-pub(crate) mod joint;
+pub(crate) mod joint_session;
 pub(crate) mod permit;
 mod queue;
-pub(crate) mod rows;
-mod seat;
-mod shared;
+pub(crate) mod records;
 mod task;
 mod withdraw;
 
@@ -40,7 +40,7 @@ pub(crate) use engine::Engine;
 pub(crate) use idle::KEPT_TIMEOUTS;
 pub(crate) use permit::Permit;
 
-use rows::Rows;
+use records::Records;
 
 pub(crate) type SessionId = i64;
 
@@ -151,13 +151,13 @@ pub(crate) trait Server: Debug + Send + Sync + 'static {
 
     type Dialect: Dialect;
 
-    /// The most by which the remaining time from [`inspect`](Rows::inspect) may be too long.
+    /// The most by which the remaining time from [`inspect`](Records::inspect) may be too long.
     const TIME_LEFT_TOO_LONG_BY: Duration = Duration::ZERO;
 
     fn profile(&self) -> &Profile;
 
     /// Returns the requests that use the pool's connections.
-    fn rows(&self) -> &Rows<Self::Dialect>;
+    fn records(&self) -> &Records<Self::Dialect>;
 
     async fn connect(&self, permit: Permit<Self::Dialect>) -> Result<Self::Session>;
 

@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use super::JOINT;
 use crate::mysql::dialect::{MySql, fetch_on};
 use crate::server::dialect::{Dialect, Row};
-use crate::server::held::{Ended, Permit, SessionId};
 use crate::server::pool::Pool;
+use crate::server::session_lock::{Ended, Permit, SessionId};
 use crate::server::sessions::Use;
 
 /// The polling interval, which delays the report of a session's end.

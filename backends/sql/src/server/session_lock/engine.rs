@@ -14,14 +14,14 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::Server;
+use super::engine_state::{Command, EngineState};
 use super::holding::lost_claim;
-use super::shared::{Command, Shared};
 use super::task::{Inbox, Task};
 use super::withdraw::LIMIT;
 
 #[derive(Debug)]
 pub(crate) struct Engine<S: Server> {
-    shared: Arc<Shared<S>>,
+    state: Arc<EngineState<S>>,
     runtime: Handle,
     /// Dropping this sender makes waiting tasks withdraw.
     open: watch::Sender<()>,
@@ -30,7 +30,7 @@ pub(crate) struct Engine<S: Server> {
 impl<S: Server> Engine<S> {
     pub(crate) fn new(server: S, clock: Clock) -> Self {
         Self {
-            shared: Arc::new(Shared::new(server, clock)),
+            state: Arc::new(EngineState::new(server, clock)),
             runtime: Handle::current(),
             open: watch::Sender::new(()),
         }
@@ -50,7 +50,7 @@ impl<S: Server> Engine<S> {
     }
 
     async fn renewal(&self, claim: &Claim) -> Result<RenewalOutcome> {
-        while let Some(task) = self.shared.task(claim) {
+        while let Some(task) = self.state.task(claim) {
             let (answer, answered) = oneshot::channel();
             if task.send(Command::Renew(answer)).is_ok()
                 && let Ok(outcome) = answered.await
@@ -59,12 +59,12 @@ impl<S: Server> Engine<S> {
             }
             tokio::task::yield_now().await;
         }
-        if let Some(reason) = self.shared.is_over(claim) {
+        if let Some(reason) = self.state.is_over(claim) {
             return Ok(RenewalOutcome::NotHeld(reason));
         }
-        Ok(match self.shared.server.rows().carried(claim).await? {
+        Ok(match self.state.server.records().carried(claim).await? {
             None => {
-                let why = self.shared.server.rows().why_ended(claim).await?;
+                let why = self.state.server.records().why_ended(claim).await?;
                 RenewalOutcome::NotHeld(why.unwrap_or(Reason::Gone))
             }
             Some(holder) if holder.broken.is_some() => RenewalOutcome::NotHeld(Reason::Broken),
@@ -78,21 +78,21 @@ impl<S: Server> Engine<S> {
 #[async_trait]
 impl<S: Server> DistributedLock for Engine<S> {
     fn profile(&self) -> &Profile {
-        self.shared.server.profile()
+        self.state.server.profile()
     }
 
     fn attach(&self, events: Events) {
-        self.shared.attach(events);
+        self.state.attach(events);
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         self.has_mode_of(claim)?;
         loop {
-            if let Some(reason) = self.shared.is_over(claim) {
+            if let Some(reason) = self.state.is_over(claim) {
                 return Err(self.named(lost_claim(reason), claim));
             }
             let (answer, answered) = oneshot::channel();
-            match self.shared.task_or_place(claim) {
+            match self.state.task_or_place(claim) {
                 Ok(task) => {
                     let _ = task.send(Command::Acquire(wait, answer));
                     if let Ok(result) = answered.await {
@@ -102,7 +102,7 @@ impl<S: Server> DistributedLock for Engine<S> {
                 }
                 Err((place, commands)) => {
                     let task = Task {
-                        shared: Arc::clone(&self.shared),
+                        state: Arc::clone(&self.state),
                         claim: claim.clone(),
                         place,
                         inbox: Inbox::new(commands, self.open.subscribe(), answer),
@@ -141,9 +141,9 @@ impl<S: Server> DistributedLock for Engine<S> {
 
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         if release_mode == ReleaseMode::Reconcile {
-            self.shared.set_over(claim, Reason::Gone);
+            self.state.set_over(claim, Reason::Gone);
         }
-        while let Some(task) = self.shared.task(claim) {
+        while let Some(task) = self.state.task(claim) {
             let (answer, answered) = oneshot::channel();
             if task.send(Command::Release(answer)).is_ok()
                 && let Ok(ended) = answered.await
@@ -152,7 +152,7 @@ impl<S: Server> DistributedLock for Engine<S> {
             }
             tokio::task::yield_now().await;
         }
-        let ending = tokio::time::timeout(LIMIT, self.shared.server.rows().release(claim));
+        let ending = tokio::time::timeout(LIMIT, self.state.server.records().release(claim));
         match ending.await {
             Ok(Ok(true)) => Ok(ReleaseOutcome::Released),
             Ok(Ok(false)) => Ok(ReleaseOutcome::NotHeld),
@@ -164,15 +164,15 @@ impl<S: Server> DistributedLock for Engine<S> {
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
-        self.shared.until_recorded(|held| held == name).await;
-        self.shared.server.rows().inspect(name).await.map_err(|error| error.with_name(name))
+        self.state.until_recorded(|held| held == name).await;
+        self.state.server.records().inspect(name).await.map_err(|error| error.with_name(name))
     }
 
     async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
         if from.is_none() {
-            self.shared.until_recorded(|held| held.as_str().starts_with(prefix)).await;
+            self.state.until_recorded(|held| held.as_str().starts_with(prefix)).await;
         }
-        self.shared.server.rows().list(prefix, from).await
+        self.state.server.records().list(prefix, from).await
     }
 
     async fn break_lock(
@@ -183,17 +183,17 @@ impl<S: Server> DistributedLock for Engine<S> {
         by: &str,
         reason: &str,
     ) -> Result<Broken> {
-        self.shared.until_recorded(|held| held == name).await;
+        self.state.until_recorded(|held| held == name).await;
         let note = format!("{by}: {reason}");
-        let broken = self.shared.server.rows().break_lock(name, seen, how, &note).await;
+        let broken = self.state.server.records().break_lock(name, seen, how, &note).await;
         broken.map_err(|error| error.with_name(name))
     }
 
     async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
-        self.shared.server.rows().sweep(idle).await
+        self.state.server.records().sweep(idle).await
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>> {
-        self.shared.server.doctor().await
+        self.state.server.doctor().await
     }
 }

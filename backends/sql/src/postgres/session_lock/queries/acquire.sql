@@ -35,13 +35,13 @@ SELECT concat(nextval('{hold_fence}'), pg_advisory_lock(:key)), {waited_us};
 
 /* session_missed */
 -- Releases the lock, which may have been granted just before the statement timed out. The session
--- keeps the barrier and the claim's lock. The first column is that of `missed`.
+-- keeps the barrier and the claim's lock. The first column means the same as in `missed`.
 SELECT false, count(pg_advisory_unlock(:key)) FROM pg_locks AS locks
 WHERE locks.pid = pg_backend_pid() AND {is_advisory} AND objsubid = 1 AND granted AND {lock_key} = :key;
 
 /* session_shared_try */
 -- A reader is rejected while a writer holds the barrier, or while another session reads for this
--- claim. Returns the column of session_try.
+-- claim. Returns the same as `session_try`.
 SELECT CASE WHEN NOT pg_try_advisory_xact_lock(:claim) THEN 'same'
             WHEN NOT pg_try_advisory_xact_lock_shared({barrier}) THEN 'busy'
             WHEN NOT pg_try_advisory_xact_lock_shared(:key) THEN 'busy'

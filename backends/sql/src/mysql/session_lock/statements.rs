@@ -4,7 +4,7 @@ use super::Kind;
 use crate::mysql::dialect::MySql;
 use crate::queries::query;
 use crate::server::dialect::Dialect;
-use crate::server::held::rows;
+use crate::server::session_lock::records;
 use crate::server::sql::Sql;
 
 #[derive(Debug)]
@@ -35,7 +35,8 @@ impl Statements {
     pub(super) fn new(kind: Kind, expand: impl Fn(&str) -> String) -> Self {
         let sql = |text: &str| Sql::new(&expand(text));
         let prepared = |text: &str| Sql::to_prepare(&expand(text), MySql::PLACEHOLDER);
-        let row_keep = |mode| sql(&rows::table_of(mode, query!("queries/renew.sql", "row_keep")));
+        let row_keep =
+            |mode| sql(&records::table_of(mode, query!("queries/renew.sql", "row_keep")));
         let (alone, shared) = match kind {
             Kind::Session => {
                 let alone = Locking {

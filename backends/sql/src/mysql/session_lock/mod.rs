@@ -47,9 +47,9 @@ use super::dialect::{MySql, push_hex};
 use super::proxy;
 use crate::kind::READERS;
 use crate::server::dialect::Dialect;
-use crate::server::held::rows::{Rows, StatementTexts, statement_texts};
-use crate::server::held::{Permit, Server};
 use crate::server::pool::Pool;
+use crate::server::session_lock::records::{Records, StatementTexts, statement_texts};
+use crate::server::session_lock::{Permit, Server};
 
 use session::MySqlSession;
 use statements::Statements;
@@ -169,7 +169,7 @@ fn profile(backend: &'static str, shared: bool) -> Profile {
 pub(super) struct Sessions {
     kind: Kind,
     statements: Arc<Statements>,
-    rows: Rows<MySql>,
+    records: Records<MySql>,
     watch: Arc<Watch>,
 }
 
@@ -181,7 +181,7 @@ impl Sessions {
         Self {
             kind,
             statements: Arc::new(Statements::new(kind, expand)),
-            rows: Rows::new(pool, &kind.texts(), expand),
+            records: Records::new(pool, &kind.texts(), expand),
             watch: Arc::new(watch),
         }
     }
@@ -189,8 +189,8 @@ impl Sessions {
     /// Returns [`Unsupported`](lockwright_core::ErrorKind::Unsupported) if connections share
     /// sessions.
     pub(super) async fn check(&self) -> Result<()> {
-        if !proxy::shares_sessions(&self.rows.pool).await? {
-            self.rows.pool.dialect().set_direct();
+        if !proxy::shares_sessions(&self.records.pool).await? {
+            self.records.pool.dialect().set_direct();
             return Ok(());
         }
         Err(Error::new(
@@ -203,7 +203,7 @@ impl Sessions {
     }
 
     async fn open(&self, permit: Permit<MySql>) -> Result<MySqlSession> {
-        MySqlSession::connect(&self.statements, &self.rows.pool, permit, &self.watch).await
+        MySqlSession::connect(&self.statements, &self.records.pool, permit, &self.watch).await
     }
 }
 
@@ -239,8 +239,8 @@ impl Server for Sessions {
         self.kind.profile()
     }
 
-    fn rows(&self) -> &Rows<MySql> {
-        &self.rows
+    fn records(&self) -> &Records<MySql> {
+        &self.records
     }
 
     async fn connect(&self, permit: Permit<MySql>) -> Result<MySqlSession> {

@@ -6,13 +6,13 @@ use tokio::time::Instant;
 use super::Sessions;
 use super::session::PgSession;
 use crate::server::dialect::Dialect;
-use crate::server::held::Session;
+use crate::server::session_lock::Session;
 
 pub(super) async fn findings(sessions: &Sessions) -> Result<Vec<Finding>> {
-    let pool = &sessions.rows.pool;
+    let pool = &sessions.records.pool;
     let mut findings = pool.dialect().examine(pool).await?;
     let deadline = Instant::now() + pool.limits().connect;
-    let opened = match sessions.rows.permit(deadline).await {
+    let opened = match sessions.records.permit(deadline).await {
         Ok(permit) => sessions.open(permit).await,
         Err(error) => Err(error),
     };
@@ -73,7 +73,7 @@ async fn connections(sessions: &Sessions) -> Result<Option<Finding>> {
     use crate::server::errors::Effect;
 
     const FEW: i64 = 20;
-    let rows = sessions.rows.pool.fetch_text(FREE.to_owned(), Effect::Reads).await?;
+    let rows = sessions.records.pool.fetch_text(FREE.to_owned(), Effect::Reads).await?;
     let free = rows.first().and_then(|row| row.int(0).ok()).unwrap_or(i64::MAX);
     Ok((free < FEW).then(|| Finding {
         severity: Severity::Warning,

@@ -2,8 +2,8 @@
 mod breaking;
 #[path = "closing.rs"]
 mod closing;
-#[path = "joint.rs"]
-mod joint;
+#[path = "joint_session.rs"]
+mod joint_session;
 #[path = "limit.rs"]
 mod limit;
 #[path = "renewing.rs"]

@@ -10,8 +10,8 @@ use lockwright_core::{
 };
 use tokio::sync::oneshot;
 
-use super::seat::Seat;
-use super::shared::{Command, Place, Shared};
+use super::engine_state::{Command, EngineState, Place};
+use super::hold_session::HoldSession;
 use super::task::Inbox;
 use super::withdraw::{self, LIMIT};
 use super::{Kept, RECORD_AFTER, Server};
@@ -19,7 +19,7 @@ use super::{Kept, RECORD_AFTER, Server};
 const WHY_LIMIT: Duration = Duration::from_secs(1);
 
 pub(super) struct Hold<S: Server> {
-    pub(super) session: Seat<S>,
+    pub(super) session: HoldSession<S>,
     pub(super) fence: Fence,
     /// An instant shortly before the last restart of the idle timeout.
     pub(super) armed: BootInstant,
@@ -30,7 +30,7 @@ pub(super) struct Hold<S: Server> {
 pub(super) struct Holding<S: Server> {
     /// Dropped first, so that a loss is reported before the session ends.
     pub(super) live: Live<S>,
-    pub(super) shared: Arc<Shared<S>>,
+    pub(super) state: Arc<EngineState<S>>,
     pub(super) claim: Claim,
     pub(super) place: Place<S>,
     pub(super) inbox: Inbox,
@@ -39,11 +39,11 @@ pub(super) struct Holding<S: Server> {
 
 /// A guard that reports the hold as lost if dropped without [`Live::end`], as by a panic or the
 /// runtime's end.
-pub(super) struct Live<S: Server>(Option<(Arc<Shared<S>>, Claim)>);
+pub(super) struct Live<S: Server>(Option<(Arc<EngineState<S>>, Claim)>);
 
 impl<S: Server> Live<S> {
-    pub(super) fn new(shared: &Arc<Shared<S>>, claim: &Claim) -> Self {
-        Self(Some((Arc::clone(shared), claim.clone())))
+    pub(super) fn new(state: &Arc<EngineState<S>>, claim: &Claim) -> Self {
+        Self(Some((Arc::clone(state), claim.clone())))
     }
 
     fn end(mut self) {
@@ -53,8 +53,8 @@ impl<S: Server> Live<S> {
 
 impl<S: Server> Drop for Live<S> {
     fn drop(&mut self) {
-        if let Some((shared, claim)) = self.0.take() {
-            shared.report(&claim, Reason::SessionEnded);
+        if let Some((state, claim)) = self.0.take() {
+            state.report(&claim, Reason::SessionEnded);
         }
     }
 }
@@ -88,15 +88,15 @@ impl<S: Server> Holding<S> {
             // At `over`, the server has certainly ended an own session by its idle timeout. A joint
             // session may outlive an expired hold, so the client ends the hold after its TTL.
             let late = match self.hold.session {
-                Seat::Own(_) => self.claim.ttl / 10 + LIMIT,
-                Seat::Joint(_) => Duration::ZERO,
+                HoldSession::Own(_) => self.claim.ttl / 10 + LIMIT,
+                HoldSession::Joint(_) => Duration::ZERO,
             };
             let over = self.hold.armed + self.claim.ttl + late;
             let command = tokio::select! {
                 biased;
                 command = self.inbox.commands.recv() => command,
                 () = self.hold.session.ended() => return End::Lost(None),
-                () = self.shared.clock.sleep_until(over) => return End::Lost(None),
+                () = self.state.clock.sleep_until(over) => return End::Lost(None),
                 () = tokio::time::sleep(record_after.unwrap_or_default()), if record_after.is_some() => {
                     record_after = None;
                     self.record();
@@ -142,11 +142,11 @@ impl<S: Server> Holding<S> {
     /// Records the hold in a separate task, so a release doesn't wait. A late record doesn't
     /// overwrite a later hold's.
     fn record(&self) {
-        let (shared, claim) = (Arc::clone(&self.shared), self.claim.clone());
+        let (state, claim) = (Arc::clone(&self.state), self.claim.clone());
         let (id, fence) = (self.hold.session.id(), self.hold.fence);
         let is_recorded = Arc::downgrade(&self.place.is_recorded);
         tokio::spawn(async move {
-            match shared.server.rows().note(&claim, id, Some(fence)).await {
+            match state.server.records().note(&claim, id, Some(fence)).await {
                 Ok(_) => {
                     if let Some(is_recorded) = is_recorded.upgrade() {
                         is_recorded.store(true, Ordering::Relaxed);
@@ -167,7 +167,7 @@ impl<S: Server> Holding<S> {
         if hold.broken {
             return Renewed::Broken;
         }
-        let clock = &self.shared.clock;
+        let clock = &self.state.clock;
         let sent = clock.now();
         let over = hold.armed + self.claim.ttl;
         let kept = tokio::select! {
@@ -200,7 +200,7 @@ impl<S: Server> Holding<S> {
     }
 
     async fn let_go(self, answer: Option<oneshot::Sender<Result<ReleaseOutcome>>>) {
-        let Self { live, shared, claim, place, inbox, hold } = self;
+        let Self { live, state, claim, place, inbox, hold } = self;
         live.end();
         let mut session = hold.session;
         let unlocked = tokio::time::timeout(LIMIT, session.unlock(&claim)).await;
@@ -211,10 +211,9 @@ impl<S: Server> Holding<S> {
                 (Ok(ReleaseOutcome::NotHeld), None)
             }
             Ok(Err(_)) | Err(_) => {
-                let over = shared.clock.now() >= hold.armed + claim.ttl;
+                let over = state.clock.now() >= hold.armed + claim.ttl;
                 let ended = if over { ReleaseOutcome::NotHeld } else { ReleaseOutcome::Released };
-                let closed =
-                    Box::pin(withdraw::close(&shared.server, &claim, session, false)).await;
+                let closed = Box::pin(withdraw::close(&state.server, &claim, session, false)).await;
                 (closed.map(|_| ended), None)
             }
         };
@@ -223,7 +222,7 @@ impl<S: Server> Holding<S> {
         drop((place, inbox));
         // The joint session's slot is freed first, so the caller's next hold can have it.
         let own = match reusable {
-            Some(Seat::Own(session)) => Some(session),
+            Some(HoldSession::Own(session)) => Some(session),
             joint => {
                 drop(joint);
                 None
@@ -233,29 +232,29 @@ impl<S: Server> Holding<S> {
             let _ = answer.send(ended);
         }
         if let Some(session) = own {
-            shared.put_back(session).await;
+            state.put_back(session).await;
         }
     }
 
     async fn lost(self, asked: Option<oneshot::Sender<RenewalOutcome>>) {
-        let Self { live, shared, claim, place, inbox, hold } = self;
+        let Self { live, state, claim, place, inbox, hold } = self;
         let reason = if hold.broken {
             Reason::Broken
-        } else if shared.clock.now() >= hold.armed + claim.ttl {
+        } else if state.clock.now() >= hold.armed + claim.ttl {
             Reason::Expired
         } else {
-            let why = Box::pin(shared.server.rows().why_ended(&claim));
+            let why = Box::pin(state.server.records().why_ended(&claim));
             let why = tokio::time::timeout(WHY_LIMIT, why).await;
             why.ok().and_then(Result::ok).flatten().unwrap_or(Reason::SessionEnded)
         };
-        shared.set_over(&claim, reason);
+        state.set_over(&claim, reason);
         drop((place, inbox));
         if let Some(asked) = asked {
             let _ = asked.send(RenewalOutcome::NotHeld(reason));
         }
         live.end();
-        shared.send(&Event::Lost(claim.token, reason));
-        let _ = withdraw::close(&shared.server, &claim, hold.session, false).await;
+        state.send(&Event::Lost(claim.token, reason));
+        let _ = withdraw::close(&state.server, &claim, hold.session, false).await;
     }
 }
 

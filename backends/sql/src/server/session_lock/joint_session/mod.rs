@@ -16,7 +16,7 @@ use lockwright_core::{BootInstant, Claim, Clock, Error, Reason, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use super::shared::Shared;
+use super::engine_state::EngineState;
 use super::task::live_session;
 use super::{Grant, Kept, Server, Session, SessionId};
 use crate::server::dialect::Dialect;
@@ -118,31 +118,31 @@ impl Joints {
 pub(super) struct Slot(Arc<Joint>, OwnedSemaphorePermit);
 
 /// Finds a joint session with a free slot, or opens one.
-pub(super) async fn slot<S: Server>(shared: &Arc<Shared<S>>, claim: &Claim) -> Result<Slot> {
-    if let Some(found) = shared.joints.slot(claim.ttl) {
+pub(super) async fn slot<S: Server>(state: &Arc<EngineState<S>>, claim: &Claim) -> Result<Slot> {
+    if let Some(found) = state.joints.slot(claim.ttl) {
         return Ok(found);
     }
-    let pool = &shared.server.rows().pool;
+    let pool = &state.server.records().pool;
     let backend = pool.dialect().backend();
     // Only one request opens a session, and the others wait for it. The error must precede the
     // client's own timeout.
     let limit = pool.limits().connect.min(claim.patience() / 2);
-    let Ok(_opening) = timeout(limit, shared.joints.opening.lock()).await else {
+    let Ok(_opening) = timeout(limit, state.joints.opening.lock()).await else {
         return Err(errors::no_session_in(limit, pool.refusal(), backend).error);
     };
-    if let Some(found) = shared.joints.slot(claim.ttl) {
+    if let Some(found) = state.joints.slot(claim.ttl) {
         return Ok(found);
     }
-    let (mut session, _) = live_session(shared, claim, Use::Joint).await?;
+    let (mut session, _) = live_session(state, claim, Use::Joint).await?;
     limited(claim.ttl, backend, session.join(claim.ttl)).await?;
     let lost = {
-        let shared = Arc::clone(shared);
-        move |claim: &Claim| shared.report(claim, Reason::SessionEnded)
+        let state = Arc::clone(state);
+        move |claim: &Claim| state.report(claim, Reason::SessionEnded)
     };
-    let joint = start(session, claim.ttl, shared.clock.clone(), backend, Box::new(lost));
+    let joint = start(session, claim.ttl, state.clock.clone(), backend, Box::new(lost));
     let joint = Arc::new(joint);
     let slot = joint.slot().ok_or_else(|| Error::unavailable(CLOSED))?;
-    shared.joints.add(joint);
+    state.joints.add(joint);
     Ok(slot)
 }
 

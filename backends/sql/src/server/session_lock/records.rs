@@ -23,7 +23,7 @@ const STEP: i64 = 500;
 
 const LOOKS: u32 = 10;
 
-/// After this pause, holds from before it are recorded.
+/// A hold of this age is recorded.
 const RECORDED_BY: Duration = RECORD_AFTER.saturating_mul(5);
 
 /// How many times a joint session's client is asked to end a hold. The pauses double.
@@ -76,7 +76,7 @@ pub(crate) struct StatementTexts {
 macro_rules! statement_texts {
     ($is_session:expr) => {{
         use $crate::queries::query;
-        use $crate::server::held::rows::StatementTexts;
+        use $crate::server::session_lock::records::StatementTexts;
 
         let common = StatementTexts {
             note: query!("queries/record.sql", "note"),
@@ -110,7 +110,7 @@ macro_rules! statement_texts {
 pub(crate) use statement_texts;
 
 #[derive(Debug)]
-pub(crate) struct Rows<D: Dialect> {
+pub(crate) struct Records<D: Dialect> {
     pub(crate) pool: Arc<Pool<D>>,
     alone: Written,
     shared: Written,
@@ -139,7 +139,7 @@ struct Written {
 /// `broken`, 8 the number of waiters, 9 whether the holder is a reader.
 struct View<'a>(&'a Row);
 
-impl<D: Dialect> Rows<D> {
+impl<D: Dialect> Records<D> {
     pub(crate) fn new(
         pool: Arc<Pool<D>>,
         texts: &StatementTexts,

@@ -17,9 +17,11 @@ use crate::mysql::dialect::{
 };
 use crate::server::dialect::{Dialect, Row};
 use crate::server::errors::{self, Effect};
-use crate::server::held::joint::statement_limit;
-use crate::server::held::{Ended, Grant, KEPT_TIMEOUTS, Kept, Locked, Permit, Session, SessionId};
 use crate::server::pool::Pool;
+use crate::server::session_lock::joint_session::statement_limit;
+use crate::server::session_lock::{
+    Ended, Grant, KEPT_TIMEOUTS, Kept, Locked, Permit, Session, SessionId,
+};
 use crate::server::sql::{Arguments, Sql, Value};
 
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);

@@ -6,10 +6,10 @@ use super::session::MySqlSession;
 use crate::mysql::facts::Facts;
 use crate::server::dialect::Dialect;
 use crate::server::errors::Effect;
-use crate::server::held::Session;
+use crate::server::session_lock::Session;
 
 pub(super) async fn findings(sessions: &Sessions) -> Result<Vec<Finding>> {
-    let pool = &sessions.rows.pool;
+    let pool = &sessions.records.pool;
     let mut findings = pool.dialect().examine(pool).await?;
     let facts = Facts::look(pool).await?;
     if let Err(error) = facts.can_hold(pool.dialect().backend()) {
@@ -28,8 +28,8 @@ pub(super) async fn findings(sessions: &Sessions) -> Result<Vec<Finding>> {
 }
 
 async fn open(sessions: &Sessions) -> Result<()> {
-    let deadline = Instant::now() + sessions.rows.pool.limits().connect;
-    let session = sessions.open(sessions.rows.permit(deadline).await?).await?;
+    let deadline = Instant::now() + sessions.records.pool.limits().connect;
+    let session = sessions.open(sessions.records.permit(deadline).await?).await?;
     MySqlSession::close(session).await;
     Ok(())
 }
@@ -70,7 +70,7 @@ async fn connections(sessions: &Sessions, facts: &Facts) -> Result<Option<Findin
     const FEW: i64 = 20;
     const USED: &str = "SHOW GLOBAL STATUS LIKE 'Threads_connected'";
 
-    let rows = sessions.rows.pool.fetch_text(USED.to_owned(), Effect::Reads).await?;
+    let rows = sessions.records.pool.fetch_text(USED.to_owned(), Effect::Reads).await?;
     let number = |text: Option<&str>| text.and_then(|text| text.parse::<i64>().ok());
     let used = number(rows.first().and_then(|row| row.text(1).ok()).flatten());
     let (Some(used), Some(most)) = (used, number(facts.text("max_connections"))) else {

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{CLOSED, Joined, MARGIN, MOST, Member, Order, statement_limit};
 use crate::server::errors::{self, Effect};
-use crate::server::held::{Ended, Kept, Locked, Session, SessionId};
+use crate::server::session_lock::{Ended, Kept, Locked, Session, SessionId};
 
 /// How often a busy task checks for the session's end and other clients' requests.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -12,11 +12,11 @@ use lockwright_core::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::engine_state::{Command, EngineState, Place};
+use super::hold_session::HoldSession;
 use super::holding::{Hold, Holding, Live};
-use super::joint::{self, Joined};
+use super::joint_session::{self, Joined};
 use super::queue::Turn;
-use super::seat::Seat;
-use super::shared::{Command, Place, Shared};
 use super::withdraw::{self, LIMIT};
 use super::{Ended, Grant, Locked, Server, Session};
 use crate::server::errors::{self, Effect};
@@ -42,7 +42,7 @@ const JUST_NOW: Duration = Duration::from_millis(1);
 const LEAST_TRY: Duration = Duration::from_millis(500);
 
 pub(super) struct Task<S: Server> {
-    pub(super) shared: Arc<Shared<S>>,
+    pub(super) state: Arc<EngineState<S>>,
     pub(super) claim: Claim,
     pub(super) place: Place<S>,
     pub(super) inbox: Inbox,
@@ -117,15 +117,15 @@ impl Inbox {
 impl<S: Server> Task<S> {
     pub(super) async fn run(mut self, wait: Wait) {
         let asked = self.ask(wait).await;
-        let Self { shared, claim, place, mut inbox } = self;
+        let Self { state, claim, place, mut inbox } = self;
         match asked {
             Ok(Asked::Granted(hold)) => {
                 let mut granted = Granted::new(hold.fence);
                 granted.start = Some(hold.armed);
                 place.is_recorded.store(!hold.is_recorded_later, Ordering::Relaxed);
-                let live = Live::new(&shared, &claim);
+                let live = Live::new(&state, &claim);
                 let was_received = inbox.send_granted(granted);
-                Holding { live, shared, claim, place, inbox, hold }.run(was_received).await;
+                Holding { live, state, claim, place, inbox, hold }.run(was_received).await;
             }
             Ok(Asked::CarriedElsewhere(granted)) => {
                 drop(place);
@@ -152,55 +152,55 @@ impl<S: Server> Task<S> {
     }
 
     async fn ask(&mut self, wait: Wait) -> Result<Asked<S>> {
-        let Self { shared, claim, inbox, .. } = self;
+        let Self { state, claim, inbox, .. } = self;
         let _turn: Option<Turn<'_>> = match wait {
             Wait::No => None,
             Wait::Until(limit) => tokio::select! {
                 biased;
                 why = inbox.withdrawn() => return Ok(Asked::Withdrawn(why)),
-                turn = shared.queues.enter(&claim.name) => Some(turn),
-                () = shared.clock.sleep_until(limit) => return Ok(Asked::Busy),
+                turn = state.queues.enter(&claim.name) => Some(turn),
+                () = state.clock.sleep_until(limit) => return Ok(Asked::Busy),
             },
         };
         if claim.mode == Mode::Exclusive
-            && shared.is_crowded()
-            && let Some(asked) = Box::pin(joined(shared, claim, inbox, wait)).await?
+            && state.is_crowded()
+            && let Some(asked) = Box::pin(joined(state, claim, inbox, wait)).await?
         {
             return Ok(asked);
         }
         let (mut session, mut used) = tokio::select! {
             biased;
             why = inbox.withdrawn() => return Ok(Asked::Withdrawn(why)),
-            session = live_session(shared, claim, Use::Hold) => session?,
+            session = live_session(state, claim, Use::Hold) => session?,
         };
         let mut tries = 0;
         let mut may_have_been_late = false;
         loop {
             let left = match wait {
                 Wait::No => Duration::ZERO,
-                Wait::Until(limit) => limit.saturating_since(shared.clock.now()),
+                Wait::Until(limit) => limit.saturating_since(state.clock.now()),
             };
             let slice = (left > EARLY).then(|| (left - EARLY).min(claim.ttl).min(LONGEST_SLICE));
             if slice.is_none() && tries > 0 {
-                give_back(shared, session).await;
+                give_back(state, session).await;
                 return Ok(Asked::Busy);
             }
             tries += 1;
             let last = slice.is_some_and(|slice| slice + EARLY >= left);
-            let sent = shared.clock.now();
+            let sent = state.clock.now();
             let locked = {
                 let id = session.id();
-                let limit = lock_limit(claim, slice, shared.server.rows().pool.limits().answer);
+                let limit = lock_limit(claim, slice, state.server.records().pool.limits().answer);
                 let mut locking = pin!(session.lock(claim, slice, last));
                 tokio::select! {
                     biased;
                     locked = &mut locking => Ok(locked),
                     why = inbox.withdrawn() => {
-                        let quiet = withdraw::from_wait(&shared.server, id, locking).await;
+                        let quiet = withdraw::from_wait(&state.server, id, locking).await;
                         Err((why, quiet))
                     }
                     () = tokio::time::sleep(limit) => {
-                        let backend = shared.server.profile().backend;
+                        let backend = state.server.profile().backend;
                         Ok(Err(errors::timed_out(Effect::Changes, limit, backend).error))
                     }
                 }
@@ -208,25 +208,25 @@ impl<S: Server> Task<S> {
             let locked = match locked {
                 Ok(locked) => locked,
                 Err((why, quiet)) => {
-                    return Ok(given_up(shared, claim, Seat::Own(session), quiet, why).await);
+                    return Ok(given_up(state, claim, HoldSession::Own(session), quiet, why).await);
                 }
             };
             match locked {
                 Ok(Locked::Yes(grant)) => {
-                    let seat = Seat::Own(session);
-                    return granted(shared, claim, seat, grant, slice.is_some(), sent).await;
+                    let seat = HoldSession::Own(session);
+                    return granted(state, claim, seat, grant, slice.is_some(), sent).await;
                 }
                 Ok(Locked::No { same_token }) => {
                     if same_token
-                        && let Some(granted) = carried_elsewhere(&shared.server, claim).await?
+                        && let Some(granted) = carried_elsewhere(&state.server, claim).await?
                     {
-                        give_back(shared, session).await;
+                        give_back(state, session).await;
                         return Ok(Asked::CarriedElsewhere(granted));
                     }
                     if std::mem::take(&mut may_have_been_late) {
                         // The closed session's late statement may have acquired the lock, so that
                         // session is ended.
-                        Box::pin(shared.server.rows().release(claim)).await?;
+                        Box::pin(state.server.records().release(claim)).await?;
                         tries = 0;
                         continue;
                     }
@@ -236,8 +236,8 @@ impl<S: Server> Task<S> {
                         tokio::select! {
                             biased;
                             why = inbox.withdrawn() => {
-                                let seat = Seat::Own(session);
-                                return Ok(given_up(shared, claim, seat, false, why).await);
+                                let seat = HoldSession::Own(session);
+                                return Ok(given_up(state, claim, seat, false, why).await);
                             }
                             () = tokio::time::sleep(PAUSE.min(left)) => {}
                         }
@@ -250,18 +250,17 @@ impl<S: Server> Task<S> {
                     tries = 0;
                     // After a definite error, the session needn't be ended.
                     let quiet = error.kind() != ErrorKind::Indeterminate;
-                    let seat = Seat::Own(session);
-                    let closed =
-                        Box::pin(withdraw::close(&shared.server, claim, seat, quiet)).await;
-                    Box::pin(shared.close_idle(true)).await;
+                    let seat = HoldSession::Own(session);
+                    let closed = Box::pin(withdraw::close(&state.server, claim, seat, quiet)).await;
+                    Box::pin(state.close_idle(true)).await;
                     // If the server didn't find the session, its statement may still acquire the
                     // lock.
                     may_have_been_late = !closed.map_err(|unknown| unknown.with_source(error))?;
-                    (session, used) = live_session(shared, claim, Use::Hold).await?;
+                    (session, used) = live_session(state, claim, Use::Hold).await?;
                 }
                 Err(error) => {
-                    let seat = Seat::Own(session);
-                    return Err(withdraw::failed(&shared.server, claim, seat, error).await);
+                    let seat = HoldSession::Own(session);
+                    return Err(withdraw::failed(&state.server, claim, seat, error).await);
                 }
             }
         }
@@ -270,7 +269,7 @@ impl<S: Server> Task<S> {
 
 /// Tries the lock in a joint session. Returns `None` if the claim needs its own session.
 async fn joined<S: Server>(
-    shared: &Arc<Shared<S>>,
+    state: &Arc<EngineState<S>>,
     claim: &Claim,
     inbox: &mut Inbox,
     wait: Wait,
@@ -279,7 +278,7 @@ async fn joined<S: Server>(
         let slot = tokio::select! {
             biased;
             why = inbox.withdrawn() => return Ok(Some(Asked::Withdrawn(why))),
-            slot = joint::slot(shared, claim) => slot?,
+            slot = joint_session::slot(state, claim) => slot?,
         };
         let mut locking = pin!(slot.lock(claim));
         let (joined, withdrawn) = tokio::select! {
@@ -290,11 +289,11 @@ async fn joined<S: Server>(
         };
         let asked = match (joined.transpose()?, withdrawn) {
             (Some(Joined::Locked(member, ..)), Some(why)) => {
-                given_up(shared, claim, Seat::Joint(member), false, why).await
+                given_up(state, claim, HoldSession::Joint(member), false, why).await
             }
             (_, Some(why)) => Asked::Withdrawn(why),
             (Some(Joined::Locked(member, grant, sent)), None) => {
-                granted(shared, claim, Seat::Joint(member), grant, false, sent).await?
+                granted(state, claim, HoldSession::Joint(member), grant, false, sent).await?
             }
             (Some(Joined::Busy), None) if wait == Wait::No => Asked::Busy,
             (Some(Joined::Busy | Joined::SameToken), None) => return Ok(None),
@@ -313,13 +312,13 @@ fn lock_limit(claim: &Claim, slice: Option<Duration>, answer: Duration) -> Durat
 }
 
 async fn given_up<S: Server>(
-    shared: &Shared<S>,
+    state: &EngineState<S>,
     claim: &Claim,
-    session: Seat<S>,
+    session: HoldSession<S>,
     quiet: bool,
     why: Withdrawn,
 ) -> Asked<S> {
-    let closed = Box::pin(withdraw::close(&shared.server, claim, session, quiet)).await;
+    let closed = Box::pin(withdraw::close(&state.server, claim, session, quiet)).await;
     Asked::Withdrawn(match (why, closed) {
         (Withdrawn::Released(answer), Err(error)) => {
             let _ = answer.send(Err(error));
@@ -329,20 +328,20 @@ async fn given_up<S: Server>(
     })
 }
 
-async fn give_back<S: Server>(shared: &Arc<Shared<S>>, mut session: S::Session) {
+async fn give_back<S: Server>(state: &Arc<EngineState<S>>, mut session: S::Session) {
     match tokio::time::timeout(LIMIT, session.leave()).await {
-        Ok(Ok(())) => shared.put_back(session).await,
+        Ok(Ok(())) => state.put_back(session).await,
         Ok(Err(_)) | Err(_) => session.close().await,
     }
 }
 
 pub(super) async fn live_session<S: Server>(
-    shared: &Shared<S>,
+    state: &EngineState<S>,
     claim: &Claim,
     of: Use,
 ) -> Result<(S::Session, bool)> {
     loop {
-        let (mut session, idle_since) = shared.session(claim, of).await?;
+        let (mut session, idle_since) = state.session(claim, of).await?;
         // A session that was used just now is probably alive. If not, the next statement fails.
         let is_probably_alive = idle_since.is_none_or(|since| since.elapsed() < JUST_NOW);
         if is_probably_alive || !has_ended(&mut session) {
@@ -357,14 +356,14 @@ fn has_ended(session: &mut impl Session) -> bool {
 }
 
 async fn granted<S: Server>(
-    shared: &Arc<Shared<S>>,
+    state: &Arc<EngineState<S>>,
     claim: &Claim,
-    mut session: Seat<S>,
+    mut session: HoldSession<S>,
     grant: Grant,
     may_have_blocked: bool,
     sent: BootInstant,
 ) -> Result<Asked<S>> {
-    let begun = shared.clock.now();
+    let begun = state.clock.now();
     let short = SHORT_WAIT.min(claim.ttl / 10);
     let has_waited = may_have_blocked && begun.saturating_since(sent) > short;
     let id = session.id();
@@ -373,7 +372,7 @@ async fn granted<S: Server>(
         if let (Some(fence), true) = (grant.fence, grant.is_recorded_later) {
             return Ok(fence);
         }
-        let noting = Box::pin(shared.server.rows().note(claim, id, grant.fence));
+        let noting = Box::pin(state.server.records().note(claim, id, grant.fence));
         match tokio::time::timeout(limit, noting).await {
             Ok(Ok(Some(fence))) => Ok(fence),
             Ok(Ok(None)) => Err(Error::unavailable(
@@ -418,14 +417,14 @@ async fn granted<S: Server>(
             let is_recorded_later = grant.is_recorded_later;
             Ok(Asked::Granted(Hold { session, fence, armed, broken: false, is_recorded_later }))
         }
-        Err(error) => Err(withdraw::failed(&shared.server, claim, session, error).await),
+        Err(error) => Err(withdraw::failed(&state.server, claim, session, error).await),
     }
 }
 
 /// Returns another session's grant for the claim's own token, if any. This task can't renew that
 /// hold.
 async fn carried_elsewhere<S: Server>(server: &S, claim: &Claim) -> Result<Option<Granted>> {
-    let Some(holder) = Box::pin(server.rows().carried(claim)).await? else { return Ok(None) };
+    let Some(holder) = Box::pin(server.records().carried(claim)).await? else { return Ok(None) };
     let Some(fence) = holder.fence else { return Ok(None) };
     let mut granted = Granted::new(fence);
     let left = holder.remaining.unwrap_or_default();

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use lockwright_core::{Claim, Error, ErrorKind, Result};
 
-use super::seat::Seat;
+use super::hold_session::HoldSession;
 use super::{Locked, Server, Session, SessionId};
 
 pub(super) const LIMIT: Duration = Duration::from_secs(5);
@@ -19,7 +19,7 @@ pub(super) async fn from_wait<S: Server>(
     // The first of the two cancellations may arrive before the statement has begun.
     for _ in 0..2 {
         let cancelling = async {
-            let cancelling = Box::pin(server.rows().cancel(session));
+            let cancelling = Box::pin(server.records().cancel(session));
             let _ = tokio::time::timeout(CANCEL_LIMIT, cancelling).await;
             tokio::time::sleep(CANCEL_LIMIT).await;
         };
@@ -38,7 +38,7 @@ pub(super) async fn from_wait<S: Server>(
 pub(super) async fn close<S: Server>(
     server: &S,
     claim: &Claim,
-    session: Seat<S>,
+    session: HoldSession<S>,
     quiet: bool,
 ) -> Result<bool> {
     if quiet {
@@ -46,15 +46,17 @@ pub(super) async fn close<S: Server>(
         return Ok(true);
     }
     let session = match session {
-        Seat::Own(session) => Some(session),
-        Seat::Joint(mut member) => match tokio::time::timeout(LIMIT, member.unlock()).await {
-            Ok(Ok(_)) => return Ok(true),
-            // After a failure, the joint session's task closes it once all members are dropped.
-            Ok(Err(_)) | Err(_) => None,
-        },
+        HoldSession::Own(session) => Some(session),
+        HoldSession::Joint(mut member) => {
+            match tokio::time::timeout(LIMIT, member.unlock()).await {
+                Ok(Ok(_)) => return Ok(true),
+                // After a failure, the joint session's task closes it once all members are dropped.
+                Ok(Err(_)) | Err(_) => None,
+            }
+        }
     };
     // The server is asked first, because an orderly close waits for the session's statement.
-    let releasing = Box::pin(server.rows().release(claim));
+    let releasing = Box::pin(server.records().release(claim));
     let ended = tokio::time::timeout(LIMIT, releasing).await;
     if let Some(session) = session {
         session.close().await;
@@ -74,7 +76,7 @@ pub(super) async fn close<S: Server>(
 pub(super) async fn failed<S: Server>(
     server: &S,
     claim: &Claim,
-    session: Seat<S>,
+    session: HoldSession<S>,
     error: Error,
 ) -> Error {
     let closed = Box::pin(close(server, claim, session, false)).await;

@@ -9,8 +9,8 @@ mod exclusion;
 mod faults;
 #[path = "interop.rs"]
 mod interop;
-#[path = "joint.rs"]
-mod joint;
+#[path = "joint_session.rs"]
+mod joint_session;
 #[path = "limit.rs"]
 mod limit;
 #[path = "operator.rs"]

@@ -214,7 +214,7 @@ impl Acquire<'_> {
                      old; use ZooKeeper 3.5 or newer",
                 ));
             }
-            let own = Node { path: format!("{prefix}{sequence}").into(), fence: fence(&stat)? };
+            let own = Node::new(format!("{prefix}{sequence}"), fence(&stat)?);
             self.note(&own, false)?;
             let queue = self.read_queue_from(looking).await?;
             return match self.own(&queue) {
@@ -298,7 +298,7 @@ impl Acquire<'_> {
             // The node exists, so an earlier request had an effect.
             Err(failure) => return Err(failure.error(Effect::Changes)),
         };
-        let own = Node { path: path.into(), fence: fence(&stat)? };
+        let own = Node::new(path, fence(&stat)?);
         let is_broken = Value::is_broken(&data);
         if stat.ephemeral_owner == self.session.id() {
             if is_broken {

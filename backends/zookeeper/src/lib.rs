@@ -42,6 +42,7 @@ mod doctor;
 mod errors;
 pub mod fencing;
 mod four_letter_words;
+mod hold_watch;
 mod inspect;
 mod limits;
 mod liveness;

@@ -104,7 +104,7 @@ mod tests {
         let zookeeper = ZooKeeper::connect(&server.url()).await.unwrap();
         let shared = &*zookeeper.shared;
         let session = zookeeper.shared.sessions.for_reads(&zookeeper.shared).await.unwrap();
-        let own = Node { path: "/lockwright/x/_c_-lock-0000000000".into(), fence: Fence::new(7) };
+        let own = Node::new("/lockwright/x/_c_-lock-0000000000", Fence::new(7));
         let end = shared.clock.now() + Duration::from_secs(60);
         for is_removed in [false, true] {
             for is_held in [false, true] {

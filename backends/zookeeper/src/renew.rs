@@ -17,8 +17,8 @@ struct Numbered {
     node: Option<Node>,
 }
 
-/// Proves that the holds' sessions live, and then reads the holds' nodes. A silent session doesn't
-/// delay others.
+/// Proves that the holds' sessions live, and then reads the nodes whose watches don't show that they
+/// are unchanged. A silent session doesn't delay others.
 pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
     let begun = shared.clock.now();
     let answer_by = Instant::now() + Renew::time_to_answer(holds);
@@ -66,16 +66,23 @@ async fn renew_in(
         tracing::debug!(%cause, "renewing holds failed");
         return Vec::new();
     }
-    let looks: Vec<_> = numbered
-        .into_iter()
-        .filter_map(|Numbered { at, claim, node }| {
-            let look = session.client().get_data(&node?.path);
-            Some((at, claim, look))
-        })
-        .collect();
-    let mut known = Vec::with_capacity(looks.len());
-    for (at, claim, look) in looks {
-        let found = session.answer(look).await;
+    let reconnects = session.reconnects();
+    let mut known = Vec::with_capacity(numbered.len());
+    let mut reads = Vec::new();
+    for Numbered { at, claim, node } in numbered {
+        let Some(node) = node else { continue };
+        if node.watch.is_unchanged(reconnects) {
+            known.push((at, extended(shared, &claim, session, begun)));
+        } else {
+            let read = session.client().get_and_watch_data(&node.path);
+            reads.push((at, claim, node.watch, read));
+        }
+    }
+    for (at, claim, watch, read) in reads {
+        let found = session.answer(read).await.map(|(data, stat, watcher)| {
+            watch.set(reconnects, watcher);
+            (data, stat)
+        });
         known.push((at, renewal(shared, &claim, session, found, begun).await));
     }
     known
@@ -116,6 +123,10 @@ async fn renewal(
     if stat.ephemeral_owner != session.id() {
         return Renewal::not_held(Reason::Gone);
     }
+    extended(shared, claim, session, begun)
+}
+
+fn extended(shared: &Shared, claim: &Claim, session: &Session, begun: BootInstant) -> Renewal {
     if !shared.keep(claim, shared.end_of_hold(claim)) {
         return Renewal::not_held(Reason::Expired);
     }

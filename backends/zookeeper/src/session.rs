@@ -1,6 +1,7 @@
 //! A session, and proofs that it lives.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ pub(crate) struct Session {
     proven: Mutex<BootInstant>,
     used: Mutex<BootInstant>,
     timeout_check: TimeoutCheck,
+    reconnects: AtomicU64,
 }
 
 impl Session {
@@ -52,6 +54,7 @@ impl Session {
             proven: Mutex::new(created),
             used: Mutex::new(clock.now()),
             timeout_check: TimeoutCheck::new(),
+            reconnects: AtomicU64::new(0),
         })
     }
 
@@ -70,6 +73,14 @@ impl Session {
 
     pub(crate) fn timeout_check(&self) -> &TimeoutCheck {
         &self.timeout_check
+    }
+
+    pub(crate) fn note_reconnect(&self) {
+        self.reconnects.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn reconnects(&self) -> u64 {
+        self.reconnects.load(Ordering::SeqCst)
     }
 
     pub(crate) async fn trusted(&self) -> Result<()> {

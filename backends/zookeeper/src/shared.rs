@@ -5,6 +5,7 @@ use lockwright_core::{BootInstant, Claim, Clock, Event, Fence, LockName, Reason,
 use zookeeper_client as zk;
 
 use crate::config::Config;
+use crate::hold_watch::HoldWatch;
 use crate::limits::Limits;
 use crate::paths::Paths;
 use crate::session::Session;
@@ -41,6 +42,13 @@ pub(crate) struct Place {
 pub(crate) struct Node {
     pub(crate) path: Arc<str>,
     pub(crate) fence: Fence,
+    pub(crate) watch: Arc<HoldWatch>,
+}
+
+impl Node {
+    pub(crate) fn new(path: impl Into<Arc<str>>, fence: Fence) -> Self {
+        Self { path: path.into(), fence, watch: Arc::default() }
+    }
 }
 
 impl Shared {

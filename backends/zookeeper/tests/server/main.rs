@@ -7,6 +7,7 @@ mod dead_connection;
 mod doctor;
 mod faults;
 mod fencing;
+mod hold_watch;
 mod liveness;
 mod login;
 mod numbers;

@@ -1,0 +1,105 @@
+//! Watches that spare renewals from reading unchanged nodes.
+
+use std::time::Duration;
+
+use lockwright_core::{
+    BreakMode, BreakTarget, Claim, DistributedLock, Reason, Renew, RenewalOutcome,
+};
+use lockwright_testbed::{self as testbed, Proxy};
+use lockwright_zookeeper::ZooKeeper;
+
+use crate::common::{claim_for, connect, eventually, grant, raw, renew, server_and_client};
+
+const HOLDS: usize = 200;
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn received(server: &testbed::ZooKeeper) -> usize {
+    let figures = server.four_letter(0, "mntr").unwrap();
+    let figure = figures.lines().find_map(|line| line.strip_prefix("zk_packets_received"));
+    figure.unwrap().trim().parse().unwrap()
+}
+
+/// Renews the holds, and returns the number of packets that the server received meanwhile.
+async fn renew_all(server: &testbed::ZooKeeper, zookeeper: &ZooKeeper, holds: &[Claim]) -> usize {
+    let before = received(server);
+    let holds: Vec<_> = holds.iter().map(Renew::of).collect();
+    for renewal in zookeeper.renew(&holds).await.unwrap() {
+        assert!(matches!(renewal.outcome, RenewalOutcome::Renewed { .. }), "{renewal:?}");
+    }
+    received(server) - before
+}
+
+async fn is_renewed(zookeeper: &ZooKeeper, held: &Claim) {
+    let outcome = renew(zookeeper, held).await;
+    assert!(matches!(outcome, RenewalOutcome::Renewed { .. }), "{outcome:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renewals_read_each_node_once_per_connection() {
+    let server = testbed::ZooKeeper::options().members(1).start().unwrap();
+    let proxy = Proxy::start(server.members[0].address()).unwrap();
+    let zookeeper = connect(&server.url_through([proxy.port()])).await;
+    let holds: Vec<_> = (0..HOLDS).map(|at| claim_for(&format!("x{at}"), LONG)).collect();
+    for held in &holds {
+        grant(&zookeeper, held).await;
+    }
+    for _ in 0..2 {
+        assert!(renew_all(&server, &zookeeper, &holds).await >= HOLDS);
+        for _ in 0..2 {
+            let packets = renew_all(&server, &zookeeper, &holds).await;
+            assert!(packets < HOLDS / 4, "{packets} packets");
+        }
+        proxy.drop_connections();
+        eventually(|| async {
+            let renewed = renew(&zookeeper, &holds[0]).await;
+            matches!(renewed, RenewalOutcome::Renewed { .. }).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renewal_after_a_change_sees_it() {
+    let (server, zookeeper) = server_and_client().await;
+    let other = connect(&server.url()).await;
+    for how in [BreakMode::RunOut, BreakMode::Now] {
+        for _ in 0..20 {
+            let held = claim_for("x", LONG);
+            grant(&zookeeper, &held).await;
+            is_renewed(&zookeeper, &held).await;
+            let seen = BreakTarget::Token(held.token);
+            other.break_lock(&held.name, seen, how, "me", "why").await.unwrap();
+            assert_eq!(renew(&zookeeper, &held).await, RenewalOutcome::NotHeld(Reason::Broken));
+            zookeeper.release(&held, lockwright_core::ReleaseMode::Plain).await.unwrap();
+        }
+    }
+    let held = claim_for("deleted", LONG);
+    grant(&zookeeper, &held).await;
+    is_renewed(&zookeeper, &held).await;
+    let raw = raw(&server.url()).await;
+    let queue = "/lockwright/deleted";
+    let node = raw.list_children(queue).await.unwrap().remove(0);
+    raw.delete(&format!("{queue}/{node}"), None).await.unwrap();
+    assert_eq!(renew(&zookeeper, &held).await, RenewalOutcome::NotHeld(Reason::Gone));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn break_during_an_outage_is_seen() {
+    let server = testbed::ZooKeeper::options().members(1).start().unwrap();
+    let proxy = Proxy::start(server.members[0].address()).unwrap();
+    let zookeeper = connect(&server.url_through([proxy.port()])).await;
+    let other = connect(&server.url()).await;
+    let held = claim_for("x", LONG);
+    grant(&zookeeper, &held).await;
+    is_renewed(&zookeeper, &held).await;
+    proxy.cut();
+    let seen = BreakTarget::Token(held.token);
+    other.break_lock(&held.name, seen, BreakMode::RunOut, "me", "why").await.unwrap();
+    proxy.mend();
+    let outcome = eventually(|| async {
+        let outcome = renew(&zookeeper, &held).await;
+        (outcome != RenewalOutcome::Indeterminate).then_some(outcome)
+    });
+    assert_eq!(outcome.await, RenewalOutcome::NotHeld(Reason::Broken));
+}

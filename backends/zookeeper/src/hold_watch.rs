@@ -1,41 +1,75 @@
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zookeeper_client as zk;
 
-/// A watch on a hold's node, set by the hold's first renewal. Later renewals read the node only after
-/// a change or a reconnect.
-///
-/// Servers send a change's event before the answers that follow the change.
-#[derive(Default)]
-pub(crate) struct HoldWatch(Mutex<Option<Set>>);
+/// The most bytes of watched paths in a session. After a reconnect, the client library sends all
+/// watched paths. With more than 128 KiB of them, it can't reconnect the session.
+pub(crate) const MOST_BYTES: usize = 112 * 1024;
 
-struct Set {
-    reconnects: u64,
+/// The bytes that holds leave to waiters.
+const BYTES_FOR_WAITERS: usize = 16 * 1024;
+
+/// A watch on a hold's node, set when a renewal reads the node. Later renewals read it only after a
+/// change or a reconnect.
+///
+/// Servers send a change's event before they answer later requests. After a reconnect, the client
+/// library sets the watches again. As a precaution, the node is read too.
+#[derive(Default)]
+pub(crate) struct HoldWatch(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    active: Option<ActiveWatch>,
+    /// The path's bytes. Dropped after the watch.
+    reserved: Option<OwnedSemaphorePermit>,
+}
+
+struct ActiveWatch {
+    reconnect_count: u64,
     changed: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
+/// Returns `None` if the session already watches too many bytes of paths.
+pub(crate) fn reserve(bytes_left: &Arc<Semaphore>, bytes: usize) -> Option<OwnedSemaphorePermit> {
+    Arc::clone(bytes_left).try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
+}
+
 impl HoldWatch {
-    /// Replaces the watch. `reconnects` is the session's count before the node was read.
-    pub(crate) fn set(&self, reconnects: u64, watcher: zk::OneshotWatcher) {
-        let changed = Box::pin(async move { drop(watcher.changed().await) });
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Set { reconnects, changed });
+    /// Returns whether the session may watch the node's path, of this length.
+    pub(crate) fn reserve(&self, bytes_left: &Arc<Semaphore>, bytes: usize) -> bool {
+        let mut state = self.state();
+        if state.reserved.is_none() && bytes_left.available_permits() >= bytes + BYTES_FOR_WAITERS {
+            state.reserved = reserve(bytes_left, bytes);
+        }
+        state.reserved.is_some()
     }
 
-    /// Returns whether the node is as it was when read.
-    pub(crate) fn is_unchanged(&self, reconnects: u64) -> bool {
-        let mut set = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_quiet = |set: &mut Set| {
-            let changed = set.changed.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            set.reconnects == reconnects && changed == Poll::Pending
-        };
-        if set.as_mut().is_some_and(is_quiet) {
-            return true;
+    /// Replaces the watch. `reconnect_count` is the session's before the node was read.
+    pub(crate) fn replace(&self, reconnect_count: u64, watcher: zk::OneshotWatcher) {
+        let changed = Box::pin(async move { drop(watcher.changed().await) });
+        self.state().active = Some(ActiveWatch { reconnect_count, changed });
+    }
+
+    /// Returns whether the node was unchanged at the session's last proof.
+    pub(crate) fn is_unchanged(&self, reconnect_count: u64) -> bool {
+        let mut state = self.state();
+        let Some(mut watch) = state.active.take() else { return false };
+        let mut context = Context::from_waker(Waker::noop());
+        if watch.changed.as_mut().poll(&mut context).is_ready() {
+            return false;
         }
-        *set = None;
-        false
+        let is_current = watch.reconnect_count == reconnect_count;
+        // The next read replaces an old watch. To drop it before would cost a request.
+        state.active = Some(watch);
+        is_current
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

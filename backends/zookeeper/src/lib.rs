@@ -67,7 +67,7 @@ mod tls;
 mod url;
 mod value;
 mod wakeup;
-mod watched_nodes;
+mod watches;
 mod zxid_watermark;
 
 use std::sync::Arc;
@@ -88,7 +88,7 @@ use paths::Paths;
 use sessions::Sessions;
 use shared::Shared;
 use suspect_sessions::SuspectSessions;
-use watched_nodes::{SLOW_POLL, Watches};
+use watches::{SLOW_POLL, Watches};
 use zxid_watermark::ZxidWatermark;
 
 /// Locks on a ZooKeeper ensemble.

@@ -1,6 +1,8 @@
+use std::pin::Pin;
 use std::sync::Arc;
 
 use lockwright_core::{BootInstant, Claim, Reason, Renew, Renewal, RenewalOutcome, Result};
+use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use zookeeper_client as zk;
@@ -17,8 +19,8 @@ struct Numbered {
     node: Option<Node>,
 }
 
-/// Proves that the holds' sessions live, and then reads the nodes whose watches don't show that they
-/// are unchanged. A silent session doesn't delay others.
+/// Proves that the holds' sessions live, and then reads each node unless its watch shows no change. A
+/// silent session doesn't delay others.
 pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
     let begun = shared.clock.now();
     let answer_by = Instant::now() + Renew::time_to_answer(holds);
@@ -36,18 +38,17 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
             Err(reason) => renewals[at] = Renewal::not_held(reason),
         }
     }
+    let (known, mut renewed) = mpsc::unbounded_channel();
+    // Dropped with this future, which aborts the tasks.
     let mut renewing = JoinSet::new();
     for (session, numbered) in sessions {
         session.touch();
-        let shared = Arc::clone(shared);
-        renewing.spawn(async move { renew_in(&shared, &session, numbered, begun).await });
+        let (shared, known) = (Arc::clone(shared), known.clone());
+        renewing.spawn(async move { renew_in(&shared, &session, numbered, begun, &known).await });
     }
-    while let Ok(Some(known)) = timeout_at(answer_by, renewing.join_next()).await {
-        match known {
-            Ok(known) => known.into_iter().for_each(|(at, renewal)| renewals[at] = renewal),
-            Err(cause) if cause.is_panic() => std::panic::resume_unwind(cause.into_panic()),
-            Err(_) => {}
-        }
+    drop(known);
+    while let Ok(Some((at, renewal))) = timeout_at(answer_by, renewed.recv()).await {
+        renewals[at] = renewal;
     }
     Ok(renewals)
 }
@@ -57,35 +58,62 @@ async fn renew_in(
     session: &Arc<Session>,
     numbered: Vec<Numbered>,
     begun: BootInstant,
-) -> Vec<(usize, Renewal)> {
+    known: &UnboundedSender<(usize, Renewal)>,
+) {
     let is_proven = async {
         session.prove().await?;
         session.trusted().await
     };
     if let Err(cause) = is_proven.await {
         tracing::debug!(%cause, "renewing holds failed");
-        return Vec::new();
+        return;
     }
-    let reconnects = session.reconnects();
-    let mut known = Vec::with_capacity(numbered.len());
+    let reconnect_count = session.reconnect_count();
     let mut reads = Vec::new();
     for Numbered { at, claim, node } in numbered {
         let Some(node) = node else { continue };
-        if node.watch.is_unchanged(reconnects) {
-            known.push((at, extended(shared, &claim, session, begun)));
+        if node.watch.is_unchanged(reconnect_count) {
+            let _ = known.send((at, extend(shared, &claim, session, begun)));
         } else {
-            let read = session.client().get_and_watch_data(&node.path);
-            reads.push((at, claim, node.watch, read));
+            let bytes = shared.full_length(&node.path);
+            let watches = node.watch.reserve(session.watch_bytes_left(), bytes);
+            reads.push((at, claim, node.watch, read(session, &node.path, watches)));
         }
     }
     for (at, claim, watch, read) in reads {
-        let found = session.answer(read).await.map(|(data, stat, watcher)| {
-            watch.set(reconnects, watcher);
-            (data, stat)
-        });
-        known.push((at, renewal(shared, &claim, session, found, begun).await));
+        let (found, watcher) = match session.answer(read).await {
+            Ok((data, stat, watcher)) => (Ok((data, stat)), watcher),
+            Err(failure) => (Err(failure), None),
+        };
+        let renewal = renewal(shared, &claim, session, found, begun).await;
+        // A broken hold stays unwatched, so that each renewal reads its node.
+        if let (RenewalOutcome::Renewed { .. }, Some(watcher)) = (&renewal.outcome, watcher) {
+            watch.replace(reconnect_count, watcher);
+        }
+        let _ = known.send((at, renewal));
     }
-    known
+}
+
+type Read = Result<(Vec<u8>, zk::Stat, Option<zk::OneshotWatcher>), zk::Error>;
+
+/// Sends the request before it returns, so that several are in flight.
+fn read<'s>(
+    session: &'s Session,
+    path: &str,
+    watches: bool,
+) -> Pin<Box<dyn Future<Output = Read> + Send + 's>> {
+    if watches {
+        let read = session.client().get_and_watch_data(path);
+        return Box::pin(async move {
+            let (data, stat, watcher) = read.await?;
+            Ok((data, stat, Some(watcher)))
+        });
+    }
+    let read = session.client().get_data(path);
+    Box::pin(async move {
+        let (data, stat) = read.await?;
+        Ok((data, stat, None))
+    })
 }
 
 fn held_place(shared: &Shared, claim: &Claim) -> Result<Place, Reason> {
@@ -123,10 +151,10 @@ async fn renewal(
     if stat.ephemeral_owner != session.id() {
         return Renewal::not_held(Reason::Gone);
     }
-    extended(shared, claim, session, begun)
+    extend(shared, claim, session, begun)
 }
 
-fn extended(shared: &Shared, claim: &Claim, session: &Session, begun: BootInstant) -> Renewal {
+fn extend(shared: &Shared, claim: &Claim, session: &Session, begun: BootInstant) -> Renewal {
     if !shared.keep(claim, shared.end_of_hold(claim)) {
         return Renewal::not_held(Reason::Expired);
     }

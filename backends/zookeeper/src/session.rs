@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use lockwright_core::{BootInstant, Clock, Error, ErrorKind, Result};
+use tokio::sync::Semaphore;
 use zookeeper_client as zk;
 
 use crate::config::Config;
 use crate::errors::{Effect, Failure, answer, error, invalid};
 use crate::liveness::LivenessBound;
 use crate::timeout_check::TimeoutCheck;
-use crate::{reachability, tls};
+use crate::{hold_watch, reachability, tls};
 
 /// The shortest silence timeout. If this timeout exceeds three fifths of the session's timeout, the
 /// client library uses two fifths.
@@ -31,7 +32,9 @@ pub(crate) struct Session {
     proven: Mutex<BootInstant>,
     used: Mutex<BootInstant>,
     timeout_check: TimeoutCheck,
-    reconnects: AtomicU64,
+    reconnect_count: AtomicU64,
+    /// A permit for each further byte of watched paths.
+    watch_bytes_left: Arc<Semaphore>,
 }
 
 impl Session {
@@ -54,7 +57,8 @@ impl Session {
             proven: Mutex::new(created),
             used: Mutex::new(clock.now()),
             timeout_check: TimeoutCheck::new(),
-            reconnects: AtomicU64::new(0),
+            reconnect_count: AtomicU64::new(0),
+            watch_bytes_left: Arc::new(Semaphore::new(hold_watch::MOST_BYTES)),
         })
     }
 
@@ -75,12 +79,16 @@ impl Session {
         &self.timeout_check
     }
 
-    pub(crate) fn note_reconnect(&self) {
-        self.reconnects.fetch_add(1, Ordering::SeqCst);
+    pub(crate) fn count_reconnect(&self) {
+        self.reconnect_count.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn reconnects(&self) -> u64 {
-        self.reconnects.load(Ordering::SeqCst)
+    pub(crate) fn reconnect_count(&self) -> u64 {
+        self.reconnect_count.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn watch_bytes_left(&self) -> &Arc<Semaphore> {
+        &self.watch_bytes_left
     }
 
     pub(crate) async fn trusted(&self) -> Result<()> {

@@ -19,7 +19,7 @@ fn patience(timeout: Duration, response_timeout: Duration) -> Duration {
 impl Shared {
     pub(crate) fn moved(self: &Arc<Self>, session: &Arc<Session>, is_connected: bool) {
         if is_connected {
-            session.note_reconnect();
+            session.count_reconnect();
         }
         if session.timeout_check().moved(is_connected) {
             let patience = patience(session.timeout(), self.config.response_timeout);

@@ -11,7 +11,7 @@ use crate::paths::Paths;
 use crate::session::Session;
 use crate::sessions::Sessions;
 use crate::suspect_sessions::SuspectSessions;
-use crate::watched_nodes::{SLOW_POLL, Watches};
+use crate::watches::{SLOW_POLL, Watches};
 use crate::zxid_watermark::ZxidWatermark;
 
 #[derive(Debug)]
@@ -57,6 +57,11 @@ impl Shared {
             Some(_) => zk::Acls::creator_all(),
             None => zk::Acls::anyone_all(),
         }
+    }
+
+    /// Returns the length of the path with the chroot.
+    pub(crate) fn full_length(&self, path: &str) -> usize {
+        self.config.contents.chroot.len() + path.len()
     }
 
     pub(crate) fn end_of_hold(&self, claim: &Claim) -> BootInstant {

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use lockwright_core::{LockName, Result};
 
 use crate::errors::Effect;
+use crate::hold_watch;
 use crate::session::Session;
 use crate::shared::Shared;
 
@@ -17,6 +18,12 @@ pub(crate) async fn watch(
     if shared.watches.all().contains_key(&key) {
         return Ok(true);
     }
+    let bytes = shared.full_length(&key.1);
+    let Some(reserved) = hold_watch::reserve(session.watch_bytes_left(), bytes) else {
+        // Without a watch, the waiter polls.
+        let stat = session.answer(session.client().check_stat(&key.1)).await;
+        return Ok(stat.map_err(|failure| failure.error(Effect::Reads))?.is_some());
+    };
     let asking = session.client().check_and_watch_stat(&key.1);
     let (stat, watcher) =
         session.answer(asking).await.map_err(|failure| failure.error(Effect::Reads))?;
@@ -28,6 +35,7 @@ pub(crate) async fn watch(
     let task = shared.sessions.runtime.spawn(async move {
         // Wake the waiters even if the node has only changed, or the session is over.
         watcher.changed().await;
+        drop(reserved);
         if let Some(owner) = owner.upgrade() {
             owner.watches.all().remove(&watched);
             owner.subscribers.wake(&waited_for);

@@ -84,6 +84,13 @@ pub(crate) async fn remove_claim(shared: &Arc<Shared>, name: LockName, token: To
     while !place.lease.is_gone() {
         match end_overdue(shared, token, &place).await {
             Ok(()) => break,
+            // The cluster removes the key with the lease, once the client sends no keep-alives.
+            Err(failure)
+                if failure.kind() == ErrorKind::Denied && !shared.has_claims_on(&place.lease) =>
+            {
+                tracing::warn!(%failure, %name, "etcd: an expired hold ends with its lease");
+                shared.lose(&place.lease);
+            }
             Err(failure) => {
                 tracing::debug!(%failure, "etcd: removing an expired hold failed, retrying");
                 shared.clock.sleep(RETRY_PAUSE).await;

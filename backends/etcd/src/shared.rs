@@ -18,6 +18,9 @@ use crate::watched::{SLOW_POLL, Wakeups};
 
 const PROOFS: usize = 3;
 
+/// The most keys of a lease that one transaction reads.
+const KEYS_OF_A_LEASE: usize = 100;
+
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) members: Arc<Members>,
@@ -141,14 +144,16 @@ impl Shared {
     /// keep-alives of live leases until it has caught up.
     async fn has_key(&self, lease: &Lease) -> Result<bool, RequestError> {
         let on_it = self.registry.all(|_, place| place.lease.id == lease.id);
-        let Some((_, _, place)) = on_it.into_iter().find(|(_, _, place)| place.created.is_some())
-        else {
+        // Several keys are read, because some may be released without an answer.
+        let keys = on_it.into_iter().filter(|(_, _, place)| place.created.is_some());
+        let reads: Vec<_> =
+            keys.take(KEYS_OF_A_LEASE).map(|(_, _, place)| TxnOp::get(place.key, None)).collect();
+        if reads.is_empty() {
             return Ok(false);
-        };
-        let txn = Txn::new().and_then([TxnOp::get(place.key, None)]);
-        let answered = self.transact(txn, Effect::Reads, None).await?;
-        let found = answered.found.first().and_then(Found::first);
-        Ok(found.is_some_and(|entry| entry.lease == lease.id))
+        }
+        let answered = self.transact(Txn::new().and_then(reads), Effect::Reads, None).await?;
+        let found = answered.found.iter().filter_map(Found::first);
+        Ok(found.into_iter().any(|entry| entry.lease == lease.id))
     }
 
     pub(crate) async fn loss_reason(&self, token: Token) -> Result<Reason> {
@@ -162,6 +167,11 @@ impl Shared {
             .and_then(Found::as_tombstone)
             .and_then(|tombstone| tombstone.broken);
         Ok(if broken.is_some() { Reason::Broken } else { Reason::Gone })
+    }
+
+    /// Returns whether the lease has claims that aren't overdue.
+    pub(crate) fn has_claims_on(&self, lease: &Lease) -> bool {
+        self.registry.any(|_, _, place| place.lease.id == lease.id && !place.is_overdue)
     }
 
     pub(crate) fn lose(&self, lease: &Lease) {

@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Broken, Busy, Claim, Cursor, DistributedLock, Error,
-    ErrorKind, Events, Finding, Inspection, LockName, Mode, Page, Profile, Reason, ReleaseMode,
-    ReleaseOutcome, Renew, Renewal, Result, Token, Wait, async_trait,
+    ErrorKind, Events, Finding, Holder, Inspection, LockName, Mode, Page, Profile, Reason,
+    ReleaseMode, ReleaseOutcome, Renew, Renewal, Result, Token, Wait, async_trait,
 };
 use redis::Value;
 
@@ -211,9 +211,11 @@ impl Redis {
     }
 
     async fn listen_for(&self, keys: &Keys, busy: &mut Busy) {
-        let Some(holder) = busy.holder.as_ref().filter(|holder| holder.token.is_none()) else {
-            return;
+        // A free lock isn't another library's: its first waiter couldn't be notified of an offer.
+        let is_foreign = |holder: &&Box<Holder>| {
+            holder.token.is_none() && holder.remaining != Some(Duration::ZERO)
         };
+        let Some(holder) = busy.holder.as_ref().filter(is_foreign) else { return };
         match tracking::listen_for(&self.servers, keys.lock()).await {
             Some(true) => busy.retry_after = holder.remaining,
             Some(false) => busy.retry_after = Some(Duration::ZERO),

@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime};
 use lockwright_core::{ErrorKind, Finding, Result, Severity};
 use redis::{Cmd, FromRedisValue, Value};
 
+use crate::aof_replay::{self, Replay};
 use crate::cluster;
 use crate::connection::{Link, Live};
 use crate::errors::{Effect, error, odd_answer};
-use crate::log_replay::{self, Replay};
 use crate::sentinel;
 use crate::servers::Servers;
 
@@ -44,7 +44,7 @@ impl Server {
         };
         let mut server = Self { info, config, replay: Replay::Restored };
         if server.logs_every_write() {
-            server.replay = log_replay::ask(link, live).await?;
+            server.replay = aof_replay::ask(link, live).await?;
         }
         Ok(server)
     }
@@ -176,12 +176,18 @@ fn eviction(server: &Server) -> Option<Finding> {
 fn persistence(server: &Server) -> Vec<Finding> {
     let mut findings = Vec::new();
     let is_logged = server.number("aof_enabled").map(|enabled| enabled == 1);
-    let fsync = server.config.as_ref().and_then(|config| config.get("appendfsync"));
+    let configured = |name: &str| server.config.as_ref()?.get(name).map(String::as_str);
+    let fsync = configured("appendfsync");
     let loses = match (is_logged, fsync) {
         (Some(false), _) => Some("appendonly is no: writes are not logged".to_owned()),
         (_, Some(fsync)) if fsync != "always" => {
             Some(format!("appendfsync is {fsync}: the last writes are not on the disk yet"))
         }
+        _ if configured("no-appendfsync-on-rewrite") == Some("yes") => Some(
+            "no-appendfsync-on-rewrite is yes: while the log is rewritten, the last writes are not \
+             on the disk yet"
+                .to_owned(),
+        ),
         _ => None,
     };
     if let Some(what) = loses {
@@ -191,8 +197,8 @@ fn persistence(server: &Server) -> Vec<Finding> {
             what,
             why: "a crash of the server frees locks that are held, and two may then hold one"
                 .to_owned(),
-            fix: "appendonly yes and appendfsync always; else let what the lock protects check \
-                  fences"
+            fix: "appendonly yes, appendfsync always and no-appendfsync-on-rewrite no; else let \
+                  what the lock protects check fences"
                 .to_owned(),
         });
     }

@@ -96,6 +96,7 @@
 
 mod acquire;
 mod answer;
+mod aof_replay;
 mod backend;
 mod cluster;
 mod config;
@@ -108,7 +109,6 @@ pub mod fencing;
 mod hand_over;
 mod keys;
 mod list;
-mod log_replay;
 pub mod node;
 #[cfg(test)]
 mod properties;

@@ -107,7 +107,10 @@ impl Batch {
         self.holds.iter().map(|BatchEntry { keys, kind, argument, .. }| {
             let (keys, argument) = match kind {
                 Kind::Exclusive => (vec![keys.lock()], argument.clone()),
-                Kind::ExclusiveWithFence => (vec![keys.lock()], argument.replace(":f", ":x")),
+                Kind::ExclusiveWithFence => {
+                    let start = argument.strip_suffix('f').unwrap_or(argument);
+                    (vec![keys.lock()], format!("{start}x"))
+                }
                 Kind::Shared => (shared_keys(keys).to_vec(), argument.clone()),
             };
             (keys, [self.ttl.clone(), String::new(), argument])
@@ -165,4 +168,22 @@ pub(crate) fn renewals(answer: Value, count: usize) -> Result<Vec<Renewal>> {
             _ => Err(odd_answer(Effect::Changes, &reply)),
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use lockwright_conformance::test_helpers::claim_for;
+    use lockwright_core::Token;
+
+    use super::*;
+
+    /// The TTL is so long that each renewal extends the fence counter's expiry.
+    #[test]
+    fn single_request_has_the_token_and_no_fence() {
+        let mut claim = claim_for("x", 2 * DAY);
+        claim.token = Token::from_bytes([0xff; 16]);
+        let batch = Batch::new("lockwright", &[Renew::of(&claim)]).unwrap();
+        let (_, [_, _, argument]) = batch.single_requests().next().unwrap();
+        assert_eq!(argument, format!("lw1:{}:172800000:x", claim.token));
+    }
 }

@@ -34,7 +34,7 @@ pub enum ErrorKind {
     Indeterminate,
     /// The hold ended before its release.
     Lost(Reason),
-    /// The name is in use as another lock type, by other software, or already by the request's owner.
+    /// The name is in use as another lock type, by other software, or by the same owner.
     Conflict,
     /// The backend or this build lacks the operation.
     Unsupported,

@@ -46,7 +46,7 @@ pub struct Profile {
     pub answer_limit: Option<Duration>,
     /// The largest number of holds in one renewal request.
     pub renew_batch: usize,
-    /// The interval at which a waiter retries without a wake-up.
+    /// The longest interval at which a waiter retries without a wake-up.
     pub slow_poll: Duration,
 }
 
@@ -58,8 +58,8 @@ impl Profile {
         *self.ttl.start()..=Self::LONGEST_TTL.min(*self.ttl.end())
     }
 
-    /// Returns a minimal profile: exclusive locks in one process, without fences, polled every
-    /// 100 ms.
+    /// Returns a minimal profile: exclusive locks in one process, without fences, polled at least
+    /// every 100 ms.
     pub const fn new(backend: &'static str) -> Self {
         Self {
             backend,

@@ -300,7 +300,7 @@ async fn waiting(
         shared: &shared,
         options,
         limit,
-        begun: sent,
+        first_sent: sent,
         sent,
         counted: was_queued,
         spot: None,
@@ -327,7 +327,7 @@ struct Attempts<'a> {
     shared: &'a Arc<Shared>,
     options: &'a Options,
     limit: Limit,
-    begun: BootInstant,
+    first_sent: BootInstant,
     sent: BootInstant,
     counted: bool,
     spot: Option<WaiterSlot<'a>>,
@@ -445,7 +445,7 @@ impl Attempts<'_> {
         }
         self.shared.waiters.recently_busy().note(turn.name(), self.shared.clock.now());
         if self.spot.is_some() {
-            let waited = self.sent.saturating_since(self.begun);
+            let waited = self.sent.saturating_since(self.first_sent);
             return Next::In(poll_after(self.shared, busy, waited));
         }
         // A wake-up may have come before this registration, so the client retries at once.
@@ -683,17 +683,17 @@ fn into_hold(
     hold
 }
 
-/// Returns the pause before the next poll. Without wake-ups, it is an eighth of the time waited so
-/// far, so that a waiter for a short hold polls often.
+/// Returns the pause before the next poll. Without wake-ups, it grows with the time waited, up to
+/// `slow_poll`, so that the end of a short hold is noticed soon.
 fn poll_after(shared: &Shared, busy: &Busy, waited: Duration) -> Duration {
     let profile = shared.backend.profile();
-    let slowly = match profile.wake_up {
+    let interval = match profile.wake_up {
         WakeUp::Poll => (waited / 8).clamp(profile.slow_poll / 32, profile.slow_poll),
         WakeUp::Push => profile.slow_poll,
     };
-    let slowly = shared.spread(slowly);
+    let interval = shared.spread(interval);
     match busy.retry_after {
-        Some(time) => slowly.min(time.saturating_add(shared.spread(Duration::from_millis(4)))),
-        None => slowly,
+        Some(time) => interval.min(time.saturating_add(shared.spread(Duration::from_millis(4)))),
+        None => interval,
     }
 }

@@ -76,8 +76,9 @@ impl Shared {
         loop {
             let mut idle = pin!(self.idle.notified());
             idle.as_mut().enable();
-            let is_done = self.releasing() == 0;
+            // A request that is turned away first counts its release, and then stops waiting.
             let nobody_waits = self.waiting.load(Ordering::SeqCst) == 0;
+            let is_done = self.releasing() == 0;
             if self.renewer_ended.load(Ordering::Acquire) || (is_done && nobody_waits) {
                 return;
             }

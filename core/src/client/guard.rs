@@ -14,8 +14,8 @@ use crate::token::{Fence, Token};
 
 use super::answer::at_once;
 use super::hold_state::HoldState;
+use super::loss_signal::Signal;
 use super::renewer::{ask_renewal, note_renewal};
-use super::signal::Signal;
 use super::state::releasing::{Releasing, end_for_ticket, end_in_background, lost};
 use super::state::{Hold, Shared};
 use super::ticket::Ticket;

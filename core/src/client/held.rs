@@ -5,8 +5,8 @@ use crate::clock::BootInstant;
 use crate::error::Result;
 
 use super::guard::{Guard, Leadership, Permit};
+use super::loss_signal::Signal;
 use super::multi_guard::MultiGuard;
-use super::signal::Signal;
 use super::state::Hold;
 
 /// The common methods of all guards. The trait is sealed.

@@ -76,7 +76,7 @@ impl MultiRequest {
         Self { parts: Vec::new(), options: Options::default() }.and(locks, names)
     }
 
-    /// Adds names to be locked by the client `locks`. If several clients have the same kind of
+    /// Adds names that the client `locks` acquires. If several clients have the same kind of
     /// backend, all programs must add them in the same order. Otherwise two requests may deadlock.
     pub fn and(mut self, locks: &Locks, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         for name in names {

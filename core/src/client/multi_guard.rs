@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::token::Fence;
 
 use super::guard::Guard;
-use super::signal::Signal;
+use super::loss_signal::Signal;
 use super::state::Hold;
 
 /// Several locks held together. Dropping the guard releases them in the background.

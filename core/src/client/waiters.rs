@@ -54,7 +54,9 @@ impl Waiters {
     }
 
     pub(crate) fn wake(&self, name: &LockName) {
-        for waiter in self.registered().by_name.get(name).into_iter().flatten() {
+        // The caller's waker must not run under the mutex, because it may drop a waiting request.
+        let waiters = self.registered().by_name.get(name).cloned();
+        for waiter in waiters.into_iter().flatten() {
             waiter.wake.notify_one();
         }
     }
@@ -62,7 +64,8 @@ impl Waiters {
     /// Passes a grant to its waiter. Without a waiter, the claim's release is in progress, which
     /// ends the hold.
     pub(crate) fn hand(&self, token: Token, granted: Granted) {
-        if let Some(waiter) = self.registered().by_token.get(&token) {
+        let waiter = self.registered().by_token.get(&token).cloned();
+        if let Some(waiter) = waiter {
             *waiter.handed.lock().unwrap_or_else(PoisonError::into_inner) = Some(granted);
             waiter.wake.notify_one();
         }

@@ -97,7 +97,7 @@ impl Job {
             if shared.is_closed() && now > begun + claim.ttl {
                 break;
             }
-            shared.clock.sleep(pause).await;
+            shared.clock.sleep(shared.spread(pause)).await;
             pause = (pause * 2).min(TRY_AGAIN.1).min(claim.ttl.max(TRY_AGAIN.0));
         }
         if self.last_sent.is_some() {

@@ -184,14 +184,14 @@ impl Hold {
         if now >= self.lost_at() && decode(self.phase.load(Ordering::SeqCst)).is_live() {
             let _changes = self.term_changes.lock().unwrap_or_else(PoisonError::into_inner);
             if now >= self.lost_at() {
-                self.lose_locked(self.why_run_out(now));
+                self.lose_locked(self.why_run_out());
             }
         }
         decode(self.phase.load(Ordering::SeqCst))
     }
 
-    fn why_run_out(&self, now: BootInstant) -> Reason {
-        if now >= self.keep_until {
+    fn why_run_out(&self) -> Reason {
+        if self.lost_at() >= self.keep_until {
             Reason::HeldTooLong
         } else if self.renewal_failed.load(Ordering::Acquire) {
             Reason::Unreachable
@@ -231,7 +231,7 @@ impl Hold {
             return;
         }
         if now >= self.lost_at() {
-            self.lose_locked(self.why_run_out(now));
+            self.lose_locked(self.why_run_out());
             return;
         }
         self.renewal_failed.store(false, Ordering::Release);

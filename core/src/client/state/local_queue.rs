@@ -19,6 +19,9 @@ use crate::name::LockName;
 use super::releasing::end_in_background;
 use super::{Entered, Hold, Job, Passed, Queued, Reentry, Shared, Taken, Trouble, Turn, Turns};
 
+/// The least length of a queue that is searched for requests whose callers left.
+const SWEPT_LENGTH: usize = 64;
+
 impl Trouble {
     pub(crate) fn error(&self, now: BootInstant) -> Error {
         Error::unavailable("the server has not answered an earlier request for this lock")
@@ -183,7 +186,12 @@ impl Turns {
             };
         }
         let (sender, receiver) = oneshot::channel();
-        taken.queue.get_or_insert_default().push_back(Queued { wanted: wanted.clone(), sender });
+        let queue = taken.queue.get_or_insert_default();
+        // Removes requests that timed out or were dropped.
+        if queue.len() >= SWEPT_LENGTH && queue.len().is_power_of_two() {
+            queue.retain(|queued| !queued.sender.is_closed());
+        }
+        queue.push_back(Queued { wanted: wanted.clone(), sender });
         Ok(Entry::Queued(receiver))
     }
 
@@ -403,4 +411,31 @@ fn unchangeable(present: Mode, wanted: Mode) -> Error {
              {wanted}; release it first"
         ),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_whose_callers_left_are_removed() {
+        let options = Options {
+            mode: Mode::Exclusive,
+            ttl: std::time::Duration::from_secs(30),
+            renewal_mode: RenewalMode::Auto,
+            owner: None,
+            identity: None,
+            max_hold: None,
+            wait: None,
+            retry: None,
+        };
+        let mut turns = Turns::default();
+        let (name, now) = (LockName::new("x").unwrap(), BootInstant::from_nanos(0));
+        assert!(matches!(turns.enter(&name, &options, true, now), Ok(Entry::Turn)));
+        for _ in 0..10_000 {
+            assert!(matches!(turns.enter(&name, &options, true, now), Ok(Entry::Queued(_))));
+        }
+        let queue = turns.taken.get(&name).unwrap().queue.as_ref().unwrap();
+        assert!(queue.len() <= SWEPT_LENGTH, "{}", queue.len());
+    }
 }

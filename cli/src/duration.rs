@@ -40,6 +40,20 @@ pub(crate) fn show(duration: Duration) -> String {
     }
 }
 
+/// Like [`show`], but rounds up.
+pub(crate) fn show_at_most(duration: Duration) -> String {
+    let unit = match duration.as_secs() {
+        0 => Duration::from_millis(1),
+        1..=9 => Duration::from_millis(100),
+        10..=119 => Duration::from_secs(1),
+        120..=7_199 => Duration::from_secs(60),
+        7_200..=172_799 => Duration::from_secs(3_600),
+        _ => Duration::from_secs(86_400),
+    };
+    let units = duration.as_nanos().div_ceil(unit.as_nanos());
+    show(unit.saturating_mul(u32::try_from(units).unwrap_or(u32::MAX)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,6 +76,21 @@ mod tests {
             (200_000_000, "2 days"),
         ] {
             assert_eq!(show(Duration::from_millis(millis)), shown);
+        }
+    }
+
+    #[test]
+    fn an_upper_bound_is_rounded_up() {
+        for (millis, shown) in [
+            (5, "5 ms"),
+            (1_510, "1.6 s"),
+            (29_100, "30 s"),
+            (119_500, "2 min"),
+            (179_000, "3 min"),
+            (10_740_000, "3 h"),
+            (250_560_000, "3 days"),
+        ] {
+            assert_eq!(show_at_most(Duration::from_millis(millis)), shown);
         }
     }
 }

@@ -4,14 +4,18 @@
 
 use std::error::Error as _;
 use std::fmt::Display;
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lockwright::backend::Step;
 use lockwright::{Error, ErrorKind};
 
 use crate::escape::escape;
+use crate::stderr;
+
+/// A held lock must not wait for a reader of the message.
+const COMPLAINT_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) const HELD: u8 = 1;
 pub(crate) const USAGE: u8 = 64;
@@ -107,8 +111,10 @@ fn is_about_the_same(cause: &Error, error: &Error) -> bool {
     backend && cause.name().is_none_or(|name| error.name() == Some(name))
 }
 
+/// Prints the message, unless standard error is a full pipe.
 pub(crate) fn complain(code: u8, message: impl Display) -> ExitCode {
-    let _ = writeln!(io::stderr(), "lockwright: {}", escape(&message.to_string()));
+    let text = format!("lockwright: {}\n", escape(&message.to_string()));
+    stderr::write_within(&text, COMPLAINT_TIMEOUT);
     ExitCode::from(code)
 }
 
@@ -131,7 +137,7 @@ mod tests {
         let says = "etcd: lock \"orders\": timed out: it refuses connections";
         assert_eq!(chain(&timed_out().with_source(refused())), says);
         assert_eq!(chain(&timed_out().with_source(Arc::new(refused()))), says);
-        let system = refused().with_source(io::Error::other("no way"));
+        let system = refused().with_source(std::io::Error::other("no way"));
         assert_eq!(chain(&timed_out().with_source(system)), format!("{says}: no way"));
         let other = refused().with_backend("node 2");
         let text = chain(&timed_out().with_source(other));

@@ -124,7 +124,7 @@ fn sentence(broken: Broken) -> String {
         Broken::NotHeld => "not held: nothing was changed\n".to_owned(),
         Broken::RunsOut(left) => format!(
             "broken: it can no longer be renewed and is free in at most {}\n",
-            duration::show(left)
+            duration::show_at_most(left)
         ),
         Broken::Freed(left) if left.is_zero() => "freed\n".to_owned(),
         Broken::Freed(Duration::MAX) => {
@@ -134,7 +134,7 @@ fn sentence(broken: Broken) -> String {
         Broken::Freed(left) => format!(
             "freed: its holder may continue for up to {}; its writes can be rejected by their \
              fence\n",
-            duration::show(left)
+            duration::show_at_most(left)
         ),
     }
 }

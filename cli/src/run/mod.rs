@@ -9,7 +9,6 @@ mod waiting;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use lockwright::backend::Identity;
 use lockwright::{Guard, LockName, Locks};
 use rustix::process::Signal;
 use serde_json::json;
@@ -45,9 +44,9 @@ fn prepare_and_run(
     LockName::new(&run.name)?;
     let command = command::resolve(run)?;
     let holds = nested::Holds::of_this_process()?;
-    nested::become_if_held(output, connection, run, &holds, &command)?;
     let config = config(connection)?;
     let key = format!("{}{}", config.namespace, run.name);
+    nested::become_if_held(output, &config, &key, run, &holds, &command)?;
     let run = &Run {
         ttl: run.ttl.or(config.ttl),
         timeout: run.timeout.or(config.wait.filter(|_| !run.nonblock)),
@@ -71,8 +70,7 @@ fn prepare_and_run(
             signal = signals.next_ending() => return Ok(ended_by(signal)),
         };
         let outer = OuterHolds { holds, key };
-        let result =
-            hold_and_run(output, connection, run, outer, &command, &locks, &mut signals).await;
+        let result = hold_and_run(output, run, outer, &command, &locks, &mut signals).await;
         // `close` waits until the server receives a cancelled request's release.
         let _ = timeout(SHUTDOWN_TIMEOUT, locks.close()).await;
         result
@@ -89,7 +87,6 @@ struct OuterHolds {
 
 async fn hold_and_run(
     output: Output,
-    connection: &ConnectionOptions,
     run: &Run,
     outer: OuterHolds,
     command: &command::Resolved,
@@ -104,7 +101,7 @@ async fn hold_and_run(
         },
         signal = signals.next_ending() => return Ok(ended_by(signal)),
     };
-    let owner = Identity::of_this_process(connection.label.as_deref()).to_string();
+    let owner = locks.identity().to_string();
     output.event(
         "granted",
         json!({
@@ -151,9 +148,11 @@ async fn hold_and_run(
     };
     let released = release(output, guard, signals, patience).await;
     let code = match (outcome?, released) {
-        (running::Outcome::Ended(exit), Ok(())) => {
-            output
-                .event("released", json!({ "name": run.name, "held_ms": millis(since.elapsed()) }));
+        (running::Outcome::Ended(exit), Ok(is_released)) => {
+            if is_released {
+                let held_ms = millis(since.elapsed());
+                output.event("released", json!({ "name": run.name, "held_ms": held_ms }));
+            }
             exit.shell_code()
         }
         (running::Outcome::Ended(_), Err(failure)) => return Err(failure),
@@ -203,21 +202,24 @@ async fn acquire(output: Output, run: &Run, locks: &Locks) -> Result<Option<Guar
     }
 }
 
+/// Returns false after it has reported that the release wasn't confirmed.
 async fn release(
     output: Output,
     guard: Guard,
     signals: &mut Signals,
     patience: Duration,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let name = guard.name().to_owned();
     let answer = tokio::select! {
-        answer = timeout(patience, guard.release()) => answer,
-        _ = signals.next_ending() => return Ok(()),
+        answer = timeout(patience, guard.release()) => Some(answer),
+        _ = signals.next_ending() => None,
     };
+    let unconfirmed = |why| Failure::new(exit::UNAVAILABLE, "indeterminate", why);
     let failure = match answer {
-        Ok(Ok(())) => return Ok(()),
-        Ok(Err(error)) => Failure::from(error),
-        Err(_) => Failure::new(exit::UNAVAILABLE, "indeterminate", "the server doesn't answer"),
+        Some(Ok(Ok(()))) => return Ok(true),
+        Some(Ok(Err(error))) => Failure::from(error),
+        Some(Err(_)) => unconfirmed("the server doesn't answer"),
+        None => unconfirmed("a signal interrupted the wait for the server"),
     };
     if failure.code == exit::LOST {
         return Err(failure);
@@ -230,7 +232,7 @@ async fn release(
             failure.message
         ),
     );
-    Ok(())
+    Ok(false)
 }
 
 fn ended_by(signal: Signal) -> u8 {

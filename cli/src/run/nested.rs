@@ -9,14 +9,13 @@ use std::process::Command;
 
 use lockwright::fencing::Fenced;
 use lockwright::operator::Holder;
-use lockwright::{Fence, Guard, LockName, Locks, Mode, Token};
+use lockwright::{Config, Fence, Guard, LockName, Locks, Mode, Token};
 use rustix::process::{Pid, getpid};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::command;
-use crate::args::{ConnectionOptions, Run};
-use crate::connect::config;
+use crate::args::Run;
 use crate::exit::{self, Failure};
 use crate::output::Output;
 use crate::run::process::descendants;
@@ -50,7 +49,7 @@ impl Holds {
 
     pub(crate) fn and(mut self, key: &str, guard: &Guard, owner: &str) -> (&'static str, String) {
         let us = descendants::process(getpid());
-        // Without `/proc` it is `None`, and an inner run couldn't check its ancestors.
+        // Without `/proc`, `us` is `None`, and an inner run couldn't check its ancestors.
         if let Some(us) = us {
             self.0.push(Outer {
                 name: key.to_owned(),
@@ -72,14 +71,13 @@ impl Holds {
 
 pub(crate) fn become_if_held(
     output: Output,
-    connection: &ConnectionOptions,
+    config: &Config,
+    key: &str,
     run: &Run,
     holds: &Holds,
     command: &command::Resolved,
 ) -> Result<(), Failure> {
-    let config = config(connection)?;
-    let key = format!("{}{}", config.namespace, run.name);
-    let Some(outer) = holds.find(&key) else { return Ok(()) };
+    let Some(outer) = holds.find(key) else { return Ok(()) };
     let wanted = if run.shared { Mode::Shared } else { Mode::Exclusive };
     if outer.mode != wanted {
         let message = format!(

@@ -30,7 +30,7 @@ fn all_of_it_counts() {
     let args = ["run", "--json", "a", "--", "sh", "-c", script, "sh", program, &url, "a"];
     let finished = with_config(&sandbox, &config, args);
     let out = finished.stdout();
-    assert!(out.starts_with("nightly@") || out.contains("nightly"), "{out}");
+    assert!(out.starts_with("nightly@"), "{out}");
     assert!(out.contains("\"shop/a\""), "the namespace: {out}");
     assert!(finished.stderr().contains("\"ttl_ms\":7000"), "the TTL: {}", finished.stderr());
     assert!(out.ends_with("\n1\n") && !out.contains("both"), "the wait of none: {out}");

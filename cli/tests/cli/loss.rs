@@ -500,15 +500,40 @@ fn a_fast_chain_of_forks_is_ended_too() {
     assert_eq!(sandbox.processes(), [0; 0]);
 }
 
-/// The pipe for events is full.
-#[test]
-fn a_full_pipe_of_messages_stops_nothing() {
-    let sandbox = Sandbox::new();
+/// Returns both ends of a full pipe.
+fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
     let (reader, mut writer) = std::io::pipe().unwrap();
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
     while writer.write(&[b'x'; 4096]).is_ok() {}
     while writer.write(b"x").is_ok() {}
     rustix::io::ioctl_fionbio(&writer, false).unwrap();
+    (reader, writer)
+}
+
+/// The pipe for messages is full.
+#[test]
+fn a_full_pipe_keeps_no_lock_of_a_command_that_is_not_executed() {
+    let sandbox = Sandbox::new();
+    let (reader, writer) = full_pipe();
+    fs::write(sandbox.path("script"), "#!/no/such/interpreter\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(sandbox.path("script"), mode).unwrap();
+    let mut run = sandbox
+        .command(program())
+        .args(["run", "a", "--", "./script"])
+        .stderr(writer)
+        .spawn()
+        .unwrap();
+    let status = wait_for("its end", || run.try_wait().unwrap());
+    assert_eq!(status.code(), Some(127));
+    drop(reader);
+}
+
+/// The pipe for events is full.
+#[test]
+fn a_full_pipe_of_messages_stops_nothing() {
+    let sandbox = Sandbox::new();
+    let (reader, writer) = full_pipe();
     let mut run = sandbox
         .command(program())
         .args(["run", "--json", "--ttl", "1s", "a", "--", "sh", "-c", "sleep 3; touch done"])

@@ -103,7 +103,8 @@ fn look_at(pid: Pid) -> Option<Entry> {
             group: fields.get(2)?.parse().ok()?,
         },
         parent: fields.get(1)?.parse().ok()?,
-        ended: matches!(*fields.first()?, "Z" | "X"),
+        // A process whose first thread has ended looks like a zombie, but has other threads.
+        ended: matches!(*fields.first()?, "Z" | "X") && matches!(*fields.get(17)?, "0" | "1"),
     })
 }
 
@@ -183,6 +184,28 @@ mod tests {
         assert!(bystander.try_wait().unwrap().is_none(), "another start time, so another process");
         bystander.kill().unwrap();
         bystander.wait().unwrap();
+    }
+
+    #[test]
+    fn process_lives_until_its_last_thread_ends() {
+        let script = "import ctypes, threading, time\n\
+                      threading.Thread(target=time.sleep, args=(60,)).start()\n\
+                      print('up', flush=True)\n\
+                      ctypes.CDLL(None).pthread_exit(None)\n";
+        let mut child =
+            Command::new("python3").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        let out = child.stdout.take().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+        let stat = format!("/proc/{}/stat", child.id());
+        while !fs::read_to_string(&stat).unwrap().contains(") Z ") {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let us = rustix::process::getpid();
+        let found = of(us, &[]).unwrap();
+        let found = found.iter().find(|found| found.pid == pid_of(&child)).copied();
+        assert_eq!(signal(&[found.expect("it lives")], Signal::KILL), 0);
+        assert!(!child.wait().unwrap().success());
     }
 
     #[test]

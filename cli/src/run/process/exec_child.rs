@@ -3,7 +3,7 @@
 
 use std::env::ArgsOs;
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
@@ -12,7 +12,6 @@ use nix::sys::signal::SigSet;
 use rustix::process::{Pid, Signal, getpgrp, getppid, set_parent_process_death_signal};
 
 use super::foreground::Terminal;
-use crate::escape::escape;
 use crate::exit;
 
 pub(crate) const NO_FOREGROUND: &str = "-";
@@ -68,10 +67,6 @@ fn not_executed(command: &OsString, error: &io::Error) -> ExitCode {
     } else {
         ""
     };
-    let _ = writeln!(
-        io::stderr(),
-        "lockwright: cannot run {}: {error}{hint}; the lock is released",
-        escape(&command.to_string_lossy())
-    );
-    ExitCode::from(code)
+    let command = command.to_string_lossy();
+    exit::complain(code, format!("cannot run {command}: {error}{hint}; the lock is released"))
 }

@@ -15,7 +15,7 @@ use crate::server::dialect::{Cell, Dialect, Row, StatementTexts};
 use crate::server::errors::Verdict;
 use crate::server::pool::{Limits, Pool};
 use crate::server::schema::MISSING;
-use crate::server::sql::{Arguments, Placeholder, Sql, Value};
+use crate::server::sql::{Arguments, Placeholder, Prepared, Sql, Value};
 use crate::server::table::Tables;
 use crate::server::tls;
 
@@ -93,7 +93,7 @@ impl MySql {
         self.is_direct.store(true, Ordering::Relaxed);
     }
 
-    fn is_direct(&self) -> bool {
+    pub(super) fn is_direct(&self) -> bool {
         self.is_direct.load(Ordering::Relaxed)
     }
 }
@@ -157,7 +157,7 @@ static TEXTS: StatementTexts = texts!(
     swap,
     inspect,
     list,
-    break_expired,
+    break_run_out,
     break_now,
     sweep_floor,
     sweep_leases,
@@ -296,24 +296,23 @@ impl Dialect for MySql {
         }
     }
 
-    /// Executes a statement. For an update to prepare, this method returns one row: the number of
-    /// matched rows, and the last insert id. The first use of a prepared statement on a connection
-    /// takes another round trip. A proxy may share sessions, so nothing is prepared behind one.
+    /// Executes a statement. For an update that may be prepared, returns one row: the number of
+    /// matched rows, and the last insert id. Preparing takes another round trip, once per
+    /// connection. A proxy may share sessions, so nothing is prepared behind one.
     async fn execute(
         &self,
         connection: &mut MySqlConnection,
         sql: &Sql,
         arguments: Arguments<'_>,
     ) -> sqlx::Result<Vec<Row>> {
-        let is_direct = self.is_direct();
-        let Some(statement) = sql.prepared().filter(|sql| is_direct || !sql.is_select()) else {
-            return self.fetch(connection, sql.render(arguments, Self::literal)).await;
+        let is_select = |statement: &Prepared| statement.text.starts_with("SELECT");
+        let statement = match sql.prepared() {
+            Some(statement) if !is_select(statement) => statement,
+            Some(_) if self.is_direct() => return fetch_prepared(connection, sql, arguments).await,
+            _ => return self.fetch(connection, sql.render(arguments, Self::literal)).await,
         };
-        if statement.is_select() {
-            return fetch_prepared(connection, sql, arguments).await;
-        }
         let text = || sqlx::raw_sql(AssertSqlSafe(sql.render(arguments, Self::literal)));
-        let done = match is_direct {
+        let done = match self.is_direct() {
             true => match statement.bind(arguments).execute(&mut *connection).await {
                 Err(error) if cannot_prepare(&error) => text().execute(connection).await?,
                 done => done?,

@@ -102,7 +102,8 @@ impl Config {
             Facts::look(&pool).await?.can_lock(self.backend())?;
             schema::make_sure(&pool).await?;
         }
-        Ok(Arc::new(LeaseBackend::new(pool, profile(), Arc::default(), None)))
+        let is_direct = pool.dialect().is_direct();
+        Ok(Arc::new(LeaseBackend::new(pool, profile(), Arc::default(), None, is_direct)))
     }
 
     async fn session_lock(self, kind: session_lock::Kind) -> Result<Arc<dyn DistributedLock>> {
@@ -121,7 +122,7 @@ impl Config {
 }
 
 /// Returns the mode's profile, or `None` for the lease mode.
-pub fn held_profile(mode: Mode) -> Option<Profile> {
+pub fn session_lock_profile(mode: Mode) -> Option<Profile> {
     match mode {
         Mode::Lease => None,
         Mode::Session => Some(session_lock::Kind::Session.profile().clone()),

@@ -131,7 +131,7 @@ static TEXTS: StatementTexts = texts!(
     swap,
     inspect,
     list,
-    break_expired,
+    break_run_out,
     break_now,
     sweep_floor,
     sweep_leases,
@@ -412,11 +412,16 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
         _ if code.starts_with("53") => {
             Verdict::new(Unavailable, "the server is short of memory, disk or connections")
         }
-        // A pooler rejects the parameter before it forwards any request.
-        "08P01" if message.contains("unsupported startup parameter") => Verdict::new(
-            InvalidConfig,
-            "a pooler refuses a parameter of the connection; leave `options` out of the URL",
-        ),
+        // PgBouncer or RDS Proxy rejects the parameter before it forwards any request.
+        "08P01" | "0A000"
+            if message.contains("unsupported startup parameter")
+                || message.contains("command-line options") =>
+        {
+            Verdict::new(
+                InvalidConfig,
+                "a pooler refuses a parameter of the connection; leave `options` out of the URL",
+            )
+        }
         _ if code.starts_with("08") || code.starts_with("57P") || code.starts_with("58") => {
             Verdict::new(Indeterminate, "the server or a pooler ended the connection").useless()
         }
@@ -433,6 +438,18 @@ mod tests {
         let kind = |code| judge(code, "").map(|verdict| verdict.kind);
         assert_eq!(kind("40003"), Some(ErrorKind::Indeterminate));
         assert_eq!(kind("40001"), Some(ErrorKind::Unavailable));
+    }
+
+    #[test]
+    fn rejected_parameter_is_recognized() {
+        let kind = |code, message| judge(code, message).map(|verdict| verdict.kind);
+        for (code, message) in [
+            ("08P01", "unsupported startup parameter in options: lockwright.mark"),
+            ("0A000", "RDS Proxy currently doesn't support command-line options"),
+        ] {
+            assert_eq!(kind(code, message), Some(ErrorKind::InvalidConfig));
+        }
+        assert_eq!(kind("0A000", "another feature"), None);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::server::dialect::Dialect;
 use crate::server::errors::{Effect, failed};
 use crate::server::lease::ReleaseListener;
 use crate::server::pool::Pool;
-use crate::server::sessions::{SessionPermit, Use};
+use crate::server::session_limit::{SessionPermit, Use};
 use crate::server::sql::Value;
 
 /// The time limit for a probe, a notification that this client sends to itself.

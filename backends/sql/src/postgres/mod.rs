@@ -54,7 +54,7 @@ use pooler::Server;
 /// The polling interval with notifications, which can get lost.
 const SLOW_POLL: Duration = Duration::from_secs(1);
 
-/// The polling interval without notifications.
+/// The longest polling interval without notifications.
 const POLL: Duration = Duration::from_millis(100);
 
 /// Locks on a PostgreSQL server.
@@ -107,9 +107,11 @@ impl Config {
         let listener = is_direct
             .then(|| -> Box<dyn ReleaseListener> { Box::new(Listener::new(&pool, &waiters)) });
         if !is_direct {
-            tracing::info!("a pooler blocks notifications, so waiters poll every {POLL:?}");
+            tracing::info!(
+                "a pooler blocks notifications, so waiters poll, at least every {POLL:?}"
+            );
         }
-        Ok(Arc::new(LeaseBackend::new(pool, profile_of(is_direct), waiters, listener)))
+        Ok(Arc::new(LeaseBackend::new(pool, profile_of(is_direct), waiters, listener, is_direct)))
     }
 
     async fn look(&self, listens_by_pooler: bool) -> Result<(Arc<Pool<Postgresql>>, Server)> {
@@ -144,7 +146,7 @@ impl Config {
 }
 
 /// Returns the mode's profile, or `None` for the lease mode.
-pub fn held_profile(mode: Mode) -> Option<Profile> {
+pub fn session_lock_profile(mode: Mode) -> Option<Profile> {
     match mode {
         Mode::Lease => None,
         Mode::Session => Some(session_lock::Kind::Session.profile().clone()),

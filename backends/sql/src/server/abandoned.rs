@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::dialect::Dialect;
 use super::errors;
 use super::pool::Limits;
-use super::sessions::SessionPermit;
+use super::session_limit::SessionPermit;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ServerSession {
@@ -34,8 +34,9 @@ const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// The longest time limit for one connect. Each timeout doubles the limit, because a frozen server
-/// may open a session for every attempt when it resumes.
-const LONGEST_CONNECT: Duration = Duration::from_secs(60);
+/// may open a session for every attempt when it resumes. After an outage, requests may wait this
+/// long for a session.
+const LONGEST_CONNECT: Duration = Duration::from_secs(15);
 
 /// The time that the server needs to end the session of a closed connection.
 const CLOSING: Duration = Duration::from_millis(200);

@@ -3,7 +3,7 @@ use std::time::Duration;
 use lockwright_core::{Error, Result, redact};
 
 use super::pool::Limits;
-use super::sessions::SessionLimit;
+use super::session_limit::SessionLimit;
 use super::table::Tables;
 
 /// How the server stores a hold.

@@ -106,7 +106,7 @@ pub(crate) struct StatementTexts {
     pub(crate) swap: &'static str,
     pub(crate) inspect: &'static str,
     pub(crate) list: &'static str,
-    pub(crate) break_expired: &'static str,
+    pub(crate) break_run_out: &'static str,
     pub(crate) break_now: &'static str,
     pub(crate) sweep_floor: &'static str,
     pub(crate) sweep_leases: &'static str,

@@ -15,7 +15,7 @@ use tokio::time::{Instant as Deadline, timeout_at};
 use super::abandoned::{Abandoned, ServerSession};
 use super::dialect::{Dialect, Row};
 use super::errors::{self, Effect, Failure};
-use super::sessions::{SessionLimit, SessionPermit, Use};
+use super::session_limit::{SessionLimit, SessionPermit, Use};
 use super::sql::{Arguments, Sql};
 
 #[derive(Debug, Clone, Copy)]

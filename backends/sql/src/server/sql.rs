@@ -38,11 +38,6 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    #[cfg_attr(not(feature = "mysql"), allow(dead_code))]
-    pub(crate) fn is_select(&self) -> bool {
-        self.text.starts_with("SELECT")
-    }
-
     /// Returns a query with the arguments as its parameters.
     pub(crate) fn bind<'a, D: Database>(
         &self,

@@ -64,7 +64,8 @@ impl Waiters {
     pub(super) fn expect(self: &Arc<Self>, name: &LockName, until: BootInstant, jobs: &Jobs) {
         let until = until.min(self.clock.now() + KEPT);
         let mut expected = locked(&self.expected);
-        expected.until.insert(name.clone(), until);
+        let known = expected.until.entry(name.clone()).or_insert(until);
+        *known = until.max(*known);
         if !expected.watching {
             expected.watching = true;
             let watch = {

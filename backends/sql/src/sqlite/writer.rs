@@ -302,7 +302,8 @@ impl Writer {
             // `run` reads the clock, here under the write lock.
             match self.run(request, true).await {
                 Ok(Outcome::Done(answer)) => answers.push(answer),
-                Ok(Outcome::Again) => unreachable!("nothing changes under the write lock"),
+                // Under the write lock, only a missing row of `lockwright_meta` gives no answer.
+                Ok(Outcome::Again) => return Err(self.roll_back(sqlx::Error::RowNotFound).await),
                 Err(e) => return Err(self.roll_back(e).await),
             }
         }

@@ -44,7 +44,7 @@ const GRANT_GUEST: &str = "GRANT SELECT, INSERT, UPDATE, DELETE ON lockwright.* 
 const CREATE_SCHEMA: &str = "CREATE DATABASE `select`; GRANT ALL ON `select`.* TO lockwright@'%'";
 const QUOTED_SCHEMA: &str = "`select`";
 
-/// The error if the schema is missing: the test's user may not learn whether it exists.
+/// The error if the schema is missing. The server doesn't reveal whether it exists.
 const NO_SCHEMA: (ErrorKind, &str) = (ErrorKind::Denied, "");
 
 /// The column with a tombstone's expiry.

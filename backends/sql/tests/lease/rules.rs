@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Claim, DistributedLock, Error, ErrorKind, Fence,
+    AcquireOutcome, BreakMode, BreakTarget, Claim, Clock, DistributedLock, Error, ErrorKind, Fence,
     Reason, ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome, Wait,
 };
 use sqlx::Executor;
@@ -160,6 +160,32 @@ async fn repeated_rejection_needs_no_lock_of_the_row() {
 
     let _locked = lock_lease(&server, "x").await;
     assert!(rejected(backend.acquire(&claim("x"), Wait::No).await));
+}
+
+fn in_ten_seconds() -> Wait {
+    Wait::Until(Clock::boot().now() + Duration::from_secs(10))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn recorded_waiter_is_rejected_without_a_lock_of_the_row() {
+    let (server, backend) = start().await;
+    grant(&backend, &claim("x")).await;
+    let (other, waiting) = (connect(&server.url()).await, claim("x"));
+    let rejected = |answer| matches!(answer, Ok(AcquireOutcome::Busy(_)));
+    assert!(rejected(other.acquire(&waiting, in_ten_seconds()).await));
+
+    let _locked = lock_lease(&server, "x").await;
+    assert!(rejected(other.acquire(&waiting, in_ten_seconds()).await));
+}
+
+#[tokio::test]
+async fn cancelled_waiter_is_lost_while_another_holds() {
+    let (_server, backend) = start().await;
+    let (held, cancelled) = (claim("x"), claim("x"));
+    grant(&backend, &held).await;
+    backend.release(&cancelled, ReleaseMode::Reconcile).await.unwrap();
+    let answer = backend.acquire(&cancelled, in_ten_seconds()).await;
+    assert_eq!(answer.unwrap_err().kind(), ErrorKind::Lost(Reason::Gone));
 }
 
 /// At the level `serializable`, concurrent requests make each other fail, and the backend retries

@@ -79,9 +79,9 @@ async fn thousand_holds_need_ten_connections() {
         let mutex = locks.mutex(format!("x{number}"));
         async move { mutex.wait_for(LONG).acquire().await.unwrap() }
     });
-    // At most 50 requests run at once, because each has a time limit, and MySQL writes to the disk
+    // At most 20 requests run at once, because each has a time limit, and MySQL writes to the disk
     // for each grant and release.
-    let guards: Vec<_> = stream::iter(acquiring).buffered(50).collect().await;
+    let guards: Vec<_> = stream::iter(acquiring).buffered(20).collect().await;
     let (mut most, begun) = (0, Instant::now());
     while begun.elapsed() < ms(9_000) {
         most = most.max(sessions(&server));
@@ -95,7 +95,7 @@ async fn thousand_holds_need_ten_connections() {
         assert!(is_busy(&*other, &claim_for(&format!("x{number}"), LONG)).await);
     }
     let releasing = guards.into_iter().map(async |guard| guard.release().await.unwrap());
-    stream::iter(releasing).buffered(50).collect::<()>().await;
+    stream::iter(releasing).buffered(20).collect::<()>().await;
     assert_eq!(listed(&*other).await, 0);
 }
 

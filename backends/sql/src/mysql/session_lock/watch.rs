@@ -15,8 +15,8 @@ use super::JOINT;
 use crate::mysql::dialect::{MySql, fetch_on};
 use crate::server::dialect::{Dialect, Row};
 use crate::server::pool::Pool;
+use crate::server::session_limit::Use;
 use crate::server::session_lock::{Ended, Permit, SessionId};
-use crate::server::sessions::Use;
 
 /// The polling interval, which delays the report of a session's end.
 const INTERVAL: Duration = Duration::from_millis(200);

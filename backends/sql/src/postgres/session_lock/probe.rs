@@ -5,8 +5,8 @@ use super::Sessions;
 use super::session::PgSession;
 use crate::server::dialect::Dialect;
 use crate::server::errors::{not_connected, not_connected_in};
+use crate::server::session_limit::Use;
 use crate::server::session_lock::{Permit, Session};
-use crate::server::sessions::Use;
 
 /// Rejects a pooler that shares sessions. While a second connection has a transaction, such a
 /// pooler lets it use the first connection's session, or switches the first connection to another

@@ -19,11 +19,11 @@ use crate::postgres::dialect::{Postgresql, fetch_on, fetch_prepared};
 use crate::server::dialect::{Dialect, Row};
 use crate::server::errors::{self, Effect};
 use crate::server::pool::Pool;
+use crate::server::session_limit::Use;
 use crate::server::session_lock::joint_session::statement_limit;
 use crate::server::session_lock::{
     Ended, Grant, KEPT_TIMEOUTS, Kept, Locked, Permit, Session, SessionId,
 };
-use crate::server::sessions::Use;
 use crate::server::sql::{Arguments, Prepared, Sql, Value, value};
 
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);

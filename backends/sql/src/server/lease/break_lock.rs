@@ -54,7 +54,7 @@ impl<D: Dialect> LeaseBackend<D> {
             ("channel", Value::Text(self.pool.dialect().channel())),
         ];
         let (alone, shared, left) = match how {
-            BreakMode::RunOut => (&self.statements.break_expired, &self.statements.shared_break, 0),
+            BreakMode::RunOut => (&self.statements.break_run_out, &self.statements.shared_break, 0),
             BreakMode::Now => (&self.statements.break_now, &self.statements.shared_break_now, 2),
         };
         let mut left_at = 0;

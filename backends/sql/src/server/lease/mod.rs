@@ -28,23 +28,30 @@ const PAGE: usize = 200;
 
 const SWEEP: usize = 1_000;
 
-/// A sweep deletes only rows unchanged for this time. No statement runs that long, so all running
-/// statements began after the row's last change.
+/// A sweep deletes only rows unchanged for this time. No statement runs that long, so every running
+/// statement began after a deleted row's last change.
 const YOUNGEST_SWEPT: Duration = Duration::from_secs(60);
+
+/// The least TTL of a waiting claim that isn't sent to `acquire` at once. The time limit of a shorter
+/// TTL may not suffice for several requests.
+const QUICK_TTL: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(crate) struct LeaseBackend<D: Dialect> {
     pool: Arc<Pool<D>>,
     statements: Statements,
     waiting: [Sql; 2],
+    /// A query for the name's row or its first shared holder, without a row if the token has a
+    /// tombstone. `None` behind a proxy, which may send reads to a replica.
+    look: Option<Sql>,
     profile: Profile,
     waiters: Arc<Subscribers>,
     listener: Option<Box<dyn ReleaseListener>>,
     swept: Mutex<String>,
     batch: Mutex<Option<(usize, Instant)>>,
     clock: Clock,
-    /// The names granted to this client and not rejected since. No row is swept before
-    /// [`YOUNGEST_SWEPT`] has passed.
+    /// The names recently granted to this client. Their rows aren't swept within
+    /// [`YOUNGEST_SWEPT`].
     grants: RecentNames,
 }
 
@@ -54,10 +61,11 @@ pub(crate) trait ReleaseListener: std::fmt::Debug + Send + Sync {
     fn listen(&self) -> Option<Duration>;
 }
 
-/// The result of `acquire_free`.
-enum FreeOutcome {
+/// The result of the requests that precede `acquire`.
+enum QuickOutcome {
     Granted(Granted),
-    NotFree {
+    Busy(Busy),
+    Undecided {
         /// True if an earlier, unanswered try may have acquired the lock.
         is_unsure: bool,
     },
@@ -84,8 +92,8 @@ macro_rules! statements {
 }
 
 statements!(
-    often: acquire_free, acquire, renew, release, inspect;
-    seldom: reconcile, swap, list, break_expired, break_now, sweep_floor, sweep_leases,
+    often: acquire_free, acquire, renew, release;
+    seldom: reconcile, swap, inspect, list, break_run_out, break_now, sweep_floor, sweep_leases,
         sweep_tombstones, shared_acquire, shared_renew, shared_release, shared_reconcile, shared_end,
         shared_wait, shared_swap, shared_break, shared_break_now, shared_sweep
 );
@@ -96,6 +104,7 @@ impl<D: Dialect> LeaseBackend<D> {
         profile: Profile,
         waiters: Arc<Subscribers>,
         listener: Option<Box<dyn ReleaseListener>>,
+        is_direct: bool,
     ) -> Self {
         let dialect = pool.dialect();
         let statements =
@@ -104,10 +113,14 @@ impl<D: Dialect> LeaseBackend<D> {
         // for a reader's: during that wait they would lock the name's row against other readers.
         let waiting = [dialect.texts().renew, dialect.texts().shared_renew]
             .map(|text| Sql::new(&dialect.expand(text).replacen(" SKIP LOCKED", "", 1)));
+        let inspect = dialect.texts().inspect.trim_end().trim_end_matches(';');
+        let no_tombstone = "NOT EXISTS (SELECT 1 FROM {tombstone} WHERE token = :token)";
+        let look = dialect.expand(&format!("{inspect} AND {no_tombstone} LIMIT 1"));
         Self {
             pool,
             statements,
             waiting,
+            look: is_direct.then(|| Sql::to_prepare(&look, D::PLACEHOLDER)),
             profile,
             waiters,
             listener,
@@ -119,6 +132,23 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 
     async fn attempt(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
+        let may_wait = matches!(wait, Wait::Until(_));
+        let mut poll = None;
+        let mut waits = false;
+        if let Some(listener) = self.listener.as_ref().filter(|_| may_wait) {
+            // The client listens before the attempt, so that it misses no notification.
+            self.waiters.waits(&claim.name);
+            poll = listener.listen();
+            waits = poll.is_none();
+        }
+        let mut outcome = self.decide(claim, may_wait, waits).await?;
+        if let (AcquireOutcome::Busy(busy), Some(poll)) = (&mut outcome, poll) {
+            busy.retry_after = busy.retry_after.map(|after| after.min(poll));
+        }
+        Ok(outcome)
+    }
+
+    async fn decide(&self, claim: &Claim, may_wait: bool, waits: bool) -> Result<AcquireOutcome> {
         let (statement, kind) = match (claim.mode, kind::kind(claim.mode)) {
             (Mode::Exclusive, _) => (&self.statements.acquire, String::new()),
             (_, Some(kind)) => (&self.statements.shared_acquire, kind),
@@ -126,14 +156,6 @@ impl<D: Dialect> LeaseBackend<D> {
                 return Err(Error::unsupported(&format!("the mode {other}"), &self.profile));
             }
         };
-        let mut poll = None;
-        let mut waits = false;
-        if let (Some(listener), Wait::Until(_)) = (&self.listener, wait) {
-            // The client listens before the attempt, so that it misses no notification.
-            self.waiters.waits(&claim.name);
-            poll = listener.listen();
-            waits = poll.is_none();
-        }
         let token = claim.token.to_string();
         let identity = identity_text(claim)?;
         let (permits, size) = kind::permits(claim.mode);
@@ -150,28 +172,15 @@ impl<D: Dialect> LeaseBackend<D> {
             ("waits", Value::Bool(waits)),
             ("patience", Value::Int(micros_up(WAITS.max(self.profile.slow_poll * 3)))),
         ];
-        let sooner = |after: Duration| poll.map_or(after, |poll| after.min(poll));
         let mut sending = Sending { again: true, ..self.sending(claim) };
-        let begun = Instant::now();
         let mut is_unsure = false;
         if claim.mode == Mode::Exclusive {
-            let looks = matches!(wait, Wait::Until(_));
-            if looks && let Some(mut busy) = self.look_for_holder(claim, waits, sending).await? {
-                busy.retry_after = busy.retry_after.map(sooner);
-                return Ok(AcquireOutcome::Busy(busy));
+            let waits = may_wait.then_some(waits);
+            match self.acquire_quickly(claim, waits, &arguments, &mut sending).await? {
+                QuickOutcome::Granted(granted) => return Ok(AcquireOutcome::Granted(granted)),
+                QuickOutcome::Busy(busy) => return Ok(AcquireOutcome::Busy(busy)),
+                QuickOutcome::Undecided { is_unsure: unsure } => is_unsure = unsure,
             }
-            if self.grants.was_noted_after(&claim.name, self.clock.now() - YOUNGEST_SWEPT) {
-                match self.acquire_free(claim, &arguments, sending).await? {
-                    FreeOutcome::Granted(granted) => return Ok(AcquireOutcome::Granted(granted)),
-                    FreeOutcome::NotFree { is_unsure: unsure } => is_unsure = unsure,
-                }
-                if !looks {
-                    // Until the next grant, only `acquire` is sent, which rejects without a row
-                    // lock.
-                    self.grants.forget(&claim.name);
-                }
-            }
-            sending.within = sending.within.saturating_sub(begun.elapsed());
         }
         let rows = self.change_so(statement, &arguments, sending).await;
         let rows = rows.map_err(|error| if is_unsure { pool::in_doubt(error) } else { error })?;
@@ -191,42 +200,91 @@ impl<D: Dialect> LeaseBackend<D> {
             return Err(Error::other_kind(holding.mode, claim.mode));
         }
         let mut busy = holding.busy();
-        busy.retry_after = busy.retry_after.map(sooner);
         let is_read = holding.mode == Mode::Shared;
-        if is_read && claim.mode == Mode::Exclusive && matches!(wait, Wait::Until(_)) {
+        if is_read && claim.mode == Mode::Exclusive && may_wait {
             self.change_so(&self.statements.shared_wait, &arguments, sending).await?;
             busy.queued = true;
         }
         Ok(AcquireOutcome::Busy(busy))
     }
 
-    /// Returns an answer if another client holds the name exclusively, at less cost than a rejected
-    /// `acquire`. With `waits`, only if the row records a waiter.
-    async fn look_for_holder(
+    /// Decides an exclusive claim, if possible, by requests that cost the server less than
+    /// `acquire`. `waits` is `None` if the claim doesn't wait, and otherwise whether the row must
+    /// record a waiter.
+    async fn acquire_quickly(
         &self,
         claim: &Claim,
-        waits: bool,
-        sending: Sending,
-    ) -> Result<Option<Busy>> {
-        let arguments = [("name", Value::Text(claim.name.as_str()))];
-        let statement = &self.statements.inspect;
-        let rows = self.pool.fetch_so(statement, &arguments, Effect::Reads, sending).await?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        let holding = self.sound(Holding::of(row, 0))?;
-        let is_held = holding.is_live()
-            && holding.mode == Mode::Exclusive
-            && holding.token != Some(claim.token.to_string().as_str())
-            && (!waits || holding.waiting);
-        Ok(is_held.then(|| holding.busy()))
+        waits: Option<bool>,
+        arguments: Arguments<'_>,
+        sending: &mut Sending,
+    ) -> Result<QuickOutcome> {
+        let undecided = QuickOutcome::Undecided { is_unsure: false };
+        let deadline = Instant::now() + sending.within;
+        let left = || deadline.saturating_duration_since(Instant::now());
+        let look = match (waits, &self.look) {
+            (None, _) => None,
+            (Some(waits), Some(look)) if claim.ttl >= QUICK_TTL => Some((look, waits)),
+            _ => return Ok(undecided),
+        };
+        if let Some((look, waits)) = look {
+            let seen = self.look_for_holder(look, claim, waits, arguments, *sending).await?;
+            sending.within = left();
+            if let Some(outcome) = seen {
+                return Ok(outcome);
+            }
+        }
+        if !self.grants.was_noted_after(&claim.name, self.clock.now() - YOUNGEST_SWEPT) {
+            return Ok(undecided);
+        }
+        let outcome = self.acquire_free(claim, arguments, *sending).await?;
+        sending.within = left();
+        match (outcome, look) {
+            (QuickOutcome::Undecided { is_unsure: false }, Some((look, waits))) => {
+                // Another client was faster.
+                let seen = self.look_for_holder(look, claim, waits, arguments, *sending).await?;
+                sending.within = left();
+                Ok(seen.unwrap_or(undecided))
+            }
+            (outcome @ QuickOutcome::Undecided { .. }, _) => {
+                // Next time, only `acquire` is sent, because it rejects without a row lock.
+                self.grants.forget(&claim.name);
+                Ok(outcome)
+            }
+            (outcome, _) => Ok(outcome),
+        }
     }
 
-    /// Acquires a free name by an update of its row, which costs the server less than `acquire`.
+    /// Returns `None` if the name may be free, and `Undecided` for a hold that `acquire` must reject:
+    /// shared, of the same token, or without a recorded waiter.
+    async fn look_for_holder(
+        &self,
+        look: &Sql,
+        claim: &Claim,
+        waits: bool,
+        arguments: Arguments<'_>,
+        sending: Sending,
+    ) -> Result<Option<QuickOutcome>> {
+        let rows = self.pool.fetch_so(look, arguments, Effect::Reads, sending).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let holding = self.sound(Holding::of(row, 0))?;
+        if !holding.is_live() {
+            return Ok(None);
+        }
+        let is_other = holding.token != Some(claim.token.to_string().as_str());
+        let is_busy = holding.mode == Mode::Exclusive && is_other && (!waits || holding.waiting);
+        Ok(Some(match is_busy {
+            true => QuickOutcome::Busy(holding.busy()),
+            false => QuickOutcome::Undecided { is_unsure: false },
+        }))
+    }
+
+    /// Acquires a free name by an update of its row.
     async fn acquire_free(
         &self,
         claim: &Claim,
         arguments: Arguments<'_>,
         sending: Sending,
-    ) -> Result<FreeOutcome> {
+    ) -> Result<QuickOutcome> {
         let statement = &self.statements.acquire_free;
         let answer = self.pool.fetch_doubting(statement, arguments, Effect::Changes, sending).await;
         let (rows, is_unsure) = match answer {
@@ -238,13 +296,13 @@ impl<D: Dialect> LeaseBackend<D> {
         let is_free = |row: &&Row| row.bool(0).unwrap_or(false);
         let fence = rows.last().filter(is_free).and_then(|row| row.fence(1).ok());
         let Some(fence) = fence.filter(|fence| fence.get() > 0) else {
-            return Ok(FreeOutcome::NotFree { is_unsure });
+            return Ok(QuickOutcome::Undecided { is_unsure });
         };
         self.grants.note(&claim.name, self.clock.now());
         let mut granted = Granted::new(fence);
         granted.fences = claim.fences.clamp(1, i32::MAX as u32);
         granted.waiters = rows.last().is_some_and(|row| row.bool(2).unwrap_or(false));
-        Ok(FreeOutcome::Granted(granted))
+        Ok(QuickOutcome::Granted(granted))
     }
 
     async fn take_over(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {

@@ -13,11 +13,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
 use super::idle::{self, Idle};
-use super::joint_session::Joints;
+use super::joint_session::JointSessions;
 use super::permit::Permit;
 use super::queue::Queues;
 use super::{RECORD_AFTER, Server, Session};
-use crate::server::sessions::Use;
+use crate::server::session_limit::Use;
 
 const SESSION_LIMIT: Duration = Duration::from_millis(400);
 
@@ -45,7 +45,7 @@ pub(super) struct EngineState<S: Server> {
     pub(super) server: S,
     pub(super) clock: Clock,
     pub(super) queues: Queues,
-    pub(super) joints: Joints,
+    pub(super) joint_sessions: JointSessions,
     idle: Idle<S::Session>,
     tasks: Mutex<HashMap<Key, Registered>>,
     over: EndedClaims,
@@ -72,7 +72,7 @@ impl<S: Server> EngineState<S> {
         Self {
             server,
             queues: Queues::default(),
-            joints: Joints::default(),
+            joint_sessions: JointSessions::default(),
             idle: Idle::default(),
             tasks: Mutex::default(),
             over: EndedClaims::new(clock.clone()),
@@ -154,7 +154,7 @@ impl<S: Server> EngineState<S> {
         if open < own || !self.idle.is_empty() {
             return false;
         }
-        let joints = self.joints.count().saturating_sub(sessions.open(Use::Joint));
+        let joints = self.joint_sessions.count().saturating_sub(sessions.open(Use::Joint));
         open.saturating_sub(joints) >= own
     }
 
@@ -173,11 +173,11 @@ impl<S: Server> EngineState<S> {
             let pool = &self.server.records().pool;
             let sessions = pool.sessions();
             // The end of the joint session with the joint permit would free no permit for a wait.
-            let has_others = self.joints.count() > sessions.open(Use::Joint);
+            let has_others = self.joint_sessions.count() > sessions.open(Use::Joint);
             if sessions.open(Use::Hold) == sessions.share(Use::Hold)
                 && (of == Use::Joint || has_others)
             {
-                self.joints.retire();
+                self.joint_sessions.retire();
             }
             tokio::select! {
                 biased;

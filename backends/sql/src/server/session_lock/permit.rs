@@ -8,7 +8,7 @@ use crate::server::abandoned::ServerSession;
 use crate::server::dialect::Dialect;
 use crate::server::errors;
 use crate::server::pool::Pool;
-use crate::server::sessions::{SessionPermit, Use};
+use crate::server::session_limit::{SessionPermit, Use};
 
 /// A session's permit. Dropping it ends the session on the server, and then frees the permit.
 #[derive(Debug)]

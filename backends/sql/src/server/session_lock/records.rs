@@ -14,7 +14,7 @@ use super::{Permit, RECORD_AFTER, SessionId};
 use crate::server::dialect::{BadRow, Dialect, Row};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
-use crate::server::sessions::Use;
+use crate::server::session_limit::Use;
 use crate::server::sql::{Arguments, Sql, Value};
 
 const PAGE: usize = 200;
@@ -23,7 +23,7 @@ const STEP: i64 = 500;
 
 const LOOKS: u32 = 10;
 
-/// A hold of this age is recorded.
+/// By this age, a hold is recorded.
 const RECORDED_BY: Duration = RECORD_AFTER.saturating_mul(5);
 
 /// How many times a joint session's client is asked to end a hold. The pauses double.

@@ -20,7 +20,7 @@ use super::queue::Turn;
 use super::withdraw::{self, LIMIT};
 use super::{Ended, Grant, Locked, Server, Session};
 use crate::server::errors::{self, Effect};
-use crate::server::sessions::Use;
+use crate::server::session_limit::Use;
 
 /// The longest wait in one statement, and so the longest time for which a dead client's wait delays
 /// others.

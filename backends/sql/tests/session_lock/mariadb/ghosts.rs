@@ -43,8 +43,8 @@ async fn a_used_session_that_fails_leaves_no_ghost() {
             for _ in 0..2 {
                 acquire_and_release(&backend, "x").await;
             }
-            // A prepared statement's request has the mark, but no SQL. A session that isn't used again
-            // sends SQL, with the mark in hexadecimal digits.
+            // A prepared statement's request has the mark, but no SQL. A new session sends SQL, with
+            // the mark in hexadecimal.
             meddler.harm(&[" lockwright/", "GET_LOCK("], Harm::Unanswered);
             let held = claim_for("x", LONG);
             let answer = backend.acquire(&held, Wait::No).await;
@@ -98,7 +98,7 @@ async fn a_wait_that_may_yet_be_cut_off_is_no_grant(server: &Server, mode: &str)
     let one = backend(server, mode).await;
     let (holder, waiter) = (claim_for("x", LONG), claim_for("x", LONG));
     grant(&one, &holder).await;
-    meddler.harm(&["KILL QUERY"], Harm::Kept);
+    meddler.harm(&["KILL QUERY"], Harm::Dropped);
     let releasing = async {
         within(ms(5_000), "the wait to be cut off", async || meddler.has_harmed()).await;
         one.release(&holder, ReleaseMode::Plain).await.unwrap();

@@ -10,13 +10,13 @@ use tokio::net::{TcpListener, TcpStream};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Harm {
     /// The proxy drops the request silently.
-    Kept,
+    Dropped,
     /// The server carries out the request, but the proxy has closed the client's connection. The
     /// server doesn't notice the close.
     Unanswered,
 }
 
-/// Texts, of which the next request to disturb has one, and the kind of disturbance.
+/// The next request with one of the texts is disturbed in this way.
 type Plan = Arc<Mutex<Option<(&'static [&'static str], Harm)>>>;
 
 #[derive(Debug)]

@@ -21,7 +21,7 @@ use super::task::live_session;
 use super::{Grant, Kept, Server, Session, SessionId};
 use crate::server::dialect::Dialect;
 use crate::server::errors;
-use crate::server::sessions::Use;
+use crate::server::session_limit::Use;
 
 use task::{Task, limited};
 
@@ -45,13 +45,13 @@ pub(crate) fn statement_limit(ttl: Duration) -> Duration {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Joints {
-    list: Mutex<Vec<Arc<Joint>>>,
+pub(super) struct JointSessions {
+    list: Mutex<Vec<Arc<JointSession>>>,
     opening: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
-struct Joint {
+struct JointSession {
     ttl: Duration,
     orders: mpsc::UnboundedSender<Order>,
     slots: Arc<Semaphore>,
@@ -87,7 +87,7 @@ pub(super) struct Member {
     _slot: OwnedSemaphorePermit,
 }
 
-impl Joints {
+impl JointSessions {
     pub(super) fn count(&self) -> usize {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         list.retain(|joint| !joint.orders.is_closed());
@@ -98,7 +98,7 @@ impl Joints {
         let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         list.iter()
             .filter(|joint| joint.ttl == ttl && !joint.orders.is_closed())
-            .find_map(Joint::slot)
+            .find_map(JointSession::slot)
     }
 
     /// Closes the sessions without holds, because another session needs a permit.
@@ -109,17 +109,17 @@ impl Joints {
         }
     }
 
-    fn add(&self, joint: Arc<Joint>) {
+    fn add(&self, joint: Arc<JointSession>) {
         self.list.lock().unwrap_or_else(PoisonError::into_inner).push(joint);
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Slot(Arc<Joint>, OwnedSemaphorePermit);
+pub(super) struct Slot(Arc<JointSession>, OwnedSemaphorePermit);
 
 /// Finds a joint session with a free slot, or opens one.
 pub(super) async fn slot<S: Server>(state: &Arc<EngineState<S>>, claim: &Claim) -> Result<Slot> {
-    if let Some(found) = state.joints.slot(claim.ttl) {
+    if let Some(found) = state.joint_sessions.slot(claim.ttl) {
         return Ok(found);
     }
     let pool = &state.server.records().pool;
@@ -127,10 +127,10 @@ pub(super) async fn slot<S: Server>(state: &Arc<EngineState<S>>, claim: &Claim) 
     // Only one request opens a session, and the others wait for it. The error must precede the
     // client's own timeout.
     let limit = pool.limits().connect.min(claim.patience() / 2);
-    let Ok(_opening) = timeout(limit, state.joints.opening.lock()).await else {
+    let Ok(_opening) = timeout(limit, state.joint_sessions.opening.lock()).await else {
         return Err(errors::no_session_in(limit, pool.refusal(), backend).error);
     };
-    if let Some(found) = state.joints.slot(claim.ttl) {
+    if let Some(found) = state.joint_sessions.slot(claim.ttl) {
         return Ok(found);
     }
     let (mut session, _) = live_session(state, claim, Use::Joint).await?;
@@ -142,7 +142,7 @@ pub(super) async fn slot<S: Server>(state: &Arc<EngineState<S>>, claim: &Claim) 
     let joint = start(session, claim.ttl, state.clock.clone(), backend, Box::new(lost));
     let joint = Arc::new(joint);
     let slot = joint.slot().ok_or_else(|| Error::unavailable(CLOSED))?;
-    state.joints.add(joint);
+    state.joint_sessions.add(joint);
     Ok(slot)
 }
 
@@ -152,15 +152,15 @@ fn start<S: Session>(
     clock: Clock,
     backend: &'static str,
     lost: Box<dyn Fn(&Claim) + Send>,
-) -> Joint {
+) -> JointSession {
     let (orders, inbox) = mpsc::unbounded_channel();
     let slots = Arc::new(Semaphore::new(MOST));
     let task = Task::new(session, ttl, clock, backend, (orders.downgrade(), inbox), &slots, lost);
     tokio::spawn(task.run());
-    Joint { ttl, orders, slots }
+    JointSession { ttl, orders, slots }
 }
 
-impl Joint {
+impl JointSession {
     fn slot(self: &Arc<Self>) -> Option<Slot> {
         let slot = Arc::clone(&self.slots).try_acquire_owned().ok()?;
         Some(Slot(Arc::clone(self), slot))

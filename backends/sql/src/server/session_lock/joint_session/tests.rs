@@ -82,18 +82,18 @@ impl Session for Fake {
     }
 }
 
-fn start(session: &Fake) -> Joint {
+fn start(session: &Fake) -> JointSession {
     super::start(session.clone(), TTL, Clock::boot(), "fake", Box::new(|_| ()))
 }
 
-fn send_lock(joint: &Joint, name: &str) -> oneshot::Receiver<Result<Joined>> {
+fn send_lock(joint: &JointSession, name: &str) -> oneshot::Receiver<Result<Joined>> {
     let slot = Arc::clone(&joint.slots).try_acquire_owned().unwrap();
     let (answer, answered) = oneshot::channel();
     joint.orders.send(Order::Lock(claim_for(name, TTL), slot, answer)).unwrap();
     answered
 }
 
-async fn member(joint: &Joint, name: &str) -> Member {
+async fn member(joint: &JointSession, name: &str) -> Member {
     match send_lock(joint, name).await.unwrap().unwrap() {
         Joined::Locked(member, ..) => member,
         other => panic!("{other:?}"),

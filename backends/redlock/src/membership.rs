@@ -3,12 +3,11 @@
 //! ```text
 //! unknown --look--> voting              its incarnation may vote
 //!         --look--> waiting             a new incarnation: it votes once the largest TTL has
-//!                                       passed since this client first saw it
-//!         --look--> failed              an error that retries don't end; checked again after
-//!                                       `LOOK_AGAIN`
+//!                                       passed since this client first read it
+//!         --look--> failed              a non-transient error; checked again after `LOOK_AGAIN`
 //!         --look--> refused             a duplicate server or copied data; never checked again
 //! voting  --a request finds another incarnation--> unknown
-//! waiting --the time has passed, or any client admits it--> voting
+//! waiting --its wait is over, or a client admits it--> voting
 //! ```
 
 use std::fmt::Display;

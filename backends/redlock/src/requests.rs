@@ -40,7 +40,7 @@ impl<T: Send + 'static> Requests<T> {
         })
     }
 
-    /// Sends one request to each node. A request may report several replies.
+    /// Creates one request per node. A request may report several replies.
     pub(crate) fn reporting<F>(fleet: &Fleet, request: impl Fn(usize, Arc<Replies<T>>) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,

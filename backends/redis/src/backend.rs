@@ -212,10 +212,9 @@ impl Redis {
 
     async fn listen_for(&self, keys: &Keys, busy: &mut Busy) {
         // A free lock isn't another library's: its first waiter couldn't be notified of an offer.
-        let is_foreign = |holder: &&Box<Holder>| {
-            holder.token.is_none() && holder.remaining != Some(Duration::ZERO)
-        };
-        let Some(holder) = busy.holder.as_ref().filter(is_foreign) else { return };
+        let is_foreign =
+            |holder: &&Holder| holder.token.is_none() && holder.remaining != Some(Duration::ZERO);
+        let Some(holder) = busy.holder.as_deref().filter(is_foreign) else { return };
         match tracking::listen_for(&self.servers, keys.lock()).await {
             Some(true) => busy.retry_after = holder.remaining,
             Some(false) => busy.retry_after = Some(Duration::ZERO),

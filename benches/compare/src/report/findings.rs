@@ -79,17 +79,25 @@ fn beaten(page: &mut Page, view: &View<'_>, extent: Extent) {
     let mut better =
         comparisons(view, |own, other| own != Kind::Baseline && other == Kind::Baseline);
     better.retain(|Comparison { against, .. }| against.is_beyond_noise && against.goodness > 1.0);
-    let next = if better.is_empty() {
-        "No subject was better by more than the noise."
-    } else {
-        "These subjects were better by more than the noise, so it is no lower bound for them:"
+    let next = match (better.len(), extent) {
+        (0, _) => "No subject was better by more than the noise.".to_owned(),
+        (_, Extent::Full) => {
+            "These subjects were better by more than the noise, so it is no lower bound for them:"
+                .to_owned()
+        }
+        (some, Extent::Summary) => format!(
+            "In {some} comparisons, a subject was better by more than the noise. There the \
+             baseline is no lower bound."
+        ),
     };
     page.paragraph(&format!(
         "The baseline is the bare commands through the client library that Lockwright uses. {next}"
     ));
-    let mut groups = grouped(better);
-    groups.reverse();
-    list(page, view, extent, groups, |group| why(view, group));
+    if extent == Extent::Full {
+        let mut groups = grouped(better);
+        groups.reverse();
+        list(page, view, extent, groups, |group| why(view, group));
+    }
 }
 
 fn comparisons<'a>(view: &View<'a>, are: impl Fn(Kind, Kind) -> bool) -> Vec<Comparison<'a>> {

@@ -12,12 +12,9 @@ use tokio::time::{Instant, timeout_at};
 use crate::errors::Effect;
 use crate::leases::Lease;
 use crate::members::RequestError;
-use crate::shared::{Found, Place, Shared};
+use crate::shared::{Found, OPERATIONS_AT_ONCE, Place, Shared};
 use crate::value::Entry;
 use crate::{acquire, release, runtime};
-
-/// Operations per transaction. etcd allows 128 by default.
-const AT_ONCE: usize = 100;
 
 const PROOFS: usize = 2;
 
@@ -140,7 +137,7 @@ async fn prove(
     for _ in 0..PROOFS {
         shared.keep_alive(lease).await?;
         let mut found = Vec::with_capacity(places.len());
-        for some in places.chunks(AT_ONCE) {
+        for some in places.chunks(OPERATIONS_AT_ONCE) {
             let gets: Vec<_> =
                 some.iter().map(|one| TxnOp::get(one.place.key.clone(), None)).collect();
             let txn = Txn::new().and_then(gets);

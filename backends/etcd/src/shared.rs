@@ -18,8 +18,8 @@ use crate::watched::{SLOW_POLL, Wakeups};
 
 const PROOFS: usize = 3;
 
-/// The most keys of a lease that one transaction reads.
-const KEYS_OF_A_LEASE: usize = 100;
+/// Operations per transaction. etcd allows 128 by default.
+pub(crate) const OPERATIONS_AT_ONCE: usize = 100;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -146,14 +146,16 @@ impl Shared {
         let on_it = self.registry.all(|_, place| place.lease.id == lease.id);
         // Several keys are read, because some may be released without an answer.
         let keys = on_it.into_iter().filter(|(_, _, place)| place.created.is_some());
-        let reads: Vec<_> =
-            keys.take(KEYS_OF_A_LEASE).map(|(_, _, place)| TxnOp::get(place.key, None)).collect();
+        let reads: Vec<_> = keys
+            .take(OPERATIONS_AT_ONCE)
+            .map(|(_, _, place)| TxnOp::get(place.key, None))
+            .collect();
         if reads.is_empty() {
             return Ok(false);
         }
         let answered = self.transact(Txn::new().and_then(reads), Effect::Reads, None).await?;
-        let found = answered.found.iter().filter_map(Found::first);
-        Ok(found.into_iter().any(|entry| entry.lease == lease.id))
+        let mut found = answered.found.iter().filter_map(Found::first);
+        Ok(found.any(|entry| entry.lease == lease.id))
     }
 
     pub(crate) async fn loss_reason(&self, token: Token) -> Result<Reason> {

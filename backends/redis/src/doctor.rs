@@ -73,10 +73,13 @@ impl Server {
     }
 
     fn logs_every_write(&self) -> bool {
-        let configured = |name: &str| self.config.as_ref()?.get(name).map(String::as_str);
-        configured("appendonly") == Some("yes")
-            && configured("appendfsync") == Some("always")
-            && configured("no-appendfsync-on-rewrite") != Some("yes")
+        self.configured("appendonly") == Some("yes")
+            && self.configured("appendfsync") == Some("always")
+            && self.configured("no-appendfsync-on-rewrite") != Some("yes")
+    }
+
+    fn configured(&self, name: &str) -> Option<&str> {
+        self.config.as_ref()?.get(name).map(String::as_str)
     }
 
     pub(crate) fn says(&self, name: &str) -> Option<&str> {
@@ -176,14 +179,12 @@ fn eviction(server: &Server) -> Option<Finding> {
 fn persistence(server: &Server) -> Vec<Finding> {
     let mut findings = Vec::new();
     let is_logged = server.number("aof_enabled").map(|enabled| enabled == 1);
-    let configured = |name: &str| server.config.as_ref()?.get(name).map(String::as_str);
-    let fsync = configured("appendfsync");
-    let loses = match (is_logged, fsync) {
+    let loses = match (is_logged, server.configured("appendfsync")) {
         (Some(false), _) => Some("appendonly is no: writes are not logged".to_owned()),
         (_, Some(fsync)) if fsync != "always" => {
             Some(format!("appendfsync is {fsync}: the last writes are not on the disk yet"))
         }
-        _ if configured("no-appendfsync-on-rewrite") == Some("yes") => Some(
+        _ if server.configured("no-appendfsync-on-rewrite") == Some("yes") => Some(
             "no-appendfsync-on-rewrite is yes: while the log is rewritten, the last writes are not \
              on the disk yet"
                 .to_owned(),

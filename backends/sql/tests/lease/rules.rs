@@ -169,8 +169,10 @@ fn in_ten_seconds() -> Wait {
 #[tokio::test(flavor = "multi_thread")]
 async fn recorded_waiter_is_rejected_without_a_lock_of_the_row() {
     let (server, backend) = start().await;
-    grant(&backend, &claim("x")).await;
     let (other, waiting) = (connect(&server.url()).await, claim("x"));
+    // A client first tries an update of a name that it was granted recently.
+    acquire_and_release(&other, "x").await;
+    grant(&backend, &claim("x")).await;
     let rejected = |answer| matches!(answer, Ok(AcquireOutcome::Busy(_)));
     assert!(rejected(other.acquire(&waiting, in_ten_seconds()).await));
 
@@ -181,8 +183,10 @@ async fn recorded_waiter_is_rejected_without_a_lock_of_the_row() {
 #[tokio::test]
 async fn cancelled_waiter_is_lost_while_another_holds() {
     let (_server, backend) = start().await;
-    let (held, cancelled) = (claim("x"), claim("x"));
+    let (held, waiting, cancelled) = (claim("x"), claim("x"), claim("x"));
     grant(&backend, &held).await;
+    let answer = backend.acquire(&waiting, in_ten_seconds()).await;
+    assert!(matches!(answer, Ok(AcquireOutcome::Busy(_))), "{answer:?}");
     backend.release(&cancelled, ReleaseMode::Reconcile).await.unwrap();
     let answer = backend.acquire(&cancelled, in_ten_seconds()).await;
     assert_eq!(answer.unwrap_err().kind(), ErrorKind::Lost(Reason::Gone));

@@ -19,6 +19,9 @@ use crate::{release, value, wakeup};
 
 const TRIES: usize = 5;
 
+/// The polling interval of a waiter while the watch is inactive.
+const POLL: Duration = Duration::from_secs(1);
+
 pub(crate) enum Step {
     Done(AcquireOutcome),
     Again,
@@ -264,6 +267,7 @@ impl AcquireSteps<'_> {
         }
         shared.wakeups.subscribers.waits(&claim.name);
         let mut busy = busy(owner, true);
+        busy.retry_after = (!shared.wakeups.is_active()).then_some(POLL);
         if self.recorder.as_ref().is_some_and(|recorder| !recorder.waits_for(way)) {
             busy.retry_after = Some(Duration::ZERO);
         }

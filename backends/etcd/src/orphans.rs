@@ -8,6 +8,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use etcd_client::{LeaseTimeToLiveOptions, Txn, TxnOp};
 use lockwright_core::{LockName, Result};
@@ -17,12 +18,13 @@ use crate::leases::Lease;
 use crate::members::{Link, RequestError};
 use crate::shared::{Found, Place, Shared};
 use crate::value::Entry;
-use crate::watched::SLOW_POLL;
 use crate::{keys, release};
 
 const AT_ONCE: usize = 100;
 
 const REQUESTS: u32 = 3;
+
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) async fn remove_orphans(shared: Arc<Shared>, lease: Arc<Lease>) {
     let pause = shared.members.config().response_timeout.saturating_mul(REQUESTS).max(lease.ttl);
@@ -34,7 +36,7 @@ pub(crate) async fn remove_orphans(shared: Arc<Shared>, lease: Arc<Lease>) {
                 Ok(orphans) => break orphans,
                 Err(failure) => {
                     tracing::debug!(%failure, "etcd: reading the keys of a lease failed, retrying");
-                    shared.clock.sleep(SLOW_POLL).await;
+                    shared.clock.sleep(RETRY_PAUSE).await;
                 }
             }
         };

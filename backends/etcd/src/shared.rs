@@ -235,7 +235,7 @@ impl Shared {
     }
 
     pub(crate) fn queued_until(&self, claim: &Claim) -> BootInstant {
-        self.clock.now() + claim.ttl.max(SLOW_POLL * 10)
+        self.clock.now() + claim.ttl.max(SLOW_POLL * 3)
     }
 }
 

@@ -95,7 +95,10 @@ async fn watch_forever(shared: &Arc<Shared>) {
                     ended = watch(shared, &link, &mut next) => ended,
                     () = link.until_suspect() => Ok(()),
                 };
-                shared.wakeups.is_active.send_replace(false);
+                if shared.wakeups.is_active.send_replace(false) {
+                    // The waiters poll until the next watch is active.
+                    shared.wakeups.subscribers.wake_all();
+                }
                 if let Err(why) = ended {
                     tracing::debug!(why, "etcd: the watch ended, restarting it");
                     if is_refusal(&why) {

@@ -9,7 +9,9 @@ use lockwright_core::backend_util::Subscribers;
 use lockwright_core::{LockName, Token};
 use tokio::sync::watch;
 
-pub(crate) const SLOW_POLL: Duration = Duration::from_secs(1);
+/// The polling interval of a waiter. It is long, because the watch reports each deletion, and a new
+/// watch wakes all waiters.
+pub(crate) const SLOW_POLL: Duration = Duration::from_secs(10);
 
 /// The number of remembered deletions. The watch may report a key's deletion before the acquire
 /// that put the key has its response.
@@ -113,6 +115,10 @@ impl Wakeups {
         }
         state.recent.push_back((key.to_vec(), at));
         (state.waited.remove(key), lost.map(|(token, _)| token))
+    }
+
+    pub(crate) fn is_active(&self) -> bool {
+        *self.is_active.borrow()
     }
 
     pub(crate) fn wake_after_gap(&self) {

@@ -381,8 +381,9 @@ impl Acquire<'_> {
         for ahead in &queue[admission::blockers(&modes(&queue[..at]), self.claim.mode)] {
             let watched = format!("{}/{}", self.queue_path, ahead.node);
             let name = &self.claim.name;
-            if !watch(self.shared, &self.session, watched, name).await? {
-                retry_after = Some(Duration::ZERO);
+            let retry = watch(self.shared, &self.session, watched, name).await?;
+            retry_after = [retry_after, retry].into_iter().flatten().min();
+            if retry_after == Some(Duration::ZERO) {
                 break;
             }
         }

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use lockwright_core::{LockName, Result};
 
@@ -7,28 +8,32 @@ use crate::hold_watch;
 use crate::session::Session;
 use crate::shared::Shared;
 
-/// Wakes the lock's waiters when the node at `path` is removed. Returns whether the node exists.
+/// The polling interval of a waiter without a watch.
+const POLL: Duration = Duration::from_secs(1);
+
+/// Wakes the lock's waiters when the node at `path` is removed. Returns when the caller must retry
+/// nevertheless: at once if the node doesn't exist, and soon if the session has no room for a watch.
 pub(crate) async fn watch(
     shared: &Arc<Shared>,
     session: &Arc<Session>,
     path: String,
     name: &LockName,
-) -> Result<bool> {
+) -> Result<Option<Duration>> {
     let key = (session.id(), path);
     if shared.watches.all().contains_key(&key) {
-        return Ok(true);
+        return Ok(None);
     }
     let bytes = shared.full_length(&key.1);
     let Some(reserved) = hold_watch::reserve(session.watch_bytes_left(), bytes) else {
-        // Without a watch, the waiter polls.
         let stat = session.answer(session.client().check_stat(&key.1)).await;
-        return Ok(stat.map_err(|failure| failure.error(Effect::Reads))?.is_some());
+        let stat = stat.map_err(|failure| failure.error(Effect::Reads))?;
+        return Ok(Some(stat.map_or(Duration::ZERO, |_| POLL)));
     };
     let asking = session.client().check_and_watch_stat(&key.1);
     let (stat, watcher) =
         session.answer(asking).await.map_err(|failure| failure.error(Effect::Reads))?;
     if stat.is_none() {
-        return Ok(false);
+        return Ok(Some(Duration::ZERO));
     }
     let (owner, watched, waited_for) = (Arc::downgrade(shared), key.clone(), name.clone());
     let mut all = shared.watches.all();
@@ -44,5 +49,5 @@ pub(crate) async fn watch(
     if let Some(other) = all.insert(key, task.abort_handle()) {
         other.abort();
     }
-    Ok(true)
+    Ok(None)
 }

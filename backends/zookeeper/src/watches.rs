@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
-pub(crate) const SLOW_POLL: Duration = Duration::from_millis(1_000);
+/// The polling interval of a waiter. It is long, because a watch wakes the waiter.
+pub(crate) const SLOW_POLL: Duration = Duration::from_secs(10);
 
 type Key = (i64, String);
 

@@ -28,10 +28,10 @@ impl Default for Subscribers {
 }
 
 impl Subscribers {
-    /// Creates an empty set. A name that no waiter has polled for ten times `slow_poll` is removed.
+    /// Creates an empty set. A name that no waiter has polled for three times `slow_poll` is removed.
     pub fn new(slow_poll: Duration) -> Self {
         Self {
-            forgotten_after: slow_poll.saturating_mul(10),
+            forgotten_after: slow_poll.saturating_mul(3),
             attached: Mutex::default(),
             waiting: Mutex::default(),
         }

@@ -51,8 +51,8 @@ use dialect::Postgresql;
 use listener::Listener;
 use pooler::Server;
 
-/// The polling interval with notifications, which can get lost.
-const SLOW_POLL: Duration = Duration::from_secs(1);
+/// The polling interval with notifications. It is long, because a lost connection wakes all waiters.
+const SLOW_POLL: Duration = Duration::from_secs(10);
 
 /// The longest polling interval without notifications.
 const POLL: Duration = Duration::from_millis(100);
@@ -102,7 +102,7 @@ impl Config {
             look.can_lock(self.backend())?;
             schema::make_sure(&pool).await?;
         }
-        let waiters = Arc::<Subscribers>::default();
+        let waiters = Arc::new(Subscribers::new(SLOW_POLL));
         let is_direct = look.is_direct;
         let listener = is_direct
             .then(|| -> Box<dyn ReleaseListener> { Box::new(Listener::new(&pool, &waiters)) });

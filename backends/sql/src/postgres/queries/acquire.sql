@@ -20,10 +20,10 @@ WITH seen AS (
     LEFT JOIN seen ON true
     WHERE NOT EXISTS (SELECT FROM ended)
       -- A rejected claim writes nothing, unless it waits and the row's `waiting` expires within
-      -- five seconds.
+      -- 15 seconds.
       AND NOT coalesce(
           seen.token <> :token AND seen.expires > at.now
-              AND (NOT :waits OR seen.waiting > at.now + 5000000),
+              AND (NOT :waits OR seen.waiting > at.now + 15000000),
           false)
     ON CONFLICT (name) DO UPDATE SET
         (token, identity, mode, fence, fences, ttl, expires, updated, broken, waiting) = (
@@ -38,7 +38,7 @@ WITH seen AS (
                 CASE WHEN free OR again THEN now + excluded.ttl ELSE lease.expires END,
                 CASE WHEN free OR again THEN now ELSE lease.updated END,
                 CASE WHEN free THEN NULL ELSE lease.broken END,
-                CASE WHEN :waits AND NOT free AND NOT mine THEN now + 15000000
+                CASE WHEN :waits AND NOT free AND NOT mine THEN now + 30000000
                      ELSE lease.waiting END
             FROM (
                 SELECT now,

@@ -8,7 +8,7 @@ SELECT lease.name,
        lease.fences::bigint,
        coalesce(holder.expires, lease.expires),
        coalesce(holder.broken, lease.broken),
-       lease.waiting > now + 5000000,
+       lease.waiting > now + 15000000,
        now,
        holder.permits,
        holder.size

@@ -67,9 +67,9 @@ WITH seen AS MATERIALIZED (
     FROM state
     WHERE does IN ('new', 'again') AND lease.name = :name
 ), noted AS (
-    UPDATE {lease} AS lease SET waiting = now + 15000000
+    UPDATE {lease} AS lease SET waiting = now + 30000000
     FROM state
-    WHERE does = 'busy' AND :waits AND lease.name = :name AND lease.waiting <= now + 5000000
+    WHERE does = 'busy' AND :waits AND lease.name = :name AND lease.waiting <= now + 15000000
 ), pruned AS (
     DELETE FROM {shared_holder} AS holder USING state
     WHERE does = 'new' AND holder.name = :name AND holder.token <> :token

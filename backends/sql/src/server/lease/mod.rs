@@ -21,8 +21,11 @@ use crate::server::sql::{Arguments, Placeholder, Sql, Value};
 /// The minimum time for which a tombstone is kept.
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
-/// The minimum time for which a waiting writer's poll blocks new readers.
-const WAITS: Duration = Duration::from_secs(1);
+/// The longest polling interval of a writer that waits for readers.
+const WRITER_POLL: Duration = Duration::from_secs(1);
+
+/// How long a waiting writer's poll blocks new readers.
+const WRITER_PATIENCE: Duration = WRITER_POLL.saturating_mul(3);
 
 const PAGE: usize = 200;
 
@@ -170,7 +173,7 @@ impl<D: Dialect> LeaseBackend<D> {
             ("fences", Value::Int(i64::from(claim.fences.clamp(1, i32::MAX as u32)))),
             ("ttl", Value::Int(micros_up(claim.ttl))),
             ("waits", Value::Bool(waits)),
-            ("patience", Value::Int(micros_up(WAITS.max(self.profile.slow_poll * 3)))),
+            ("patience", Value::Int(micros_up(WRITER_PATIENCE))),
         ];
         let mut sending = Sending { again: true, ..self.sending(claim) };
         let mut is_unsure = false;
@@ -204,6 +207,7 @@ impl<D: Dialect> LeaseBackend<D> {
         if is_read && claim.mode == Mode::Exclusive && may_wait {
             self.change_so(&self.statements.shared_wait, &arguments, sending).await?;
             busy.queued = true;
+            busy.retry_after = busy.retry_after.map(|after| after.min(WRITER_POLL));
         }
         Ok(AcquireOutcome::Busy(busy))
     }

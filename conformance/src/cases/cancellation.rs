@@ -5,7 +5,7 @@ use lockwright_core::Locks;
 use crate::cancel::after_polls;
 use crate::case::{Case, cases};
 use crate::context::{Context, release};
-use crate::failure::{Failure, Verdict, ensure, in_time};
+use crate::failure::{Failure, Verdict, ensure};
 use crate::faults::{Faulty, Op};
 
 pub(super) const CASES: &[Case] = cases! { Cancellation:
@@ -51,6 +51,7 @@ async fn all_clear(context: &Context, locks: &Locks, name: &str) -> Verdict {
 async fn at_each_poll<F: Future<Output = Verdict<bool>>>(attempt: impl Fn(usize) -> F) -> Verdict {
     for polls in 0..MOST_POLLS {
         if attempt(polls).await? {
+            ensure!(polls > 1, "inconclusive: the call has no await point");
             return Ok(());
         }
     }
@@ -65,7 +66,6 @@ async fn an_acquire_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
         let done = done.map(|guard| guard.map(drop)).transpose()?.is_some();
         after(polls, all_clear(context, &locks, "x").await)?;
         locks.close().await;
-        ensure!(!done || polls > 1, "inconclusive: the call has no await point");
         Ok(done)
     })
     .await
@@ -146,7 +146,6 @@ async fn a_release_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
         let done = after_polls(polls, guard.release()).await.transpose()?.is_some();
         after(polls, all_clear(context, &locks, "x").await)?;
         locks.close().await;
-        ensure!(!done || polls > 1, "inconclusive: the call has no await point");
         Ok(done)
     })
     .await
@@ -177,13 +176,10 @@ async fn a_renewal_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
 async fn a_dropped_guard_is_released(context: Arc<Context>) -> Verdict {
     let locks = context.client().await?;
     let guard = locks.mutex("x").acquire().await?;
-    let dropped = context.clock.now();
     drop(guard);
     let (backend, next) = (context.backend().await?, context.claim("x"));
     let bound = context.ttl * 4 / 5;
-    let entry = context.granted_within(&*backend, &next, bound, context.ttl / 50).await?;
-    let took = entry.sent.saturating_since(dropped);
-    in_time!(took < bound, "the next grant took {took:?}");
+    context.granted_within(&*backend, &next, bound, context.ttl / 50).await?;
     release(&*backend, &next).await?;
     locks.close().await;
     Ok(())
@@ -193,15 +189,12 @@ async fn a_dropped_client_leaves_nothing(context: Arc<Context>) -> Verdict {
     let locks = context.client().await?;
     let one = locks.mutex("x").acquire().await?;
     let two = locks.mutex("y").acquire().await?;
-    let dropped = context.clock.now();
     drop((locks, one, two));
     let backend = context.backend().await?;
     for name in ["x", "y"] {
         let next = context.claim(name);
         let bound = context.ttl * 4 / 5;
-        let entry = context.granted_within(&*backend, &next, bound, context.ttl / 50).await?;
-        let took = entry.sent.saturating_since(dropped);
-        in_time!(took < bound, "the next grant took {took:?}");
+        context.granted_within(&*backend, &next, bound, context.ttl / 50).await?;
         release(&*backend, &next).await?;
     }
     Ok(())

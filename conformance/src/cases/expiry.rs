@@ -5,7 +5,7 @@ use lockwright_core::{Claim, DistributedLock, HoldState, Reason, RenewalMode};
 
 use crate::cancel::after_polls;
 use crate::case::{Case, cases};
-use crate::context::{Context, is_free, refused, release, soon, take};
+use crate::context::{Context, is_free, is_lost, refused, release, soon, take};
 use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::faults::{Fate, Faulty, Op};
 
@@ -39,10 +39,9 @@ async fn free_by(
     backend: &dyn DistributedLock,
     claim: &Claim,
     within: Duration,
-) -> Verdict<Duration> {
-    let begun = context.clock.now();
-    let entry = context.granted_within(backend, claim, within, context.ttl / 100).await?;
-    Ok(entry.answered.saturating_since(begun))
+) -> Verdict {
+    context.granted_within(backend, claim, within, context.ttl / 100).await?;
+    Ok(())
 }
 
 /// Returns how late an expiry may be. Servers round a TTL up by at most a second.
@@ -183,6 +182,7 @@ async fn the_longest_ttl_works(context: Arc<Context>) -> Verdict {
     take(&context, &*backend, &claim).await?;
     refused(&*backend, &context.claim("x")).await?;
     let inspection = backend.inspect(&claim.name).await?;
+    ensure!(!inspection.holders.is_empty(), "the name is held, but inspect shows no holder");
     for holder in &inspection.holders {
         let nearly = claim.ttl - Duration::from_secs(60).min(claim.ttl / 2);
         let left = holder.remaining;
@@ -229,6 +229,7 @@ async fn slow_answer(context: &Context, delay: Duration) -> Verdict {
     );
     let (hold, last) = hold;
     let entry = entry?;
+    in_time!(delay > context.ttl || last.is_some(), "inconclusive: the hold was never valid");
     if let Some(last) = last {
         ensure!(
             last <= entry.answered,
@@ -268,7 +269,7 @@ async fn a_fixed_guard_says_that_it_ended(context: Arc<Context>) -> Verdict {
         now.saturating_since(deadline)
     );
     ensure!(guard.check().is_err(), "the guard is lost, but its check succeeds");
-    let _ = guard.release().await;
+    is_lost(guard.release().await)?;
     locks.close().await;
     Ok(())
 }

@@ -42,23 +42,21 @@ async fn renewals_fail(context: &Context, fate: Fate) -> Verdict {
     let hold = tested.try_acquire(&context.name("x"), false).await?;
     let Some(hold) = hold else { return Err(Failure::new("a free name was refused")) };
     let (backend, next) = (context.backend().await?, context.claim("x"));
-    let signalled = AtomicBool::new(false);
     let signalling = async {
         hold.ended().await;
-        signalled.store(true, Ordering::SeqCst);
         context.clock.now()
     };
     let taking = async {
         let within = context.patience();
         let entry = context.granted_within(&*backend, &next, within, context.ttl / 200).await?;
-        Ok::<_, Failure>((entry, hold.is_valid(), signalled.load(Ordering::SeqCst)))
+        Ok::<_, Failure>((entry, hold.is_valid()))
     };
     let both = async { tokio::join!(signalling, taking) };
     let (signalled_at, taken) = match tokio::time::timeout(context.patience() * 2, both).await {
         Ok(both) => both,
         Err(_) => return Err(Failure::new("the loss was never signalled")),
     };
-    let (entry, is_valid, _) = taken?;
+    let (entry, is_valid) = taken?;
     ensure!(!is_valid, "the hold was still valid at the next grant");
     ensure!(
         signalled_at <= entry.answered + context.moment(),
@@ -266,7 +264,7 @@ async fn a_foreign_takeover_is_noticed(context: Arc<Context>) -> Verdict {
     ensure!(guard.verify().await?, "the server has the hold, but verify returns false");
     let mut theirs = context.claim("x");
     theirs.token = guard.token();
-    context.backend().await?.release(&theirs, ReleaseMode::Plain).await?;
+    release(&*context.backend().await?, &theirs).await?;
     ensure!(!guard.verify().await?, "the server no longer has the hold, but verify returns true");
     drop(guard);
     locks.close().await;

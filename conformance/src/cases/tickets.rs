@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Claim, ErrorKind, HoldState, Locks, Mode, Owner,
-    Reason, ReleaseMode, RenewalOutcome, Token,
+    Reason, ReleaseMode, RenewalOutcome, Result, Token,
 };
 
 use crate::case::{Case, cases};
@@ -77,6 +77,10 @@ async fn an_unanswered_one_moves_too(context: &Context, two: &Locks) -> Verdict 
         let ticket = request.acquire().await?.into_ticket()?;
         let resumed = two.resume(&ticket).await?;
         resumed.check()?;
+        if resumed.mode() == Mode::Shared {
+            let (before, now) = (ticket.fence(), resumed.fence());
+            ensure!(now == before, "a reader had the fence {before}, and has {now} after it moved");
+        }
         resumed.release().await?;
     }
     Ok(())
@@ -116,6 +120,17 @@ fn next(context: &Context) -> Claim {
     context.long_claim("x")
 }
 
+/// Checks that the server answered, and didn't grant the hold.
+#[track_caller]
+fn not_granted(answer: Result<AcquireOutcome>, message: &str) -> Verdict {
+    match answer {
+        Ok(AcquireOutcome::Granted(_)) => Err(Failure::new(message)),
+        Ok(AcquireOutcome::Busy(_)) => Ok(()),
+        Err(error) if matches!(error.kind(), ErrorKind::Lost(_)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 async fn an_old_token_is_worth_nothing(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let (first, second) = (next(&context), next(&context));
@@ -128,15 +143,11 @@ async fn an_old_token_is_worth_nothing(context: Arc<Context>) -> Verdict {
     refused(&*backend, &next(&context)).await?;
     renewed(&*backend, &second).await?;
     let answer = backend.swap(Token::random(), &next(&context)).await;
-    ensure!(
-        !matches!(answer, Ok(AcquireOutcome::Granted(_))),
-        "a foreign token transferred the hold"
-    );
+    not_granted(answer, "a foreign token transferred the hold")?;
     release(&*backend, &second).await?;
     if context.profile.tombstones {
         let answer = backend.try_acquire(&first).await;
-        let is_granted = matches!(answer, Ok(AcquireOutcome::Granted(_)));
-        ensure!(!is_granted, "a late duplicate of the first acquire was granted");
+        not_granted(answer, "a late duplicate of the first acquire was granted")?;
     }
     Ok(())
 }
@@ -158,10 +169,7 @@ async fn a_repeated_swap_is_the_same_hold(context: Arc<Context>) -> Verdict {
     let third = next(&context);
     take(&context, &*backend, &third).await?;
     let answer = backend.swap(first.token, &next(&context)).await;
-    ensure!(
-        !matches!(answer, Ok(AcquireOutcome::Granted(_))),
-        "a late transfer took over the next hold"
-    );
+    not_granted(answer, "a late transfer took over the next hold")?;
     release(&*backend, &third).await
 }
 

@@ -46,7 +46,6 @@ async fn one_attempt_never_blocks(context: Arc<Context>) -> Verdict {
     holder.ttl = (context.ttl * 30).min(*context.profile.ttl.end());
     take(&context, &*backend, &holder).await?;
     for backend in [&*backend, &*other] {
-        let sent = context.clock.now();
         let within = context.moment() + context.ttl / 2;
         match tokio::time::timeout(within, refused(backend, &context.claim("x"))).await {
             Err(_) => {
@@ -56,8 +55,6 @@ async fn one_attempt_never_blocks(context: Arc<Context>) -> Verdict {
             }
             Ok(answer) => drop(answer?),
         }
-        let took = context.clock.now().saturating_since(sent);
-        in_time!(took < within, "the refusal took {took:?}");
     }
     release(&*backend, &holder).await
 }
@@ -152,7 +149,7 @@ async fn a_try_says_none(context: Arc<Context>) -> Verdict {
         let tried = locks.mutex("x").try_acquire().await?;
         ensure!(tried.is_none(), "the lock was granted while it was held");
         let took = context.clock.now().saturating_since(begun);
-        ensure!(took < context.moment() + context.ttl / 4, "a try took {took:?}");
+        in_time!(took < context.moment() + context.ttl / 4, "a try took {took:?}");
     }
     guard.release().await?;
     Ok(())
@@ -183,6 +180,8 @@ async fn woken(context: &Context, going: Going) -> Verdict {
     let slow = context.profile.slow_poll;
     let backend = context.backend().await?;
     let (locks, faulty) = context.faulty_client().await?;
+    // A wake-up goes to every client of a backend, so two clients share it and take turns.
+    let clients = [locks, context.client_on(faulty.clone())?];
     // Without a wake-up, the next poll is at least three quarters of `slow` later.
     let soon = slow * 6 / 10;
     let (mut in_time, mut late) = (0, Vec::new());
@@ -190,8 +189,9 @@ async fn woken(context: &Context, going: Going) -> Verdict {
     while in_time < 3 {
         // Each round has its own name, because the first request for a recently busy name would
         // queue.
-        let name = format!("x{}", in_time + late.len());
-        let took = let_in_after(context, &*backend, &name, &locks, &faulty, going).await?;
+        let round = in_time + late.len();
+        let (name, locks) = (format!("x{round}"), &clients[round % 2]);
+        let took = let_in_after(context, &*backend, &name, locks, &faulty, going).await?;
         if took < soon {
             in_time += 1;
         } else {
@@ -202,7 +202,9 @@ async fn woken(context: &Context, going: Going) -> Verdict {
             );
         }
     }
-    locks.close().await;
+    for locks in clients {
+        locks.close().await;
+    }
     Ok(())
 }
 

@@ -8,45 +8,65 @@ mod tickets;
 mod wire;
 
 use std::path::Path;
+use std::time::Instant;
 
-use lockwright_verification::{Page, Protocol, explore};
+use lockwright_verification::{Explored, Page, Protocol, explore};
 
 /// More states than this are a mistake in a model.
-const LIMIT: usize = 20_000_000;
+const LIMIT: usize = 200_000_000;
 
-fn page() -> Page {
-    Page::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src/models.md"))
-}
+trait Model: Protocol {
+    /// The file of the page with the model's results.
+    const PAGE: &'static str = "models.md";
 
-/// Checks that the protocol keeps every promise, and that the page has a row with the numbers of
-/// its states and steps.
-fn holds<P: Protocol>(title: &str, protocol: &P) {
-    let explored = explore(protocol, LIMIT, |_| true);
-    if let Some((promise, trace)) = &explored.broken {
-        panic!("{title}: {promise:?}\n{trace}");
+    /// Returns the page's text for a broken promise.
+    fn broken(promise: Self::Promise) -> String {
+        format!("**Not: {}.**", words(promise))
     }
-    let row = Page::row(title, &explored);
-    println!("{row}");
-    page().has(&row);
 }
 
-/// Like `holds`, but the page has no row for this protocol.
-fn holds_too<P: Protocol>(title: &str, protocol: &P) {
-    let explored = explore(protocol, LIMIT, |_| true);
-    println!("{title}: {} states", explored.states);
-    assert!(explored.broken.is_none(), "{title}: {:?}", explored.broken);
+fn page<M: Model>() -> Page {
+    Page::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src").join(M::PAGE))
 }
 
-/// Checks that `protocol`, which lacks a rule, breaks the promise `wanted`, and that the page has
-/// the trace.
-fn refuted<P: Protocol>(title: &str, protocol: &P, wanted: P::Promise) {
-    let explored = explore(protocol, LIMIT, |promise| promise == wanted);
+/// Checks that the model keeps every promise.
+fn explored<M: Model>(title: &str, model: &M) -> Explored<M::Promise> {
+    let explored = explore(model, LIMIT, |_| true);
+    if let Some((promise, trace)) = &explored.broken {
+        panic!("{title}: {}\n{trace}", M::broken(*promise));
+    }
+    explored
+}
+
+/// Checks that the model keeps every promise, and returns a row with the numbers of its states and
+/// steps.
+fn row<M: Model>(title: &str, model: &M) -> String {
+    let begun = Instant::now();
+    let row = Page::row(title, &explored(title, model));
+    println!("{row} {:.1?}", begun.elapsed());
+    row
+}
+
+/// Checks that the model keeps every promise, and that the page has its row.
+fn holds<M: Model>(title: &str, model: &M) {
+    page::<M>().has(&row(title, model));
+}
+
+/// Checks that `model`, which lacks a rule, breaks the promise `wanted`, and that the page has the
+/// trace.
+fn refuted<M: Model>(title: &str, model: &M, wanted: M::Promise) {
+    refuted_as(title, model, |promise| promise == wanted);
+}
+
+/// Like `refuted`, for any promise that `wanted` selects.
+fn refuted_as<M: Model>(title: &str, model: &M, wanted: impl Fn(M::Promise) -> bool) {
+    let explored = explore(model, LIMIT, wanted);
     let Some((promise, trace)) = explored.broken else {
         panic!("{title}: nothing is broken in {} states", explored.states)
     };
-    let text = Page::refutation(title, &format!("**Not: {}.**", words(promise)), &trace);
+    let text = Page::refutation(title, &M::broken(promise), &trace);
     println!("{text}");
-    page().has(&text);
+    page::<M>().has(&text);
 }
 
 /// Returns `one client holds` for `OneClientHolds`.

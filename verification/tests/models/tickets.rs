@@ -6,7 +6,7 @@ use std::fmt::Write;
 use lockwright_verification::{Protocol, Step, mix};
 
 use crate::wire::Wire;
-use crate::{happens, holds, refuted};
+use crate::{Model, happens, holds, refuted};
 
 const TTL: u8 = 2;
 
@@ -410,6 +410,8 @@ impl Protocol for Tickets {
         told.expect("writing to a String succeeds");
     }
 }
+
+impl Model for Tickets {}
 
 fn request(kind: Kind) -> &'static str {
     match kind {

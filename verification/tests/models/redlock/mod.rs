@@ -4,7 +4,6 @@
 mod holds;
 mod mutants;
 mod nodes;
-mod page;
 mod protocol;
 mod rules;
 mod state;

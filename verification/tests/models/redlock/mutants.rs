@@ -1,14 +1,12 @@
 //! Mutants: protocols without one of the rules, each of which breaks a promise. The documentation
 //! page must have each mutant's shortest trace.
 
-use lockwright_verification::{Protocol, explore};
+use lockwright_verification::{Page, Protocol};
 
-use super::page;
 use super::protocol::Redlock;
 use super::rules::{Bounds, Note, Promise, Renewal, Rules};
 use super::story;
-
-const LIMIT: usize = 100_000_000;
+use crate::{Model, page};
 
 fn refuted(title: &str, rules: Rules, bounds: Bounds) {
     refuted_as(title, rules, bounds, |_| true);
@@ -16,12 +14,11 @@ fn refuted(title: &str, rules: Rules, bounds: Bounds) {
 
 /// Checks that the page has the shortest trace that breaks a `wanted` promise.
 fn refuted_as(title: &str, rules: Rules, bounds: Bounds, wanted: impl Fn(Promise) -> bool) {
-    let explored = explore(&Redlock::<3> { rules, bounds }, LIMIT, wanted);
-    let Some((promise, trace)) = explored.broken else {
-        panic!("{title}: nothing is broken in {} states", explored.states)
-    };
-    println!("{title}: {}\n{trace}", page::broken(promise));
-    page::has(&page::refutation(title, promise, &trace));
+    crate::refuted_as(title, &Redlock::<3> { rules, bounds }, wanted);
+}
+
+fn holds(title: &str, rules: Rules, bounds: Bounds) {
+    crate::explored(title, &Redlock::<3> { rules, bounds });
 }
 
 const RULES: fn() -> Rules = Rules::default;
@@ -160,9 +157,10 @@ fn late_note() -> Redlock<3> {
 /// The search takes too long for a usual test run, so this test follows the page's trace.
 #[test]
 fn asked_again_while_a_request_is_unanswered() {
-    let trace = page::trace_of(LATE_NOTE);
+    let page = page::<Redlock<3>>();
+    let trace = page.trace_of(LATE_NOTE);
     let broken = walk(&late_note(), &trace).unwrap().expect("a promise is broken");
-    page::has(&page::refutation(LATE_NOTE, broken, &trace));
+    page.has(&Page::refutation(LATE_NOTE, &Redlock::<3>::broken(broken), &trace));
     for rules in [RULES(), Rules { note: Note::Raises, ..late_note().rules }] {
         let mended = Redlock { rules, ..late_note() };
         assert!(walk(&mended, &trace).is_err(), "with either rule, this trace is impossible");
@@ -204,11 +202,4 @@ fn topping_up_to_a_quorum_is_safe_as_long_as_validity_lasts() {
     let rules = Rules { renewal: Renewal::TopsUpToQuorum, ..RULES() };
     let bounds = Bounds { renewals: true, losses: 1, candidates: 1, ..three() };
     holds("the page must describe this result", rules, bounds);
-}
-
-fn holds(what: &str, rules: Rules, bounds: Bounds) {
-    let explored = explore(&Redlock::<3> { rules, bounds }, LIMIT, |_| true);
-    if let Some((promise, trace)) = explored.broken {
-        panic!("{what}: {}\n{trace}", page::broken(promise));
-    }
 }

@@ -3,6 +3,7 @@ use lockwright_verification::{Protocol, Step, mix};
 use super::rules::{Bounds, Promise, Rules};
 use super::state::{MOST_ROUNDS, Mail, Node, Phase, Rounds, State};
 use super::story;
+use crate::Model;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
@@ -118,6 +119,21 @@ impl<const N: usize> Protocol for Redlock<N> {
 
     fn tell(&self, before: &State<N>, step: &Step<Self>, text: &mut String) {
         story::tell(before, step.action, &step.next, text);
+    }
+}
+
+impl<const N: usize> Model for Redlock<N> {
+    const PAGE: &'static str = "redlock-model.md";
+
+    fn broken(promise: Promise) -> String {
+        let text = match promise {
+            Promise::OneHolder => "**Two clients hold.**",
+            Promise::FencesDiffer => "**Two grants, one fence.**",
+            Promise::FencesGrow => "**A later hold, a smaller fence.**",
+            Promise::NothingIsLeft => "**An ended token is still held.**",
+            Promise::TheNextIsGranted => "**No client can be granted.**",
+        };
+        text.to_owned()
     }
 }
 

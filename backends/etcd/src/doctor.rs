@@ -61,7 +61,7 @@ const WRITES: usize = 5;
 /// A write is slow if it takes longer than a sixth of etcd's shortest lease TTL.
 const SLOW_PART: u32 = 6;
 
-pub(crate) async fn examine(shared: &Shared) -> Result<Vec<Finding>> {
+pub(crate) async fn examine(shared: &Shared) -> Vec<Finding> {
     let config = shared.members.config();
     let members = ask_all(config).await;
     let mut findings = Vec::new();
@@ -75,23 +75,24 @@ pub(crate) async fn examine(shared: &Shared) -> Result<Vec<Finding>> {
     if answering().any(|status| status.leader() != 0 && !status.is_learner()) {
         let listing =
             |link: Arc<Link>| async move { link.client.cluster_client().member_list().await };
-        let limit = shared.members.config().response_timeout;
-        let listed =
-            shared.members.ask(Effect::Reads, limit, listing).await.map_err(RequestError::error)?;
-        findings.extend(size(listed.value.members()));
+        let listed = shared.members.ask(Effect::Reads, config.response_timeout, listing).await;
+        match listed.map_err(RequestError::error) {
+            Ok(listed) => findings.extend(size(listed.value.members())),
+            Err(failure) => findings.push(no_answer("the members can't be listed", &failure)),
+        }
         if !has_alarm {
             match writes(shared).await {
                 Ok(slow) => findings.extend(slow),
                 Err(failure) if failure.kind() == ErrorKind::Denied => {
                     findings.push(denied(config, &failure));
                 }
-                Err(failure) => return Err(failure),
+                Err(failure) => findings.push(no_answer("the test writes failed", &failure)),
             }
         }
     }
     findings.extend(shared.revisions.fell().map(fell));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    Ok(findings)
+    findings
 }
 
 fn of_member(member: &Member, findings: &mut Vec<Finding>) {
@@ -289,6 +290,16 @@ async fn writes(shared: &Shared) -> Result<Option<Finding>> {
               and --election-timeout"
             .to_owned(),
     }))
+}
+
+fn no_answer(what: &str, failure: &Error) -> Finding {
+    Finding {
+        severity: Severity::Error,
+        code: "etcd-no-answer",
+        what: format!("{what}: {failure}"),
+        why: "requests for locks probably fail for the same reason".to_owned(),
+        fix: "remove the cause in the message, and run the doctor again".to_owned(),
+    }
 }
 
 fn denied(config: &Config, failure: &Error) -> Finding {

@@ -15,7 +15,11 @@ async fn findings_at(url: &str) -> Vec<Finding> {
 }
 
 async fn found(url: &str) -> Vec<(&'static str, Severity)> {
-    findings_at(url).await.into_iter().map(|finding| (finding.code, finding.severity)).collect()
+    codes(&findings_at(url).await)
+}
+
+fn codes(findings: &[Finding]) -> Vec<(&'static str, Severity)> {
+    findings.iter().map(|finding| (finding.code, finding.severity)).collect()
 }
 
 const LEASE_BUG: (&str, Severity) = ("etcd-lease-bug", Severity::Warning);
@@ -62,20 +66,20 @@ async fn a_member_that_is_down_is_a_warning_and_the_loss_of_most_is_an_error() {
     let sound = lockwright_etcd::Etcd::connect(&url).await.unwrap();
     cluster.members[(leader + 1) % 3].kill();
     let down = ("etcd-member-unreachable", Severity::Warning);
-    let after_one = eventually(async || Some(sound.doctor().await.ok()?)).await;
-    let codes: Vec<_> = after_one.iter().map(|finding| (finding.code, finding.severity)).collect();
-    assert_eq!(without_slowness(codes), [down]);
+    let findings = eventually(async || {
+        let findings = sound.doctor().await.unwrap();
+        (without_slowness(codes(&findings)) == [down]).then_some(findings)
+    })
+    .await;
     let named = cluster.members[(leader + 1) % 3].endpoint();
-    assert!(after_one.iter().any(|finding| finding.what.contains(&named)), "{after_one:?}");
+    assert!(findings.iter().any(|finding| finding.what.contains(&named)), "{findings:?}");
 
     cluster.members[(leader + 2) % 3].kill();
     // The leader notices only after a while that it has lost the majority.
     let no_leader = ("etcd-no-leader", Severity::Error);
     eventually(async || {
-        let config = Config::new(&url).unwrap().for_diagnosis().connect().await.ok()?;
-        let findings = config.doctor().await.ok()?;
-        let codes: Vec<_> = findings.iter().map(|it| (it.code, it.severity)).collect();
-        (codes == [no_leader, down, down]).then_some(())
+        let etcd = Config::new(&url).unwrap().for_diagnosis().connect().await.unwrap();
+        (codes(&etcd.doctor().await.unwrap()) == [no_leader, down, down]).then_some(())
     })
     .await;
 }
@@ -128,6 +132,14 @@ async fn a_database_that_is_nearly_full_is_a_warning_and_a_full_one_an_error() {
     assert!(all.contains(&("etcd-no-space", Severity::Error)), "{all:?}");
 }
 
+/// The member rejects every transaction, but reports its status.
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_check_is_an_error_and_other_checks_still_run() {
+    let cluster = options().members(1).set("max-txn-ops", "0").start().unwrap();
+    let all = found(&cluster.url()).await;
+    assert_eq!(all, [("etcd-no-answer", Severity::Error), ONE_MEMBER]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn alarms_are_errors() {
     for version in [Version::Debian, Version::Current] {
@@ -176,9 +188,11 @@ async fn restored_snapshot_is_an_error_for_clients_that_saw_later_revisions() {
     }
     tokio::task::block_in_place(|| cluster.restore(&snapshot)).unwrap();
     let fell = ("etcd-revision-fell", Severity::Error);
-    let findings = eventually(async || etcd.doctor().await.ok()).await;
-    let codes: Vec<_> = findings.iter().map(|it| (it.code, it.severity)).collect();
-    assert_eq!(without_slowness(codes), [fell], "{findings:?}");
+    eventually(async || {
+        let findings = etcd.doctor().await.unwrap();
+        (without_slowness(codes(&findings)) == [fell]).then_some(())
+    })
+    .await;
     // A new client can't detect the restore: even the cluster's id is unchanged.
     assert_eq!(without_slowness(found(&cluster.url()).await), []);
 }

@@ -229,7 +229,7 @@ impl AcquireSteps<'_> {
         } else {
             // With raw names, keys of `a/b` are in the range of `a`. The reply has such a key, so
             // read the whole queue.
-            let all = shared.queue(&claim.name).await?;
+            let all = shared.queue(&claim.name, Some(lease)).await?;
             let previous = all.places.iter().rfind(|place| place.created < created).cloned();
             (all.holders.into_iter().next(), previous, all.places.len() > 1)
         };

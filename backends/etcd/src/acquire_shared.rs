@@ -36,7 +36,7 @@ impl AcquireSteps<'_> {
         let key = shared.keys().own(claim, lease.id);
         self.enter(&lease, &key, None, self.is_unsure());
         for _ in 0..JOINS {
-            let snapshot = match shared.queue_snapshot(&claim.name).await {
+            let snapshot = match shared.queue_snapshot(&claim.name, &lease).await {
                 Ok(snapshot) => snapshot,
                 Err(failure) => {
                     if !self.is_unsure() {
@@ -131,7 +131,7 @@ impl AcquireSteps<'_> {
         if let Some(step) = self.keep_fixed(lease, is_held).await? {
             return Ok(step);
         }
-        let snapshot = shared.queue_snapshot(&claim.name).await?;
+        let snapshot = shared.queue_snapshot(&claim.name, lease).await?;
         let Some(at) = snapshot.entries.iter().position(|entry| entry.key == key) else {
             let tombstone = TxnOp::get(shared.keys().tombstone(claim.token), None);
             let txn = Txn::new().and_then([tombstone]);

@@ -25,7 +25,7 @@ pub(crate) async fn break_lock(
         BreakTarget::Token(token) => entry.token() == Some(token),
         BreakTarget::Any => true,
     };
-    let holders = shared.queue(name).await?.holders;
+    let holders = shared.queue(name, None).await?.holders;
     let mut broken = Broken::NotHeld;
     for seen in holders.into_iter().filter(is_meant) {
         broken = broken.and(break_one(shared, name, seen, how, note).await?);
@@ -51,7 +51,7 @@ async fn break_one(
         if let Some(broken) = broken {
             return Ok(broken);
         }
-        let holders = shared.queue(name).await?.holders;
+        let holders = shared.queue(name, None).await?.holders;
         found = holders.into_iter().find(|entry| entry.created == created);
     }
     Err(error(

@@ -11,7 +11,7 @@ use crate::shared::Shared;
 use crate::value::Entry;
 
 pub(crate) async fn inspect(shared: &Shared, name: &LockName) -> Result<Inspection> {
-    let Queue { holders, places } = shared.queue(name).await?;
+    let Queue { holders, places } = shared.queue(name, None).await?;
     inspection(shared, name.clone(), holders, places.len(), &mut HashMap::new()).await
 }
 
@@ -82,7 +82,7 @@ pub(crate) async fn page(shared: &Shared, prefix: &str, from: Option<Cursor>) ->
         let all = keys.queue(&name);
         let goes_beyond = position.start.starts_with(&all) || (!is_last && last.starts_with(&all));
         let (holders, standing) = if goes_beyond {
-            let Queue { holders, places } = shared.queue(&name).await?;
+            let Queue { holders, places } = shared.queue(&name, None).await?;
             (holders, places.len())
         } else {
             queue.sort_by_key(|entry| entry.created);

@@ -9,6 +9,7 @@ use lockwright_core::{LockName, Mode, Result, Token};
 
 use crate::errors::{Effect, is_compacted, is_too_large};
 use crate::keys::{self, after, behind, is_in_queue};
+use crate::leases::Lease;
 use crate::members::RequestError;
 use crate::shared::{Found, Shared, TxnReply};
 use crate::value::Entry;
@@ -46,41 +47,34 @@ impl QueueKey {
 }
 
 impl Shared {
-    pub(crate) async fn queue(&self, name: &LockName) -> Result<Queue> {
+    /// Reads a queue. With the `lease` of a claim, each request ends within half of the lease's TTL.
+    pub(crate) async fn queue(&self, name: &LockName, lease: Option<&Lease>) -> Result<Queue> {
         let queue = self.keys().queue(name);
-        let mut tries = 1;
-        loop {
-            match self.read_queue(&queue).await.map_err(RequestError::error) {
-                Err(failure) if is_compacted(&failure) && tries < TRIES => tries += 1,
-                read => return read,
-            }
-        }
+        unless_compacted(|| self.read_queue(&queue, lease)).await
     }
 
-    pub(crate) async fn queue_snapshot(&self, name: &LockName) -> Result<QueueSnapshot> {
+    pub(crate) async fn queue_snapshot(
+        &self,
+        name: &LockName,
+        lease: &Lease,
+    ) -> Result<QueueSnapshot> {
         let queue = self.keys().queue(name);
-        let mut tries = 1;
-        loop {
-            match self.read_snapshot(&queue, 0).await.map_err(RequestError::error) {
-                Err(failure) if is_compacted(&failure) && tries < TRIES => tries += 1,
-                read => return read,
-            }
-        }
+        unless_compacted(|| self.read_snapshot(&queue, 0, Some(lease))).await
     }
 
-    async fn read_queue(&self, queue: &[u8]) -> Result<Queue, RequestError> {
-        let (found, revision) = self.all(queue, 0, true).await?;
+    async fn read_queue(&self, queue: &[u8], lease: Option<&Lease>) -> Result<Queue, RequestError> {
+        let (found, revision) = self.all(queue, 0, true, lease).await?;
         let places: Vec<_> = found.iter().map(QueueKey::of).collect();
         let modes: Vec<Mode> = places.iter().map(|place| keys::mode(&place.key)).collect();
         let holders = match (places.as_slice(), admission::holders(&modes)) {
             ([], _) => Vec::new(),
             ([QueueKey { key, .. }, ..], 0 | 1) => {
                 let at = GetOptions::new().with_revision(revision);
-                let found = self.some(key.clone(), behind(key), at, 1).await?.0;
+                let found = self.some(key.clone(), behind(key), at, 1, lease).await?.0;
                 found.first().into_iter().collect()
             }
             (_, count) => {
-                let mut entries = self.read_snapshot(queue, revision).await?.entries;
+                let mut entries = self.read_snapshot(queue, revision, lease).await?.entries;
                 entries.truncate(count);
                 entries
             }
@@ -92,8 +86,9 @@ impl Shared {
         &self,
         queue: &[u8],
         revision: i64,
+        lease: Option<&Lease>,
     ) -> Result<QueueSnapshot, RequestError> {
-        let (found, revision) = self.all(queue, revision, false).await?;
+        let (found, revision) = self.all(queue, revision, false, lease).await?;
         Ok(QueueSnapshot { entries: found.iter().map(Entry::of).collect(), revision })
     }
 
@@ -103,6 +98,7 @@ impl Shared {
         queue: &[u8],
         mut revision: i64,
         keys_only: bool,
+        lease: Option<&Lease>,
     ) -> Result<(Vec<KeyValue>, i64), RequestError> {
         let (mut start, end) = (Some(queue.to_vec()), after(queue));
         let mut all = Vec::new();
@@ -110,7 +106,7 @@ impl Shared {
             let options = GetOptions::new().with_revision(revision);
             let (options, limit) =
                 if keys_only { (options.with_keys_only(), KEYS) } else { (options, VALUES) };
-            let (found, latest) = self.some(from, end.clone(), options, limit).await?;
+            let (found, latest) = self.some(from, end.clone(), options, limit, lease).await?;
             if revision == 0 {
                 revision = latest;
             }
@@ -139,7 +135,7 @@ impl Shared {
     }
 
     pub(crate) async fn page(&self, start: Vec<u8>, end: Vec<u8>) -> Result<Found> {
-        let page = self.some(start, end, GetOptions::new(), VALUES).await;
+        let page = self.some(start, end, GetOptions::new(), VALUES, None).await;
         page.map(|(found, _)| found).map_err(RequestError::error)
     }
 
@@ -151,12 +147,13 @@ impl Shared {
         end: Vec<u8>,
         options: GetOptions,
         mut limit: i64,
+        lease: Option<&Lease>,
     ) -> Result<(Found, i64), RequestError> {
         let mut options = options.with_range(end);
         let mut is_alone = false;
         loop {
             let get = TxnOp::get(start.clone(), Some(options.clone().with_limit(limit)));
-            match self.transact(Txn::new().and_then([get]), Effect::Reads, None).await {
+            match self.transact(Txn::new().and_then([get]), Effect::Reads, lease).await {
                 Err(RequestError::Failed(failure)) if is_too_large(&failure) && !is_alone => {
                     is_alone = limit == 1;
                     if is_alone {
@@ -169,6 +166,20 @@ impl Shared {
                     return Ok((found.into_iter().next().unwrap_or_default(), revision));
                 }
             }
+        }
+    }
+}
+
+/// Repeats a read whose revision was compacted before its last page.
+async fn unless_compacted<T, F>(read: impl Fn() -> F) -> Result<T>
+where
+    F: Future<Output = Result<T, RequestError>>,
+{
+    let mut tries = 1;
+    loop {
+        match read().await.map_err(RequestError::error) {
+            Err(failure) if is_compacted(&failure) && tries < TRIES => tries += 1,
+            read => return read,
         }
     }
 }

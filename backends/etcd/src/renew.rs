@@ -97,7 +97,7 @@ async fn place(shared: &Arc<Shared>, claim: &Claim) -> Result<Result<Place, Reas
     if let Some(reason) = shared.ended_claims.reason(claim) {
         return Ok(Err(reason));
     }
-    let holders = shared.queue(&claim.name).await?.holders;
+    let holders = shared.queue(&claim.name, None).await?.holders;
     let Some(entry) = holders.into_iter().find(|entry| entry.token() == Some(claim.token)) else {
         return Ok(Err(shared.loss_reason(claim.token).await?));
     };

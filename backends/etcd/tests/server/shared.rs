@@ -2,9 +2,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_conformance::queue_tests::{self, claim_as};
-use lockwright_core::{DistributedLock, ErrorKind, Locks, Mode, ReleaseMode, Wait};
+use lockwright_core::{Claim, DistributedLock, ErrorKind, Locks, Mode, ReleaseMode, Wait};
+use lockwright_etcd::Etcd;
+use lockwright_testbed::proxy::Traffic;
+use lockwright_testbed::{self as testbed, Proxy};
+use tokio::time::Instant;
 
-use crate::common::{FOR_EVER, busy, connect, fails, grant, member_and_client};
+use crate::common::{FOR_EVER, busy, claim_for, connect, fails, grant, member_and_client};
 use crate::queue::queue;
 
 const PERMIT: Mode = Mode::Permits { count: 1, of: 3 };
@@ -79,6 +83,21 @@ async fn concurrent_claims_get_at_most_all_permits() {
     let other = Arc::new(connect(&cluster.url()).await);
     queue_tests::those_who_ask_at_once_get_no_more_than_there_are([Arc::new(etcd), other]).await;
     assert!(queue(&cluster, "x").await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_server_delays_a_reader_for_half_its_ttl() {
+    let cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
+    let etcd = Etcd::connect(&cluster.url_through([proxy.port()])).await.unwrap();
+    let ttl = Duration::from_secs(2);
+    // This grant creates the lease.
+    grant(&etcd, &claim_for("warm", ttl)).await;
+    proxy.set(Traffic::SwallowAll);
+    let begun = Instant::now();
+    let reads = Claim { ttl, ..claim_as(Mode::Shared) };
+    fails(etcd.try_acquire(&reads).await, ErrorKind::Unavailable);
+    assert!(begun.elapsed() < ttl, "late: {:?}", begun.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,11 +16,9 @@ use lockwright_core::{LockName, Result};
 use crate::errors::Effect;
 use crate::leases::Lease;
 use crate::members::{Link, RequestError};
-use crate::shared::{Found, Place, Shared};
+use crate::shared::{OPERATIONS_AT_ONCE, Place, Shared};
 use crate::value::Entry;
 use crate::{keys, release};
-
-const AT_ONCE: usize = 100;
 
 const REQUESTS: u32 = 3;
 
@@ -64,21 +62,25 @@ async fn orphans(shared: &Shared, lease: &Lease) -> Result<Vec<(LockName, Entry)
     // Read the registry after the keys, because a claim is registered before its key is put.
     let on_lease = shared.registry.all(|_, place| place.lease.id == lease.id);
     let registered: HashSet<Vec<u8>> = on_lease.into_iter().map(|(.., place)| place.key).collect();
-    let mut orphans = Vec::new();
-    for key in lease_info.value.keys().iter().filter(|key| !registered.contains(*key)).take(AT_ONCE)
-    {
-        let Some(name) = shared.keys().name(key) else { continue };
-        if !shared.keys().is_own(&name, lease.id, key) {
-            continue;
-        }
-        let txn = Txn::new().and_then([TxnOp::get(key.clone(), None)]);
-        let answered =
-            shared.transact(txn, Effect::Reads, None).await.map_err(RequestError::error)?;
-        let found = answered.found.first().and_then(Found::first);
-        let is_ours = |entry: &Entry| entry.lease == lease.id && entry.token().is_some();
-        orphans.extend(found.filter(is_ours).map(|entry| (name, entry)));
+    let suspects: Vec<(LockName, &Vec<u8>)> = lease_info
+        .value
+        .keys()
+        .iter()
+        .filter(|key| !registered.contains(*key))
+        .filter_map(|key| Some((shared.keys().name(key)?, key)))
+        .filter(|(name, key)| shared.keys().is_own(name, lease.id, key))
+        .take(OPERATIONS_AT_ONCE)
+        .collect();
+    if suspects.is_empty() {
+        return Ok(Vec::new());
     }
-    Ok(orphans)
+    let gets: Vec<_> = suspects.iter().map(|(_, key)| TxnOp::get(key.as_slice(), None)).collect();
+    let txn = Txn::new().and_then(gets);
+    let answered = shared.transact(txn, Effect::Reads, None).await.map_err(RequestError::error)?;
+    let is_ours = |entry: &Entry| entry.lease == lease.id && entry.token().is_some();
+    let found = answered.found.iter().map(|found| found.first().filter(is_ours));
+    let orphans = suspects.into_iter().zip(found);
+    Ok(orphans.filter_map(|((name, _), entry)| Some((name, entry?))).collect())
 }
 
 async fn remove(shared: &Arc<Shared>, lease: &Arc<Lease>, name: LockName, entry: &Entry) {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use etcd_client::{Client, PutOptions, Txn, TxnOp};
 use lockwright_core::{AcquireOutcome, DistributedLock, ErrorKind, ReleaseMode, Renew};
 use lockwright_etcd::{Config, Etcd};
 use lockwright_testbed::proxy::Traffic;
@@ -12,6 +13,9 @@ use crate::common::{
     FOR_EVER, LIMIT, busy, claim_for, connect, eventually, fails, grant, name, renewed,
 };
 use crate::queue::queue;
+
+/// Many more than the keys that a client checks at a time.
+const OTHERS: usize = 2_000;
 
 /// Connects a client that checks for orphans once per 3 s or once per TTL, whichever is longer.
 async fn watchful(url: &str) -> Etcd {
@@ -32,9 +36,14 @@ async fn restored_claims_are_removed_and_holds_stay() {
     }
     let (key, created) = queue(&cluster, "held").await.remove(0);
     let lease = key.rsplit('/').next().unwrap().to_owned();
-    // The client must not remove other programs' keys.
-    for other in [format!("lockwright/others/{lease}"), "lockwright/others/1".to_owned()] {
-        cluster.ctl(&["put", &other, "", &format!("--lease={lease}")]).unwrap();
+    // The client must not remove other programs' keys, nor read only these and miss the orphan.
+    let mut others: Vec<_> = (1..OTHERS).map(|at| format!("lockwright/others/{at}")).collect();
+    others.push(format!("lockwright/others/{lease}"));
+    let mut client = Client::connect(cluster.endpoints(), None).await.unwrap();
+    let on_lease = PutOptions::new().with_lease(i64::from_str_radix(&lease, 16).unwrap());
+    for some in others.chunks(100) {
+        let puts = some.iter().map(|key| TxnOp::put(key.as_str(), "", Some(on_lease.clone())));
+        client.txn(Txn::new().and_then(puts.collect::<Vec<_>>())).await.unwrap();
     }
     let snapshot = cluster.snapshot().unwrap();
     etcd.release(&ended, ReleaseMode::Plain).await.unwrap();
@@ -47,7 +56,7 @@ async fn restored_claims_are_removed_and_holds_stay() {
         sleep(Duration::from_millis(200)).await;
     }
     assert_eq!(queue(&cluster, "held").await, [(key, created)], "its lease has ended");
-    assert_eq!(queue(&cluster, "others").await.len(), 2);
+    assert_eq!(queue(&cluster, "others").await.len(), OTHERS);
     // Without the orphan, the lease accepts a claim of the orphan's name again.
     renewed(&etcd, &held).await;
     eventually(|| async {

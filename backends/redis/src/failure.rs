@@ -5,7 +5,7 @@ use redis::RedisError;
 
 use crate::{errors, tls};
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Failure {
     pub(crate) kind: ErrorKind,
     pub(crate) message: String,

@@ -41,8 +41,8 @@ pub(crate) struct Link {
     waiting: Option<Arc<Link>>,
     is_waiting: bool,
     current: Mutex<Option<Arc<Live>>>,
-    /// Held while connecting. Contains the last failure.
-    connecting: tokio::sync::Mutex<Failure>,
+    /// Locked by the task that connects. Contains the last failure.
+    connecting: Arc<tokio::sync::Mutex<Failure>>,
     failures: AtomicU64,
     opened: AtomicU64,
     broken: UnboundedSender<()>,
@@ -122,10 +122,7 @@ impl Link {
             waiting,
             is_waiting,
             current: Mutex::new(None),
-            connecting: tokio::sync::Mutex::new(Failure {
-                kind: ErrorKind::Unavailable,
-                message: String::new(),
-            }),
+            connecting: Arc::new(tokio::sync::Mutex::new(Failure::unavailable(""))),
             failures: AtomicU64::new(0),
             opened: AtomicU64::new(0),
             broken,
@@ -349,27 +346,31 @@ impl Link {
             return Ok(live);
         }
         let failures = self.failures.load(Ordering::Acquire);
-        let mut failure = self.connecting.lock().await;
+        let mut last_failure = Arc::clone(&self.connecting).lock_owned().await;
         if let Some(live) = self.usable() {
             return Ok(live);
         }
-        // Callers that waited for `connecting` share the failure.
-        if self.failures.load(Ordering::Acquire) == failures {
-            // A task connects, so that a cancelled caller doesn't abort the attempt for others.
+        let opened = if self.failures.load(Ordering::Acquire) == failures {
+            // The task holds the lock, so that all callers share its attempt, even if this caller
+            // is cancelled.
             let link = Arc::clone(self);
-            let opened = self.runtime.spawn(async move { link.open().await }).await;
-            *failure = match opened {
-                Ok(Ok(live)) => return Ok(live),
-                Ok(Err(failure)) => failure,
-                Err(_) => Failure {
-                    kind: ErrorKind::Unavailable,
-                    message: "the runtime in which the client connected has ended".to_owned(),
-                },
-            };
-            self.failures.fetch_add(1, Ordering::AcqRel);
-        }
-        let failure = error(failure.kind, failure.message.clone());
-        Err(failure.with_backend(self.config.topology.backend()))
+            let attempt = self.runtime.spawn(async move {
+                let opened = link.open().await;
+                if let Err(failure) = &opened {
+                    last_failure.clone_from(failure);
+                    link.failures.fetch_add(1, Ordering::AcqRel);
+                }
+                opened
+            });
+            attempt.await.unwrap_or_else(|_| {
+                Err(Failure::unavailable("the runtime in which the client connected has ended"))
+            })
+        } else {
+            Err(last_failure.clone())
+        };
+        opened.map_err(|failure| {
+            error(failure.kind, failure.message).with_backend(self.config.topology.backend())
+        })
     }
 }
 

@@ -20,23 +20,32 @@ const BUFFERED_REQUESTS: usize = 1_000;
 impl Link {
     pub(super) async fn open(self: &Arc<Self>) -> Result<Arc<Live>, Failure> {
         drop(self.current().take_if(|live| !live.alive.load(Ordering::Acquire)));
-        let live = match &self.to {
+        let (live, elected) = match &self.to {
             Whereabouts::At(server) => {
                 let limit = self.config.connect_timeout;
                 match timeout(limit, self.connect_to(server.as_ref().clone())).await {
-                    Ok(end) => end?,
+                    Ok(end) => (end?, None),
                     Err(_) => return Err(Failure::silence(&self.shown(server), limit)),
                 }
             }
             Whereabouts::Master => match self.sentinels() {
-                Some(sentinels) => sentinels.reach(|server| self.connect_to(server)).await?,
+                Some(sentinels) => {
+                    let (live, epoch) = sentinels.reach(|server| self.connect_to(server)).await?;
+                    (live, Some(epoch))
+                }
                 None => return Err(Failure::unavailable("there are no Sentinels to ask")),
             },
         };
         let live = Arc::new(live);
         *self.current() = Some(Arc::clone(&live));
-        // Wake-ups since the last connection were lost. A task wakes the waiters, because the
-        // caller holds `connecting`.
+        // A failover that was reported during the connecting found no connection to leave.
+        if elected.is_some_and(|epoch| self.election.load(Ordering::Acquire) > epoch) {
+            self.mark_broken(&live.alive);
+            let message = format!("{} isn't the master any more", live.server);
+            return Err(Failure::unavailable(message));
+        }
+        // Wake-ups since the last connection were lost. A separate task wakes the waiters, because
+        // this task holds `connecting`.
         if !self.is_waiting {
             let link = Arc::clone(self);
             self.runtime.spawn(async move { link.wakeups.subscribers().wake_all() });

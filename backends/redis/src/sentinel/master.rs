@@ -61,11 +61,12 @@ impl<'c> Sentinels<'c> {
         }
     }
 
-    /// Connects to the master, with retries. `connect` must verify the server's role.
+    /// Connects to the master, with retries. `connect` must verify the server's role. Also returns
+    /// the epoch of the master's election.
     pub(crate) async fn reach<T, F: Future<Output = Result<T, Failure>>>(
         self,
         connect: impl Fn(ConnectionInfo) -> F,
-    ) -> Result<T, Failure> {
+    ) -> Result<(T, u64), Failure> {
         let mut last = None;
         let searching = async {
             loop {
@@ -88,10 +89,12 @@ impl<'c> Sentinels<'c> {
     async fn once<T, F: Future<Output = Result<T, Failure>>>(
         self,
         connect: impl Fn(ConnectionInfo) -> F,
-    ) -> Result<T, Failure> {
+    ) -> Result<(T, u64), Failure> {
         let master = self.master().await?;
         tokio::select! {
-            end = connect(moved_to(self.server, &master.host, master.port)) => end,
+            end = connect(moved_to(self.server, &master.host, master.port)) => {
+                end.map(|live| (live, master.epoch))
+            }
             // If the Sentinels name another master, stop waiting for a frozen one.
             () = self.another_than(&master) => Err(Failure::unavailable(format!(
                 "{master} isn't the master {:?} any more", self.name
@@ -111,28 +114,27 @@ impl<'c> Sentinels<'c> {
     }
 
     pub(crate) async fn master(self) -> Result<Master, Failure> {
+        let before = self.latest.load(Ordering::Acquire);
         let mut asked = self.ask_all();
         let (mut named, mut refusals) = (Vec::new(), Vec::new());
-        let mut heard_enough = false;
-        while !heard_enough && let Some(answer) = asked.join_next().await {
+        let mut is_majority = false;
+        while !is_majority && let Some(answer) = asked.join_next().await {
             match answer {
                 Ok((_, Ok(master))) => named.push(master),
                 Ok((address, Err(refusal))) => refusals.push((address, refusal)),
                 Err(_) => {}
             }
             let latest = self.latest.load(Ordering::Acquire);
-            heard_enough = are_enough(&named, self.sentinels.len(), latest);
+            is_majority = are_enough(&named, self.sentinels.len(), latest);
         }
         let Some(master) = named.into_iter().max_by_key(|master| master.epoch) else {
             return Err(self.unnamed(refusals));
         };
-        if heard_enough {
-            // A concurrent call may have stored a later election already.
-            self.latest.fetch_max(master.epoch, Ordering::AcqRel);
+        if record_election(self.latest, before, master.epoch, is_majority) {
+            Ok(master)
         } else {
-            self.latest.store(master.epoch, Ordering::Release);
+            Err(Failure::unavailable(format!("{master} isn't the master {:?} any more", self.name)))
         }
-        Ok(master)
     }
 
     pub(super) fn ask_all(self) -> JoinSet<(String, Result<Master, Refusal>)> {
@@ -193,6 +195,18 @@ impl<'c> Sentinels<'c> {
 /// elections from zero.
 fn are_enough(named: &[Master], sentinels: usize, latest: u64) -> bool {
     named.len() > sentinels / 2 && named.iter().any(|master| master.epoch >= latest)
+}
+
+/// Records the epoch of a master's election. Returns false if a concurrent lookup has recorded a
+/// later one. `before` is the recorded epoch at the lookup's start.
+fn record_election(latest: &AtomicU64, before: u64, epoch: u64, is_majority: bool) -> bool {
+    if is_majority {
+        latest.fetch_max(epoch, Ordering::AcqRel) <= epoch
+    } else {
+        // An epoch below `before` comes from reset Sentinels.
+        let exchanged = latest.compare_exchange(before, epoch, Ordering::AcqRel, Ordering::Acquire);
+        exchanged.map_or_else(|present| present <= epoch, |_| true)
+    }
 }
 
 async fn ask(sentinel: ConnectionInfo, name: &str) -> RedisResult<Master> {
@@ -271,6 +285,17 @@ mod tests {
 
     fn elected(epoch: u64) -> Master {
         Master { host: "a".to_owned(), port: 1, epoch, replicas: 1, sentinels: 5 }
+    }
+
+    #[test]
+    fn slow_lookup_does_not_replace_a_later_election() {
+        let latest = AtomicU64::new(7);
+        assert!(record_election(&latest, 6, 7, true), "the same election");
+        assert!(!record_election(&latest, 6, 6, true));
+        assert!(!record_election(&latest, 6, 6, false));
+        assert_eq!(latest.load(Ordering::Acquire), 7);
+        assert!(record_election(&latest, 7, 0, false), "the Sentinels were reset");
+        assert_eq!(latest.load(Ordering::Acquire), 0);
     }
 
     #[test]

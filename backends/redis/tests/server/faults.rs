@@ -8,6 +8,7 @@ use lockwright_core::{
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy};
+use tokio::time::timeout;
 
 use crate::common::{
     busy, claim, eventually, fails, fails_with, grant, released, renewed, server_and_client,
@@ -118,6 +119,21 @@ async fn many_callers_share_one_attempt_to_connect() {
         assert_eq!(call.await.unwrap().unwrap_err().kind(), ErrorKind::Unavailable);
     }
     assert!(started.elapsed() < 5 * QUICK, "late: one after the other: {:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn dropped_callers_share_one_attempt_to_connect() {
+    let server = testbed::Redis::start().unwrap();
+    let proxy = Proxy::start(server.address()).unwrap();
+    let config = Config::new(&server.url_through(proxy.port())).unwrap();
+    let config = config.response_timeout(QUICK).connect_timeout(20 * QUICK);
+    let redis = config.connect().await.unwrap();
+    proxy.set(Traffic::SwallowAll);
+    redis.try_acquire(&claim("a")).await.unwrap_err();
+    for _ in 0..3 {
+        timeout(QUICK / 10, redis.try_acquire(&claim("a"))).await.unwrap_err();
+    }
+    assert_eq!(proxy.accepted(), 2, "the first connection and one attempt");
 }
 
 fn scripts_run(server: &testbed::Redis) -> u32 {

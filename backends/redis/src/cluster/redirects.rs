@@ -3,8 +3,9 @@
 //! - `MOVED` (another node has the slot): resend the request there, refresh the slot map.
 //! - `ASK` (the keys have moved before the slot): resend only this request, after `ASKING`.
 //! - `TRYAGAIN` (the slot is moving, and a key is missing): see `slot_migration.rs`.
-//! - `CLUSTERDOWN` (too many nodes are gone): unavailable, refresh the map.
-//! - No reply: indeterminate, never resend, refresh the map.
+//! - `CLUSTERDOWN` (too many nodes are gone), `LOADING` (a restarted node, whose replica may have
+//!   taken over): unavailable, refresh the map.
+//! - No reply: indeterminate, never resend, refresh the map. Also if the caller drops the request.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -36,8 +37,30 @@ pub(super) enum What<'r> {
     Command(&'r Cmd),
 }
 
+/// A request in progress. If it is dropped, the slot map is refreshed, because the node may be
+/// silent.
+struct InProgress<'c>(Option<&'c Arc<Cluster>>);
+
+impl Drop for InProgress<'_> {
+    fn drop(&mut self) {
+        if let Some(cluster) = self.0 {
+            cluster.look_up_soon();
+        }
+    }
+}
+
 impl Cluster {
     pub(super) async fn route(self: &Arc<Self>, request: &Request<'_>) -> Result<Option<Value>> {
+        let mut in_progress = InProgress(Some(self));
+        let answer = self.route_until_answered(request).await;
+        in_progress.0 = None;
+        answer
+    }
+
+    async fn route_until_answered(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+    ) -> Result<Option<Value>> {
         let begun = Instant::now();
         let mut looked = false;
         let mut redirected = None;
@@ -87,7 +110,7 @@ impl Cluster {
                     redirected = Some((to, false));
                 }
                 _ => {
-                    let is_down = cause.code() == Some("CLUSTERDOWN");
+                    let is_down = matches!(cause.code(), Some("CLUSTERDOWN" | "LOADING"));
                     if is_down || cause.is_io_error() || errors::needs_reconnect(&cause) {
                         self.look_up_soon();
                     }

@@ -8,10 +8,11 @@ use lockwright_core::{
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed::{self as testbed, Cluster};
 use tokio::task::block_in_place;
+use tokio::time::timeout;
 
 use crate::common::{
-    busy, claim, claim_for, connect, eventually, fails, fails_with, grant, name, released, renewed,
-    token_in,
+    LIMIT, busy, claim, claim_for, connect, eventually, fails, fails_with, grant, name, released,
+    renewed, token_in,
 };
 
 const QUICK: Duration = Duration::from_secs(1);
@@ -313,6 +314,10 @@ async fn a_frozen_master_is_noticed_and_not_trusted_when_it_thaws() {
     let other = claim(&elsewhere);
     grant(&redis, &other).await;
     busy(&sleeper, &claim(&name), Wait::No).await;
+    // This client's callers drop their requests long before the client gives up connecting.
+    let config = Config::new(&cluster.url()).unwrap().connect_timeout(20 * LIMIT);
+    let hasty = config.connect().await.unwrap();
+    busy(&hasty, &claim(&name), Wait::No).await;
     replicated(&cluster, 0, &name, &held.token.to_string()).await;
 
     cluster.nodes[0].freeze();
@@ -323,6 +328,8 @@ async fn a_frozen_master_is_noticed_and_not_trusted_when_it_thaws() {
     block_in_place(|| cluster.wait_for_failover(&name, 0)).unwrap();
     let renewals = eventually(|| async { redis.renew(&[renew_of(&held)]).await.ok() }).await;
     assert_eq!(renewals, [Renewal::RENEWED]);
+    let seen = held.name.clone();
+    eventually(async || timeout(QUICK / 4, hasty.inspect(&seen)).await.ok()?.ok()).await;
     redis.release(&held, ReleaseMode::Plain).await.unwrap();
     let next = claim_for(&name, Duration::from_secs(120));
     let after = grant(&redis, &next).await;

@@ -1,7 +1,7 @@
 -- Continues acquire.lua.
 
 local ttl, mode = tonumber(ARGV[2]), ARGV[3]
-local answer = again(KEYS[1], token, value, counter, ttl)
+local answer = again(KEYS[1], KEYS[2], token, value, counter, ttl)
 if answer then
   return answer
 end

@@ -80,7 +80,7 @@ local function grant(lock, fence, counter, now, least, value, ttl)
 end
 
 -- Extends the token's hold, unless broken. Returns the reply, or nil without a hold.
-local function again(lock, token, value, counter, ttl)
+local function again(lock, fence, token, value, counter, ttl)
   local state = hold_state(value, token)
   if not state then
     return nil
@@ -94,6 +94,7 @@ local function again(lock, token, value, counter, ttl)
     return { 'again', first, fences, redis.call('PTTL', lock) }
   end
   redis.call('PEXPIRE', lock, ttl)
+  extend_expiry(fence, ttl + IDLE_FENCE)
   return { 'again', first, fences }
 end
 

@@ -36,7 +36,7 @@ if value and value:match('^lockwright:%a+:%d+$') then
   end
   return { 'granted', first, '1' }
 end
-local answer = again(KEYS[1], token, value, counter, ttl)
+local answer = again(KEYS[1], KEYS[2], token, value, counter, ttl)
 if answer then
   return answer
 elseif mode ~= 'x' or hold_state(value, from) ~= 'held' then

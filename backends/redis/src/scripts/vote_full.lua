@@ -1,7 +1,7 @@
 -- Continues vote.lua: repeats a vote, reports the holder, or grants what vote.lua couldn't decide.
 
 local ttl = tonumber(ARGV[2])
-local answer = again(KEYS[1], ARGV[1]:sub(5, 36), value, counter, ttl)
+local answer = again(KEYS[1], KEYS[2], ARGV[1]:sub(5, 36), value, counter, ttl)
 if answer then
   return answer
 elseif value then

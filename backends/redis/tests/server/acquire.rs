@@ -269,6 +269,12 @@ async fn counter_lives_as_long_as_it_is_needed() {
     let newcomer = connect(&server.url()).await;
     busy(&newcomer, &claim("c"), Wait::No).await;
     assert!(left("c") > MONTH.as_millis() as i64, "as the hold: {}", left("c"));
+
+    let mut repeated = claim("d");
+    grant(&redis, &repeated).await;
+    repeated.ttl = MONTH;
+    grant(&redis, &repeated).await;
+    assert!(left("d") > MONTH.as_millis() as i64, "as the repeated claim: {}", left("d"));
 }
 
 #[tokio::test]

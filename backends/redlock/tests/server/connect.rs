@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use lockwright_core::{DistributedLock, Error, ErrorKind};
 #[cfg(feature = "tls")]
 use lockwright_redlock::Config;
@@ -38,23 +36,6 @@ async fn a_replica_is_refused() {
     assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
     let text = error.to_string();
     assert!(text.contains("replica") && text.contains(&replica.address().to_string()), "{text}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_even_number_is_refused() {
-    let fleet = Fleet::start(2).unwrap();
-    let error = refused(&fleet.urls()).await;
-    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
-    assert!(error.to_string().contains("there are 2"), "{error}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn another_largest_ttl_is_refused_with_both_values() {
-    let five = Five::start().await;
-    let error = five.config().largest_ttl(Duration::from_secs(90)).connect().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
-    let text = error.to_string();
-    assert!(text.contains("60s") && text.contains("90s"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

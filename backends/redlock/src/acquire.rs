@@ -120,7 +120,7 @@ impl Round {
         });
         let node_votes = Requests::reporting(fleet, |at, reports| {
             let request = Arc::clone(&request);
-            NodeVote { request, at, reports, note_is_on_its_way: false }.run()
+            NodeVote { request, at, reports, raise_is_unanswered: false }.run()
         });
         Self {
             node_votes,
@@ -168,7 +168,7 @@ impl Round {
                     Vote::Yes(yes) => Answer::Yes { yes, noted: yes.fence, given_back: false },
                     Vote::No(no) => {
                         if let Some(fence) = no.holder.as_ref().and_then(|holder| holder.fence) {
-                            self.request.fleet.names.saw(&self.request.claim.name, fence);
+                            self.request.fleet.names.record_fence(&self.request.claim.name, fence);
                         }
                         Answer::No(no)
                     }

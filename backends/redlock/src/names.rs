@@ -18,14 +18,14 @@ struct Memory {
 }
 
 impl Names {
-    /// Returns a fence above all that this client saw, and at least the wall clock's time. It
-    /// usually exceeds all counters, so the nodes reply with the same number.
+    /// Returns a fence above all recorded ones, and at least the wall clock's time. It usually
+    /// exceeds all counters, so the nodes reply with the same number.
     pub(crate) fn candidate(&self, name: &LockName, micros: u64) -> Fence {
         let highest = self.lock().get(name).map_or(0, |memory| memory.highest);
         Fence::new(micros.max(highest.saturating_add(1)))
     }
 
-    pub(crate) fn saw(&self, name: &LockName, fence: Fence) {
+    pub(crate) fn record_fence(&self, name: &LockName, fence: Fence) {
         self.with(name, |memory| memory.highest = memory.highest.max(fence.get()));
     }
 
@@ -64,12 +64,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_candidate_is_above_what_was_seen() {
+    fn candidate_exceeds_recorded_fences() {
         let names = Names::default();
         let name = LockName::new("x").unwrap();
         assert_eq!(names.candidate(&name, 100).get(), 100);
-        names.saw(&name, Fence::new(200));
-        names.saw(&name, Fence::new(150));
+        names.record_fence(&name, Fence::new(200));
+        names.record_fence(&name, Fence::new(150));
         assert_eq!(names.candidate(&name, 100).get(), 201);
         assert_eq!(names.candidate(&name, 300).get(), 300);
     }
@@ -88,7 +88,7 @@ mod tests {
     fn memory_is_bounded() {
         let names = Names::default();
         for number in 0..3 * REMEMBERED {
-            names.saw(&LockName::new(number.to_string()).unwrap(), Fence::new(1));
+            names.record_fence(&LockName::new(number.to_string()).unwrap(), Fence::new(1));
         }
         assert!(names.lock().len() <= REMEMBERED);
     }

@@ -60,7 +60,7 @@ pub(crate) struct NodeVote {
     pub(crate) request: Arc<VoteRequest>,
     pub(crate) at: usize,
     pub(crate) reports: Arc<Replies<Report>>,
-    pub(crate) note_is_on_its_way: bool,
+    pub(crate) raise_is_unanswered: bool,
 }
 
 enum Asked {
@@ -102,7 +102,7 @@ impl NodeVote {
                 self.report(Report::Answered(vote));
                 let Some(yes) = yes else { return false };
                 let is_pending = self.after_yes(&incarnation, yes).await;
-                let may_be_noted = self.note_is_on_its_way && !self.is_held();
+                let may_be_noted = self.raise_is_unanswered && !self.is_held();
                 if may_be_noted {
                     self.remember();
                 }
@@ -243,7 +243,7 @@ impl NodeVote {
         let noted = within(Fleet::longest_wait(claim.ttl), raised).await;
         // An unanswered `raise` may take effect late, and give a later round of the token this old
         // fence.
-        self.note_is_on_its_way |= noted.as_ref().is_err_and(|error| !had_no_effect(error));
+        self.raise_is_unanswered |= noted.as_ref().is_err_and(|error| !had_no_effect(error));
         noted
     }
 
@@ -251,7 +251,7 @@ impl NodeVote {
         let VoteRequest { fleet, claim, token_state, .. } = &*self.request;
         // A request of this or an earlier round may still take effect, unless the release leaves
         // a tombstone.
-        let in_doubt = self.note_is_on_its_way || token_state.in_doubt().contains(self.at);
+        let in_doubt = self.raise_is_unanswered || token_state.in_doubt().contains(self.at);
         let release_mode = if in_doubt { ReleaseMode::Reconcile } else { ReleaseMode::Plain };
         let ended = fleet.release_at(self.at, claim, release_mode, Some(token_state)).await;
         self.report(Report::GivenBack(ended.is_ok()));

@@ -19,13 +19,14 @@ use crate::token_states::Nodes;
 /// Maximum number of names, and of tokens. Beyond it, all are dropped: clients also poll and renew.
 const MOST: usize = 10_000;
 
-const TOGETHER: Duration = Duration::from_secs(60);
+/// The period in which the nodes' losses of one hold are counted together.
+const LOSS_WINDOW: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct Wakeups {
     nodes: usize,
     quorum: usize,
-    moment: Duration,
+    minority_pause: Duration,
     random: Jitter,
     runtime: Handle,
     clients: Mutex<Arc<Vec<Events>>>,
@@ -51,21 +52,21 @@ struct Loss {
     since: Instant,
     by: Nodes,
     at_risk: bool,
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Wakeups {
     pub(crate) fn attach_to(
         nodes: &[Arc<dyn Node>],
         quorum: usize,
-        moment: Duration,
+        minority_pause: Duration,
         random: Jitter,
         runtime: Handle,
     ) -> Arc<Self> {
         let this = Arc::new(Self {
             nodes: nodes.len(),
             quorum,
-            moment,
+            minority_pause,
             random,
             runtime,
             clients: Mutex::default(),
@@ -104,7 +105,7 @@ impl Wakeups {
     }
 
     fn wake(self: &Arc<Self>, at: usize, name: LockName) {
-        let goes_on = {
+        let has_quorum = {
             let mut seen = self.seen();
             seen.count += 1;
             let number = seen.count;
@@ -115,21 +116,21 @@ impl Wakeups {
                 }
                 let wake = Wake { number, by: Nodes::default(), is_done: false };
                 seen.wakes.insert(name.clone(), wake);
-                self.go_on_later(name.clone(), number);
+                self.forward_later(name.clone(), number);
             }
             let Some(wake) = seen.wakes.get_mut(&name) else { return };
             wake.by.add(at);
-            let goes_on = !wake.is_done && wake.by.count() >= self.quorum;
-            wake.is_done |= goes_on;
-            goes_on
+            let has_quorum = !wake.is_done && wake.by.count() >= self.quorum;
+            wake.is_done |= has_quorum;
+            has_quorum
         };
-        if goes_on {
+        if has_quorum {
             self.send(&Event::Wake(name));
         }
     }
 
-    fn go_on_later(self: &Arc<Self>, name: LockName, number: u64) {
-        let pause = self.moment + self.random.below(self.moment * 2);
+    fn forward_later(self: &Arc<Self>, name: LockName, number: u64) {
+        let pause = self.minority_pause + self.random.below(self.minority_pause * 2);
         let this = Arc::downgrade(self);
         self.runtime.spawn(async move {
             sleep(pause).await;
@@ -152,15 +153,15 @@ impl Wakeups {
             let mut seen = self.seen();
             let now = Instant::now();
             if seen.losses.len() >= MOST {
-                seen.losses.retain(|_, loss| now < loss.since + TOGETHER);
+                seen.losses.retain(|_, loss| now < loss.since + LOSS_WINDOW);
                 if seen.losses.len() >= MOST {
                     seen.losses.clear();
                 }
             }
             let fresh =
-                || Loss { since: now, by: Nodes::default(), at_risk: false, is_told: false };
+                || Loss { since: now, by: Nodes::default(), at_risk: false, is_reported: false };
             let loss = seen.losses.entry(token).or_insert_with(fresh);
-            if now >= loss.since + TOGETHER {
+            if now >= loss.since + LOSS_WINDOW {
                 *loss = fresh();
             }
             if is_lost {
@@ -178,7 +179,7 @@ impl Wakeups {
         let spare = self.nodes - self.quorum;
         let mut seen = self.seen();
         let Some(loss) = seen.losses.get_mut(&token) else { return false };
-        loss.by.count() > spare && !std::mem::replace(&mut loss.is_told, true)
+        loss.by.count() > spare && !std::mem::replace(&mut loss.is_reported, true)
     }
 
     /// Sends the event to all clients, without a lock on the list: their sinks may call this type.

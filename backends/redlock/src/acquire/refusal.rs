@@ -25,7 +25,7 @@ impl Round {
         let (yes, no) = (self.yes().count(), self.no().count());
         let ended = self.answered().filter(|(_, answer)| matches!(answer, Answer::Ended)).count();
         let indeterminate = self.is_a_repeat() || self.left_behind().count() >= quorum;
-        let errors = (0..self.answers.len()).filter(|at| self.is_in_vain(*at)).count();
+        let errors = (0..self.answers.len()).filter(|at| self.has_failed(*at)).count();
         if !indeterminate && errors <= spare && self.afterwards.iter().next().is_none() {
             // The token was released or broken on some nodes, but a new token could get a quorum.
             if ended > 0 && no + errors <= spare {
@@ -55,7 +55,7 @@ impl Round {
         Err(errors.into_error(kind, &what))
     }
 
-    fn is_in_vain(&self, at: usize) -> bool {
+    fn has_failed(&self, at: usize) -> bool {
         match &self.answers[at] {
             Some(Answer::Failed(_)) => true,
             None | Some(Answer::Unasked) => self.timed_out || self.silent.contains(at),
@@ -65,15 +65,16 @@ impl Round {
 
     fn take_errors(&mut self) -> NodeErrors {
         let mut errors = NodeErrors::default();
-        let in_vain: Vec<bool> = (0..self.answers.len()).map(|at| self.is_in_vain(at)).collect();
+        let failed_nodes: Vec<bool> =
+            (0..self.answers.len()).map(|at| self.has_failed(at)).collect();
         for (at, answer) in std::mem::take(&mut self.answers).into_iter().enumerate() {
             let address = self.request.fleet.address(at);
             match answer {
                 Some(Answer::Failed(error)) => errors.push(address, error),
-                _ if in_vain[at] && self.silent.contains(at) => {
+                _ if failed_nodes[at] && self.silent.contains(at) => {
                     errors.push(address, Error::indeterminate("it did not answer recent requests"));
                 }
-                _ if in_vain[at] => errors.push(address, silent(self.limit)),
+                _ if failed_nodes[at] => errors.push(address, silent(self.limit)),
                 _ => {}
             }
         }
@@ -87,16 +88,15 @@ impl Round {
         let holder = self.holder();
         if let Some(holder) = holder.filter(|(_, nodes)| *nodes >= quorum).map(|(no, _)| no) {
             names.decided(&self.request.claim.name, None);
-            let mut left: Vec<Duration> =
-                self.no().map(|no| no.left.unwrap_or(Duration::MAX)).collect();
-            left.sort_unstable();
+            let mut left: Vec<Option<Duration>> = self.no().map(|no| no.left).collect();
+            // Holds without an expiry are last.
+            left.sort_unstable_by_key(|left| (left.is_none(), *left));
             let wanted = quorum.saturating_sub(yes).clamp(1, left.len());
-            let mut left = left[wanted - 1];
-            if holder.holder.as_ref().is_none_or(|holder| holder.token.is_none()) {
-                left = left.min(FOREIGN_POLL);
-            }
+            let left = left[wanted - 1];
+            let is_foreign = holder.holder.as_ref().is_none_or(|holder| holder.token.is_none());
+            let poll = is_foreign.then_some(FOREIGN_POLL);
             return Busy {
-                retry_after: (left != Duration::MAX).then_some(left),
+                retry_after: left.into_iter().chain(poll).min(),
                 holder: holder.holder.clone(),
                 queued: false,
             };

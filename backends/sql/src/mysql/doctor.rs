@@ -26,7 +26,7 @@ pub(super) async fn examine(pool: &Pool<MySql>) -> Result<Vec<Finding>> {
     findings.extend(clock(pool).await?);
     findings.extend(tls::look(pool).await?);
     findings.extend(tables(pool, &facts).await?);
-    if proxy::shares_sessions(pool).await? {
+    if proxy::shares_sessions(pool).await? != Some(false) {
         findings.push(shared_sessions());
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));

@@ -94,9 +94,7 @@ impl Config {
         let sessions = self.common.sessions(self.common.mode != Mode::Lease)?;
         let pool = Arc::new(Pool::new(MySql::new(&self), self.common.limits(), sessions));
         if !self.common.for_diagnosis {
-            // An error counts as a proxy, because a proxy with one session doesn't answer the
-            // second connection.
-            if matches!(proxy::shares_sessions(&pool).await, Ok(false)) {
+            if proxy::shares_sessions(&pool).await? == Some(false) {
                 pool.dialect().set_direct();
             }
             Facts::look(&pool).await?.can_lock(self.backend())?;

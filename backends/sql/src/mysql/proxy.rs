@@ -2,12 +2,13 @@ use lockwright_core::Result;
 
 use super::dialect::{MySql, fetch_on};
 use crate::server::dialect::{Dialect, Row};
-use crate::server::errors::{not_connected, not_connected_in};
+use crate::server::errors::not_connected;
 use crate::server::pool::Pool;
 
 /// Returns whether a proxy shares sessions. Such a proxy lets a transaction on a second connection
-/// use the first connection's session, or switches the first connection to another session.
-pub(super) async fn shares_sessions(pool: &Pool<MySql>) -> Result<bool> {
+/// use the first connection's session, or switches the first connection to another session. A proxy
+/// with one session doesn't answer the second connection in time, for which this returns `None`.
+pub(super) async fn shares_sessions(pool: &Pool<MySql>) -> Result<Option<bool>> {
     let dialect = pool.dialect();
     let limit = pool.limits().connect;
     let asking = async {
@@ -20,9 +21,8 @@ pub(super) async fn shares_sessions(pool: &Pool<MySql>) -> Result<bool> {
         sqlx::Result::Ok(before.is_none() || between == before || after != before)
     };
     match tokio::time::timeout(limit, asking).await {
-        Ok(Ok(shares)) => Ok(shares),
-        Ok(Err(cause)) => Err(not_connected(cause, dialect).error),
-        Err(_) => Err(not_connected_in(limit, dialect.backend()).error),
+        Ok(answer) => answer.map(Some).map_err(|cause| not_connected(cause, dialect).error),
+        Err(_) => Ok(None),
     }
 }
 

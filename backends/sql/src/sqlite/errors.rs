@@ -132,6 +132,6 @@ impl Failure {
     }
 }
 
-fn is_foreign_row(error: &sqlx::Error) -> bool {
+pub(super) fn is_foreign_row(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_))
 }

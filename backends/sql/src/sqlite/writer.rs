@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::connection::{BUSY_LIMIT, Database, Open, Patience};
 use super::doctor::{self, Examination};
-use super::errors::{Effect, Failure, is_busy};
+use super::errors::{Effect, Failure, is_busy, is_foreign_row};
 use super::shared_holders;
 use super::statements::{self, Acquire, Acquired, Hold, Moment};
 use super::wakeup::Waiters;
@@ -277,6 +277,8 @@ impl Writer {
                     Ok(Outcome::Done(answer)) => return Ok(answer),
                     Ok(Outcome::Again) => break,
                     Err(e) if is_busy(&e) && patience.again().await => {}
+                    // A transaction is rolled back, so that the error is definite.
+                    Err(e) if is_foreign_row(&e) => break,
                     Err(e) => return Err(Failure::of_statement(e)),
                 }
             }

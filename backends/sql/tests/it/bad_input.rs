@@ -163,3 +163,17 @@ pub(crate) async fn as_another_user(file: &Path) {
     backend.acquire(&claim_for("x", LONG), Wait::No).await.unwrap();
     print("granted");
 }
+
+#[tokio::test]
+async fn foreign_row_is_a_conflict() {
+    let place = Place::new();
+    let backend = place.open().await;
+    let claim = claim_for("x", LONG);
+    crate::support::grant(&backend, &claim).await;
+    let mut raw = place.raw().await;
+    sql(&mut raw, "UPDATE lockwright_lease SET token = 'semaphore of many', mode = 'permits'")
+        .await;
+    let error = backend.acquire(&claim_for("x", LONG), Wait::No).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error:?}");
+    assert!(error.to_string().contains("run the doctor"), "{error:?}");
+}

@@ -47,6 +47,7 @@ use super::dialect::{MySql, push_hex};
 use super::proxy;
 use crate::kind::READERS;
 use crate::server::dialect::Dialect;
+use crate::server::errors::not_connected_in;
 use crate::server::pool::Pool;
 use crate::server::session_lock::records::{Records, StatementTexts, statement_texts};
 use crate::server::session_lock::{Permit, Server};
@@ -189,9 +190,16 @@ impl Sessions {
     /// Returns [`Unsupported`](lockwright_core::ErrorKind::Unsupported) if connections share
     /// sessions.
     pub(super) async fn check(&self) -> Result<()> {
-        if !proxy::shares_sessions(&self.records.pool).await? {
-            self.records.pool.dialect().set_direct();
-            return Ok(());
+        let pool = &self.records.pool;
+        match proxy::shares_sessions(pool).await? {
+            Some(false) => {
+                pool.dialect().set_direct();
+                return Ok(());
+            }
+            Some(true) => {}
+            None => {
+                return Err(not_connected_in(pool.limits().connect, self.records.backend()).error);
+            }
         }
         Err(Error::new(
             ErrorKind::Unsupported,

@@ -37,3 +37,12 @@ async fn tables_half_made_are_completed() {
         }
     }
 }
+
+/// A client that can't open a second connection doesn't know whether a proxy shares sessions.
+#[tokio::test]
+async fn refused_second_connection_is_an_error() {
+    let server = Server::start().unwrap();
+    server.sql("ALTER USER lockwright@'%' WITH MAX_USER_CONNECTIONS 1").unwrap();
+    let answer = patient(&server.url()).connect().await;
+    refused(answer, ErrorKind::Unavailable, "no connection left");
+}

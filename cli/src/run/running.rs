@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lockwright::{BootInstant, Clock, Guard, HoldState};
 use rustix::net::{RecvFlags, recv};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
+use rustix::process::{Pid, Signal, WaitOptions, getpgrp, kill_process, wait};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
@@ -19,6 +19,7 @@ use crate::exit::{self, Failure};
 use crate::json::millis;
 use crate::output::Output;
 use crate::run::process::Exit;
+use crate::run::process::foreground::Terminal;
 use crate::run::process::ipc::{self, FRAME, Order, Report, Term};
 
 #[derive(Debug)]
@@ -57,6 +58,9 @@ pub(crate) async fn hold(
     };
     let outcome = held.watch(signals, &mut child_changed).await;
     let all_gone = held.end_all().await;
+    // A killed or suspended supervisor left the foreground with CMD's process group, which has
+    // ended.
+    Terminal::open().take_back(getpgrp());
     Conclusion { outcome, all_gone }
 }
 

@@ -6,9 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Stdio};
 
 use lockwright_testbed::redis::Redis;
+use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::harness::{Sandbox, program, wait_for, wait_until};
+use crate::harness::{Sandbox, program, signal, wait_for, wait_until};
 
 struct Terminal {
     master: Option<File>,
@@ -118,6 +119,23 @@ fn a_command_that_opens_the_terminal_itself_gets_it() {
     terminal.wait_for("ready");
     terminal.typed("one\n");
     terminal.wait_for("command: one");
+    terminal.typed("two\n");
+    terminal.wait_for("shell: two");
+    assert_eq!(terminal.code(), 0);
+}
+
+#[test]
+fn terminal_is_taken_back_after_the_supervisor_was_killed() {
+    let sandbox = Sandbox::new();
+    let mut terminal = Terminal::script(
+        &sandbox,
+        "$LW run a -- sh -c 'echo $PPID >supervisor; echo ready; sleep 60'; \
+         echo \"code: $?\"; read y; echo \"shell: $y\"",
+    );
+    terminal.wait_for("ready");
+    let supervisor = std::fs::read_to_string(sandbox.path("supervisor")).unwrap();
+    signal(supervisor.trim().parse().unwrap(), Signal::KILL);
+    terminal.wait_for("code: 70");
     terminal.typed("two\n");
     terminal.wait_for("shell: two");
     assert_eq!(terminal.code(), 0);

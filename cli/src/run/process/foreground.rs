@@ -27,7 +27,8 @@ impl Terminal {
         }
     }
 
-    /// Gives the foreground to `group`, unless another living group has it, such as the shell.
+    /// Gives the foreground to `group`, unless another living group has it, such as the shell. The
+    /// caller must block SIGTTOU.
     pub(crate) fn take_back(&self, group: Pid) {
         let Some(tty) = &self.0 else { return };
         let lives = tcgetpgrp(tty)

@@ -37,12 +37,6 @@ impl Options {
         self
     }
 
-    /// Connects to the server through a proxy on `port`.
-    pub fn through(mut self, port: u16) -> Self {
-        self.server.set_port(port);
-        self
-    }
-
     /// Starts PgBouncer.
     pub fn start(self) -> Result<PgBouncer> {
         port::retried(|| PgBouncer::start_on(port::free(), &self))

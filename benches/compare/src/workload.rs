@@ -69,7 +69,7 @@ pub const WORKLOADS: &[Workload] = &[
         measure: "server_commands_per_second",
         more_is_better: false,
         grows: None,
-        columns: &["server_cpu_percent", "client_cpu_percent"],
+        columns: &["keep_alives_per_second", "server_cpu_percent", "client_cpu_percent"],
     },
     Workload {
         id: "renewal",
@@ -83,6 +83,7 @@ pub const WORKLOADS: &[Workload] = &[
             "client_bytes_per_hold",
             "server_bytes_per_hold",
             "server_commands_per_second",
+            "keep_alives_per_second",
         ],
     },
     Workload {

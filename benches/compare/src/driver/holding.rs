@@ -169,7 +169,7 @@ fn watch(
     processes: usize,
     time: Duration,
 ) -> Result<Round, Failure> {
-    let Used { served, servers_us, subject_us, .. } =
+    let Used { served, keep_alives, servers_us, subject_us, .. } =
         subject.used(servers, REGIME, processes, |_| {
             std::thread::sleep(time);
             Ok(())
@@ -177,6 +177,7 @@ fn watch(
     let mut round = Round::default();
     let seconds = time.as_secs_f64();
     round.add("server_commands_per_second", served.map(|served| served / seconds));
+    round.add("keep_alives_per_second", keep_alives.map(|count| count / seconds));
     round.add("server_cpu_percent", servers_us / seconds / 1e4);
     round.add("client_cpu_percent", subject_us / seconds / 1e4);
     Ok(round)

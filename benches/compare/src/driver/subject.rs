@@ -23,6 +23,8 @@ pub(super) struct RunningSubject<'a> {
 pub(super) struct Used<T> {
     pub(super) of: T,
     pub(super) served: Option<f64>,
+    /// Of those served, as far as the server counts them apart.
+    pub(super) keep_alives: Option<f64>,
     pub(super) servers_us: f64,
     pub(super) subject_us: f64,
 }
@@ -140,17 +142,21 @@ impl<'a> RunningSubject<'a> {
         if self.stays_put {
             regime.pin(&theirs, &subjects);
         }
+        // The queries for keep-alives are outside of the interval in which commands are counted.
+        let alive = servers.servers().keep_alives().map_err(unanswered)?;
         let served = servers.servers().served().map_err(unanswered)?;
         let before = (cores::used(&theirs), cores::used(&subjects));
         let of = act(&mut self.workers[..count])?;
         // The processes are listed again, because some servers start one per connection.
         let after = (cores::used(&servers.processes()), cores::used(&subjects));
         let served = servers.served_since(served).map_err(unanswered)?.map(|served| served as f64);
+        let keep_alives = servers.keep_alives_since(&alive).map_err(unanswered)?;
         let us =
             |after: Duration, before: Duration| after.saturating_sub(before).as_secs_f64() * 1e6;
         Ok(Used {
             of,
             served,
+            keep_alives: keep_alives.map(|count| count as f64),
             servers_us: us(after.0, before.0),
             subject_us: us(after.1, before.1),
         })

@@ -6,7 +6,7 @@ use super::findings::FAR;
 use super::names;
 use super::page::{Page, plain};
 use super::statistics::{BETWEEN_RUNS, CERTAINTY, relevant};
-use super::view::View;
+use super::view::{KEEP_ALIVES, View};
 use crate::results::{Exclusion, Kind};
 
 pub(super) fn warning(page: &mut Page, view: &View<'_>) {
@@ -43,8 +43,10 @@ pub(super) fn run(page: &mut Page, view: &View<'_>, json: &Path) {
     page.list(items.into_iter().map(|line| (line, vec![])));
 }
 
-pub(super) fn method(page: &mut Page) {
+pub(super) fn method(page: &mut Page, view: &View<'_>) {
     let percent = names::percent;
+    let are_apart = view.results.cells.iter().any(|cell| cell.measures.contains_key(KEEP_ALIVES));
+    let keep_alives = if are_apart { "don't include" } else { "include" };
     let points = [
         "Two regimes. The speed of a machine's loopback depends on whether both sides share a \
          core: on some machines the same round trip takes ten times as long, and an unpinned \
@@ -80,9 +82,11 @@ pub(super) fn method(page: &mut Page) {
          seven rounds on the same side. An isolated finding barely above the noise may be a \
          chance result."
             .to_owned(),
-        "Server commands are the server's own count, without the driver's queries. A master's \
-         count includes its Sentinels' commands, about five a second."
-            .to_owned(),
+        format!(
+            "Server commands are the server's own count, without the driver's queries. A master's \
+             count includes its Sentinels' commands, about five a second. Commands per second \
+             {keep_alives} keep-alives: ZooKeeper's pings, etcd's `LeaseKeepAlive`, Redis's `PING`."
+        ),
         format!(
             "Far from the baseline: below {FAR} of its speed, or above {} times its cost, by more \
              than the noise.",

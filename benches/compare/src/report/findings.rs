@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use super::Extent;
 use super::names;
 use super::page::{Page, plain};
-use super::view::{Against, Place, View, against, spread};
+use super::view::{Against, KEEP_ALIVES, Place, View, against, spread};
 use crate::results::{Cell, Kind, Profile};
 use crate::workload::Workload;
 
@@ -250,7 +250,9 @@ fn parts(cell: &Cell) -> Vec<(String, String)> {
         add("server commands", &commands, median(&commands));
         return parts;
     }
-    for measure in ["client_cpu_percent", "server_cpu_percent", "server_commands_per_second"] {
+    for measure in
+        ["client_cpu_percent", "server_cpu_percent", "server_commands_per_second", KEEP_ALIVES]
+    {
         add(&names::title(measure), measure, median(measure));
     }
     parts

@@ -60,7 +60,7 @@ pub fn write(
     findings::all(&mut page, &view, extent);
     tables::glance(&mut page, &view);
     about::run(&mut page, &view, json);
-    about::method(&mut page);
+    about::method(&mut page, &view);
     about::subjects(&mut page, &view, extent);
     about::exclusion(&mut page, &view);
     for workload in view.workloads() {

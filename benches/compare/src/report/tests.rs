@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
+use super::view::{KEEP_ALIVES, against, spread};
 use super::{compare, read, write};
 use crate::results::{Cell, FORMAT, Kind, Regime, Results, Settings};
 use crate::workload::{WORKLOADS, Workload};
@@ -84,7 +85,8 @@ fn cell(
 ) -> Cell {
     let value = if workload.more_is_better { 10_000.0 * speed } else { 20.0 / speed };
     let mut measures = BTreeMap::from([(workload.measure, noise.rounds(value, 7))]);
-    measures.extend(workload.columns.iter().map(|measure| (*measure, noise.rounds(12.0, 7))));
+    let columns = workload.columns.iter().filter(|measure| **measure != KEEP_ALIVES);
+    measures.extend(columns.map(|measure| (*measure, noise.rounds(12.0, 7))));
     let cell = json!({
         "backend": backend, "workload": workload.id, "at": at, "regime": regime,
         "subject": subject, "measures": measures,
@@ -167,6 +169,21 @@ fn part(page: &str, heading: &str) -> String {
 const BEHIND: &str = "Where Lockwright is slower than a peer";
 const FAR: &str = "Where Lockwright is far from the baseline";
 const BEATEN: &str = "Where a baseline was beaten";
+
+#[test]
+fn keep_alives_are_not_commands() {
+    let mut noise = Noise(0x5eed);
+    let workload = Workload::of("waiting").unwrap();
+    let mut with = |commands: f64, alive: f64| {
+        let mut cell = cell(&mut noise, ("zookeeper", workload, 0, Regime::OneCore), "x", 1.0);
+        cell.measures.insert(workload.measure.to_owned(), vec![commands]);
+        cell.measures.insert(KEEP_ALIVES.to_owned(), vec![alive]);
+        cell
+    };
+    let (chatty, quiet) = (with(30.0, 20.0), with(5.0, 0.0));
+    assert_eq!(spread(&chatty, workload.measure).unwrap().median, 10.0);
+    assert_eq!(against(&chatty, &quiet).unwrap().ratio.median, 2.0);
+}
 
 #[test]
 fn a_faster_peer_stands_first_with_its_ratio_and_the_costs() {

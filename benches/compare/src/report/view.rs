@@ -8,6 +8,8 @@ use crate::workload::{WORKLOADS, Workload};
 /// Two cores come first, because round trips are the usual cost.
 pub(super) const REGIMES: [Regime; 2] = [Regime::TwoCores, Regime::OneCore];
 
+pub(super) const KEEP_ALIVES: &str = "keep_alives_per_second";
+
 /// The key of a cell, except its subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place<'a> {
@@ -137,13 +139,23 @@ impl<'a> View<'a> {
 }
 
 pub(super) fn spread(cell: &Cell, measure: &str) -> Option<Spread> {
-    Spread::of(cell.measures.get(measure)?)
+    Spread::of(&figures(cell, measure)?)
+}
+
+/// Returns the rounds' figures. Commands per second are without keep-alives, if those were counted.
+fn figures(cell: &Cell, measure: &str) -> Option<Vec<f64>> {
+    let figures = cell.measures.get(measure)?;
+    match cell.measures.get(KEEP_ALIVES).filter(|_| measure == "server_commands_per_second") {
+        Some(alive) => {
+            Some(figures.iter().zip(alive).map(|(all, of)| (all - of).max(0.0)).collect())
+        }
+        None => Some(figures.clone()),
+    }
 }
 
 pub(super) fn against(cell: &Cell, other: &Cell) -> Option<Against> {
     let workload = Workload::of(&cell.workload)?;
-    let of = |cell: &Cell| cell.measures.get(workload.measure).cloned();
-    let (own, others) = (of(cell)?, of(other)?);
+    let (own, others) = (figures(cell, workload.measure)?, figures(other, workload.measure)?);
     let ratio = Spread::of(&ratios(&own, &others))?;
     let difference = Spread::of(&own)?.median - Spread::of(&others)?.median;
     Some(Against {

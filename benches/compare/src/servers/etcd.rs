@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lockwright_testbed::etcd::Member;
@@ -25,15 +26,12 @@ impl Servers for Three {
 
     /// Counts requests, including keep-alives and new watches.
     fn served(&self) -> Result<Option<u64>> {
-        let mut sum = 0.0;
-        for member in &self.0.members {
-            let metrics = ask(member, "/metrics")?;
-            let counts =
-                metrics.lines().filter(|line| line.starts_with("grpc_server_msg_received_total{"));
-            sum +=
-                counts.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>();
-        }
-        Ok(Some(sum as u64))
+        received(&self.0, "").map(Some)
+    }
+
+    fn keep_alives(&self) -> Result<BTreeMap<String, u64>> {
+        let count = received(&self.0, "grpc_method=\"LeaseKeepAlive\"")?;
+        Ok(BTreeMap::from([(String::new(), count)]))
     }
 
     fn version(&self) -> Result<(String, String)> {
@@ -43,6 +41,19 @@ impl Servers for Three {
         let version = version["etcdserver"].as_str().unwrap_or("unknown");
         Ok(("etcd".to_owned(), format!("{version}, three members")))
     }
+}
+
+/// Counts the members' received messages whose metric has this label.
+fn received(cluster: &Etcd, label: &str) -> Result<u64> {
+    let mut sum = 0.0;
+    for member in &cluster.members {
+        let metrics = ask(member, "/metrics")?;
+        let counts = metrics.lines().filter(|line| {
+            line.starts_with("grpc_server_msg_received_total{") && line.contains(label)
+        });
+        sum += counts.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>();
+    }
+    Ok(sum as u64)
 }
 
 fn ask(member: &Member, path: &str) -> Result<String> {

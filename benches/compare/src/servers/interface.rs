@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 /// The result of an operation.
@@ -14,6 +15,12 @@ pub trait Servers: Debug + Send {
     /// Returns the number of commands so far, including those in scripts, or `None` if they aren't
     /// counted.
     fn served(&self) -> Result<Option<u64>>;
+
+    /// Returns the number of keep-alives so far by connection, as far as the server counts them
+    /// apart: requests that only prove that the client is alive. [`Self::served`] includes them.
+    fn keep_alives(&self) -> Result<BTreeMap<String, u64>> {
+        Ok(BTreeMap::new())
+    }
 
     /// Returns whether locks exist only within one process.
     fn are_in_one_process(&self) -> bool {

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use lockwright_testbed::{Cluster, Fleet, Redis, Sentinels};
 
 use super::interface::{Result, Servers};
@@ -40,6 +42,10 @@ impl Servers for One {
         served([&self.0])
     }
 
+    fn keep_alives(&self) -> Result<BTreeMap<String, u64>> {
+        pings([&self.0])
+    }
+
     fn version(&self) -> Result<(String, String)> {
         version(&self.0)
     }
@@ -58,6 +64,10 @@ impl Servers for Sentinel {
 
     fn served(&self) -> Result<Option<u64>> {
         served([&self.0.servers[self.0.master()?]])
+    }
+
+    fn keep_alives(&self) -> Result<BTreeMap<String, u64>> {
+        pings([&self.0.servers[self.0.master()?]])
     }
 
     fn version(&self) -> Result<(String, String)> {
@@ -79,6 +89,10 @@ impl Servers for Nodes {
         served(&self.0.nodes[..3])
     }
 
+    fn keep_alives(&self) -> Result<BTreeMap<String, u64>> {
+        pings(&self.0.nodes[..3])
+    }
+
     fn version(&self) -> Result<(String, String)> {
         version(&self.0.nodes[0])
     }
@@ -97,6 +111,10 @@ impl Servers for Five {
         served(&self.0.servers)
     }
 
+    fn keep_alives(&self) -> Result<BTreeMap<String, u64>> {
+        pings(&self.0.servers)
+    }
+
     fn version(&self) -> Result<(String, String)> {
         version(&self.0.servers[0])
     }
@@ -104,19 +122,31 @@ impl Servers for Five {
 
 /// Counts commands, except those of replicas and this query.
 fn served<'a>(servers: impl IntoIterator<Item = &'a Redis>) -> Result<Option<u64>> {
+    let others = ["cmdstat_info", "cmdstat_replconf", "cmdstat_psync"];
+    calls(servers, |command| !others.contains(&command)).map(Some)
+}
+
+fn pings<'a>(servers: impl IntoIterator<Item = &'a Redis>) -> Result<BTreeMap<String, u64>> {
+    let count = calls(servers, |command| command == "cmdstat_ping")?;
+    Ok(BTreeMap::from([(String::new(), count)]))
+}
+
+fn calls<'a>(
+    servers: impl IntoIterator<Item = &'a Redis>,
+    is_counted: impl Fn(&str) -> bool,
+) -> Result<u64> {
     let mut sum = 0;
     for server in servers {
         let info: String = server.command(&["INFO", "commandstats"])?;
         for line in info.lines() {
             let Some((name, rest)) = line.split_once(":calls=") else { continue };
-            if ["cmdstat_info", "cmdstat_replconf", "cmdstat_psync"].contains(&name) {
-                continue;
+            if is_counted(name) {
+                let calls = rest.split(',').next().and_then(|calls| calls.parse::<u64>().ok());
+                sum += calls.ok_or_else(|| format!("not a count: {line}"))?;
             }
-            let calls = rest.split(',').next().and_then(|calls| calls.parse::<u64>().ok());
-            sum += calls.ok_or_else(|| format!("not a count: {line}"))?;
         }
     }
-    Ok(Some(sum))
+    Ok(sum)
 }
 
 fn version(server: &Redis) -> Result<(String, String)> {

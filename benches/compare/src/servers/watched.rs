@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use lockwright_testbed::descendants;
 
 use super::interface::{Result, Servers};
@@ -39,6 +41,16 @@ impl Watched {
     pub fn served_since(&self, before: Option<u64>) -> Result<Option<u64>> {
         let served = self.servers.served()?.zip(before);
         Ok(served.map(|(now, before)| now.saturating_sub(before + self.per_look)))
+    }
+
+    /// Returns the number of keep-alives since `before` on the connections that were open then and
+    /// are open now, or `None` if the servers don't count keep-alives.
+    pub fn keep_alives_since(&self, before: &BTreeMap<String, u64>) -> Result<Option<u64>> {
+        let now = self.servers.keep_alives()?;
+        let of_connection = |(connection, count): (&String, &u64)| {
+            before.get(connection).map(|before| count.saturating_sub(*before))
+        };
+        Ok((!now.is_empty()).then(|| now.iter().filter_map(of_connection).sum()))
     }
 
     /// Returns the servers.

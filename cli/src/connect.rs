@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use lockwright::{Config, Locks};
 
 use crate::args::ConnectionOptions;
-use crate::exit::{self, Failure};
+use crate::exit::Failure;
 
 pub(crate) async fn connect(connection: &ConnectionOptions) -> Result<Locks, Failure> {
     Ok(config(connection)?.connect().await?)
@@ -47,25 +47,17 @@ pub(crate) fn config(connection: &ConnectionOptions) -> Result<Config, Failure> 
 
 fn read(file: &Path) -> Result<Config, Failure> {
     let text = std::fs::read_to_string(file).map_err(|error| {
-        Failure::new(
-            exit::CONFIG,
-            "invalid_config",
-            format!("cannot read the configuration {}: {error}", file.display()),
-        )
+        Failure::config(format!("cannot read the configuration {}: {error}", file.display()))
     })?;
     toml::from_str(&text).map_err(|error| {
         // The error's own text shows the line, which may contain a password.
         let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
-        Failure::new(
-            exit::CONFIG,
-            "invalid_config",
-            format!("{}, line {line}: {}", file.display(), error.message()),
-        )
+        Failure::config(format!("{}, line {line}: {}", file.display(), error.message()))
     })
 }
 
 fn checked(url: String) -> Result<String, Failure> {
-    let invalid = |message| Err(Failure::new(exit::CONFIG, "invalid_config", message));
+    let invalid = |message| Err(Failure::config(message));
     match url.as_str() {
         // An empty URL is usually a mistyped variable. If it selected the default file, machines
         // wouldn't share locks.
@@ -99,11 +91,7 @@ fn default_url() -> Result<String, Failure> {
         )
     })?;
     file.to_str().map(|file| format!("sqlite:{file}")).ok_or_else(|| {
-        Failure::new(
-            exit::CONFIG,
-            "invalid_config",
-            format!("{} is not UTF-8; set --url to another location", file.display()),
-        )
+        Failure::config(format!("{} is not UTF-8; set --url to another location", file.display()))
     })
 }
 
@@ -112,10 +100,7 @@ fn default_file(state: Option<OsString>, home: Option<OsString>) -> Result<PathB
     let state = absolute(state)
         .or_else(|| absolute(home).map(|home| home.join(".local/state")))
         .ok_or_else(|| {
-            Failure::new(
-                exit::CONFIG,
-                "invalid_config",
-                "neither XDG_STATE_HOME nor HOME is set, so there is no default file for the locks; set \
+            Failure::config("neither XDG_STATE_HOME nor HOME is set, so there is no default file for the locks; set \
                  --url or LOCKWRIGHT_URL, to sqlite:/var/lib/locks.db for example",
             )
         })?;

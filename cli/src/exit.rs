@@ -62,6 +62,10 @@ impl Failure {
         Self::new(USAGE, "invalid_input", message)
     }
 
+    pub(crate) fn config(message: impl Into<String>) -> Self {
+        Self::new(CONFIG, "invalid_config", message)
+    }
+
     pub(crate) fn os(what: &str, error: impl Display) -> Self {
         Self::new(OS, "os", format!("{what}: {error}"))
     }
@@ -116,6 +120,14 @@ pub(crate) fn complain(code: u8, message: impl Display) -> ExitCode {
     let text = format!("lockwright: {}\n", escape(&message.to_string()));
     stderr::write_within(&text, COMPLAINT_TIMEOUT);
     ExitCode::from(code)
+}
+
+/// Returns the exit code for a command that can't be executed.
+pub(crate) fn not_executed(error: &std::io::Error) -> u8 {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => NOT_FOUND,
+        _ => NOT_EXECUTABLE,
+    }
 }
 
 pub(crate) fn internal_use_only() -> ExitCode {

@@ -27,15 +27,12 @@ use args::{Cli, Command};
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os();
-    let _ = args.next();
     // The supervisor and the process that becomes the user's command (CMD) don't parse options.
-    match std::env::args_os().nth(1) {
-        Some(first) if first == run::process::ROLE_SUPERVISE => {
-            let _ = args.next();
+    match args.nth(1) {
+        Some(role) if role == run::process::ROLE_SUPERVISE => {
             return run::process::supervisor::main(args);
         }
-        Some(first) if first == run::process::ROLE_EXEC => {
-            let _ = args.next();
+        Some(role) if role == run::process::ROLE_EXEC => {
             return run::process::exec_child::main(args);
         }
         _ => {}

@@ -62,12 +62,9 @@ fn write_some(bytes: &[u8]) -> io::Result<usize> {
 }
 
 fn is_ready(patience: Duration) -> bool {
-    let patience = Timespec {
-        tv_sec: patience.as_secs() as i64,
-        tv_nsec: i64::from(patience.subsec_nanos()) as _,
-    };
+    let patience = Timespec::try_from(patience).ok();
     let mut fds = [PollFd::from_borrowed_fd(stderr(), PollFlags::OUT)];
-    poll(&mut fds, Some(&patience)).is_ok_and(|ready| ready > 0)
+    poll(&mut fds, patience.as_ref()).is_ok_and(|ready| ready > 0)
 }
 
 fn stderr() -> BorrowedFd<'static> {

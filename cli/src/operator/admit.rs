@@ -1,7 +1,7 @@
 use super::table::table;
 use super::{print, print_json};
 use crate::escape::escape;
-use crate::exit::{self, Failure};
+use crate::exit::Failure;
 
 const NOT_ALL_VOTE: u8 = 1;
 
@@ -34,9 +34,7 @@ pub(super) async fn admit(url: &str, how: How, json: bool) -> Result<u8, Failure
             let nodes = lockwright::operator::nodes(url).await?;
             let is_in_use = nodes.iter().any(|node| node.votes);
             if is_in_use && nodes.iter().any(|node| node.is_new) {
-                return Err(Failure::new(
-                    exit::CONFIG,
-                    "invalid_config",
+                return Err(Failure::config(
                     "some nodes vote already, so the new nodes have probably lost their data, and \
                      a lock that they have lost may still be held; wait (lockwright admit --wait), or \
                      add --force if no lock is held on any node",

@@ -15,24 +15,24 @@ use crate::output::Output;
 pub(crate) use conformance::as_child;
 
 pub(crate) fn run(connection: &ConnectionOptions, command: &Command) -> ExitCode {
-    if let Command::Conformance(what) = command {
-        return match conformance::conformance(connection, what) {
-            Ok(code) => ExitCode::from(code),
-            Err(failure) => Output::new(connection.json).fail(&failure),
-        };
-    }
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            return Output::new(connection.json).fail(&Failure::os("cannot start", error));
-        }
+    let result = match command {
+        Command::Conformance(what) => conformance::conformance(connection, what),
+        _ => in_runtime(connection, command),
     };
-    let result = runtime.block_on(answer(connection, command));
-    runtime.shutdown_background();
     match result {
         Ok(code) => ExitCode::from(code),
         Err(failure) => Output::new(connection.json).fail(&failure),
     }
+}
+
+fn in_runtime(connection: &ConnectionOptions, command: &Command) -> Result<u8, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::os("cannot start", error))?;
+    let result = runtime.block_on(answer(connection, command));
+    runtime.shutdown_background();
+    result
 }
 
 async fn answer(connection: &ConnectionOptions, command: &Command) -> Result<u8, Failure> {

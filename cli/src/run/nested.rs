@@ -125,11 +125,8 @@ pub(crate) fn become_if_held(
         .env("LOCKWRIGHT_FENCED", fenced.to_string())
         .env("LOCKWRIGHT_OWNER", &outer.owner)
         .exec();
-    let code = match error.kind() {
-        std::io::ErrorKind::NotFound => exit::NOT_FOUND,
-        _ => exit::NOT_EXECUTABLE,
-    };
     let program = command.get_program().to_string_lossy().into_owned();
+    let code = exit::not_executed(&error);
     Err(Failure::new(code, "not_executable", format!("{program}: {error}")))
 }
 

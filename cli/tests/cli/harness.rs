@@ -195,12 +195,7 @@ impl Running {
     }
 
     pub(crate) fn supervisor(&self) -> i32 {
-        wait_for("the supervisor", || {
-            children(self.pid()).into_iter().find(|pid| {
-                fs::read_to_string(format!("/proc/{pid}/comm"))
-                    .is_ok_and(|name| name.trim() == "lockwright-sup")
-            })
-        })
+        supervisor_of(self.pid())
     }
 
     pub(crate) fn finish(mut self) -> (ExitStatus, String) {
@@ -213,6 +208,15 @@ impl Running {
         let (status, _) = self.finish();
         status.code().unwrap_or_else(|| panic!("{status}: {}", fs::read_to_string(events).unwrap()))
     }
+}
+
+pub(crate) fn supervisor_of(pid: i32) -> i32 {
+    wait_for("the supervisor", || {
+        children(pid).into_iter().find(|pid| {
+            fs::read_to_string(format!("/proc/{pid}/comm"))
+                .is_ok_and(|name| name.trim() == "lockwright-sup")
+        })
+    })
 }
 
 pub(crate) fn children(pid: i32) -> Vec<i32> {

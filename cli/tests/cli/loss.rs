@@ -17,8 +17,8 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use rustix::process::Signal;
 
 use crate::harness::{
-    Entry, FAMILY, Log, Running, Sandbox, children, family, program, signal, uptime, wait_for,
-    wait_until,
+    Entry, FAMILY, Log, Running, Sandbox, children, family, program, signal, supervisor_of, uptime,
+    wait_for, wait_until,
 };
 
 /// With this TTL, the hold counts as lost 800 ms before the deadline. In this time, even a busy
@@ -53,7 +53,7 @@ impl Scene {
         Self { sandbox, log, holder, next }
     }
 
-    fn finish(self) -> Told {
+    fn finish(self) -> Outcome {
         let fence_of_next = self.next.wait_for_event("granted")["fence"].as_u64().unwrap();
         assert_eq!(self.next.code(), 0);
         self.sandbox.wait_until_empty();
@@ -61,19 +61,19 @@ impl Scene {
         let entries = self.log.entries();
         let (next, first): (Vec<_>, Vec<_>) =
             entries.iter().cloned().partition(|entry| entry.fence == fence_of_next);
-        let story = Told { deadline, first, next };
-        story.assert_apart(&entries);
-        story
+        let result = Outcome { deadline, first, next };
+        result.assert_apart(&entries);
+        result
     }
 }
 
-struct Told {
+struct Outcome {
     deadline: f64,
     first: Vec<Entry>,
     next: Vec<Entry>,
 }
 
-impl Told {
+impl Outcome {
     fn assert_apart(&self, entries: &[Entry]) {
         assert_eq!(self.next.len(), 20);
         for who in FAMILY {
@@ -102,10 +102,10 @@ fn a_killed_run_takes_its_command_along() {
     let scene = Scene::begin();
     let killed_at = uptime();
     scene.holder.signal(Signal::KILL);
-    let story = scene.finish();
-    let before = story.deadline - story.last();
+    let result = scene.finish();
+    let before = result.deadline - result.last();
     assert!(before > 0.0, "written {} s after the deadline", -before);
-    assert!(story.next[0].time >= killed_at);
+    assert!(result.next[0].time >= killed_at);
 }
 
 #[test]
@@ -154,10 +154,10 @@ fn a_command_ends_with_its_killed_supervisor() {
     let killed_at = uptime();
     signal(scene.holder.supervisor(), Signal::KILL);
     assert_eq!(scene.holder.wait_for_event("error")["exit_code"], 70);
-    let story = scene.finish();
-    assert!(story.last() < killed_at + 1.0, "ended {} s later", story.last() - killed_at);
+    let result = scene.finish();
+    assert!(result.last() < killed_at + 1.0, "ended {} s later", result.last() - killed_at);
     assert!(
-        story.next[0].time < story.deadline,
+        result.next[0].time < result.deadline,
         "the lock was released at once, as nothing was left"
     );
 }
@@ -353,8 +353,8 @@ fn a_killed_run_on_redis_takes_its_command_along() {
     let redis = Redis::start().unwrap();
     let scene = Scene::begin_in(Sandbox::at(&redis.url()));
     scene.holder.signal(Signal::KILL);
-    let story = scene.finish();
-    assert!(story.last() < story.deadline);
+    let result = scene.finish();
+    assert!(result.last() < result.deadline);
 }
 
 #[test]
@@ -436,7 +436,7 @@ fn a_supervisor_does_not_start_a_command_after_its_term() {
 /// A shell with a background job becomes `lockwright run`. Because of the job, `wait` can't confirm
 /// that no process of the command is left, so the lock must expire.
 #[test]
-fn a_killed_supervisor_beside_a_job_of_the_shell_does_not_free_the_lock() {
+fn lock_is_not_released_if_the_supervisor_is_killed_next_to_a_shells_job() {
     let sandbox = Sandbox::new();
     let log = Log::new(&sandbox);
     fs::write(sandbox.path("family.sh"), family(&sandbox)).unwrap();
@@ -448,13 +448,7 @@ fn a_killed_supervisor_beside_a_job_of_the_shell_does_not_free_the_lock() {
     let mut shell = sandbox.command("sh").args(["-c", &script]).stderr(events).spawn().unwrap();
     log.wait_for_all(&FAMILY);
     let job: i32 = fs::read_to_string(sandbox.path("job")).unwrap().trim().parse().unwrap();
-    let supervisor = wait_for("the supervisor", || {
-        children(shell.id() as i32).into_iter().find(|pid| {
-            fs::read_to_string(format!("/proc/{pid}/comm"))
-                .is_ok_and(|name| name.trim() == "lockwright-sup")
-        })
-    });
-    signal(supervisor, Signal::KILL);
+    signal(supervisor_of(shell.id() as i32), Signal::KILL);
     let status = wait_for("its end", || shell.try_wait().unwrap());
     assert_eq!(status.code(), Some(70));
     assert_eq!(sandbox.processes(), [job], "the command's are gone, the shell's job isn't");

@@ -57,10 +57,6 @@ pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
 }
 
 fn not_executed(command: &OsString, error: &io::Error) -> ExitCode {
-    let code = match error.kind() {
-        io::ErrorKind::NotFound => exit::NOT_FOUND,
-        _ => exit::NOT_EXECUTABLE,
-    };
     let exists = std::path::Path::new(command).exists();
     let hint = if error.kind() == io::ErrorKind::NotFound && exists {
         " (the file exists: the interpreter in its first line, or its loader, does not)"
@@ -68,5 +64,6 @@ fn not_executed(command: &OsString, error: &io::Error) -> ExitCode {
         ""
     };
     let command = command.to_string_lossy();
-    exit::complain(code, format!("cannot run {command}: {error}{hint}; the lock is released"))
+    let message = format!("cannot run {command}: {error}{hint}; the lock is released");
+    exit::complain(exit::not_executed(error), message)
 }

@@ -340,16 +340,13 @@ impl Supervisor {
     fn sleep(&self, instant: BootInstant) {
         self.timer.set(instant);
         let left = instant.saturating_since(self.clock.now());
-        let timeout = Timespec {
-            tv_sec: left.as_secs() as i64,
-            tv_nsec: i64::from(left.subsec_nanos()) as _,
-        };
+        let timeout = Timespec::try_from(left).ok();
         let mut fds = vec![
             PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.timer.as_fd(), PollFlags::IN),
         ];
         fds.extend(self.socket.map(|socket| PollFd::from_borrowed_fd(socket, PollFlags::IN)));
-        let _ = poll(&mut fds, Some(&timeout));
+        let _ = poll(&mut fds, timeout.as_ref());
     }
 
     fn report(&self, report: Report) {

@@ -54,7 +54,7 @@ pub enum ErrorKind {
 pub enum Step {
     /// Another task of this client, which held the lock or was ahead in the queue.
     LocalTurn,
-    /// Another client, which held the lock.
+    /// The holder: another client, or a reader or permit of this client.
     Holder,
     /// The server, which hadn't answered.
     Answer,

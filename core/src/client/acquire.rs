@@ -54,7 +54,10 @@ pub(crate) async fn by_tries(
     tries: u32,
     pause: Duration,
 ) -> Result<Arc<Hold>> {
+    let mut step = Step::Holder;
     for left in (0..tries).rev() {
+        let is_local = shared.table().turns.is_taken(&name);
+        step = if is_local { Step::LocalTurn } else { Step::Holder };
         match acquire(Arc::clone(&shared), name.clone(), options, Limit::Once).await {
             Ok(Some(hold)) => return Ok(hold),
             Err(error) if left == 0 || !error.is_transient() => {
@@ -72,7 +75,7 @@ pub(crate) async fn by_tries(
         }
     }
     shared.metrics.timed_out.add(1);
-    Err(shared.with_context(Error::timed_out(Step::Holder, &name), &name))
+    Err(shared.with_context(Error::timed_out(step, &name), &name))
 }
 
 /// The future of an acquire. It returns `None` only if a single attempt found the lock held.

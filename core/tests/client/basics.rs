@@ -48,7 +48,9 @@ async fn a_limit_passes_and_nothing_is_held() {
     let b = another_client(&memory, &clock);
     let guard = a.mutex("x").acquire().await.unwrap();
     fails(b.mutex("x").wait_for(secs(3)).acquire(), ErrorKind::TimedOut(Step::Holder)).await;
+    fails(b.mutex("x").retry(2, secs(1)).acquire(), ErrorKind::TimedOut(Step::Holder)).await;
     fails(a.mutex("x").wait_for(secs(3)).acquire(), ErrorKind::TimedOut(Step::LocalTurn)).await;
+    fails(a.mutex("x").retry(2, secs(1)).acquire(), ErrorKind::TimedOut(Step::LocalTurn)).await;
     guard.release().await.unwrap();
     b.close().await;
     a.close().await;

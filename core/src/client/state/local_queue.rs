@@ -285,6 +285,10 @@ impl Turns {
         Some(next)
     }
 
+    pub(crate) fn is_taken(&self, name: &LockName) -> bool {
+        self.taken.contains_key(name)
+    }
+
     pub(crate) fn trouble(&self, name: &LockName) -> Option<&Trouble> {
         self.troubled.get(name)
     }

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 use super::guard::Guard;
 use super::locks::Locks;
-use super::multi_guard::{MultiGuard, remaining, renew, run};
+use super::multi_guard::{MultiGuard, release, remaining, renew, run};
 use super::owner::Owner;
 use super::request::Request;
 use super::state::Shared;
@@ -355,12 +355,8 @@ impl Part {
     }
 }
 
-async fn give_back(mut held: Vec<Guard>) {
-    while let Some(guard) = held.pop() {
-        // If the client is closed, dropping `guard` releases the lock, without a wait for the
-        // server.
-        if !guard.client().is_closed() {
-            let _ = guard.release().await;
-        }
-    }
+async fn give_back(held: Vec<Guard>) {
+    // The guards of closed clients are dropped, which releases the locks without a wait for the
+    // server.
+    let _ = release(held.into_iter().filter(|guard| !guard.client().is_closed())).await;
 }

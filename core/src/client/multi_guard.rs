@@ -85,10 +85,10 @@ impl MultiGuard {
         run(&self.guards, future).await
     }
 
-    /// Renews all holds.
+    /// Renews all holds in parallel.
     ///
     /// # Errors
-    /// As [`Guard::renew`], for the first hold that fails. The others are still renewed.
+    /// As [`Guard::renew`], for a hold that fails. The others are still renewed.
     ///
     /// # Cancel safety
     /// May be dropped. Then only some holds may be renewed.
@@ -96,19 +96,15 @@ impl MultiGuard {
         renew(&self.guards).await
     }
 
-    /// Releases all holds, the last first.
+    /// Releases all holds in parallel.
     ///
     /// # Errors
-    /// As [`Guard::release`], for the first hold that fails. The others are still released.
+    /// As [`Guard::release`], for a hold that fails. The others are still released.
     ///
     /// # Cancel safety
     /// The releases continue in the background.
-    pub async fn release(mut self) -> Result<()> {
-        let mut failure = Ok(());
-        while let Some(guard) = self.guards.pop() {
-            failure = failure.and(guard.release().await);
-        }
-        failure
+    pub async fn release(self) -> Result<()> {
+        release(self.guards.into_iter()).await
     }
 }
 
@@ -125,11 +121,30 @@ pub(super) fn remaining(guards: &[Guard]) -> Duration {
 }
 
 pub(super) async fn renew(guards: &[Guard]) -> Result<()> {
-    let mut failure = Ok(());
-    for guard in guards {
-        failure = failure.and(guard.renew().await);
-    }
-    failure
+    all(guards.iter().map(Guard::renew)).await
+}
+
+/// Releases the guards in parallel, the last first.
+pub(super) async fn release(guards: impl DoubleEndedIterator<Item = Guard>) -> Result<()> {
+    all(guards.rev().map(Guard::release)).await
+}
+
+/// Polls all futures until their end. Returns the first error in the order of the futures.
+async fn all(futures: impl Iterator<Item = impl Future<Output = Result<()>>>) -> Result<()> {
+    let mut all: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
+    std::future::poll_fn(|cx| {
+        for (future, result) in &mut all {
+            if result.is_none() {
+                *result = match future.as_mut().poll(cx) {
+                    Poll::Ready(result) => Some(result),
+                    Poll::Pending => None,
+                };
+            }
+        }
+        if all.iter().all(|(_, result)| result.is_some()) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    all.into_iter().filter_map(|(_, result)| result).collect()
 }
 
 pub(super) async fn run<F: Future>(guards: &[Guard], future: F) -> Result<F::Output> {

@@ -1,7 +1,7 @@
 use lockwright_core::{BootInstant, Clock, ErrorKind, Fence, Held, HoldState, Locks, Reason};
 use lockwright_memory::Memory;
 
-use crate::support::{Act, Stage, TTL, another_client, client, millis, troubled};
+use crate::support::{Act, Stage, TTL, another_client, client, millis, secs, troubled};
 
 #[tokio::test(start_paused = true)]
 async fn fixed_ones_end_together_however_long_the_last_was_waited_for() {
@@ -149,6 +149,25 @@ async fn name_that_is_given_twice_around_another_client_is_acquired_once() {
     let ((locks, ..), (other, ..)) = (client(), client());
     let all = locks.multi(["x"]).and(&other, ["x"]).and(&locks, ["x"]).acquire().await.unwrap();
     assert_eq!(all.guards().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn silent_server_delays_several_locks_no_longer_than_one() {
+    let (locks, stage, other, _, clock) = troubled();
+    let _held = other.mutex("d").acquire().await.unwrap();
+    for what in ["release", "renew"] {
+        stage.on_every(what, Some(Act::Vanish));
+    }
+    let begun = clock.now();
+    assert!(locks.multi(["a", "b", "c", "d"]).try_acquire().await.unwrap().is_none());
+    let given_back = clock.now();
+    assert!(given_back <= begun + secs(5), "{given_back:?}");
+    let all = locks.multi(["e", "f", "g"]).acquire().await.unwrap();
+    assert_eq!(all.renew().await.unwrap_err().kind(), ErrorKind::Indeterminate);
+    let renewed = clock.now();
+    assert!(renewed <= given_back + TTL / 4, "{renewed:?}");
+    assert_eq!(all.release().await.unwrap_err().kind(), ErrorKind::Indeterminate);
+    assert!(clock.now() <= renewed + secs(5));
 }
 
 /// Checks that a loss of `held` ends `run` and all signals before the deadline.

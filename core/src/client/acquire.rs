@@ -268,9 +268,10 @@ async fn go_on(
             (Arc::clone(turn.shared()), turn.name().clone())
         }
     };
+    let _waiting = shared.count_waiting();
     // The future is pinned here, because each move would add a copy to this future's size.
     let waiting = pin!(waiting(state, options, limit, begun));
-    match shared.unless_closed(waiting).await {
+    match shared.until_closed(waiting).await {
         Ok(hold) => hold.map(admitted).transpose(),
         Err(error) => Err(failed(&shared, error, &name, limit)),
     }

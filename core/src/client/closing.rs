@@ -2,27 +2,33 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
+use crate::clock::BootInstant;
 use crate::error::{Error, Result};
 
+use super::answer::until;
 use super::renewer::{renewer, reschedule_all};
 use super::state::Shared;
+use super::state::background::RELEASE_PATIENCE;
 use super::sweeper::sweeper;
 
 /// How long `close` waits for requests that are never polled.
-const TURN_AWAY: Duration = Duration::from_secs(1);
+const REQUEST_LIMIT: Duration = Duration::from_secs(1);
 
-struct Waiting<'a>(&'a Shared);
+/// How long `close` waits for releases that are never polled. Polled ones end within
+/// [`RELEASE_PATIENCE`], or continue in the background.
+const RELEASE_LIMIT: Duration = RELEASE_PATIENCE.saturating_add(Duration::from_secs(1));
 
-impl<'a> Waiting<'a> {
-    fn begin(shared: &'a Shared) -> Self {
-        shared.waiting.fetch_add(1, Ordering::SeqCst);
-        Self(shared)
-    }
-}
+/// The longest sleep of a thread between two checks whether its caller still waits.
+const THREAD_SLEEP: Duration = Duration::from_secs(1);
+
+/// A waiting request, counted until it is dropped.
+pub(crate) struct Waiting<'a>(&'a Shared);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
@@ -42,13 +48,26 @@ impl Shared {
         Ok(())
     }
 
-    /// Polls a request. Closing the client drops the request, which releases its claim.
+    /// Counts a waiting request. The request must be dropped before the returned value, so that
+    /// `close` waits until the request's release is counted.
+    pub(crate) fn count_waiting(&self) -> Waiting<'_> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        Waiting(self)
+    }
+
+    /// Counts and polls a request. Closing the client drops the request, which releases its claim.
     pub(crate) async fn unless_closed<T>(
         &self,
         request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        // `_waiting` is dropped last, so that `close` waits until the request's release is counted.
-        let _waiting = Waiting::begin(self);
+        let _waiting = self.count_waiting();
+        self.until_closed(request).await
+    }
+
+    pub(crate) async fn until_closed<T>(
+        &self,
+        request: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
         self.inside(async {
             tokio::select! {
                 biased;
@@ -72,47 +91,71 @@ impl Shared {
         let turned_away = self.table().turns.turn_away_all();
         drop(turned_away);
         self.closing.notify_waiters();
-        let turned_away_by = self.clock.now() + TURN_AWAY;
+        // `inside` fails if the client's runtime has ended, and all releases with it.
+        let _ = self.inside(self.requests_and_releases_end()).await;
+    }
+
+    async fn requests_and_releases_end(&self) -> Result<()> {
+        let begun = self.clock.now();
         loop {
             let mut idle = pin!(self.idle.notified());
             idle.as_mut().enable();
             // A request that is turned away first counts its release, and then stops waiting.
-            let nobody_waits = self.waiting.load(Ordering::SeqCst) == 0;
-            let is_done = self.releasing() == 0;
-            if self.renewer_ended.load(Ordering::Acquire) || (is_done && nobody_waits) {
-                return;
+            let no_requests = self.waiting.load(Ordering::SeqCst) == 0;
+            let no_releases = self.releasing() == 0;
+            if self.renewer_ended.load(Ordering::Acquire) || (no_requests && no_releases) {
+                return Ok(());
             }
-            if !is_done {
-                idle.await;
-                continue;
-            }
-            tokio::select! {
-                () = idle => {}
-                () = self.clock.sleep_until(turned_away_by) => return,
+            let limit = if self.background_jobs.load(Ordering::SeqCst) > 0 {
+                BootInstant::FAR_FUTURE
+            } else if no_releases {
+                begun + REQUEST_LIMIT
+            } else {
+                begun + RELEASE_LIMIT
+            };
+            if until(&self.clock, limit, idle).await.is_none() {
+                return Ok(());
             }
         }
     }
 
-    /// Polls `future`. Outside a runtime, the client's runtime provides timers and connections.
-    pub(crate) async fn inside<F: Future>(&self, future: F) -> F::Output {
+    /// Polls `future`. Outside a runtime, the client's runtime provides timers and connections. If
+    /// that runtime has ended, this function returns an error, because a timer would panic.
+    pub(crate) async fn inside<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
         let mut future = pin!(future);
         std::future::poll_fn(|cx| {
-            let client_runtime = Handle::try_current().is_err().then(|| self.runtime());
-            let _inside = client_runtime.as_ref().map(Handle::enter);
+            if Handle::try_current().is_ok() {
+                return future.as_mut().poll(cx);
+            }
+            if self.renewer_ended.load(Ordering::Acquire) {
+                return Poll::Ready(Err(no_runtime()));
+            }
+            let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let _inside = runtime.enter();
             future.as_mut().poll(cx)
         })
         .await
     }
 
-    fn runtime(&self) -> Handle {
-        self.runtime.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(crate) fn has_runtime(&self) -> Result<()> {
-        if self.renewer_ended.load(Ordering::Acquire) && Handle::try_current().is_err() {
-            return Err(no_runtime());
+    /// Sleeps until `instant`, also outside a runtime after the client's runtime has ended.
+    pub(crate) async fn sleep_until(&self, instant: BootInstant) {
+        let sleep = async {
+            self.clock.sleep_until(instant).await;
+            Ok(())
+        };
+        if self.inside(sleep).await.is_ok() {
+            return;
         }
-        Ok(())
+        let clock = self.clock.clone();
+        let (slept, sleeping) = oneshot::channel::<()>();
+        std::thread::spawn(move || {
+            let left = || instant.saturating_since(clock.now());
+            while !slept.is_closed() && !left().is_zero() {
+                std::thread::sleep(left().min(THREAD_SLEEP));
+            }
+        });
+        // The thread's end drops `slept`, which is the only message.
+        let _ = sleeping.await;
     }
 
     pub(super) fn start_tasks(self: &Arc<Self>, runtime: &Handle) {

@@ -295,7 +295,6 @@ impl Inner {
     }
 
     async fn run<F: Future>(&self, future: F) -> Result<F::Output> {
-        self.hold().shared.has_runtime()?;
         let signal = Signal::new(self.hold());
         let mut ended = pin!(signal.ended());
         let mut future = pin!(future);

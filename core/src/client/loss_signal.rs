@@ -98,7 +98,7 @@ impl One {
             let lost_at = self.hold.lost_at();
             tokio::select! {
                 () = changed => {}
-                () = self.hold.shared.inside(self.hold.clock().sleep_until(lost_at)) => {}
+                () = self.hold.shared.sleep_until(lost_at) => {}
             }
         }
     }
@@ -116,7 +116,7 @@ impl One {
             let lost_at = self.hold.lost_at();
             tokio::select! {
                 () = changed => {}
-                () = self.hold.shared.inside(self.hold.clock().sleep_until(lost_at)) => {}
+                () = self.hold.shared.sleep_until(lost_at) => {}
             }
         }
     }

@@ -1,10 +1,11 @@
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 
 use lockwright_core::{Clock, DistributedLock, Error, ErrorKind, HoldState, Locks, Reason};
 use lockwright_memory::Memory;
 
 use crate::support::{
-    Act, Stage, TTL, another_client, client, millis, polled, secs, settle_down, troubled,
+    Act, Stage, TTL, another_client, client, millis, poll_once, polled, secs, settle_down, troubled,
 };
 
 #[tokio::test(start_paused = true)]
@@ -172,6 +173,50 @@ async fn close_does_not_wait_for_an_unpolled_request() {
     assert_eq!(request.await.unwrap_err().kind(), ErrorKind::Closed);
     settle_down().await;
     assert!(memory.is_empty());
+}
+
+/// Closes the client again, at each wake-up of its first `close`.
+struct CloseAgain(Locks, Mutex<Vec<(bool, u64)>>);
+
+impl Wake for CloseAgain {
+    fn wake(self: Arc<Self>) {
+        let is_done = poll_once(&mut Box::pin(self.0.close())).is_some();
+        self.1.lock().unwrap().push((is_done, self.0.metrics().releasing));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turned_away_request_counts_its_release_before_it_stops_waiting() {
+    let (locks, stage, _, memory, _) = troubled();
+    stage.on("acquire", [Act::DoneAndSilent]);
+    let request = polled(locks.mutex("x").acquire());
+    let again = Arc::new(CloseAgain(locks.clone(), Mutex::default()));
+    let mut closing = Box::pin(locks.close());
+    let waker = Waker::from(Arc::clone(&again));
+    assert!(closing.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    assert_eq!(request.await.unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(*again.1.lock().unwrap(), [(false, 1)]);
+    closing.await;
+    assert!(memory.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_does_not_wait_for_an_unpolled_release() {
+    for is_lost in [false, true] {
+        let (locks, stage, _, memory, clock) = troubled();
+        let guard = locks.mutex("x").fixed().acquire().await.unwrap();
+        clock.sleep(if is_lost { TTL * 95 / 100 } else { secs(0) }).await;
+        stage.on("release", [Act::DoneAndSilent]);
+        let release = polled(guard.release());
+        let closed = clock.now();
+        tokio::time::timeout(TTL * 20, locks.close()).await.expect("it ends");
+        let waited = clock.now().saturating_since(closed);
+        assert!(waited >= secs(5) && waited <= secs(6) + millis(10), "{waited:?}");
+        drop(release);
+        locks.close().await;
+        assert_eq!(locks.metrics().releasing, 0);
+        assert!(memory.is_empty());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use lockwright_core::{Clock, ErrorKind, Guard, HoldState, Locks, Reason};
 use lockwright_memory::Memory;
 
@@ -388,6 +390,61 @@ fn nothing_is_granted_without_a_runtime_for_renewals() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("runtime"), "{error}");
     assert!(memory.is_empty(), "the request was sent");
+}
+
+/// Polls `future` in a thread without a runtime. Returns after the first poll.
+fn in_thread<F>(future: F) -> std::thread::JoinHandle<F::Output>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    let (polled, is_polled) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let mut future = Box::pin(future);
+        crate::support::block_on(std::future::poll_fn(move |cx| {
+            let output = future.as_mut().poll(cx);
+            let _ = polled.send(());
+            output
+        }))
+    });
+    is_polled.recv().unwrap();
+    thread
+}
+
+#[test]
+fn futures_outside_a_runtime_survive_the_end_of_the_client_runtime() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_time()
+        .build()
+        .unwrap();
+    let memory = Memory::new();
+    let build = || {
+        let stage = Stage::new(&memory, &Clock::boot());
+        Locks::builder(stage).ttl(secs(3)).runtime(runtime.handle().clone()).build().unwrap()
+    };
+    let (locks, other) = (build(), build());
+    let guard = crate::support::block_on(locks.mutex("x").acquire()).unwrap();
+    let both = crate::support::block_on(locks.multi(["a", "b"]).acquire()).unwrap();
+    let (signal, mut signal_of_both) = (guard.signal(), both.signal());
+    let in_local_queue = in_thread(locks.mutex("x").acquire());
+    let waiting = in_thread(other.mutex("x").acquire());
+    let (guard, both) = (Arc::new(guard), Arc::new(both));
+    let (guard_runs, both_run) = (Arc::clone(&guard), Arc::clone(&both));
+    let running = in_thread(async move { guard_runs.run(std::future::pending::<()>()).await });
+    let running_both = in_thread(async move { both_run.run(std::future::pending::<()>()).await });
+    let ended = in_thread(async move { signal.ended().await });
+    let changed = in_thread(async move { signal_of_both.changed().await });
+    let closing = in_thread(async move { other.close().await });
+    drop(runtime);
+    for error in [in_local_queue, waiting].map(|thread| thread.join().unwrap().unwrap_err()) {
+        assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Closed), "{error}");
+    }
+    for error in [running, running_both].map(|thread| thread.join().unwrap().unwrap_err()) {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    }
+    assert_eq!(ended.join().unwrap(), HoldState::Lost(Reason::Expired));
+    assert_eq!(changed.join().unwrap(), HoldState::Lost(Reason::Expired));
+    closing.join().unwrap();
 }
 
 #[test]

@@ -11,6 +11,9 @@ use super::{Hold, Job, Shared, What};
 
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(5));
 
+/// The longest wait for the answer to one release.
+pub(crate) const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
+
 impl Job {
     pub(crate) fn release(hold: Arc<Hold>) -> Self {
         let shared = Arc::clone(&hold.shared);
@@ -140,7 +143,7 @@ pub(crate) async fn send_release(
     claim: &Claim,
     release_mode: ReleaseMode,
 ) -> Result<ReleaseOutcome> {
-    let patience = (claim.ttl / 2).clamp(Duration::from_millis(100), Duration::from_secs(5));
+    let patience = (claim.ttl / 2).clamp(Duration::from_millis(100), RELEASE_PATIENCE);
     let send = || shared.backend.release(claim, release_mode);
     answer(shared, send, shared.clock.now() + patience, "the release").await
 }

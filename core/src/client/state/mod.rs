@@ -62,8 +62,10 @@ pub(crate) struct Shared {
     /// Releases of live holds, counted when they begin. `Totals::released` counts them when they
     /// are done.
     ended: AtomicU64,
-    /// Releases in progress that run in the background or belong to lost holds.
-    others: AtomicU64,
+    /// Releases in progress of lost holds, except those in the background.
+    ended_lost: AtomicU64,
+    /// Releases in progress in the background.
+    pub(crate) background_jobs: AtomicU64,
     pub(crate) waiting: AtomicU64,
     /// Notified after a release or a rejected request of a closed client, and when the renewal task
     /// ends.

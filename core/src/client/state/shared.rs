@@ -38,7 +38,8 @@ impl Shared {
             hold_events: Mutex::default(),
             has_hold_events: AtomicBool::new(false),
             ended: AtomicU64::new(0),
-            others: AtomicU64::new(0),
+            ended_lost: AtomicU64::new(0),
+            background_jobs: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
             idle: Notify::new(),
             closing: Notify::new(),
@@ -52,7 +53,7 @@ impl Shared {
     /// Queues a job for the renewal task. May be called outside a runtime.
     pub(crate) fn in_background(job: Job) {
         let shared = Arc::clone(job.shared());
-        shared.others.fetch_add(1, Ordering::SeqCst);
+        shared.background_jobs.fetch_add(1, Ordering::SeqCst);
         let mut jobs = shared.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         if shared.renewer_ended.load(Ordering::Acquire) {
             drop(jobs);
@@ -80,27 +81,28 @@ impl Shared {
     }
 
     pub(crate) fn done_in_background(&self) {
-        self.others.fetch_sub(1, Ordering::SeqCst);
+        self.background_jobs.fetch_sub(1, Ordering::SeqCst);
         self.tell_idle();
     }
 
     pub(crate) fn count_ended(&self, was_live: bool) {
-        let counter = if was_live { &self.ended } else { &self.others };
+        let counter = if was_live { &self.ended } else { &self.ended_lost };
         counter.fetch_add(1, Ordering::SeqCst);
     }
 
     pub(crate) fn done_in_place(&self, was_live: bool) {
         if !was_live {
-            self.others.fetch_sub(1, Ordering::SeqCst);
+            self.ended_lost.fetch_sub(1, Ordering::SeqCst);
         }
         self.tell_idle();
     }
 
     pub(crate) fn releasing(&self) -> u64 {
         let totals = self.table().holds.totals();
-        // A background release is counted in `others` before its hold is removed, so `totals` must
-        // be read first.
-        self.ended_and_registered(totals) + self.others.load(Ordering::SeqCst)
+        // A release that moves to the background is counted there first, so `background_jobs` must be
+        // read last.
+        let in_place = self.ended_and_registered(totals) + self.ended_lost.load(Ordering::SeqCst);
+        in_place + self.background_jobs.load(Ordering::SeqCst)
     }
 
     pub(crate) fn ended_and_registered(&self, totals: Totals) -> u64 {

@@ -1,4 +1,6 @@
 //! The record of results: one line per schedule in `chaos/evidence/CONFIGURATION.tsv`.
+//!
+//! Results on the servers of `LOCKWRIGHT_SERVER_ROOT` are in a folder with that root's name.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -16,7 +18,6 @@ const HEADER: &str = "seed\tplan\toutcome\toperations\tgrants\thand-overs\twait-
 /// cause and deletes the line.
 pub(crate) fn record(folder: &Path, configuration: Configuration, ran: &Ran) -> Result<()> {
     let path = folder.join(format!("{configuration}.tsv"));
-    fs::create_dir_all(folder)?;
     let lock = File::open(folder)?;
     lock.lock()?;
     let text = fs::read_to_string(&path).unwrap_or_default();
@@ -68,6 +69,13 @@ pub(crate) fn folder() -> PathBuf {
             |root| Path::new(&root).join("chaos"),
         )
         .join("evidence")
+}
+
+/// Returns the folder for the results of this run's servers.
+pub(crate) fn folder_of_servers() -> PathBuf {
+    let root = std::env::var_os("LOCKWRIGHT_SERVER_ROOT");
+    let name = root.as_ref().and_then(|root| Path::new(root).file_name());
+    name.map_or_else(folder, |name| folder().join(name))
 }
 
 #[cfg(test)]

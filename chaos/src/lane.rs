@@ -57,8 +57,9 @@ fn run(args: &[String]) -> Result<()> {
 }
 
 fn hold_to_record(now: &Promises, configuration: Configuration, options: &Options) -> Result<()> {
-    let folder = evidence::folder();
+    let folder = evidence::folder_of_servers();
     if options.record {
+        fs::create_dir_all(&folder)?;
         return now.record(&folder, configuration);
     }
     if options.selection && Promises::read(&folder, configuration)? != *now {
@@ -130,7 +131,7 @@ fn report(ran: &Ran, options: &Options) -> Result<()> {
         println!("  {problem}");
     }
     if options.record {
-        evidence::record(&evidence::folder(), configuration, ran)?;
+        evidence::record(&evidence::folder_of_servers(), configuration, ran)?;
     }
     let is_wrong = matches!(verdict.outcome, Outcome::Violation | Outcome::ShowedNothing);
     if is_wrong || options.keep {

@@ -72,9 +72,11 @@ type Records = BTreeMap<Configuration, Record>;
 pub(crate) fn write() -> Result<()> {
     let path = path();
     let page = fs::read_to_string(&path)?;
-    let records = records(&evidence::folder())?;
-    fs::write(&path, made(&page, &records)?)?;
-    match unshown(&records).join("\n") {
+    let folder = evidence::folder();
+    let records = records(&folder)?;
+    let others = records_of_other_servers(&folder)?;
+    fs::write(&path, made(&page, &records, &others)?)?;
+    match unshown(&records, &others).join("\n") {
         problems if problems.is_empty() => Ok(()),
         problems => Err(problems.into()),
     }
@@ -84,26 +86,43 @@ fn path() -> PathBuf {
     evidence::folder().join("../../docs/src/guarantees.md")
 }
 
-fn made(page: &str, records: &Records) -> Result<String> {
+fn made(page: &str, records: &Records, others: &[(String, Record)]) -> Result<String> {
     let (before, rest) = page.split_once(BEGIN).ok_or("the page has no generated part")?;
     let (_, after) = rest.split_once(END).ok_or("the generated part of the page has no end")?;
-    Ok(format!("{before}{BEGIN}\n{}\n{END}{after}", part(records)))
+    Ok(format!("{before}{BEGIN}\n{}\n{END}{after}", part(records, others)))
 }
 
 fn records(folder: &Path) -> Result<Records> {
-    let mut records = Records::new();
-    for configuration in Configuration::ALL {
-        let path = folder.join(format!("{configuration}.tsv"));
-        let text = fs::read_to_string(&path)
-            .map_err(|error| format!("{}: {error}; run with --record", path.display()))?;
-        let lines = text.lines().skip(1).map(|line| {
-            schedule(line).ok_or_else(|| format!("{}: {line:?} can't be read", path.display()))
-        });
-        let schedules = lines.collect::<Result<Vec<_>, _>>()?;
-        let promises = Promises::read(folder, configuration)?;
-        records.insert(configuration, Record { schedules, promises });
+    let of = |one: Configuration| Ok((one, record(folder, one)?));
+    Configuration::ALL.into_iter().map(of).collect()
+}
+
+/// Reads the records of the folders with other servers.
+fn records_of_other_servers(folder: &Path) -> Result<Vec<(String, Record)>> {
+    let mut others = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let server = path.file_name().unwrap_or_default().to_string_lossy();
+        for configuration in Configuration::ALL {
+            if path.join(format!("{configuration}.tsv")).exists() {
+                others
+                    .push((format!("{configuration} on {server}"), record(&path, configuration)?));
+            }
+        }
     }
-    Ok(records)
+    others.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(others)
+}
+
+fn record(folder: &Path, configuration: Configuration) -> Result<Record> {
+    let path = folder.join(format!("{configuration}.tsv"));
+    let text = fs::read_to_string(&path)
+        .map_err(|error| format!("{}: {error}; run with --record", path.display()))?;
+    let lines = text.lines().skip(1).map(|line| {
+        schedule(line).ok_or_else(|| format!("{}: {line:?} can't be read", path.display()))
+    });
+    let schedules = lines.collect::<Result<Vec<_>, _>>()?;
+    Ok(Record { schedules, promises: Promises::read(folder, configuration)? })
 }
 
 fn schedule(line: &str) -> Option<Schedule> {
@@ -147,7 +166,7 @@ impl Record {
     }
 }
 
-fn part(records: &Records) -> String {
+fn part(records: &Records, others: &[(String, Record)]) -> String {
     let mut text = String::new();
     for group in GROUPS {
         let names: Vec<String> = group.iter().map(Configuration::to_string).collect();
@@ -171,7 +190,7 @@ fn part(records: &Records) -> String {
     for (configuration, claim, why) in OTHERWISE {
         let _ = writeln!(text, "- {configuration} survives {}: {why}.", claim_name(*claim));
     }
-    text + "\n### How much was run\n\n" + &totals(records)
+    text + "\n### How much was run\n\n" + &totals(records, others)
 }
 
 fn cell(record: Option<&Record>, fault: Fault) -> String {
@@ -204,18 +223,20 @@ fn word(promise: Promise) -> &'static str {
     }
 }
 
-fn totals(records: &Records) -> String {
+fn totals(records: &Records, others: &[(String, Record)]) -> String {
     let mut text =
         "| | schedules | violations | operations | grants | hand-overs | longest wait | \
                     largest lag | writes refused | late writes refused |\n\
                     |---|---|---|---|---|---|---|---|---|---|\n"
             .to_owned();
-    for (configuration, record) in records {
+    let others = others.iter().map(|(name, record)| (name.clone(), record));
+    let records = records.iter().map(|(configuration, record)| (configuration.to_string(), record));
+    for (name, record) in records.chain(others) {
         let sum = |at: usize| record.showed().map(|one| one.figures[at]).sum::<u64>();
         let most = |at: usize| record.showed().map(|one| one.figures[at]).max().unwrap_or(0);
         let _ = writeln!(
             text,
-            "| {configuration} | {} | {} | {} | {} | {} | {} ms | {} ms | {} | {} |",
+            "| {name} | {} | {} | {} | {} | {} | {} ms | {} ms | {} | {} |",
             record.showed().count(),
             record.count("VIOLATION"),
             sum(0),
@@ -230,8 +251,10 @@ fn totals(records: &Records) -> String {
     text
 }
 
-fn unshown(records: &Records) -> Vec<String> {
-    let mut problems = Vec::new();
+fn unshown(records: &Records, others: &[(String, Record)]) -> Vec<String> {
+    let violated = others.iter().filter(|(_, record)| record.count("VIOLATION") > 0);
+    let mut problems: Vec<_> =
+        violated.map(|(name, _)| format!("{name} has violations on record")).collect();
     for (configuration, record) in records {
         for claim in &record.promises.claims {
             let otherwise =
@@ -283,17 +306,24 @@ mod tests {
     #[test]
     fn page_is_as_the_record_makes_it() {
         let page = fs::read_to_string(path()).unwrap();
-        let made = made(&page, &records(&evidence::folder()).unwrap()).unwrap();
+        let (records, others) = recorded();
+        let made = made(&page, &records, &others).unwrap();
         assert!(page == made, "run `cargo xtask chaos --page`, and look at docs/src/guarantees.md");
     }
 
     #[test]
     fn every_promise_is_shown_by_the_record() {
-        let problems = unshown(&records(&evidence::folder()).unwrap());
+        let (records, others) = recorded();
+        let problems = unshown(&records, &others);
         assert!(problems.is_empty(), "run `cargo xtask chaos --record`:\n{}", problems.join("\n"));
     }
 
-    fn record(claims: &[Claim], lines: &[&str]) -> Records {
+    fn recorded() -> (Records, Vec<(String, Record)>) {
+        let folder = evidence::folder();
+        (records(&folder).unwrap(), records_of_other_servers(&folder).unwrap())
+    }
+
+    fn promising(claims: &[Claim], lines: &[&str]) -> Records {
         let mut profile = lockwright::Profile::new("tested");
         profile.survives = lockwright::profile::Faults::of(claims);
         let promises = Promises::of(Configuration::Redis, &profile);
@@ -311,23 +341,23 @@ mod tests {
     #[test]
     fn claims_without_evidence_are_found() {
         let claims = [Claim::Partition];
-        assert!(unshown(&record(&claims, &[CUT; FEWEST])).is_empty());
-        assert_eq!(unshown(&record(&claims, &[CUT; FEWEST - 1])).len(), 2);
+        assert!(unshown(&promising(&claims, &[CUT; FEWEST]), &[]).is_empty());
+        assert_eq!(unshown(&promising(&claims, &[CUT; FEWEST - 1]), &[]).len(), 2);
         let without = CUT.replace("4 connections dropped", "no effect");
-        assert_eq!(unshown(&record(&claims, &[&*without; FEWEST])).len(), 2);
+        assert_eq!(unshown(&promising(&claims, &[&*without; FEWEST]), &[]).len(), 2);
         let without = CUT.replace("4 connections dropped", "stopped with 0 holds");
-        assert_eq!(unshown(&record(&claims, &[&*without; FEWEST])).len(), 2);
+        assert_eq!(unshown(&promising(&claims, &[&*without; FEWEST]), &[]).len(), 2);
         let violation = CUT.replace("kept", "VIOLATION");
-        assert_eq!(unshown(&record(&claims, &[CUT, CUT, CUT, &violation])).len(), 1);
-        let undone = record(&[Claim::ServerClockStep], &[CUT; FEWEST]);
-        assert!(unshown(&undone)[0].contains("claims to survive server-clock-step"));
+        assert_eq!(unshown(&promising(&claims, &[CUT, CUT, CUT, &violation]), &[]).len(), 1);
+        let undone = promising(&[Claim::ServerClockStep], &[CUT; FEWEST]);
+        assert!(unshown(&undone, &[])[0].contains("claims to survive server-clock-step"));
     }
 
     #[test]
     fn only_the_generated_part_changes() {
         let page = format!("# A\n{BEGIN}replaced\n{END}# B\n");
-        let records = record(&[Claim::Partition], &[CUT]);
-        let made = made(&page, &records).unwrap();
+        let records = promising(&[Claim::Partition], &[CUT]);
+        let made = made(&page, &records, &[]).unwrap();
         assert!(made.starts_with("# A\n") && made.ends_with("# B\n") && !made.contains("replaced"));
         assert!(made.contains("| redis | 1 | 0 | 90 | 80 | 30 | 5 ms | 6 ms | 7 | 8 |"), "{made}");
         assert!(made.contains("kept, 1"), "{made}");

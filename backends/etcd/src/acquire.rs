@@ -35,6 +35,8 @@ pub(crate) struct AcquireSteps<'a> {
     /// of `a`). Then the client puts its key although the range isn't empty.
     pub(crate) must_queue: bool,
     recorder: Option<DeletionRecorder<'a>>,
+    /// Whether the watch was active before the request, so that it wakes the claim.
+    is_watched: bool,
     begun: BootInstant,
 }
 
@@ -64,8 +66,10 @@ async fn run(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<AcquireO
         wakeup::wait_until_active(shared).await;
     }
     let begun = shared.clock.now();
+    let is_watched = shared.wakeups.is_active();
     let recorder = waits.then(|| shared.wakeups.record_deletions(&claim.name));
-    let mut steps = AcquireSteps { shared, claim, waits, must_queue: false, recorder, begun };
+    let must_queue = false;
+    let mut steps = AcquireSteps { shared, claim, waits, must_queue, recorder, is_watched, begun };
     for _ in 0..TRIES {
         if shared.ended_claims.reason(claim).is_some() {
             return Err(ended(None));
@@ -253,11 +257,12 @@ impl AcquireSteps<'_> {
             return Ok(self.reject_busy(self.is_unsure(), &owner));
         }
         let way = previous.as_ref().map_or(&owner.key, |previous| &previous.key);
-        self.keep_waiting(&owner, [way.as_slice()].into_iter())
+        self.keep_waiting(lease, &owner, [way.as_slice()].into_iter())
     }
 
     pub(crate) fn keep_waiting<'k>(
         &self,
+        lease: &Lease,
         owner: &Entry,
         way: impl Iterator<Item = &'k [u8]>,
     ) -> Result<Step> {
@@ -267,7 +272,10 @@ impl AcquireSteps<'_> {
         }
         shared.wakeups.subscribers.waits(&claim.name);
         let mut busy = busy(owner, true);
-        busy.retry_after = (!shared.wakeups.is_active()).then_some(POLL);
+        // Only polls renew a fixed claim's lease (see `keep_fixed`).
+        let until_due = || lease.due().saturating_since(shared.clock.now());
+        let intervals = [(!self.is_watched).then_some(POLL), lease.is_fixed.then(until_due)];
+        busy.retry_after = intervals.into_iter().flatten().min();
         if self.recorder.as_ref().is_some_and(|recorder| !recorder.waits_for(way)) {
             busy.retry_after = Some(Duration::ZERO);
         }

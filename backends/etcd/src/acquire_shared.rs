@@ -180,7 +180,7 @@ impl AcquireSteps<'_> {
             return Ok(self.reject_busy(self.is_unsure(), first));
         }
         let way = &snapshot.entries[admission::blockers(&before, claim.mode)];
-        self.keep_waiting(first, way.iter().map(|entry| entry.key.as_slice()))
+        self.keep_waiting(lease, first, way.iter().map(|entry| entry.key.as_slice()))
     }
 
     async fn take_fence(

@@ -182,7 +182,10 @@ impl Shared {
         let is_lost =
             |place: &Place| place.lease.id == lease.id && place.is_held && !place.is_overdue;
         let lost = self.registry.all(|_, place| is_lost(place));
-        self.registry.leave_all(|place| place.lease.id == lease.id);
+        let all = self.registry.leave_all(|place| place.lease.id == lease.id);
+        for (name, _, _) in all.iter().filter(|(_, _, place)| !place.is_held) {
+            self.wakeups.subscribers.wake(name);
+        }
         for (_, token, place) in lost {
             if self.wakeups.forget(&place.key).is_some() {
                 self.wakeups.subscribers.send(&Event::Lost(token, Reason::SessionEnded));
@@ -235,7 +238,7 @@ impl Shared {
     }
 
     pub(crate) fn queued_until(&self, claim: &Claim) -> BootInstant {
-        self.clock.now() + claim.ttl.max(SLOW_POLL * 3)
+        self.clock.now() + claim.ttl.max(SLOW_POLL * 2)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::registration::{expired, lost, maybe_indeterminate, note, registered_p
 use crate::session::Session;
 use crate::shared::{Node, Place, Shared};
 use crate::value::Value;
-use crate::wakeup::watch;
+use crate::wakeup::{POLL, watch};
 
 /// The number of attempts to create a node. Before each, the servers may remove the empty parent.
 const PARENT_TRIES: usize = 10;
@@ -403,19 +403,19 @@ impl Acquire<'_> {
             (client.delete(&own.path, None), client.delete(&self.queue_path, None));
         deleted(self.session.answer(removing).await)?;
         let retry_after = match self.session.answer(emptied).await {
-            Ok(()) | Err(Failure::Response(zk::Error::NoNode)) => Some(Duration::ZERO),
-            Err(failure) if failure.is(&zk::Error::NotEmpty) => None,
+            Ok(()) | Err(Failure::Response(zk::Error::NoNode)) => Duration::ZERO,
+            Err(failure) if failure.is(&zk::Error::NotEmpty) => POLL,
             Err(failure) => return Err(failure.error(Effect::Changes)),
         };
         self.shared.registry.leave(self.claim);
-        if retry_after.is_none() && self.read_queue().await?.is_empty() {
+        if retry_after == POLL && self.read_queue().await?.is_empty() {
             return Err(error(
                 ErrorKind::Conflict,
                 "the sequence numbers of this lock's nodes are used up, and other nodes below it \
                  prevent its recreation; remove them, or use another name",
             ));
         }
-        Ok(AcquireOutcome::Busy(Busy { retry_after, ..Busy::default() }))
+        Ok(AcquireOutcome::Busy(Busy { retry_after: Some(retry_after), ..Busy::default() }))
     }
 
     fn note(&self, own: &Node, is_held: bool) -> Result<()> {

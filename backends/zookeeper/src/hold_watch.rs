@@ -48,7 +48,7 @@ impl HoldWatch {
         state.reserved.is_some()
     }
 
-    /// Replaces the watch. `reconnect_count` is the session's before the node was read.
+    /// Replaces the watch. The session had `reconnect_count` before the node was read.
     pub(crate) fn replace(&self, reconnect_count: u64, watcher: zk::OneshotWatcher) {
         let changed = Box::pin(async move { drop(watcher.changed().await) });
         self.state().active = Some(ActiveWatch { reconnect_count, changed });

@@ -74,7 +74,7 @@ impl Shared {
     }
 
     pub(crate) fn end_of_wait(&self, claim: &Claim) -> BootInstant {
-        self.clock.now() + claim.ttl.max(SLOW_POLL * 3)
+        self.clock.now() + claim.ttl.max(SLOW_POLL * 2)
     }
 
     pub(crate) fn session_is(&self, session: &Arc<Session>, state: zk::SessionState) {

@@ -9,7 +9,7 @@ use crate::session::Session;
 use crate::shared::Shared;
 
 /// The polling interval of a waiter without a watch.
-const POLL: Duration = Duration::from_secs(1);
+pub(crate) const POLL: Duration = Duration::from_secs(1);
 
 /// Wakes the lock's waiters when the node at `path` is removed. Returns when the caller must retry
 /// nevertheless: at once if the node doesn't exist, and soon if the session has no room for a watch.

@@ -396,12 +396,13 @@ impl Attempts<'_> {
     }
 
     /// Registers a waiter before the first request, so that the request queues, if the profile has
-    /// `queues_at_once` or the name was busy within the last TTL.
+    /// `queues_at_once`, the name was busy within the last TTL, or the claim is queued already.
     fn queue_at_once(&mut self, turn: &mut Turn) {
         let since = self.sent - self.options.ttl;
         let recently_busy = self.shared.waiters.recently_busy();
         if self.limit != Limit::Once
             && (self.shared.backend.profile().queues_at_once
+                || turn.pending.as_ref().is_some_and(|pending| pending.on_server)
                 || recently_busy.was_noted_after(turn.name(), since))
         {
             let (_, pending) =

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
+use std::thread::Thread;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -26,6 +27,15 @@ const RELEASE_LIMIT: Duration = RELEASE_PATIENCE.saturating_add(Duration::from_s
 
 /// The longest sleep of a thread between two checks whether its caller still waits.
 const THREAD_SLEEP: Duration = Duration::from_secs(1);
+
+/// Wakes a parked thread when it is dropped.
+struct Unpark(Thread);
+
+impl Drop for Unpark {
+    fn drop(&mut self) {
+        self.0.unpark();
+    }
+}
 
 /// A waiting request, counted until it is dropped.
 pub(crate) struct Waiting<'a>(&'a Shared);
@@ -148,13 +158,15 @@ impl Shared {
         }
         let clock = self.clock.clone();
         let (slept, sleeping) = oneshot::channel::<()>();
-        std::thread::spawn(move || {
+        let sleeper = std::thread::spawn(move || {
             let left = || instant.saturating_since(clock.now());
             while !slept.is_closed() && !left().is_zero() {
-                std::thread::sleep(left().min(THREAD_SLEEP));
+                std::thread::park_timeout(left().min(THREAD_SLEEP));
             }
         });
-        // The thread's end drops `slept`, which is the only message.
+        let _unpark = Unpark(sleeper.thread().clone());
+        // The thread's end drops `slept`, which is the only message. If this future is dropped, the
+        // receiver is dropped before `_unpark`, so the thread ends at once.
         let _ = sleeping.await;
     }
 

@@ -46,7 +46,7 @@ impl ClusterOptions {
 /// A Redis Cluster: three masters and a replica of each.
 ///
 /// A node that [restarts](Redis::restart) keeps its identity and its view of the Cluster, even
-/// without its data.
+/// if it loses its data.
 #[derive(Debug)]
 pub struct Cluster {
     /// Three masters, then their replicas in the same order.

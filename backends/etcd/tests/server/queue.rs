@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use etcd_client::{Client, GetOptions, SortOrder, SortTarget};
-use lockwright_core::{Claim, DistributedLock, ErrorKind, ReleaseMode, RenewalMode};
+use lockwright_core::{Claim, DistributedLock, ErrorKind, Locks, ReleaseMode, RenewalMode};
 use lockwright_etcd::{Config, Etcd};
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy};
@@ -21,8 +21,8 @@ pub(crate) async fn queue(cluster: &testbed::Etcd, name: &str) -> Vec<(String, i
     found.kvs().iter().map(place).collect()
 }
 
-/// A claim that isn't repeated loses its place after its TTL, but not before 10 s. These claims are
-/// repeated for 13 s, and keep their places.
+/// A claim that isn't repeated loses its place after its TTL, but not before 20 s. These claims are
+/// repeated for 23 s, and keep their places.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_acquire_keeps_the_queue_position() {
     let (cluster, etcd) = member_and_client().await;
@@ -33,7 +33,7 @@ async fn repeated_acquire_keeps_the_queue_position() {
     waits[1].renewal_mode = RenewalMode::Off;
     let begun = Instant::now();
     let mut first = Vec::new();
-    while begun.elapsed() < Duration::from_secs(13) {
+    while begun.elapsed() < Duration::from_secs(23) {
         for claim in &waits {
             assert!(busy(&waiter, claim, FOR_EVER).await.queued);
         }
@@ -45,6 +45,22 @@ async fn repeated_acquire_keeps_the_queue_position() {
         assert_eq!(now, first, "after {:?}", begun.elapsed());
         sleep(Duration::from_millis(400)).await;
     }
+}
+
+/// No background task renews the lease of a fixed claim.
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_fixed_claim_keeps_its_lease() {
+    let (cluster, etcd) = member_and_client().await;
+    grant(&etcd, &claim("orders")).await;
+    let locks = Locks::new(connect(&cluster.url()).await).unwrap();
+    let ttl = Duration::from_secs(2);
+    let request = locks.mutex("orders").ttl(ttl).fixed().no_limit();
+    let waiting = tokio::spawn(async move { request.acquire().await });
+    let queued = || async { Some(queue(&cluster, "orders").await).filter(|keys| keys.len() == 2) };
+    let first = eventually(queued).await;
+    sleep(ttl * 4).await;
+    assert_eq!(queue(&cluster, "orders").await, first);
+    waiting.abort();
 }
 
 /// The client puts the key, but its next read fails, so that the outcome is unknown.

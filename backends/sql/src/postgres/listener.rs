@@ -1,5 +1,6 @@
 //! Receives notifications of releases. The client listens while it has waiters.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -38,6 +39,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct Listener {
     pool: Arc<Pool<Postgresql>>,
     waiters: Arc<Subscribers>,
+    /// The runtime of the connect call. A waiter's runtime may end before the other waiters.
+    runtime: Handle,
+    is_active: Arc<AtomicBool>,
     task: Mutex<Option<JoinHandle<()>>>,
     polls_until: Arc<Mutex<Option<Instant>>>,
 }
@@ -47,6 +51,8 @@ impl Listener {
         Self {
             pool: Arc::clone(pool),
             waiters: Arc::clone(waiters),
+            runtime: Handle::current(),
+            is_active: Arc::default(),
             task: Mutex::default(),
             polls_until: Arc::default(),
         }
@@ -66,11 +72,16 @@ impl ReleaseListener for Listener {
             let listening = ListenTask {
                 pool: Arc::clone(&self.pool),
                 waiters: Arc::clone(&self.waiters),
+                is_active: Arc::clone(&self.is_active),
                 polls_until: Arc::clone(&self.polls_until),
             };
-            *task = Some(tokio::spawn(listening.run()));
+            *task = Some(self.runtime.spawn(listening.run()));
         }
         None
+    }
+
+    fn is_active(&self) -> bool {
+        self.is_active.load(Ordering::SeqCst)
     }
 }
 
@@ -85,7 +96,16 @@ impl Drop for Listener {
 struct ListenTask {
     pool: Arc<Pool<Postgresql>>,
     waiters: Arc<Subscribers>,
+    is_active: Arc<AtomicBool>,
     polls_until: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Drop for ListenTask {
+    fn drop(&mut self) {
+        // The runtime may have ended, so the waiters poll and start another task.
+        self.is_active.store(false, Ordering::SeqCst);
+        self.waiters.wake_all();
+    }
 }
 
 enum End {
@@ -98,7 +118,8 @@ impl ListenTask {
     async fn run(self) {
         while self.waiters.anybody() {
             match self.listen().await {
-                End::NobodyWaits => return,
+                // A waiter may have come since.
+                End::NobodyWaits => {}
                 End::NotNotified => {
                     tracing::warn!(
                         "notifications don't arrive, most likely because of a pooler, so waiters \
@@ -127,7 +148,9 @@ impl ListenTask {
     }
 
     async fn listen(&self) -> End {
-        self.listen_once().await.unwrap_or_else(End::Lost)
+        let end = self.listen_once().await.unwrap_or_else(End::Lost);
+        self.is_active.store(false, Ordering::SeqCst);
+        end
     }
 
     async fn listen_once(&self) -> sqlx::Result<End> {
@@ -142,6 +165,7 @@ impl ListenTask {
         if !is_notified(&self.pool, listener, |name| self.wake(name)).await? {
             return Ok(End::NotNotified);
         }
+        self.is_active.store(true, Ordering::SeqCst);
         self.waiters.wake_all();
         let mut used = Instant::now();
         loop {

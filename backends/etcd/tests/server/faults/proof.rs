@@ -133,8 +133,8 @@ async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
     cluster.members[old].freeze();
     cluster.isolate(old);
     let new = elected(&cluster, old);
-    // With this delay, the old leader receives the election's result after the keep-alive and
-    // before the read.
+    // A renewal sends a keep-alive, then a read. With this delay, the old leader receives the
+    // election's result between the two.
     proxy.set(Traffic::Delay(Duration::from_secs(2)));
     keeper.keep_alive().await.unwrap();
     let renewing = tokio::spawn(async move {

@@ -21,11 +21,14 @@ use crate::server::sql::{Arguments, Placeholder, Sql, Value};
 /// The minimum time for which a tombstone is kept.
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
-/// The longest polling interval of a writer that waits for readers.
+/// The longest polling interval of a writer that waits for readers, and of readers behind it.
 const WRITER_POLL: Duration = Duration::from_secs(1);
 
 /// How long a waiting writer's poll blocks new readers.
 const WRITER_PATIENCE: Duration = WRITER_POLL.saturating_mul(3);
+
+/// The polling interval until the listener is active.
+const START_POLL: Duration = Duration::from_secs(1);
 
 const PAGE: usize = 200;
 
@@ -62,6 +65,9 @@ pub(crate) trait ReleaseListener: std::fmt::Debug + Send + Sync {
     /// Starts a listener unless one runs, and returns `None`. A new listener first wakes all
     /// waiters. If the client can't listen, returns the interval at which waiters poll instead.
     fn listen(&self) -> Option<Duration>;
+
+    /// Returns whether a listener receives notifications now.
+    fn is_active(&self) -> bool;
 }
 
 /// The result of the requests that precede `acquire`.
@@ -136,17 +142,18 @@ impl<D: Dialect> LeaseBackend<D> {
 
     async fn attempt(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         let may_wait = matches!(wait, Wait::Until(_));
-        let mut poll = None;
         let mut waits = false;
+        let mut longest = None;
         if let Some(listener) = self.listener.as_ref().filter(|_| may_wait) {
             // The client listens before the attempt, so that it misses no notification.
             self.waiters.waits(&claim.name);
-            poll = listener.listen();
-            waits = poll.is_none();
+            longest = listener.listen();
+            waits = longest.is_none();
+            longest = longest.or_else(|| (!listener.is_active()).then_some(START_POLL));
         }
         let mut outcome = self.decide(claim, may_wait, waits).await?;
-        if let (AcquireOutcome::Busy(busy), Some(poll)) = (&mut outcome, poll) {
-            busy.retry_after = busy.retry_after.map(|after| after.min(poll));
+        if let (AcquireOutcome::Busy(busy), Some(longest)) = (&mut outcome, longest) {
+            busy.retry_after = busy.retry_after.map(|after| after.min(longest));
         }
         Ok(outcome)
     }
@@ -207,6 +214,9 @@ impl<D: Dialect> LeaseBackend<D> {
         if is_read && claim.mode == Mode::Exclusive && may_wait {
             self.change_so(&self.statements.shared_wait, &arguments, sending).await?;
             busy.queued = true;
+        }
+        if is_read && may_wait {
+            // The record of a waiting writer, which rejects readers, expires without a wake-up.
             busy.retry_after = busy.retry_after.map(|after| after.min(WRITER_POLL));
         }
         Ok(AcquireOutcome::Busy(busy))

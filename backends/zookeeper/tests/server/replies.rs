@@ -164,10 +164,11 @@ async fn a_dropped_request_ends_by_itself() {
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_acquire_of_a_claim_in_removal_is_rejected() {
     // The session outlives the claim by some ticks.
-    let options = testbed::ZooKeeper::options().members(1).tick(Duration::from_secs(1));
+    let options = testbed::ZooKeeper::options().members(1).tick(Duration::from_secs(2));
     let (server, proxy, zookeeper) = harmed_with(options).await;
     let other = connect(&server.url()).await;
-    let mut claim = claim_for("x", Duration::from_secs(6));
+    // A claim with a shorter TTL keeps its place in the queue for two polling intervals.
+    let mut claim = claim_for("x", Duration::from_secs(21));
     claim.renewal_mode = RenewalMode::Off;
     grant_and_release(&zookeeper, &claim).await;
     proxy.set(Traffic::SwallowAll);

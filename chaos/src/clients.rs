@@ -10,7 +10,7 @@ use lockwright_conformance::workload::{self, Work};
 use lockwright_testbed::{Process, Program, wait};
 
 use crate::client::{JOB, Job};
-use crate::plan::Schedule;
+use crate::schedule::Schedule;
 use crate::servers::{Result, state_of};
 
 const HOLDS_SOON: Duration = Duration::from_millis(800);

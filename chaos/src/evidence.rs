@@ -6,8 +6,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use crate::configuration::Configuration;
-use crate::plan::version;
-use crate::schedule::{Ran, effects};
+use crate::lane::{Ran, effects};
+use crate::schedule::version;
 use crate::servers::Result;
 use crate::verdict::Outcome;
 

@@ -16,7 +16,7 @@ use crate::clients::Clients;
 use crate::clock::ServersClock;
 use crate::configuration::Kind;
 use crate::faults::Fault;
-use crate::plan::{self, Planned, Schedule};
+use crate::schedule::{self, Planned, Schedule};
 use crate::servers::{Lock, Result, Server, Servers, is_alive, state_of};
 
 pub(crate) struct Scene<'a> {
@@ -108,7 +108,7 @@ impl Scene<'_> {
     fn chosen(&mut self, pick: usize) -> usize {
         let (count, leader) = (self.servers.servers().len(), self.servers.leader());
         let others = count - 1;
-        let hits_the_leader = plan::hits_the_leader(pick) || others == 0;
+        let hits_the_leader = schedule::hits_the_leader(pick) || others == 0;
         if hits_the_leader { leader } else { (leader + 1 + pick / 2 % others) % count }
     }
 

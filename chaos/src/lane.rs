@@ -1,158 +1,175 @@
-//! Runs schedules of one configuration on the same servers.
+use std::path::{Path, PathBuf};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
 
-use std::fs;
-use std::ops::ControlFlow;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use lockwright::Profile;
+use lockwright_conformance::history::journal::{self, Entry, Event, Journal};
+use lockwright_conformance::register::Register;
+use lockwright_testbed::Proxy;
 
-use lockwright::{BootInstant, Clock};
-use lockwright_conformance::history::timeline;
-
+use crate::clients::Clients;
+use crate::clock::ServersClock;
 use crate::configuration::Configuration;
-use crate::evidence;
-use crate::lanes::{self, DISK, FOLDER, UNTIL};
-use crate::options::Options;
-use crate::plan::Schedule;
+use crate::faults::Fault;
+use crate::inject::{self, Injected, LARGEST_STEP_BACK, Scene};
 use crate::promises::Promises;
-use crate::schedule::{Lane, Ran};
-use crate::servers::Result;
-use crate::verdict::Outcome;
+use crate::schedule::{Planned, Schedule};
+use crate::servers::{self, Result, Servers};
+use crate::verdict::Verdict;
 
-/// The most times that a lane starts its servers. It restarts them after a failed schedule.
-const STARTS: usize = 3;
+const CLIENTS_END: Duration = Duration::from_secs(30);
 
-/// The most runs of a schedule whose runs show nothing, because a busy client may miss a fault.
-const RUNS: usize = 3;
+/// How long a hold's data may remain after its TTL.
+const LEFT_FOR: Duration = Duration::from_millis(700);
 
-pub(crate) fn main(args: &[String]) -> ExitCode {
-    crate::exit_code(run(args))
-}
-
-fn run(args: &[String]) -> Result<()> {
-    let [configuration, seeds, options @ ..] = args else {
-        return Err("a lane needs seeds".into());
-    };
-    let seeds = seeds.split(',').map(str::parse).collect::<Result<Vec<u64>, _>>()?;
-    let until = std::env::var(UNTIL).ok().and_then(|until| until.parse().ok());
-    let is_limited = std::env::var_os(DISK).is_some_and(|disk| disk == "limited");
-    let mut job = Job {
-        configuration: *Configuration::named(configuration).first().ok_or("no such backend")?,
-        options: Options::read(options)?,
-        folder: PathBuf::from(std::env::var_os(FOLDER).ok_or("a lane has no folder")?),
-        disk: is_limited.then(std::env::temp_dir),
-        lane: None,
-        starts: 0,
-    };
-    let until = until.map(BootInstant::from_nanos);
-    for seed in seeds {
-        if until.is_some_and(|until| Clock::boot().now() > until) {
-            break;
-        }
-        let mut runs = 1;
-        while job.run(seed, runs == RUNS)?.is_continue() {
-            runs += 1;
-        }
-    }
-    Ok(())
-}
-
-fn hold_to_record(now: &Promises, configuration: Configuration, options: &Options) -> Result<()> {
-    let folder = evidence::folder_of_servers();
-    if options.record {
-        fs::create_dir_all(&folder)?;
-        return now.record(&folder, configuration);
-    }
-    if options.selection && Promises::read(&folder, configuration)? != *now {
-        let record = format!("cargo xtask chaos --backend {configuration} --record");
-        return Err(format!("{configuration} promises other than recorded; run {record}").into());
-    }
-    Ok(())
-}
-
-struct Job {
+pub(crate) struct Lane {
     configuration: Configuration,
-    options: Options,
+    profile: Profile,
+    servers: Box<dyn Servers>,
+    /// The folder of journals, which isn't on the disk that `disk-full` fills.
     folder: PathBuf,
     disk: Option<PathBuf>,
-    /// `None` before the start and after a failure.
-    lane: Option<Lane>,
-    starts: usize,
+    clock: Option<ServersClock>,
 }
 
-impl Job {
-    fn run(&mut self, seed: u64, is_last: bool) -> Result<ControlFlow<()>> {
-        let lane = match &mut self.lane {
-            Some(lane) => lane,
-            None if self.starts == STARTS => return Err("the servers failed repeatedly".into()),
-            None => {
-                self.starts += 1;
-                let disk = self.disk.as_deref();
-                self.lane.insert(Lane::start(self.configuration, &self.folder, disk)?)
-            }
+pub(crate) struct Ran {
+    pub(crate) schedule: Schedule,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) verdict: Verdict,
+}
+
+impl Lane {
+    pub(crate) fn start(
+        configuration: Configuration,
+        folder: &Path,
+        disk: Option<&Path>,
+    ) -> Result<Self> {
+        let has_clock = Fault::ClockForward.applies_to(configuration);
+        let clock = if has_clock { ServersClock::begin(folder)? } else { None };
+        let data = disk.unwrap_or(folder);
+        let servers = servers::start(configuration, data)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let profile = runtime.block_on(async {
+            let backend = lockwright::backend::open(&servers.direct_url()).await?;
+            Ok::<Profile, lockwright::Error>(backend.profile().clone())
+        })?;
+        let (folder, disk) = (folder.to_path_buf(), disk.map(Path::to_path_buf));
+        Ok(Self { configuration, profile, servers, folder, disk, clock })
+    }
+
+    pub(crate) fn draw(&self, seed: u64, allowed: &[Fault]) -> Schedule {
+        Schedule::draw(self.configuration, &self.profile, seed, allowed)
+    }
+
+    pub(crate) fn promises(&self) -> Promises {
+        Promises::of(self.configuration, &self.profile)
+    }
+
+    pub(crate) fn cannot_make(&self, schedule: &Schedule) -> Option<Fault> {
+        schedule.faults.iter().map(|one| one.fault).find(|fault| !self.can_make(*fault))
+    }
+
+    fn can_make(&self, fault: Fault) -> bool {
+        match fault {
+            Fault::DiskFull => self.disk.is_some(),
+            Fault::ClockForward | Fault::ClockBack => self.clock.is_some(),
+            _ => true,
+        }
+    }
+
+    /// Runs the schedule. After an error, the lane needs new servers.
+    pub(crate) fn run(&mut self, schedule: Schedule) -> Result<Ran> {
+        let folder = self.folder.join(format!("{}-{}", self.configuration, schedule.seed));
+        std::fs::create_dir_all(&folder)?;
+        let journal = Journal::append_to(&folder.join("runner.jsonl"), "runner")?;
+        let ran = self.run_in(&schedule, &folder, &journal);
+        let _ = std::fs::remove_dir_all(&folder);
+        let (entries, injected, mut problems) = ran?;
+        self.servers.recover()?;
+        self.servers.proxies().into_iter().for_each(Proxy::drop_connections);
+        let stepped_back = schedule.faults.iter().any(|one| one.fault == Fault::ClockBack);
+        let step = if stepped_back { LARGEST_STEP_BACK } else { 0 };
+        sleep(schedule.ttl() + LEFT_FOR + Duration::from_millis(step.unsigned_abs()));
+        problems.extend(self.leaks(&schedule)?);
+        if let Some(clock) = &self.clock {
+            clock.reset()?;
+        }
+        let verdict = Verdict::of(&schedule, &self.profile, &entries, injected, problems);
+        Ok(Ran { schedule, entries, verdict })
+    }
+
+    fn leaks(&mut self, schedule: &Schedule) -> Result<Vec<String>> {
+        let leaks = self.servers.leaks(&schedule.prefix())?;
+        Ok(leaks.into_iter().map(|leak| format!("left on the server: {leak}")).collect())
+    }
+
+    fn run_in(
+        &mut self,
+        schedule: &Schedule,
+        folder: &Path,
+        journal: &Journal,
+    ) -> Result<(Vec<Entry>, Vec<Injected>, Vec<String>)> {
+        let on_the_way = |one: &Planned| one.fault.is_on_the_way();
+        self.servers.prepare(schedule.faults.iter().any(on_the_way))?;
+        let register = Register::default().serve()?.to_string();
+        let url = self.configuration.with_connections(self.servers.url(), schedule.seed);
+        let clients = Clients::start(&schedule.clients, url, register, folder, journal)?;
+        clients.wait_for_a_grant()?;
+        let injected = self.make_faults(schedule, &clients, journal)?;
+        let last = clients.start_after_faults(schedule)?;
+        let mut problems = clients.join(schedule.duration + CLIENTS_END);
+        let mut entries = clients.final_entries()?;
+        entries.extend(journal::read(&folder.join("runner.jsonl"))?);
+        entries.sort_by_key(|entry| entry.at);
+        let is_grant = |entry: &Entry| matches!(entry.event, Event::Granted { .. });
+        if !entries.iter().any(|entry| entry.process == last && is_grant(entry)) {
+            problems.push(format!("{last} started after the last fault and was granted no lock"));
+        }
+        Ok((entries, injected, problems))
+    }
+
+    fn make_faults(
+        &mut self,
+        schedule: &Schedule,
+        clients: &Clients<'_>,
+        journal: &Journal,
+    ) -> Result<Vec<Injected>> {
+        let begun = Instant::now();
+        let wait = |planned: &Planned| {
+            sleep(planned.at.saturating_sub(begun.elapsed()));
         };
-        hold_to_record(&lane.promises(), self.configuration, &self.options)?;
-        let schedule = lane.draw(seed, &self.options.faults);
-        println!("{schedule}");
-        if let Some(fault) = lane.cannot_make(&schedule) {
-            println!("left out: this machine can't make the fault {fault}");
-            return Ok(ControlFlow::Break(()));
-        }
-        match lane.run(schedule.clone()) {
-            Ok(ran) if shows_too_little(&ran) && self.options.selection && !is_last => {
-                return Ok(ControlFlow::Continue(()));
+        let (of_clients, of_servers): (Vec<Planned>, Vec<Planned>) =
+            schedule.faults.iter().partition(|one| one.fault.is_a_clients());
+        let servers = &mut *self.servers;
+        let (disk, clock) = (self.disk.as_deref(), self.clock.as_ref());
+        thread::scope(|scope| {
+            let on_clients: Vec<_> = of_clients
+                .into_iter()
+                .map(|planned| {
+                    scope.spawn(move || {
+                        wait(&planned);
+                        inject::on_a_client(clients, journal, planned)
+                    })
+                })
+                .collect();
+            let mut scene = Scene { servers, schedule, clients, journal, disk, clock };
+            let mut injected = Vec::new();
+            for planned in of_servers {
+                wait(&planned);
+                injected.push(scene.on_the_servers(planned)?);
             }
-            Ok(ran) => report(&ran, &self.options)?,
-            Err(problem) => {
-                let (configuration, seed) = (schedule.configuration, schedule.seed);
-                println!(
-                    "ran {} {configuration} {seed}: the servers failed: {problem}",
-                    Outcome::Violation
-                );
-                println!("  replay: {}", replay(&schedule, &self.options));
-                self.lane = None;
+            for thread in on_clients {
+                injected.push(thread.join().map_err(|_| "a fault of a client panicked")??);
             }
-        }
-        Ok(ControlFlow::Break(()))
+            Ok(injected)
+        })
     }
 }
 
-fn shows_too_little(ran: &Ran) -> bool {
-    ran.verdict.outcome == Outcome::ShowedNothing
-}
-
-fn report(ran: &Ran, options: &Options) -> Result<()> {
-    let Ran { schedule, verdict, entries } = ran;
-    let configuration = schedule.configuration;
-    println!("ran {} {configuration} {}", verdict.outcome, evidence::line(ran).replace('\t', " "));
-    for violation in &verdict.checked.violations {
-        println!("  {violation}");
-    }
-    for problem in &verdict.problems {
-        println!("  {problem}");
-    }
-    if options.record {
-        evidence::record(&evidence::folder_of_servers(), configuration, ran)?;
-    }
-    let is_wrong = matches!(verdict.outcome, Outcome::Violation | Outcome::ShowedNothing);
-    if is_wrong || options.keep {
-        let folder = lanes::results();
-        fs::create_dir_all(&folder)?;
-        let file = folder.join(format!("{configuration}-{}", schedule.seed));
-        let lines = entries.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
-        fs::write(file.with_extension("jsonl"), lines.join("\n") + "\n")?;
-        fs::write(file.with_extension("svg"), timeline(entries, &verdict.checked.violations))?;
-        println!("  journal and timeline: {}.{{jsonl,svg}}", file.display());
-        println!("  replay: {}", replay(schedule, options));
-    }
-    Ok(())
-}
-
-fn replay(schedule: &Schedule, options: &Options) -> String {
-    let (configuration, seed) = (schedule.configuration, schedule.seed);
-    let mut command = format!("cargo xtask chaos --backend {configuration} --seed {seed}");
-    if options.faults.len() < crate::faults::Fault::ALL.len() {
-        let names: Vec<_> = options.faults.iter().map(|fault| fault.to_string()).collect();
-        command += &format!(" --faults {}", names.join(","));
-    }
-    command
+pub(crate) fn effects(injected: &[Injected]) -> String {
+    let one = |one: &Injected| match &one.effect {
+        Some(effect) => format!("{}: {effect}", one.fault),
+        None => format!("{}: no effect", one.fault),
+    };
+    injected.iter().map(one).collect::<Vec<_>>().join("; ")
 }

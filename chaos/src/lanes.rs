@@ -99,7 +99,7 @@ fn tasks(options: &Options) -> VecDeque<Task> {
 fn recorded(configuration: Configuration) -> BTreeSet<u64> {
     let path = evidence::folder_of_servers().join(format!("{configuration}.tsv"));
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    let version = crate::plan::version(configuration).to_string();
+    let version = crate::schedule::version(configuration).to_string();
     let seed = |line: &str| {
         let mut columns = line.split('\t');
         let seed = columns.next()?.parse().ok()?;

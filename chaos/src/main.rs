@@ -12,10 +12,10 @@ mod evidence;
 mod faults;
 mod inject;
 mod lane;
+mod lane_process;
 mod lanes;
 mod options;
 mod page;
-mod plan;
 mod promises;
 mod schedule;
 mod servers;
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.first().map(String::as_str) {
         Some("client") => return client::main(),
-        Some("lane") => return lane::main(&args[1..]),
+        Some("lane") => return lane_process::main(&args[1..]),
         Some("soaker") => return soak::main(),
         Some("--page") => return exit_code(page::write()),
         Some("--help" | "-h") => {

@@ -1,175 +1,216 @@
-use std::path::{Path, PathBuf};
-use std::thread::{self, sleep};
-use std::time::{Duration, Instant};
+//! Derives a run's schedule of faults from its seed.
+
+use std::fmt;
+use std::time::Duration;
 
 use lockwright::Profile;
-use lockwright_conformance::history::journal::{self, Entry, Event, Journal};
-use lockwright_conformance::register::Register;
-use lockwright_testbed::Proxy;
+use lockwright_conformance::workload::{self, Random, Work};
 
-use crate::clients::Clients;
-use crate::clock::ServersClock;
 use crate::configuration::Configuration;
-use crate::faults::Fault;
-use crate::inject::{self, Injected, LARGEST_STEP_BACK, Scene};
-use crate::plan::{Planned, Schedule};
-use crate::promises::Promises;
-use crate::servers::{self, Result, Servers};
-use crate::verdict::Verdict;
+use crate::faults::{Fault, Promise};
 
-const CLIENTS_END: Duration = Duration::from_secs(30);
-
-/// How long a hold's data may remain after its TTL.
-const LEFT_FOR: Duration = Duration::from_millis(700);
-
-pub(crate) struct Lane {
-    configuration: Configuration,
-    profile: Profile,
-    servers: Box<dyn Servers>,
-    /// The folder of journals, which isn't on the disk that `disk-full` fills.
-    folder: PathBuf,
-    disk: Option<PathBuf>,
-    clock: Option<ServersClock>,
+/// The version of the plans. Increase it if a change of this file, the workload or the applicable
+/// faults gives a seed a different plan.
+pub(crate) const fn version(configuration: Configuration) -> u32 {
+    match configuration {
+        Configuration::ZooKeeper => 2,
+        _ => 1,
+    }
 }
 
-pub(crate) struct Ran {
-    pub(crate) schedule: Schedule,
-    pub(crate) entries: Vec<Entry>,
-    pub(crate) verdict: Verdict,
+#[derive(Debug, Clone)]
+pub(crate) struct Schedule {
+    pub(crate) configuration: Configuration,
+    pub(crate) seed: u64,
+    pub(crate) duration: Duration,
+    pub(crate) clients: Vec<workload::Plan>,
+    pub(crate) faults: Vec<Planned>,
 }
 
-impl Lane {
-    pub(crate) fn start(
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Planned {
+    pub(crate) fault: Fault,
+    pub(crate) at: Duration,
+    pub(crate) lasts: Duration,
+    pub(crate) pick: usize,
+}
+
+pub(crate) fn hits_the_leader(pick: usize) -> bool {
+    pick.is_multiple_of(2)
+}
+
+/// Schedules use this and higher parts of a seed's random numbers, and clients use lower parts.
+/// So their draws are independent.
+const PART: u64 = 1 << 40;
+
+impl Schedule {
+    pub(crate) fn draw(
         configuration: Configuration,
-        folder: &Path,
-        disk: Option<&Path>,
-    ) -> Result<Self> {
-        let has_clock = Fault::ClockForward.applies_to(configuration);
-        let clock = if has_clock { ServersClock::begin(folder)? } else { None };
-        let data = disk.unwrap_or(folder);
-        let servers = servers::start(configuration, data)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let profile = runtime.block_on(async {
-            let backend = lockwright::backend::open(&servers.direct_url()).await?;
-            Ok::<Profile, lockwright::Error>(backend.profile().clone())
-        })?;
-        let (folder, disk) = (folder.to_path_buf(), disk.map(Path::to_path_buf));
-        Ok(Self { configuration, profile, servers, folder, disk, clock })
+        profile: &Profile,
+        seed: u64,
+        allowed: &[Fault],
+    ) -> Self {
+        let mut random = Random::of(seed, PART + configuration as u64);
+        let ttl = configuration.ttl().max(*profile.ttl.start());
+        let faults = draw_faults(&mut random, configuration, ttl, allowed);
+        let last = faults.iter().map(|one| one.at + one.lasts).max().unwrap_or_default();
+        let drawn = random.time(Duration::from_millis(3_000), Duration::from_millis(4_500));
+        let duration = drawn.max(last + ttl);
+        let clients = draw_clients(&mut random, profile, seed, configuration, (ttl, duration));
+        Self { configuration, seed, duration, clients, faults }
     }
 
-    pub(crate) fn draw(&self, seed: u64, allowed: &[Fault]) -> Schedule {
-        Schedule::draw(self.configuration, &self.profile, seed, allowed)
+    pub(crate) fn prefix(&self) -> String {
+        prefix(self.configuration, self.seed)
     }
 
-    pub(crate) fn promises(&self) -> Promises {
-        Promises::of(self.configuration, &self.profile)
+    pub(crate) fn ttl(&self) -> Duration {
+        self.clients[0].ttl
     }
 
-    pub(crate) fn cannot_make(&self, schedule: &Schedule) -> Option<Fault> {
-        schedule.faults.iter().map(|one| one.fault).find(|fault| !self.can_make(*fault))
+    pub(crate) fn promise_under(&self, one: &Planned, profile: &Profile) -> Promise {
+        one.fault.promise(self.configuration, profile, hits_the_leader(one.pick))
     }
 
-    fn can_make(&self, fault: Fault) -> bool {
-        match fault {
-            Fault::DiskFull => self.disk.is_some(),
-            Fault::ClockForward | Fault::ClockBack => self.clock.is_some(),
-            _ => true,
-        }
-    }
-
-    /// Runs the schedule. After an error, the lane needs new servers.
-    pub(crate) fn run(&mut self, schedule: Schedule) -> Result<Ran> {
-        let folder = self.folder.join(format!("{}-{}", self.configuration, schedule.seed));
-        std::fs::create_dir_all(&folder)?;
-        let journal = Journal::append_to(&folder.join("runner.jsonl"), "runner")?;
-        let ran = self.run_in(&schedule, &folder, &journal);
-        let _ = std::fs::remove_dir_all(&folder);
-        let (entries, injected, mut problems) = ran?;
-        self.servers.recover()?;
-        self.servers.proxies().into_iter().for_each(Proxy::drop_connections);
-        let stepped_back = schedule.faults.iter().any(|one| one.fault == Fault::ClockBack);
-        let step = if stepped_back { LARGEST_STEP_BACK } else { 0 };
-        sleep(schedule.ttl() + LEFT_FOR + Duration::from_millis(step.unsigned_abs()));
-        problems.extend(self.leaks(&schedule)?);
-        if let Some(clock) = &self.clock {
-            clock.reset()?;
-        }
-        let verdict = Verdict::of(&schedule, &self.profile, &entries, injected, problems);
-        Ok(Ran { schedule, entries, verdict })
-    }
-
-    fn leaks(&mut self, schedule: &Schedule) -> Result<Vec<String>> {
-        let leaks = self.servers.leaks(&schedule.prefix())?;
-        Ok(leaks.into_iter().map(|leak| format!("left on the server: {leak}")).collect())
-    }
-
-    fn run_in(
-        &mut self,
-        schedule: &Schedule,
-        folder: &Path,
-        journal: &Journal,
-    ) -> Result<(Vec<Entry>, Vec<Injected>, Vec<String>)> {
-        let on_the_way = |one: &Planned| one.fault.is_on_the_way();
-        self.servers.prepare(schedule.faults.iter().any(on_the_way))?;
-        let register = Register::default().serve()?.to_string();
-        let url = self.configuration.with_connections(self.servers.url(), schedule.seed);
-        let clients = Clients::start(&schedule.clients, url, register, folder, journal)?;
-        clients.wait_for_a_grant()?;
-        let injected = self.make_faults(schedule, &clients, journal)?;
-        let last = clients.start_after_faults(schedule)?;
-        let mut problems = clients.join(schedule.duration + CLIENTS_END);
-        let mut entries = clients.final_entries()?;
-        entries.extend(journal::read(&folder.join("runner.jsonl"))?);
-        entries.sort_by_key(|entry| entry.at);
-        let is_grant = |entry: &Entry| matches!(entry.event, Event::Granted { .. });
-        if !entries.iter().any(|entry| entry.process == last && is_grant(entry)) {
-            problems.push(format!("{last} started after the last fault and was granted no lock"));
-        }
-        Ok((entries, injected, problems))
-    }
-
-    fn make_faults(
-        &mut self,
-        schedule: &Schedule,
-        clients: &Clients<'_>,
-        journal: &Journal,
-    ) -> Result<Vec<Injected>> {
-        let begun = Instant::now();
-        let wait = |planned: &Planned| {
-            sleep(planned.at.saturating_sub(begun.elapsed()));
-        };
-        let (of_clients, of_servers): (Vec<Planned>, Vec<Planned>) =
-            schedule.faults.iter().partition(|one| one.fault.is_a_clients());
-        let servers = &mut *self.servers;
-        let (disk, clock) = (self.disk.as_deref(), self.clock.as_ref());
-        thread::scope(|scope| {
-            let on_clients: Vec<_> = of_clients
-                .into_iter()
-                .map(|planned| {
-                    scope.spawn(move || {
-                        wait(&planned);
-                        inject::on_a_client(clients, journal, planned)
-                    })
-                })
-                .collect();
-            let mut scene = Scene { servers, schedule, clients, journal, disk, clock };
-            let mut injected = Vec::new();
-            for planned in of_servers {
-                wait(&planned);
-                injected.push(scene.on_the_servers(planned)?);
-            }
-            for thread in on_clients {
-                injected.push(thread.join().map_err(|_| "a fault of a client panicked")??);
-            }
-            Ok(injected)
-        })
+    pub(crate) fn promise(&self, profile: &Profile) -> Promise {
+        let each = self.faults.iter().map(|one| self.promise_under(one, profile));
+        let promise = each.fold(Promise::KEPT, Promise::and);
+        let has = |fault| self.faults.iter().any(|one| one.fault == fault);
+        // After a data loss, fences come from the server's clock. If it steps back, fences repeat.
+        let repeats = has(Fault::ClockBack) && has(Fault::ServerDataLost);
+        Promise { fences: promise.fences && !repeats, ..promise }
     }
 }
 
-pub(crate) fn effects(injected: &[Injected]) -> String {
-    let one = |one: &Injected| match &one.effect {
-        Some(effect) => format!("{}: {effect}", one.fault),
-        None => format!("{}: no effect", one.fault),
-    };
-    injected.iter().map(one).collect::<Vec<_>>().join("; ")
+fn prefix(configuration: Configuration, seed: u64) -> String {
+    format!("chaos-{configuration}-{seed}-")
+}
+
+fn draw_faults(
+    random: &mut Random,
+    configuration: Configuration,
+    ttl: Duration,
+    allowed: &[Fault],
+) -> Vec<Planned> {
+    let mut left: Vec<Fault> =
+        allowed.iter().copied().filter(|fault| fault.applies_to(configuration)).collect();
+    let count = (1 + random.below(3)).min(left.len() as u64);
+    let mut at = Duration::ZERO;
+    let mut faults = Vec::new();
+    for _ in 0..count {
+        let fault = *random.one_of(&left);
+        left.retain(|other| *other != fault && !excludes(configuration, fault, *other));
+        at += random.time(Duration::from_millis(300), Duration::from_millis(900));
+        let lasts = fault.lasts(ttl);
+        let [low, high] = [*lasts.start(), *lasts.end()].map(Duration::from_millis);
+        let lasts = random.time(low, high);
+        faults.push(Planned { fault, at, lasts, pick: random.below(1 << 16) as usize });
+        at += if fault.is_a_clients() { Duration::ZERO } else { lasts };
+        if left.is_empty() {
+            break;
+        }
+    }
+    faults
+}
+
+fn excludes(configuration: Configuration, one: Fault, other: Fault) -> bool {
+    // For network faults, the master is behind a proxy, and Sentinels don't replace it. Such a
+    // schedule has no other faults of servers.
+    configuration == Configuration::RedisSentinel
+        && one.is_on_the_way() != other.is_on_the_way()
+        && !one.is_a_clients()
+        && !other.is_a_clients()
+}
+
+fn draw_clients(
+    random: &mut Random,
+    profile: &Profile,
+    seed: u64,
+    configuration: Configuration,
+    (ttl, duration): (Duration, Duration),
+) -> Vec<workload::Plan> {
+    let all = Work::all_for(profile);
+    let prefix = prefix(configuration, seed);
+    let names: Vec<String> =
+        (0..2 + random.below(2)).map(|number| format!("{prefix}{number}")).collect();
+    (0..3 + random.below(2) as u32)
+        .map(|process| {
+            let mut work = vec![Work::Mutex; 3];
+            work.extend((0..2 + random.below(2)).map(|_| *random.one_of(&all)));
+            workload::Plan { seed, process, names: names.clone(), ttl, duration, work }
+        })
+        .collect()
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (duration, ttl) = (self.duration.as_secs_f64(), self.ttl().as_secs_f64());
+        let names = self.clients[0].names.len();
+        write!(
+            f,
+            "{} seed {}: {duration:.1} s, TTL {ttl} s, {names} locks",
+            self.configuration, self.seed
+        )?;
+        for client in &self.clients {
+            write!(f, "; client {} {:?}", client.process, client.work)?;
+        }
+        for Planned { fault, at, lasts, pick } in &self.faults {
+            let (at, lasts) = (at.as_secs_f64(), lasts.as_secs_f64());
+            write!(f, "; {fault} ({pick}) at {at:.2} s for {lasts:.2} s")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(seed: u64) -> String {
+        let (configuration, profile) = (Configuration::Redis, Profile::new("redis"));
+        Schedule::draw(configuration, &profile, seed, &Fault::ALL).to_string()
+    }
+
+    #[test]
+    fn same_seed_gives_same_plan() {
+        assert_eq!(drawn(7), drawn(7));
+        assert_ne!(drawn(7), drawn(8));
+    }
+
+    #[test]
+    fn recorded_seeds_can_be_replayed() {
+        let plan = "redis seed 7: 4.2 s, TTL 1 s, 3 locks; \
+            client 0 [Mutex, Mutex, Mutex, Election, Mutex, Election]; \
+            client 1 [Mutex, Mutex, Mutex, Mutex, Reentrancy]; \
+            client 2 [Mutex, Mutex, Mutex, Reentrancy, Reentrancy, Mutex]; \
+            client 3 [Mutex, Mutex, Mutex, Mutex, Mutex, Election]; \
+            disk-full (61600) at 0.70 s for 0.66 s; \
+            client-stopped (33830) at 1.96 s for 1.24 s";
+        assert_eq!((version(Configuration::Redis), drawn(7).as_str()), (1, plan));
+    }
+
+    #[test]
+    fn all_faults_that_apply_are_drawn_and_no_others() {
+        let profile = Profile::new("redis");
+        let mut drawn = Vec::new();
+        for seed in 0..300 {
+            let plan = Schedule::draw(Configuration::Redis, &profile, seed, &Fault::ALL);
+            assert!((1..=3).contains(&plan.faults.len()), "{plan}");
+            assert!((3..=4).contains(&plan.clients.len()), "{plan}");
+            drawn.extend(plan.faults.iter().map(|one| one.fault));
+        }
+        for fault in Fault::ALL {
+            let applies = fault.applies_to(Configuration::Redis);
+            assert_eq!(drawn.contains(&fault), applies, "{fault}");
+        }
+    }
+
+    #[test]
+    fn only_allowed_faults_are_drawn() {
+        let profile = Profile::new("redis");
+        for seed in 0..20 {
+            let plan = Schedule::draw(Configuration::Redis, &profile, seed, &[Fault::ServerFrozen]);
+            assert!(plan.faults.iter().all(|one| one.fault == Fault::ServerFrozen), "{plan}");
+        }
+    }
 }

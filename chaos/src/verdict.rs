@@ -11,7 +11,7 @@ use crate::client::UNRECORDED_DELAY;
 use crate::configuration::Configuration;
 use crate::faults::{Fault, Promise};
 use crate::inject::{Injected, LARGEST_STEP_BACK};
-use crate::plan::{Planned, Schedule};
+use crate::schedule::{Planned, Schedule};
 
 /// How late a process may report a loss. Before the report, a timer and a task may each be delayed
 /// without a record.

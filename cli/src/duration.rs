@@ -1,4 +1,4 @@
-//! Durations: `30s`, `500ms`, `1m`, `1h`, `2d`, or seconds.
+//! Durations: `500ms`, `30` or `30s`, `1m`, `1h`, `2d`.
 
 use std::time::Duration;
 

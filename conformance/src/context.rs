@@ -206,7 +206,7 @@ pub async fn soon<F: Future<Output = Verdict>>(mut attempt: impl FnMut(String) -
     attempt("x2".to_owned()).await
 }
 
-/// Acquires a lock, which must be free.
+/// Acquires a lock, and fails if it isn't free.
 #[track_caller]
 pub fn take<'a>(
     context: &'a Context,
@@ -240,7 +240,7 @@ pub fn refused<'a>(
     }
 }
 
-/// Acquires a name that must be free, and releases it.
+/// Acquires and releases a name, and fails if it isn't free.
 #[track_caller]
 pub fn is_free<'a>(
     context: &'a Context,
@@ -257,7 +257,7 @@ pub fn is_free<'a>(
     }
 }
 
-/// Releases a claim that must be held.
+/// Releases a claim, and fails if it wasn't held.
 #[track_caller]
 pub fn release<'a>(
     backend: &'a dyn DistributedLock,
@@ -272,7 +272,7 @@ pub fn release<'a>(
     }
 }
 
-/// Requests the release of a claim that must not be held.
+/// Releases a claim, and fails if it was held.
 #[track_caller]
 pub fn not_released<'a>(
     backend: &'a dyn DistributedLock,
@@ -304,7 +304,7 @@ pub fn renew<'a>(
     }
 }
 
-/// Renews a hold that must be live.
+/// Renews a hold, and fails if it has ended.
 #[track_caller]
 pub fn renewed<'a>(
     backend: &'a dyn DistributedLock,

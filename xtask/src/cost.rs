@@ -4,7 +4,7 @@ use std::process::{Command, ExitCode};
 
 use fs_err as fs;
 
-use crate::baseline::{self, Costs, Path as Counted};
+use crate::cost_baseline::{self, Costs, Path as Counted};
 use crate::options::Options;
 use crate::process::{cargo_in_background, output, quietly};
 use crate::report::Report;
@@ -26,7 +26,7 @@ pub(crate) fn step(options: &Options) -> Report {
 }
 
 fn compare(costs: &Costs) -> Result<Report, String> {
-    print!("{}", baseline::table(&costs.paths));
+    print!("{}", cost_baseline::table(&costs.paths));
     let recorded = fs::read_to_string(folders::root().join(RECORDED)).map_err(text)?;
     let recorded: Costs = serde_json::from_str(&recorded).map_err(|problem| {
         format!("{RECORDED}: {problem}; `cargo xtask cost --record` writes it")
@@ -37,7 +37,7 @@ fn compare(costs: &Costs) -> Result<Report, String> {
         report.left_out.push(format!("cost: the comparison with {RECORDED}: {difference}"));
         return Ok(report);
     }
-    match baseline::compare(&costs.paths, &recorded.paths) {
+    match cost_baseline::compare(&costs.paths, &recorded.paths) {
         problems if problems.is_empty() => Ok(report),
         problems => Err(problems.join("\n")),
     }
@@ -47,7 +47,7 @@ pub(crate) fn record() -> Result<ExitCode, String> {
     let costs = count()?;
     let recorded = serde_json::to_string_pretty(&costs).map_err(text)?;
     fs::write(folders::root().join(RECORDED), recorded + "\n").map_err(text)?;
-    println!("{}     recorded in {RECORDED}", baseline::table(&costs.paths));
+    println!("{}     recorded in {RECORDED}", cost_baseline::table(&costs.paths));
     Ok(ExitCode::SUCCESS)
 }
 

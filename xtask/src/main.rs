@@ -1,12 +1,12 @@
 //! The task runner of this repository: see `cargo xtask help`.
 #![forbid(unsafe_code)]
 
-mod baseline;
 mod bench;
 mod binaries;
 mod chaos;
 mod config;
 mod cost;
+mod cost_baseline;
 mod examples;
 mod folders;
 mod interop;

@@ -46,8 +46,8 @@ mod doctor;
 mod errors;
 pub mod fencing;
 mod inspect;
-mod keepalive;
 mod keys;
+mod lease_tasks;
 mod leases;
 mod members;
 mod orphans;
@@ -141,7 +141,7 @@ impl Config {
             revisions: Revisions::default(),
             alive,
         });
-        keepalive::remove_overdue(&shared);
+        lease_tasks::remove_overdue(&shared);
         Ok(Etcd { shared, profile: profile(), _alive: sender })
     }
 }

@@ -6,7 +6,7 @@ use lockwright_core::{Claim, Clock, ErrorKind, RenewalMode, Result};
 use tokio::time::timeout;
 
 use crate::errors::{self, Effect, error};
-use crate::keepalive;
+use crate::lease_tasks;
 use crate::leases::{Lease, LeaseRequest, seconds};
 use crate::members::{Link, RequestError};
 use crate::shared::Shared;
@@ -66,7 +66,7 @@ impl Shared {
                             let lease = self.ask_for_shared_lease(seconds).await?;
                             lease.add_claim(claim, self.clock.now());
                             self.leases.add(seconds, Arc::clone(&lease));
-                            keepalive::start(self, &lease);
+                            lease_tasks::start(self, &lease);
                             return Ok(reservation(lease));
                         }
                     }

@@ -14,8 +14,8 @@ mod release;
 mod renew;
 mod row;
 mod store;
+mod swap;
 mod tombstones;
-mod transfer;
 
 use std::time::Duration;
 

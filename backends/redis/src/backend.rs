@@ -38,7 +38,7 @@ impl DistributedLock for Redis {
     }
 
     async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
-        let attempt = self.transfer(from, to).await;
+        let attempt = self.take_over(from, to).await;
         self.counted(to, attempt).await
     }
 
@@ -184,13 +184,13 @@ impl Redis {
         }
     }
 
-    async fn transfer(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
+    async fn take_over(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         self.not_given_up(to.token)?;
         let keys = self.keys(&to.name)?;
         self.servers.wakeups().tracked().forget(keys.lock(), from);
         let old = from.to_string();
         let lasts = millis_rounded_up(to.ttl.max(TOMBSTONE)).to_string();
-        // `transfer.lua` reserves only one fence.
+        // `swap.lua` reserves only one fence.
         let to = &Claim { fences: 1, ..to.clone() };
         let value = self.servers.wakeups().fast_path().hold_value(to);
         let (ttl, mode) = (millis_rounded_up(to.ttl).to_string(), answer::mode_text(to.mode));
@@ -198,8 +198,7 @@ impl Redis {
         let (tombstone_to, tombstone_from) = (keys.tombstone(to.token), keys.tombstone(from));
         let [lock, fence, queue, holders, meta] = keys.described();
         let scripted = [lock, fence, &tombstone_to, &tombstone_from, queue, holders, meta];
-        let answer =
-            self.servers.run(&scripts::TRANSFER, &scripted, &arguments, limited(to)).await?;
+        let answer = self.servers.run(&scripts::SWAP, &scripted, &arguments, limited(to)).await?;
         match acquire::outcome(answer, &keys, to.mode)? {
             Outcome::Granted(granted) | Outcome::Again(granted) => {
                 Ok(AcquireOutcome::Granted(granted))

@@ -225,7 +225,7 @@ async fn grant_next(servers: &Servers, name: &LockName) -> Option<Duration> {
     let keys = Keys::new(&servers.config().key_prefix, name).ok()?;
     let arguments = [servers.counts_receivers(), servers.wakeups().released(), name.as_str()];
     let answer =
-        servers.run(&scripts::EXPIRE_OFFER, &keys.described(), &arguments, Effect::Changes).await;
+        servers.run(&scripts::OFFER_AGAIN, &keys.described(), &arguments, Effect::Changes).await;
     match answer {
         Ok(redis::Value::Int(life @ 1..)) => Some(Duration::from_millis(life.unsigned_abs())),
         _ => None,

@@ -140,7 +140,7 @@ const SLOW_POLL: Duration = Duration::from_secs(10);
 /// How long a waiter stays queued without sending a request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The longest lifetime of an offer, as in `offers.lua`.
+/// The longest lifetime of an offer, as in `waiters.lua`.
 const OFFER: Duration = Duration::from_secs(2);
 
 /// Without client tracking, the poll interval for another library's lock, which sends no wake-up.

@@ -79,7 +79,7 @@ impl GivenUp {
 }
 
 pub(crate) fn are_waited_for(script: &Script) -> bool {
-    [&*scripts::ACQUIRE, &*scripts::TRANSFER, &*scripts::RENEW]
+    [&*scripts::ACQUIRE, &*scripts::SWAP, &*scripts::RENEW]
         .into_iter()
         .any(|waited_for| std::ptr::eq(script, waited_for))
 }
@@ -105,9 +105,8 @@ impl Link {
         let (wait, limit) = (replicas.wait(), self.config().response_timeout + replicas.limit);
         let mut connection = live.connection();
         let asking = wait.query_async::<u32>(&mut connection);
-        let is_acquire = [&*scripts::ACQUIRE, &*scripts::TRANSFER]
-            .into_iter()
-            .any(|it| std::ptr::eq(script, it));
+        let is_acquire =
+            [&*scripts::ACQUIRE, &*scripts::SWAP].into_iter().any(|it| std::ptr::eq(script, it));
         let message = match self.within(live, limit, effect, asking).await {
             Ok(Ok(count)) if count >= replicas.count => return Ok(Ok(answer)),
             Ok(Ok(count)) => format!(

@@ -20,8 +20,8 @@ pub(crate) enum Verdict {
     Note(Fence),
     Granted(Fence),
     Failed,
-    /// The round was dropped, or failed for a token that held already. A later release or acquire
-    /// decides.
+    /// The round was dropped, or failed although the token holds the lock. The token's next release
+    /// or acquire settles its votes.
     Abandoned,
 }
 

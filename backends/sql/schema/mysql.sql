@@ -44,7 +44,7 @@ CREATE TABLE IF NOT EXISTS {tombstone} (
 -- `semaphore of N`, and their latest expiry. Clients lock that row before they change a holder's
 -- row here.
 --
--- A row with the mode `exclusive` records a waiting writer. New readers are rejected until that row
+-- A row with the mode `exclusive` records a waiting writer. It keeps new readers out until it
 -- expires or a grant changes the name's fence.
 CREATE TABLE IF NOT EXISTS {shared_holder} (
     name     VARCHAR(512) NOT NULL,

@@ -47,7 +47,7 @@ CREATE INDEX IF NOT EXISTS {prefix}_tombstone_until ON {tombstone} (until);
 -- `semaphore of N`, and their latest expiry. Clients lock that row before they change a holder's
 -- row here.
 --
--- A row with the mode `exclusive` records a waiting writer. New readers are rejected until that row
+-- A row with the mode `exclusive` records a waiting writer. It keeps new readers out until it
 -- expires or a grant changes the name's fence.
 CREATE TABLE IF NOT EXISTS {shared_holder} (
     name     text COLLATE "C" NOT NULL,

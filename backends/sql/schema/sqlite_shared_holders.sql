@@ -4,7 +4,7 @@
 -- While a name has readers or permit holders, its row in lockwright_lease has the token `readers`
 -- or `semaphore of N`, and their latest expiry.
 --
--- A row with the mode `exclusive` records a waiting writer. New readers are rejected until that row
+-- A row with the mode `exclusive` records a waiting writer. It keeps new readers out until it
 -- expires or a grant changes the name's fence.
 CREATE TABLE IF NOT EXISTS lockwright_shared_holder (
     name       TEXT    NOT NULL COLLATE BINARY,

@@ -58,6 +58,7 @@ mod release;
 mod renew;
 mod session;
 mod session_checks;
+mod session_end;
 mod sessions;
 mod shared;
 mod shared_fence;

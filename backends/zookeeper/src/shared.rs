@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use lockwright_core::backend_util::{ClaimRegistry, EndedClaims, Subscribers};
-use lockwright_core::{BootInstant, Claim, Clock, Event, Fence, LockName, Reason, Token};
+use lockwright_core::{BootInstant, Claim, Clock, Fence};
 use zookeeper_client as zk;
 
 use crate::config::Config;
@@ -75,32 +75,5 @@ impl Shared {
 
     pub(crate) fn end_of_wait(&self, claim: &Claim) -> BootInstant {
         self.clock.now() + claim.ttl.max(SLOW_POLL * 2)
-    }
-
-    pub(crate) fn session_is(&self, session: &Arc<Session>, state: zk::SessionState) {
-        if state.is_terminated() {
-            tracing::debug!(?session, "a session ended");
-            self.give_up(session);
-        } else if state == zk::SessionState::Disconnected {
-            let is_held = |place: &Place| Arc::ptr_eq(&place.session, session) && place.is_held;
-            for (_, token, _) in self.registry.all(|_, place| is_held(place)) {
-                self.subscribers.send(&Event::AtRisk(token));
-            }
-        }
-    }
-
-    /// Gives up the session's claims, and reports lost holds. Returns the claims that weren't held.
-    pub(crate) fn give_up(&self, session: &Arc<Session>) -> Vec<(LockName, Token, Place)> {
-        self.sessions.forget(session);
-        let places = self.registry.leave_all(|place| Arc::ptr_eq(&place.session, session));
-        let is_held = |(_, _, place): &(_, _, Place)| place.is_held && !place.is_overdue;
-        let (held, others): (Vec<_>, Vec<_>) = places.into_iter().partition(is_held);
-        for (_, token, _) in held {
-            self.subscribers.send(&Event::Lost(token, Reason::SessionEnded));
-        }
-        for (name, _, _) in &others {
-            self.subscribers.wake(name);
-        }
-        others
     }
 }

@@ -1,9 +1,9 @@
-mod children;
 mod command;
+mod fallback_kill;
 mod nested;
 pub(crate) mod process;
-mod running;
 mod signals;
+mod supervised;
 mod waiting;
 
 use std::process::ExitCode;
@@ -122,8 +122,8 @@ async fn hold_and_run(
         outer.holds.and(&outer.key, &guard, &owner),
         ("LOCKWRIGHT_OWNER", owner),
     ]);
-    let running::Conclusion { outcome, all_gone } =
-        running::hold(output, &guard, command, signals).await;
+    let supervised::Conclusion { outcome, all_gone } =
+        supervised::hold(output, &guard, command, signals).await;
     if !all_gone {
         output.report(
             "not_released",
@@ -138,25 +138,25 @@ async fn hold_and_run(
         // Dropping the guard would release the lock, which must expire instead.
         std::mem::forget(guard);
         return match outcome? {
-            running::Outcome::Ended(exit) => Ok(exit.shell_code()),
-            running::Outcome::Lost(failure) => Err(failure),
+            supervised::Outcome::Ended(exit) => Ok(exit.shell_code()),
+            supervised::Outcome::Lost(failure) => Err(failure),
         };
     }
     let patience = match &outcome {
-        Ok(running::Outcome::Ended(_)) => SHUTDOWN_TIMEOUT,
+        Ok(supervised::Outcome::Ended(_)) => SHUTDOWN_TIMEOUT,
         _ => SHUTDOWN_TIMEOUT_WHEN_LOST,
     };
     let released = release(output, guard, signals, patience).await;
     let code = match (outcome?, released) {
-        (running::Outcome::Ended(exit), Ok(is_released)) => {
+        (supervised::Outcome::Ended(exit), Ok(is_released)) => {
             if is_released {
                 let held_ms = millis(since.elapsed());
                 output.event("released", json!({ "name": run.name, "held_ms": held_ms }));
             }
             exit.shell_code()
         }
-        (running::Outcome::Ended(_), Err(failure)) => return Err(failure),
-        (running::Outcome::Lost(failure), _) => return Err(failure),
+        (supervised::Outcome::Ended(_), Err(failure)) => return Err(failure),
+        (supervised::Outcome::Lost(failure), _) => return Err(failure),
     };
     Ok(code)
 }

@@ -92,7 +92,7 @@ impl Outcome {
 
     fn assert_ended_by_deadline(&self) {
         let before = self.deadline - self.last();
-        assert!(before > 0.0, "written {} s after the deadline", -before);
+        assert!(before > 0.0, "late: written {} s after the deadline", -before);
         assert!(before < 1.0, "ended {before} s before the deadline");
     }
 }
@@ -104,7 +104,7 @@ fn a_killed_run_takes_its_command_along() {
     scene.holder.signal(Signal::KILL);
     let result = scene.finish();
     let before = result.deadline - result.last();
-    assert!(before > 0.0, "written {} s after the deadline", -before);
+    assert!(before > 0.0, "late: written {} s after the deadline", -before);
     assert!(result.next[0].time >= killed_at);
 }
 

@@ -26,23 +26,8 @@ use super::state::local_queue::Entry;
 use super::state::releasing::end_in_background;
 use super::state::{Hold, Job, Passed, Shared, Turn};
 use super::ticket::{self, Ticket};
+use super::wait_limit::Limit;
 use super::waiters::WaiterSlot;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Limit {
-    Once,
-    At(BootInstant),
-    None,
-}
-
-impl Limit {
-    fn instant(self) -> BootInstant {
-        match self {
-            Self::At(instant) => instant,
-            Self::Once | Self::None => BootInstant::FAR_FUTURE,
-        }
-    }
-}
 
 /// The shortest and the longest pause after a failed attempt. The pause doubles with each failure.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));

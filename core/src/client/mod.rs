@@ -20,6 +20,7 @@ mod request;
 mod state;
 mod sweeper;
 mod ticket;
+mod wait_limit;
 mod waiters;
 
 pub use builder::Builder;

@@ -8,12 +8,13 @@ use crate::error::Result;
 use crate::mode::Mode;
 use crate::name::LockName;
 
-use super::acquire::{self, Limit};
+use super::acquire;
 use super::guard::Permit;
 use super::held::Held;
 use super::options::Options;
 use super::owner::Owner;
 use super::state::Shared;
+use super::wait_limit::Limit;
 
 /// A request for a hold.
 ///

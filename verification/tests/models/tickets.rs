@@ -30,7 +30,7 @@ struct Rules {
     /// A deadline counts from the sending of the request. Without this rule, it counts from the
     /// answer.
     anchored_at_the_send: bool,
-    /// The ticket's token is never granted again.
+    /// A replaced token is never granted again.
     leaves_a_tombstone: bool,
     a_fence_of_its_own: bool,
 }

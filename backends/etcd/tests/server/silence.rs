@@ -7,7 +7,7 @@ use lockwright_testbed::{self as testbed, Proxy};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-/// TTLs in seconds. The first is the shortest of the profile.
+/// TTLs in seconds. The first is the shortest that etcd allows.
 const TTLS: [u64; 4] = [2, 3, 5, 30];
 
 pub(crate) async fn client(cluster: &testbed::Etcd) -> Client {

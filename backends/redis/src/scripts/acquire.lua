@@ -47,7 +47,7 @@ local function queue_claim(left, is_shared)
   -- Both keys get twice the patience, so that not every request must extend them.
   local extends_queue = queue_left < patience
   local extends_meta = extends_queue and redis.call('PTTL', KEYS[6]) < 2 * patience
-  -- The waiter's record (offers.lua). The client retries when the hold expires, at the latest
+  -- The waiter's record (waiters.lua). The client retries when the hold expires, at the latest
   -- after its patience.
   local retries_in = (left < 0 or left > patience) and ARGV[4] or left
   local record = micros_text .. ' ' .. ARGV[4] .. ' ' .. retries_in .. ' ' .. ARGV[3] .. ' ' .. ARGV[2] .. ' ' .. ARGV[5]

@@ -7,7 +7,7 @@
 -- holders, the lock's key contains a marker with the readers' fence, or with the semaphore's size.
 -- If the marker is missing, the lock's key was deleted, and these holders no longer hold.
 --
--- MODE is as in offers.lua. SINCE is in µs, other times in ms.
+-- MODE is as in waiters.lua. SINCE is in µs, other times in ms.
 
 local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   local call, its = redis.call, {}

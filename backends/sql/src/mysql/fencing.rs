@@ -8,7 +8,7 @@ use sqlx::{Connection, MySqlConnection};
 use super::dialect::fetch_on;
 use super::transaction::{BACKEND, DEFAULT, InTransaction, failed, run};
 use crate::server::errors::bad_row;
-use crate::server::fencing;
+use crate::server::fence_check;
 use crate::server::sql::Value;
 
 /// Rejects a holder's transaction if a later holder has already written.
@@ -53,7 +53,7 @@ impl InTransaction {
             return Err(Error::invalid_input("sweeping would commit this transaction")
                 .with_backend(BACKEND));
         }
-        let arguments = fencing::sweeping(idle);
+        let arguments = fence_check::sweeping(idle);
         let mut swept = 0;
         for sql in &self.sweep {
             let rows = match run(connection, sql, &arguments).await {
@@ -64,7 +64,7 @@ impl InTransaction {
                     return Err(failed(&cause));
                 }
             };
-            swept += fencing::swept(&rows).map_err(|bad| bad_row(bad, BACKEND))?;
+            swept += fence_check::swept(&rows).map_err(|bad| bad_row(bad, BACKEND))?;
         }
         Ok(swept)
     }
@@ -79,11 +79,11 @@ impl InTransaction {
         let name = LockName::new(name)?;
         let arguments = [
             ("name", Value::Text(name.as_str())),
-            ("fence", Value::Int(fencing::number(fence, BACKEND)?)),
+            ("fence", Value::Int(fence_check::number(fence, BACKEND)?)),
         ];
         let rows = run(tx, &self.fence, &arguments)
             .await
             .map_err(|cause| failed(&cause).with_name(&name))?;
-        fencing::check(&name, fence, &rows, BACKEND)
+        fence_check::check(&name, fence, &rows, BACKEND)
     }
 }

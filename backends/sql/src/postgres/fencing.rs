@@ -9,7 +9,7 @@ use super::dialect::{Postgresql, fetch_on};
 use super::transaction::{BACKEND, DEFAULT, InTransaction, failed, run};
 use crate::server::dialect::Dialect;
 use crate::server::errors::bad_row;
-use crate::server::fencing;
+use crate::server::fence_check;
 use crate::server::sql::Value;
 
 /// Rejects a holder's transaction if a later holder has already written.
@@ -49,9 +49,9 @@ impl InTransaction {
     /// # Cancel safety
     /// May be dropped at any time; the fences are then deleted or not.
     pub async fn sweep(&self, connection: &mut PgConnection, idle: Duration) -> Result<u64> {
-        let text = self.sweep.render(&fencing::sweeping(idle), Postgresql::literal);
+        let text = self.sweep.render(&fence_check::sweeping(idle), Postgresql::literal);
         let rows = fetch_on(connection, text).await.map_err(|cause| failed(&cause))?;
-        fencing::swept(&rows).map_err(|bad| bad_row(bad, BACKEND))
+        fence_check::swept(&rows).map_err(|bad| bad_row(bad, BACKEND))
     }
 
     /// Does the same as [`check_fence`](check_fence()), with this table.
@@ -59,11 +59,11 @@ impl InTransaction {
         let name = LockName::new(name)?;
         let arguments = [
             ("name", Value::Text(name.as_str())),
-            ("fence", Value::Int(fencing::number(fence, BACKEND)?)),
+            ("fence", Value::Int(fence_check::number(fence, BACKEND)?)),
         ];
         let rows = run(tx, &self.fence, &arguments)
             .await
             .map_err(|cause| failed(&cause).with_name(&name))?;
-        fencing::check(&name, fence, &rows, BACKEND)
+        fence_check::check(&name, fence, &rows, BACKEND)
     }
 }

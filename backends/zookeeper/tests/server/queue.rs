@@ -228,7 +228,7 @@ async fn holder_of_a_lock_broken_at_once_gets_broken() {
     assert_eq!(renew(&zookeeper, &next).await, RenewalOutcome::NotHeld(Reason::Broken));
 }
 
-/// The data of the queue's node belong to another program.
+/// The lock's parent node has another program's data instead of notes.
 #[tokio::test]
 async fn hold_is_freed_at_once_if_no_note_can_be_left() {
     let (server, zookeeper) = server_and_client().await;

@@ -76,7 +76,7 @@ async fn a_name_that_becomes_another_programs_lock_is_left() {
     assert_eq!(queue(&raw).await.len(), 1);
 }
 
-/// Nodes of Curator's mutex and of its readers are exclusive.
+/// Nodes of Curator's mutex and of its read locks count as writers.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_programs_node_is_a_writers() {
     let (server, zookeeper) = server_and_client().await;

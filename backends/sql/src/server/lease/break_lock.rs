@@ -4,7 +4,7 @@ use lockwright_core::{BreakMode, BreakTarget, Broken, Error, LockName, Result, T
 
 use super::{LeaseBackend, TOMBSTONE};
 use crate::server::dialect::Dialect;
-use crate::server::holding::micros_up;
+use crate::server::hold_row::micros_up;
 use crate::server::sql::Value;
 
 const BREAK_TRIES: usize = 10;

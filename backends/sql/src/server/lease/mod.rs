@@ -14,7 +14,7 @@ mod renew;
 use crate::kind;
 use crate::server::dialect::{BadRow, Dialect, Row, StatementTexts};
 use crate::server::errors::{Effect, bad_row};
-use crate::server::holding::{Holding, inspections, micros_up};
+use crate::server::hold_row::{Holding, inspections, micros_up};
 use crate::server::pool::{self, Pool, Sending};
 use crate::server::sql::{Arguments, Placeholder, Sql, Value};
 

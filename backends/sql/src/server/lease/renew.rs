@@ -6,7 +6,7 @@ use lockwright_core::{Error, Mode, Reason, Renew, Renewal, RenewalOutcome, Resul
 
 use super::LeaseBackend;
 use crate::server::dialect::{Dialect, Row};
-use crate::server::holding::micros_up;
+use crate::server::hold_row::micros_up;
 use crate::server::pool::Sending;
 use crate::server::sql::{Sql, Value};
 

@@ -70,7 +70,7 @@ async fn a_name_that_many_read_is_listed_whole() {
     assert_eq!(listed, expected.map(|(name, holders)| (name.to_owned(), holders)));
 }
 
-/// The process of a waiting writer is suspended, so the writer must leave the server's queue.
+/// The process of a waiting writer is suspended, so the server must end the writer's wait.
 async fn a_stopped_writer_that_waits_holds_up_no_other(server: &Server, mode: &str) {
     let backend = backend(server, mode).await;
     let (first, next) = (reader("x", LONG), claim_for("x", LONG));

@@ -37,7 +37,7 @@ struct Queues {
     /// The keys of each queue, by revision.
     keys: HashMap<String, BTreeMap<i64, String>>,
     waiting: HashMap<String, oneshot::Sender<()>>,
-    /// The revision of the first listing. `keys` already contains the watch's events up to it.
+    /// The revision at which `keys` was read. The watch's events up to it are skipped.
     revision: i64,
 }
 

@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
-use super::children::Children;
+use super::fallback_kill::Children;
 use super::signals::Signals;
 use crate::exit::{self, Failure};
 use crate::json::millis;

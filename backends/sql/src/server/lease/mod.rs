@@ -10,6 +10,7 @@ use lockwright_core::{
 
 mod break_lock;
 mod renew;
+mod turns;
 
 use crate::kind;
 use crate::server::dialect::{BadRow, Dialect, Row, StatementTexts};
@@ -17,6 +18,7 @@ use crate::server::errors::{Effect, bad_row};
 use crate::server::hold_row::{Holding, inspections, micros_up};
 use crate::server::pool::{self, Pool, Sending};
 use crate::server::sql::{Arguments, Placeholder, Sql, Value};
+use turns::Turns;
 
 /// The minimum time for which a tombstone is kept.
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
@@ -53,6 +55,7 @@ pub(crate) struct LeaseBackend<D: Dialect> {
     profile: Profile,
     waiters: Arc<Subscribers>,
     listener: Option<Box<dyn ReleaseListener>>,
+    turns: Turns,
     swept: Mutex<String>,
     batch: Mutex<Option<(usize, Instant)>>,
     clock: Clock,
@@ -133,6 +136,7 @@ impl<D: Dialect> LeaseBackend<D> {
             profile,
             waiters,
             listener,
+            turns: Turns::default(),
             swept: Mutex::default(),
             batch: Mutex::default(),
             clock: Clock::boot(),
@@ -141,7 +145,11 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 
     async fn attempt(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
-        let may_wait = matches!(wait, Wait::Until(_));
+        let limit = match wait {
+            Wait::Until(limit) => Some(limit),
+            _ => None,
+        };
+        let may_wait = limit.is_some();
         let mut waits = false;
         let mut longest = None;
         if let Some(listener) = self.listener.as_ref().filter(|_| may_wait) {
@@ -151,7 +159,17 @@ impl<D: Dialect> LeaseBackend<D> {
             waits = longest.is_none();
             longest = longest.or_else(|| (!listener.is_active()).then_some(START_POLL));
         }
+        let takes_turns = waits && claim.mode == Mode::Exclusive && claim.ttl >= QUICK_TTL;
+        if let Some(limit) = limit.filter(|_| takes_turns)
+            && let Some(pause) = self.turns.pause(claim)
+        {
+            let left = limit.saturating_since(self.clock.now());
+            tokio::time::sleep(pause.min(left / 2)).await;
+        }
         let mut outcome = self.decide(claim, may_wait, waits).await?;
+        if takes_turns && matches!(outcome, AcquireOutcome::Granted(_)) {
+            self.turns.granted(claim);
+        }
         if let (AcquireOutcome::Busy(busy), Some(longest)) = (&mut outcome, longest) {
             busy.retry_after = busy.retry_after.map(|after| after.min(longest));
         }
@@ -363,7 +381,12 @@ impl<D: Dialect> LeaseBackend<D> {
         // A reconcile may be sent twice, because a repetition changes nothing.
         let again = release_mode == ReleaseMode::Reconcile;
         let sending = Sending { again, ..self.sending(claim) };
-        let mut ended = self.held(&self.change_so(statement, &arguments, sending).await?)?;
+        let rows = self.change_so(statement, &arguments, sending).await?;
+        let mut ended = self.held(&rows)?;
+        if self.listener.is_some() {
+            let is_notified = |row: &Row| row.text(1).is_ok_and(|sent| sent.is_some());
+            self.turns.released(claim, rows.last().is_some_and(is_notified));
+        }
         if alone && !ended {
             // The claim may be recorded as a waiting writer.
             let shared_end = &self.statements.shared_end;

@@ -36,7 +36,7 @@ pub struct Config {
     /// The default TTL.
     #[serde(default, deserialize_with = "time")]
     pub ttl: Option<Duration>,
-    /// The default limit of waits; no limit if not set.
+    /// The default maximum wait; no limit if not set.
     #[serde(default, deserialize_with = "time")]
     pub wait: Option<Duration>,
     /// A prefix of all lock names, with its separator: `shop/`.

@@ -17,7 +17,7 @@ pub struct Node {
     pub problem: Option<String>,
 }
 
-/// Returns the nodes' states. A new node votes once one client has seen it for the URL's
+/// Returns the nodes' states. A new node votes after one client has observed it for the URL's
 /// `largest_ttl`.
 ///
 /// # Errors
@@ -30,7 +30,7 @@ pub async fn nodes(url: &str) -> Result<Vec<Node>> {
     node_statuses(url, What::Look).await
 }
 
-/// Waits until every reachable node votes. New nodes vote one `largest_ttl` after this call.
+/// Waits until every reachable node votes. New nodes vote `largest_ttl` after this call.
 ///
 /// # Errors
 /// As [`nodes`].

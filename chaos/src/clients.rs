@@ -222,7 +222,7 @@ fn read(path: &Path) -> Vec<Entry> {
     journal::read(path).unwrap_or_default()
 }
 
-/// Counts the exclusive holds that haven't ended. Only their holders write to the register.
+/// Counts the exclusive holds that haven't ended. Only exclusive holders write to the register.
 fn holds(entries: &[Entry]) -> usize {
     let mut exclusive = BTreeSet::new();
     let mut held = Vec::new();

@@ -14,8 +14,8 @@ use crate::verdict::Outcome;
 const HEADER: &str = "seed\tplan\toutcome\toperations\tgrants\thand-overs\twait-ms\tlag-ms\t\
                       refused\tlate-refused\tfaults";
 
-/// Writes the line of the result's seed. A line with a violation stays until a developer finds the
-/// cause and deletes the line.
+/// Replaces the line of the result's seed. A line with a violation stays until a developer finds
+/// the cause and deletes it.
 pub(crate) fn record(folder: &Path, configuration: Configuration, ran: &Ran) -> Result<()> {
     let path = folder.join(format!("{configuration}.tsv"));
     let lock = File::open(folder)?;
@@ -71,7 +71,6 @@ pub(crate) fn folder() -> PathBuf {
         .join("evidence")
 }
 
-/// Returns the folder for the results of this run's servers.
 pub(crate) fn folder_of_servers() -> PathBuf {
     let root = std::env::var_os("LOCKWRIGHT_SERVER_ROOT");
     let name = root.as_ref().and_then(|root| Path::new(root).file_name());

@@ -144,7 +144,7 @@ impl Scene<'_> {
             server.pid()
         });
         sleep(lasts);
-        // Clients stay disconnected until the tables exist again.
+        // Clients stay disconnected until `after_data_loss` has created the tables.
         let makes_tables =
             matches!(self.schedule.configuration.kind(), Kind::Postgres | Kind::Mysql);
         if makes_tables {
@@ -251,8 +251,8 @@ impl Scene<'_> {
         Ok(effect)
     }
 
-    /// Acquires with new clients for `lasts`, and up to [`SOON`] longer until an acquire fails.
-    /// Returns `None` if no acquire fails.
+    /// Acquires with new clients for `lasts`. If all succeed, continues for at most [`SOON`] until
+    /// one fails. Returns `None` if none fails.
     fn refusal(&self, lasts: Duration) -> Option<String> {
         let end = Instant::now() + lasts;
         let mut refused = 0;

@@ -21,7 +21,7 @@ use crate::verdict::Outcome;
 /// The most times that a lane starts its servers. It restarts them after a failed schedule.
 const STARTS: usize = 3;
 
-/// The most runs of a schedule whose runs show nothing, because a busy client may miss a fault.
+/// The most times that the tests run a schedule that shows nothing. A busy client may miss a fault.
 const RUNS: usize = 3;
 
 pub(crate) fn main(args: &[String]) -> ExitCode {

@@ -104,7 +104,7 @@ fn recorded(configuration: Configuration) -> BTreeSet<u64> {
         let mut columns = line.split('\t');
         let seed = columns.next()?.parse().ok()?;
         let is_this = columns.next()? == version;
-        // A violation counts, because a later run doesn't replace its line.
+        // A violation counts as recorded, because a later run doesn't replace its line.
         let showed = matches!(columns.next()?, "kept" | "not-promised" | "VIOLATION");
         (is_this && showed).then_some(seed)
     };

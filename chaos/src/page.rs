@@ -60,8 +60,8 @@ struct Record {
 
 struct Schedule {
     outcome: String,
-    /// Operations, grants, hand-overs, longest wait, largest lag, refused writes, refused late
-    /// writes.
+    /// Operations, grants, hand-overs, longest wait for a free lock, latest loss report, refused
+    /// writes, refused late writes.
     figures: [u64; 7],
     faults: Vec<Fault>,
 }
@@ -97,7 +97,7 @@ fn records(folder: &Path) -> Result<Records> {
     Configuration::ALL.into_iter().map(of).collect()
 }
 
-/// Reads the records of the folders with other servers.
+/// Reads the records in the subfolders, one for each other server.
 fn records_of_other_servers(folder: &Path) -> Result<Vec<(String, Record)>> {
     let mut others = Vec::new();
     for entry in fs::read_dir(folder)? {

@@ -76,7 +76,8 @@ impl Schedule {
         let each = self.faults.iter().map(|one| self.promise_under(one, profile));
         let promise = each.fold(Promise::KEPT, Promise::and);
         let has = |fault| self.faults.iter().any(|one| one.fault == fault);
-        // After a data loss, fences come from the server's clock. If it steps back, fences repeat.
+        // After a data loss, fences come from the server's clock. If this clock steps back, fences
+        // repeat.
         let repeats = has(Fault::ClockBack) && has(Fault::ServerDataLost);
         Promise { fences: promise.fences && !repeats, ..promise }
     }

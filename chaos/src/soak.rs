@@ -21,7 +21,6 @@ const JOB: &str = "LOCKWRIGHT_CHAOS_SOAK";
 
 const TIME: Duration = Duration::from_secs(600);
 
-/// The duration of a workload's plan.
 const PLAN: Duration = Duration::from_secs(4);
 
 /// The first measurement is after a fifth of the duration, when caches are full.

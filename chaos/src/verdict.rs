@@ -18,9 +18,9 @@ use crate::schedule::{Planned, Schedule};
 const LOSS_ALLOWANCE: Duration = UNRECORDED_DELAY.saturating_mul(5);
 
 /// Returns how long a free lock may lack a holder, in addition to a TTL and the recoveries from
-/// faults. About 350 schedules of each configuration left at least 0.8 s of this time unused. A
-/// Cluster doesn't report that an offer had no receiver, so an offer to a killed client blocks the
-/// lock for 2 s.
+/// faults. About 350 schedules of each configuration left at least 0.8 s unused. A Cluster
+/// doesn't report that an offer had no receiver, so an offer to a killed client blocks the lock for
+/// 2 s.
 fn patience(configuration: Configuration) -> Duration {
     Duration::from_millis(match configuration {
         Configuration::PostgresRow | Configuration::Redlock => 3_500,
@@ -130,7 +130,7 @@ fn overlaps(entries: &[Entry]) -> Vec<Violation> {
 }
 
 fn wrong_fences(entries: &[Entry]) -> Vec<Violation> {
-    // Without exclusion, a fence is compared only with holds granted before its request.
+    // With `exclusion: false`, a fence is compared only with holds granted before its request.
     let rules = Rules { exclusion: false, must_show: false, ..Rules::default() };
     let mut violations = check(entries, &rules).violations;
     violations.retain(|one| matches!(one, Violation::SameFence(..) | Violation::FenceFell(..)));

@@ -14,7 +14,7 @@ use lockwright::{Error, ErrorKind};
 use crate::escape::escape;
 use crate::stderr;
 
-/// A held lock must not wait for a reader of the message.
+/// How long a full pipe may delay a message, and so a lock's release.
 const COMPLAINT_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) const HELD: u8 = 1;
@@ -115,14 +115,12 @@ fn is_about_the_same(cause: &Error, error: &Error) -> bool {
     backend && cause.name().is_none_or(|name| error.name() == Some(name))
 }
 
-/// Prints the message, unless standard error is a full pipe.
 pub(crate) fn complain(code: u8, message: impl Display) -> ExitCode {
     let text = format!("lockwright: {}\n", escape(&message.to_string()));
     stderr::write_within(&text, COMPLAINT_TIMEOUT);
     ExitCode::from(code)
 }
 
-/// Returns the exit code for a command that can't be executed.
 pub(crate) fn not_executed(error: &std::io::Error) -> u8 {
     match error.kind() {
         std::io::ErrorKind::NotFound => NOT_FOUND,

@@ -20,7 +20,7 @@ pub enum Group {
     Exclusion,
     /// Holds expire neither early nor late.
     Expiry,
-    /// An owner may acquire again.
+    /// An owner may acquire its lock again.
     Reentrancy,
     /// A release ends only its own hold.
     Misdelete,
@@ -76,7 +76,7 @@ pub enum Need {
     Breakable,
     /// Tombstones, which reject late duplicates.
     Tombstones,
-    /// No tombstones, so that late duplicates are granted and must expire.
+    /// No tombstones, so the server grants late duplicates, which then expire.
     Ghosts,
     /// Wake-ups by notification.
     Push,

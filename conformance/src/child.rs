@@ -15,7 +15,7 @@ use crate::register::{Counter, RemoteRegister};
 const JOB: &str = "LOCKWRIGHT_CONFORMANCE_JOB";
 const ADDRESS: &str = "LOCKWRIGHT_CONFORMANCE_ADDRESS";
 
-/// Returns a command that starts this program again. Its [`main`] connects to `address`.
+/// Returns a command that starts this program, in which [`main`] connects to `address`.
 pub fn this_program(address: &str) -> Option<Command> {
     let mut command = Command::new(std::env::current_exe().ok()?);
     command.env(ADDRESS, address);
@@ -126,7 +126,7 @@ impl Message {
 
 /// Performs the job of a child process. Returns `None` if this process isn't a child.
 ///
-/// Call it first in the program's `main`, outside a runtime. `connect` gets the `address` of
+/// Call this function first in `main`, outside a runtime. `connect` receives the address given to
 /// [`this_program`], or an empty string.
 pub fn main<F, B>(connect: impl Fn(String) -> F) -> Option<ExitCode>
 where

@@ -225,7 +225,7 @@ pub fn take<'a>(
     }
 }
 
-/// Requests a held lock, which must not be granted.
+/// Requests a held lock, and fails if it is granted.
 #[track_caller]
 pub fn refused<'a>(
     backend: &'a dyn DistributedLock,
@@ -319,7 +319,7 @@ pub fn renewed<'a>(
     }
 }
 
-/// Requests the renewal of a claim that must not be held.
+/// Requests a renewal, and fails if the claim is held.
 #[track_caller]
 pub fn not_renewed<'a>(
     backend: &'a dyn DistributedLock,
@@ -361,7 +361,7 @@ pub async fn break_hold(
     backend.break_lock(&claim.name, BreakTarget::Token(claim.token), how, "the suite", "why").await
 }
 
-/// Waits for the grant of `waiting` for half a poll interval, which is too short for polling.
+/// Waits for the grant for half a poll interval, so that only a wake-up is early enough.
 #[track_caller]
 pub fn woken<T>(
     context: &Context,

@@ -196,7 +196,7 @@ where
 
 type Starting = Pin<Box<dyn Future<Output = Result<Fragile>> + Send>>;
 
-/// A running server at a URL.
+/// A [`Factory`] for a running server.
 pub struct LiveServer {
     connect: Connect,
     url: String,

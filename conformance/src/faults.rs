@@ -112,7 +112,7 @@ impl Faulty {
         }))
     }
 
-    /// Adds fates for the next `op` requests that have none yet.
+    /// Sets the fates of the next `op` requests, after those already set.
     pub fn next(&self, op: Op, fates: impl IntoIterator<Item = Fate>) {
         let mut plan = self.plan();
         match plan.next.iter_mut().find(|(of, _)| *of == op) {
@@ -190,7 +190,7 @@ impl Faulty {
         }
     }
 
-    /// Sends `request` with its planned fate. `again` is a copy to send later.
+    /// Applies the planned fate to `request`. `again` is a copy for later sending.
     async fn send<T, F>(
         &self,
         op: Op,

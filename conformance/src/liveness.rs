@@ -41,7 +41,7 @@ pub fn wait_behind_the_dead<F: Future<Output = Locks>>(
     for (waiter, wait) in waiters.iter().zip(&mut waits) {
         let queued = async { timeout(ttl / 8, wait).await.map(drop) };
         waiter.runtime.block_on(queued).expect_err("it is held");
-        // The holder renews while its runtime runs.
+        // The holder renews only while its runtime runs.
         holder.runtime.block_on(async { sleep(ttl / 8).await });
     }
     held.check().expect("it is held");

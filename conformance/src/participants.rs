@@ -106,7 +106,7 @@ impl Participants {
         next
     }
 
-    /// Releases `before`. Asserts that `locks` can acquire the lock again.
+    /// Releases `before`, and asserts that `locks` can then acquire the lock.
     pub async fn comes_back(&self, locks: &Locks, before: Holder) {
         let fence = before.guard.fence();
         before.release().await;
@@ -144,7 +144,7 @@ impl Holder {
         }
     }
 
-    /// Waits for the reported loss, and returns its instant.
+    /// Waits until the client reports the loss, and returns that instant.
     pub async fn until_lost(&self) -> BootInstant {
         let ended = timeout(self.all.limit, self.guard.signal().ended()).await;
         let noticed = now();

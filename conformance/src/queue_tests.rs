@@ -102,7 +102,7 @@ pub async fn a_writer_that_gives_up_leaves_readers_their_fence(backend: &dyn Dis
     }
 }
 
-/// Tests that a rejected claim leaves no entry. `count` counts the entries, including holders.
+/// Tests that a rejected claim leaves no entry on the server. `count` includes holders.
 pub async fn refused_request_leaves_nothing(
     backend: &dyn DistributedLock,
     count: impl AsyncFn() -> usize,

@@ -45,7 +45,7 @@ enum Request {
 }
 
 impl Register {
-    /// Writes to the register without a name. Returns whether it accepted the fence.
+    /// Writes to the unnamed register. Returns whether the register accepted the fence.
     pub fn write(&self, fence: Fence) -> bool {
         self.write_to(ONLY, fence)
     }
@@ -77,7 +77,7 @@ impl Register {
         self.state().tickets.pop_front()
     }
 
-    /// Returns the writes to the register without a name.
+    /// Returns the writes to the unnamed register.
     pub fn writes(&self) -> Writes {
         self.writes_to(ONLY)
     }
@@ -198,7 +198,7 @@ impl Counter {
         &self.0
     }
 
-    /// Returns the number.
+    /// Reads the number at `path`.
     pub fn read(path: &Path) -> std::io::Result<u64> {
         let text = std::fs::read_to_string(path)?;
         text.parse().map_err(|_| std::io::Error::other(format!("torn counter: {text:?}")))

@@ -21,8 +21,8 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Creates a client. `silence_present` makes its open connections, but no later ones, lose all
-    /// data.
+    /// Creates a client. `silence_present` makes the client's open connections, but no later ones,
+    /// lose all data.
     pub fn new(locks: Locks, silence_present: impl Fn() + Send + Sync + 'static) -> Self {
         Self { locks, silence_present: Box::new(silence_present) }
     }
@@ -34,8 +34,8 @@ impl Client {
     }
 }
 
-/// Tests that a free lock is acquired within 2 s of the silence, by `acquire` if `waits`, else by
-/// `try_acquire`.
+/// Tests that the client acquires a free lock within 2 s of the silence, by `acquire` if `waits`,
+/// else by `try_acquire`.
 pub async fn free_lock_is_acquired(client: &Client, ttl: Duration, waits: bool) {
     let ask = |name: &str| client.locks.mutex(format!("{name}-{ttl:?}-{waits}")).ttl(ttl);
     client.warm(&format!("warm-{ttl:?}-{waits}"), ttl).await;

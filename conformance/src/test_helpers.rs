@@ -40,7 +40,7 @@ pub fn claim_for(locked: &str, ttl: Duration) -> Claim {
     }
 }
 
-/// Acquires a lock, which must be free.
+/// Acquires a lock, and panics if it isn't free.
 #[track_caller]
 pub fn grant<'a>(
     backend: &'a dyn DistributedLock,
@@ -55,7 +55,7 @@ pub fn grant<'a>(
     }
 }
 
-/// Requests a held lock, which must not be granted.
+/// Requests a held lock, and panics if it is granted.
 #[track_caller]
 pub fn busy<'a>(
     backend: &'a dyn DistributedLock,
@@ -86,7 +86,7 @@ pub fn grant_next<'a>(
     }
 }
 
-/// Repeats a request until granted. Errors must be transient.
+/// Repeats a request until it is granted. Panics at a permanent error.
 pub async fn granted_soon(backend: &dyn DistributedLock, claim: &Claim, wait: Wait) -> Granted {
     eventually(|| async {
         match backend.acquire(claim, wait).await {
@@ -98,7 +98,7 @@ pub async fn granted_soon(backend: &dyn DistributedLock, claim: &Claim, wait: Wa
     .await
 }
 
-/// Renews a hold that must be live.
+/// Renews a hold, and panics if it has ended.
 #[track_caller]
 pub fn renewed<'a>(
     backend: &'a dyn DistributedLock,
@@ -115,7 +115,7 @@ pub fn renewed<'a>(
     }
 }
 
-/// Releases a claim, which must be held or queued.
+/// Releases a claim, and panics if it wasn't held or queued.
 #[track_caller]
 pub fn released<'a>(
     backend: &'a dyn DistributedLock,
@@ -130,7 +130,7 @@ pub fn released<'a>(
     }
 }
 
-/// Returns the error, which must be of this kind.
+/// Returns the error, and panics if it has another kind.
 #[track_caller]
 pub fn fails<T: fmt::Debug>(answer: Result<T>, kind: ErrorKind) -> Error {
     let error = answer.expect_err("the request fails");
@@ -138,7 +138,7 @@ pub fn fails<T: fmt::Debug>(answer: Result<T>, kind: ErrorKind) -> Error {
     error
 }
 
-/// Returns the error, which must be of this kind and contain `says`.
+/// Returns the error, and panics if it has another kind or lacks `says`.
 #[track_caller]
 pub fn fails_with<T: fmt::Debug>(answer: Result<T>, kind: ErrorKind, says: &str) -> Error {
     let error = fails(answer, kind);

@@ -31,11 +31,11 @@ pub struct Claim {
     pub identity: Arc<Identity>,
     /// The TTL, in the profile's range.
     pub ttl: Duration,
-    /// The number of fences to reserve: one for the claim, and more for later holders in the
+    /// The number of fences to reserve: one for the claim, the rest for later holders in the same
     /// client.
     pub fences: u32,
-    /// The renewal mode. A backend that renews several holds by one lease must not use it for a
-    /// hold without renewal.
+    /// The renewal mode. If one lease renews several holds, a hold with [`RenewalMode::Off`] must
+    /// not use that lease.
     pub renewal_mode: RenewalMode,
 }
 
@@ -73,8 +73,8 @@ pub struct Granted {
     pub fence: Fence,
     /// The number of reserved fences, at least 1.
     pub fences: u32,
-    /// When the hold's duration begins, at the latest at the grant. `None` means when the client
-    /// sent the request.
+    /// The start of the hold's duration, not later than the grant. `None` means the send of the
+    /// request.
     pub start: Option<BootInstant>,
     /// The hold's duration, if it differs from the requested TTL.
     pub valid: Option<Duration>,
@@ -140,7 +140,7 @@ pub struct Renewal {
 pub enum RenewalOutcome {
     /// The hold lasts for another TTL, or for `valid`.
     Renewed {
-        /// The hold's duration after the send of the renewal, if it isn't the TTL.
+        /// The hold's duration from the send of the renewal, if it differs from the TTL.
         valid: Option<Duration>,
     },
     /// The hold has ended for this reason, or [`Reason::Gone`] if the server recorded no reason.

@@ -75,8 +75,8 @@ struct TokioClock {
     jumped: AtomicU64,
 }
 
-/// The longest timer of a sleep. The clock is checked after each timer, because tokio's timers stop
-/// while the machine is suspended.
+/// The longest timer of a sleep. tokio's timers stop during a suspend, so the clock is checked
+/// after each timer.
 const SLICE: Duration = Duration::from_secs(1);
 
 impl Clock {

@@ -71,8 +71,8 @@ impl fmt::Display for Step {
 }
 
 impl Error {
-    /// Creates an error. The message is one sentence without a full stop. It doesn't name the lock
-    /// or the backend.
+    /// Creates an error. The message must be one sentence without a full stop, the lock's name or
+    /// the backend.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,

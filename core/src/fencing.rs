@@ -25,8 +25,8 @@ pub const HEADER: &str = "lockwright-fence";
 /// A lock's name and its holder's fence, sent with a request to the protected resource.
 ///
 /// The text form is an item of [RFC 9651](https://www.rfc-editor.org/rfc/rfc9651). The fence is a
-/// string, because integers in that format have at most 15 digits. The name is percent-encoded
-/// where it isn't plain ASCII.
+/// string, because integers in that format have at most 15 digits. In the name, `%`, `"`, `\` and
+/// non-ASCII bytes are percent-encoded.
 ///
 /// ```
 /// use lockwright_core::fencing::Fenced;
@@ -161,8 +161,8 @@ impl Gate {
 
     /// Accepts one write at a time per lock. Several writes may have the same fence.
     ///
-    /// `lock` is a full name, which the service must choose. If the sender chose it, a late write
-    /// could enter under an unused name.
+    /// The service, not the sender, must choose `lock`, a full name. Otherwise, a late write could
+    /// enter under an unused name.
     ///
     /// # Errors
     /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](Reason::Superseded) if the fence is below

@@ -25,7 +25,7 @@ pub fn url(text: &str) -> String {
 }
 
 /// Returns advice if a URL has an `@` after a `?`, because its password may contain an unescaped
-/// `?`. The rest of such a password looks like parameters, so errors must not quote them.
+/// `?`. The rest of such a password looks like parameters, so errors must not quote parameters.
 pub fn hidden_password(url: &str) -> Option<&'static str> {
     let (_, query) = url.split_once('?')?;
     query.contains('@').then_some(

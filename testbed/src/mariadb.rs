@@ -113,7 +113,7 @@ impl MariaDb {
 
     /// Adds a user that may read the database, and logs in once.
     ///
-    /// Otherwise, MySQL would require TLS at the user's first TCP login.
+    /// Without this login, MySQL would require TLS at the user's first TCP login.
     pub fn add_user(&self, user: &str, password: &str) -> Result<()> {
         self.sql(&format!(
             "CREATE USER {user}@'%' IDENTIFIED BY '{password}'; GRANT SELECT ON {USER}.* TO {user}@'%'"

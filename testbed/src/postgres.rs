@@ -216,7 +216,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     process.wait_until_ready(|| {
         let status = std::fs::read_to_string(data.join("postmaster.pid")).ok()?;
         let mut lines = status.lines();
-        // A killed server leaves this file with its own process id.
+        // A killed server's file remains, with another process id.
         (lines.next()? == pid && lines.nth(6)?.trim() == "ready").then_some(())
     })?;
     Ok(process)

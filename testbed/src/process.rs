@@ -91,7 +91,7 @@ impl Program {
         self
     }
 
-    /// Sets the limit of [`run`](Self::run), two minutes by default.
+    /// Sets the time limit of [`run`](Self::run), two minutes by default.
     pub fn within(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self

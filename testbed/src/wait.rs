@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The limit for servers. Only failures reach it.
+/// The time limit for servers. Only failures reach it.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// Polls until there is an answer. Returns `None` after `limit`.

@@ -2,7 +2,8 @@ use std::fmt::Write;
 
 use super::{Protocol, Step, explore, mix};
 
-/// Two numbers that count from 0 to `top`. With `swaps`, their order makes no difference.
+/// Two numbers that count from 0 to `top`. With `swaps`, states with swapped numbers are
+/// equivalent.
 struct Grid {
     top: u64,
     swaps: bool,

@@ -283,8 +283,8 @@ mod tests {
     fn script(folder: &Path, name: &str, text: &str) -> Binary {
         let [draft, path] = [folder.join(format!("{name}.sh")), folder.join(name)];
         std::fs::write(&draft, format!("#!/bin/sh\n{text}\n")).unwrap();
-        // `install` writes the script, because a file that another test's child inherited open for
-        // writing can't be executed.
+        // `install` writes the script, because another test's child could inherit this process's
+        // open file, and `exec` would fail.
         let mut install = Command::new("install");
         assert!(install.args(["-m", "755"]).args([&draft, &path]).status().unwrap().success());
         let title = format!("self-test {name}");
@@ -334,8 +334,8 @@ mod tests {
         const RUNS_NOTHING: &str = "echo 'test result: ok. 0 passed; 0 failed'";
         const TIMED_OUT: &str = "x did not answer within 1s";
         let folder = tempfile::tempdir().unwrap();
-        // One of the script's two tests fails, and the script ends with `ends`. For a single test,
-        // the script runs `alone`.
+        // Runs a script that imitates a test binary: one of two tests fails, and the script ends
+        // with `ends`. A retry runs `alone`.
         let outcome = |says: &str, ends: &str, alone: &str| {
             let text = format!(
                 "case \"$*\" in *--exact*) {alone}; exit;; esac; echo '---- a::b ----'; \

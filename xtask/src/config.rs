@@ -4,7 +4,8 @@ pub(crate) const INTEROP: &str = "lockwright-interop";
 
 struct Package {
     package: &'static str,
-    /// The servers' names, which tests of other crates have in their paths, as in `on_redis`.
+    /// The servers' names, which are in the paths of other crates' tests that need them, as in
+    /// `on_redis`.
     servers: &'static [&'static str],
     /// Test binaries with some tests that need no server. `--quick` runs those tests.
     without: &'static [&'static str],
@@ -14,7 +15,7 @@ struct Package {
 #[rustfmt::skip]
 const LIST: &[Package] = &[
     Package { package: "lockwright-sql", servers: &["postgres", "mysql", "pgbouncer"], without: &["lib", "it", "conformance"] },
-    Package { package: "lockwright-redis", servers: &["redis"], without: &[] },
+    Package { package: "lockwright-redis", servers: &["redis"], without: &["lib"] },
     Package { package: "lockwright-cli", servers: &[], without: &["cli", "lockwright"] },
     Package { package: "lockwright-testbed", servers: &[], without: &[] },
     Package { package: "lockwright-bench-subjects", servers: &[], without: &[] },
@@ -49,7 +50,7 @@ pub(crate) fn start_order(package: &str, name: &str) -> (usize, bool) {
     (line, threads(package, name).is_none())
 }
 
-/// Returns whether the test binary needs a server whichever of its tests run.
+/// Returns whether `--quick` skips all tests of the binary.
 pub(crate) fn starts_servers(package: &str, name: &str) -> bool {
     let line = LIST.iter().find(|line| line.package == package);
     line.is_some_and(|line| !line.without.contains(&name))

@@ -49,8 +49,8 @@ fn of_a_case<'a>(said: &[&'a str]) -> Option<&'a str> {
     said.iter().copied().find(|line| line.contains(LATE) || line.contains(CASE_WAITED))
 }
 
-/// Returns the first panic's line about a time-out. Returns `None` if a panic has no such line,
-/// because that panic may be the failure's cause.
+/// Returns the first panic's line about a time-out, or `None` if any panic has no such line: that
+/// panic may be the failure's cause.
 fn of_panics<'a>(said: &[&'a str]) -> Option<&'a str> {
     let mut panics = said.split(|line| line.contains(PANICKED)).skip(1);
     let why = |panic: &[&'a str]| {

@@ -73,7 +73,7 @@ pub(crate) const ALL: &[Step] = &[
     Step::of("interop", "mutual exclusion with other programs", interop::step),
 ];
 
-/// The permitted number of crates of the facade with only the memory backend.
+/// The maximum number of crates that the facade needs with only the memory backend.
 const LEANEST: usize = 30;
 
 const CLIENT_LIBRARIES: &[&str] = &["redis", "sqlx", "sqlx-core", "libsqlite3-sys"];

@@ -35,7 +35,7 @@ pub(crate) struct AcquireSteps<'a> {
     /// of `a`). Then the client puts its key although the range isn't empty.
     pub(crate) must_queue: bool,
     recorder: Option<DeletionRecorder<'a>>,
-    /// Whether the watch was active before the request, so that it wakes the claim.
+    /// Whether the watch was active before the request. If not, the waiter polls.
     is_watched: bool,
     begun: BootInstant,
 }
@@ -231,8 +231,8 @@ impl AcquireSteps<'_> {
         let (owner, previous, waiters) = if is_ours(of_owner) && is_ours(of_previous) {
             (first, previous, waiters)
         } else {
-            // With raw names, keys of `a/b` are in the range of `a`. The reply has such a key, so
-            // read the whole queue.
+            // With raw names, keys of `a/b` are in the range of `a`. The reply contains such a key,
+            // so read the whole queue.
             let all = shared.queue(&claim.name, Some(lease)).await?;
             let previous = all.places.iter().rfind(|place| place.created < created).cloned();
             (all.holders.into_iter().next(), previous, all.places.len() > 1)
@@ -272,7 +272,7 @@ impl AcquireSteps<'_> {
         }
         shared.wakeups.subscribers.waits(&claim.name);
         let mut busy = busy(owner, true);
-        // Only polls renew a fixed claim's lease (see `keep_fixed`).
+        // A fixed claim's lease is renewed only when its waiter polls (see `keep_fixed`).
         let until_due = || lease.due().saturating_since(shared.clock.now());
         let intervals = [(!self.is_watched).then_some(POLL), lease.is_fixed.then(until_due)];
         busy.retry_after = intervals.into_iter().flatten().min();

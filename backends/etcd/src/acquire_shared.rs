@@ -196,8 +196,8 @@ impl AcquireSteps<'_> {
         let put = TxnOp::put(own.key.clone(), value.bytes(), Some(on_its_lease));
         let txn = Txn::new().when([is_unchanged(own), is_unchanged(from)]).and_then([put]);
         let noting = self.shared.transact(txn, Effect::Changes, Some(lease)).await;
-        // The request also fails if an earlier, unanswered copy of it has stored the value. The
-        // next read then shows the value.
+        // `succeeded` is also false if an earlier, unanswered copy of the request has stored the
+        // value. The next read then shows the value.
         Ok(noting.map_err(RequestError::error)?.succeeded)
     }
 

@@ -83,9 +83,10 @@ impl Config {
 
     /// Sets the timeout of a request; 3 s by default, long enough to elect a leader.
     ///
-    /// If the first member is silent for a third of this time, the client sends the request to
-    /// another member. While all members are down, the client retries. After the timeout, a change
-    /// that may have been sent is indeterminate, and any other request has failed.
+    /// If the first attempt gets no response within a third of this time, the client sends the
+    /// request to another member. While all members are down, the client retries. After the
+    /// timeout, a change that may have been sent is indeterminate, and any other request has
+    /// failed.
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit;

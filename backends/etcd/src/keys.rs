@@ -7,8 +7,8 @@
 //! wrote it.
 //!
 //! `PREFIX ended: TOKEN /` is the tombstone of a token. Nothing follows the last slash, so
-//! Lockwright ignores tombstones in queues. A Go lock waits for all keys that begin with the lock's
-//! name and a slash. So it waits for a tombstone only if its name is `PREFIX ended: TOKEN`, or the
+//! Lockwright ignores tombstones in queues. A Go lock waits for all keys that begin with its name
+//! and a slash. This includes a tombstone only if the lock's name is `PREFIX ended: TOKEN`, or the
 //! part of `PREFIX` before a slash.
 
 use lockwright_core::backend_util::{admission, percent};

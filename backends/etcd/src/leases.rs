@@ -1,8 +1,7 @@
 //! The leases of a client, with their claims and their validity.
 //!
-//! One lease carries all auto-renewed claims of one TTL. Each fixed claim has its own lease. A
-//! lease carries only one exclusive claim of a name, because a key consists of the name and the
-//! lease.
+//! Auto-renewed claims of one TTL share a lease. Each fixed claim has its own lease. A lease
+//! carries only one exclusive claim of a name, because a key consists of the name and the lease.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -143,7 +143,7 @@ impl Drop for Unanswered<'_> {
 pub(crate) enum RequestError {
     /// The lease doesn't exist. The request has no effect, even if a copy arrives later.
     NoLease,
-    /// The request failed. It had no effect, unless the error is indeterminate.
+    /// The request had no effect, unless the error is indeterminate.
     Failed(Error),
 }
 
@@ -154,7 +154,7 @@ pub(crate) struct LinkError {
 }
 
 impl RequestError {
-    /// Converts the error. A `From` implementation would break type inference in dependent crates.
+    /// Replaces a `From` implementation, which would break type inference in dependent crates.
     pub(crate) fn error(self) -> Error {
         match self {
             Self::Failed(error) => error,

@@ -1,5 +1,3 @@
-//! Reading queues.
-//!
 //! Responses are limited to 4 MiB, and other programs may store large values. So reads are paged,
 //! and leave out values where possible.
 
@@ -47,7 +45,7 @@ impl QueueKey {
 }
 
 impl Shared {
-    /// Reads a queue. With the `lease` of a claim, each request ends within half of the lease's TTL.
+    /// Reads a queue. With a claim's `lease`, each request ends within half of the lease's TTL.
     pub(crate) async fn queue(&self, name: &LockName, lease: Option<&Lease>) -> Result<Queue> {
         let queue = self.keys().queue(name);
         unless_compacted(|| self.read_queue(&queue, lease)).await

@@ -1,5 +1,3 @@
-//! Releasing claims.
-//!
 //! A request of a released claim may arrive late. The server rejects this request, because the
 //! claim's lease has ended or carries a tombstone of the claim's token.
 
@@ -84,7 +82,8 @@ pub(crate) async fn remove_claim(shared: &Arc<Shared>, name: LockName, token: To
     while !place.lease.is_gone() {
         match end_overdue(shared, token, &place).await {
             Ok(()) => break,
-            // The cluster removes the key with the lease, once the client sends no keep-alives.
+            // The user may not delete the key. Without keep-alives, the lease ends, and the key
+            // with it.
             Err(failure)
                 if failure.kind() == ErrorKind::Denied && !shared.has_claims_on(&place.lease) =>
             {

@@ -89,7 +89,7 @@ impl Shared {
             let sent = self.clock.now();
             Ok((sent, link.client.lease_client().grant(asked, None).await?))
         };
-        // A lease whose response is lost stays empty and expires, so `Effect::Reads` is right.
+        // If the response is lost, the lease stays empty and expires. So `Effect::Reads` is right.
         let (sent, granted) = self
             .members
             .ask(Effect::Reads, limit, request)

@@ -25,7 +25,8 @@ impl Revisions {
     }
 
     /// Records a response's revision. A revision below `before`, the highest known when the request
-    /// was sent, shows a restore. By now, `highest` may come from a later request.
+    /// was sent, shows a restore. `highest` isn't compared, because a later request may have raised
+    /// it.
     pub(crate) fn saw(&self, revision: i64, before: i64) {
         let mut state = self.state();
         if revision < before {

@@ -144,7 +144,7 @@ impl Shared {
     /// keep-alives of live leases until it has caught up.
     async fn has_key(&self, lease: &Lease) -> Result<bool, RequestError> {
         let on_it = self.registry.all(|_, place| place.lease.id == lease.id);
-        // Several keys are read, because some may be released without an answer.
+        // Read several keys, because an unanswered release may have deleted one.
         let keys = on_it.into_iter().filter(|(_, _, place)| place.created.is_some());
         let reads: Vec<_> = keys
             .take(OPERATIONS_AT_ONCE)

@@ -12,7 +12,7 @@ use crate::errors::{is_refusal, words};
 use crate::members::Link;
 use crate::shared::{Place, Shared};
 
-/// How long an acquire waits for the watch to start. After that, its claim polls.
+/// How long an acquire waits for the watch to start, before it polls instead.
 const START_TIMEOUT: Duration = Duration::from_millis(500);
 
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
@@ -131,7 +131,7 @@ async fn watch(
         options = options.with_start_revision(next);
     }
     let limit = shared.members.config().response_timeout;
-    // This read makes the member catch up. Otherwise its old revision would look like a restored
+    // This read makes the member catch up. A lagging member's revision would look like a restored
     // snapshot's.
     let mut kv = link.client.kv_client();
     timeout(limit, kv.get(shared.keys().probe_key(), None))
@@ -177,8 +177,8 @@ async fn watch(
 }
 
 /// Returns the revision from which a later watch resumes: one above that of the last event, because
-/// events up to the store's revision may come later. Returns `None` for the creation response of a
-/// resumed watch, because the missed events come after it.
+/// events up to the store's revision may still arrive. Returns `None` for the creation response of
+/// a resumed watch, because the missed events arrive after it.
 fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
     let latest = match response.events().last() {
         Some(event) => event.kv()?.mod_revision(),
@@ -188,8 +188,8 @@ fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
     Some(latest + 1)
 }
 
-/// Handles the creation response. Returns false if the watch waits for a revision that a restored
-/// snapshot undid.
+/// Handles the watch's creation response. Returns false if the watch waits for a revision that a
+/// restored snapshot undid.
 fn created(shared: &Shared, response: &WatchResponse, next: &mut Option<i64>) -> bool {
     let revision = response.header().map_or(0, |header| header.revision());
     let is_resumed = next.is_some();

@@ -182,7 +182,7 @@ impl Held {
         granted
     }
 
-    /// Returns the grant again. Restarts the TTL unless the hold was broken.
+    /// Returns the grant for a repeated request. Restarts the TTL unless the hold was broken.
     pub(crate) fn repeated(&mut self, ttl: Duration, now: BootInstant) -> Granted {
         let mut granted = self.granted();
         if self.broken.is_some() {

@@ -7,7 +7,7 @@ use lockwright_core::{BootInstant, Error, ErrorKind, Reason, Result, Token};
 /// a much shorter time.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
-/// A young generation of this size becomes the old one early.
+/// At this size, the young generation becomes the old one early.
 const LIMIT: usize = 1 << 16;
 
 /// Tokens that must not be granted again, in two generations. The older generation is dropped as a

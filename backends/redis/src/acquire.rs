@@ -15,7 +15,7 @@ pub(crate) enum Outcome {
     Granted(Granted),
     Again(Granted),
     Busy(Busy),
-    /// Not granted, but queued, at this server time in µs.
+    /// The claim isn't granted, but queued at this server time in µs.
     Queued(Busy, u64),
     Ended,
     WrongIncarnation,
@@ -52,7 +52,8 @@ pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome>
     }
 }
 
-/// Parses the reply of `fast_acquire.lua` or `vote.lua` for a new hold: its only fence.
+/// Parses the reply of `fast_acquire.lua` or `vote.lua` for a new hold, which is the hold's only
+/// fence.
 pub(crate) fn granted_one_fence(answer: &Value) -> Option<Granted> {
     match answer {
         Value::Int(fence @ 1..) => Some(Granted::new(Fence::new(fence.unsigned_abs()))),

@@ -6,7 +6,7 @@ use redis::Value;
 
 use crate::errors::{Effect, odd_answer};
 
-/// A script's reply: strings, also for numbers, and nils.
+/// A script's reply. Numbers are strings, and nil is `None`.
 #[derive(Debug)]
 pub(crate) struct Reply {
     fields: Vec<Option<String>>,

@@ -16,8 +16,8 @@ use crate::{OFFER, PATIENCE, Redis, answer, doctor, hand_over, list, replicas, s
 
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
-/// Longer holds use the full script, because a fast acquire may not extend the expiry of the fence
-/// counter, which listings need.
+/// Longer holds use the full script, because a fast acquire doesn't always extend the fence
+/// counter's expiry, which listings need.
 const LONGEST_FAST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 const BREAK_TRIES: usize = 10;
@@ -138,8 +138,8 @@ impl Redis {
             }
             Outcome::Busy(busy) => Ok(AcquireOutcome::Busy(busy)),
             Outcome::Queued(mut busy, micros) => {
-                // Only a new request confirms an offer that replicas must acknowledge, or whose
-                // time and that of queueing may be of different clocks.
+                // Only a new request confirms the offer if replicas must acknowledge it, or if
+                // another server may make it, by another clock.
                 let config = self.servers.config();
                 let asks_again =
                     config.replicas.is_some() || !matches!(config.topology, Topology::One(_));
@@ -210,7 +210,7 @@ impl Redis {
     }
 
     async fn listen_for(&self, keys: &Keys, busy: &mut Busy) {
-        // A free lock isn't another library's: its first waiter couldn't be notified of an offer.
+        // With no time left, the lock is free: its first waiter couldn't be notified of an offer.
         let is_foreign =
             |holder: &&Holder| holder.token.is_none() && holder.remaining != Some(Duration::ZERO);
         let Some(holder) = busy.holder.as_deref().filter(is_foreign) else { return };

@@ -4,8 +4,8 @@ use lockwright_core::{Error, ErrorKind};
 use redis::{RedisError, ServerErrorKind};
 use tokio::time::Instant;
 
-/// The effect of a request on data. Without a reply, a change is indeterminate, and a read is
-/// unavailable.
+/// Whether a request changes data. Without a reply, a change is `Indeterminate`, and a read
+/// `Unavailable`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
@@ -15,8 +15,7 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
-    /// Returns a change with a limited wait for the reply: at least 100 ms, which a busy machine
-    /// may need.
+    /// Returns a change with this time limit for the reply, at least 100 ms for busy machines.
     pub(crate) fn changes_within(limit: Duration) -> Self {
         const SHORTEST: Duration = Duration::from_millis(100);
         Self::ChangesBy(Instant::now() + limit.max(SHORTEST))
@@ -45,7 +44,7 @@ impl Effect {
     }
 }
 
-/// Returns an error of `redis`. With Sentinel or a Cluster, callers replace this name.
+/// Returns an error of the backend `redis`. With Sentinel or a Cluster, callers replace the name.
 pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
     Error::new(kind, message).with_backend("redis")
 }
@@ -54,8 +53,8 @@ pub(crate) fn odd_answer(effect: Effect, what: impl std::fmt::Debug) -> Error {
     effect.unanswered(&format!("the server sent an unexpected reply: {what:?}"))
 }
 
-/// Codes of errors after which nothing has changed. In a script too: its deciding write is the last
-/// command whose failure it reports.
+/// Codes of errors after which a request had no effect. A script reports no error of a command
+/// after its deciding write.
 const REFUSALS: [(&str, ErrorKind, &str); 15] = [
     ("NOAUTH", ErrorKind::Denied, "the server requires a password; add it to the URL"),
     ("WRONGPASS", ErrorKind::Denied, "the server refuses the user name or password"),

@@ -9,7 +9,7 @@
 //! restart that lost writes, the result could repeat an earlier fence. So each request carries a
 //! lower bound: the server's time when the connection was opened, or one second ago if that is
 //! later. The script sets a counter below the bound to the server's time. With Sentinel and in a
-//! Cluster, where two masters may grant at the same time, the script always does so.
+//! Cluster, where two masters may grant at the same time, the script sets every counter.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -42,8 +42,8 @@ pub(crate) struct CounterBound {
 }
 
 impl CounterBound {
-    /// `time` is the server's time, just read, or `None` if each request must set the counter to
-    /// it.
+    /// `time` is the server's current time. With `None`, each request sets the counter to the
+    /// server's time.
     pub(crate) fn new(time: Option<Duration>) -> Self {
         let clock = Clock::boot();
         let now = clock.now();

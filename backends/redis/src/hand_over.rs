@@ -7,16 +7,16 @@
 //!
 //! # Start of the hold
 //!
-//! The server reports when it queued the claim and when it made the offer. The hold starts this
-//! difference (less one hundredth, for clock drift) after the client sent the claim, but at the
-//! latest at the message's receipt. With Sentinel and in a Cluster, the times may be of different
-//! clocks, so the client sends the claim again.
+//! The server reports when it queued the claim and when it made the offer. The hold starts at the
+//! claim's sending time plus this difference (less 1 % for clock drift), but at the latest when the
+//! offer arrives. With Sentinel and in a Cluster, the times may be of different clocks, so the
+//! client sends the claim again.
 //!
 //! # Expiry
 //!
-//! When an offer lapses, the client whose release made it makes the server offer the lock again. If
-//! that client has died, the waiters do so: each retries when the hold or offer in its last reply
-//! ends, and the next two waiters retry when the present offer lapses.
+//! When an offer lapses, the client whose release made it requests the next offer. If that client
+//! has died, the waiters retry: each when the hold or offer in its last reply ends, and the next
+//! two also when the present offer lapses.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -161,7 +161,7 @@ impl Offers {
         known.asks_at.replace(at).is_none().then_some((token, at))
     }
 
-    /// Returns the lock to request now, or in `Err` the time at which a later offer lapses.
+    /// Returns the lock to request now, or in `Err` a later time, if a further offer was made.
     pub(crate) fn asks_now(&self, token: Token) -> Option<Result<LockName, Instant>> {
         let mut waiting = self.waiting();
         let known = waiting.get_mut(&token)?;
@@ -220,7 +220,7 @@ async fn expire_offers(servers: WeakServers, name: LockName, mut until: Instant)
     }
 }
 
-/// Makes the next offer. Returns its lifetime, or `None` without one. Then waiters poll.
+/// Requests the next offer. Returns its lifetime, or `None` without an offer: then waiters poll.
 async fn grant_next(servers: &Servers, name: &LockName) -> Option<Duration> {
     let keys = Keys::new(&servers.config().key_prefix, name).ok()?;
     let arguments = [servers.counts_receivers(), servers.wakeups().released(), name.as_str()];
@@ -275,7 +275,7 @@ mod tests {
             "reported once"
         );
 
-        // The server's clock has stepped ahead.
+        // The server's clock steps ahead between claim and offer.
         offers.waits(&claim, sent, 5_000_000, false);
         let before = offers.now();
         let start = offered(&offers, &claim, 5_000_000_000).start.unwrap();

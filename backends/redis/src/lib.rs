@@ -143,7 +143,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest lifetime of an offer, as in `waiters.lua`.
 const OFFER: Duration = Duration::from_secs(2);
 
-/// Without client tracking, the poll interval for another library's lock, which sends no wake-up.
+/// The poll interval for another library's lock without client tracking: its release sends no
+/// wake-up.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
 /// Locks on one Redis server, on the master that Sentinels name, or in a Cluster.

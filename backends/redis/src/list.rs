@@ -3,7 +3,8 @@
 //!
 //! `SCAN` returns every key that exists throughout the scan. In a Cluster, it misses a key that
 //! moves from an unscanned master to a scanned one. So if a slot moved or is moving, all masters
-//! are scanned once more. A name held throughout the listing is in it, unless its slot moves twice.
+//! are scanned once more. A name held throughout the listing is listed, unless its slot moves
+//! twice.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::servers::Servers;
 
 /// Names per page: many, because each page scans all keys.
 const PAGE: usize = 5_000;
-/// Limited, because `SCAN` blocks the server.
+/// Keys per `SCAN`: limited, because it blocks the server.
 const SCANNED_AT_ONCE: usize = 1_000;
 const WALKS: usize = 2;
 const INSPECTED_AT_ONCE: usize = 250;

@@ -27,14 +27,14 @@ use crate::topology::{Topology, Whereabouts};
 use crate::wakeup::Wakeups;
 use crate::{Config, Redis, profile_of};
 
-/// The identity of a node's data, which is lost with the data.
+/// The identity of a node's data. It is lost with the data.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Incarnation {
     /// The server's run id: new at each restart, the same at all addresses of one server.
     pub run: String,
     /// A random number, shared only by copies of the data.
     pub data: String,
-    /// The value on the server, compared byte by byte.
+    /// The value on the server, which scripts compare byte by byte.
     pub text: String,
     /// Set if the node may vote. A new node is [admitted](Node::admit) one largest TTL after it was
     /// first seen.
@@ -50,7 +50,7 @@ pub enum Vote {
     Yes {
         /// The fence, and the time left if it isn't the requested TTL.
         granted: Granted,
-        /// Set if the token held already.
+        /// Set if the token already held the lock.
         repeated: bool,
     },
     /// Another token holds the lock.
@@ -63,8 +63,8 @@ pub enum Vote {
 
 /// One of the independent servers of a quorum.
 ///
-/// Where nothing else is documented, the errors are those of [`Redis`], and the request of a
-/// dropped future may still take effect.
+/// Unless documented otherwise, errors are those of [`Redis`], and a request may take effect after
+/// its future is dropped.
 pub struct Node {
     redis: Redis,
     link: Arc<Link>,
@@ -120,8 +120,8 @@ impl Node {
         self.redis.attach(events);
     }
 
-    /// Returns the incarnation. If there is none, or holds may be lost, the node gets a new one,
-    /// which doesn't vote.
+    /// Returns the node's incarnation. If the node has none, or may have lost holds, it gets a new
+    /// incarnation, which doesn't vote.
     ///
     /// # Errors
     /// - [`Unsupported`](ErrorKind::Unsupported): it is a replica.
@@ -264,8 +264,8 @@ impl Node {
         })
     }
 
-    /// Records `fence` in the hold and raises the counter to it, if the token still holds. Returns
-    /// whether the token holds.
+    /// Records `fence` in the hold and raises the counter to it, if the token still holds the lock.
+    /// Returns whether it does.
     pub async fn raise(
         &self,
         incarnation: &Incarnation,
@@ -327,7 +327,7 @@ impl Node {
         Ok(renewals.map(|renewals| renewals.into_iter().map(|renewal| renewal.outcome).collect()))
     }
 
-    /// Ends a hold, or an attempt without a reply.
+    /// Releases a claim, also if the node didn't answer it.
     pub async fn release(
         &self,
         claim: &Claim,

@@ -1,8 +1,8 @@
 //! Waiting for replicas: a grant or renewal counts once enough replicas have acknowledged it.
 //!
 //! `WAIT` blocks a connection, so these requests have a separate one. If too few replicas
-//! acknowledge a grant, the client releases it. Until the server confirms this release, it could
-//! end a later grant to the same token. So the client rejects new claims with that token.
+//! acknowledge a grant, the client releases it. Until the server confirms this release, the client
+//! rejects new claims with the token, because the release could end their grant.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -101,7 +101,7 @@ impl Link {
             Ok(answer) if did_something(&answer) => answer,
             answer => return Ok(answer),
         };
-        // `WAIT` covers only writes of its own connection, so it is sent on the script's.
+        // `WAIT` covers only writes of its own connection, so the script's connection sends it.
         let (wait, limit) = (replicas.wait(), self.config().response_timeout + replicas.limit);
         let mut connection = live.connection();
         let asking = wait.query_async::<u32>(&mut connection);

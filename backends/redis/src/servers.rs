@@ -79,8 +79,8 @@ impl Servers {
         }
     }
 
-    /// Returns '1' if `PUBLISH` counts all receivers. In a Cluster, clients may subscribe to other
-    /// nodes.
+    /// Returns '1' if `PUBLISH` counts all receivers. In a Cluster, it misses clients that
+    /// subscribed to other nodes.
     pub(crate) fn counts_receivers(&self) -> &'static str {
         match self {
             Self::One(_) => "1",

@@ -2,7 +2,6 @@ use redis::{ConnectionAddr, ConnectionInfo};
 
 #[derive(Debug, Clone)]
 pub(crate) enum Topology {
-    /// One server.
     One(ConnectionInfo),
     Sentinel {
         sentinels: Vec<ConnectionInfo>,
@@ -11,7 +10,9 @@ pub(crate) enum Topology {
         server: ConnectionInfo,
     },
     /// The nodes in the URL.
-    Cluster { seeds: Vec<ConnectionInfo> },
+    Cluster {
+        seeds: Vec<ConnectionInfo>,
+    },
 }
 
 impl Topology {

@@ -177,7 +177,7 @@ async fn watch(servers: WeakServers, mut changes: UnboundedReceiver<Changed>) {
             continue;
         }
         for keys in keys.chunks(LOOKED_AT_ONCE) {
-            // Tasks, so that a frozen node doesn't delay others.
+            // One task per chunk, so that a frozen node doesn't delay others.
             tokio::spawn(look_at(servers.downgrade(), keys.to_vec()));
         }
     }

@@ -53,8 +53,8 @@ impl Wakeups {
         }
     }
 
-    /// Sets a Cluster's slot map. Each connection delivers each message, of which only the one from
-    /// the slot's node counts. If the map is wrong, the new connection to the right node wakes all
+    /// Sets a Cluster's slot map. Each connection delivers each message, and only the copy from the
+    /// slot's node counts. If the map is wrong, the new connection to the right node wakes all
     /// waiters.
     pub(crate) fn route(&self, slots: Arc<Current>) {
         let _ = self.slots.set(slots);

@@ -1,6 +1,6 @@
 //! Runs the conformance suite on a master that Sentinels name.
 //!
-//! The Sentinels would wait a minute before a failover, so that none occurs.
+//! The Sentinels wait a minute before a failover, so none occurs.
 #![forbid(unsafe_code)]
 
 #[path = "suite/fenced_value.rs"]

@@ -6,9 +6,9 @@
 //!
 //! A node votes with the number `max(its counter + 1, candidate)`. If a quorum sends the same
 //! number, that is the fence. The next quorum shares a node with this one, so the next fence is
-//! larger. If the numbers differ, the nodes on which the token still holds record the highest. It
-//! is the fence once a quorum has recorded it. If a quorum replies that the token held already,
-//! the hold has its fence, and the numbers of other votes don't count.
+//! larger. If the numbers differ, the nodes that still store the token record the highest. Once a
+//! quorum has recorded it, it is the fence. If a quorum replies that the token already held the
+//! lock, the hold has a fence, and other votes' numbers don't count.
 
 mod refusal;
 mod tally;

@@ -15,7 +15,7 @@ use crate::pending_releases::PendingReleases;
 use crate::requests::Requests;
 use crate::token_states::TokenStates;
 
-/// Longer than a round, because a later round can use the reply.
+/// Time limit of `look` and `admit`: longer than a round. A later round can use the reply.
 const LOOK_PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]

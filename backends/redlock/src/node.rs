@@ -38,7 +38,7 @@ pub struct Yes {
     /// The node's new counter: `max(counter + 1, candidate)`. A repeated claim gets the fence of
     /// its hold.
     pub fence: Fence,
-    /// Set if the token held already.
+    /// Set if the token already held the lock.
     pub repeated: bool,
     /// The time left, if the hold was broken and can't be extended.
     pub valid: Option<Duration>,
@@ -85,8 +85,8 @@ pub trait Node: Debug + Send + Sync + 'static {
         waits: bool,
     ) -> Result<Vote>;
 
-    /// Records `fence` for the hold and raises the counter to it, if the token still holds. Returns
-    /// whether it holds.
+    /// Records `fence` for the hold and raises the counter to it, if the token still holds the
+    /// lock. Returns whether it does.
     async fn raise(&self, incarnation: &Incarnation, claim: &Claim, fence: Fence) -> Result<bool>;
 
     /// Renews holds for their full TTL. Returns one outcome per hold, or `None` if the incarnation
@@ -97,7 +97,7 @@ pub trait Node: Debug + Send + Sync + 'static {
         holds: &[Renew<'_>],
     ) -> Result<Option<Vec<RenewalOutcome>>>;
 
-    /// Ends a hold, or an unanswered claim, whatever the node's incarnation.
+    /// Releases a claim, also an unanswered one, whatever the node's incarnation.
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome>;
 
     /// Returns the holder of `name` on this node.

@@ -29,7 +29,7 @@ struct PendingRelease {
     claim: Claim,
     release_mode: ReleaseMode,
     until: BootInstant,
-    /// Keeps `NodeLock::is_closed` set, because the release would revoke a new vote.
+    /// Kept alive, so that `NodeLock::is_closed` stays set: the release would revoke a new vote.
     token_state: Option<Arc<TokenState>>,
 }
 

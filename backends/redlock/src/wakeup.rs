@@ -174,7 +174,7 @@ impl Wakeups {
         }
     }
 
-    /// Returns whether no quorum is left. Returns `true` only once per hold.
+    /// Returns whether no quorum still has the hold, `true` only once per hold.
     fn is_lost(&self, token: Token) -> bool {
         let spare = self.nodes - self.quorum;
         let mut seen = self.seen();

@@ -51,7 +51,7 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     token    VARCHAR(32) NOT NULL,
     identity TEXT NOT NULL,
     mode     VARCHAR(16) NOT NULL,
-    -- The permits and the semaphore's size, or 0 in other modes.
+    -- For permits, their number and the semaphore's size. Otherwise 0.
     permits  BIGINT NOT NULL,
     size     BIGINT NOT NULL,
     -- The fence that a name's readers share, a permit holder's unique number, or the fence of the
@@ -64,8 +64,8 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     PRIMARY KEY (name, token)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- One row. A new row in {lease} gets a fence above `floor`, so rows with fences up to `floor` may
--- be deleted.
+-- One row. A new row in {lease} gets a fence above `floor`, so a sweep may delete rows with fences
+-- up to `floor`.
 CREATE TABLE IF NOT EXISTS {meta} (
     id      INT NOT NULL PRIMARY KEY,
     version INT NOT NULL,

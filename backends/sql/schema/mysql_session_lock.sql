@@ -1,7 +1,7 @@
 -- Holds of the modes `session` and `row`. Only the server's locks show whether a hold still exists.
 
--- The fences on MariaDB. MySQL has no sequences, so there each fence depends on the name's row in
--- {hold}, and this table is unused.
+-- On MariaDB, the sequence of fences. On MySQL, which has no sequences, an unused table: each fence
+-- depends on the name's row in {hold}.
 CREATE /*M!100300 SEQUENCE IF NOT EXISTS {hold_fence} MAXVALUE 9007199254740991 */
        /*!80000 TABLE IF NOT EXISTS {hold_fence} (id INT NOT NULL PRIMARY KEY) */ ENGINE = InnoDB;
 

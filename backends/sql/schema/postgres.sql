@@ -54,7 +54,7 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     token    text COLLATE "C" NOT NULL,
     identity text NOT NULL,
     mode     text NOT NULL,
-    -- The permits and the semaphore's size, or 0 in other modes.
+    -- For permits, their number and the semaphore's size. Otherwise 0.
     permits  bigint NOT NULL,
     size     bigint NOT NULL,
     -- The fence that a name's readers share, a permit holder's unique number, or the fence of the
@@ -67,8 +67,8 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     PRIMARY KEY (name, token)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
--- One row. A new row in {lease} gets a fence above `floor`, so rows with fences up to `floor` may
--- be deleted.
+-- One row. A new row in {lease} gets a fence above `floor`, so a sweep may delete rows with fences
+-- up to `floor`.
 CREATE TABLE IF NOT EXISTS {meta} (
     id      integer PRIMARY KEY CHECK (id = 1),
     version integer NOT NULL,

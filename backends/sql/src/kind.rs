@@ -14,7 +14,7 @@ pub(crate) fn kind(mode: Mode) -> Option<String> {
 pub(crate) const READERS: &str = "readers";
 const SEMAPHORE: &str = "semaphore of ";
 
-/// Returns the holders' mode from the name's token column.
+/// Returns the shared holders' mode from the token column's value.
 pub(crate) fn present(token: &str) -> Option<Mode> {
     if token == READERS {
         return Some(Mode::Shared);

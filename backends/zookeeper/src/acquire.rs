@@ -307,8 +307,8 @@ impl Acquire<'_> {
             self.note(&own, false)?;
             return self.grant_if_admitted(queue, at, own).await;
         }
-        // The node belongs to another session, whose lifetime is unknown. A grant's validity is
-        // therefore zero.
+        // The node belongs to another session, whose lifetime is unknown. So a grant's validity is
+        // zero.
         self.shared.registry.leave(self.claim);
         if is_broken {
             return Err(lost(Reason::Broken));

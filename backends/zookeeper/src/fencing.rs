@@ -89,7 +89,7 @@ async fn attempt(
 ) -> Result<Option<Vec<zk::MultiWriteResult>>> {
     let version = match client.get_data(path).await {
         Ok((data, stat)) => {
-            // Fences only increase, so a lagging server's fence is enough for a refusal.
+            // Fences only increase, so even a lagging server's fence is enough to reject the write.
             let highest = read(&data).ok_or_else(|| {
                 let message = "the data of the fence's node isn't a fence; use a node that no \
                                other program writes to";

@@ -17,13 +17,13 @@ pub(crate) struct Server {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// The server serves clients.
-    Serves { version: String, mode: String },
+    Serves {
+        version: String,
+        mode: String,
+    },
     /// The server has no quorum.
     Alone,
-    /// The server rejects the command.
     Refuses(String),
-    /// The server doesn't answer.
     Silent(String),
 }
 

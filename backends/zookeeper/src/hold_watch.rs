@@ -13,18 +13,18 @@ pub(crate) const MOST_BYTES: usize = 112 * 1024;
 /// The bytes that holds leave to waiters.
 const BYTES_FOR_WAITERS: usize = 16 * 1024;
 
-/// A watch on a hold's node, set when a renewal reads the node. Later renewals read it only after a
-/// change or a reconnect.
+/// A watch on a hold's node, set when a renewal reads the node. Later renewals read the node only
+/// after a change or a reconnect.
 ///
 /// Servers send a change's event before they answer later requests. After a reconnect, the client
-/// library sets the watches again. As a precaution, the node is read too.
+/// library sets the watches again. As a precaution, the next renewal reads the node too.
 #[derive(Default)]
 pub(crate) struct HoldWatch(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     active: Option<ActiveWatch>,
-    /// The path's bytes. Dropped after the watch.
+    /// A permit for each byte of the path. Dropped after the watch.
     reserved: Option<OwnedSemaphorePermit>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn reserve(bytes_left: &Arc<Semaphore>, bytes: usize) -> Option<Owned
 }
 
 impl HoldWatch {
-    /// Returns whether the session may watch the node's path, of this length.
+    /// Reserves the path's bytes. Returns whether the session may watch the node.
     pub(crate) fn reserve(&self, bytes_left: &Arc<Semaphore>, bytes: usize) -> bool {
         let mut state = self.state();
         if state.reserved.is_none() && bytes_left.available_permits() >= bytes + BYTES_FOR_WAITERS {
@@ -48,7 +48,7 @@ impl HoldWatch {
         state.reserved.is_some()
     }
 
-    /// Replaces the watch. The session had `reconnect_count` before the node was read.
+    /// Replaces the watch. `reconnect_count` is from before the node was read.
     pub(crate) fn replace(&self, reconnect_count: u64, watcher: zk::OneshotWatcher) {
         let changed = Box::pin(async move { drop(watcher.changed().await) });
         self.state().active = Some(ActiveWatch { reconnect_count, changed });
@@ -63,7 +63,8 @@ impl HoldWatch {
             return false;
         }
         let is_current = watch.reconnect_count == reconnect_count;
-        // The next read replaces an old watch. To drop it before would cost a request.
+        // Keep an outdated watch until the next read replaces it, because dropping it costs a
+        // request.
         state.active = Some(watch);
         is_current
     }

@@ -1,4 +1,4 @@
-//! Notes on holds that were broken at once, in the data of their queue's node.
+//! Notes on holds that an operator ended at once, in the data of the queue's node.
 //!
 //! A queue's node outlives the hold's node, because servers remove empty queues only once a minute.
 

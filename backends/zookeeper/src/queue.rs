@@ -41,8 +41,8 @@ impl Contender {
         rest.is_some_and(|rest| rest.starts_with('-'))
     }
 
-    /// Returns whether the number is used up: from 2^31 - 1 on, the servers repeat that number, or
-    /// return negative ones.
+    /// Returns whether the sequence number is past the last unique one. From 2^31 - 1 on, the
+    /// servers repeat that number, or return negative ones.
     fn is_spent(&self) -> bool {
         !(0..i32::MAX).contains(&self.sequence)
     }

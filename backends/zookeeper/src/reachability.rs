@@ -32,7 +32,7 @@ enum Tried {
 
 /// Returns an error if all servers refuse connections. Otherwise it never returns.
 pub(crate) async fn unreachable_error(config: &Config) -> Error {
-    // A server that restarts gets a second chance.
+    // Try twice, because a server may be restarting.
     for _ in 0..2 {
         sleep(PATIENCE).await;
         let tried = all(config).await;

@@ -19,7 +19,7 @@ struct Numbered {
     node: Option<Node>,
 }
 
-/// Proves that the holds' sessions live, and then reads each node unless its watch shows no change. A
+/// Proves that the holds' sessions live, then reads each node unless its watch shows no change. A
 /// silent session doesn't delay others.
 pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
     let begun = shared.clock.now();
@@ -96,7 +96,7 @@ async fn renew_in(
 
 type Read = Result<(Vec<u8>, zk::Stat, Option<zk::OneshotWatcher>), zk::Error>;
 
-/// Sends the request before it returns, so that several are in flight.
+/// Sends the request before the future is polled, so that several are in flight.
 fn read<'s>(
     session: &'s Session,
     path: &str,

@@ -1,5 +1,3 @@
-//! A session, and proofs that it lives.
-
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -33,7 +31,7 @@ pub(crate) struct Session {
     used: Mutex<BootInstant>,
     timeout_check: TimeoutCheck,
     reconnect_count: AtomicU64,
-    /// A permit for each further byte of watched paths.
+    /// A permit for each byte of paths that the session may still watch.
     watch_bytes_left: Arc<Semaphore>,
 }
 

@@ -11,7 +11,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Returns the time for a check. After a longer check, holders wouldn't be notified in time.
+/// Returns the time limit of a check. After a longer check, holders would be notified too late.
 fn patience(timeout: Duration, response_timeout: Duration) -> Duration {
     response_timeout.saturating_mul(2).min(timeout / 4 * 3).max(timeout / 2)
 }

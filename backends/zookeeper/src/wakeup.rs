@@ -11,8 +11,9 @@ use crate::shared::Shared;
 /// The polling interval of a waiter without a watch.
 pub(crate) const POLL: Duration = Duration::from_secs(1);
 
-/// Wakes the lock's waiters when the node at `path` is removed. Returns when the caller must retry
-/// nevertheless: at once if the node doesn't exist, and soon if the session has no room for a watch.
+/// Wakes the lock's waiters when the node at `path` is removed. Otherwise the caller must retry
+/// after the returned time: zero if the node doesn't exist, `POLL` if the session has no room for a
+/// watch.
 pub(crate) async fn watch(
     shared: &Arc<Shared>,
     session: &Arc<Session>,

@@ -202,7 +202,7 @@ async fn acquire(output: Output, run: &Run, locks: &Locks) -> Result<Option<Guar
     }
 }
 
-/// Returns false after it has reported that the release wasn't confirmed.
+/// Releases the hold. Reports an unconfirmed release and returns `false`.
 async fn release(
     output: Output,
     guard: Guard,

@@ -58,8 +58,8 @@ pub(crate) async fn hold(
     };
     let outcome = held.watch(signals, &mut child_changed).await;
     let all_gone = held.end_all().await;
-    // A killed or suspended supervisor left the foreground with CMD's process group, which has
-    // ended.
+    // If the supervisor was killed or suspended, CMD's ended process group still has the
+    // foreground.
     Terminal::open().take_back(getpgrp());
     Conclusion { outcome, all_gone }
 }
@@ -214,7 +214,7 @@ impl Held<'_> {
     }
 
     /// Sends an order. A failure is ignored, because the supervisor has ended, or ends all
-    /// processes by its last deadline.
+    /// processes by its last received deadline.
     fn order(&self, order: Order) {
         let _ = ipc::post(&self.socket, &order.encode());
     }

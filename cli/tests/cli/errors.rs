@@ -81,8 +81,8 @@ fn a_command_that_is_no_program() {
 
     fs::write(&file, "#!/no/such/interpreter\n").unwrap();
     let program = sandbox.path("program");
-    // `install` writes the program, because a file that another test's child inherited open for
-    // writing can't be executed.
+    // `install` writes the program, because another test's child could inherit this process's open
+    // file, and `exec` would fail.
     let mut install = Command::new("install");
     assert!(install.args(["-m", "755"]).args([&file, &program]).status().unwrap().success());
     fails(&sandbox, ["run", "a", "--", program.to_str().unwrap()], 127, "interpreter");

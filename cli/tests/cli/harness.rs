@@ -66,7 +66,8 @@ impl Sandbox {
         self.finish(self.lockwright(["run"]).args(args))
     }
 
-    /// Runs a program to its end. Its output goes to files, because descendants keep a pipe open.
+    /// Runs a program to its end. Its output goes to files, because descendants could keep a pipe
+    /// open.
     pub(crate) fn finish(&self, command: &mut Command) -> Finished {
         let [out, err] = ["out", "err"].map(|name| self.fresh_path(name));
         let mut child = command

@@ -460,7 +460,7 @@ fn lock_is_not_released_if_the_supervisor_is_killed_next_to_a_shells_job() {
     assert_eq!(next.code(), 0, "but it runs out: {}", next.stderr());
 }
 
-/// A shell with a background job becomes `lockwright run`.
+/// A shell with a background job becomes `lockwright run`. The job isn't a part of CMD.
 #[test]
 fn a_job_of_the_shell_and_its_orphans_are_left_alone() {
     let sandbox = Sandbox::new();
@@ -504,7 +504,7 @@ fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
     (reader, writer)
 }
 
-/// The pipe for messages is full.
+/// Standard error is a full pipe, so the error message is dropped.
 #[test]
 fn a_full_pipe_keeps_no_lock_of_a_command_that_is_not_executed() {
     let sandbox = Sandbox::new();
@@ -523,7 +523,7 @@ fn a_full_pipe_keeps_no_lock_of_a_command_that_is_not_executed() {
     drop(reader);
 }
 
-/// The pipe for events is full.
+/// Standard error is a full pipe, so events are dropped.
 #[test]
 fn a_full_pipe_of_messages_stops_nothing() {
     let sandbox = Sandbox::new();

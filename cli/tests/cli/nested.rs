@@ -76,7 +76,7 @@ fn handle_of_an_ended_run_is_refused() {
     let stale = fs::read_to_string(sandbox.path("holds")).unwrap();
     let refused = with_holds(&sandbox, &stale, ["run", "a", "--", "touch", "ran"]).exits(75);
     assert!(refused.stderr().contains("unset it"), "{}", refused.stderr());
-    // The old variable is also refused inside a later run for the same name.
+    // The ended run's variable is also refused inside a later run for the same name.
     let script = "LOCKWRIGHT_HOLDS=$(cat holds) \"$0\" run -n a -- touch ran";
     sandbox.output_of(&nested(script, &[])).exits(75);
     assert!(!sandbox.path("ran").exists());
@@ -86,7 +86,7 @@ fn handle_of_an_ended_run_is_refused() {
 #[test]
 fn invented_handle_is_refused() {
     let sandbox = Sandbox::new();
-    // Each inner run has an outer run, but a false token, fence or process.
+    // Each inner run is in an outer run, but has a false token, fence or start time.
     for (what, with) in [
         ("\"token\":\"[0-9a-f]*\"", "\"token\":\"00112233445566778899aabbccddeeff\""),
         ("\"fence\":[0-9]*", "\"fence\":9007199254740991"),

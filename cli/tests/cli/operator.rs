@@ -256,7 +256,7 @@ fn an_operator_does_the_same_on_zookeeper() {
     let ensemble = lockwright_testbed::ZooKeeper::start().unwrap();
     is_operated(&ensemble.url(), "zookeeper");
 
-    // Another library holds this lock, so the time until its program notices the break is unknown.
+    // Another library holds this lock, so the time until the holder notices the break is unknown.
     for node in ["/lockwright/theirs", "/lockwright/theirs/_c_x-lock-0000000000"] {
         ensemble.members[0].cli(&["create", node, "theirs"]).unwrap();
     }
@@ -317,7 +317,7 @@ fn new_nodes_of_a_quorum_are_admitted_by_hand_on_redis() {
     assert!(elsewhere.stderr().contains("redlock:"), "{}", elsewhere.stderr());
 }
 
-/// Without `--wait`, each short command restarts the nodes' waiting time.
+/// Without `admit --wait`, each short command would restart the new nodes' waiting time.
 #[test]
 fn a_fleet_that_only_commands_use_is_waited_for_on_redis() {
     let fleet = Fleet::start(3).unwrap();

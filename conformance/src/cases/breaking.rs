@@ -82,7 +82,7 @@ async fn a_broken_hold_runs_out(context: Arc<Context>) -> Verdict {
     let Broken::RunsOut(left) = broken else {
         return Err(Failure::new(format!("the break was answered {broken:?}")));
     };
-    // A server rounds the TTL up to its time unit, which is at most the shortest TTL. The extra
+    // Servers round the TTL up to their time unit, at most the backend's shortest TTL. The extra
     // second is tolerance.
     let spare = *context.profile.ttl.start() + Duration::from_secs(1);
     ensure!(left <= context.ttl + spare, "the break reports {left:?} as the remaining time");
@@ -149,7 +149,7 @@ async fn a_hold_can_be_freed_at_once(context: Arc<Context>) -> Verdict {
         return Err(Failure::new(format!("the break was answered {broken:?}")));
     };
     let passed = context.clock.now().saturating_since(entry.sent);
-    // The hold is valid for less than the TTL, because clocks may drift.
+    // The client deducts an allowance for clock drift from the TTL.
     let least = Rules::default().validity(context.ttl).saturating_sub(passed);
     ensure!(
         overlap >= least,

@@ -35,7 +35,7 @@ async fn yielding_client(context: &Context) -> Verdict<(Locks, Faulty)> {
     Ok((locks, faulty))
 }
 
-/// Checks that the name is free before a dropped request's hold would expire.
+/// Checks that the name becomes free in less than one TTL, so without an expiry.
 async fn all_clear(context: &Context, locks: &Locks, name: &str) -> Verdict {
     let (backend, next) = (context.backend().await?, context.claim(name));
     let bound = context.ttl * 4 / 5;
@@ -47,7 +47,7 @@ async fn all_clear(context: &Context, locks: &Locks, name: &str) -> Verdict {
     Ok(())
 }
 
-/// Calls `attempt` with 0 polls, 1 poll, and so on, until its request completes.
+/// Calls `attempt` with a growing number of polls, from 0, until its request completes.
 async fn at_each_poll<F: Future<Output = Verdict<bool>>>(attempt: impl Fn(usize) -> F) -> Verdict {
     for polls in 0..MOST_POLLS {
         if attempt(polls).await? {

@@ -96,7 +96,7 @@ async fn a_withdrawn_waiter_is_passed_over(context: Arc<Context>) -> Verdict {
     for gone in [0, 2] {
         tasks[gone].abort();
     }
-    // Aborted waiters must leave the queue at once, unlike silent waiters.
+    // Aborted waiters leave the queue at once. Silent waiters stay longer.
     waiting_within(&context, &*backend, 2, context.moment() * 2).await?;
     release(&*backend, &holder).await?;
     let mut served = Vec::new();
@@ -124,8 +124,8 @@ async fn silent_waiters_are_passed_over(context: Arc<Context>) -> Verdict {
         queue(&*silent, &long()).await?;
     }
     release(&*backend, &holder).await?;
-    // Some backends remove silent waiters one TTL after their requests, which came at about the
-    // same time.
+    // Some backends remove a silent waiter one TTL after its request, here all at about the same
+    // time.
     let bound = ttl + patience + OFFER * SILENT + context.moment();
     context.granted_within(&*backend, &next, bound, context.ttl / 20).await?;
     release(&*backend, &next).await
@@ -188,7 +188,7 @@ async fn dead_processes_are_passed_over(_: Arc<Context>) -> Verdict {
 async fn dead_processes_are_passed_over(context: Arc<Context>) -> Verdict {
     const STOPPED: u32 = 3;
     let (backend, register) = (context.backend().await?, Register::default());
-    // The TTL is long, to show whether each suspended waiter costs one offer or one TTL.
+    // With a long TTL, the test shows whether each suspended waiter costs an offer's time or a TTL.
     let ttl = (OFFER * 3).clamp(*context.profile.ttl.start(), *context.profile.ttl.end());
     let holder = Claim { ttl: SILENCE, ..context.claim("x") };
     let holder = Claim { ttl: holder.ttl.min(*context.profile.ttl.end()), ..holder };

@@ -280,7 +280,7 @@ async fn a_large_claim_is_not_overtaken(context: Arc<Context>) -> Verdict {
     let limit = context.clock.now() + context.ttl;
     let answer = other.acquire(&large, Wait::Until(limit)).await?;
     ensure!(matches!(answer, AcquireOutcome::Busy(_)), "five of three permits were granted");
-    // One permit is free, but the large claim is first.
+    // One permit is free, but the large claim is queued first.
     refused(&*backend, &some(&context, 1)).await?;
     release(&*backend, &first).await?;
     refused(&*backend, &some(&context, 1)).await?;

@@ -136,7 +136,7 @@ async fn a_grant_lasts_from_its_start(context: Arc<Context>) -> Verdict {
 
 async fn a_late_duplicate_is_kept_out(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    // The server receives the reconciling release of `lost` before its acquire.
+    // For `lost`, the server receives the release before the acquire.
     let (granted, lost) = (context.claim("x"), context.claim("x"));
     take(&context, &*backend, &granted).await?;
     backend.release(&granted, ReleaseMode::Reconcile).await?;

@@ -88,8 +88,8 @@ async fn late_work_of_a_frozen_server_is_reconciled(context: Arc<Context>) -> Ve
     let server = context.factory.fragile().await?;
     let locks = client(&context, &server.connect).await?;
     locks.mutex("x").acquire().await?.release().await?;
-    // Without tombstones, a late duplicate may be granted and must expire. With them, the TTL
-    // outlasts `all_clear`, so a hold that isn't reconciled fails the case.
+    // Without tombstones, the server may grant a late duplicate, which then expires. With
+    // tombstones, the TTL outlasts `all_clear`, so an unreconciled hold fails the case.
     let ttl = if context.profile.tombstones { context.long_claim("x").ttl } else { context.ttl };
     server.step(Step::Begin(Harm::Freeze)).await?;
     let tried = locks.mutex("x").ttl(ttl).wait_for(context.ttl / 2).acquire().await;

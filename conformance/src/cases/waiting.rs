@@ -180,12 +180,13 @@ async fn woken(context: &Context, going: Going) -> Verdict {
     let slow = context.profile.slow_poll;
     let backend = context.backend().await?;
     let (locks, faulty) = context.faulty_client().await?;
-    // A wake-up goes to every client of a backend, so two clients share it and take turns.
+    // Two clients share the backend and wait in turns: a wake-up must reach each client of a
+    // backend.
     let clients = [locks, context.client_on(faulty.clone())?];
     // Without a wake-up, the next poll is at least three quarters of `slow` later.
     let soon = slow * 6 / 10;
     let (mut in_time, mut late) = (0, Vec::new());
-    // A busy machine may make two grants late.
+    // Two late grants are tolerated, for busy machines.
     while in_time < 3 {
         // Each round has its own name, because the first request for a recently busy name would
         // queue.

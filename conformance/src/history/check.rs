@@ -77,8 +77,8 @@ fn check_names(run: &Run, rules: &Rules, violations: &mut Vec<Violation>) {
         }
     }
     if rules.strict_order_of_fences && rules.exclusion {
-        // Without the rule of exclusion, fences needn't follow grants: a client may use a hold that
-        // the server has ended.
+        // Without `exclusion`, a client may use a hold that the server has ended, so fences needn't
+        // follow the order of grants.
         let whole = run.holds.iter().filter(|tracked| !tracked.is_part);
         for holds in by_name(whole.map(Tracked::exclusive_part)).values() {
             fences::check_order_of_grants(holds, violations);

@@ -45,7 +45,7 @@ pub struct Figures {
     pub writes_refused: u64,
     /// Writes after the holder noticed its hold's end.
     pub late_writes: u64,
-    /// Refused writes of clients whose hold had ended.
+    /// Refused late writes.
     pub late_writes_refused: u64,
     /// The longest wait for a lock without a holder.
     pub longest_without_a_holder: Duration,

@@ -113,7 +113,7 @@ pub enum Event {
         name: String,
         /// The hold's token, or `None` for all holds of the lock.
         token: Option<Token>,
-        /// True if the hold is freed at once, false if it runs out.
+        /// True if the break frees the hold at once, false if it prevents renewals.
         at_once: bool,
     },
     /// A break was answered. An unanswered break may have freed the hold.

@@ -47,8 +47,8 @@ impl History {
         holds
     }
 
-    /// Counts the holds requested while another hold of the name was valid. A test with none of
-    /// these shows nothing.
+    /// Counts the holds requested while another hold of the name was valid. If there are none, a
+    /// test is inconclusive.
     pub fn contended(&self) -> usize {
         let mut contended = 0;
         for holds in check::by_name(self.holds().into_iter()).values() {

@@ -30,8 +30,8 @@ impl<'a> Timed<'a> {
         names
     }
 
-    /// Returns the holds that overlap an interval, latest grant first, and maybe holds that ended
-    /// earlier.
+    /// Returns all holds that overlap an interval, and possibly holds that ended before it, latest
+    /// grant first.
     fn within(&self, from: BootInstant, to: BootInstant) -> impl Iterator<Item = &'a Hold> {
         let begun = self.holds.partition_point(|hold| hold.granted <= to);
         let holds = self.holds[..begun].iter().zip(&self.latest_end).rev();

@@ -222,8 +222,8 @@ impl Run {
             mode: request.mode,
             token: *token,
             fence: *fence,
-            // A second guard's grant may be written after the hold's end, and then begins another
-            // `Hold`. With the first request's time, `is_one_with` counts both as one.
+            // If a second guard's grant is written after the hold's end, it becomes another `Hold`.
+            // The first request's time makes `is_one_with` treat both as one.
             asked: known.map_or(request.asked, |known| self.holds[known].hold.asked),
             granted: entry.at,
             until: *deadline,
@@ -252,7 +252,7 @@ impl Run {
         let Some(index) = self.find(entry, token) else { return };
         let tracked = &self.holds[index];
         if tracked.end.is_some() {
-            // The renewal came first, but two tasks wrote the entries in reverse order.
+            // The renewal preceded the end, but two tasks wrote the entries in reverse order.
             return;
         }
         if entry.at <= tracked.deadline {
@@ -302,7 +302,7 @@ impl Run {
         }
         let process = &self.processes[&entry.process];
         let tracked = &mut self.holds[index];
-        // A late write was sent after the hold's end, and a suspended process sends nothing.
+        // A late write was sent after the hold's end, while the process wasn't suspended.
         let end = if late { process.runs_from(tracked.hold.until) } else { tracked.looked };
         let known = tracked.looked.max(end);
         tracked.looked = entry.at;

@@ -10,7 +10,7 @@ pub(crate) struct Tracked {
     pub(crate) deadline: BootInstant,
     pub(crate) end: Option<End>,
     pub(crate) over: Option<BootInstant>,
-    /// When an operator may first have freed the hold on the server.
+    /// The earliest time at which a break may have freed the hold.
     pub(crate) broken: Option<BootInstant>,
     pub(crate) is_continued: bool,
     /// True if this continues another `Tracked`.
@@ -44,7 +44,7 @@ impl Tracked {
         }
     }
 
-    /// Returns the hold. If an operator may have broken the hold, its end is the break.
+    /// Returns the hold, which ends at the break if an operator may have freed it.
     pub(crate) fn exclusive_part(&self) -> Hold {
         let mut hold = self.hold.clone();
         if let Some(broken) = self.broken {

@@ -20,7 +20,7 @@ pub enum Violation {
     /// The second hold has the smaller fence, but was requested after the first hold's grant, or
     /// granted after the first hold's end.
     FenceFell(Box<Hold>, Box<Hold>),
-    /// A holder treated its hold as valid after its end.
+    /// A holder treated its hold as valid after the hold's end.
     UsedAfterItsEnd(Box<Used>),
     /// A process reported the loss of its hold after the next grant had returned, or never.
     LateLoss(Box<LateLoss>),

@@ -33,8 +33,8 @@ const TASKS: u64 = 3;
 
 /// Runs `plan` with clients that `open` connects, and returns after all holds have ended.
 ///
-/// Retries `open` until the plan's time is over. Faults cause most failures, so `run` only records
-/// them in the journal, except the errors below.
+/// Retries `open` until the plan's time is over. Records failures in the journal, because faults
+/// cause most of them. Returns only the errors below.
 ///
 /// # Errors
 /// - The backend rejected a request as unsupported or invalid.

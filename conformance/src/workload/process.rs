@@ -29,7 +29,7 @@ pub(super) struct Process {
     pub(super) store: Arc<dyn Store>,
     pub(super) until: BootInstant,
     pub(super) reopen: Notify,
-    /// Set until the next client is open, so that a round doesn't close that client at once.
+    /// True from a close until the next client is open, so rounds don't request a second close.
     is_reopening: AtomicBool,
     watches: bool,
     client: Mutex<Client>,
@@ -135,7 +135,7 @@ impl Process {
         Ok(holdings.and_then(|holdings| holdings.into_iter().next()))
     }
 
-    /// Records the requests and awaits their holds, in the order of `asked`.
+    /// Records each request of `asked`, and awaits the holds in that order.
     pub(super) async fn request_all(
         &self,
         client: &Client,
@@ -164,8 +164,8 @@ impl Process {
         }
     }
 
-    /// Requests a lock again for the owner that holds it as `first`. If `first` was lost, a grant
-    /// is a new hold.
+    /// Requests the lock of `first` again, for the same owner. If `first` was lost, the grant is a
+    /// new hold.
     pub(super) async fn enter_again(
         &self,
         client: &Client,

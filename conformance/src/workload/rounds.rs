@@ -151,8 +151,8 @@ impl Process {
         }
     }
 
-    /// Acquires two names. The wait is short: until both are granted, the journal has no holder of
-    /// the first name, and the checker limits such times.
+    /// Acquires two names. The journal shows no holder of the first name until both are granted.
+    /// The checker limits such times, so the wait is short.
     async fn several(
         &self,
         client: &Client,

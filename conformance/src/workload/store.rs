@@ -43,7 +43,7 @@ impl Store for MemoryStore {
 pub struct RemoteStore(Mutex<RemoteRegister>);
 
 impl RemoteStore {
-    /// Connects to a store, or fails if unreachable.
+    /// Connects to a store.
     pub fn connect(address: &str) -> io::Result<Self> {
         RemoteRegister::connect(address).map(|register| Self(Mutex::new(register)))
     }

@@ -1,5 +1,5 @@
-//! Tests of the conformance suite. A backend or client with a flaw fails the case for this flaw.
-//! Without the flaw, it passes the case.
+//! Tests of the conformance suite. Each flaw of a backend or client makes one case fail. Without
+//! the flaw, that case passes.
 #![forbid(unsafe_code)]
 
 mod client;

@@ -36,7 +36,7 @@ struct Bug {
     ttl: Duration,
     duration: Duration,
     trouble: Trouble,
-    /// The longest time without a holder while a client waits, if the backend has no bug.
+    /// How long the correct backend may have no holder while a client waits.
     longest_wait: Option<Duration>,
     /// True if the correct backend has fences.
     fences: bool,

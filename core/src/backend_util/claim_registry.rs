@@ -12,11 +12,11 @@ use crate::token::Token;
 /// The name is part of the key, because one token under two names is two holds.
 type Key = (LockName, Token);
 
-/// The claims of sessions, for servers that expire only whole sessions (etcd, ZooKeeper). With each
+/// A registry of claims, for servers that expire only whole sessions (etcd, ZooKeeper). With each
 /// claim, the backend stores `P`: the claim's place on the server, such as its session and node.
 ///
-/// The backend removes [overdue](Self::mark_overdue) claims while other claims keep the session
-/// alive. A claim's registered end must never be before its holder's deadline.
+/// The backend must remove [overdue](Self::mark_overdue) claims, because other claims keep the
+/// session alive. A claim's registered end must never be before its holder's deadline.
 #[derive(Debug)]
 pub struct ClaimRegistry<P> {
     clock: Clock,
@@ -56,8 +56,7 @@ impl<P: Clone> ClaimRegistry<P> {
     }
 
     /// Adds an overdue claim, which the caller will remove. [`mark_overdue`](Self::mark_overdue)
-    /// never returns this claim. If the claim has a place already, changes nothing and returns
-    /// false.
+    /// never returns this claim. If the claim is registered, changes nothing and returns false.
     pub fn enter_overdue(&self, name: &LockName, token: Token, place: P) -> bool {
         match self.state().places.entry((name.clone(), token)) {
             Entry::Occupied(_) => false,
@@ -97,8 +96,8 @@ impl<P: Clone> ClaimRegistry<P> {
     }
 
     /// Returns the claims that weren't renewed in time, and changes their places by `mark` in the
-    /// same step. Each claim is returned once per [`enter`](Self::enter), and stays until
-    /// [removed](Self::leave_if).
+    /// same step. Each claim is returned once per [`enter`](Self::enter), and stays registered
+    /// until [removed](Self::leave_if).
     pub fn mark_overdue(&self, mark: impl Fn(&mut P)) -> Vec<(LockName, Token, P)> {
         let now = self.clock.now();
         let mut state = self.state();

@@ -28,7 +28,8 @@ impl Default for Subscribers {
 }
 
 impl Subscribers {
-    /// Creates an empty set. A name that no waiter has polled for three times `slow_poll` is removed.
+    /// Creates an empty set. A name is removed if no waiter polls it within three times
+    /// `slow_poll`.
     pub fn new(slow_poll: Duration) -> Self {
         Self {
             forgotten_after: slow_poll.saturating_mul(3),
@@ -92,8 +93,8 @@ impl Subscribers {
             return;
         }
         let mut present = self.attached();
-        // `attached` shares the list, so a change moves the list to a new allocation, and outdates
-        // the indices in `gone`.
+        // While `attached` shares the list, a change copies the list. Different pointers thus mean
+        // that the indices in `gone` are outdated.
         if Arc::ptr_eq(&present, &attached) {
             let mut at = 0;
             let staying = |_: &Events| {

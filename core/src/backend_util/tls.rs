@@ -12,7 +12,7 @@ pub fn not_in_this_build(feature: &str) -> String {
     )
 }
 
-/// Installs ring as the process's crypto provider, unless the process has one. Without one, most
+/// Installs ring as the process's crypto provider, unless one is installed. Without one, most
 /// client libraries panic in a build with several providers.
 pub fn choose_provider() {
     #[cfg(feature = "tls")]

@@ -226,7 +226,7 @@ fn take_answer(
         Ok(AcquireOutcome::Busy(busy)) => {
             shared.metrics.attempts.add(1);
             pending.release_mode = before.release_mode;
-            // An earlier request may have queued the claim, even if `busy` doesn't say so.
+            // An earlier request may have queued the claim, even if `busy.queued` is false.
             pending.on_server =
                 busy.queued || before.on_server || pending.release_mode == ReleaseMode::Reconcile;
             Answer::Busy(busy)
@@ -380,8 +380,9 @@ impl Attempts<'_> {
         take_answer(shared, pending, before, answer, self.sent)
     }
 
-    /// Registers a waiter before the first request, so that the request queues, if the profile has
-    /// `queues_at_once`, the name was busy within the last TTL, or the claim is queued already.
+    /// Registers a waiter, so that the first request already queues. The conditions: the profile
+    /// has `queues_at_once`, the name was busy within the last TTL, or the claim may be on the
+    /// server.
     fn queue_at_once(&mut self, turn: &mut Turn) {
         let since = self.sent - self.options.ttl;
         let recently_busy = self.shared.waiters.recently_busy();
@@ -498,8 +499,8 @@ impl Attempts<'_> {
         }
     }
 
-    /// Returns the grant that an event brought, if it is still valid. Otherwise, the next request
-    /// repeats the claim.
+    /// Returns the grant from an event, if it is still valid. Otherwise, the next request repeats
+    /// the claim.
     fn take_handed(&self, turn: &mut Turn) -> Option<(Granted, ValidGrant)> {
         let granted = self.spot.as_ref()?.take_handed()?;
         let started = granted.start?;
@@ -519,8 +520,8 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
     let begun = shared.clock.now();
     let give_up_at = begun + options.ttl;
     let mut pause = TRY_AGAIN.0;
-    // If false, `is_there` must confirm the ticket's hold first. Otherwise, the swap could take a
-    // newer hold that a late acquire created with an open ticket's token.
+    // True if the swap can take only the ticket's hold. With an open ticket's token, a late acquire
+    // may have created a newer hold.
     let mut is_the_same = !ticket.is_open();
     loop {
         let sent = shared.clock.now();

@@ -68,7 +68,8 @@ pub(crate) fn ignore_panic(call: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(call));
 }
 
-/// Returns a panic of `ask` as an error. The caller may then only drop the state of `ask`.
+/// Calls `ask`, and returns a panic as an error. After a panic, the caller may only drop the state
+/// of `ask`.
 fn caught<T>(ask: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(ask)).map_err(|panic| panicked(&*panic))
 }

@@ -110,7 +110,8 @@ impl Shared {
         loop {
             let mut idle = pin!(self.idle.notified());
             idle.as_mut().enable();
-            // A request that is turned away first counts its release, and then stops waiting.
+            // A rejected request counts its release before it stops waiting, so `waiting` is read
+            // first.
             let no_requests = self.waiting.load(Ordering::SeqCst) == 0;
             let no_releases = self.releasing() == 0;
             if self.renewer_ended.load(Ordering::Acquire) || (no_requests && no_releases) {
@@ -165,7 +166,7 @@ impl Shared {
             }
         });
         let _unpark = Unpark(sleeper.thread().clone());
-        // The thread's end drops `slept`, which is the only message. If this future is dropped, the
+        // The thread's end drops `slept`, which ends this wait. If this future is dropped, the
         // receiver is dropped before `_unpark`, so the thread ends at once.
         let _ = sleeping.await;
     }

@@ -72,7 +72,7 @@ macro_rules! common {
                 }
             }
 
-            /// Returns when the hold counts as lost unless renewed, before the
+            /// Returns when the hold counts as lost, unless renewed. This instant is before the
             /// [`deadline`](Self::deadline).
             pub fn lost_at(&self) -> BootInstant {
                 self.0.hold().lost_at()

@@ -207,7 +207,7 @@ impl Locks {
     /// Guards stay valid and are renewed.
     ///
     /// Waits for the releases in progress, for which the client's runtime must run. Waits at most
-    /// 1 s for requests and 6 s for `release` calls that aren't polled. If the client's runtime has
+    /// 1 s for unpolled requests, and 6 s for unpolled `release` calls. If the client's runtime has
     /// ended, unreleased holds expire.
     ///
     /// # Cancel safety

@@ -47,7 +47,7 @@ impl Signal {
         self.others.iter().map(|one| one.hold.lost_at()).fold(self.first.hold.lost_at(), Ord::min)
     }
 
-    /// Returns the deadline, or the first of several.
+    /// Returns the deadline; of several holds, the earliest.
     pub fn deadline(&self) -> BootInstant {
         self.others.iter().map(|one| one.hold.deadline()).fold(self.first.hold.deadline(), Ord::min)
     }

@@ -77,7 +77,8 @@ impl MultiRequest {
     }
 
     /// Adds names that the client `locks` acquires. If several clients have the same kind of
-    /// backend, all programs must add them in the same order. Otherwise two requests may deadlock.
+    /// backend, all programs must add these clients in the same order. Otherwise two requests may
+    /// deadlock.
     pub fn and(mut self, locks: &Locks, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         for name in names {
             let (place, name) = (self.parts.len(), name.as_ref().to_owned());

@@ -54,7 +54,7 @@ impl Waiters {
     }
 
     pub(crate) fn wake(&self, name: &LockName) {
-        // The caller's waker must not run under the mutex, because it may drop a waiting request.
+        // Wakers must not run under the mutex, because they may drop a waiting request.
         let waiters = self.registered().by_name.get(name).cloned();
         for waiter in waiters.into_iter().flatten() {
             waiter.wake.notify_one();

@@ -32,7 +32,7 @@ async fn close_refuses_new_requests_turns_waiting_ones_away_and_leaves_guards_go
     assert!(memory.is_empty());
 }
 
-/// Closes the client, and expects that the waiting request fails and leaves no trace.
+/// Closes the client, and checks that the waiting `request` fails at once and leaves no hold.
 async fn expect_turned_away<T, F>(scene: (Locks, Stage, Locks, Memory, Clock), request: F)
 where
     T: Send + 'static,
@@ -175,7 +175,7 @@ async fn close_does_not_wait_for_an_unpolled_request() {
     assert!(memory.is_empty());
 }
 
-/// Closes the client again, at each wake-up of its first `close`.
+/// A waker for the first `close`: calls `close` again, and records its progress.
 struct CloseAgain(Locks, Mutex<Vec<(bool, u64)>>);
 
 impl Wake for CloseAgain {

@@ -234,7 +234,7 @@ async fn a_lost_hold_that_is_being_released_counts_for_no_other() {
     assert_eq!((locks.metrics().held, locks.metrics().releasing), (0, 0));
 }
 
-/// Another client breaks the hold before the acquire is answered, so the loss arrives first.
+/// Another client breaks the hold before the acquire is answered, so the loss event arrives first.
 #[tokio::test(start_paused = true)]
 async fn loss_before_the_answer_of_the_acquire_is_reported() {
     for fixed in [false, true] {

@@ -82,7 +82,7 @@ async fn a_joiner_that_has_gone_is_not_counted() {
     let second = polled(locks.mutex("x").reentrant(&owner).acquire());
     held.release().await.unwrap();
     let guard = first.await.unwrap();
-    // The second request joined the hold, but it is dropped before it returns a guard.
+    // The second request shares the hold, but is dropped before it returns a guard.
     drop(second);
     guard.release().await.unwrap();
     locks.close().await;

@@ -78,7 +78,7 @@ async fn after_a_failed_renewal_there_is_a_pause_whatever_the_ttl() {
     }
 }
 
-/// A hold that the server granted by an event has such a short first term.
+/// A hold that the server grants by an event starts with a short term.
 #[tokio::test(start_paused = true)]
 async fn a_short_first_term_of_a_long_ttl_is_renewed_in_time() {
     let (locks, stage, _, _, clock) = troubled();
@@ -150,7 +150,7 @@ async fn a_panicking_backend_does_not_keep_the_loss_from_being_told() {
     let guard = locks.mutex("x").acquire().await.unwrap();
     stage.on_every("renew", Some(Act::Panic));
     let lost_at = guard.lost_at();
-    // The renewal task must report the loss: no caller checks the clock here.
+    // The reason is `Unreachable` only if the client counts the panics as failed renewals.
     let mut signal = guard.signal();
     while signal.changed().await != HoldState::Lost(Reason::Unreachable) {}
     assert!(clock.now() <= lost_at + millis(2));

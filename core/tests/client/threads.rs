@@ -9,7 +9,6 @@ use lockwright_memory::Memory;
 
 use crate::support::secs;
 
-/// `inside` counts the tasks with a guard.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nothing_overlaps_and_nothing_is_left() {
     const TASKS: u64 = 16;

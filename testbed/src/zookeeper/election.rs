@@ -17,8 +17,8 @@ pub(super) fn nothing(_: &mut TcpStream, _: usize) -> io::Result<Vec<u8>> {
     Ok(Vec::new())
 }
 
-/// Reads a version, the member's number, and the address after its length, in network byte order.
-/// Returns them with the member's name as the address.
+/// Reads a version, the member's number, the address's length and the address, in network byte
+/// order. Returns them with the member's name as the host.
 pub(super) fn name_instead_of_address(
     connection: &mut TcpStream,
     from: usize,

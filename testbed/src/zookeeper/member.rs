@@ -113,7 +113,7 @@ impl Member {
         let (port, address) = (self.ports.clients, self.address());
         self.process.wait_until_ready(|| {
             ask(port, "ruok", SOON).ok()?;
-            // The TLS port opens later.
+            // The TLS port opens after the client port.
             TcpStream::connect_timeout(&address, SOON).ok().map(drop)
         })
     }

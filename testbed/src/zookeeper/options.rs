@@ -120,7 +120,7 @@ impl Options {
         }
         let own = self.settings.iter().map(|(name, value)| (name.as_str(), value.clone()));
         lines.extend(own);
-        // Only the last of equal names is written, because ZooKeeper rejects duplicates.
+        // Only a name's last value is written, because ZooKeeper rejects duplicate names.
         let mut text = String::new();
         for (index, (name, value)) in lines.iter().enumerate() {
             if lines[index + 1..].iter().all(|(later, _)| later != name) {

@@ -14,7 +14,7 @@ fn helper_that_starts_a_server_and_waits() {
     if std::env::var_os(HELPER).is_none() {
         return;
     }
-    // The server must outlive this short-lived thread, but not the process.
+    // The server outlives this short-lived thread, but not the process.
     let server = std::thread::spawn(|| Redis::start().unwrap()).join().unwrap();
     assert_eq!(server.command::<String>(&["PING"]).unwrap(), "PONG");
     println!("server {}", server.process().pid());

@@ -28,11 +28,12 @@ const NOBODY: u8 = 9;
 /// The rules. If one of them is missing, a promise is broken.
 #[derive(Clone, Copy)]
 struct Rules {
-    /// The client computes when its offered hold began: when it sent the claim, plus the server's
-    /// time from the queueing to the offer, but at the latest at the offer's receipt. Without this
+    /// The client computes when an offered hold began: the time of sending the claim, plus the
+    /// server's time from queueing to offer, but no later than the offer's receipt. Without this
     /// rule, the hold begins at the receipt.
     begins_by_the_servers_clock: bool,
-    /// In this computation, the times of sending and queueing belong to the same request.
+    /// The client computes an offered hold's start from one request's times of sending and
+    /// queueing.
     one_request_for_both: bool,
     /// A client considers an unconfirmed offer valid for `OFFER`. Without this rule, it considers
     /// the offer valid for a TTL.
@@ -51,7 +52,7 @@ struct Rules {
 /// The faults of the clocks. The promises are kept only if `drift` doesn't exceed `ALLOWANCE`.
 #[derive(Clone, Copy)]
 struct Clocks {
-    /// The most ticks that a clock may be behind the server's.
+    /// The most ticks that a client's clock may be behind the server's.
     drift: i8,
     /// The ticks by which the server's clock steps ahead, once.
     step: i8,

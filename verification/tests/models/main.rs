@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use lockwright_verification::{Explored, Page, Protocol, explore};
 
-/// More states than this are a mistake in a model.
+/// A model with more states than this has a mistake.
 const LIMIT: usize = 200_000_000;
 
 trait Model: Protocol {

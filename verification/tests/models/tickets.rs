@@ -131,7 +131,7 @@ impl Tickets {
         Self { rules, events: false }
     }
 
-    /// Returns the client whose token the client `who` sends.
+    /// Returns the number of the token that `who` sends.
     fn token(&self, who: u8) -> u8 {
         let takes_over = who != ANNA && who != DORA;
         if takes_over && !self.rules.a_token_of_its_own { ANNA } else { who }

@@ -50,7 +50,7 @@ pub(crate) fn violations(history: &History) -> Vec<String> {
     let mut found: Vec<String> =
         history.check(true).iter().map(|violation| violation.to_string()).collect();
     if found.is_empty() {
-        // No two clients held at once, so a later hold must not have a smaller fence.
+        // Fences must follow the order of grants only if no two holds overlapped.
         found.extend(out_of_order(&history.holds()));
     }
     // Sort, because the checker's order of names is unspecified.

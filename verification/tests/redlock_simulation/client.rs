@@ -117,7 +117,7 @@ impl Task {
         }
     }
 
-    /// Acquires by a random method. Sometimes the request is dropped.
+    /// Acquires the lock by a random method. Sometimes drops the request.
     async fn ask(&mut self, name: &str, ttl: Duration) -> Option<Guard> {
         let mut request = self.locks.mutex(name).ttl(ttl);
         if self.chance.one_in(6) {

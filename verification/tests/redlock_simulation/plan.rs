@@ -227,7 +227,7 @@ impl Plan {
         if chance.one_in(4) {
             self.faults.push((at(chance), Fault::Crash { client: client(chance) }));
         }
-        // Any number of nodes may restart without loss of data.
+        // Any number of nodes that keep every write may restart.
         let durable: Vec<usize> =
             (0..self.nodes.len()).filter(|node| self.nodes[*node].keeps_every_write).collect();
         for _ in 0..chance.below(3) {
@@ -257,7 +257,7 @@ impl Plan {
         }
     }
 
-    /// Adds losses of data by minorities.
+    /// Adds data losses on minorities of nodes.
     fn add_losses(&mut self, chance: &mut Chance) {
         let largest = self.largest_ttl.as_micros() as u64;
         let end = self.horizon.as_micros() as u64;

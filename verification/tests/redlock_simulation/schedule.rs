@@ -162,7 +162,7 @@ async fn aftermath(
             problems.push("a fresh client doesn't come to its end".to_owned());
         }
     }
-    // During this pause, late releases arrive, but a lock that was left can't expire.
+    // The pause suffices for late releases, but not for the expiry of an abandoned lock.
     sleep(plan.largest_ttl / 10).await;
     for (node, name, token) in net.locked() {
         problems.push(format!("{name} is left on node {node}, by {}", tag(token)));

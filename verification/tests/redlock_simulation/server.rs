@@ -103,7 +103,7 @@ pub(crate) struct Server {
     flaws: Flaws,
     /// Speed of the node's clock: 1,000,000 is exact.
     rate: u64,
-    /// How far the node's clock is ahead of the schedule's: at the start, and by all later steps.
+    /// How far the node's clock is ahead of the schedule's: the initial difference plus all steps.
     stepped: Micros,
     pub(crate) strangers: u64,
 }
@@ -167,7 +167,8 @@ impl Server {
         now / 1_000_000 * self.rate + now % 1_000_000 * self.rate / 1_000_000 + self.stepped
     }
 
-    /// Executes one atomic step. Returns the reply, and the lock whose waiters must be woken.
+    /// Executes one request atomically. Returns the reply, and the lock whose waiters get a
+    /// wake-up.
     pub(crate) fn execute(&mut self, request: &Request, now: Micros) -> (Answer, Option<LockName>) {
         let now = self.clock(now);
         self.data.locks.retain(|_, lock| lock.expires > now);

@@ -99,8 +99,8 @@ async fn concurrent_breaks_report_the_outcome_and_leave_nothing() {
     }
 }
 
-/// Breaks a lock and loses the response. The lock is granted to another claim before the operator's
-/// client repeats the request.
+/// Breaks a lock, but the response is lost. The lock is granted to another claim before the
+/// operator's client repeats the request.
 async fn freed_unheard(seen: impl Fn(&Claim) -> BreakTarget) {
     let (cluster, etcd) = member_and_client().await;
     let proxy = Proxy::start(cluster.members[0].address()).unwrap();
@@ -116,8 +116,8 @@ async fn freed_unheard(seen: impl Fn(&Claim) -> BreakTarget) {
         let breaking = tokio::spawn(async move {
             breaking.break_lock(&name, seen, BreakMode::Now, "me", "why").await
         });
-        // The operator's client sends two reads and then the deletion. Each round waits longer than
-        // the one before, so that in some round the deletion is in flight now.
+        // The operator's client sends two reads and then the deletion. Each round waits longer, so
+        // that in some round the deletion is in flight now.
         sleep(delay * (10 + round) / 2).await;
         proxy.set(Traffic::SwallowAnswers);
         let mut is_next = false;

@@ -137,7 +137,7 @@ async fn compacted_queue_is_read_again() {
     proxy.set(Traffic::Delay(delay));
     let asked = name("long");
     let (inspection, compacted) = tokio::join!(etcd.inspect(&asked), async {
-        // Compact until `end`. The client requests the second page before that.
+        // Compact until `end`, which is after the client requests the second page.
         let end = tokio::time::Instant::now() + delay * 4;
         let mut compacted = 0;
         while tokio::time::Instant::now() < end {
@@ -151,10 +151,10 @@ async fn compacted_queue_is_read_again() {
     assert_eq!(inspection.unwrap().waiters, Some(1_100), "compacted {compacted} times");
 }
 
-/// The oldest key holds the lock. It is on the last page, and the second-oldest keys are on the
+/// The oldest key, which holds the lock, is on the last page, and the second-oldest keys are on the
 /// first. After the client has read the first page, the test deletes the second-oldest keys and
-/// then the oldest. If the client read the last page as it is by then, it would report a
-/// second-oldest key, which never held the lock, as the holder.
+/// then the oldest. A read of the current last page would report a second-oldest key as the holder,
+/// although it never held the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_is_read_as_it_was_at_one_moment() {
     let cluster = start();

@@ -73,8 +73,7 @@ async fn a_request_that_was_overtaken_by_its_end_is_kept_out() {
     eventually(|| async { (late.tombstones() == 0).then_some(()) }).await;
 }
 
-/// With slow disks, each response to a lease request may be late. Retries must not create more
-/// leases.
+/// If responses to lease requests are late, retries must not create more leases.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_whose_grant_was_not_heard_of_is_asked_for_again_and_not_another() {
     let late = Late::start();
@@ -150,7 +149,7 @@ async fn a_tombstone_keeps_out_a_request_that_is_put_after_it() {
     }
 }
 
-/// Each lease must be renewed, so the client should have few leases.
+/// Leases cost renewals, so canceled claims must not each leave one behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_cancellations_share_a_lease() {
     let (cluster, etcd) = member_and_client().await;

@@ -43,7 +43,7 @@ async fn a_lease_that_ran_out_during_the_wait_grants_nothing() {
             let attempt = waiter.acquire(&waits, FOR_EVER).await.unwrap();
             (attempt, waiter, waits)
         });
-        // The request arrives before the member thaws.
+        // Let the request reach the member before it thaws.
         sleep(Duration::from_millis(300)).await;
         cluster.members[0].thaw();
         let (attempt, waiter, waits) = asking.await.unwrap();
@@ -110,8 +110,8 @@ async fn many_leases_are_renewed_at_the_same_time() {
     assert!(took < delay * 4 * 40 / 2, "late: {took:?}");
 }
 
-/// One lease's renewal gets no response. The call must return the other results before its caller
-/// gives up.
+/// One lease's renewal gets no response. `renew` must return the other results before its caller's
+/// timeout.
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_lease_delays_no_other_renewal() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();

@@ -202,8 +202,8 @@ async fn times_without_end_are_no_end() {
     renewed(&etcd, &claim).await;
 }
 
-/// The server dies, and the waiting claims expire. The error must name the dead server
-/// nevertheless.
+/// The server dies, and the waiting claims expire. The error reports the dead server, not the
+/// expiry.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_gets_an_error_from_a_silent_server() {
     let mut cluster = testbed::Etcd::options().members(1).start().unwrap();

@@ -36,7 +36,8 @@ async fn restored_claims_are_removed_and_holds_stay() {
     }
     let (key, created) = queue(&cluster, "held").await.remove(0);
     let lease = key.rsplit('/').next().unwrap().to_owned();
-    // The client must not remove other programs' keys, nor read only these and miss the orphan.
+    // The client must not remove these keys of another program, but must find the orphan among
+    // them.
     let mut others: Vec<_> = (1..OTHERS).map(|at| format!("lockwright/others/{at}")).collect();
     others.push(format!("lockwright/others/{lease}"));
     let mut client = Client::connect(cluster.endpoints(), None).await.unwrap();

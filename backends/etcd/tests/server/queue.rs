@@ -21,8 +21,8 @@ pub(crate) async fn queue(cluster: &testbed::Etcd, name: &str) -> Vec<(String, i
     found.kvs().iter().map(place).collect()
 }
 
-/// A claim that isn't repeated loses its place after its TTL, but not before 20 s. These claims are
-/// repeated for 23 s, and keep their places.
+/// A waiting claim that isn't repeated loses its place after its TTL, or after 20 s if that is
+/// longer. These claims are repeated for 23 s, and keep their places.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_acquire_keeps_the_queue_position() {
     let (cluster, etcd) = member_and_client().await;
@@ -47,7 +47,7 @@ async fn repeated_acquire_keeps_the_queue_position() {
     }
 }
 
-/// No background task renews the lease of a fixed claim.
+/// No background task renews the lease of a fixed claim, so the waiter's polls must.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_fixed_claim_keeps_its_lease() {
     let (cluster, etcd) = member_and_client().await;
@@ -82,7 +82,7 @@ async fn a_failure_after_the_key_was_put_is_no_certain_one() {
     proxy.set(Traffic::Delay(delay));
     let (asked, ()) = tokio::join!(etcd.acquire(&lost, FOR_EVER), async {
         eventually(|| async { (queue(&cluster, "orders").await.len() == 3).then_some(()) }).await;
-        // The put's response arrives, but the next request doesn't.
+        // Let the put's response arrive, but not the next request.
         sleep(delay * 3 / 2).await;
         proxy.set(Traffic::SwallowAll);
     });

@@ -63,7 +63,7 @@ async fn another_programs_key_is_a_writers() {
     grant(&etcd, &claim_as(Mode::Shared)).await;
 }
 
-/// A Go program's key becomes the holder ahead of a waiting permit. The waiter must give up.
+/// A Go program gets the lock ahead of a waiter for permits. The waiter's request fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_becomes_another_programs_lock_is_left() {
     let (cluster, etcd) = member_and_client().await;

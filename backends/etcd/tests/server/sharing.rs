@@ -129,9 +129,9 @@ async fn release_by_token_never_ends_the_next_hold() {
         let now: Vec<_> = now.into_iter().map(|(key, _)| key).collect();
         assert_eq!(now, [key], "the next one was ended");
         etcd.release(&later, ReleaseMode::Plain).await.unwrap();
-        // The round shows the case if the far client found the key before the other client deleted
-        // it, and then deleted nothing. A round with a repeated deletion, which reports `Released`,
-        // doesn't count.
+        // A round counts if the far client found the key before the other client deleted it, and
+        // then deleted nothing. A round with a repeated deletion, which reports `Released`, doesn't
+        // count.
         let was_between = took >= delay * 3 && own == ReleaseOutcome::Released;
         if was_between && ended.unwrap() == ReleaseOutcome::NotHeld {
             return;

@@ -55,7 +55,7 @@ async fn missed_deletions_wake_after_a_reconnect() {
     let etcd = connect(&cluster.url_through([proxy.port()])).await;
     let (held, other) = (claim_for("held", LONG), claim_for("other", LONG));
     grant(&etcd, &held).await;
-    // A waiter starts the watch.
+    // The client's first waiter starts the watch.
     grant(&etcd, &other).await;
     busy(&etcd, &claim_for("other", LONG), FOR_EVER).await;
     let mut told = events(&etcd);
@@ -110,7 +110,7 @@ async fn holder_is_notified_of_a_deleted_key() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let etcd = connect(&cluster.url()).await;
     let (mine, given_back) = (claim_for("mine", LONG), claim_for("back", LONG));
-    // A waiter starts the watch.
+    // The client's first waiter starts the watch.
     grant(&etcd, &given_back).await;
     busy(&etcd, &claim_for("back", LONG), FOR_EVER).await;
     grant(&etcd, &mine).await;
@@ -130,7 +130,7 @@ async fn holder_is_not_notified_of_an_earlier_holds_end() {
     let etcd = connect(&cluster.url_through([proxy.port()])).await;
     let (last, hot) = (claim_for("last", LONG), claim_for("hot", LONG));
     grant(&etcd, &last).await;
-    // A waiter starts the watch.
+    // The client's first waiter starts the watch.
     busy(&etcd, &claim_for("last", LONG), FOR_EVER).await;
     grant(&etcd, &hot).await;
     let mut told = events(&etcd);

@@ -19,7 +19,7 @@ impl Cluster {
     pub(super) async fn look_up(self: &Arc<Self>) -> Result<()> {
         let looked = self.looked.load(Ordering::Acquire);
         let mut last = self.looking.lock().await;
-        // Callers that waited share the result.
+        // Callers that waited for a concurrent lookup share its result.
         if self.looked.load(Ordering::Acquire) == looked {
             *last = match self.ask_several().await {
                 Ok(map) => {

@@ -46,7 +46,7 @@ pub(crate) struct Cluster {
     seeds: Vec<Address>,
     current: Arc<Current>,
     links: Mutex<HashMap<Address, Arc<Link>>>,
-    /// Held during a lookup. Contains the last failure.
+    /// Locked during a lookup. Contains the last failure.
     looking: tokio::sync::Mutex<Option<Failure>>,
     looked: AtomicU64,
     will_look: AtomicBool,

@@ -204,7 +204,7 @@ impl Link {
                 waiting.run_and_wait(&other, replicas, before, script, keys, arguments, effect);
             let answer = Box::pin(answer).await;
             if answer.is_err() && !other.alive.load(Ordering::Acquire) {
-                // `live` may be silent for the same reason.
+                // `live` may be silent too, so probe it.
                 self.probe(live, Duration::ZERO);
             }
             return answer;

@@ -38,7 +38,7 @@ impl Link {
         };
         let live = Arc::new(live);
         *self.current() = Some(Arc::clone(&live));
-        // A failover that was reported during the connecting found no connection to leave.
+        // Sentinels may have reported a failover while there was no connection to close.
         if elected.is_some_and(|epoch| self.election.load(Ordering::Acquire) > epoch) {
             self.mark_broken(&live.alive);
             let message = format!("{} isn't the master any more", live.server);

@@ -1,6 +1,6 @@
--- The time by which shared holds and permits expire. After a slot's move, their expiry times are of
--- the old server's clock. So time_of() derives the time from the key's TTL: the key expires 1 ms
--- after the longest hold.
+-- The clock of shared holds and permits. After a slot's move, their stored expiry times are by the
+-- old server's clock. So time_of() derives that clock's time from the key's TTL: the key expires
+-- 1 ms after the longest hold.
 
 local function time_of(holders, now)
   local longest = redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2]
@@ -23,8 +23,8 @@ local function live_as_long(holders, at)
   end
 end
 
--- Sets a hold's expiry. Extends the key's TTL first: if the key expires before a hold, time_of() is
--- ahead.
+-- Sets a hold's expiry. Extends the key's TTL first: if the key expired before a hold, time_of()
+-- would be ahead of the clock.
 local function expire_in(holders, token, life, at)
   local expires = at + 1 + life
   local longest, score = unpack(redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES'))

@@ -2,8 +2,8 @@
 --
 -- The counter is the highest fence issued. While clients may wait, or tombstones may exist, a mark
 -- follows: a space and a time in ms. The fast scripts (fast_acquire.lua, fast_release.lua) leave a
--- counter with a mark to the other scripts. After that time, the next fence that one of these
--- counts removes the mark.
+-- counter with a mark to the other scripts. After that time, the next script that issues a fence
+-- removes the mark.
 
 -- Returns the highest fence (nil without a counter, -1 for a damaged one), and the time of the mark
 -- (0 without one).

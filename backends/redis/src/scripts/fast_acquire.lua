@@ -17,8 +17,8 @@ elseif taken then
   if is_number and counted >= bound and counted < bound + 86400000000 then
     return counted
   end
-  -- A counter below the bound is set to the server's time. Another usable counter is far ahead of
-  -- the clock. Otherwise the acquire is undone below.
+  -- If the counter is below the bound, set it to the server's time. Otherwise it is far ahead of
+  -- the clock. With an unusable counter, the acquire is undone below.
   if is_number and counted > 0 and counted < 9007199254740992 then
     local last, life, done = counted, ARGV[2] + 604800000, nil
     if counted < bound then

@@ -26,7 +26,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     call('ZREM', holders, token)
   end
 
-  -- Reserves fences. Returns the first, or nil if next_fence() does.
+  -- Reserves fences. Returns the first, or nil if next_fence() returns nil.
   local function count(fences, ttl)
     local last, marked_until = parse_counter(call('GET', fence))
     local first = next_fence(last, micros, fences)
@@ -169,8 +169,8 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     return true
   end
 
-  -- Transfers a shared hold or permit. Returns the fence, or nil if count() does. If removing
-  -- `from` fails, `from` expires.
+  -- Transfers a shared hold or permit. Returns the fence, or nil if count() returns nil. If the
+  -- hold of `from` can't be removed, it expires.
   function its.rename(from, to, mode, ttl, value)
     local first = its.kind_of_marker == 'shared' and its.number or count(1, ttl)
     if first then
@@ -220,9 +220,9 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     end
   end
 
-  -- Returns whether the waiter's client has disconnected, if PUBLISH counts all receivers. Clients
-  -- ignore the empty message. Only with shared holders or permits can the waiter block claims that
-  -- fit.
+  -- Returns whether a disconnected client's waiter blocks claims that fit, which needs shared
+  -- holders or permits. The check needs PUBLISH to count all receivers. Clients ignore its empty
+  -- message.
   local function blocks_as_gone_client(client)
     return counted and its.kind_of_marker
       and redis.pcall('PUBLISH', 'lockwright:offered:' .. client, '') == 0
@@ -307,8 +307,8 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     return fenced
   end
 
-  -- Returns the reply 'busy' or 'shared' of acquire.lua, for readers with the time until all have
-  -- ended.
+  -- Returns the reply 'busy' or 'shared' of acquire.lua. For readers, the time left is the last
+  -- reader's.
   function its.describe(counter)
     if not its.kind_of_marker then
       local left, is_hold = its.value and call('PTTL', lock) or 0, its.value and its.value:find('^lw1[:!]')

@@ -1,6 +1,6 @@
--- Ends this token's hold or its wait, and offers the lock to the next waiter. For speed, an
--- exclusive holder's offer to an exclusive waiter is usually made here, with few functions.
--- release_full.lua continues this script.
+-- Ends this token's hold or its wait, and offers the lock to the next waiter. For speed, this part
+-- handles the usual case, an exclusive holder and waiter, with few functions. release_full.lua
+-- continues this script.
 --
 -- KEYS  lock, tombstone of this token, fence, queue, holders, meta
 -- ARGV  token, lifetime of the tombstone in ms ('0' for none), wake-up channel, name, '1' if
@@ -52,7 +52,8 @@ if current and current:find('lw1:', 1, true) == 1 and current:find(token, 5, tru
     redis.call('LPOP', KEYS[4])
     -- If the offer fails, release_full.lua still ends the hold.
     pcall(offer, value, time[1] .. ('00000' .. time[2]):sub(-6), mark, client)
-    -- release_full.lua sends the offer's lifetime to a waiter that would retry later.
+    -- release_full.lua sends the offer's lifetime to a waiter that may retry after the offer
+    -- lapses.
     local needs_lifetime
     for i = 2, 3 do
       local left = records[i] and records[i]:match('^%d+ %d+ (%d+)')

@@ -6,8 +6,8 @@
 --       with that TTL) or lw1:TOKEN:TTL:KIND. The kind is 'x' (exclusive), 'f' (exclusive; also
 --       extends the expiry of the fence counter) or 's' (reader or permits).
 --
--- Returns for each hold 'renewed', 'broken' or 'gone', a single 'renewed' for all, or a single
--- 'other-incarnation' if the incarnation differs.
+-- Returns 'renewed', 'broken' or 'gone' for each hold, a single 'renewed' if all are renewed, or a
+-- single 'other-incarnation' if the incarnation differs.
 
 if ARGV[2] ~= '' and get_string(KEYS[#KEYS]) ~= ARGV[2] then
   return { 'other-incarnation' }

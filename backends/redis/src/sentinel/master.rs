@@ -190,8 +190,8 @@ impl<'c> Sentinels<'c> {
     }
 }
 
-/// Returns whether a majority has named a master, at least one by an election not older than
-/// `latest`. If this stays false, the caller uses all replies, because reset Sentinels count
+/// Returns whether a majority of Sentinels has named a master, and the newest election isn't older
+/// than `latest`. If this stays false, the caller uses all replies, because reset Sentinels count
 /// elections from zero.
 fn are_enough(named: &[Master], sentinels: usize, latest: u64) -> bool {
     named.len() > sentinels / 2 && named.iter().any(|master| master.epoch >= latest)

@@ -1,5 +1,5 @@
-//! Notification of failovers by the Sentinels. The client then leaves the old master, which still
-//! grants locks after a freeze or a partition until it is demoted.
+//! Notification of failovers by the Sentinels. The client then disconnects from the old master:
+//! after a freeze or a partition, that master grants locks until it is demoted.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -80,7 +80,7 @@ async fn documented_permissions_are_necessary_and_sufficient() {
         server.command::<()>(&command).unwrap();
         server.command::<()>(&["FLUSHALL"]).unwrap();
         server.command::<()>(&["HSET", "orders/alien", "what", "no lock"]).unwrap();
-        // Now the user itself must load the scripts, which needs a permission.
+        // Now the user must load the scripts with `EVAL`, which needs a permission.
         server.command::<()>(&["SCRIPT", "FLUSH"]).unwrap();
     };
     let url = format!("redis://locks:{SECRET}@127.0.0.1:{}/", server.port());

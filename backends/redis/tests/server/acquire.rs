@@ -96,7 +96,8 @@ async fn a_batch_is_renewed_hold_by_hold() {
 async fn a_counter_of_a_held_lock_is_kept_once_a_day() {
     let (server, redis) = server_and_client().await;
     // The token's first byte determines the time of day at which renewals extend the counter's
-    // expiry, for one TTL. With all 256 bytes and this TTL, one or two tokens have this period now.
+    // expiry, for one TTL. Of 256 tokens with different first bytes, one or two are in this period
+    // now.
     let ttl = Duration::from_secs(24 * 60 * 60 / 256 + 10);
     let claims: Vec<_> = (0..=255)
         .map(|byte| {
@@ -189,7 +190,7 @@ async fn fences_are_exact_up_to_the_largest() {
         assert_eq!(stored, granted.fence.to_string());
         redis.release(&claim, ReleaseMode::Plain).await.unwrap();
     }
-    // The last fence was max - 2, so two more are left.
+    // The last fence was max - 2, so two are left.
     let mut block = claim("a");
     block.fences = 3;
     fails(redis.try_acquire(&block).await, ErrorKind::Conflict);
@@ -224,8 +225,7 @@ async fn fences_grow_after_a_reconnect_to_older_data() {
         released(&redis, &claim, ReleaseMode::Plain).await;
         granted.fence
     };
-    // Repeat this: in a round that takes over a second, the clock raises the fence anyway, and
-    // nothing is tested.
+    // Repeat this, because in a round of over a second, the clock raises the fence anyway.
     for _ in 0..5 {
         for _ in 0..3 {
             let fence = pair().await;
@@ -289,7 +289,7 @@ async fn a_denied_grant_counts_no_fence() {
     }
 }
 
-/// Because of a mark on the counter, the fast acquire fails. The user may not delete its key.
+/// The counter has a mark, so the script must undo the fast acquire. The user may not run `DEL`.
 #[tokio::test]
 async fn a_refused_acquire_leaves_no_hold_without_the_permission_to_delete() {
     let (server, redis) = server_and_client().await;
@@ -304,8 +304,8 @@ async fn a_refused_acquire_leaves_no_hold_without_the_permission_to_delete() {
     grant(&redis, &claim("a")).await;
 }
 
-/// With a mark, the counter `42` is as long as a counter from the clock, so its length doesn't show
-/// the mark.
+/// The counter `42` with a mark is as long as a usual counter. The release must still find the
+/// mark.
 #[tokio::test]
 async fn release_with_a_short_counter_serves_the_waiter() {
     let (server, redis) = server_and_client().await;

@@ -239,7 +239,7 @@ async fn a_frozen_master_holds_up_no_renewals_of_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_share_the_search_for_nodes_that_are_all_silent() {
     let cluster = block_in_place(Cluster::start).unwrap();
-    // The response time-out is long enough for callers without a connection to search for a node.
+    // With this response time-out, callers without a connection have time to search for a node.
     let config = Config::new(&cluster.url()).unwrap();
     let config = config.response_timeout(5 * QUICK).connect_timeout(QUICK);
     let redis = Arc::new(config.connect().await.unwrap());
@@ -393,7 +393,7 @@ async fn a_failover_can_lose_a_lock_and_the_fence_tells() {
     let first = Locks::new(impatient(&cluster.url()).await).unwrap();
     let second = Locks::new(impatient(&cluster.url()).await).unwrap();
     cluster.nodes[replica].freeze();
-    // Discard the data that are buffered in the replica's socket.
+    // Discard the data in the replica's socket.
     cluster.nodes[0].command::<i64>(&["CLIENT", "KILL", "TYPE", "replica"]).unwrap();
     let ttl = Duration::from_secs(120);
     let guard = first.mutex(&name).ttl(ttl).acquire().await.unwrap();

@@ -205,8 +205,8 @@ async fn a_listing_has_what_is_held_and_nothing_else() {
     let released = claim("orders/3");
     grant(&redis, &released).await;
     redis.release(&released, ReleaseMode::Reconcile).await.unwrap();
-    // Create keys that a listing must skip: a foreign lock, the fence of a deleted lock, and a key
-    // that isn't a fence.
+    // A listing must skip these keys: a foreign lock, a deleted lock's fence, and a key that isn't
+    // a fence.
     server.command::<()>(&["SET", "orders/4", "theirs"]).unwrap();
     server.command::<()>(&["DEL", "other"]).unwrap();
     server.command::<()>(&["HSET", "lockwright:{x}:fence", "field", "no fence"]).unwrap();
@@ -232,7 +232,7 @@ async fn permanent_hold_is_listed_exactly_once_among_changes() {
         grant(&redis, &claim_for(&held, Duration::from_secs(600))).await;
         steady.insert(held);
     }
-    // The growing number of keys causes a rehash during the listing, so that `SCAN` repeats keys.
+    // The growing number of keys causes a rehash, so that `SCAN` repeats keys.
     let churning = std::sync::Arc::clone(&redis);
     let churn = tokio::spawn(async move {
         for i in 0.. {

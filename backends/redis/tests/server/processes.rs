@@ -166,14 +166,14 @@ async fn contenders(url: &str, waiters: u64, ttl: Duration) -> (Process, Vec<Pro
         .await;
     }
     if ttl == TTL {
-        // Waiters retry when the holder's TTL seems over. Wait for that.
+        // Wait until each waiter has retried after the TTL in its reply.
         tokio::time::sleep(TTL * 3).await;
     }
     (holder, queue)
 }
 
-/// Returns how soon the last waiter must hold: the dead holder's TTL, plus an offer's TTL for each
-/// dead waiter before it, plus one second.
+/// Returns how soon the last waiter must hold the lock: the dead holder's TTL, plus an offer's TTL
+/// for each dead waiter before it, plus one second.
 fn bound(dead_waiters: u32) -> Duration {
     TTL + TTL * dead_waiters + Duration::from_secs(1)
 }
@@ -189,7 +189,7 @@ async fn dead_holder_and_dead_waiters_are_passed_over(url: &str) {
     assert!(died.elapsed() <= bound(3), "late: {:?}", died.elapsed());
 }
 
-/// The client that made the offer is dead when the offer lapses.
+/// The client whose release made the offer dies before the offer lapses.
 async fn dead_releaser_is_recovered_from(url: &str) {
     let (mut holder, mut queue) = contenders(url, 2, TTL).await;
     queue[0].stop();
@@ -233,8 +233,8 @@ async fn waiters_that_die_in_a_row_cost_one_offer_each() {
     assert!(died.elapsed() <= bound(7), "late: {:?}", died.elapsed());
 }
 
-/// The waiters' last replies show the released hold, with most of its long TTL left. They must not
-/// wait for its end.
+/// The waiters' last replies show the released hold, with most of its long TTL left. The waiters
+/// must not wait for that TTL.
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_releaser_of_a_long_hold_costs_one_offer() {
     const OFFER: Duration = Duration::from_secs(2);

@@ -102,7 +102,7 @@ async fn an_offer_that_nobody_takes_goes_on_to_the_next() {
     assert_eq!(waiter.inspect(&name("a")).await.unwrap().waiters, Some(1));
 }
 
-/// The release runs on a runtime that ends right after it. The offer's task must survive that.
+/// The offer's task must survive the end of the release's runtime.
 #[tokio::test]
 async fn an_offer_is_looked_after_beyond_the_runtime_of_the_release() {
     let (server, holder) = server_and_client().await;
@@ -219,8 +219,8 @@ async fn a_limit_ends_a_waiters_place_too() {
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "offered to nobody");
 }
 
-/// A waiter's position in the queue outlives the waiter's time limit, so that another waiter of the
-/// process may inherit it.
+/// A waiter's position outlives its time limit, so that another waiter of the process may inherit
+/// it.
 #[tokio::test]
 async fn a_place_outlives_the_limit_a_little() {
     let (server, redis) = server_and_client().await;
@@ -294,9 +294,8 @@ async fn strangers_stay_out_while_readers_hold() {
     }
 }
 
-/// When a slot moves to another server, the readers' stored expiry times are still those of the old
-/// server's clock. The key's TTL stays right. The test shifts the stored times, as such a move
-/// does.
+/// After a slot's move, the readers' stored expiry times are by the old server's clock. The key's
+/// TTL stays right. The test shifts the stored times, as a move does.
 #[tokio::test]
 async fn readers_keep_their_time_where_the_clock_is_another() {
     let (server, redis) = server_and_client().await;

@@ -197,7 +197,7 @@ struct Late {
 }
 
 impl Late {
-    /// The proxy's number of this connection, the client's first.
+    /// The proxy's number of the connection `id`, the client's first.
     const FIRST: usize = 0;
 
     async fn start() -> (Self, Claim) {

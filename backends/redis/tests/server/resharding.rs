@@ -129,8 +129,7 @@ async fn readers_and_permits_are_renewed_before_their_keys_leave_and_after_it() 
     assert_eq!(redis.renew(&all).await.unwrap(), known);
     block_in_place(|| cluster.finish_move(moving)).unwrap();
     assert_eq!(redis.renew(&all).await.unwrap(), known);
-    // A renewal's script finds only that a hold is gone. A further request reads the tombstone,
-    // which shows the break.
+    // A renewal's script finds only that a hold is gone. The tombstone shows the break.
     for holder in [&reader, &permits] {
         let seen = BreakTarget::Token(holder.token);
         redis.break_lock(&holder.name, seen, BreakMode::Now, "anna", "stuck").await.unwrap();
@@ -189,7 +188,7 @@ async fn nothing_is_granted_or_broken_by_halves() {
         let new = redis.try_acquire(&claim("{s}new")).await;
         fails_with(new, ErrorKind::Unavailable, "moving");
         match redis.try_acquire(&claim("s")).await {
-            // The fast path needs only the lock's key and its fence counter.
+            // Until a key moves, the fast path finds both its keys on one node.
             Ok(AcquireOutcome::Busy(_)) => assert!(half.is_empty(), "{half:?}"),
             refused => drop(fails_with(refused, ErrorKind::Unavailable, "moving")),
         }
@@ -325,7 +324,7 @@ async fn a_name_is_listed_that_moved_before_most_nodes_heard_of_it() {
     .await;
 }
 
-/// Moves a name from the slow last master to the first, after a listing has visited the first.
+/// During a listing, moves a name from the slow last master to the first, which is already scanned.
 async fn listed_while_it_moves_behind(slow: Duration, finish: impl FnOnce(&Cluster, SlotMove)) {
     let servers = testbed::Redis::options()
         .set("cluster-preferred-endpoint-type", "unknown-endpoint")

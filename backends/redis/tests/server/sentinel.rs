@@ -208,7 +208,7 @@ async fn a_master_that_was_frozen_over_a_failover_is_not_trusted() {
     }
 }
 
-/// The client's connections to the Sentinels go silent while these elect a new master.
+/// The client misses a failover, because its connections to the Sentinels are silent.
 #[tokio::test]
 async fn a_master_is_not_trusted_because_nobody_can_say_otherwise() {
     let set = Sentinels::start().unwrap();
@@ -261,8 +261,7 @@ async fn nothing_is_granted_while_two_connections_lead_to_two_masters() {
         std::future::ready((quiet > 20).then_some(()))
     })
     .await;
-    // The Sentinels don't announce the change of master below, so the client must reconnect to
-    // detect it.
+    // The Sentinels don't announce this change, so the client must reconnect to detect it.
     let port = other.port().to_string();
     for sentinel in &set.sentinels {
         let name = set.master_name();
@@ -310,7 +309,7 @@ async fn a_failover_can_lose_a_lock_and_its_holder_is_reported() {
     let set = Sentinels::start().unwrap();
     let ttl = Duration::from_secs(12);
     let (redis, rival) = (Arc::new(impatient(&set).await), impatient(&set).await);
-    // The replica has an older fence.
+    // Replicate an earlier grant and its fence.
     let before = claim("a");
     let earliest = grant(&redis, &before).await;
     wait_for(&set.servers[1], "a", &before.token.to_string()).await;

@@ -92,7 +92,7 @@ async fn silent_connection_to_a_master_of_sentinels_is_replaced() {
     for sentinel in &set.sentinels {
         let monitor = ["SENTINEL", "MONITOR", "through-proxy", "127.0.0.1", &port, "2"];
         sentinel.command::<()>(&monitor).unwrap();
-        // The Sentinels' connections to the proxy go silent too, and must not start a failover.
+        // The Sentinels' connections to the proxy go silent too. Prevent a failover.
         let patient = ["SENTINEL", "SET", "through-proxy", "down-after-milliseconds", "60000"];
         sentinel.command::<()>(&patient).unwrap();
     }
@@ -127,8 +127,8 @@ async fn dropped_requests_find_a_silent_connection() {
     locks.mutex("before").acquire().await.unwrap().release().await.unwrap();
     proxy.silence_present();
     let (started, ttl) = (Instant::now(), Duration::from_secs(1));
-    // Each request has a new name, because a dropped request of the same name would have to be
-    // released first.
+    // Each request has a new name, because a dropped request's name would have to be released
+    // first.
     let mut tries = 0..;
     let guard = eventually(|| {
         let request = locks.mutex(format!("lock {}", tries.next().unwrap())).ttl(ttl);

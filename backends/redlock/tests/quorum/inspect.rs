@@ -121,8 +121,8 @@ async fn possible_holds_of_a_quorum_are_shown_while_nodes_are_away() {
 
 #[tokio::test(start_paused = true)]
 async fn remains_of_an_earlier_hold_are_not_taken_for_the_present_one() {
-    // When two nodes show each claim, the present hold must win. Repeat this, because the random
-    // order of a `HashMap` could hide a fault.
+    // Two nodes show the ended hold, and two the present one, which must win. Repeat this, because
+    // the random order of a `HashMap` could hide a fault.
     for _ in 0..10 {
         let five = five();
         let (left, held) = (claim("x"), claim("x"));

@@ -90,7 +90,7 @@ async fn an_attempt_that_is_still_on_its_way_meets_a_tombstone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_that_is_owed_a_tombstone_gets_no_vote_there() {
-    // A release to node 0 is pending. It may arrive later, and would revoke a new vote.
+    // A pending release to node 0 would revoke a new vote there.
     let five = five();
     grant(&five.redlock, &claim("seen before")).await;
     let waiting = claim("x");

@@ -57,7 +57,7 @@ impl Five {
         nodes.into_iter().filter(holds).count()
     }
 
-    /// Waits until a claim holds on all nodes. The renewals repair slow nodes.
+    /// Waits until all nodes have the claim's hold. Renewals repair nodes that lack it.
     pub(crate) async fn all_hold(&self, redlock: &Redlock, claim: &Claim) {
         let hold = Renew::of(claim);
         eventually(async || {

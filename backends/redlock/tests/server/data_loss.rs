@@ -40,7 +40,7 @@ async fn exclusive_hold_excludes_all_others(five: &Five, since: Instant) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_restarted_empty_lets_no_second_holder_in() {
-    // Nodes 3 and 4 would be a quorum together with the emptied node 2.
+    // If the emptied node 2 voted, it would complete a quorum with nodes 3 and 4.
     let (mut five, _redlock, _held, since) = bare_quorum().await;
     for at in [3, 4] {
         five.server(at).restart(true).unwrap();

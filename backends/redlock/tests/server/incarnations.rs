@@ -71,7 +71,7 @@ async fn a_copy_of_another_nodes_data() {
         is_at_rest.iter().all(|is| *is).then_some(())
     })
     .await;
-    // After the restart, nothing shows any more that the server was a replica.
+    // The restart clears every sign that the server was a replica.
     copy.kill();
     copy.restart(true).unwrap();
     no_client_is_admitted(&five, since).await;

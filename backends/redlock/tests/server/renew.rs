@@ -46,7 +46,7 @@ async fn less_than_a_quorum_is_lost_and_not_topped_up() {
     let hold = Renew::of(&held);
     let renewed = redlock.renew(&[hold]).await.unwrap();
     assert_eq!(renewed[0].outcome, RenewalOutcome::NotHeld(Reason::Gone));
-    // Nodes execute requests in order, so these two would make an earlier repair visible.
+    // Nodes execute requests in order. After these two, an earlier repair would be visible.
     redlock.renew(&[hold]).await.unwrap();
     grant(&redlock, &claim("y")).await;
     assert_eq!(five.holders(&held, 0..3), 0);

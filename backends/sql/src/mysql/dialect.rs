@@ -24,7 +24,7 @@ use crate::server::tls;
 /// - UTC: in other time zones, `SYSDATE` jumps at the end of daylight saving time.
 /// - `READ COMMITTED`: statements must see earlier commits. MySQL's default also locks gaps, so
 ///   requests for different names would deadlock.
-/// - No `sql_mode` that changes literals. An `UPDATE` assigns in order.
+/// - No `sql_mode` that changes literals or the order of an `UPDATE`'s assignments.
 /// - `group_concat_max_len` is enough for all names of a sweep step.
 /// - The server keeps idle connections for longer than the pool does.
 const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 'NO_CHAIN', \
@@ -286,8 +286,8 @@ impl Dialect for MySql {
             changed |= affected > 0;
         });
         match fetched.await {
-            // The session had already ended. A `KILL` is always the last statement, so none is
-            // skipped.
+            // The session had already ended. A `KILL` is always the last statement, so the error
+            // skips none.
             Err(error) if number(&error) == Some(NO_SUCH_THREAD) => Ok(Vec::new()),
             Err(sqlx::Error::Database(error)) if changed && done > 0 => {
                 Err(sqlx::Error::Database(Box::new(Later(error))))

@@ -184,7 +184,7 @@ impl Dialect for Postgresql {
         let mut connection = self.connect().await?;
         let [lock, statement] = [limits.answer, limits.slow].map(below);
         let is_direct = self.is_direct();
-        // Limits that the user has set stay.
+        // Keeps limits that the user has set.
         let unset = |name: &str| format!("current_setting('{name}') = '0'");
         let set = |name: &str, to: u128| {
             let unset = unset(name);
@@ -237,7 +237,7 @@ impl Dialect for Postgresql {
         let which = format!("FROM pg_stat_activity WHERE {}", which.join(" OR "));
         let end = format!("SELECT pid::bigint, pg_terminate_backend(pid) {which}");
         let rows = match fetch_on(&mut connection.driver, end).await {
-            // The server refused, so this only checks which sessions still exist.
+            // The server refused to end sessions, so this only checks which still exist.
             Err(sqlx::Error::Database(_)) => {
                 fetch_on(&mut connection.driver, format!("SELECT pid::bigint {which}")).await?
             }

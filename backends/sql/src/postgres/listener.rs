@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct Listener {
     pool: Arc<Pool<Postgresql>>,
     waiters: Arc<Subscribers>,
-    /// The runtime of the connect call. A waiter's runtime may end before the other waiters.
+    /// The runtime of the connect call, because a waiter's runtime may end while others wait.
     runtime: Handle,
     is_active: Arc<AtomicBool>,
     task: Mutex<Option<JoinHandle<()>>>,
@@ -67,7 +67,7 @@ impl ReleaseListener for Listener {
             return Some(POLL);
         }
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
-        // The task ends when no waiter is left, and with its runtime.
+        // The previous task has ended if no waiter was left, or with its runtime.
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
             let listening = ListenTask {
                 pool: Arc::clone(&self.pool),
@@ -102,7 +102,7 @@ struct ListenTask {
 
 impl Drop for ListenTask {
     fn drop(&mut self) {
-        // The runtime may have ended, so the waiters poll and start another task.
+        // The runtime may have ended, so the woken waiters poll and start another task.
         self.is_active.store(false, Ordering::SeqCst);
         self.waiters.wake_all();
     }
@@ -118,7 +118,7 @@ impl ListenTask {
     async fn run(self) {
         while self.waiters.anybody() {
             match self.listen().await {
-                // A waiter may have come since.
+                // A new waiter may have registered.
                 End::NobodyWaits => {}
                 End::NotNotified => {
                     tracing::warn!(

@@ -51,7 +51,8 @@ use dialect::Postgresql;
 use listener::Listener;
 use pooler::Server;
 
-/// The polling interval with notifications. It is long, because a lost connection wakes all waiters.
+/// The polling interval with notifications. It may be long, because a lost listening connection
+/// wakes all waiters.
 const SLOW_POLL: Duration = Duration::from_secs(10);
 
 /// The longest polling interval without notifications.

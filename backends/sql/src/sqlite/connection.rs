@@ -73,7 +73,7 @@ impl Database {
     }
 
     pub(super) fn is_still(&self, open: &Open) -> bool {
-        // `stat` doesn't open the file, whose close would drop SQLite's locks.
+        // Only calls `stat`, because closing an opened file would drop SQLite's locks.
         file_id(&self.path).is_ok_and(|id| id == open.id)
     }
 

@@ -1,6 +1,6 @@
 //! Readers and holders of permits.
 //!
-//! Most functions need a transaction, and a [`Moment`] from inside it.
+//! Most functions need a transaction, and a [`Moment`] read within it.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -155,7 +155,7 @@ async fn again(
     Ok(granted)
 }
 
-/// Transfers a hold. Needs a transaction, and `at` from inside it.
+/// Transfers a hold. Needs a transaction, and a clock reading `at` within it.
 pub(super) async fn swap(
     connection: &mut SqliteConnection,
     from: Token,
@@ -209,7 +209,7 @@ pub(super) async fn seen(
         .ok_or(sqlx::Error::RowNotFound)
 }
 
-/// Needs a transaction, and `at` from inside it.
+/// Renews holds. Needs a transaction, and a clock reading `at` within it.
 pub(super) async fn renew(
     connection: &mut SqliteConnection,
     holds: &[Hold],

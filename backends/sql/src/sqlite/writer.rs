@@ -42,7 +42,7 @@ pub(super) enum Answer {
     Renewed(Vec<Renewal>),
     Released {
         ended: ReleaseOutcome,
-        /// True if this may admit a waiter.
+        /// True if the release may admit a waiter.
         makes_room: bool,
     },
     Broken(Broken),
@@ -277,7 +277,7 @@ impl Writer {
                     Ok(Outcome::Done(answer)) => return Ok(answer),
                     Ok(Outcome::Again) => break,
                     Err(e) if is_busy(&e) && patience.again().await => {}
-                    // A transaction is rolled back, so that the error is definite.
+                    // Retries in a transaction, whose rollback makes the error definite.
                     Err(e) if is_foreign_row(&e) => break,
                     Err(e) => return Err(Failure::of_statement(e)),
                 }

@@ -1,5 +1,3 @@
-//! Tests of the rules for granting leases.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -134,7 +132,7 @@ async fn fences_grow_past_what_was_granted_during_a_wait() {
     let (server, backend) = start().await;
     let newcomer = Arc::new(connect(&server.url()).await);
     acquire_and_release(&backend, "x").await;
-    // Only the client with an earlier grant sends `acquire_free`.
+    // Only a client with a recent grant sends `acquire_free`.
     for (backend, fence) in [(backend, 8_000_000_000_000_000), (newcomer, 9_000_000_000_000_000)] {
         let mut row = lock_lease(&server, "x").await;
         let asked = claim("x");
@@ -148,7 +146,7 @@ async fn fences_grow_past_what_was_granted_during_a_wait() {
     }
 }
 
-/// On MySQL, the first rejection after a recent grant locks the row for a moment.
+/// On MySQL, only a client's first rejection after its own grant locks the row.
 #[tokio::test]
 async fn repeated_rejection_needs_no_lock_of_the_row() {
     let (server, backend) = start().await;
@@ -170,7 +168,7 @@ fn in_ten_seconds() -> Wait {
 async fn recorded_waiter_is_rejected_without_a_lock_of_the_row() {
     let (server, backend) = start().await;
     let (other, waiting) = (connect(&server.url()).await, claim("x"));
-    // A client first tries an update of a name that it was granted recently.
+    // After this grant, `other` may send `acquire_free`, which locks the row on MySQL.
     acquire_and_release(&other, "x").await;
     grant(&backend, &claim("x")).await;
     let rejected = |answer| matches!(answer, Ok(AcquireOutcome::Busy(_)));

@@ -12,8 +12,8 @@ in_each_mode!(plain; holder_gets_broken_despite_a_next_holder,
     claim_gets_broken_through_another_connection,
     tombstone_of_a_broken_hold_is_swept,);
 
-/// `next` waits in the server, so `next` gets the lock before the holder's client reads the reason
-/// of its loss.
+/// The claim `next` waits in the server, so it is granted before the holder's client reads the loss
+/// reason.
 async fn holder_gets_broken_despite_a_next_holder(server: &Server, mode: &str) {
     let operator = shared(server, mode).await;
     let locks = client(server, mode, LONG).await;
@@ -31,7 +31,7 @@ async fn holder_gets_broken_despite_a_next_holder(server: &Server, mode: &str) {
     }
 }
 
-/// The renewal is sent by another client than the holder's, after the next holder has the lock.
+/// A client other than the holder's sends the renewal after the next grant.
 async fn claim_gets_broken_through_another_connection(server: &Server, mode: &str) {
     let (one, two) = (shared(server, mode).await, shared(server, mode).await);
     let (held, next) = (claim_for("x", LONG), claim_for("x", LONG));

@@ -99,7 +99,7 @@ async fn thousand_holds_need_ten_connections() {
     assert_eq!(listed(&*other).await, 0);
 }
 
-/// Locks are re-entrant within a session, which must not grant a second claim.
+/// Locks are re-entrant within a session, but a second claim must be rejected.
 #[tokio::test(flavor = "multi_thread")]
 async fn name_is_held_once_in_a_session() {
     let server = plain();
@@ -302,7 +302,7 @@ async fn blocked_attempt_loses_no_hold() {
             tokio::spawn(async move { mutex.try_acquire().await })
         })
         .collect();
-    // For two TTLs, the hold has to be renewed.
+    // To last two TTLs, `kept` needs renewals.
     sleep(TTL * 2).await;
     kept.check().unwrap();
     drop(operator);
@@ -362,7 +362,7 @@ async fn waiter_follows_a_hold_in_a_joint_session() {
 /// The client waits for more names than it has sessions for waits.
 #[tokio::test(flavor = "multi_thread")]
 async fn waits_leave_a_session_for_holds() {
-    /// Of eight: one is joint, two are for requests, one listens and one ends others.
+    /// Of eight sessions, one is joint, two are for requests, one listens and one ends others.
     const FOR_WAITS: u64 = 3;
 
     let server = plain();

@@ -198,8 +198,7 @@ async fn holds_beyond_the_limit_say_so() {
         matches!(error.kind(), ErrorKind::TimedOut(_) | ErrorKind::Unavailable),
         "{mode}: {error:?}"
     );
-    // For a TTL, all holds are renewed. Then the release of one hold makes room for another
-    // request.
+    // All holds are renewed for one TTL. Then the release of one makes room for another request.
     sleep(TTL).await;
     for guard in &held {
         guard.check().unwrap();

@@ -31,7 +31,7 @@ const OTHER_LOCKS: [&str; 1] = ["BEGIN; SELECT * FROM lockwright_hold WHERE name
 /// SQL for a lock on the records' table that allows reads.
 const NO_RECORDS: &str = "LOCK TABLES lockwright_hold READ";
 
-/// The `note` statement checks the session, so the test needs no next record.
+/// Writes no next record, because the `note` statement itself checks the session.
 const NEXT_RECORD: &str = "DO 0";
 
 const RECORDED_BEFORE_THE_GRANT: &[&str] = &[];

@@ -60,7 +60,7 @@ async fn a_young_hold_is_shown_listed_and_broken(server: &Server, mode: &str) {
     }
 }
 
-/// The pause before a listing is shorter than the time for which the record can't be written.
+/// The record can't be written for 400 ms, longer than a listing's usual wait.
 async fn listing_waits_for_the_records_of_its_client(server: &Server, mode: &str) {
     let one = backend(server, mode).await;
     let mut locking = session(server).await;

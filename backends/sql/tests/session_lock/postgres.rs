@@ -50,7 +50,7 @@ const OTHER_LOCKS: [&str; 2] = [
 
 const NO_RECORDS: &str = "BEGIN; LOCK TABLE lockwright_hold IN SHARE MODE";
 
-/// Gives the row a higher fence, so that a late record must not replace it.
+/// Simulates the next holder's record, whose higher fence keeps a late record out.
 const NEXT_RECORD: &str = "UPDATE lockwright_hold SET token = 'next', fence = fence + 1000000000";
 
 const RECORDED_BEFORE_THE_GRANT: &[&str] = &[];

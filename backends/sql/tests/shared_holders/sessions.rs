@@ -57,7 +57,7 @@ pub(super) async fn a_writer_that_waits_stays_ahead(Two(one, two): Two) {
     release(&*one, &late).await;
 }
 
-/// Readers are admitted at once, although the writer's connection is kept for another claim.
+/// A writer's session is kept after its wait, but readers are admitted at once.
 pub(super) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     let (first, late, writer) = (reader(), reader(), claim("x"));
     grant(&*one, &first).await;

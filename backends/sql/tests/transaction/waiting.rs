@@ -11,7 +11,7 @@ use super::{
 };
 use crate::expect::{BRIEFLY, PATIENCE, busy, locked, refused};
 
-/// A snapshot from before the wait would show old data.
+/// The waiter must not read from a snapshot taken before the wait.
 #[tokio::test]
 async fn a_waiter_gets_it_with_the_commit_and_sees_what_was_done() {
     let (server, pool) = shop().await;

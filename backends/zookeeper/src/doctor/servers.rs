@@ -3,7 +3,7 @@ use lockwright_core::{Finding, Severity};
 use crate::four_letter_words::{Server, Status};
 use crate::shared::Shared;
 
-/// The first version that returns the transaction of a new node, and that removes empty parents.
+/// The first version that returns a new node's transaction id, and removes empty parent nodes.
 const OLDEST: (u32, u32) = (3, 5);
 
 const OLDEST_MAINTAINED: (u32, u32) = (3, 8);

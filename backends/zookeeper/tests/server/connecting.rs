@@ -188,7 +188,7 @@ async fn unreadable_locks_are_skipped_in_lists_and_denied_by_name() {
     fails(zookeeper.inspect(&name("brokers")).await, ErrorKind::Denied);
 }
 
-/// Local sessions can't create ephemeral nodes.
+/// A lock needs ephemeral nodes, which local sessions can't create.
 #[tokio::test(flavor = "multi_thread")]
 async fn local_sessions_are_refused_unless_they_become_global() {
     let options = testbed::ZooKeeper::options().set("localSessionsEnabled", "true");

@@ -1,5 +1,5 @@
-//! A connection that dies during a long hold. Tests start in alphabetical order, so the module's
-//! name makes this longest test start early.
+//! A connection that dies during a long hold. This longest test starts early, because tests start
+//! in alphabetical order.
 
 use std::time::Duration;
 

@@ -1,5 +1,3 @@
-//! Tests of the watches on holds' nodes.
-
 use std::time::Duration;
 
 use lockwright_core::{

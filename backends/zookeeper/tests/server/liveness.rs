@@ -56,7 +56,7 @@ async fn closed_client_is_granted_nothing() {
     let other = locks(server.url()).await;
     let connect = || locks(server.url_through([proxy.port()]));
     liveness::closed_client_is_granted_nothing(connect, &other, || ()).await;
-    // The client's open connections are silent now, but new ones work.
+    // This makes the client's open connections silent, but new connections work.
     let silence = || proxy.silence_present();
     liveness::closed_client_is_granted_nothing(connect, &other, silence).await;
 }
@@ -70,7 +70,8 @@ async fn one_try_leaves_nothing_behind() {
     assert!(!busy(&ours, &claim("x"), Wait::No).await.queued);
     let nodes = || figure(&server, "zk_ephemerals_count");
     assert_eq!(nodes(), 1);
-    // A try that is dropped in flight leaves nothing either, once its client has released it.
+    // A `try_acquire` that is dropped in flight leaves nothing either, once its client has released
+    // it.
     let locks = Locks::new(ours).unwrap();
     for at in 0..20 {
         let tries = locks.mutex("x").try_acquire();

@@ -158,8 +158,8 @@ async fn fences_grow_though_the_queue_itself_is_removed() {
     }
 }
 
-/// The server dies, and the waiting sessions expire. The error must name the dead server
-/// nevertheless.
+/// The server dies, and the waiting sessions expire. The error reports the dead server, not the
+/// expiry.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_gets_an_error_from_a_silent_server() {
     let mut server = testbed::ZooKeeper::options().members(1).start().unwrap();
@@ -194,8 +194,8 @@ async fn waiter_gets_an_error_from_a_silent_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn acquire_during_a_session_end_reports_why_there_is_no_session() {
     let mut server = testbed::ZooKeeper::options().members(1).start().unwrap();
-    // With longer timeouts, the claim would leave the queue before its session ends, and get
-    // another error.
+    // With the longer timeouts of `connect`, the claim would leave the queue before its session
+    // ends, and get another error.
     let zookeeper = ZooKeeper::connect(&server.url()).await.unwrap();
     let [held, waits] = [(); 2].map(|()| claim_for("orders", TTL * 2));
     grant(&zookeeper, &held).await;
@@ -228,7 +228,7 @@ async fn holder_of_a_lock_broken_at_once_gets_broken() {
     assert_eq!(renew(&zookeeper, &next).await, RenewalOutcome::NotHeld(Reason::Broken));
 }
 
-/// The lock's parent node has another program's data instead of notes.
+/// The lock's node contains another program's data instead of notes.
 #[tokio::test]
 async fn hold_is_freed_at_once_if_no_note_can_be_left() {
     let (server, zookeeper) = server_and_client().await;

@@ -43,8 +43,7 @@ async fn lose_the_reply(
     raw: &zookeeper_client::Client,
     claim: &Claim,
 ) {
-    // This creates the session and the parent node, so that later only the claim's node must be
-    // created.
+    // This creates the session and the parent node, so that later only the claim's node is missing.
     grant_and_release(zookeeper, claim).await;
     proxy.set(Traffic::SwallowAnswers);
     fails(zookeeper.acquire(claim, FOR_EVER).await, ErrorKind::Indeterminate);

@@ -59,7 +59,7 @@ async fn concurrent_claims_get_at_most_all_permits() {
     assert!(queue(&raw(&ensemble.url()).await).await.is_empty());
 }
 
-/// Curator's node becomes the holder ahead of a waiting permit. The waiter must give up.
+/// A Curator client gets the lock ahead of a waiter for permits. The waiter's request fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_becomes_another_programs_lock_is_left() {
     let (server, zookeeper) = server_and_client().await;

@@ -89,7 +89,7 @@ async fn session_survives_moves_among_checked_servers() {
     .await;
 }
 
-/// The unchecked server may have shortened the session's timeout.
+/// The URL names a server that was never checked and may have shortened the timeout.
 #[tokio::test(flavor = "multi_thread")]
 async fn session_is_given_up_after_an_unchecked_server() {
     let ttl = Duration::from_secs(8);

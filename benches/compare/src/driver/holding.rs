@@ -48,7 +48,7 @@ impl BackendRun<'_> {
         let holds: Vec<u64> = [1].into_iter().chain(self.pace.holds.clone()).collect();
         for (round, count) in holds.into_iter().enumerate() {
             for at in 0..self.subjects.len() {
-                // Each count begins with another subject, because later subjects may reuse the
+                // Each count starts with a different subject, because later subjects may reuse the
                 // server's memory.
                 let subject = (at + round) % self.subjects.len();
                 let kind = self.subjects[subject].program.kind;

@@ -23,7 +23,7 @@ pub(super) struct RunningSubject<'a> {
 pub(super) struct Used<T> {
     pub(super) of: T,
     pub(super) served: Option<f64>,
-    /// Of those served, as far as the server counts them apart.
+    /// The keep-alives in `served`, if the server counts them separately.
     pub(super) keep_alives: Option<f64>,
     pub(super) servers_us: f64,
     pub(super) subject_us: f64,

@@ -10,7 +10,7 @@ const SHARES: [f64; 13] =
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) workload: &'static str,
-    /// As in [`Cell`].
+    /// The workload's number, as in [`Cell`].
     pub(super) at: u64,
     pub(super) regime: Regime,
     pub(super) subject: String,

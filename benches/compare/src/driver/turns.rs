@@ -82,7 +82,8 @@ impl Turns {
         self.in_time().len() as f64 / self.seconds()
     }
 
-    /// Returns the sorted waits in nanoseconds, also those that end late and reveal starvation.
+    /// Returns the sorted waits in nanoseconds, including waits that end after the measurement,
+    /// which reveal starvation.
     #[must_use]
     pub(super) fn waits(&self) -> Vec<u64> {
         let mut waits: Vec<u64> = self.turns.iter().map(|turn| turn.granted - turn.asked).collect();

@@ -84,7 +84,7 @@ pub fn read(path: &Path) -> io::Result<Results> {
     let invalid = |problem: String| {
         io::Error::new(io::ErrorKind::InvalidData, format!("{}: {problem}", path.display()))
     };
-    // Another format is reported first, because other fields may be missing in it.
+    // Check the format first, because results in another format may lack fields.
     let found: serde_json::Value = serde_json::from_str(&text).map_err(|error| {
         invalid(format!("not JSON, so no results of `cargo xtask bench`: {error}"))
     })?;

@@ -16,8 +16,8 @@ pub trait Servers: Debug + Send {
     /// counted.
     fn served(&self) -> Result<Option<u64>>;
 
-    /// Returns the number of keep-alives so far by connection, as far as the server counts them
-    /// apart: requests that only prove that the client is alive. [`Self::served`] includes them.
+    /// Returns the number of keep-alives so far by connection, if the server counts them
+    /// separately. [`Self::served`] includes keep-alives.
     fn keep_alives(&self) -> Result<BTreeMap<String, u64>> {
         Ok(BTreeMap::new())
     }

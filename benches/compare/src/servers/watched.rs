@@ -25,8 +25,8 @@ impl Watched {
         let servers = start(backend)?;
         let roots =
             descendants::of(us).into_iter().filter(|process| !before.contains(process)).collect();
-        // `served` itself sends commands. Their number is the minimum, because a cluster's members
-        // also send commands to each other.
+        // `served` itself sends commands. Their number is the smallest difference, because a
+        // cluster's members also send commands to each other.
         let mut per_look = u64::MAX;
         let mut before = servers.served()?;
         for _ in 0..3 {

@@ -220,8 +220,8 @@ mod tests {
     fn name_may_contain_parentheses() {
         let folder = tempfile::tempdir().unwrap();
         let odd = folder.path().join(") R 1 (");
-        // `cp` writes the copy, because a file that another test's child inherited open for writing
-        // can't be executed.
+        // `cp` writes the copy, because another test's child could inherit this process's open
+        // file, and `exec` would fail.
         assert!(Command::new("cp").arg("/bin/sleep").arg(&odd).status().unwrap().success());
         let mut child = Command::new(&odd).arg("60").spawn().unwrap();
         let us = rustix::process::getpid();

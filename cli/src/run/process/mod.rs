@@ -7,8 +7,8 @@
 //!       └─ ...           orphans become children of S, or of L after S ended
 //! ```
 //!
-//! S is synchronous and has one thread, because that is simpler, and because the kernel kills CMD
-//! when the thread that created CMD ends.
+//! S is synchronous and has one thread, because the kernel kills CMD when the thread that created
+//! CMD ends.
 
 pub(crate) mod descendants;
 pub(crate) mod exec_child;

@@ -218,7 +218,7 @@ impl Supervisor {
         let _ = kill_process_group(self.command, signal);
     }
 
-    /// Reaps children. Returns `true` when none, and so no descendant, is left: orphans become
+    /// Reaps children. Returns `true` if no child is left, and so no descendant: orphans become
     /// children of this process.
     fn reap(&mut self) -> bool {
         while matches!(self.signals.read_signal(), Ok(Some(_))) {}

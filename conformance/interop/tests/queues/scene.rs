@@ -21,7 +21,7 @@ pub(crate) trait Server: Debug + Send + Sync {
 
     fn servers(&self) -> String;
 
-    /// Returns the other side's name of our lock `name`. `name` needs no escaping.
+    /// Returns the other side's name for our lock. `name` contains nothing to escape.
     fn in_their_words(&self, name: &str) -> String;
 
     /// Returns the URL and the name with which Lockwright locks the other side's `name/child`.
@@ -30,7 +30,7 @@ pub(crate) trait Server: Debug + Send + Sync {
     /// Returns the queue's keys or nodes. `name` is the other side's name of the lock.
     fn queue(&self, name: &str) -> Vec<String>;
 
-    /// Returns a lower bound of the time until `place` expires, if its client dies now.
+    /// Returns the least time until the queue entry `place` expires, if its client dies now.
     fn runs_out_in(&self, place: &str) -> Duration;
 }
 
@@ -71,7 +71,7 @@ impl Scene {
         }
     }
 
-    /// Starts a client that locks a child of the lock's name, in the other side's naming.
+    /// Starts a client that locks `name/child`, as the other side names it.
     pub(crate) fn client_below(&self, side: Side, child: &str) -> Client {
         match side {
             Side::Ours => {

@@ -41,8 +41,7 @@ pub(crate) fn their_release_wakes_us(scene: &Scene) {
         mode: Mode::Exclusive,
         token: Token::random(),
         identity: Arc::new(Identity::of_this_process(Some("test"))),
-        // Without polls, the claim's place in the queue isn't extended, so it must last until the
-        // wake-up.
+        // The place in the queue lasts for one TTL, because the test doesn't poll to extend it.
         ttl: 2 * TTL,
         fences: 1,
         renewal_mode: RenewalMode::Auto,

@@ -41,7 +41,7 @@ impl Scale {
     }
 }
 
-/// Returns the smallest number of the series …, 0.5, 1, 2, 5, 10, … from `least` on.
+/// Returns the smallest number in …, 0.5, 1, 2, 5, 10, … that is at least `least`.
 fn step(least: f64) -> f64 {
     let power = 10_f64.powf(least.max(1e-9).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);

@@ -63,7 +63,7 @@ fn pause_without_a_refused_late_write_shows_nothing() {
     let wrote = |accepted| script.clone().wrote(52, "a", (1, 1), accepted, true);
     assert_eq!(missing(&wrote(true)), [late("a")]);
     assert_eq!(missing(&wrote(false)), []);
-    // A write that was sent before the process continued at 50 doesn't count.
+    // The process continued at 50. A write that it sent earlier isn't evidence.
     let sent = |sent| {
         let script = paused(EXCLUSIVE, 50).writing(sent, "a", 1, 29);
         script.wrote(52, "a", (1, 1), false, false)
@@ -71,7 +71,7 @@ fn pause_without_a_refused_late_write_shows_nothing() {
     assert_eq!(missing(&sent(49)), [late("a")]);
     assert_eq!(missing(&sent(50)), []);
     assert_eq!(missing(&paused(Mode::Shared, 50)), []);
-    // The holder continued before its deadline, or was killed before it continued.
+    // Exempt: the holder continued before its deadline, or was killed before it continued.
     assert_eq!(missing(&paused(EXCLUSIVE, 39).loses(41, "a", 1)), []);
     assert_eq!(missing(&paused(EXCLUSIVE, 50).signal(48, "a", Signal::Killed)), []);
     let rules = Rules { strict_order_of_fences: false, ..Rules::default() };

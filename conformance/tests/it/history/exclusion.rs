@@ -174,7 +174,7 @@ fn breaking_at_once_excuses_the_overlap_from_then_on() {
     both(20, true, 20).is_clean();
     both(20, true, 19).breaks_once(OVERLAP);
     both(20, false, 20).breaks_once(OVERLAP);
-    // A break doesn't excuse a hold that was requested later.
+    // A break excuses no hold that was requested after the break.
     let later = both(9, true, 20);
     later.breaks_once(OVERLAP);
 }

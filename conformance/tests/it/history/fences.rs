@@ -45,8 +45,8 @@ fn later_request_has_a_larger_fence() {
     pair(11, 6).breaks_once(FELL);
     let rules = Rules { strict_order_of_fences: false, must_show: false, ..Rules::default() };
     assert_eq!(pair(11, 6).found_by(&rules), []);
-    // The second request was sent when the first grant returned, so it may have arrived at the
-    // server first.
+    // Both events have the time 10, so the second request may have been sent before the first
+    // grant.
     let rules = Rules { exclusion: false, must_show: false, ..Rules::default() };
     assert_eq!(pair(10, 6).found_by(&rules), []);
     assert_eq!(pair(11, 6).found_by(&rules).len(), 1);
@@ -184,7 +184,8 @@ fn stale_write_is_found_by_its_beginning() {
             .writing(began, "a", 1, began)
             .wrote(40, "a", (1, 1), true, false)
     };
-    // The grants' fences decrease too, so the rules leave out their order: only the write counts.
+    // The grants' fences decrease too, but these rules don't check them: only the write is a
+    // violation.
     let rules = Rules { strict_order_of_fences: false, must_show: false, ..Rules::default() };
     assert_eq!(stale(25).found_by(&rules), []);
     let found = stale(26).found_by(&rules);
@@ -211,7 +212,7 @@ fn refused(looked: u64, answered: u64) -> Script {
 #[test]
 fn write_of_a_valid_hold_is_accepted() {
     refused(20, 39).breaks_once(REFUSED);
-    // The hold ended before the answer, and another holder may have written.
+    // The hold ended before the answer, so another holder may have written.
     refused(20, 40).is_clean();
     refused(20, 30).loses(31, "a", 1).breaks_once(REFUSED);
     refused(20, 30).loses(30, "a", 1).is_clean();

@@ -66,7 +66,7 @@ fn right_schedules_are_clean() {
 #[test]
 fn hold_that_is_valid_for_too_long_is_found() {
     for seed in 0..SEEDS {
-        // Remove all ends, and set each deadline after the next grant.
+        // Remove releases and losses, and move each deadline past the next grant.
         let mut script = right(seed);
         script
             .0

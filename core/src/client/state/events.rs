@@ -9,7 +9,7 @@ use super::{HoldEvent, Shared};
 
 impl Shared {
     /// Handles a backend's event. Any thread may call this method, so it only records the event and
-    /// notifies.
+    /// notifies waiting tasks.
     pub(crate) fn on_event(&self, event: Event) {
         match event {
             Event::Wake(name) => self.waiters.wake(&name),

@@ -110,8 +110,8 @@ impl Hold {
         let lost_at = term.lost_at.min(self.keep_until);
         let margin = term.deadline.saturating_since(term.lost_at);
         let deadline = term.deadline.min(lost_at + margin);
-        // The token's first byte moves the renewal ahead, so that holds granted in one burst aren't
-        // renewed in one burst.
+        // The token's first byte makes the renewal earlier, so that holds granted in one burst
+        // aren't renewed in one burst.
         let window = term.at_risk_at.as_nanos().saturating_sub(term.renew_at.as_nanos()) / 8;
         let early = window / 255 * u64::from(self.claim.token.as_bytes()[0]);
         self.renew_at.store(term.renew_at.as_nanos() - early, Ordering::Release);
@@ -307,7 +307,8 @@ impl Hold {
         (self.claim.ttl / 30).min(left / 8).min(LONGEST_SLACK)
     }
 
-    /// Returns how late the renewal task's first check may be; zero if the check reports a loss.
+    /// Returns how late the renewal task may first check the hold; zero if this check reports a
+    /// loss.
     pub(crate) fn first_slack(&self) -> Duration {
         let renews = self.claim.renewal_mode == RenewalMode::Auto
             && self.renew_at.load(Ordering::Acquire) < self.lost_at.load(Ordering::Acquire);

@@ -19,7 +19,7 @@ use crate::name::LockName;
 use super::releasing::end_in_background;
 use super::{Entered, Hold, Job, Passed, Queued, Reentry, Shared, Taken, Trouble, Turn, Turns};
 
-/// The least length of a queue that is searched for requests whose callers left.
+/// The length from which a queue is searched for timed-out and dropped requests.
 const SWEPT_LENGTH: usize = 64;
 
 impl Trouble {
@@ -143,7 +143,8 @@ pub(crate) struct Joined {
 impl Joined {
     pub(crate) fn enter(self, hold: &Arc<Hold>) {
         for queued in self.entering {
-            // If the receiver is gone, the returned `Entered` is dropped, and leaves the hold.
+            // If the receiver is gone, the returned `Entered` is dropped, which ends its share of
+            // the hold.
             let _ = queued.sender.send(Passed::Entered(Entered(Some(Arc::clone(hold)))));
         }
         for (queued, error) in self.refused {
@@ -187,7 +188,6 @@ impl Turns {
         }
         let (sender, receiver) = oneshot::channel();
         let queue = taken.queue.get_or_insert_default();
-        // Removes requests that timed out or were dropped.
         if queue.len() >= SWEPT_LENGTH && queue.len().is_power_of_two() {
             queue.retain(|queued| !queued.sender.is_closed());
         }

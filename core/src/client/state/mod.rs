@@ -67,8 +67,7 @@ pub(crate) struct Shared {
     /// Releases in progress in the background.
     pub(crate) background_jobs: AtomicU64,
     pub(crate) waiting: AtomicU64,
-    /// Notified after a release or a rejected request of a closed client, and when the renewal task
-    /// ends.
+    /// Notified when a closed client ends a release or a request, and when the renewal task ends.
     pub(crate) idle: Notify,
     pub(crate) closing: Notify,
     pub(crate) closed: AtomicBool,
@@ -151,8 +150,8 @@ pub(crate) enum Passed {
     Refused(Error),
 }
 
-/// A share of an owner's hold, until a guard takes it. Dropping the last share or guard ends the
-/// hold.
+/// A request's share of its owner's hold, until a guard takes it. Dropping the last share or guard
+/// ends the hold.
 pub(crate) struct Entered(Option<Arc<Hold>>);
 
 /// The turn of a local request, or a placeholder if the request needs no turn. When a turn is

@@ -9,13 +9,12 @@ use crate::token::Token;
 
 use super::{Hold, HoldEvent, Shared, Table};
 
-/// The largest number of early losses. Without this limit, the list would grow, because losses of
-/// ended holds stay in it.
+/// The largest number of early losses. Losses of ended holds stay in the list, so it needs a limit.
 const MOST_EARLY_LOSSES: usize = 1024;
 
 impl Table {
-    /// Returns the holds with these events. A loss without a hold is kept, because the acquire's
-    /// answer may come later.
+    /// Returns the holds that the events are about. A loss without a hold is kept, because the
+    /// acquire's answer may come later.
     pub(crate) fn concerned(&mut self, facts: &HashMap<Token, HoldEvent>) -> Vec<Arc<Hold>> {
         let holds = self.holds.find(|hold| facts.contains_key(&hold.claim.token));
         if holds.len() < facts.len() {

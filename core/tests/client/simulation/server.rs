@@ -181,7 +181,8 @@ impl Server {
                 _ => drop(state.handed.remove(&claim.token)),
             }
         }
-        // During a request, the server may find an expired offer, and offer the lock again.
+        // Simulates a server that finds an expired offer during a request, and offers the lock
+        // again.
         if self.manner.hands_over && self.chance.one_in(2) {
             self.hand_over(&claim.name);
         }

@@ -93,7 +93,7 @@ impl Client {
     }
 
     fn requests(&self) -> usize {
-        // Each clone of the client counts in both `Arc`s, and each request only in `under_way`.
+        // Each clone of the client holds both `Arc`s, and each request holds only `under_way`.
         Arc::strong_count(&self.under_way) - Arc::strong_count(&self.is_closed)
     }
 }

@@ -3,8 +3,8 @@ use super::rules::{Note, Renewal};
 use super::state::{Mail, Phase, Rounds, State};
 
 impl<const N: usize> Redlock<N> {
-    /// Delivers the request of `round` to a node. A refusal is a step only if a repeat of the
-    /// request must wait for the refusal. Otherwise, a refusal has the same effect as no answer.
+    /// Adds a node's steps for the request of `round`. A refusal is a step only if a repeat of the
+    /// request must wait for the refusal. Otherwise, it has the same effect as no answer.
     pub(crate) fn vote(&self, state: &State<N>, at: usize, round: usize, steps: &mut Steps<N>) {
         let mut next = *state;
         let node = &mut next.nodes[at];

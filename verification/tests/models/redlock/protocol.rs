@@ -390,7 +390,7 @@ impl<const N: usize> Redlock<N> {
             && of_token.all(|round| !state.rounds.is_live(round) && !node.has(round, Mail::Asked))
     }
 
-    /// Returns whether a next claim would be granted, with a higher fence than all earlier ones.
+    /// Returns whether a next claim would be granted, with a higher fence than all earlier grants.
     fn next_is_granted(&self, state: &State<N>) -> bool {
         let quiet = state.nodes.iter().all(|node| node.is_free() && !node.waits());
         let over = (0..self.bounds.rounds).all(|round| !state.rounds.is_live(round));

@@ -45,7 +45,7 @@ pub(crate) struct Rules {
     /// A request names the expected incarnation. A node with another incarnation ignores the
     /// request.
     pub(crate) compares_incarnation: bool,
-    /// Candidates for the fence are chosen after reading the nodes' incarnations.
+    /// The client reads the nodes' incarnations before it chooses a candidate.
     pub(crate) looks_before_candidate: bool,
     /// The clients' clocks, which give the candidates, are close to each other. So candidates are
     /// above all fences that are older than the largest TTL.

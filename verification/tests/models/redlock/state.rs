@@ -1,5 +1,4 @@
-//! A state, packed into one word per node and one for the rounds. So states are small, and cheap to
-//! compare in a debug build.
+//! A state: one word per node and one for the rounds, so that states compare fast in a debug build.
 
 pub(crate) const MOST_ROUNDS: usize = 4;
 

@@ -1,5 +1,5 @@
-//! A leader that is frozen for longer than the TTL may revoke live leases when it resumes. The
-//! profile doesn't promise that holds survive this.
+//! A leader that is frozen for longer than the TTL may revoke live leases when it resumes. So the
+//! backend's profile doesn't contain `Fault::Failover`.
 
 use lockwright_conformance::participants::now;
 use lockwright_core::{Fault, HoldState};
@@ -12,8 +12,8 @@ use super::{
 
 on_each_version!(a_leader_that_freezes_and_thaws_may_end_holds_and_nothing_else);
 
-/// The hold survives the freeze. After the thaw it may end: then its holder is notified, fences
-/// increase, and all clients recover by themselves.
+/// The hold survives while the leader is frozen. After the thaw, the hold may end. Then its holder
+/// is notified, fences increase, and all clients recover by themselves.
 async fn a_leader_that_freezes_and_thaws_may_end_holds_and_nothing_else(version: Version) {
     let cluster = start(version);
     let all = participants(SHORT * 2);
@@ -71,7 +71,7 @@ async fn holder_of_a_revoked_lease_is_notified_at_once() {
         told.saturating_since(before),
         told.saturating_since(revoked)
     );
-    // Without a notification, the holder would notice only at its next renewal, which is due a
-    // third of the TTL, `LONG * 2 / 3`, after the last one.
+    // Without a notification, the holder would notice only at its next renewal, up to a third of
+    // the TTL (`LONG * 2 / 3`) later.
     assert!(told < before + LONG / 2, "notified {:?} later", told.saturating_since(before));
 }

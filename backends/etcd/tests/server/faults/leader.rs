@@ -13,8 +13,7 @@ on_each_version!(
     client_leaves_a_partitioned_leader,
 );
 
-/// No member freezes here, so etcd issue 15247 doesn't apply, and the hold must survive on each
-/// version.
+/// No member freezes in this test, so etcd issue 15247 doesn't apply, and the hold survives.
 async fn a_hold_outlives_the_leader(version: Version) {
     let mut cluster = start(version);
     let all = participants(LONG);
@@ -59,7 +58,7 @@ async fn a_client_of_a_leader_that_is_cut_off_loses_its_hold_in_time(version: Ve
     let since = now();
     cluster.isolate(old);
     elected(&cluster, old);
-    // A new leader starts all TTLs again, so the loss may take two TTLs.
+    // A new leader restarts all TTLs, so the loss may take two TTLs.
     let next = all.is_lost(&holder, waiter, since, SHORT * 2).await;
     cluster.heal(old);
     all.comes_back(&ours, next).await;

@@ -29,7 +29,7 @@ async fn a_hold_outlives_a_restart_of_most_members_at_once(version: Version) {
     let mut cluster = start(version);
     let all = participants(LONG);
     let leader = cluster.leader().unwrap();
-    // The holder's member stays up, and the waiter's is killed.
+    // The holder's client keeps its member, and the waiter's client loses its own.
     let ours = locks(&url_of(&cluster, (leader + 1) % 3)).await;
     let others = locks(&url_of(&cluster, leader)).await;
     let holder = all.hold("holder", &ours).await;

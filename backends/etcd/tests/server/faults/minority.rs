@@ -22,7 +22,7 @@ async fn a_client_of_a_follower_that_is_cut_off_loses_its_hold_in_time() {
     all.comes_back(&ours, next).await;
 }
 
-/// A cut-off waiter loses its place, and returns to the end of the queue.
+/// A waiter at a cut-off member loses its place, and later joins the end of the queue.
 ///
 /// Debian's etcd isn't tested: up to 3.4, a member that returns forces an election, and a short
 /// hold may expire during the election.

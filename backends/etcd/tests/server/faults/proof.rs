@@ -54,7 +54,7 @@ async fn a_leader_that_was_replaced_proves_nothing(version: Version) {
         let renewed = etcd.renew(&[Renew::of(&claim)]).await;
         (renewed, etcd)
     });
-    // The keep-alive and the renewal arrive before the member thaws.
+    // Let the keep-alive and the renewal reach the member before it thaws.
     sleep(Duration::from_millis(500)).await;
     cluster.members[old].thaw();
     let answer = timeout(STANDSTILL, answers.message()).await;
@@ -69,8 +69,8 @@ async fn a_leader_that_was_replaced_proves_nothing(version: Version) {
     }
 }
 
-/// A replaced leader answers the keep-alive, which doesn't renew the lease. Another member answers
-/// the read. The client must repeat the keep-alive at that member.
+/// A replaced leader answers the keep-alive, but doesn't renew the lease. If another member answers
+/// the read, the client must repeat the keep-alive at that member.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
     // The TTL is so long that no background task renews the hold.
@@ -84,8 +84,7 @@ async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
     proxies.iter().for_each(Proxy::cut);
     let ports = [cluster.members[old].port()].into_iter();
     let url = cluster.url_through(ports.chain(proxies.iter().map(Proxy::port)));
-    // The client waits for the first member for a third of the timeout. This third must exceed the
-    // old leader's pause.
+    // The client waits for the old leader for a third of the timeout, which must exceed the pause.
     let etcd = stubborn_for(&url, STANDSTILL * 6).await;
     let claim = claim_for("orders", ttl);
     let granted = grant(&etcd, &claim).await;

@@ -1,6 +1,6 @@
 -- The first statement is atomic. Its first assignment, of `decided`, reads the clock after the row
--- was locked, and determines the other assignments. The second statement's token shows whether the
--- claim was granted.
+-- was locked, and determines the other assignments. The token in the second statement's row shows
+-- whether the claim was granted.
 INSERT INTO {lease}
     (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, tombstones, decided)
 SELECT :name, :token, :identity, 'exclusive',

@@ -1,4 +1,4 @@
--- The read locks the row, because a plain read could use an older snapshot.
+-- The SELECT locks the row, because a plain SELECT could use an older snapshot.
 SAVEPOINT lockwright_probe;
 RELEASE SAVEPOINT lockwright_probe;
 INSERT INTO {fence} (name, fence, updated) VALUES (:name, :fence, UTC_TIMESTAMP())

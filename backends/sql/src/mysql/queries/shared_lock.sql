@@ -1,4 +1,4 @@
--- The file appended to this one commits.
+-- The SQL appended to this file commits.
 BEGIN;
 
 INSERT INTO {lease}

@@ -63,8 +63,8 @@ const LONGEST_TTL: Duration = Duration::from_secs(2_147_483);
 /// names.
 const MARK: &str = "CONCAT(' lockwright/', TOKEN, '/', LEFT(SHA2(NAME, 256), 16))";
 
-/// SQL for whether a session still reads with the recorded readers' fence. The SQL refers to their
-/// row of `{hold}`.
+/// SQL for whether the name's row of `{hold}` is for readers, one of whom still reads with its
+/// fence.
 const STILL_READ: &str = "{hold}.token = '{readers}' AND EXISTS ( \
      SELECT 1 FROM {reader} AS other \
      WHERE other.kind = '{kind}' AND other.name = :name AND other.fence = {hold}.fence \
@@ -187,8 +187,7 @@ impl Sessions {
         }
     }
 
-    /// Returns [`Unsupported`](lockwright_core::ErrorKind::Unsupported) if connections share
-    /// sessions.
+    /// Returns [`Unsupported`](lockwright_core::ErrorKind::Unsupported) if a proxy shares sessions.
     pub(super) async fn check(&self) -> Result<()> {
         let pool = &self.records.pool;
         match proxy::shares_sessions(pool).await? {

@@ -104,7 +104,7 @@ impl MySqlSession {
         self.check_end(result)
     }
 
-    /// Runs only this statement, prepared if it is one to prepare.
+    /// Runs one statement alone, as a prepared statement if possible.
     async fn run_only(
         &mut self,
         sql: &Sql,
@@ -297,7 +297,6 @@ impl MySqlSession {
     }
 }
 
-/// A claim's values for statements' parameters.
 struct Parameters<'a> {
     token: String,
     key: Cow<'a, str>,

@@ -35,7 +35,7 @@ pub(super) struct Watch {
 #[derive(Debug, Default)]
 struct Watched {
     next: u64,
-    /// For each session the columns that [`joint`] or [`own`] returns.
+    /// For each session, the SQL that [`joint`] or [`own`] returns.
     sessions: HashMap<u64, (Arc<str>, watch::Sender<Option<Ended>>)>,
     asked: bool,
 }

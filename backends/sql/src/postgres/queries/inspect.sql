@@ -1,5 +1,5 @@
 -- Returns the name's row, or one row for each of its shared holders. `waiting` is false if a
--- waiter's `acquire` would extend it.
+-- waiter's `acquire` would extend the row's `waiting`.
 SELECT lease.name,
        coalesce(holder.token, lease.token),
        coalesce(holder.identity, lease.identity),

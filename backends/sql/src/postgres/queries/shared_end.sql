@@ -1,4 +1,4 @@
--- Removes the token's row: a hold, for which it runs after `shared_lock`, or a waiting writer.
+-- Removes the token's row, of a hold or a waiting writer. For a hold, runs after `shared_lock`.
 -- Notifies waiters if one may be admitted. Returns whether the row was unexpired, whether a
 -- notification was sent, and how many microseconds were left.
 WITH at AS MATERIALIZED (

@@ -8,9 +8,8 @@ use crate::server::errors::{not_connected, not_connected_in};
 use crate::server::session_limit::Use;
 use crate::server::session_lock::{Permit, Session};
 
-/// Rejects a pooler that shares sessions. While a second connection has a transaction, such a
-/// pooler lets it use the first connection's session, or switches the first connection to another
-/// session.
+/// Rejects a pooler that shares sessions. Such a pooler lets a transaction on a second connection
+/// use the first connection's session, or switches the first connection to another session.
 pub(super) async fn check(sessions: &Sessions) -> Result<()> {
     let (pool, dialect) = (&sessions.records.pool, sessions.records.pool.dialect());
     let limits = pool.limits();

@@ -50,7 +50,7 @@ pub(crate) struct PgSession {
     is_joint: bool,
     /// The session's `idle_session_timeout` in ms, if known. Used only in the mode `session`.
     timeout_ms: Option<i64>,
-    /// True if the statements of [`Statements::prepare`] exist.
+    /// True if the session has the statements of [`Statements::prepare`].
     has_prepared: bool,
     checks_clients: bool,
     /// Dropped after the connection.
@@ -319,7 +319,7 @@ impl PgSession {
     ) -> sqlx::Result<Locked> {
         const TRIES: u32 = 5;
         for _ in 0..TRIES {
-            // The earlier statements of such a wait return four rows.
+            // These waits have several statements. Those before the last return four rows.
             let has_steps = which == Which::WaitForReaders
                 || which == Which::Wait && claim.mode == Mode::Shared;
             let mut is_timed_out = false;

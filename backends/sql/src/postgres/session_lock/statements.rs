@@ -30,7 +30,7 @@ pub(super) struct Locking {
     pub(super) wait: Sql,
     /// Waits instead of `wait` if the name may have readers.
     pub(super) wait_for_readers: Option<Sql>,
-    /// Runs after an unsuccessful wait, in the mode `row` also after an unsuccessful attempt.
+    /// Runs after an unsuccessful wait, and in the mode `row` after any unsuccessful attempt.
     pub(super) missed: Sql,
     pub(super) unlock: Sql,
     pub(super) keep: Sql,
@@ -109,8 +109,8 @@ impl Statements {
             format!("PREPARE {name} ({types}) AS {}; ", statement.text)
         };
         let (attempt, wait) = (prepare(TRY, &self.alone.try_lock), prepare(WAIT, &self.alone.wait));
-        // A transaction of its own, because the hold's would keep the locks that `PREPARE` takes on
-        // the tables.
+        // `PREPARE` has its own transaction, because the hold's would keep the locks that `PREPARE`
+        // takes on tables.
         format!("BEGIN; {attempt}{wait}COMMIT; ")
     }
 

@@ -40,8 +40,8 @@ const SWEEP: usize = 1_000;
 /// statement began after a deleted row's last change.
 const YOUNGEST_SWEPT: Duration = Duration::from_secs(60);
 
-/// The least TTL of a waiting claim that isn't sent to `acquire` at once. The time limit of a shorter
-/// TTL may not suffice for several requests.
+/// The least TTL with which a waiting claim sends cheaper requests before `acquire`. A shorter
+/// TTL's time limit may not suffice for several requests.
 const QUICK_TTL: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub(crate) struct LeaseBackend<D: Dialect> {
     pool: Arc<Pool<D>>,
     statements: Statements,
     waiting: [Sql; 2],
-    /// A query for the name's row or its first shared holder, without a row if the token has a
+    /// A query for the name's row or its first shared holder. Returns no row if the token has a
     /// tombstone. `None` behind a proxy, which may send reads to a replica.
     look: Option<Sql>,
     profile: Profile,
@@ -272,13 +272,13 @@ impl<D: Dialect> LeaseBackend<D> {
         sending.within = left();
         match (outcome, look) {
             (QuickOutcome::Undecided { is_unsure: false }, Some((look, waits))) => {
-                // Another client was faster.
+                // Another client may have acquired the name first.
                 let seen = self.look_for_holder(look, claim, waits, arguments, *sending).await?;
                 sending.within = left();
                 Ok(seen.unwrap_or(undecided))
             }
             (outcome @ QuickOutcome::Undecided { .. }, _) => {
-                // Next time, only `acquire` is sent, because it rejects without a row lock.
+                // The next claim sends only `acquire`, which rejects without a row lock.
                 self.grants.forget(&claim.name);
                 Ok(outcome)
             }
@@ -286,7 +286,7 @@ impl<D: Dialect> LeaseBackend<D> {
         }
     }
 
-    /// Returns `None` if the name may be free, and `Undecided` for a hold that `acquire` must reject:
+    /// Returns `None` if the name may be free, and `Undecided` for a hold that needs `acquire`:
     /// shared, of the same token, or without a recorded waiter.
     async fn look_for_holder(
         &self,
@@ -322,7 +322,7 @@ impl<D: Dialect> LeaseBackend<D> {
         let (rows, is_unsure) = match answer {
             Ok(answer) => answer,
             Err(error) if error.kind() == ErrorKind::Indeterminate => return Err(error),
-            // Such as a locked row, without which `acquire` can still reject the claim.
+            // For example, the row is locked. `acquire` can reject the claim without its lock.
             Err(_) => (Vec::new(), false),
         };
         let is_free = |row: &&Row| row.bool(0).unwrap_or(false);

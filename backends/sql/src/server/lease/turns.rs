@@ -3,7 +3,7 @@
 //! A client remembers how long its grants of a name took. Its next claim sends no request before
 //! most of that time has passed, so the client that has waited longest usually sends the first. A
 //! client that released a lock for which others wait lets them send first. A request that comes too
-//! early or too late costs time, and no correctness.
+//! early or too late costs only time.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -33,10 +33,10 @@ struct Turn {
     token: Token,
     began: Instant,
     asked: Instant,
-    /// An earlier request of the claim was rejected.
+    /// True if an earlier request of the claim was rejected.
     was_busy: bool,
     usual_wait: Duration,
-    /// Others waited at the last release.
+    /// True if others waited at the last release.
     yields: bool,
 }
 
@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    /// Contends for a name `count` times. Each grant takes `wait`. Returns the instant of the last.
+    /// Simulates `count` grants, each after `wait`. Returns the instant of the last.
     fn contend(turns: &Turns, count: u32, wait: Duration, mut now: Instant) -> Instant {
         for _ in 0..count {
             let claim = claim("x");

@@ -24,8 +24,8 @@ const SESSION_LIMIT: Duration = Duration::from_millis(400);
 /// The longest wait of an inspection, a listing or a break for this client's own records.
 const RECORD_LIMIT: Duration = Duration::from_secs(2);
 
-/// A request to a claim's task. If the task drops the sender, the request wasn't carried out and
-/// must be sent again.
+/// A request to a claim's task. If the task drops the answer's sender, it didn't carry out the
+/// request, which the caller repeats.
 #[derive(Debug)]
 pub(super) enum Command {
     Acquire(Wait, oneshot::Sender<Result<AcquireOutcome>>),
@@ -172,7 +172,7 @@ impl<S: Server> EngineState<S> {
             }
             let pool = &self.server.records().pool;
             let sessions = pool.sessions();
-            // The end of the joint session with the joint permit would free no permit for a wait.
+            // Closing the joint session with the joint permit would free no permit for a wait.
             let has_others = self.joint_sessions.count() > sessions.open(Use::Joint);
             if sessions.open(Use::Hold) == sessions.share(Use::Hold)
                 && (of == Use::Joint || has_others)
@@ -192,7 +192,7 @@ impl<S: Server> EngineState<S> {
         }
     }
 
-    /// Keeps a session, which must hold nothing, for reuse.
+    /// Keeps a session without locks for reuse.
     pub(super) async fn put_back(self: &Arc<Self>, session: S::Session) {
         if let Some(one_too_many) = self.idle.keep(session) {
             one_too_many.close().await;

@@ -31,8 +31,8 @@ impl<S: Server> HoldSession<S> {
         }
     }
 
-    /// Shortens an own session's idle timeout. In a joint session, the hold's task releases the
-    /// lock.
+    /// Shortens the idle timeout of a hold's own session. In a joint session, the hold's task
+    /// releases the lock instead.
     pub(super) async fn shorten(&mut self, to: Duration) -> Result<()> {
         match self {
             Self::Own(session) => session.shorten(to).await,

@@ -85,8 +85,8 @@ impl<S: Server> Holding<S> {
     async fn serve(&mut self) -> End {
         let mut record_after = (!self.is_recorded()).then_some(RECORD_AFTER);
         loop {
-            // At `over`, the server has certainly ended an own session by its idle timeout. A joint
-            // session may outlive an expired hold, so the client ends the hold after its TTL.
+            // At `over`, the idle timeout has certainly ended a hold's own session. A joint session
+            // may outlive an expired hold, so the client ends the hold after its TTL.
             let late = match self.hold.session {
                 HoldSession::Own(_) => self.claim.ttl / 10 + LIMIT,
                 HoldSession::Joint(_) => Duration::ZERO,

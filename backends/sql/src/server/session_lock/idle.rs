@@ -43,7 +43,7 @@ impl<S> Idle<S> {
         None
     }
 
-    /// Waits for a kept session. Another task may take it first.
+    /// Waits until a session is kept. Another task may take it first.
     pub(super) async fn kept(&self) {
         self.kept.notified().await;
     }

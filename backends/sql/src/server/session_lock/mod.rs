@@ -11,8 +11,8 @@
 //! - **The fence is issued once the lock is held.** Another connection records the hold, before the
 //!   grant or, if the fence doesn't depend on the record, after [`RECORD_AFTER`].
 //! - **After a wait for the lock, the TTL doesn't start with the answer**, which may be late. If
-//!   the server measured the wait, the TTL starts that long after the request. Otherwise it starts
-//!   at the request after a short wait, and at a renewal after a long one.
+//!   the server measured the wait, the TTL starts that long after the request. Otherwise, the TTL
+//!   starts at the request if the wait was short, and at a renewal if not.
 //! - **A writer that waits for readers closes a barrier to new readers.** Otherwise the server
 //!   would admit them between two statements of the writer's wait.
 //! - **Holds and requests have separate permits**, so a release never waits for a hold's permit.

@@ -23,7 +23,7 @@ const STEP: i64 = 500;
 
 const LOOKS: u32 = 10;
 
-/// By this age, a hold is recorded.
+/// The age by which a hold is normally recorded.
 const RECORDED_BY: Duration = RECORD_AFTER.saturating_mul(5);
 
 /// How many times a joint session's client is asked to end a hold. The pauses double.
@@ -509,7 +509,7 @@ impl<D: Dialect> Records<D> {
         }
     }
 
-    /// Returns the remaining time of a hold, or [`Duration::MAX`] without a record.
+    /// Returns a hold's remaining time: [`Duration::MAX`] without a record, zero without a hold.
     async fn remaining(&self, name: &LockName, token: Token) -> Result<Duration> {
         let (inspection, _) = self.look_for(name, token).await?;
         let mut holders = inspection.holders.iter();
@@ -625,7 +625,6 @@ pub(crate) fn table_of(mode: Mode, text: &str) -> String {
     text.replace("{held}", if mode == Mode::Shared { "{reader}" } else { "{hold}" })
 }
 
-/// Returns the identity as JSON for operators.
 pub(crate) fn identity_text(claim: &Claim) -> Result<String> {
     serde_json::to_string(&*claim.identity).map_err(|source| {
         Error::invalid_input("the identity can't be written as JSON").with_source(source)

@@ -22,8 +22,7 @@ use super::{Ended, Grant, Locked, Server, Session};
 use crate::server::errors::{self, Effect};
 use crate::server::session_limit::Use;
 
-/// The longest wait in one statement, and so the longest time for which a dead client's wait delays
-/// others.
+/// The longest wait in one statement, and so the longest delay by a dead client's wait.
 const LONGEST_SLICE: Duration = Duration::from_secs(5);
 
 /// A wait ends this long before its limit, so that the rejection is on time.

@@ -15,7 +15,7 @@ async fn one_that_only_reads_is_refused_and_can_be_looked_at() {
     }
 }
 
-/// MariaDB commits each `CREATE TABLE`, so a client may create only some of the tables.
+/// MariaDB commits each `CREATE TABLE`, so an interrupted client leaves some missing.
 #[tokio::test]
 async fn tables_half_made_are_completed() {
     let server = Server::start().unwrap();

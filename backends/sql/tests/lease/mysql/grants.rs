@@ -15,14 +15,15 @@ use crate::support::{
     acquire_and_release, acquiring, break_x, claim, claim_for, grant, hold, name, refused,
 };
 
-/// The acquire begins before the release of its token, so it doesn't see the release's tombstone.
+/// The acquire waits for the row when its token is released, so it doesn't see the release's
+/// tombstone.
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_in_flight_is_reconciled() {
     let (server, backend) = start().await;
     let newcomer = Arc::new(connect(&server.url()).await);
     acquire_and_release(&backend, "x").await;
 
-    // Only the client with an earlier grant sends `acquire_free`.
+    // Only a client with a recent grant sends `acquire_free`.
     for backend in [backend, newcomer] {
         let late = claim("x");
         let mut row = lock_lease(&server, "x").await;
@@ -120,8 +121,8 @@ async fn names_are_whole_in_a_database_with_another_character_set() {
     assert_eq!(server.sql("SELECT count(*) FROM lockwright_lease").unwrap(), "0");
 }
 
-/// A name without a row gets a fence above the floor. The trigger keeps the floor low, so the sweep
-/// must not delete rows with fences above the floor.
+/// A name without a row gets a fence above the floor. A trigger keeps the floor low, so the sweep
+/// must not delete rows with higher fences.
 #[tokio::test]
 async fn a_row_above_the_floor_stays() {
     let (server, backend) = start().await;

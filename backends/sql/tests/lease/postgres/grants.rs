@@ -12,14 +12,14 @@ use super::server::{connect, lock_lease, session, start, wait_for_blocked};
 use super::sweeping::{an_hour_passes, one_off_names};
 use crate::support::{acquire_and_release, acquiring, claim, eventually, grant, name, refused};
 
-/// The acquire doesn't see the tombstone of its token, which isn't committed yet.
+/// The acquire doesn't see its token's tombstone, which the release hasn't committed yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_in_flight_is_reconciled() {
     let (server, backend) = start().await;
     let newcomer = Arc::new(connect(&server.url()).await);
     acquire_and_release(&backend, "x").await;
 
-    // Only the client with an earlier grant sends `acquire_free`.
+    // Only a client with a recent grant sends `acquire_free`.
     for backend in [backend, newcomer] {
         let late = claim("x");
         let mut row = lock_lease(&server, "x").await;

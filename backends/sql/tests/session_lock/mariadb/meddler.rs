@@ -16,7 +16,7 @@ pub(crate) enum Harm {
     Unanswered,
 }
 
-/// The next request with one of the texts is disturbed in this way.
+/// The proxy disturbs the next request with one of these texts in this way.
 type Plan = Arc<Mutex<Option<(&'static [&'static str], Harm)>>>;
 
 #[derive(Debug)]

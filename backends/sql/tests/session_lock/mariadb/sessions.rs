@@ -93,7 +93,7 @@ async fn a_waiters_fence_is_issued_after_the_wait() {
     }
 }
 
-/// A hold of the mode `row` keeps the transaction open in which its fence was issued.
+/// A hold of the mode `row` keeps the transaction open that issued its fence.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_open_transaction_blocks_no_fences() {
     let server = Server::start().unwrap();
@@ -107,7 +107,7 @@ async fn an_open_transaction_blocks_no_fences() {
     run(&mut open, "ROLLBACK").await;
 }
 
-/// A killed reader leaves its record, and a short hold of a writer has none.
+/// Simulates a killed reader's record. A writer's short hold then has no record.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_joins_only_those_who_still_read() {
     let server = Server::start().unwrap();

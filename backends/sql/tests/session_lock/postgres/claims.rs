@@ -16,7 +16,7 @@ in_each_mode!(
     reader_that_returns_gets_a_later_fence,
 );
 
-/// Acquires and releases without a record.
+/// Holds `x` as a writer, without a record.
 async fn write_briefly(backend: &Backend) -> u64 {
     let writer = claim_for("x", LONG);
     let fence = grant(backend, &writer).await.fence.get();
@@ -28,7 +28,7 @@ async fn read(backend: &Backend, claim: &Claim) -> u64 {
     grant(backend, claim).await.fence.get()
 }
 
-/// A reader may lose the name's lock before the claim's lock.
+/// A reader whose session ends may lose the name's lock before the claim's.
 async fn reader_with_only_the_claims_lock_shares_no_fence(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
     let gone = reader("x", LONG);

@@ -78,7 +78,7 @@ async fn fences_grow_after_a_crash() {
     }
 }
 
-/// An older backup has an older sequence.
+/// A restored backup has an older sequence of fences.
 #[tokio::test(flavor = "multi_thread")]
 async fn fences_grow_after_a_restore() {
     let server = Server::start().unwrap();
@@ -90,7 +90,7 @@ async fn fences_grow_after_a_restore() {
     }
 }
 
-/// Another session locks the sequence, so the statement waits until the hold's session ends.
+/// Another session locks the sequence, so the acquire waits for its fence until its session ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acquire_retries_if_its_session_ends_before_the_fence() {
     let server = Server::start().unwrap();
@@ -109,7 +109,7 @@ async fn an_acquire_retries_if_its_session_ends_before_the_fence() {
     assert!(!is_busy(&backend, &claim_for("x", LONG)).await);
 }
 
-/// The statement waits for the sequence and times out. The connection is silent by then, so the
+/// The acquire waits for the sequence and times out. The connection is silent by then, so the
 /// server itself must release the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timeout_of_the_fence_leaves_no_lock() {
@@ -135,8 +135,8 @@ fn granted_advisory_locks(server: &Server) -> usize {
     count(server, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted")
 }
 
-/// If a refused request raised the sequence, its fence would precede the lock, and could be lower
-/// than the previous holder's.
+/// A request that takes a fence before it has the lock could get a lower fence than the previous
+/// holder's.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_request_takes_no_fence() {
     let server = Server::start().unwrap();
@@ -212,7 +212,7 @@ async fn readers_before_and_after_a_waiting_writer_differ_in_fence() {
     }
 }
 
-/// The answer to a wait is late.
+/// The proxy delays the grant's answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_ttl_starts_at_the_grant_and_not_at_the_answer() {
     let server = Server::start().unwrap();

@@ -34,7 +34,7 @@ async fn other_names_are_other_locks() {
     }
 }
 
-/// The server commits each `CREATE TABLE`.
+/// Each `CREATE TABLE` commits, so clients may see only some tables.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backends_that_make_their_tables_at_once_wait_for_the_last_one() {
     let (server, _pool) = shop().await;

@@ -16,7 +16,7 @@ async fn a_hold_outlives_the_leader() {
     elected(&ensemble, old);
     all.survives(holder, waiter).await;
 
-    // Restart the killed member. Next, the waiter's client may lose its server.
+    // Next, the waiter's client may lose its server.
     blocking(|| ensemble.members[old].restart(true)).unwrap();
     blocking(|| ensemble.wait_until_whole()).unwrap();
     let all = participants(LONG);
@@ -44,7 +44,7 @@ async fn a_hold_outlives_a_leader_that_is_frozen_for_longer_than_the_ttl() {
     all.survives(holder, waiter).await;
 }
 
-/// The client knows only the frozen leader.
+/// The holder's URL has only the frozen leader.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_a_frozen_leader_alone_loses_its_hold_in_time() {
     let ensemble = ZooKeeper::start().unwrap();
@@ -75,7 +75,7 @@ async fn a_client_of_a_leader_that_is_cut_off_loses_its_hold_in_time() {
     let since = now();
     ensemble.isolate(old);
     elected(&ensemble, old);
-    // The new leader starts the sessions' timeouts again, so the loss may take two TTLs.
+    // The new leader restarts the sessions' timeouts, so the loss may take two TTLs.
     let next = all.is_lost(&holder, waiter, since, SHORT * 2).await;
     ensemble.heal(old);
     all.comes_back(&ours, next).await;

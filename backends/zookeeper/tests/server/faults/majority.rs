@@ -4,8 +4,8 @@ use lockwright_testbed::ZooKeeper;
 
 use super::{LONG, blocking, is_back, locks, participants};
 
-/// A TTL longer than two successive outages. In each, two members start and elect a leader, which
-/// takes some seconds on a busy machine. A client may take as long again to reconnect.
+/// A TTL longer than two successive outages. In each, two members start and elect a leader, and the
+/// client reconnects. Each step takes some seconds on a busy machine.
 const TWO_OUTAGES: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,7 @@
 ///
 /// # Panics
 ///
-/// If no crate here depends on the crate.
+/// If `Cargo.lock` lacks the crate.
 #[must_use]
 pub fn library(name: &str) -> &'static str {
     let package = format!("name = \"{name}\"\nversion = \"");

@@ -27,7 +27,8 @@ const INSERT_IN_TURN: &str = "INSERT INTO bench_baseline_lease
 
 const DELETE: &str = "DELETE FROM bench_baseline_lease WHERE name = $1 AND token = $2";
 
-/// Releases the advisory lock before the commit, for which the next waiter's insert also waits.
+/// Releases the advisory lock before the commit. The next waiter's insert also waits for the
+/// commit.
 const DELETE_IN_TURN: &str = "
     WITH gone AS (DELETE FROM bench_baseline_lease WHERE name = $1 AND token = $2 RETURNING 1)
     SELECT pg_advisory_unlock($3) FROM gone";

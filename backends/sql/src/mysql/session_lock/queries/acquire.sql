@@ -31,7 +31,7 @@ SET @lockwright_waits = IF(
     @lockwright_mark = 1 AND EXISTS (
         SELECT 1 FROM {hold} WHERE kind = 'row' AND name = :name AND token = '{readers}'),
     GET_LOCK({waits}, 0), 0);
--- Unlocks the record, if the read locked it.
+-- Unlocks the row of {hold}, if EXISTS locked it.
 COMMIT;
 DO IF(@lockwright_waits = 1, GET_LOCK({barrier}, 1), NULL);
 BEGIN;

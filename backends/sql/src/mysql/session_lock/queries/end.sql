@@ -40,7 +40,7 @@ DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.5, 0));
 DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 1, 0));
 
 /* session_ask */
--- The lock is the signal, for which the session's client looks five times a second.
+-- This lock is the signal. The session's client checks for it five times a second.
 DO GET_LOCK(CONCAT({joint}, :session, '/ask'), 1);
 DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.25, 0));
 DO RELEASE_LOCK(CONCAT({joint}, :session, '/ask'));

@@ -11,8 +11,8 @@ COMMIT;
 SELECT RELEASE_ALL_LOCKS();
 
 /* row_shared_unlock */
--- Deletes the record together with the row's lock, because a new reader shares the fence of readers
--- whose record and mark exist.
+-- One commit deletes the record and unlocks the row, because a new reader shares the fence of
+-- readers whose record and mark exist.
 DELETE FROM {reader} WHERE kind = 'row' AND name = :name AND token = :token;
 COMMIT;
 SELECT RELEASE_ALL_LOCKS();

@@ -57,7 +57,8 @@ struct JointSession {
     slots: Arc<Semaphore>,
 }
 
-/// A request to a session's task. If the answer is dropped, the session has ended or will end.
+/// A request to a session's task. If the answer's sender is dropped, the session has ended or will
+/// end.
 #[derive(Debug)]
 enum Order {
     Lock(Claim, OwnedSemaphorePermit, oneshot::Sender<Result<Joined>>),
@@ -124,8 +125,8 @@ pub(super) async fn slot<S: Server>(state: &Arc<EngineState<S>>, claim: &Claim) 
     }
     let pool = &state.server.records().pool;
     let backend = pool.dialect().backend();
-    // Only one request opens a session, and the others wait for it. The error must precede the
-    // client's own timeout.
+    // Only one request opens a session, and the others wait for it. They time out before the client
+    // does.
     let limit = pool.limits().connect.min(claim.patience() / 2);
     let Ok(_opening) = timeout(limit, state.joint_sessions.opening.lock()).await else {
         return Err(errors::no_session_in(limit, pool.refusal(), backend).error);

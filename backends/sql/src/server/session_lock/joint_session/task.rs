@@ -111,7 +111,8 @@ impl<S: Session> Task<S> {
         // Each hold's task finds the reason of the loss and reports it, so `members` reports none.
         members.all.clear();
         drop((inbox, waiting, members));
-        // The close passes the locks on, so it follows the reports of all losses.
+        // Closing the session frees the locks, so the task first waits until all losses are
+        // reported.
         let all = u32::try_from(MOST).unwrap_or(u32::MAX);
         let _ = timeout(ttl, slots.acquire_many(all)).await;
         session.close().await;

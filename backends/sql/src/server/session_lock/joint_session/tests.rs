@@ -13,7 +13,7 @@ use super::*;
 
 const TTL: Duration = Duration::from_secs(30);
 
-/// A session whose statements are recorded.
+/// A session that records its statements.
 #[derive(Debug, Clone, Default)]
 struct Fake {
     log: Arc<Mutex<Vec<String>>>,
@@ -130,7 +130,7 @@ fn losses_are_reported_when_the_runtime_ends() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let report = {
         let (lost, session) = (Arc::clone(&lost), session.clone());
-        // The third handle is the task's session, which must still exist at the report.
+        // The task's session, which has the third handle, must still exist at the report.
         Box::new(move |_: &Claim| lost.store(Arc::strong_count(&session.log) == 3, SeqCst))
     };
     let _member = runtime.block_on(async {

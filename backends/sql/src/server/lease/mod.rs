@@ -159,12 +159,13 @@ impl<D: Dialect> LeaseBackend<D> {
             waits = longest.is_none();
             longest = longest.or_else(|| (!listener.is_active()).then_some(START_POLL));
         }
-        let takes_turns = waits && claim.mode == Mode::Exclusive && claim.ttl >= QUICK_TTL;
+        let takes_turns = waits && claim.mode == Mode::Exclusive;
         if let Some(limit) = limit.filter(|_| takes_turns)
             && let Some(pause) = self.turns.pause(claim)
         {
             let left = limit.saturating_since(self.clock.now());
-            tokio::time::sleep(pause.min(left / 2)).await;
+            // The TTL counts from before the pause.
+            tokio::time::sleep(pause.min(left / 2).min(claim.ttl / 16)).await;
         }
         let mut outcome = self.decide(claim, may_wait, waits).await?;
         if takes_turns && matches!(outcome, AcquireOutcome::Granted(_)) {

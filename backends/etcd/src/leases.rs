@@ -57,8 +57,8 @@ impl std::fmt::Debug for Stream {
 }
 
 /// An answered keep-alive. It doesn't prove a renewal, because the leader that answered may have
-/// been replaced. The proof is a majority's later response over the same connection in the same
-/// Raft term.
+/// been replaced. The proof is a later response that needed a majority, over the same connection in
+/// the same Raft term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeptAlive {
     sent: BootInstant,
@@ -116,7 +116,7 @@ impl Lease {
         self.state().answered
     }
 
-    /// Records a majority's response. It proves the keep-alive `kept` if both have the same `link`
+    /// Records a response that needed a majority. It proves the keep-alive `kept` if both have the same `link`
     /// and `term`.
     pub(crate) fn prove(&self, kept: Option<KeptAlive>, link: u64, term: u64) {
         if let Some(kept) = kept.filter(|kept| (kept.link, kept.term) == (link, term)) {

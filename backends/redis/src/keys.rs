@@ -51,6 +51,16 @@ impl Keys {
         Self::with(prefix, name, &COMPANIONS[..1])
     }
 
+    /// Returns only the lock's key.
+    pub(crate) fn lock_alone(prefix: &str, name: &LockName) -> Result<Self> {
+        Self::with(prefix, name, &[])
+    }
+
+    /// Returns the keys of the same lock with all companions.
+    pub(crate) fn complete(&self) -> Self {
+        Self::of_lock(self.lock().to_owned(), &COMPANIONS)
+    }
+
     fn with(prefix: &str, name: &LockName, companions: &[&str]) -> Result<Self> {
         let name = name.as_str();
         let lock = prefix.len() + name.len();
@@ -63,6 +73,11 @@ impl Keys {
                  choose another name"
             )));
         }
+        Ok(Self::of_lock(text, companions))
+    }
+
+    fn of_lock(mut text: String, companions: &[&str]) -> Self {
+        let lock = text.len();
         let tag = own_tag(&text).map(str::to_owned).or_else(|| {
             text.contains('}').then(|| number_in_slot(slot(text.as_bytes())).to_string())
         });
@@ -81,7 +96,7 @@ impl Keys {
             }
             *end = text.len();
         }
-        Ok(Self { text, ends })
+        Self { text, ends }
     }
 
     fn key(&self, at: usize) -> &str {

@@ -1,6 +1,6 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lockwright_core::{Claim, Mode, Reason, Renew, Renewal, Result};
+use lockwright_core::{Claim, Mode, Reason, Renew, Renewal, Result, Token};
 use redis::{FromRedisValue, Value};
 use tokio::time::Instant;
 
@@ -20,8 +20,9 @@ pub(crate) struct Batch {
 }
 
 struct BatchEntry {
+    /// The keys that the script gets.
     keys: Keys,
-    tombstone: String,
+    token: Token,
     kind: Kind,
     argument: String,
 }
@@ -35,9 +36,10 @@ enum Kind {
 }
 
 impl Kind {
-    fn of(claim: &Claim) -> Self {
+    /// `now` is the time since 1970.
+    fn of(claim: &Claim, now: Duration) -> Self {
         match claim.mode {
-            Mode::Exclusive if extends_fence(claim) => Self::ExclusiveWithFence,
+            Mode::Exclusive if extends_fence(claim, now) => Self::ExclusiveWithFence,
             Mode::Exclusive => Self::Exclusive,
             _ => Self::Shared,
         }
@@ -46,8 +48,7 @@ impl Kind {
 
 /// Returns whether a renewal now extends the fence counter's expiry: during one TTL of each day, at
 /// a time of day derived from the token. At least one renewal is in this period.
-fn extends_fence(claim: &Claim) -> bool {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+fn extends_fence(claim: &Claim, now: Duration) -> bool {
     let phase = DAY / 256 * u32::from(claim.token.as_bytes()[0]);
     (now + phase).as_secs() % DAY.as_secs() <= claim.ttl.as_secs()
 }
@@ -59,10 +60,9 @@ impl Batch {
         let common = holds.first().map(|hold| ttl(hold.claim)).unwrap_or_default();
         let entries = Vec::with_capacity(holds.len());
         let mut batch = Self { holds: entries, ttl: common.to_string(), effect };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         for Renew { claim, .. } in holds {
-            let keys = Keys::new(prefix, &claim.name)?;
-            let tombstone = keys.tombstone(claim.token);
-            let kind = Kind::of(claim);
+            let kind = Kind::of(claim, now);
             let (token, ttl) = (claim.token, ttl(claim));
             let argument = match kind {
                 Kind::Exclusive if ttl == common => format!("lw1:{token}"),
@@ -70,7 +70,13 @@ impl Batch {
                 Kind::ExclusiveWithFence => format!("lw1:{token}:{ttl}:f"),
                 Kind::Shared => format!("lw1:{token}:{ttl}:s"),
             };
-            batch.holds.push(BatchEntry { keys, tombstone, kind, argument });
+            // Only these keys, because allocations take most of the time of a renewal.
+            let keys = match kind {
+                Kind::Exclusive => Keys::lock_alone(prefix, &claim.name),
+                Kind::ExclusiveWithFence => Keys::fast(prefix, &claim.name),
+                Kind::Shared => Keys::new(prefix, &claim.name),
+            };
+            batch.holds.push(BatchEntry { keys: keys?, token, kind, argument });
         }
         Ok(batch)
     }
@@ -130,8 +136,9 @@ impl Batch {
     pub(crate) async fn find_reasons(&self, servers: &Servers, renewals: &mut [Renewal]) {
         let is_gone = |renewal: &Renewal| *renewal == Renewal::not_held(Reason::Gone);
         let lost = self.holds.iter().zip(renewals).filter(|(_, renewal)| is_gone(renewal));
-        let (lost, renewals): (Vec<&str>, Vec<&mut Renewal>) =
-            lost.map(|(hold, renewal)| (&*hold.tombstone, renewal)).unzip();
+        let tombstone = |hold: &BatchEntry| hold.keys.complete().tombstone(hold.token);
+        let (lost, renewals): (Vec<String>, Vec<&mut Renewal>) =
+            lost.map(|(hold, renewal)| (tombstone(hold), renewal)).unzip();
         let Some(first) = lost.first() else { return };
         let mut notes = redis::cmd("MGET");
         notes.arg(&lost);

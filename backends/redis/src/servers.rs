@@ -134,13 +134,13 @@ impl Servers {
         }
     }
 
-    pub(crate) fn grouped(&self, keys: &[String]) -> Vec<Vec<String>> {
+    pub(crate) fn grouped(&self, keys: Vec<String>) -> Vec<Vec<String>> {
         if let Self::One(_) = self {
-            return vec![keys.to_vec()];
+            return vec![keys];
         }
         let mut slots: BTreeMap<u16, Vec<String>> = BTreeMap::new();
         for key in keys {
-            slots.entry(slot_of(key)).or_default().push(key.clone());
+            slots.entry(slot_of(&key)).or_default().push(key);
         }
         slots.into_values().collect()
     }

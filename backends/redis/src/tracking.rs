@@ -91,9 +91,12 @@ impl Tracked {
             if claim.mode != Mode::Exclusive {
                 continue;
             }
-            let key = format!("{key_prefix}{}", claim.name);
+            let key = [key_prefix, claim.name.as_str()].concat();
             if is_renewed(renewal) && claim.ttl >= SHORTEST_TTL {
-                known.insert(key.clone(), claim.token);
+                match known.get_mut(&key) {
+                    Some(token) => *token = claim.token,
+                    None => drop(known.insert(key.clone(), claim.token)),
+                }
                 keys.push(key);
             } else if !known.is_empty() {
                 known.remove(&key);
@@ -134,14 +137,19 @@ impl Tracked {
     fn changed_hands(&self, key: &str, value: &Value) -> Option<Token> {
         let mut holds = self.holds();
         let token = *holds.get(key)?;
-        let ours = format!("lw1:{token}:");
-        let is_ours =
-            matches!(value, Value::BulkString(value) if value.starts_with(ours.as_bytes()));
-        if is_ours {
+        if matches!(value, Value::BulkString(value) if has_token(value, token)) {
             return None;
         }
         holds.remove(key)
     }
+}
+
+/// Returns whether a lock's value begins with `lw1:TOKEN:`.
+fn has_token(value: &[u8], token: Token) -> bool {
+    let found = value.strip_prefix(b"lw1:").and_then(|rest| rest.split_at_checked(32));
+    let Some((found, [b':', ..])) = found else { return false };
+    let found = std::str::from_utf8(found).ok().and_then(|found| found.parse().ok());
+    found == Some(token)
 }
 
 pub(crate) fn start(servers: &Servers) {
@@ -176,9 +184,11 @@ async fn watch(servers: WeakServers, mut changes: UnboundedReceiver<Changed>) {
         if !tracked.works() {
             continue;
         }
-        for keys in keys.chunks(LOOKED_AT_ONCE) {
+        let mut keys = keys.into_iter().peekable();
+        while keys.peek().is_some() {
             // One task per chunk, so that a frozen node doesn't delay others.
-            tokio::spawn(look_at(servers.downgrade(), keys.to_vec()));
+            let chunk = keys.by_ref().take(LOOKED_AT_ONCE).collect();
+            tokio::spawn(look_at(servers.downgrade(), chunk));
         }
     }
 }
@@ -194,7 +204,7 @@ async fn look_at(servers: WeakServers, keys: Vec<String>) {
     for _ in 0..TRIES {
         let Some(servers) = servers.upgrade() else { return };
         let mut unanswered = Vec::new();
-        for together in servers.grouped(&keys) {
+        for together in servers.grouped(keys) {
             if !look_at_some(&servers, &together).await {
                 unanswered.extend(together);
             }

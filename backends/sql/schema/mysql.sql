@@ -1,4 +1,4 @@
--- Lockwright's tables on MySQL or MariaDB.
+-- Lockwright's tables for leases on MySQL or MariaDB. The other modes' are in further files.
 --
 -- Times are SYSDATE(6) in microseconds since 1970. Locking needs only SELECT, INSERT, UPDATE and
 -- DELETE. Names are compared byte by byte, because most collations ignore case.

@@ -177,7 +177,7 @@ impl Running {
     pub(crate) fn events(&self) -> Vec<Value> {
         let text = fs::read_to_string(&self.events).unwrap();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        // Lines that aren't JSON are CMD's standard error.
+        // Lines that aren't JSON are the command's standard error.
         whole.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 

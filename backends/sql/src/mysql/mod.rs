@@ -148,4 +148,4 @@ pub fn profile() -> Profile {
 
 const LEASE: &str = "mysql-lease";
 
-crate::server::pass_on::pass_on!(Mysql);
+crate::server::delegate::delegate!(Mysql);

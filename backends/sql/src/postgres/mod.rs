@@ -179,4 +179,4 @@ fn profile_of(is_direct: bool) -> Profile {
 
 const LEASE: &str = "postgres-lease";
 
-crate::server::pass_on::pass_on!(Postgres);
+crate::server::delegate::delegate!(Postgres);

@@ -2,13 +2,13 @@
 
 pub(crate) mod abandoned;
 pub(crate) mod config;
+pub(crate) mod delegate;
 pub(crate) mod dialect;
 pub(crate) mod doctor;
 pub(crate) mod errors;
 pub(crate) mod fence_check;
 pub(crate) mod hold_row;
 pub(crate) mod lease;
-pub(crate) mod pass_on;
 pub(crate) mod pool;
 pub(crate) mod schema;
 pub(crate) mod session_limit;

@@ -1,4 +1,4 @@
-use super::protocol::Redlock;
+use super::model::Redlock;
 use super::rules::{Bounds, Note, Rules};
 
 fn holds<const N: usize>(title: &str, bounds: Bounds) {

@@ -2,9 +2,9 @@
 //! traces with `docs/src/redlock-model.md`.
 
 mod holds;
+mod model;
 mod mutants;
 mod nodes;
-mod protocol;
 mod rules;
 mod state;
 mod story;

@@ -3,7 +3,7 @@
 
 use lockwright_verification::{Page, Protocol};
 
-use super::protocol::Redlock;
+use super::model::Redlock;
 use super::rules::{Bounds, Note, Promise, Renewal, Rules};
 use super::story;
 use crate::{Model, page};

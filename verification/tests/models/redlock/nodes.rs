@@ -1,4 +1,4 @@
-use super::protocol::{Action, Redlock, Steps, push};
+use super::model::{Action, Redlock, Steps, push};
 use super::rules::{Note, Renewal};
 use super::state::{Mail, Phase, Rounds, State};
 

@@ -1,6 +1,6 @@
 use std::fmt::{self, Write};
 
-use super::protocol::Action;
+use super::model::Action;
 use super::state::{Phase, State};
 
 /// The column at which the nodes' states begin.

@@ -544,7 +544,7 @@ async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
 
     loop {
         tokio::time::sleep(PAUSE).await;
-        // The modes `session` and `row` have no listener, so its permit is free.
+        // Only the mode `lease` has a separate listener, so its permit is free here.
         let Some(mut permit) = Permit::try_get(requests, Use::Listen) else { continue };
         match requests.dialect().open(requests.limits()).await {
             Ok((connection, session)) => {

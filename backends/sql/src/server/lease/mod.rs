@@ -242,8 +242,8 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 
     /// Decides an exclusive claim, if possible, by requests that cost the server less than
-    /// `acquire`. `waits` is `None` if the claim doesn't wait, and otherwise whether the row must
-    /// record a waiter.
+    /// `acquire`. `waits` is `None` if the claim doesn't wait, and otherwise whether the name's row
+    /// must record a waiter.
     async fn acquire_quickly(
         &self,
         claim: &Claim,

@@ -48,11 +48,11 @@ impl Turns {
 
     fn pause_at(&self, claim: &Claim, now: Instant) -> Option<Duration> {
         let mut turns = self.turns();
-        if turns.len() >= CAPACITY {
-            turns.retain(|_, turn| turn.asked + REMEMBERED > now);
-        }
         let known = turns.get_mut(&claim.name).filter(|turn| turn.asked + REMEMBERED > now);
         let Some(turn) = known else {
+            if turns.len() >= CAPACITY {
+                turns.clear();
+            }
             turns.insert(claim.name.clone(), Turn::new(claim.token, now));
             return None;
         };

@@ -14,8 +14,8 @@ use tokio::time::{Instant, timeout};
 
 use super::idle::{self, Idle};
 use super::joint_session::JointSessions;
+use super::local_queue::Queues;
 use super::permit::Permit;
-use super::queue::Queues;
 use super::{RECORD_AFTER, Server, Session};
 use crate::server::session_limit::Use;
 

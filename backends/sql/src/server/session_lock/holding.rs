@@ -86,7 +86,7 @@ impl<S: Server> Holding<S> {
         let mut record_after = (!self.is_recorded()).then_some(RECORD_AFTER);
         loop {
             // At `over`, the idle timeout has certainly ended a hold's own session. A joint session
-            // may outlive an expired hold, so the client ends the hold after its TTL.
+            // lives on for other holds, so the client ends this one after its TTL.
             let late = match self.hold.session {
                 HoldSession::Own(_) => self.claim.ttl / 10 + LIMIT,
                 HoldSession::Joint(_) => Duration::ZERO,

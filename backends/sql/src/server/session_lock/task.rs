@@ -16,7 +16,7 @@ use super::engine_state::{Command, EngineState, Place};
 use super::hold_session::HoldSession;
 use super::holding::{Hold, Holding, Live};
 use super::joint_session::{self, Joined};
-use super::queue::Turn;
+use super::local_queue::Turn;
 use super::withdraw::{self, LIMIT};
 use super::{Ended, Grant, Locked, Server, Session};
 use crate::server::errors::{self, Effect};

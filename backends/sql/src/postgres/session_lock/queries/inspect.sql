@@ -53,8 +53,8 @@ ORDER BY last.name, holding.pid
 LIMIT :limit;
 
 /* row_inspect */
--- Row locks aren't visible, but a locked row has its holder's transaction in `xmax`. Of several
--- readers, only the recorded ones are found.
+-- Row locks aren't visible, but a locked row has its holder's transaction in `xmax`. Several
+-- readers are found only by their records.
 WITH claims AS MATERIALIZED (
     SELECT pid, {lock_key} AS key FROM pg_locks AS locks WHERE {is_advisory} AND objsubid = 1 AND granted
 ), held AS MATERIALIZED (

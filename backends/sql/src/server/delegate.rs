@@ -5,7 +5,7 @@ use lockwright_core::Result;
 pub(crate) type Answer<'f, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'f>>;
 
 /// Implements `DistributedLock` by calls of the backend in field 0.
-macro_rules! pass_on {
+macro_rules! delegate {
     ($backend:ty) => {
         const _: () = {
             use std::time::Duration;
@@ -16,7 +16,7 @@ macro_rules! pass_on {
                 Renew, Renewal, Result, SweepReport, Token, Wait, async_trait,
             };
 
-            use $crate::server::pass_on::Answer;
+            use $crate::server::delegate::Answer;
 
             #[async_trait]
             impl DistributedLock for $backend {
@@ -105,4 +105,4 @@ macro_rules! pass_on {
     };
 }
 
-pub(crate) use pass_on;
+pub(crate) use delegate;

@@ -82,7 +82,7 @@ fn a_sweep_clears_away_what_ran_out() {
     let sandbox = Sandbox::new();
     let url = locks_file(&sandbox);
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let ttl = Duration::from_millis(60);
+    let ttl = Duration::from_millis(500);
     // The runtime ends without releasing the holds, like a killed process.
     runtime().block_on(async {
         let locks = lockwright::connect(&url).await.unwrap();

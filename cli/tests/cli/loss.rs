@@ -202,7 +202,7 @@ fn a_supervisor_that_is_stopped_again_and_again_does_not_help_the_command() {
     assert_eq!(held.code(), 75);
     assert_eq!(sandbox.processes(), [0; 0]);
     let last = log.entries().last().unwrap().time;
-    assert!(last < deadline, "{last} and {deadline}");
+    assert!(last < deadline, "late: {last} and {deadline}");
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn a_redis_that_is_gone_ends_the_command_by_the_deadline() {
     assert_eq!(held.code(), 75);
     assert_eq!(sandbox.processes(), [0; 0]);
     let last = log.entries().last().unwrap().time;
-    assert!(last < deadline, "{last} and {deadline}");
+    assert!(last < deadline, "late: {last} and {deadline}");
 }
 
 #[test]
@@ -385,7 +385,7 @@ fn a_command_that_forks_all_the_time_is_ended_too() {
     held.signal(Signal::STOP);
     wait_until("only the stopped one is left", || sandbox.processes() == [held.pid()]);
     let last = log.entries().last().unwrap().time;
-    assert!(last < held.deadline(), "{last} and {}", held.deadline());
+    assert!(last < held.deadline(), "late: {last} and {}", held.deadline());
 }
 
 /// Tests the clock check of the process that becomes the command.

@@ -1,4 +1,4 @@
--- Lockwright's tables on PostgreSQL.
+-- Lockwright's tables for leases on PostgreSQL. The other modes' are in further files.
 --
 -- Times are clock_timestamp() in microseconds since 1970. Locking needs only SELECT, INSERT, UPDATE
 -- and DELETE on the tables, and SELECT and UPDATE on the sequence of fences.

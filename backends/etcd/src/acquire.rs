@@ -35,7 +35,7 @@ pub(crate) struct AcquireSteps<'a> {
     /// of `a`). Then the client puts its key although the range isn't empty.
     pub(crate) must_queue: bool,
     recorder: Option<DeletionRecorder<'a>>,
-    /// Whether the watch was active before the request. If not, the waiter polls.
+    /// True if the watch was active before the request. Otherwise, the waiter polls.
     is_watched: bool,
     begun: BootInstant,
 }

@@ -4,7 +4,7 @@ use lockwright_core::{Error, ErrorKind};
 use redis::{RedisError, ServerErrorKind};
 use tokio::time::Instant;
 
-/// Whether a request changes data. Without a reply, a change is `Indeterminate`, and a read
+/// The effect of a request on data. Without a reply, a change is `Indeterminate`, and a read
 /// `Unavailable`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {

@@ -145,11 +145,7 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 
     async fn attempt(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
-        let limit = match wait {
-            Wait::Until(limit) => Some(limit),
-            _ => None,
-        };
-        let may_wait = limit.is_some();
+        let may_wait = matches!(wait, Wait::Until(_));
         let mut waits = false;
         let mut longest = None;
         if let Some(listener) = self.listener.as_ref().filter(|_| may_wait) {
@@ -160,7 +156,8 @@ impl<D: Dialect> LeaseBackend<D> {
             longest = longest.or_else(|| (!listener.is_active()).then_some(START_POLL));
         }
         let takes_turns = waits && claim.mode == Mode::Exclusive;
-        if let Some(limit) = limit.filter(|_| takes_turns)
+        if takes_turns
+            && let Wait::Until(limit) = wait
             && let Some(pause) = self.turns.pause(claim)
         {
             let left = limit.saturating_since(self.clock.now());

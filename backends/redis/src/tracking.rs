@@ -137,19 +137,14 @@ impl Tracked {
     fn changed_hands(&self, key: &str, value: &Value) -> Option<Token> {
         let mut holds = self.holds();
         let token = *holds.get(key)?;
-        if matches!(value, Value::BulkString(value) if has_token(value, token)) {
+        let ours = format!("lw1:{token}:");
+        let is_ours =
+            matches!(value, Value::BulkString(value) if value.starts_with(ours.as_bytes()));
+        if is_ours {
             return None;
         }
         holds.remove(key)
     }
-}
-
-/// Returns whether a lock's value begins with `lw1:TOKEN:`.
-fn has_token(value: &[u8], token: Token) -> bool {
-    let found = value.strip_prefix(b"lw1:").and_then(|rest| rest.split_at_checked(32));
-    let Some((found, [b':', ..])) = found else { return false };
-    let found = std::str::from_utf8(found).ok().and_then(|found| found.parse().ok());
-    found == Some(token)
 }
 
 pub(crate) fn start(servers: &Servers) {

@@ -40,8 +40,12 @@ pub(crate) struct MySqlSession {
     /// True after the first release. From then on, a statement sent alone is prepared, and the mode
     /// `row` has `autocommit = 0`.
     prepares: bool,
-    /// True if a wait may have left the barrier and the mark locked.
+    /// The session's `innodb_lock_wait_timeout` in seconds, once a wait for a row has set it.
+    row_limit: Option<i64>,
+    /// True if a wait may have left the mark locked.
     has_waited: bool,
+    /// True if the wait for a row found readers, and may have left the barrier locked.
+    waits_for_readers: bool,
     is_joint: bool,
     /// Dropped after the connection.
     permit: Permit<MySql>,
@@ -72,7 +76,9 @@ impl MySqlSession {
             over: false,
             timeouts: None,
             prepares: false,
+            row_limit: None,
             has_waited: false,
+            waits_for_readers: false,
             is_joint: false,
             permit,
         };
@@ -140,31 +146,44 @@ impl MySqlSession {
     async fn send(&mut self, claim: &Claim, slice: Option<Duration>) -> sqlx::Result<Vec<Row>> {
         let statements = Arc::clone(&self.statements);
         let locking = statements.of(claim);
-        let sql = if slice.is_some() { &locking.wait } else { &locking.try_lock };
+        let sql = match &locking.wait_for_readers {
+            _ if slice.is_none() => &locking.try_lock,
+            Some(wait) if self.waits_for_readers => wait,
+            _ => &locking.wait,
+        };
+        // A wait for a row that involves readers sets the timeouts and begins the transaction in
+        // its own statements.
+        let is_row_wait = slice.is_some() && statements.kind == Kind::Row;
+        let is_about_readers = claim.mode == Mode::Shared || self.waits_for_readers;
+        let is_own_text = is_row_wait && is_about_readers;
         // A reader may wait twice, at the barrier and for the row, so its wait is ended by `KILL
         // QUERY` too.
         let is_cut =
             |slice: &Duration| claim.mode == Mode::Shared || *slice < Duration::from_secs(1);
         let (ttl_s, limit_s) = self.timeouts_for(claim.ttl);
-        let whole = slice.map_or(0, |slice| slice.as_secs().max(1));
+        let whole =
+            slice.map_or(0, |slice| i64::try_from(slice.as_secs().max(1)).unwrap_or(i64::MAX));
         let times = [
             ("ttl_s", Value::Int(ttl_s)),
             ("limit_s", Value::Int(limit_s)),
-            ("slice_s", Value::Int(i64::try_from(whole).unwrap_or(i64::MAX))),
+            ("slice_s", Value::Int(whole)),
         ];
         let (same_timeouts, may_keep) =
             (self.timeouts.take() == Some((ttl_s, limit_s)), self.may_keep(ttl_s));
+        // A wait isn't prepared: `inspect` counts waiters by their text.
         if self.prepares && slice.is_none() && same_timeouts && may_keep {
             return self.run_only(sql, claim, &times).await;
         }
         let mut text = Self::text(sql, claim, &times);
-        // Of the row mode's texts, only the one to prepare lacks a `BEGIN`.
-        if statements.kind == Kind::Row && sql.prepared().is_some() {
+        // After the first release, `autocommit` is 0.
+        let has_begin = claim.mode == Mode::Shared || is_own_text;
+        if statements.kind == Kind::Row && !has_begin && !self.prepares {
             text.insert_str(0, "BEGIN; ");
         }
-        // A wait for a row sets the timeouts in its own statements.
-        let wait_sets_them = slice.is_some() && statements.kind == Kind::Row;
-        if !same_timeouts && !wait_sets_them {
+        if is_row_wait && self.row_limit.replace(whole) != Some(whole) && !is_own_text {
+            text.insert_str(0, &format!("SET SESSION innodb_lock_wait_timeout = {whole}; "));
+        }
+        if !same_timeouts && !is_own_text {
             text.insert_str(0, &set_timeouts(ttl_s, limit_s));
         }
         if statements.kind == Kind::Session && !may_keep {
@@ -249,6 +268,7 @@ impl MySqlSession {
         let locking = statements.of(claim);
         let missed = if slice.is_some() && !last { &locking.waited } else { &locking.missed };
         for _ in 0..TRIES {
+            let may_find_readers = slice.is_some() && !self.waits_for_readers;
             match self.send(claim, slice).await {
                 Ok(rows) if !rows.is_empty() => {
                     self.timeouts = Some(self.timeouts_for(claim.ttl));
@@ -262,7 +282,11 @@ impl MySqlSession {
             }
             let rows = self.run(Self::text(missed, claim, &[])).await?;
             let is_true = |at| rows.last().and_then(|row| row.bool(at).ok()).unwrap_or(false);
-            let (exists, same_token) = (is_true(0), is_true(1));
+            let (exists, same_token, has_readers) = (is_true(0), is_true(1), is_true(2));
+            if exists && has_readers && may_find_readers && claim.mode == Mode::Exclusive {
+                self.waits_for_readers = true;
+                continue;
+            }
             if exists || same_token {
                 return Ok(Locked::No { same_token });
             }
@@ -364,7 +388,7 @@ impl Session for MySqlSession {
         let locked = locked.map_err(|error| self.failed(error))?;
         let is_locked = matches!(locked, Locked::Yes(_));
         if last && !is_locked {
-            self.has_waited = false;
+            (self.has_waited, self.waits_for_readers) = (false, false);
         }
         if is_locked && !self.is_joint {
             let mut mark = String::new();
@@ -424,6 +448,7 @@ impl Session for MySqlSession {
     }
 
     async fn leave(&mut self) -> Result<()> {
+        self.waits_for_readers = false;
         if std::mem::take(&mut self.has_waited) {
             self.timeouts = None;
             self.run(LET_GO.to_owned()).await.map_err(|error| self.failed(error))?;
@@ -436,7 +461,7 @@ impl Session for MySqlSession {
         let unlock = if self.is_joint {
             &statements.part
         } else {
-            self.has_waited = false;
+            (self.has_waited, self.waits_for_readers) = (false, false);
             self.watching = None;
             &statements.of(claim).unlock
         };

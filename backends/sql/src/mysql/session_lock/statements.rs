@@ -25,6 +25,8 @@ pub(super) struct Statements {
 pub(super) struct Locking {
     pub(super) try_lock: Sql,
     pub(super) wait: Sql,
+    /// Waits instead of `wait` if the name may have readers.
+    pub(super) wait_for_readers: Option<Sql>,
     pub(super) missed: Sql,
     pub(super) waited: Sql,
     pub(super) unlock: Sql,
@@ -42,6 +44,7 @@ impl Statements {
                 let alone = Locking {
                     try_lock: prepared(query!("queries/acquire.sql", "session_lock")),
                     wait: sql(query!("queries/acquire.sql", "session_lock")),
+                    wait_for_readers: None,
                     missed: sql(query!("queries/acquire.sql", "session_missed")),
                     waited: sql(query!("queries/acquire.sql", "session_missed")),
                     unlock: prepared(query!("queries/release.sql", "session_unlock")),
@@ -53,6 +56,10 @@ impl Statements {
                 let alone = Locking {
                     try_lock: prepared(query!("queries/acquire.sql", "row_try")),
                     wait: sql(query!("queries/acquire.sql", "row_wait")),
+                    wait_for_readers: Some(sql(query!(
+                        "queries/acquire.sql",
+                        "row_wait_for_readers"
+                    ))),
                     missed: sql(query!("queries/acquire.sql", "row_missed")),
                     waited: sql(query!("queries/acquire.sql", "row_waited")),
                     unlock: sql(query!("queries/release.sql", "row_unlock")),
@@ -61,6 +68,7 @@ impl Statements {
                 let shared = Locking {
                     try_lock: sql(query!("queries/acquire.sql", "row_shared_try")),
                     wait: sql(query!("queries/acquire.sql", "row_shared_wait")),
+                    wait_for_readers: None,
                     missed: sql(query!("queries/acquire.sql", "row_missed")),
                     waited: sql(query!("queries/acquire.sql", "row_missed")),
                     unlock: sql(query!("queries/release.sql", "row_shared_unlock")),

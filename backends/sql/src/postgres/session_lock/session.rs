@@ -357,9 +357,14 @@ impl PgSession {
         ttl_ms: i64,
         arguments: Arguments<'_>,
     ) -> sqlx::Result<Locked> {
-        // A failed wait may have changed the session's timeout.
-        let before = if which == Which::Try { self.timeout_ms } else { None };
-        self.timeout_ms = None;
+        if which == Which::Wait && claim.mode == Mode::Exclusive && self.timeout_ms != Some(ttl_ms)
+        {
+            self.run(format!("SET idle_session_timeout = {ttl_ms}")).await?;
+            self.timeout_ms = Some(ttl_ms);
+        }
+        // An error undoes a change of the timeout, if the attempt is one statement.
+        let is_one_statement = which == Which::Try || claim.mode == Mode::Exclusive;
+        let mut before = self.timeout_ms.take().filter(|_| is_one_statement);
         loop {
             let rows = match self.about(which, claim, arguments).await {
                 Ok(rows) => rows,
@@ -371,13 +376,14 @@ impl PgSession {
                     let rows = self.about(missed, claim, &[]).await?;
                     let same_token = !self.is_joint
                         && rows.first().and_then(|row| row.bool(0).ok()).unwrap_or(false);
+                    self.timeout_ms = self.timeout_ms.or(before);
                     return Ok(Locked::No { same_token });
                 }
                 Err(error) => return Err(error),
             };
             let row = rows.last().ok_or(sqlx::Error::RowNotFound)?;
             match row.text(0).ok().flatten() {
-                Some("readers") => which = Which::WaitForReaders,
+                Some("readers") => (which, before) = (Which::WaitForReaders, None),
                 Some(no @ ("same" | "busy")) => {
                     self.timeout_ms = before;
                     return Ok(Locked::No { same_token: no == "same" });
@@ -439,10 +445,13 @@ impl Session for PgSession {
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked> {
         let which = if slice.is_some() { Which::Wait } else { Which::Try };
         let ttl_ms = millis(claim.ttl);
-        let is_set = self.is_joint || which == Which::Try && self.timeout_ms == Some(ttl_ms);
-        let set_ms = if is_set { 0 } else { ttl_ms };
+        let is_set = self.is_joint || self.timeout_ms == Some(ttl_ms);
         let slice_ms = millis(slice.unwrap_or_default()).max(1);
-        let arguments = [("ttl_ms", Value::Int(set_ms)), ("slice_ms", Value::Int(slice_ms))];
+        let arguments = [
+            ("ttl_ms", Value::Int(ttl_ms)),
+            ("new_ttl_ms", Value::Int(if is_set { 0 } else { ttl_ms })),
+            ("slice_ms", Value::Int(slice_ms)),
+        ];
         self.is_last = last;
         let locked = match self.statements.kind {
             Kind::Session => self.lock_key(claim, which, ttl_ms, &arguments).await,

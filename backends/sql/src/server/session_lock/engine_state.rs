@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout};
 
 use super::idle::{self, Idle};
 use super::joint_session::JointSessions;
+use super::late_records::LateRecords;
 use super::local_queue::Queues;
 use super::permit::Permit;
 use super::{RECORD_AFTER, Server, Session};
@@ -46,6 +47,7 @@ pub(super) struct EngineState<S: Server> {
     pub(super) clock: Clock,
     pub(super) queues: Queues,
     pub(super) joint_sessions: JointSessions,
+    pub(super) late_records: LateRecords,
     idle: Idle<S::Session>,
     tasks: Mutex<HashMap<Key, Registered>>,
     over: EndedClaims,
@@ -73,6 +75,7 @@ impl<S: Server> EngineState<S> {
             server,
             queues: Queues::default(),
             joint_sessions: JointSessions::default(),
+            late_records: LateRecords::default(),
             idle: Idle::default(),
             tasks: Mutex::default(),
             over: EndedClaims::new(clock.clone()),

@@ -12,9 +12,10 @@ use tokio::sync::oneshot;
 
 use super::engine_state::{Command, EngineState, Place};
 use super::hold_session::HoldSession;
+use super::late_records::Unrecorded;
 use super::task::Inbox;
 use super::withdraw::{self, LIMIT};
-use super::{Kept, RECORD_AFTER, Server};
+use super::{Kept, Server};
 
 const WHY_LIMIT: Duration = Duration::from_secs(1);
 
@@ -83,7 +84,9 @@ impl<S: Server> Holding<S> {
     }
 
     async fn serve(&mut self) -> End {
-        let mut record_after = (!self.is_recorded()).then_some(RECORD_AFTER);
+        if !self.is_recorded() {
+            self.state.record_later(self.unrecorded());
+        }
         loop {
             // At `over`, the idle timeout has certainly ended a hold's own session. A joint session
             // lives on for other holds, so the client ends this one after its TTL.
@@ -97,11 +100,6 @@ impl<S: Server> Holding<S> {
                 command = self.inbox.commands.recv() => command,
                 () = self.hold.session.ended() => return End::Lost(None),
                 () = self.state.clock.sleep_until(over) => return End::Lost(None),
-                () = tokio::time::sleep(record_after.unwrap_or_default()), if record_after.is_some() => {
-                    record_after = None;
-                    self.record();
-                    continue;
-                }
             };
             match command {
                 None => return End::LetGo(None),
@@ -139,29 +137,18 @@ impl<S: Server> Holding<S> {
         self.place.is_recorded.load(Ordering::Relaxed)
     }
 
-    /// Records the hold in a separate task, so a release doesn't wait. A late record doesn't
-    /// overwrite a later hold's.
-    fn record(&self) {
-        let (state, claim) = (Arc::clone(&self.state), self.claim.clone());
-        let (id, fence) = (self.hold.session.id(), self.hold.fence);
-        let is_recorded = Arc::downgrade(&self.place.is_recorded);
-        tokio::spawn(async move {
-            match state.server.records().note(&claim, id, Some(fence)).await {
-                Ok(_) => {
-                    if let Some(is_recorded) = is_recorded.upgrade() {
-                        is_recorded.store(true, Ordering::Relaxed);
-                    }
-                }
-                Err(error) => {
-                    tracing::debug!(%error, name = %claim.name, "a hold couldn't be recorded");
-                }
-            }
-        });
+    fn unrecorded(&self) -> Unrecorded {
+        Unrecorded {
+            claim: self.claim.clone(),
+            session: self.hold.session.id(),
+            fence: self.hold.fence,
+            is_recorded: Arc::downgrade(&self.place.is_recorded),
+        }
     }
 
     async fn renew(&mut self) -> Renewed {
         if !self.is_recorded() {
-            self.record();
+            self.state.record(self.unrecorded());
         }
         let hold = &mut self.hold;
         if hold.broken {

@@ -23,6 +23,7 @@ mod hold_session;
 mod holding;
 mod idle;
 pub(crate) mod joint_session;
+mod late_records;
 mod local_queue;
 pub(crate) mod permit;
 pub(crate) mod records;

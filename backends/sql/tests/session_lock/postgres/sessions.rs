@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Clock, DistributedLock, Reason, ReleaseMode, Renew,
     Renewal, Wait,
@@ -109,26 +111,51 @@ async fn an_acquire_retries_if_its_session_ends_before_the_fence() {
     assert!(!is_busy(&backend, &claim_for("x", LONG)).await);
 }
 
-/// The acquire waits for the sequence and times out. The connection is silent by then, so the
-/// server itself must release the lock.
+/// The acquire waits for the sequence for five seconds and fails. The connection is silent by then,
+/// so the server itself must release the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timeout_of_the_fence_leaves_no_lock() {
+    the_lock_ends_within(ms(7_000), ms(1_000)).await;
+}
+
+/// As above, but the session's idle timeout is already the TTL, so it ends the session.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timeout_of_the_fence_leaves_no_lock_for_longer_than_the_ttl() {
+    the_lock_ends_within(ms(17_000), ms(10_000)).await;
+}
+
+async fn the_lock_ends_within(limit: Duration, ttl: Duration) {
     let server = Server::start().unwrap();
     let proxy = Proxy::start(server.address()).unwrap();
     let backend = backend_through(&server, proxy.port(), "session").await;
-    acquire_and_release(&backend, "x").await;
+    let first = claim_for("x", ttl);
+    grant(&backend, &first).await;
+    backend.release(&first, ReleaseMode::Plain).await.unwrap();
     let _locking = lock_fences(&server).await;
-    let claim = claim_for("x", ms(1_000));
+    let claim = claim_for("x", ttl);
     let acquiring = backend.acquire(&claim, Wait::No);
     let failing = async {
         let has_locked = async || sessions_of(&server, claim.token) == 1;
         within(ms(2_000), "the lock", has_locked).await;
         proxy.set(Traffic::SwallowAll);
         let is_free = async || granted_advisory_locks(&server) == 0;
-        within(ms(7_000), "the end of the lock", is_free).await;
+        within(limit, "the end of the lock", is_free).await;
     };
     let (answer, ()) = tokio::join!(acquiring, failing);
     answer.unwrap_err();
+}
+
+/// A session's default idle timeout is 60 s, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_of_a_minute_has_its_own_timeout() {
+    let server = Server::start().unwrap();
+    let backend = backend(&server, "row").await;
+    let claim = claim_for("x", ms(60_000));
+    grant(&backend, &claim).await;
+    let sent = "SELECT query FROM pg_stat_activity \
+                WHERE application_name = 'lockwright/own' AND state = 'idle in transaction'";
+    let sent = server.sql(sent).unwrap();
+    assert!(sent.trim_end().ends_with(", 60000)"), "{sent}");
 }
 
 fn granted_advisory_locks(server: &Server) -> usize {

@@ -22,17 +22,21 @@ SELECT name /*M!100300 , NEXTVAL({hold_fence}) */ FROM {row}
 WHERE name = :name AND GET_LOCK(:mark, 0) = 1 FOR UPDATE SKIP LOCKED;
 
 /* row_wait */
+-- If the name may have readers, returns no row at once, and row_waited reports it. Otherwise gets
+-- the session's mark, and waits for the row as long as `innodb_lock_wait_timeout`.
+SELECT IF(EXISTS (SELECT 1 FROM {hold} WHERE kind = 'row' AND name = :name AND token = '{readers}'),
+          -1, GET_LOCK(:mark, 0))
+INTO @lockwright_mark;
+SELECT name /*M!100300 , NEXTVAL({hold_fence}) */ FROM {row}
+WHERE name = :name AND @lockwright_mark = 1 FOR UPDATE;
+
+/* row_wait_for_readers */
 -- A waiting writer takes two locks: `waits`, which a reader must find free, and then `barrier`, on
 -- which new readers wait. Until the writer has the row, its idle timeout is at most five seconds,
 -- so a dead writer doesn't block readers for long.
 SET SESSION wait_timeout = LEAST(:ttl_s, 5), lock_wait_timeout = :limit_s, innodb_lock_wait_timeout = :slice_s;
 SET @lockwright_mark = GET_LOCK(:mark, 0);
-SET @lockwright_waits = IF(
-    @lockwright_mark = 1 AND EXISTS (
-        SELECT 1 FROM {hold} WHERE kind = 'row' AND name = :name AND token = '{readers}'),
-    GET_LOCK({waits}, 0), 0);
--- Unlocks the row of {hold}, if EXISTS locked it.
-COMMIT;
+SET @lockwright_waits = IF(@lockwright_mark = 1, GET_LOCK({waits}, 0), 0);
 DO IF(@lockwright_waits = 1, GET_LOCK({barrier}, 1), NULL);
 BEGIN;
 SELECT name /*M!100300 , NEXTVAL({hold_fence}) */ FROM {row}
@@ -62,9 +66,10 @@ WHERE name = :name AND @lockwright_mark = 1 AND @lockwright_open
 LOCK IN SHARE MODE;
 
 /* row_missed */
--- Returns whether the row exists, and whether another session has the mark.
+-- Returns whether the row exists, whether another session has the mark, and whether row_wait found
+-- readers.
 SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name),
-       COALESCE(IS_USED_LOCK(:mark) <> CONNECTION_ID(), FALSE);
+       COALESCE(IS_USED_LOCK(:mark) <> CONNECTION_ID(), FALSE), @lockwright_mark <=> -1;
 ROLLBACK;
 DO RELEASE_ALL_LOCKS();
 SET SESSION wait_timeout = 60;
@@ -72,7 +77,7 @@ SET SESSION wait_timeout = 60;
 /* row_waited */
 -- The writer keeps its barrier, because named locks outlive the rollback.
 SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name),
-       COALESCE(IS_USED_LOCK(:mark) <> CONNECTION_ID(), FALSE);
+       COALESCE(IS_USED_LOCK(:mark) <> CONNECTION_ID(), FALSE), @lockwright_mark <=> -1;
 ROLLBACK;
 
 /* row_make */

@@ -1,23 +1,30 @@
 /* session_try */
 -- Returns `same` if another session may have the lock for the same claim, `busy` if the lock isn't
--- free, or the fence. First takes transaction-level locks, because session-level ones would outlive
--- a failed statement. These locks and the timeout precede `nextval`, which may block. `set_config`
--- never returns '', so its WHEN never applies. If `:ttl_ms` is 0, the timeout is already set.
-SELECT CASE WHEN NOT pg_try_advisory_xact_lock(:claim) THEN 'same'
+-- free, or the fence. `:new_ttl_ms` is 0 if the session's idle timeout is already the TTL. Otherwise,
+-- an error of `nextval` undoes the new timeout, so the locks are first taken for the transaction
+-- only. `set_config` never returns '', so its WHEN never applies.
+SELECT CASE WHEN :new_ttl_ms = 0
+                THEN CASE WHEN NOT pg_try_advisory_lock(:claim) THEN 'same'
+                          WHEN pg_try_advisory_lock(:key) THEN nextval('{hold_fence}')::text
+                          WHEN pg_advisory_unlock(:claim) THEN 'busy'
+                     END
+            WHEN NOT pg_try_advisory_xact_lock(:claim) THEN 'same'
             WHEN NOT pg_try_advisory_xact_lock(:key) THEN 'busy'
-            WHEN :ttl_ms > 0 AND set_config('idle_session_timeout', :ttl_ms::text, false) = '' THEN NULL
+            WHEN set_config('idle_session_timeout', :new_ttl_ms::text, false) = '' THEN NULL
             ELSE concat(nextval('{hold_fence}'), pg_advisory_lock(:claim), pg_advisory_lock(:key))
        END;
 
 /* session_wait */
--- Waits for the lock. Returns the column of session_try, and how long the server waited in µs.
--- Returns `readers` at once if the name may have readers, for whom session_wait_for_readers waits.
--- The session keeps the claim's lock for the next statement of the wait.
+-- Waits for the lock. The session's idle timeout is the TTL, and its `lock_timeout` is 5000 ms.
+-- Returns the column of session_try, and how long the server waited in µs. Returns `readers` at
+-- once if only readers have the lock: then session_wait_for_readers waits. The session keeps the
+-- claim's lock for the next statement of the wait.
 SELECT CASE WHEN NOT pg_try_advisory_lock(:claim) THEN 'same'
-            WHEN set_config('idle_session_timeout', :ttl_ms::text, false) = '' THEN NULL
-            WHEN set_config('lock_timeout', :slice_ms::text, true) = '' THEN NULL
-            WHEN {has_readers} THEN 'readers'
-            ELSE concat(pg_advisory_xact_lock(:key), nextval('{hold_fence}'), pg_advisory_lock(:key))
+            WHEN pg_try_advisory_lock(:key) THEN nextval('{hold_fence}')::text
+            WHEN pg_try_advisory_lock_shared(:key)
+                THEN CASE WHEN pg_advisory_unlock_shared(:key) THEN 'readers' END
+            WHEN :slice_ms <> 5000 AND set_config('lock_timeout', :slice_ms::text, true) = '' THEN NULL
+            ELSE concat(pg_advisory_lock(:key), nextval('{hold_fence}'))
        END, {waited_us};
 
 /* session_wait_for_readers */
@@ -45,7 +52,7 @@ WHERE locks.pid = pg_backend_pid() AND {is_advisory} AND objsubid = 1 AND grante
 SELECT CASE WHEN NOT pg_try_advisory_xact_lock(:claim) THEN 'same'
             WHEN NOT pg_try_advisory_xact_lock_shared({barrier}) THEN 'busy'
             WHEN NOT pg_try_advisory_xact_lock_shared(:key) THEN 'busy'
-            WHEN :ttl_ms > 0 AND set_config('idle_session_timeout', :ttl_ms::text, false) = '' THEN NULL
+            WHEN :new_ttl_ms > 0 AND set_config('idle_session_timeout', :new_ttl_ms::text, false) = '' THEN NULL
             ELSE concat(nextval('{hold_fence}'), pg_advisory_lock(:claim),
                         pg_advisory_lock_shared(:key))
        END;

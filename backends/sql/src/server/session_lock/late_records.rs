@@ -1,0 +1,97 @@
+//! The records of holds that lasted for [`RECORD_AFTER`]. One task serves all holds of a client,
+//! because a timer for each hold would cost more than a lock statement's own work.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use lockwright_core::{Claim, Fence};
+use tokio::time::{Instant, sleep_until};
+
+use super::engine_state::EngineState;
+use super::{RECORD_AFTER, Server, SessionId};
+
+/// A hold that isn't recorded yet.
+#[derive(Debug)]
+pub(super) struct Unrecorded {
+    pub(super) claim: Claim,
+    pub(super) session: SessionId,
+    pub(super) fence: Fence,
+    /// Gone once the hold has ended.
+    pub(super) is_recorded: Weak<AtomicBool>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct LateRecords(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// The holds with the time of their record, in this order.
+    waiting: VecDeque<(Instant, Unrecorded)>,
+    has_task: bool,
+}
+
+impl LateRecords {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the next time at which a hold must be recorded, or `None` if the task can end.
+    fn next(&self) -> Option<Instant> {
+        let mut state = self.state();
+        while state.waiting.pop_front_if(|(_, hold)| hold.is_recorded.strong_count() == 0).is_some()
+        {
+        }
+        let next = state.waiting.front().map(|(at, _)| *at);
+        state.has_task = next.is_some();
+        next
+    }
+
+    fn due(&self) -> Option<Unrecorded> {
+        let now = Instant::now();
+        self.state().waiting.pop_front_if(|(at, _)| *at <= now).map(|(_, hold)| hold)
+    }
+}
+
+impl<S: Server> EngineState<S> {
+    /// Records the hold after [`RECORD_AFTER`], unless it has ended by then.
+    pub(super) fn record_later(self: &Arc<Self>, hold: Unrecorded) {
+        let mut late = self.late_records.state();
+        late.waiting.push_back((Instant::now() + RECORD_AFTER, hold));
+        if std::mem::replace(&mut late.has_task, true) {
+            return;
+        }
+        let state = Arc::downgrade(self);
+        tokio::spawn(async move {
+            while let Some(at) = state.upgrade().and_then(|state| state.late_records.next()) {
+                sleep_until(at).await;
+                let Some(state) = state.upgrade() else { return };
+                while let Some(hold) = state.late_records.due() {
+                    state.record(hold);
+                }
+            }
+        });
+    }
+
+    /// Records the hold in a separate task, so a release doesn't wait. A late record doesn't
+    /// overwrite a later hold's.
+    pub(super) fn record(self: &Arc<Self>, hold: Unrecorded) {
+        if hold.is_recorded.upgrade().is_none_or(|flag| flag.load(Ordering::Relaxed)) {
+            return;
+        }
+        let state = Arc::clone(self);
+        tokio::spawn(async move {
+            let Unrecorded { claim, session, fence, is_recorded } = hold;
+            match state.server.records().note(&claim, session, Some(fence)).await {
+                Ok(_) => {
+                    if let Some(is_recorded) = is_recorded.upgrade() {
+                        is_recorded.store(true, Ordering::Relaxed);
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(%error, name = %claim.name, "a hold couldn't be recorded");
+                }
+            }
+        });
+    }
+}

@@ -1,8 +1,7 @@
 //! Nodes, links and messages on tokio's paused clock. One task delivers all messages in order, so
 //! that each run of a seed gives the same schedule.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -58,7 +57,8 @@ struct World {
     node_timeout: Duration,
     largest_ttl: Duration,
     doubles_releases: bool,
-    queue: BinaryHeap<Reverse<Due>>,
+    /// Sorted by time, then by number.
+    queue: BTreeMap<(Micros, u64), What>,
     outbox: Vec<Outgoing>,
     number: u64,
     /// Waiting callers, by the number of the call.
@@ -122,13 +122,6 @@ struct Letter {
 }
 
 #[derive(Debug)]
-struct Due {
-    at: Micros,
-    number: u64,
-    what: What,
-}
-
-#[derive(Debug)]
 enum What {
     Send {
         call: u64,
@@ -162,26 +155,6 @@ enum What {
     },
 }
 
-impl PartialEq for Due {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.number) == (other.at, other.number)
-    }
-}
-
-impl Eq for Due {}
-
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Due {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
-    }
-}
-
 fn micros(duration: Duration) -> Micros {
     duration.as_micros() as u64
 }
@@ -200,7 +173,7 @@ impl Net {
             node_timeout: plan.node_timeout,
             largest_ttl: plan.largest_ttl,
             doubles_releases: plan.doubles_releases,
-            queue: BinaryHeap::new(),
+            queue: BTreeMap::new(),
             outbox: Vec::new(),
             number: 0,
             calls: BTreeMap::new(),
@@ -297,11 +270,11 @@ impl Net {
                 let mut world = self.world();
                 let (mut wake_ups, mut ended) = (Vec::new(), Vec::new());
                 world.post();
-                while let Some(due) = world.pop(now) {
+                while let Some((at, what)) = world.pop(now) {
                     // Use the due time, because timers may be up to 1 ms late.
-                    world.happen(due.at, due.what, &mut wake_ups, &mut ended);
+                    world.happen(at, what, &mut wake_ups, &mut ended);
                 }
-                (wake_ups, ended, world.queue.peek().map(|Reverse(due)| due.at))
+                (wake_ups, ended, world.queue.keys().next().map(|(at, _)| *at))
             };
             ended.iter().for_each(AbortHandle::abort);
             for (events, name) in wake_ups {
@@ -329,11 +302,9 @@ impl Net {
         let mut world = self.world();
         world.trace.note(now, || "trouble is over".to_owned());
         world.weather = Weather::CALM;
-        let queue = std::mem::take(&mut world.queue).into_sorted_vec();
-        // The sorted vector begins with the latest message.
-        for Reverse(due) in queue.into_iter().rev() {
-            if !matches!(due.what, What::Fault(_)) {
-                world.push(now, due.what);
+        for what in std::mem::take(&mut world.queue).into_values() {
+            if !matches!(what, What::Fault(_)) {
+                world.push(now, what);
             }
         }
         for node in 0..world.nodes.len() {
@@ -383,12 +354,13 @@ impl World {
 
     fn push(&mut self, at: Micros, what: What) {
         let number = self.next();
-        self.queue.push(Reverse(Due { at, number, what }));
+        self.queue.insert((at, number), what);
     }
 
-    fn pop(&mut self, now: Micros) -> Option<Due> {
-        self.queue.peek().filter(|Reverse(due)| due.at <= now)?;
-        self.queue.pop().map(|Reverse(due)| due)
+    fn pop(&mut self, now: Micros) -> Option<(Micros, What)> {
+        let due = self.queue.first_entry().filter(|due| due.key().0 <= now)?;
+        let ((at, _), what) = due.remove_entry();
+        Some((at, what))
     }
 
     /// Sends the messages of the outbox, in an order that doesn't depend on tokio's order of tasks.

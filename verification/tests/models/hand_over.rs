@@ -91,24 +91,17 @@ enum Promise {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    /// A request for the lock. A waiter repeats it as a poll.
+    // A request for the lock. A waiter repeats it as a poll.
     Ask,
     Renew,
     Release,
-    /// An answer: the claim was queued. `time` is the server's time of the queueing.
-    Queued {
-        time: i8,
-    },
-    Granted {
-        fence: u8,
-    },
+    // An answer: the claim was queued. `time` is the server's time of the queueing.
+    Queued { time: i8 },
+    Granted { fence: u8 },
     Renewed,
     Gone,
-    /// A notification of an offer, with the server's time of the offer.
-    Offer {
-        fence: u8,
-        time: i8,
-    },
+    // A notification of an offer, with the server's time of the offer.
+    Offer { fence: u8, time: i8 },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -121,19 +114,12 @@ struct Message {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Idle,
-    /// `asked` is true if the client has sent a request since the last tick of its clock. `queued`
-    /// is the client's time of sending the claim, minus the server's time of queueing it.
-    Waiting {
-        asked: bool,
-        queued: Option<i8>,
-    },
-    /// The client renews an offer that was too old to use. `fence` is the offer's fence.
-    Confirming {
-        fence: u8,
-    },
-    Holding {
-        until: i8,
-    },
+    // `asked` is true if the client has sent a request since the last tick of its clock. `queued`
+    // is the client's time of sending the claim, minus the server's time of queueing it.
+    Waiting { asked: bool, queued: Option<i8> },
+    // The client renews an offer that was too old to use. `fence` is the offer's fence.
+    Confirming { fence: u8 },
+    Holding { until: i8 },
     Done,
     Stopped,
 }
@@ -218,7 +204,11 @@ impl HandOver {
     }
 
     fn drifting(rules: Rules) -> Self {
-        Self { clocks: DRIFTING, ..Self::with(rules) }
+        Self { rules, ..Self::on(DRIFTING) }
+    }
+
+    fn on(clocks: Clocks) -> Self {
+        Self { clocks, ..Self::with(RULES) }
     }
 
     /// Returns how long a client considers a hold valid that lasts `life` on the server.
@@ -664,85 +654,39 @@ fn a_lock_is_handed_over() {
 }
 
 #[test]
-fn a_start_at_the_receipt() {
-    let rules = Rules { begins_by_the_servers_clock: false, ..RULES };
-    let title = "A handed-over hold starts at the notification";
-    refuted(title, &HandOver::with(rules), Promise::OneClientHolds);
-}
-
-#[test]
-fn two_requests_for_one_reckoning() {
-    let rules = Rules { one_request_for_both: false, ..RULES };
-    let title = "The deadline combines the last request with the first queueing time";
-    refuted(title, &HandOver::with(rules), Promise::OneClientHolds);
-}
-
-#[test]
-fn an_offer_used_for_a_ttl() {
-    let rules = Rules { uses_an_offer_briefly: false, ..RULES };
-    let title = "An offer is used for a TTL";
-    refuted(title, &HandOver::drifting(rules), Promise::OneClientHolds);
-}
-
-#[test]
-fn an_offer_that_may_be_over_and_is_renewed() {
-    let rules = Rules { asks_again: false, ..RULES };
-    let title = "An offer that may have expired is renewed";
-    refuted(title, &HandOver::with(rules), Promise::ALaterHoldHasALargerFence);
-}
-
-#[test]
-fn an_offer_with_the_full_ttl() {
-    let rules = Rules { offers_briefly: false, ..RULES };
-    let title = "An offer lasts for a TTL";
-    refuted(title, &HandOver::with(rules), Promise::AStoppedClientDelaysOthersBriefly);
-}
-
-#[test]
-fn a_newcomer_that_overtakes() {
-    let rules = Rules { no_newcomer_overtakes: false, ..RULES };
-    let title = "A client that finds the lock free is granted";
-    refuted(title, &HandOver::with(rules), Promise::FirstComeFirstServed);
-}
-
-#[test]
-fn waiter_continues_after_an_offer() {
-    let rules = Rules { leaves_the_queue: false, ..RULES };
-    let title = "A client that is offered the lock stays in the queue";
-    refuted(title, &HandOver::with(rules), Promise::NoClientWaitsAndHolds);
-}
-
-#[test]
-fn an_offer_without_a_fence_of_its_own() {
-    let rules = Rules { a_fence_of_its_own: false, ..RULES };
-    let title = "An offer has the previous hold's fence";
-    refuted(title, &HandOver::with(rules), Promise::ALaterHoldHasALargerFence);
-}
-
-#[test]
-fn a_deadline_without_the_allowance_for_drift() {
-    let rules = Rules { allows_for_drift: false, ..RULES };
-    let title = "A deadline makes no allowance for drift";
-    refuted(title, &HandOver::drifting(rules), Promise::OneClientHolds);
-}
-
-#[test]
 fn only_clocks_that_drift_show_a_missing_allowance() {
     let rules = Rules { allows_for_drift: false, ..RULES };
     let clocks = Clocks { end: DRIFTING.end, ..ONE_CLOCK };
     explored("a hand-over on one clock", &HandOver { clocks, ..HandOver::with(rules) });
 }
 
-#[test]
-fn clocks_that_drift_by_more_than_the_allowance() {
-    let clocks = Clocks { drift: ALLOWANCE + 1, ..DRIFTING };
-    let title = "Clocks drift by more than the allowance";
-    refuted(title, &HandOver { clocks, ..HandOver::with(RULES) }, Promise::OneClientHolds);
-}
-
-#[test]
-fn a_server_whose_clock_steps_ahead() {
-    let clocks = Clocks { step: ALLOWANCE + 1, ..DRIFTING };
-    let title = "The server's clock steps ahead";
-    refuted(title, &HandOver { clocks, ..HandOver::with(RULES) }, Promise::OneClientHolds);
+refuted! {
+    a_start_at_the_receipt: "A handed-over hold starts at the notification",
+        &HandOver::with(Rules { begins_by_the_servers_clock: false, ..RULES }),
+        Promise::OneClientHolds;
+    two_requests_for_one_reckoning:
+        "The deadline combines the last request with the first queueing time",
+        &HandOver::with(Rules { one_request_for_both: false, ..RULES }), Promise::OneClientHolds;
+    an_offer_used_for_a_ttl: "An offer is used for a TTL",
+        &HandOver::drifting(Rules { uses_an_offer_briefly: false, ..RULES }),
+        Promise::OneClientHolds;
+    an_offer_that_may_be_over_and_is_renewed: "An offer that may have expired is renewed",
+        &HandOver::with(Rules { asks_again: false, ..RULES }), Promise::ALaterHoldHasALargerFence;
+    an_offer_with_the_full_ttl: "An offer lasts for a TTL",
+        &HandOver::with(Rules { offers_briefly: false, ..RULES }),
+        Promise::AStoppedClientDelaysOthersBriefly;
+    a_newcomer_that_overtakes: "A client that finds the lock free is granted",
+        &HandOver::with(Rules { no_newcomer_overtakes: false, ..RULES }),
+        Promise::FirstComeFirstServed;
+    waiter_continues_after_an_offer: "A client that is offered the lock stays in the queue",
+        &HandOver::with(Rules { leaves_the_queue: false, ..RULES }), Promise::NoClientWaitsAndHolds;
+    an_offer_without_a_fence_of_its_own: "An offer has the previous hold's fence",
+        &HandOver::with(Rules { a_fence_of_its_own: false, ..RULES }),
+        Promise::ALaterHoldHasALargerFence;
+    a_deadline_without_the_allowance_for_drift: "A deadline makes no allowance for drift",
+        &HandOver::drifting(Rules { allows_for_drift: false, ..RULES }), Promise::OneClientHolds;
+    clocks_that_drift_by_more_than_the_allowance: "Clocks drift by more than the allowance",
+        &HandOver::on(Clocks { drift: ALLOWANCE + 1, ..DRIFTING }), Promise::OneClientHolds;
+    a_server_whose_clock_steps_ahead: "The server's clock steps ahead",
+        &HandOver::on(Clocks { step: ALLOWANCE + 1, ..DRIFTING }), Promise::OneClientHolds;
 }

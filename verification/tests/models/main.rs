@@ -2,6 +2,16 @@
 //! of a protocol, and without each single rule. `docs/src/models.md` describes the models.
 #![forbid(unsafe_code)]
 
+/// Defines tests that call the module's function `refuted` with these arguments.
+macro_rules! refuted {
+    ($($test:ident: $($argument:expr),+;)*) => {$(
+        #[test]
+        fn $test() {
+            refuted($($argument),+);
+        }
+    )*};
+}
+
 mod hand_over;
 mod redlock;
 mod tickets;

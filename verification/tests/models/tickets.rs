@@ -435,46 +435,20 @@ fn a_hold_moves_and_the_next_one_gets_it() {
     happens("Dora has it afterwards", &watched, Promise::DoraHadItAfterwards);
 }
 
-#[test]
-fn a_hold_that_a_ticket_does_not_end() {
-    let rules = Rules { a_ticket_ends_the_hold: false, ..RULES };
-    refuted(
-        "A client that makes a ticket keeps its hold",
-        &Tickets::with(rules),
-        Promise::OneClientHolds,
-    );
-}
-
-#[test]
-fn a_swap_that_does_not_compare_the_token() {
-    let rules = Rules { compares_the_token: false, ..RULES };
-    let title = "A ticket takes over any hold";
-    refuted(title, &Tickets::with(rules), Promise::OneClientHolds);
-}
-
-#[test]
-fn a_ticket_resumed_with_its_own_token() {
-    let rules = Rules { a_token_of_its_own: false, ..RULES };
-    let title = "A client that takes over keeps the ticket's token";
-    refuted(title, &Tickets::with(rules), Promise::ATicketIsTakenOverOnce);
-}
-
-#[test]
-fn a_deadline_anchored_at_the_answer() {
-    let rules = Rules { anchored_at_the_send: false, ..RULES };
-    refuted("The deadline starts at the answer", &Tickets::with(rules), Promise::OneClientHolds);
-}
-
-#[test]
-fn no_tombstone() {
-    let rules = Rules { leaves_a_tombstone: false, ..RULES };
-    let title = "The ticket's token leaves no tombstone";
-    refuted(title, &Tickets::with(rules), Promise::AnEndedTokenIsNotGranted);
-}
-
-#[test]
-fn the_same_fence() {
-    let rules = Rules { a_fence_of_its_own: false, ..RULES };
-    let title = "A client that takes over keeps the fence";
-    refuted(title, &Tickets::with(rules), Promise::ALaterHoldHasALargerFence);
+refuted! {
+    a_hold_that_a_ticket_does_not_end: "A client that makes a ticket keeps its hold",
+        &Tickets::with(Rules { a_ticket_ends_the_hold: false, ..RULES }), Promise::OneClientHolds;
+    a_swap_that_does_not_compare_the_token: "A ticket takes over any hold",
+        &Tickets::with(Rules { compares_the_token: false, ..RULES }), Promise::OneClientHolds;
+    a_ticket_resumed_with_its_own_token: "A client that takes over keeps the ticket's token",
+        &Tickets::with(Rules { a_token_of_its_own: false, ..RULES }),
+        Promise::ATicketIsTakenOverOnce;
+    a_deadline_anchored_at_the_answer: "The deadline starts at the answer",
+        &Tickets::with(Rules { anchored_at_the_send: false, ..RULES }), Promise::OneClientHolds;
+    no_tombstone: "The ticket's token leaves no tombstone",
+        &Tickets::with(Rules { leaves_a_tombstone: false, ..RULES }),
+        Promise::AnEndedTokenIsNotGranted;
+    the_same_fence: "A client that takes over keeps the fence",
+        &Tickets::with(Rules { a_fence_of_its_own: false, ..RULES }),
+        Promise::ALaterHoldHasALargerFence;
 }

@@ -35,15 +35,39 @@ fn one_loss(bounds: Bounds) -> Bounds {
     Bounds { losses: 1, ..bounds }
 }
 
-#[test]
-fn no_write_back() {
-    refuted("No write-back", Rules { write_back: false, ..RULES() }, three());
-}
-
-#[test]
-fn write_back_without_the_token_check() {
-    let rules = Rules { raise_checks_token: false, writes_to_voters: false, ..RULES() };
-    refuted("Write-back without the token check", rules, three());
+refuted! {
+    no_write_back: "No write-back", Rules { write_back: false, ..RULES() }, three();
+    write_back_without_the_token_check: "Write-back without the token check",
+        Rules { raise_checks_token: false, writes_to_voters: false, ..RULES() }, three();
+    late_attempts_are_not_abandoned: "A late round isn't abandoned",
+        Rules { abandons_late: false, ..RULES() }, two();
+    a_deadline_anchored_at_the_reply: "A deadline anchored at the reply",
+        Rules { anchored_at_start: false, ..RULES() }, two();
+    half_of_the_nodes_for_a_quorum: "A quorum of N/2",
+        Rules { majority: false, ..RULES() }, two();
+    restarted_empty_without_quarantine: "Restarted empty, without quarantine",
+        Rules { quarantine: false, ..RULES() }, one_loss(two());
+    quarantine_without_the_incarnation: "Quarantine, but the incarnation isn't compared",
+        Rules { compares_incarnation: false, ..RULES() }, one_loss(two());
+    a_candidate_from_before_the_look: "A candidate from before the check",
+        Rules { looks_before_candidate: false, ..RULES() }, one_loss(two());
+    clocks_a_largest_ttl_apart: "Clients' clocks a largest TTL apart",
+        Rules { clocks_are_near: false, ..RULES() }, one_loss(two());
+    a_renewal_that_revives: "A renewal that revives",
+        Rules { renewal: Renewal::TopsUpToQuorum, renewal_ends_with_validity: false, ..RULES() },
+        Bounds { renewals: true, ..three() };
+    a_renewal_answered_after_the_deadline: "A renewal answered after the deadline",
+        Rules { renewal_ends_with_validity: false, ..RULES() },
+        Bounds { renewals: true, ..three() };
+    a_release_that_does_not_compare_the_token: "A release that doesn't compare the token",
+        Rules { release_checks_token: false, ..RULES() },
+        Bounds { candidates: 1, releases: true, ..three() };
+    asked_again_while_a_release_is_on_its_way: "Requested again while a release is in flight",
+        Rules { release_before_repeat: false, ..RULES() },
+        Bounds { releases: true, repeats: true, claims: 2, candidates: 1, ..three() };
+    a_release_without_a_tombstone: "A release without a tombstone",
+        Rules { tombstones: false, ..RULES() }, Bounds { releases: true, ..two() };
+    a_clock_that_jumps: "A node's clock jumps forward", RULES(), Bounds { jumps: 1, ..two() };
 }
 
 #[test]
@@ -53,90 +77,10 @@ fn write_back_to_all_with_the_token_check() {
 }
 
 #[test]
-fn late_attempts_are_not_abandoned() {
-    let rules = Rules { abandons_late: false, ..RULES() };
-    refuted("A late round isn't abandoned", rules, two());
-}
-
-#[test]
 fn late_attempts_break_the_fence_even_without_validity() {
     let rules = Rules { abandons_late: false, ..RULES() };
     let fences = |promise| matches!(promise, Promise::FencesDiffer | Promise::FencesGrow);
     refuted_as("A late round isn't abandoned, and the fence", rules, two(), fences);
-}
-
-#[test]
-fn a_deadline_anchored_at_the_reply() {
-    let rules = Rules { anchored_at_start: false, ..RULES() };
-    refuted("A deadline anchored at the reply", rules, two());
-}
-
-#[test]
-fn half_of_the_nodes_for_a_quorum() {
-    refuted("A quorum of N/2", Rules { majority: false, ..RULES() }, two());
-}
-
-#[test]
-fn restarted_empty_without_quarantine() {
-    let rules = Rules { quarantine: false, ..RULES() };
-    refuted("Restarted empty, without quarantine", rules, one_loss(two()));
-}
-
-#[test]
-fn quarantine_without_the_incarnation() {
-    let rules = Rules { compares_incarnation: false, ..RULES() };
-    refuted("Quarantine, but the incarnation isn't compared", rules, one_loss(two()));
-}
-
-#[test]
-fn a_candidate_from_before_the_look() {
-    let rules = Rules { looks_before_candidate: false, ..RULES() };
-    refuted("A candidate from before the check", rules, one_loss(two()));
-}
-
-#[test]
-fn clocks_a_largest_ttl_apart() {
-    let rules = Rules { clocks_are_near: false, ..RULES() };
-    refuted("Clients' clocks a largest TTL apart", rules, one_loss(two()));
-}
-
-#[test]
-fn a_renewal_that_revives() {
-    let rules =
-        Rules { renewal: Renewal::TopsUpToQuorum, renewal_ends_with_validity: false, ..RULES() };
-    refuted("A renewal that revives", rules, Bounds { renewals: true, ..three() });
-}
-
-#[test]
-fn a_renewal_answered_after_the_deadline() {
-    let rules = Rules { renewal_ends_with_validity: false, ..RULES() };
-    let bounds = Bounds { renewals: true, ..three() };
-    refuted("A renewal answered after the deadline", rules, bounds);
-}
-
-#[test]
-fn a_release_that_does_not_compare_the_token() {
-    let rules = Rules { release_checks_token: false, ..RULES() };
-    let bounds = Bounds { candidates: 1, releases: true, ..three() };
-    refuted("A release that doesn't compare the token", rules, bounds);
-}
-
-#[test]
-fn asked_again_while_a_release_is_on_its_way() {
-    let rules = Rules { release_before_repeat: false, ..RULES() };
-    let bounds = Bounds { releases: true, repeats: true, claims: 2, candidates: 1, ..three() };
-    refuted("Requested again while a release is in flight", rules, bounds);
-}
-
-#[test]
-fn a_release_without_a_tombstone() {
-    let rules = Rules { tombstones: false, ..RULES() };
-    refuted("A release without a tombstone", rules, Bounds { releases: true, ..two() });
-}
-
-#[test]
-fn a_clock_that_jumps() {
-    refuted("A node's clock jumps forward", RULES(), Bounds { jumps: 1, ..two() });
 }
 
 #[test]

@@ -123,36 +123,16 @@ struct Letter {
 
 #[derive(Debug)]
 enum What {
-    Send {
-        call: u64,
-        client: usize,
-        node: usize,
-        request: Arc<Request>,
-    },
+    Send { call: u64, client: usize, node: usize, request: Arc<Request> },
     Arrive(Letter),
     Reply(Letter, Result<Answer>),
-    Fail {
-        call: u64,
-        client: usize,
-        error: Error,
-    },
-    /// The client detects that a connection is gone.
-    Reset {
-        client: usize,
-        node: usize,
-        connection: u64,
-    },
-    Wake {
-        client: usize,
-        name: LockName,
-    },
+    Fail { call: u64, client: usize, error: Error },
+    // The client detects that a connection is gone.
+    Reset { client: usize, node: usize, connection: u64 },
+    Wake { client: usize, name: LockName },
     Fault(Fault),
-    Thaw {
-        node: usize,
-    },
-    Up {
-        node: usize,
-    },
+    Thaw { node: usize },
+    Up { node: usize },
 }
 
 fn micros(duration: Duration) -> Micros {

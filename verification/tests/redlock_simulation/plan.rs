@@ -102,39 +102,16 @@ impl Weather {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The node executes no request until the freeze ends.
-    Freeze {
-        node: usize,
-        lasts: Duration,
-    },
-    /// No message passes between the client and the node.
-    Cut {
-        client: usize,
-        node: usize,
-        lasts: Duration,
-    },
-    Snapshot {
-        node: usize,
-    },
-    Restart {
-        node: usize,
-        how: Restart,
-        down: Duration,
-    },
-    Flush {
-        node: usize,
-    },
-    ClockStep {
-        node: usize,
-        by: Duration,
-    },
-    Crash {
-        client: usize,
-    },
-    Pause {
-        client: usize,
-        lasts: Duration,
-    },
+    // The node executes no request until the freeze ends.
+    Freeze { node: usize, lasts: Duration },
+    // No message passes between the client and the node.
+    Cut { client: usize, node: usize, lasts: Duration },
+    Snapshot { node: usize },
+    Restart { node: usize, how: Restart, down: Duration },
+    Flush { node: usize },
+    ClockStep { node: usize, by: Duration },
+    Crash { client: usize },
+    Pause { client: usize, lasts: Duration },
 }
 
 impl Plan {

@@ -1,6 +1,6 @@
 use super::model::{Action, Redlock, Steps, push};
 use super::rules::{Note, Renewal};
-use super::state::{Mail, Phase, Rounds, State};
+use super::state::{DUPLICATES, JUMPS, LOSSES, Mail, Phase, Rounds, State};
 
 impl<const N: usize> Redlock<N> {
     /// Adds a node's steps for the request of `round`. A refusal is a step only if a repeat of the
@@ -49,9 +49,9 @@ impl<const N: usize> Redlock<N> {
             }
             _ => {}
         }
-        if rounds.duplicates() > 0 {
+        if rounds.left(DUPLICATES) > 0 {
             let mut again = next;
-            again.rounds.take_duplicate();
+            again.rounds.take(DUPLICATES);
             again.nodes[at].set(round, Mail::Asked, true);
             push(steps, Action::Duplicate(at, round), again);
         }
@@ -95,18 +95,18 @@ impl<const N: usize> Redlock<N> {
         let node = state.nodes[at];
         if let Some(token) = node.holder() {
             let may_be_over = self.is_over(state.rounds, token, node.armed_by());
-            if may_be_over || state.rounds.jumps() > 0 {
+            if may_be_over || state.rounds.left(JUMPS) > 0 {
                 let mut next = *state;
                 next.nodes[at].free();
                 if may_be_over {
                     push(steps, Action::Free(at), next);
                 } else {
-                    next.rounds.take_jump();
+                    next.rounds.take(JUMPS);
                     push(steps, Action::Jump(at), next);
                 }
             }
         }
-        if state.rounds.losses() > 0 {
+        if state.rounds.left(LOSSES) > 0 {
             self.lose(state, at, steps);
         }
         if node.waits() {
@@ -129,7 +129,7 @@ impl<const N: usize> Redlock<N> {
 
     fn lose(&self, state: &State<N>, at: usize, steps: &mut Steps<N>) {
         let mut next = *state;
-        next.rounds.take_loss();
+        next.rounds.take(LOSSES);
         let node = &mut next.nodes[at];
         node.empty();
         let mut forgot = 0;

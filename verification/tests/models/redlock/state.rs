@@ -165,14 +165,17 @@ pub(crate) enum Phase {
 pub(crate) struct Rounds(pub(crate) u64);
 
 const ROUND: u32 = 15;
-const LOSSES: u32 = 60;
-const JUMPS: u32 = 62;
-const DUPLICATES: u32 = 63;
+
+/// A kind of fault: the place and the width of its remaining number.
+type Fault = (u32, u32);
+
+pub(crate) const LOSSES: Fault = (60, 2);
+pub(crate) const JUMPS: Fault = (62, 1);
+pub(crate) const DUPLICATES: Fault = (63, 1);
 
 impl Rounds {
     pub(crate) fn new(losses: u64, jumps: u64, duplicates: u64) -> Self {
-        let losses = with(0, LOSSES, 2, losses);
-        Self(with(with(losses, JUMPS, 1, jumps), DUPLICATES, 1, duplicates))
+        Self(losses << LOSSES.0 | jumps << JUMPS.0 | duplicates << DUPLICATES.0)
     }
 
     fn get(self, round: usize, at: u32, width: u32) -> u64 {
@@ -247,27 +250,11 @@ impl Rounds {
         self.put(round, 14, 1, 1);
     }
 
-    pub(crate) fn losses(self) -> u64 {
-        bits(self.0, LOSSES, 2)
+    pub(crate) fn left(self, (at, width): Fault) -> u64 {
+        bits(self.0, at, width)
     }
 
-    pub(crate) fn take_loss(&mut self) {
-        self.0 = with(self.0, LOSSES, 2, self.losses() - 1);
-    }
-
-    pub(crate) fn jumps(self) -> u64 {
-        bits(self.0, JUMPS, 1)
-    }
-
-    pub(crate) fn take_jump(&mut self) {
-        self.0 = with(self.0, JUMPS, 1, 0);
-    }
-
-    pub(crate) fn duplicates(self) -> u64 {
-        bits(self.0, DUPLICATES, 1)
-    }
-
-    pub(crate) fn take_duplicate(&mut self) {
-        self.0 = with(self.0, DUPLICATES, 1, 0);
+    pub(crate) fn take(&mut self, (at, _): Fault) {
+        self.0 -= 1 << at;
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockwright_core::{Guard, Locks, Result};
 
-use crate::support::{Act, TTL, client, millis, poll_once, polled, secs, settle_down, troubled};
+use crate::support::{Act, TTL, millis, poll_once, polled, secs, settle_down, troubled};
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_acquire_leaves_nothing_whatever_the_server_did() {
@@ -72,14 +72,6 @@ async fn a_waiter_that_wants_something_else_does_not_inherit() {
     held.release().await.unwrap();
     let guard = second.await.unwrap();
     assert_ne!(guard.token(), stage.calls("acquire")[0].token);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_dropped_guard_is_released_in_the_background() {
-    let (locks, memory, _) = client();
-    drop(locks.mutex("x").acquire().await.unwrap());
-    locks.mutex("x").wait_for(secs(1)).acquire().await.unwrap().release().await.unwrap();
-    assert!(memory.is_empty());
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Tests of the client's guarantees, on the memory backend and a clock that the tests move.
 #![forbid(unsafe_code)]
 
-mod basics;
 mod cancellation;
 mod closing;
 mod election;

@@ -1,29 +1,5 @@
-use crate::support::{
-    Act, TTL, another_client, client, fails, millis, polled, secs, settle_down, troubled,
-};
+use crate::support::{Act, TTL, client, fails, millis, polled, secs, settle_down, troubled};
 use lockwright_core::{ErrorKind, Step};
-
-#[tokio::test(start_paused = true)]
-async fn tasks_of_one_client_are_served_in_their_order() {
-    let (locks, _, _) = client();
-    let first = locks.mutex("x").acquire().await.unwrap();
-    let order = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-    let mut tasks = Vec::new();
-    for i in 0..20 {
-        let (locks, order) = (locks.clone(), order.clone());
-        tasks.push(tokio::spawn(async move {
-            let guard = locks.mutex("x").acquire().await.unwrap();
-            order.lock().unwrap().push(i);
-            guard.release().await.unwrap();
-        }));
-        settle_down().await;
-    }
-    first.release().await.unwrap();
-    for task in tasks {
-        task.await.unwrap();
-    }
-    assert_eq!(*order.lock().unwrap(), (0..20).collect::<Vec<_>>());
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_begins_after_the_wait_for_the_turn() {
@@ -82,15 +58,6 @@ async fn ten_thousand_waiters_may_leave() {
     held.release().await.unwrap();
     last.await.unwrap().release().await.unwrap();
     assert!(memory.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn other_names_and_other_clients_are_not_held_up() {
-    let (locks, memory, clock) = client();
-    let _held = locks.mutex("a").acquire().await.unwrap();
-    let _b = locks.mutex("a/b").wait_for(secs(1)).acquire().await.unwrap();
-    let other = another_client(&memory, &clock);
-    let _c = other.mutex("A").wait_for(secs(1)).acquire().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -29,37 +29,6 @@ async fn the_same_owner_enters_again_at_once_and_shares_the_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_an_owner_or_with_another_it_waits() {
-    let (locks, _, _) = client();
-    let owner = Owner::new();
-    let _held = locks.mutex("x").reentrant(&owner).acquire().await.unwrap();
-    assert!(locks.mutex("x").try_acquire().await.unwrap().is_none());
-    assert!(locks.mutex("x").reentrant(&Owner::new()).try_acquire().await.unwrap().is_none());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_second_acquire_of_an_owner_that_waits_joins_it() {
-    let (locks, _, other, memory, _) = troubled();
-    let held = other.mutex("x").acquire().await.unwrap();
-    let owner = Owner::new();
-    let both = async {
-        tokio::join!(
-            locks.mutex("x").reentrant(&owner).acquire(),
-            locks.mutex("x").reentrant(&owner).acquire(),
-        )
-    };
-    let (both, ()) = tokio::join!(both, async {
-        settle_down().await;
-        held.release().await.unwrap();
-    });
-    let (a, b) = (both.0.unwrap(), both.1.unwrap());
-    assert_eq!(a.token(), b.token());
-    drop(a);
-    b.release().await.unwrap();
-    assert!(memory.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
 async fn joined_request_continues_when_the_first_ends() {
     let (locks, stage, other, _, _) = troubled();
     let held = other.mutex("x").acquire().await.unwrap();
@@ -87,16 +56,6 @@ async fn a_joiner_that_has_gone_is_not_counted() {
     guard.release().await.unwrap();
     locks.close().await;
     assert!(memory.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn another_mode_is_a_conflict_and_not_a_deadlock() {
-    let (locks, stage, _, _, _) = troubled();
-    stage.promise(|profile| profile.modes.permits = true);
-    let owner = Owner::new();
-    let _held = locks.mutex("x").reentrant(&owner).acquire().await.unwrap();
-    stage.promise(|profile| profile.modes.shared = true);
-    let _again = locks.write("x").reentrant(&owner).acquire().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

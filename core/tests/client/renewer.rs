@@ -111,29 +111,6 @@ async fn one_with_little_time_left_does_not_make_others_impatient() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_not_held_is_a_loss() {
-    let (locks, _, other, memory, clock) = troubled();
-    let guard = locks.mutex("x").acquire().await.unwrap();
-    let claim = lockwright_core::Claim {
-        name: lockwright_core::LockName::new("x").unwrap(),
-        mode: lockwright_core::Mode::Exclusive,
-        token: guard.token(),
-        identity: std::sync::Arc::new(other.identity().clone()),
-        ttl: TTL,
-        fences: 1,
-        renewal_mode: lockwright_core::RenewalMode::Auto,
-    };
-    use lockwright_core::DistributedLock as _;
-    memory.release(&claim, lockwright_core::ReleaseMode::Plain).await.unwrap();
-    let told_at = {
-        let state = guard.signal().ended().await;
-        assert_eq!(state, HoldState::Lost(Reason::Gone));
-        clock.now()
-    };
-    assert!(told_at <= guard.lost_at() - TTL / 2, "told by the renewal, not by the clock");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_silent_server_does_not_keep_the_loss_from_being_told() {
     let (locks, stage, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();

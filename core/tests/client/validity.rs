@@ -149,22 +149,6 @@ async fn a_suspend_is_noticed_within_a_slice_of_the_timers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn once_lost_it_stays_lost_whatever_answers_come() {
-    let (locks, stage, _, _, clock) = troubled();
-    let guard = locks.mutex("x").acquire().await.unwrap();
-    // The machine sleeps past the deadline during a successful renewal.
-    stage.on("renew", [Act::AnswerLate(millis(500))]);
-    while stage.calls("renew").is_empty() {
-        clock.sleep(millis(10)).await;
-    }
-    clock.jump(TTL);
-    clock.sleep(secs(2)).await;
-    assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost(Reason::Expired));
-    assert!(guard.renew().await.is_err());
-    assert!(guard.check().is_err());
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_renewal_answered_after_the_term_does_not_revive_the_hold() {
     let (locks, stage, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockwright_core::{Guard, Locks, Result};
 
-use crate::support::{Act, TTL, millis, poll_once, polled, secs, settle_down, troubled};
+use crate::support::{Act, TTL, UNAVAILABLE, millis, poll_once, polled, secs, settle_down, troubled};
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_acquire_leaves_nothing_whatever_the_server_did() {
@@ -143,8 +143,7 @@ async fn a_waiting_acquire_may_be_dropped_at_any_time() {
 async fn a_queued_claim_is_taken_back_also_after_an_error() {
     let (locks, stage, other, _, _) = troubled();
     let held = other.mutex("x").acquire().await.unwrap();
-    let refuse = Act::Refuse(lockwright_core::ErrorKind::Unavailable);
-    stage.on("acquire", [Act::Pass, Act::Pass].into_iter().chain([refuse; 100]));
+    stage.on("acquire", [Act::Pass, Act::Pass].into_iter().chain([UNAVAILABLE; 100]));
     let mut acquire = polled(locks.mutex("x").acquire());
     let _ = tokio::time::timeout(secs(2), &mut acquire).await;
     assert!(stage.calls("acquire").len() >= 3);

@@ -5,7 +5,8 @@ use lockwright_core::{Clock, DistributedLock, Error, ErrorKind, HoldState, Locks
 use lockwright_memory::Memory;
 
 use crate::support::{
-    Act, Stage, TTL, another_client, client, millis, poll_once, polled, secs, settle_down, troubled,
+    Act, Stage, TTL, UNAVAILABLE, another_client, client, millis, poll_once, polled, secs,
+    settle_down, troubled,
 };
 
 #[tokio::test(start_paused = true)]
@@ -93,11 +94,11 @@ async fn close_turns_away_requests_that_wait_for_a_holder() {
 #[tokio::test(start_paused = true)]
 async fn close_turns_away_requests_between_two_tries() {
     let scene = troubled();
-    scene.1.on_every("acquire", Some(Act::Refuse(ErrorKind::Unavailable)));
+    scene.1.on_every("acquire", Some(UNAVAILABLE));
     let request = scene.0.mutex("x").acquire();
     expect_turned_away(scene, request).await;
     let scene = troubled();
-    scene.1.on_every("acquire", Some(Act::Refuse(ErrorKind::Unavailable)));
+    scene.1.on_every("acquire", Some(UNAVAILABLE));
     let request = scene.0.mutex("x").retry(10, secs(5)).acquire();
     expect_turned_away(scene, request).await;
 }
@@ -252,7 +253,7 @@ async fn no_request_is_granted_once_close_has_returned() {
 async fn close_waits_for_releases_under_way() {
     let (locks, stage, _, memory, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on("release", [Act::Refuse(ErrorKind::Unavailable), Act::AnswerLate(millis(300))]);
+    stage.on("release", [UNAVAILABLE, Act::AnswerLate(millis(300))]);
     drop(guard);
     let start = clock.now();
     locks.close().await;
@@ -265,7 +266,7 @@ async fn close_waits_for_releases_under_way() {
 async fn close_does_not_wait_for_ever_for_a_server_that_is_away() {
     let (locks, stage, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on("release", vec![Act::Refuse(ErrorKind::Unavailable); 100_000]);
+    stage.on("release", vec![UNAVAILABLE; 100_000]);
     drop(guard);
     let start = clock.now();
     locks.close().await;
@@ -403,17 +404,15 @@ fn a_job_that_was_never_polled_passes_its_turn_on() {
     let locks = builder.runtime(theirs.handle().clone()).build().unwrap();
     let guard = ours.block_on(locks.mutex("x").acquire()).unwrap();
     theirs.block_on(settle_down());
-    let waiting = ours.spawn({
-        let locks = locks.clone();
-        async move { locks.mutex("x").acquire().await.map(drop) }
-    });
+    let waiting = ours.spawn(locks.mutex("x").acquire());
     ours.block_on(settle_down());
     drop(guard);
     // During this call, the renewal task spawns the release, which is never polled.
     theirs.block_on(tokio::task::yield_now());
     drop(theirs);
     assert_eq!(locks.metrics().releasing, 0);
-    ours.block_on(async { tokio::time::timeout(secs(20), waiting).await })
+    let _guard = ours
+        .block_on(async { tokio::time::timeout(secs(20), waiting).await })
         .expect("the turn is passed on")
         .unwrap()
         .unwrap();

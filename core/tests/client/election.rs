@@ -1,6 +1,6 @@
 use lockwright_core::{ErrorKind, Leader, Observer};
 
-use crate::support::{Act, millis, secs, troubled};
+use crate::support::{Act, UNAVAILABLE, millis, secs, troubled};
 
 async fn next_in_rounds(observer: &mut Observer, rounds: u32) -> Option<Option<Leader>> {
     for _ in 0..rounds {
@@ -41,7 +41,7 @@ async fn a_look_that_fails_is_reported_and_the_next_goes_on() {
     let (locks, stage, other, _, clock) = troubled();
     let mut observer = locks.election("x").observe().each(secs(1));
     let _leadership = other.election("x").campaign("me").acquire().await.unwrap();
-    stage.on("inspect", [Act::Refuse(ErrorKind::Unavailable), Act::Panic]);
+    stage.on("inspect", [UNAVAILABLE, Act::Panic]);
     let begun = clock.now();
     for _ in 0..2 {
         assert_eq!(observer.next().await.unwrap_err().kind(), ErrorKind::Unavailable);

@@ -1,9 +1,9 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use lockwright_core::{BreakMode, BreakTarget, Broken, ErrorKind, Event, HoldState, Reason};
 
-use crate::support::{Act, TTL, client, millis, polled, secs, settle_down, troubled};
+use crate::support::{Act, TTL, UNAVAILABLE, client, millis, polled, secs, settle_down, troubled};
 
 #[tokio::test(start_paused = true)]
 async fn a_fixed_hold_ends_by_itself_and_says_so() {
@@ -22,7 +22,7 @@ async fn a_risk_is_reported_before_the_loss_and_both_before_the_deadline() {
     let (locks, stage, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
     let start = clock.now();
-    stage.on_every("renew", Some(Act::Refuse(ErrorKind::Unavailable)));
+    stage.on_every("renew", Some(UNAVAILABLE));
     let mut signal = guard.signal();
     assert_eq!(signal.changed().await, HoldState::AtRisk);
     let half = (guard.deadline().saturating_since(start)) / 2;
@@ -73,17 +73,11 @@ async fn run_gives_the_output_of_a_future_that_ends_in_time() {
 
 #[tokio::test(start_paused = true)]
 async fn run_drops_the_future_before_the_deadline() {
-    struct Dropped(Arc<AtomicBool>);
-    impl Drop for Dropped {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::SeqCst);
-        }
-    }
     let (locks, stage, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
     stage.on_every("renew", Some(Act::Vanish));
-    let dropped = Arc::new(AtomicBool::new(false));
-    let witness = Dropped(Arc::clone(&dropped));
+    let witness = Arc::new(());
+    let dropped = Arc::downgrade(&witness);
     let error = guard
         .run(async move {
             let _witness = witness;
@@ -91,7 +85,7 @@ async fn run_drops_the_future_before_the_deadline() {
         })
         .await
         .unwrap_err();
-    assert!(dropped.load(Ordering::SeqCst), "it is gone when run returns");
+    assert!(dropped.upgrade().is_none(), "it is gone when run returns");
     assert!(clock.now() < guard.deadline());
     assert_eq!(error.kind(), ErrorKind::Lost(Reason::Unreachable));
 }
@@ -128,7 +122,7 @@ async fn run_does_not_call_done_what_ended_after_the_loss() {
 async fn backend_events_take_effect_immediately() {
     let (locks, stage, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on_every("renew", Some(Act::Refuse(ErrorKind::Unavailable)));
+    stage.on_every("renew", Some(UNAVAILABLE));
     stage.events().send(Event::AtRisk(guard.token()));
     settle_down().await;
     assert_eq!(guard.signal().state(), HoldState::AtRisk);

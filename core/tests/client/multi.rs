@@ -1,7 +1,7 @@
 use lockwright_core::{BootInstant, Clock, ErrorKind, Fence, Held, HoldState, Locks, Reason};
 use lockwright_memory::Memory;
 
-use crate::support::{Act, Stage, TTL, another_client, client, millis, secs, troubled};
+use crate::support::{Act, Stage, TTL, UNAVAILABLE, another_client, client, millis, secs, troubled};
 
 #[tokio::test(start_paused = true)]
 async fn fixed_ones_end_together_however_long_the_last_was_waited_for() {
@@ -28,7 +28,7 @@ async fn fixed_ones_are_kept_while_the_next_is_waited_for() {
         clock.sleep(TTL).await;
         assert!(other.mutex("a").try_acquire().await.unwrap().is_none());
     }
-    stage.on("renew", [Act::Refuse(ErrorKind::Unavailable), Act::AnswerLost]);
+    stage.on("renew", [UNAVAILABLE, Act::AnswerLost]);
     clock.sleep(TTL).await;
     holder.release().await.unwrap();
     let all = waiting.await.unwrap().unwrap();
@@ -62,14 +62,14 @@ fn two_of_one_store() -> (Locks, Stage, Locks, Memory, Clock) {
 
 #[tokio::test(start_paused = true)]
 async fn two_names_that_are_one_lock_are_noticed_though_a_look_fails() {
-    for trouble in [Act::Refuse(ErrorKind::Unavailable), Act::AnswerLost] {
+    for trouble in [UNAVAILABLE, Act::AnswerLost] {
         let (one, stage, two, memory, clock) = two_of_one_store();
         stage.on("inspect", [trouble; 3]);
         let begun = clock.now();
         let waited = one.multi(["x"]).and(&two, ["x"]).wait_for(TTL * 100).acquire().await;
         assert_eq!(waited.unwrap_err().kind(), ErrorKind::Conflict);
         assert!(clock.now() < begun + TTL, "as soon as a look shows it");
-        stage.on("acquire", [Act::Refuse(ErrorKind::Unavailable)]);
+        stage.on("acquire", [UNAVAILABLE]);
         let waited = one.multi(["x"]).and(&two, ["x"]).wait_for(TTL * 100).acquire().await;
         assert_eq!(waited.unwrap_err().kind(), ErrorKind::Conflict);
         one.close().await;
@@ -83,10 +83,10 @@ async fn a_look_that_fails_does_not_fail_the_request() {
     let (one, stage, two, memory, clock) = two_of_one_store();
     let other = another_client(&memory, &clock);
     let holder = other.mutex("y").acquire().await.unwrap();
-    stage.on("inspect", [Act::Refuse(ErrorKind::Unavailable)]);
+    stage.on("inspect", [UNAVAILABLE]);
     let tried = one.multi(["x"]).and(&two, ["y"]).try_acquire().await;
     assert!(tried.unwrap().is_none());
-    stage.on("inspect", [Act::Refuse(ErrorKind::Unavailable); 2]);
+    stage.on("inspect", [UNAVAILABLE; 2]);
     let waiting = tokio::spawn(one.multi(["x"]).and(&two, ["y"]).acquire());
     clock.sleep(TTL * 3).await;
     let looks = stage.calls("inspect").len();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockwright_core::{Clock, Error, ErrorKind, Guard, ReleaseMode, Request, Step};
 
-use crate::support::{Act, TTL, fails, millis, polled, secs, settle_down, troubled};
+use crate::support::{Act, TTL, UNAVAILABLE, fails, millis, polled, secs, settle_down, troubled};
 
 #[tokio::test(start_paused = true)]
 async fn a_try_with_a_lost_answer_says_so_and_leaves_nothing() {
@@ -33,7 +33,7 @@ async fn a_late_duplicate_does_not_bring_it_back() {
 #[tokio::test(start_paused = true)]
 async fn an_acquire_goes_on_with_the_same_token_through_lost_answers() {
     let (locks, stage, _, _, _) = troubled();
-    stage.on("acquire", [Act::AnswerLost, Act::AnswerLost, Act::Refuse(ErrorKind::Unavailable)]);
+    stage.on("acquire", [Act::AnswerLost, Act::AnswerLost, UNAVAILABLE]);
     let guard = locks.mutex("x").acquire().await.unwrap();
     let calls = stage.calls("acquire");
     assert_eq!(calls.len(), 4);
@@ -53,7 +53,7 @@ async fn answered_holds_are_released_without_a_tombstone() {
 async fn reconciliation_continues_until_it_is_answered() {
     let (locks, stage, other, memory, clock) = troubled();
     stage.on("acquire", [Act::AnswerLost]);
-    stage.on("release", vec![Act::Refuse(ErrorKind::Unavailable); 8]);
+    stage.on("release", vec![UNAVAILABLE; 8]);
     locks.mutex("x").try_acquire().await.unwrap_err();
     settle_down().await;
     assert!(locks.mutex("x").try_acquire().await.unwrap().is_none());
@@ -82,7 +82,7 @@ async fn without_tombstones_it_is_released_until_it_can_no_longer_be_held() {
 async fn an_unanswered_release_goes_on_in_the_background() {
     let (locks, stage, other, memory, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on("release", [Act::Refuse(ErrorKind::Unavailable)]);
+    stage.on("release", [UNAVAILABLE]);
     fails(guard.release(), ErrorKind::Unavailable).await;
     clock.sleep(secs(1)).await;
     other.mutex("x").try_acquire().await.unwrap().unwrap().release().await.unwrap();
@@ -126,7 +126,7 @@ async fn errors_that_time_does_not_heal_come_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_away_is_waited_for_as_long_as_said() {
     let (locks, stage, _, _, clock) = troubled();
-    stage.on("acquire", vec![Act::Refuse(ErrorKind::Unavailable); 1_000]);
+    stage.on("acquire", vec![UNAVAILABLE; 1_000]);
     let start = clock.now();
     let error =
         fails(locks.mutex("x").wait_for(secs(30)).acquire(), ErrorKind::TimedOut(Step::Answer))

@@ -1,10 +1,12 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use lockwright_core::{Clock, ErrorKind, Guard, HoldState, Locks, Reason};
 use lockwright_memory::Memory;
 
 use crate::support::{
-    Act, Stage, TTL, another_client, client, hold, millis, poll_once, secs, settle_down, troubled,
+    Act, Stage, TTL, UNAVAILABLE, another_client, block_on, client, hold, millis, poll_once, secs,
+    settle_down, troubled,
 };
 
 #[tokio::test(start_paused = true)]
@@ -48,15 +50,8 @@ async fn a_batch_is_no_larger_than_the_backend_takes() {
 async fn one_failed_renewal_is_not_a_loss() {
     let (locks, stage, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on(
-        "renew",
-        [
-            Act::Refuse(ErrorKind::Unavailable),
-            Act::AnswerLost,
-            Act::Panic,
-            Act::Refuse(ErrorKind::Denied),
-        ],
-    );
+    let acts = [UNAVAILABLE, Act::AnswerLost, Act::Panic, Act::Refuse(ErrorKind::Denied)];
+    stage.on("renew", acts);
     clock.sleep(TTL * 2).await;
     guard.check().unwrap();
     assert!(stage.calls("renew").len() > 5);
@@ -68,7 +63,7 @@ async fn after_a_failed_renewal_there_is_a_pause_whatever_the_ttl() {
     for ttl in [millis(500), secs(10), secs(30), secs(60), secs(3_600)] {
         let (locks, stage, _, _, _) = troubled();
         let guard = locks.mutex("x").ttl(ttl).acquire().await.unwrap();
-        stage.on_every("renew", Some(Act::Refuse(ErrorKind::Unavailable)));
+        stage.on_every("renew", Some(UNAVAILABLE));
         assert_eq!(guard.signal().ended().await, HoldState::Lost(Reason::Unreachable));
         let tries = stage.calls("renew");
         let least = tries.windows(2).map(|pair| pair[1].at.saturating_since(pair[0].at)).min();
@@ -229,7 +224,7 @@ async fn renewals_continue_when_the_log_panics() {
     settle_down().await;
     assert!(lost.check().is_err());
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on("renew", vec![Act::Refuse(ErrorKind::Unavailable); 4]);
+    stage.on("renew", vec![UNAVAILABLE; 4]);
     clock.sleep(TTL * 5).await;
     guard.check().expect("it is renewed");
     guard.release().await.unwrap();
@@ -363,7 +358,7 @@ fn nothing_is_granted_without_a_runtime_for_renewals() {
     let memory = Memory::new();
     let locks = Locks::builder(memory.clone()).runtime(gone.handle().clone()).build().unwrap();
     drop(gone);
-    let error = crate::support::block_on(locks.mutex("x").acquire()).unwrap_err();
+    let error = block_on(locks.mutex("x").acquire()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("runtime"), "{error}");
     assert!(memory.is_empty(), "the request was sent");
@@ -377,7 +372,7 @@ where
     let (polled, is_polled) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
         let mut future = Box::pin(future);
-        crate::support::block_on(std::future::poll_fn(move |cx| {
+        block_on(std::future::poll_fn(move |cx| {
             let output = future.as_mut().poll(cx);
             let _ = polled.send(());
             output
@@ -387,21 +382,24 @@ where
     thread
 }
 
-#[test]
-fn futures_outside_a_runtime_survive_the_end_of_the_client_runtime() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_time()
-        .build()
-        .unwrap();
+/// Returns a runtime with a thread of its own, and two clients of one store on it.
+fn two_clients_elsewhere(ttl: Duration) -> (tokio::runtime::Runtime, Locks, Locks) {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(1).enable_time().build().unwrap();
     let memory = Memory::new();
     let build = || {
         let stage = Stage::new(&memory, &Clock::boot());
-        Locks::builder(stage).ttl(secs(3)).runtime(runtime.handle().clone()).build().unwrap()
+        Locks::builder(stage).ttl(ttl).runtime(runtime.handle().clone()).build().unwrap()
     };
     let (locks, other) = (build(), build());
-    let guard = crate::support::block_on(locks.mutex("x").acquire()).unwrap();
-    let both = crate::support::block_on(locks.multi(["a", "b"]).acquire()).unwrap();
+    (runtime, locks, other)
+}
+
+#[test]
+fn futures_outside_a_runtime_survive_the_end_of_the_client_runtime() {
+    let (runtime, locks, other) = two_clients_elsewhere(secs(3));
+    let guard = block_on(locks.mutex("x").acquire()).unwrap();
+    let both = block_on(locks.multi(["a", "b"]).acquire()).unwrap();
     let (signal, mut signal_of_both) = (guard.signal(), both.signal());
     let in_local_queue = in_thread(locks.mutex("x").acquire());
     let waiting = in_thread(other.mutex("x").acquire());
@@ -426,19 +424,7 @@ fn futures_outside_a_runtime_survive_the_end_of_the_client_runtime() {
 
 #[test]
 fn futures_outside_a_runtime_use_the_client_runtime() {
-    use crate::support::block_on;
-
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_time()
-        .build()
-        .unwrap();
-    let memory = Memory::new();
-    let build = || {
-        let stage = Stage::new(&memory, &Clock::boot());
-        Locks::builder(stage).ttl(secs(2)).runtime(runtime.handle().clone()).build().unwrap()
-    };
-    let (locks, other) = (build(), build());
+    let (_runtime, locks, other) = two_clients_elsewhere(secs(2));
     let guard = block_on(locks.mutex("x").acquire()).unwrap();
     block_on(guard.run(std::future::ready(()))).unwrap();
     block_on(guard.run(async { tokio::time::sleep(millis(5)).await })).unwrap();

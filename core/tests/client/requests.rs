@@ -1,6 +1,8 @@
 use lockwright_core::{Error, ErrorKind, Locks, Modes, Profile, Reason, Step};
 
-use crate::support::{Act, Stage, TTL, another_client, client, fails, millis, secs, troubled};
+use crate::support::{
+    Act, Stage, TTL, UNAVAILABLE, another_client, client, fails, millis, secs, troubled,
+};
 
 #[tokio::test(start_paused = true)]
 async fn ttls_out_of_range_are_refused_with_the_range() {
@@ -49,7 +51,7 @@ async fn retries_are_as_many_as_asked_for() {
     let took = clock.now().saturating_since(start);
     assert!(took >= millis(3 * 750) && took <= millis(3 * 1_260), "{took:?}");
     held.release().await.unwrap();
-    stage.on("acquire", [Act::Refuse(ErrorKind::Unavailable)]);
+    stage.on("acquire", [UNAVAILABLE]);
     let held = locks.mutex("x").retry(2, secs(1)).acquire().await.unwrap();
     let again = locks.mutex("x").retry(2, secs(1)).acquire();
     fails(again, ErrorKind::TimedOut(Step::LocalTurn)).await;
@@ -61,10 +63,7 @@ async fn retries_are_as_many_as_asked_for() {
 async fn limit_of_zero_is_one_try() {
     let (locks, stage, other, _, clock) = troubled();
     let begun = clock.now();
-    stage.on(
-        "acquire",
-        [Act::Slow(secs(3)), Act::Pass, Act::Pass, Act::Refuse(ErrorKind::Unavailable)],
-    );
+    stage.on("acquire", [Act::Slow(secs(3)), Act::Pass, Act::Pass, UNAVAILABLE]);
     let guard = locks.mutex("x").wait_for(millis(0)).acquire().await.unwrap();
     assert_eq!(clock.now(), begun + secs(3), "its answer is waited for");
     guard.release().await.unwrap();
@@ -92,8 +91,7 @@ async fn timed_out_request_reports_the_first_obstacle() {
     for limit in [None, Some(TTL * 2)] {
         let (locks, stage, ..) = troubled();
         let lost = ErrorKind::Lost(Reason::Expired);
-        let acts = [Act::Refuse(ErrorKind::Unavailable), Act::Refuse(ErrorKind::Unavailable)];
-        stage.on("acquire", acts.into_iter().chain(std::iter::repeat_n(Act::Refuse(lost), 10_000)));
+        stage.on("acquire", [UNAVAILABLE; 2].into_iter().chain(vec![Act::Refuse(lost); 10_000]));
         let request = locks.mutex("x");
         let error = match limit {
             None => request.acquire().await.unwrap_err(),

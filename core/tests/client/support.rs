@@ -104,6 +104,8 @@ pub(crate) enum Act {
     Short(usize),
 }
 
+pub(crate) const UNAVAILABLE: Act = Act::Refuse(ErrorKind::Unavailable);
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Call {
     pub(crate) what: &'static str,

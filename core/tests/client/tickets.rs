@@ -1,7 +1,7 @@
 use lockwright_core::validity::Rules;
 use lockwright_core::{ErrorKind, Locks, Owner, Reason};
 
-use crate::support::{Act, TTL, client, fails, millis, secs, settle_down, troubled};
+use crate::support::{Act, TTL, UNAVAILABLE, client, fails, millis, secs, settle_down, troubled};
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_can_not_keep_to_the_ttl_leaves_the_ticket_as_it_is() {
@@ -76,7 +76,7 @@ async fn late_duplicate_of_the_acquire_does_not_revive_a_ticket_that_is_being_re
     stage.on("acquire", [Act::ArriveLate(TTL + secs(1))]);
     let ticket = locks.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
     clock.sleep(TTL - secs(1)).await;
-    stage.on_every("swap", Some(Act::Refuse(ErrorKind::Unavailable)));
+    stage.on_every("swap", Some(UNAVAILABLE));
     let resuming = tokio::spawn({
         let (locks, ticket) = (locks.clone(), ticket.clone());
         async move { locks.resume(&ticket).await }
@@ -96,7 +96,7 @@ async fn a_ticket_is_good_though_an_acquire_was_left_unanswered() {
     stage.on("acquire", [Act::AnswerLost]);
     let ticket = locks.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
     clock.sleep(TTL / 2).await;
-    stage.on("inspect", [Act::Refuse(ErrorKind::Unavailable), Act::AnswerLost]);
+    stage.on("inspect", [UNAVAILABLE, Act::AnswerLost]);
     stage.on("swap", [Act::AnswerLost]);
     let resumed = locks.resume(&ticket).await.unwrap();
     assert!(resumed.fence() > ticket.fence());

@@ -14,6 +14,7 @@ use lockwright_core::{
     async_trait,
 };
 use lockwright_memory::Memory;
+use tokio::time::sleep;
 
 pub(crate) const TTL: Duration = Duration::from_secs(10);
 
@@ -102,6 +103,41 @@ pub(crate) enum Act {
     StartAfter(Duration),
     Valid(Duration),
     Short(usize),
+    DoneAndPanic,
+    /// Other tasks run before and after the execution.
+    Yield,
+}
+
+impl Act {
+    /// Executes a request, except one that arrives late: the caller must execute that.
+    pub(crate) async fn perform<T: Send>(
+        self,
+        call: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
+        match self {
+            Self::Slow(time) => sleep(time).await,
+            Self::Yield => tokio::task::yield_now().await,
+            Self::Vanish => pending().await,
+            Self::SilentAfter(time) => {
+                sleep(time).await;
+                pending().await
+            }
+            Self::ArriveLate(_) => return Err(Error::indeterminate("no answer")),
+            Self::Refuse(kind) => return Err(Error::new(kind, "refused")),
+            Self::Panic => panic!("the backend is broken"),
+            _ => {}
+        }
+        let answer = call.await;
+        match self {
+            Self::AnswerLate(time) => sleep(time).await,
+            Self::Yield => tokio::task::yield_now().await,
+            Self::DoneAndSilent => pending().await,
+            Self::AnswerLost => return Err(Error::indeterminate("the answer was lost")),
+            Self::DoneAndPanic => panic!("the backend is broken"),
+            _ => {}
+        }
+        answer
+    }
 }
 
 pub(crate) const UNAVAILABLE: Act = Act::Refuse(ErrorKind::Unavailable);
@@ -219,45 +255,6 @@ impl Stage {
         }
         answer
     }
-
-    async fn perform<T: Send>(
-        &self,
-        act: Act,
-        call: impl Future<Output = Result<T>> + Send,
-        late: impl FnOnce() + Send,
-    ) -> Result<T> {
-        match act {
-            Act::AnswerLate(time) => {
-                let answer = call.await;
-                tokio::time::sleep(time).await;
-                answer
-            }
-            Act::Slow(time) => {
-                tokio::time::sleep(time).await;
-                call.await
-            }
-            Act::AnswerLost => {
-                let _ = call.await;
-                Err(Error::indeterminate("the answer was lost"))
-            }
-            Act::ArriveLate(_) => {
-                late();
-                Err(Error::indeterminate("no answer"))
-            }
-            Act::Vanish => pending().await,
-            Act::SilentAfter(time) => {
-                tokio::time::sleep(time).await;
-                pending().await
-            }
-            Act::DoneAndSilent => {
-                let _ = call.await;
-                pending().await
-            }
-            Act::Refuse(kind) => Err(Error::new(kind, "refused")),
-            Act::Panic => panic!("the backend is broken"),
-            _ => call.await,
-        }
-    }
 }
 
 #[async_trait]
@@ -274,27 +271,26 @@ impl DistributedLock for Stage {
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         let act = self.note("acquire", claim.token, 1, None);
-        let late = || {
-            let Act::ArriveLate(time) = act else { return };
+        if let Act::ArriveLate(time) = act {
             let (memory, claim) = (self.0.memory.clone(), claim.clone());
             tokio::spawn(async move {
-                tokio::time::sleep(time).await;
+                sleep(time).await;
                 let _ = memory.acquire(&claim, Wait::No).await;
             });
-        };
-        let answer = self.perform(act, self.0.memory.acquire(claim, wait), late).await;
+        }
+        let answer = act.perform(self.0.memory.acquire(claim, wait)).await;
         self.stated(act, answer)
     }
 
     async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         let act = self.note("swap", to.token, 1, None);
-        let answer = self.perform(act, self.0.memory.swap(from, to), || {}).await;
+        let answer = act.perform(self.0.memory.swap(from, to)).await;
         self.stated(act, answer)
     }
 
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
         let act = self.note("renew", holds[0].claim.token, holds.len(), None);
-        let mut answer = self.perform(act, self.0.memory.renew(holds), || {}).await;
+        let mut answer = act.perform(self.0.memory.renew(holds)).await;
         if let (Act::Short(count), Ok(renewals)) = (act, &mut answer) {
             renewals.truncate(count);
         }
@@ -303,12 +299,12 @@ impl DistributedLock for Stage {
 
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         let act = self.note("release", claim.token, 1, Some(release_mode));
-        self.perform(act, self.0.memory.release(claim, release_mode), || {}).await
+        act.perform(self.0.memory.release(claim, release_mode)).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
         let act = self.note("inspect", Token::from_bytes([0; 16]), 1, None);
-        self.perform(act, self.0.memory.inspect(name), || {}).await
+        act.perform(self.0.memory.inspect(name)).await
     }
 
     async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {

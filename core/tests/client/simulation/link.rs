@@ -1,8 +1,8 @@
 //! One client's connection to the server, with failing requests and answers.
 
-use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use lockwright_core::{
     AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Claim, Cursor, DistributedLock,
@@ -13,34 +13,19 @@ use tokio::time::sleep;
 
 use super::chance::Chance;
 use super::server::Server;
+use crate::support::{Act, UNAVAILABLE};
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Fate {
-    Pass,
-    AnswerLate,
-    ArriveLate,
-    /// The caller gets an error at once, and the server gets the request later.
-    ArriveUnattended,
-    AnswerLost,
-    DoneAndSilent,
-    Vanish,
-    Refused,
-    Panic,
-    DoneAndPanic,
-    Yield,
-}
-
-const TROUBLES: [Fate; 10] = [
-    Fate::AnswerLate,
-    Fate::ArriveLate,
-    Fate::ArriveUnattended,
-    Fate::AnswerLost,
-    Fate::DoneAndSilent,
-    Fate::Vanish,
-    Fate::Refused,
-    Fate::Panic,
-    Fate::DoneAndPanic,
-    Fate::Yield,
+const TROUBLES: [fn(Duration) -> Act; 10] = [
+    Act::AnswerLate,
+    Act::Slow,
+    Act::ArriveLate,
+    |_| Act::AnswerLost,
+    |_| Act::DoneAndSilent,
+    |_| Act::Vanish,
+    |_| UNAVAILABLE,
+    |_| Act::Panic,
+    |_| Act::DoneAndPanic,
+    |_| Act::Yield,
 ];
 
 #[derive(Debug)]
@@ -71,15 +56,15 @@ impl Link {
         Arc::clone(&self.server)
     }
 
-    fn fate(&self) -> Fate {
+    fn fate(&self) -> fn(Duration) -> Act {
         if self.server.is_calm.load(Ordering::SeqCst) {
-            return Fate::Pass;
+            return |_| Act::Pass;
         }
         if self.is_cut.load(Ordering::SeqCst) {
-            return Fate::Vanish;
+            return |_| Act::Vanish;
         }
         if self.chance.below(100) >= self.trouble {
-            return Fate::Pass;
+            return |_| Act::Pass;
         }
         self.chance.of(&TROUBLES)
     }
@@ -93,54 +78,42 @@ impl Link {
 
     async fn meet_with<T: Send + 'static>(
         &self,
-        fate: Fate,
+        fate: fn(Duration) -> Act,
         call: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
-        let time = self.chance.millis_below(3_000);
-        match fate {
-            Fate::ArriveLate => sleep(time).await,
-            Fate::Yield => tokio::task::yield_now().await,
-            Fate::Vanish => pending().await,
-            Fate::Refused => return Err(Error::unavailable("refused")),
-            Fate::Panic => panic!("on purpose"),
-            Fate::ArriveUnattended => {
+        match fate(self.chance.millis_below(3_000)) {
+            Act::AnswerLate(time) => {
+                let answer = call.await;
+                sleep(if self.chance.one_in(2) { time / 6 } else { time * 2 }).await;
+                answer
+            }
+            Act::ArriveLate(time) => {
                 tokio::spawn(async move {
                     sleep(time).await;
                     drop(call.await);
                 });
-                return Err(Error::indeterminate("the connection broke"));
+                Err(Error::indeterminate("the connection broke"))
             }
-            _ => {}
+            act => act.perform(call).await,
         }
-        let answer = call.await;
-        match fate {
-            Fate::AnswerLate if self.chance.one_in(2) => sleep(time / 6).await,
-            Fate::AnswerLate => sleep(time * 2).await,
-            Fate::Yield => tokio::task::yield_now().await,
-            Fate::AnswerLost => return Err(Error::indeterminate("the answer was lost")),
-            Fate::DoneAndSilent => pending().await,
-            Fate::DoneAndPanic => panic!("on purpose"),
-            _ => {}
-        }
-        answer
     }
 
     fn meet_at_once<T>(&self, call: impl FnOnce() -> Option<Result<T>>) -> Option<Result<T>> {
         if !self.answers_at_once {
             return None;
         }
-        match self.fate() {
-            Fate::AnswerLost => {
+        match self.fate()(Duration::ZERO) {
+            Act::AnswerLost => {
                 call();
                 Some(Err(Error::indeterminate("the answer was lost")))
             }
-            Fate::Refused => Some(Err(Error::unavailable("refused"))),
-            Fate::Panic => panic!("on purpose"),
-            Fate::DoneAndPanic => {
+            Act::Refuse(_) => Some(Err(Error::unavailable("refused"))),
+            Act::Panic => panic!("on purpose"),
+            Act::DoneAndPanic => {
                 call();
                 panic!("on purpose")
             }
-            Fate::Yield | Fate::AnswerLate | Fate::Vanish => None,
+            Act::Yield | Act::AnswerLate(_) | Act::Vanish => None,
             _ => call(),
         }
     }
@@ -204,10 +177,11 @@ impl DistributedLock for Link {
         _: &str,
     ) -> Result<Broken> {
         let call = self.server().break_lock(name.clone(), seen, how);
-        match self.fate() {
+        let fate = self.fate();
+        match fate(Duration::ZERO) {
             // `break_lock` doesn't panic here, because the client wouldn't catch the panic.
-            Fate::Panic | Fate::DoneAndPanic => call.await,
-            fate => self.meet_with(fate, call).await,
+            Act::Panic | Act::DoneAndPanic => call.await,
+            _ => self.meet_with(fate, call).await,
         }
     }
 

@@ -106,7 +106,7 @@ pub(crate) fn admitted(hold: Arc<Hold>) -> Result<Arc<Hold>> {
 
 #[cold]
 fn not_admitted(hold: Arc<Hold>, error: Error) -> Error {
-    let error = hold.shared.with_context(error, &hold.claim.name);
+    let error = hold.error(error);
     end_in_background(hold);
     error
 }
@@ -385,7 +385,7 @@ impl Attempts<'_> {
     /// server.
     fn queue_at_once(&mut self, turn: &mut Turn) {
         let since = self.sent - self.options.ttl;
-        let recently_busy = self.shared.waiters.recently_busy();
+        let recently_busy = &self.shared.waiters.recently_busy;
         if self.limit != Limit::Once
             && (self.shared.backend.profile().queues_at_once
                 || turn.pending.as_ref().is_some_and(|pending| pending.on_server)
@@ -434,7 +434,7 @@ impl Attempts<'_> {
         if !std::mem::replace(&mut self.counted, true) {
             self.shared.metrics.waited.add(1);
         }
-        self.shared.waiters.recently_busy().note(turn.name(), self.shared.clock.now());
+        self.shared.waiters.recently_busy.note(turn.name(), self.shared.clock.now());
         if self.spot.is_some() {
             let waited = self.sent.saturating_since(self.first_sent);
             return Next::In(poll_after(self.shared, busy, waited));
@@ -513,7 +513,7 @@ impl Attempts<'_> {
 /// Resumes a ticket. The attempts end after one TTL, because the ticket's hold isn't renewed and
 /// has expired by then.
 pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Arc<Hold>> {
-    let options = Options::of_ticket(ticket);
+    let options = Options::of_ticket(&shared, ticket);
     // Invalid options must not consume the ticket.
     options.check(&shared)?;
     let mut turn = Turn::placeholder(Arc::clone(&shared), ticket.name().clone());
@@ -522,7 +522,7 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
     let mut pause = TRY_AGAIN.0;
     // True if the swap can take only the ticket's hold. With an open ticket's token, a late acquire
     // may have created a newer hold.
-    let mut is_the_same = !ticket.is_open();
+    let mut is_the_same = !ticket.is_open;
     loop {
         let sent = shared.clock.now();
         let failure = if is_the_same {
@@ -530,7 +530,7 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
             let before = pending.send(sent);
             let claim = &pending.claim;
             let useless = shared.term(sent, claim.ttl, None).lost_at.min(give_up_at);
-            let send = || shared.backend.swap(ticket.token(), claim);
+            let send = || shared.backend.swap(ticket.token, claim);
             let answer = answer(shared, send, useless, "the resumption").await;
             match take_answer(shared, pending, before, answer, sent) {
                 Answer::Granted(granted, valid) => {
@@ -539,7 +539,7 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
                 Answer::Busy(_) => return Err(ticket::gone()),
                 Answer::TooLate => return Err(ticket::too_late()),
                 Answer::Failed(failure) => {
-                    is_the_same = !ticket.is_open();
+                    is_the_same = !ticket.is_open;
                     failure
                 }
             }
@@ -578,7 +578,7 @@ async fn is_there(
     let is_it = |holder: &Holder| match holder.token {
         Some(token) if Some(token) == swapped => true,
         token => {
-            token == Some(ticket.token())
+            token == Some(ticket.token)
                 && holder.fence.is_none_or(|fence| fence == ticket.fence())
         }
     };

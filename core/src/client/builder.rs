@@ -164,7 +164,7 @@ impl Builder {
             None => false,
         }));
         shared.start_tasks(&runtime);
-        Ok(Locks::from_shared(shared))
+        Ok(Locks(shared))
     }
 }
 

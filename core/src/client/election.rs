@@ -46,15 +46,16 @@ impl Election {
     /// bytes and no control characters.
     pub fn campaign(&self, value: impl AsRef<str>) -> Request<Leadership> {
         let value = value.as_ref();
-        let request = Request::new(self.locks.shared(), &self.name, Mode::Exclusive);
+        let mut request = Request::new(self.locks.shared(), &self.name, Mode::Exclusive);
         match check_text("leader's value", value, Identity::LONGEST_VALUE) {
             Ok(()) => {
                 let mut identity = self.locks.identity().clone();
                 identity.value = Some(Arc::from(value));
-                request.identity(identity)
+                request.options.identity = Some(Arc::new(identity));
             }
-            Err(error) => request.refused(error),
+            Err(error) => request.name = request.name.and(Err(error)),
         }
+        request
     }
 
     /// Returns the leader. On Redis, for at most 2 s, this may be a candidate that hasn't confirmed
@@ -149,17 +150,5 @@ impl Observer {
                 return Ok(leader);
             }
         }
-    }
-}
-
-impl Request<Leadership> {
-    fn identity(mut self, identity: Identity) -> Self {
-        self.options.identity = Some(Arc::new(identity));
-        self
-    }
-
-    fn refused(mut self, error: Error) -> Self {
-        self.name = self.name.and(Err(error));
-        self
     }
 }

@@ -176,7 +176,7 @@ impl Guard {
     }
 
     pub(super) fn closed(&self) -> Error {
-        self.client().with_context(Error::closed(), &self.0.hold().claim.name)
+        self.hold().error(Error::closed())
     }
 
     /// Returns the fence, and the name with the namespace.
@@ -199,7 +199,7 @@ impl Guard {
         match end_for_ticket(self.hold()) {
             Ok(()) => {
                 let hold = self.0.0.take().expect("a guard has its hold until it is consumed");
-                Ok(Ticket::new(&hold.claim, hold.fence, hold.release_mode()))
+                Ok(Ticket::new(&hold.claim, hold.fence, hold.release_mode))
             }
             Err(error) => Err(TicketError::new(self, error)),
         }
@@ -319,11 +319,7 @@ impl Inner {
         let hold = self.hold();
         let start = hold.clock().now();
         let asking = ask_renewal(&hold.shared, std::slice::from_ref(hold));
-        let mut answers = hold
-            .shared
-            .inside(asking)
-            .await
-            .map_err(|error| hold.shared.with_context(error, &hold.claim.name))?;
+        let mut answers = hold.shared.inside(asking).await.map_err(|error| hold.error(error))?;
         let answer = answers.pop();
         let is_known =
             answer.as_ref().is_some_and(|it| it.outcome != RenewalOutcome::Indeterminate);
@@ -336,16 +332,13 @@ impl Inner {
             return Ok(());
         }
         let error = Error::indeterminate("the server did not say whether the lock was renewed");
-        Err(hold.shared.with_context(error, &hold.claim.name))
+        Err(hold.error(error))
     }
 
     async fn verify(&self) -> Result<bool> {
         let hold = self.hold();
-        let shared = &hold.shared;
-        let seen = shared
-            .inside(shared.backend.inspect(&hold.claim.name))
-            .await
-            .map_err(|error| hold.shared.with_context(error, &hold.claim.name))?;
+        let inspecting = hold.shared.backend.inspect(&hold.claim.name);
+        let seen = hold.shared.inside(inspecting).await.map_err(|error| hold.error(error))?;
         Ok(seen
             .holders
             .iter()
@@ -361,7 +354,7 @@ impl Inner {
         let releasing = Releasing::begin(hold, now);
         let hold = releasing.hold();
         let backend = &hold.shared.backend;
-        match at_once(|| backend.release_at_once(&hold.claim, hold.release_mode(), now)) {
+        match at_once(|| backend.release_at_once(&hold.claim, hold.release_mode, now)) {
             Some(answer) => releasing.answered(answer),
             None => releasing.send().await,
         }

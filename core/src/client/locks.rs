@@ -27,13 +27,9 @@ use super::ticket::Ticket;
 /// # }
 /// ```
 #[derive(Debug, Clone)]
-pub struct Locks(Arc<Shared>);
+pub struct Locks(pub(super) Arc<Shared>);
 
 impl Locks {
-    pub(crate) fn from_shared(shared: Arc<Shared>) -> Self {
-        Self(shared)
-    }
-
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.0
     }

@@ -38,17 +38,9 @@ impl Options {
         }
     }
 
-    pub(super) fn of_ticket(ticket: &Ticket) -> Self {
-        Self {
-            mode: ticket.mode(),
-            ttl: ticket.ttl(),
-            renewal_mode: ticket.renewal_mode(),
-            owner: None,
-            identity: None,
-            max_hold: None,
-            wait: None,
-            retry: None,
-        }
+    pub(super) fn of_ticket(shared: &Shared, ticket: &Ticket) -> Self {
+        let (ttl, renewal_mode) = (ticket.ttl(), ticket.renewal_mode());
+        Self { ttl, renewal_mode, wait: None, ..Self::new(shared, ticket.mode) }
     }
 
     pub(super) fn check(&self, shared: &Shared) -> Result<()> {

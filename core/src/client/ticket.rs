@@ -16,15 +16,15 @@ use crate::token::{Fence, Token};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
     name: LockName,
-    mode: Mode,
-    token: Token,
+    pub(super) mode: Mode,
+    pub(super) token: Token,
     fence: Fence,
     ttl: Duration,
     is_fixed: bool,
     /// True if an unanswered acquire may arrive after the hold's expiry, and create another hold
     /// with this token.
     #[serde(default)]
-    is_open: bool,
+    pub(super) is_open: bool,
 }
 
 impl Ticket {
@@ -53,18 +53,6 @@ impl Ticket {
     /// Returns the hold's TTL.
     pub fn ttl(&self) -> Duration {
         self.ttl
-    }
-
-    pub(super) fn mode(&self) -> Mode {
-        self.mode
-    }
-
-    pub(super) fn token(&self) -> Token {
-        self.token
-    }
-
-    pub(super) fn is_open(&self) -> bool {
-        self.is_open
     }
 
     pub(super) fn renewal_mode(&self) -> RenewalMode {

@@ -11,7 +11,7 @@ use crate::token::Token;
 #[derive(Default)]
 pub(crate) struct Waiters {
     registered: Mutex<Registered>,
-    recently_busy: RecentNames,
+    pub(crate) recently_busy: RecentNames,
 }
 
 #[derive(Default)]
@@ -47,10 +47,6 @@ impl Waiters {
         registered.by_name.entry(name.clone()).or_default().push(Arc::clone(&waiter));
         registered.by_token.insert(token, Arc::clone(&waiter));
         WaiterSlot { waiters: self, waiter, name: name.clone(), token }
-    }
-
-    pub(crate) fn recently_busy(&self) -> &RecentNames {
-        &self.recently_busy
     }
 
     pub(crate) fn wake(&self, name: &LockName) {

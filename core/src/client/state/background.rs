@@ -17,12 +17,12 @@ pub(crate) const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 impl Job {
     pub(crate) fn release(hold: Arc<Hold>) -> Self {
         let shared = Arc::clone(&hold.shared);
-        let release_mode = hold.release_mode();
+        let release_mode = hold.release_mode;
         let has_turn = {
             let _table = shared.table();
             hold.take_turn()
         };
-        let last_sent = (release_mode == ReleaseMode::Reconcile).then(|| hold.granted_at());
+        let last_sent = (release_mode == ReleaseMode::Reconcile).then(|| hold.granted_at);
         Self { shared, what: What::Hold(hold), release_mode, has_turn, last_sent }
     }
 
@@ -34,10 +34,6 @@ impl Job {
             has_turn,
             last_sent: Some(pending.last_sent),
         }
-    }
-
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
     }
 
     fn claim(&self) -> &Claim {

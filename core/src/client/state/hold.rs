@@ -10,6 +10,7 @@ use crate::client::answer::ignore_panic;
 use crate::client::hold_state::HoldState;
 use crate::client::owner::Owner;
 use crate::clock::{BootInstant, Clock};
+use crate::error::Error;
 use crate::loss_reason::Reason;
 use crate::token::Fence;
 use crate::validity::Term;
@@ -26,6 +27,7 @@ mod phase {
     pub(super) const LOST: u32 = 3;
 }
 
+/// All reasons, in the order of their numbers.
 const REASONS: [Reason; 7] = [
     Reason::Expired,
     Reason::Broken,
@@ -37,16 +39,7 @@ const REASONS: [Reason; 7] = [
 ];
 
 fn encode(reason: Reason) -> u32 {
-    let number = match reason {
-        Reason::Expired => 0,
-        Reason::Broken => 1,
-        Reason::Unreachable => 2,
-        Reason::Gone => 3,
-        Reason::SessionEnded => 4,
-        Reason::HeldTooLong => 5,
-        Reason::Superseded => 6,
-    };
-    phase::LOST | number << 8
+    phase::LOST | (reason as u32) << 8
 }
 
 fn decode(phase: u32) -> HoldState {
@@ -120,6 +113,11 @@ impl Hold {
         self.lost_at.store(lost_at.as_nanos(), Ordering::Release);
     }
 
+    /// Adds the name and the backend to an error.
+    pub(crate) fn error(&self, error: Error) -> Error {
+        self.shared.with_context(error, &self.claim.name)
+    }
+
     pub(crate) fn clock(&self) -> &Clock {
         &self.shared.clock
     }
@@ -135,18 +133,6 @@ impl Hold {
 
     pub(crate) fn version(&self) -> u32 {
         self.version.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn release_mode(&self) -> ReleaseMode {
-        self.release_mode
-    }
-
-    pub(crate) fn keep_until(&self) -> BootInstant {
-        self.keep_until
-    }
-
-    pub(crate) fn granted_at(&self) -> BootInstant {
-        self.granted_at
     }
 
     pub(crate) fn lost_at(&self) -> BootInstant {

@@ -79,13 +79,6 @@ impl Turn {
             .expect("a turn has its name, or its claim does")
     }
 
-    fn take_name(&mut self) -> LockName {
-        self.name
-            .take()
-            .or_else(|| self.pending.as_ref().map(|pending| pending.claim.name.clone()))
-            .expect("a turn has its name, or its claim does")
-    }
-
     pub(crate) fn note_trouble(&self, since: BootInstant, error: &Error) {
         if self.taken {
             self.shared().table().turns.note_trouble(self.name(), since, error);
@@ -125,7 +118,7 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         let Some(shared) = self.shared.take() else { return };
-        let name = self.take_name();
+        let name = self.name().clone();
         let pending = self.pending.take().filter(|pending| pending.on_server);
         if self.taken {
             shared.pass_turn(&name, pending);
@@ -232,7 +225,7 @@ impl Turns {
         taken.queue = (!others.is_empty()).then(|| Box::new(others));
         let (mut entering, mut refused) = (VecDeque::new(), Vec::new());
         for queued in mine {
-            match queued.wanted.fits(hold, hold.granted_at()) {
+            match queued.wanted.fits(hold, hold.granted_at) {
                 Ok(()) => entering.push_back(queued),
                 Err(error) => refused.push((queued, error)),
             }
@@ -393,7 +386,7 @@ impl Options {
     fn fits(&self, hold: &Hold, now: BootInstant) -> Result<()> {
         let renewed =
             self.renewal_mode == RenewalMode::Off && hold.claim.renewal_mode != RenewalMode::Off;
-        let too_long = self.max_hold.is_some_and(|time| hold.keep_until() > now + time);
+        let too_long = self.max_hold.is_some_and(|time| hold.keep_until > now + time);
         let what = match (renewed, too_long) {
             (false, false) => return Ok(()),
             (true, _) => "fixed, because the hold is renewed",

@@ -172,7 +172,7 @@ pub(crate) struct Hold {
     pub(crate) claim: Claim,
     pub(crate) fence: Fence,
     pub(crate) owner: Option<Owner>,
-    release_mode: ReleaseMode,
+    pub(crate) release_mode: ReleaseMode,
     granted_at: BootInstant,
     keep_until: BootInstant,
 

@@ -25,9 +25,7 @@ pub(crate) fn end_for_ticket(hold: &Arc<Hold>) -> Result<()> {
     }
     if !hold.shared.leave_if_last(hold) {
         let message = "its owner has another guard on this hold; release that first";
-        return Err(hold
-            .shared
-            .with_context(Error::new(ErrorKind::Conflict, message), &hold.claim.name));
+        return Err(hold.error(Error::new(ErrorKind::Conflict, message)));
     }
     match hold.end(hold.clock().now()) {
         Ok(nanos) => {
@@ -43,7 +41,7 @@ pub(crate) fn end_for_ticket(hold: &Arc<Hold>) -> Result<()> {
 }
 
 pub(crate) fn lost(hold: &Hold, reason: Reason) -> Error {
-    hold.shared.with_context(Error::lost(reason, &hold.claim.name), &hold.claim.name)
+    hold.error(Error::lost(reason, &hold.claim.name))
 }
 
 /// A release in progress. If dropped unfinished, it continues in the background.
@@ -65,34 +63,24 @@ impl Releasing {
 
     pub(crate) async fn send(self) -> Result<()> {
         let hold = self.hold();
-        let sending = send_release(&hold.shared, &hold.claim, hold.release_mode());
+        let sending = send_release(&hold.shared, &hold.claim, hold.release_mode);
         let answer = hold.shared.inside(sending).await;
         self.answered(answer)
     }
 
-    pub(crate) fn answered(self, answer: Result<ReleaseOutcome>) -> Result<()> {
+    pub(crate) fn answered(mut self, answer: Result<ReleaseOutcome>) -> Result<()> {
         let hold = self.hold();
-        match (answer, self.ended) {
-            (Err(_), Err(reason)) => Err(lost(hold, reason)),
-            (Err(error), Ok(_)) => Err(hold.shared.with_context(error, &hold.claim.name)),
-            (Ok(answer), ended) => {
-                let result = match (answer, ended) {
-                    (_, Err(reason)) => Err(lost(hold, reason)),
-                    (ReleaseOutcome::Released, Ok(_)) => Ok(()),
-                    (ReleaseOutcome::NotHeld, Ok(_)) => Err(lost(hold, Reason::Gone)),
-                };
-                if hold.shared.one_answer_reconciles(hold.release_mode()) {
-                    self.finish();
-                }
-                result
-            }
-        }
-    }
-
-    pub(crate) fn finish(mut self) {
-        if let Some(hold) = self.hold.take() {
+        let is_done = answer.is_ok() && hold.shared.one_answer_reconciles(hold.release_mode);
+        let result = match (answer, self.ended) {
+            (_, Err(reason)) => Err(lost(hold, reason)),
+            (Ok(ReleaseOutcome::Released), Ok(_)) => Ok(()),
+            (Ok(ReleaseOutcome::NotHeld), Ok(_)) => Err(lost(hold, Reason::Gone)),
+            (Err(error), Ok(_)) => Err(hold.error(error)),
+        };
+        if is_done && let Some(hold) = self.hold.take() {
             Shared::let_go(&hold, self.ended);
         }
+        result
     }
 }
 

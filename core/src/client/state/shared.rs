@@ -52,7 +52,7 @@ impl Shared {
 
     /// Queues a job for the renewal task. May be called outside a runtime.
     pub(crate) fn in_background(job: Job) {
-        let shared = Arc::clone(job.shared());
+        let shared = Arc::clone(&job.shared);
         shared.background_jobs.fetch_add(1, Ordering::SeqCst);
         let mut jobs = shared.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         if shared.renewer_ended.load(Ordering::Acquire) {

@@ -143,16 +143,14 @@ fn begin(
         }
         Err(error) => return Begun::Failed(failed(&shared, error, &name, limit)),
     };
-    let (shared, pending) = turn.claim(|shared, name| fresh(shared, name, options, begun));
+    let (shared, pending) = turn.claim(options, begun);
     let before = pending.send(begun);
     let Some(answer) = at_once(|| shared.backend.acquire_at_once(&pending.claim, begun)) else {
         pending.undo_send(before);
         return Begun::Waiting(AcquireState::Unasked(turn));
     };
     match take_answer(shared, pending, before, answer, begun) {
-        Answer::Granted(granted, valid) => {
-            Begun::Done(Some(into_hold(&mut turn, options, granted, valid, begun)))
-        }
+        Answer::Granted(grant) => Begun::Done(Some(into_hold(&mut turn, options, grant, begun))),
         Answer::Busy(_) if limit == Limit::Once => Begun::Done(None),
         answer => Begun::Waiting(AcquireState::Asked(turn, answer)),
     }
@@ -202,7 +200,7 @@ async fn in_queue(
 }
 
 enum Answer {
-    Granted(Granted, ValidGrant),
+    Granted(ValidGrant),
     TooLate,
     Busy(Busy),
     Failed(Error),
@@ -218,10 +216,8 @@ fn take_answer(
     match answer {
         Ok(AcquireOutcome::Granted(granted)) => {
             pending.release_mode = before.release_mode;
-            match valid_grant(shared, &pending.claim, granted, sent) {
-                Some(valid) => Answer::Granted(granted, valid),
-                None => Answer::TooLate,
-            }
+            valid_grant(shared, &pending.claim, granted, sent)
+                .map_or(Answer::TooLate, Answer::Granted)
         }
         Ok(AcquireOutcome::Busy(busy)) => {
             shared.metrics.attempts.add(1);
@@ -307,9 +303,9 @@ async fn waiting(
     if limit == Limit::Once && matches!(answer, Answer::Busy(_)) {
         return Ok(None);
     }
-    let (granted, valid) = attempts.until_granted(&mut turn, answer).await?;
+    let grant = attempts.until_granted(&mut turn, answer).await?;
     attempts.answered(&turn);
-    Ok(Some(into_hold(&mut turn, options, granted, valid, begun)))
+    Ok(Some(into_hold(&mut turn, options, grant, begun)))
 }
 
 struct Attempts<'a> {
@@ -332,14 +328,10 @@ enum Next {
 }
 
 impl Attempts<'_> {
-    async fn until_granted(
-        &mut self,
-        turn: &mut Turn,
-        mut answer: Answer,
-    ) -> Result<(Granted, ValidGrant)> {
+    async fn until_granted(&mut self, turn: &mut Turn, mut answer: Answer) -> Result<ValidGrant> {
         loop {
             let next = match answer {
-                Answer::Granted(granted, valid) => return Ok((granted, valid)),
+                Answer::Granted(grant) => return Ok(grant),
                 Answer::TooLate => {
                     too_late(self.shared, turn).await;
                     if self.limit == Limit::Once {
@@ -351,8 +343,8 @@ impl Attempts<'_> {
                 Answer::Failed(error) => self.after_error(turn, error)?,
             };
             self.wait(&next).await;
-            if let Some((granted, valid)) = self.take_handed(turn) {
-                return Ok((granted, valid));
+            if let Some(grant) = self.take_handed(turn) {
+                return Ok(grant);
             }
             self.sent = self.shared.clock.now();
             if self.sent >= self.give_up_at() {
@@ -363,8 +355,7 @@ impl Attempts<'_> {
     }
 
     async fn ask(&self, turn: &mut Turn) -> Answer {
-        let (shared, pending) =
-            turn.claim(|shared, name| fresh(shared, name, self.options, self.sent));
+        let (shared, pending) = turn.claim(self.options, self.sent);
         let before = pending.send(self.sent);
         let claim = &pending.claim;
         let wait = match &self.spot {
@@ -391,8 +382,7 @@ impl Attempts<'_> {
                 || turn.pending.as_ref().is_some_and(|pending| pending.on_server)
                 || recently_busy.was_noted_after(turn.name(), since))
         {
-            let (_, pending) =
-                turn.claim(|shared, name| fresh(shared, name, self.options, self.sent));
+            let (_, pending) = turn.claim(self.options, self.sent);
             let claim = &pending.claim;
             self.spot = Some(self.shared.waiters.register(&claim.name, claim.token));
         }
@@ -501,12 +491,12 @@ impl Attempts<'_> {
 
     /// Returns the grant from an event, if it is still valid. Otherwise, the next request repeats
     /// the claim.
-    fn take_handed(&self, turn: &mut Turn) -> Option<(Granted, ValidGrant)> {
+    fn take_handed(&self, turn: &mut Turn) -> Option<ValidGrant> {
         let granted = self.spot.as_ref()?.take_handed()?;
         let started = granted.start?;
         let pending = turn.pending.as_mut()?;
         pending.on_server = true;
-        Some((granted, valid_grant(self.shared, &pending.claim, granted, started)?))
+        valid_grant(self.shared, &pending.claim, granted, started)
     }
 }
 
@@ -526,16 +516,14 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
     loop {
         let sent = shared.clock.now();
         let failure = if is_the_same {
-            let (shared, pending) = turn.claim(|shared, name| fresh(shared, name, &options, sent));
+            let (shared, pending) = turn.claim(&options, sent);
             let before = pending.send(sent);
             let claim = &pending.claim;
             let useless = shared.term(sent, claim.ttl, None).lost_at.min(give_up_at);
             let send = || shared.backend.swap(ticket.token, claim);
             let answer = answer(shared, send, useless, "the resumption").await;
             match take_answer(shared, pending, before, answer, sent) {
-                Answer::Granted(granted, valid) => {
-                    return Ok(into_hold(&mut turn, &options, granted, valid, begun));
-                }
+                Answer::Granted(grant) => return Ok(into_hold(&mut turn, &options, grant, begun)),
                 Answer::Busy(_) => return Err(ticket::gone()),
                 Answer::TooLate => return Err(ticket::too_late()),
                 Answer::Failed(failure) => {
@@ -585,20 +573,8 @@ async fn is_there(
     Ok(seen.holders.iter().any(is_it))
 }
 
-fn fresh(shared: &Shared, name: LockName, options: &Options, now: BootInstant) -> Pending {
-    let claim = Claim {
-        name,
-        mode: options.mode,
-        token: shared.token(now),
-        identity: Arc::clone(options.identity.as_ref().unwrap_or(&shared.identity)),
-        ttl: options.ttl,
-        fences: 1,
-        renewal_mode: options.renewal_mode,
-    };
-    Pending { claim, release_mode: ReleaseMode::Plain, on_server: false, last_sent: now }
-}
-
 struct ValidGrant {
+    granted: Granted,
     now: BootInstant,
     start: BootInstant,
     term: Term,
@@ -613,7 +589,7 @@ fn valid_grant(
     let now = shared.clock.now();
     let start = granted.start.unwrap_or(sent).min(now);
     let term = shared.term(start, claim.ttl, granted.valid);
-    (now < term.lost_at).then_some(ValidGrant { now, start, term })
+    (now < term.lost_at).then_some(ValidGrant { granted, now, start, term })
 }
 
 /// Releases a grant that came too late. The next attempt needs a new token, because a delayed
@@ -651,11 +627,10 @@ impl Drop for GivenBack<'_> {
 fn into_hold(
     turn: &mut Turn,
     options: &Options,
-    granted: Granted,
-    valid: ValidGrant,
+    grant: ValidGrant,
     begun: BootInstant,
 ) -> Arc<Hold> {
-    let ValidGrant { now, start, term } = valid;
+    let ValidGrant { granted, now, start, term } = grant;
     let (shared, pending, has_turn) = turn.take_parts().expect("what was granted was claimed");
     let hold = Arc::new(Hold::new(
         shared,

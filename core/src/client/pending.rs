@@ -1,5 +1,11 @@
+use std::sync::Arc;
+
 use crate::claim::{Claim, ReleaseMode};
 use crate::clock::BootInstant;
+use crate::name::LockName;
+
+use super::options::Options;
+use super::state::Shared;
 
 pub(crate) struct Pending {
     pub(crate) claim: Claim,
@@ -16,6 +22,24 @@ pub(crate) struct Before {
 }
 
 impl Pending {
+    pub(crate) fn new(
+        shared: &Shared,
+        name: LockName,
+        options: &Options,
+        now: BootInstant,
+    ) -> Self {
+        let claim = Claim {
+            name,
+            mode: options.mode,
+            token: shared.settings.tokens.next(now),
+            identity: Arc::clone(options.identity.as_ref().unwrap_or(&shared.identity)),
+            ttl: options.ttl,
+            fences: 1,
+            renewal_mode: options.renewal_mode,
+        };
+        Self { claim, release_mode: ReleaseMode::Plain, on_server: false, last_sent: now }
+    }
+
     /// Marks the claim as unanswered, and returns the earlier state.
     pub(crate) fn send(&mut self, now: BootInstant) -> Before {
         self.last_sent = now;

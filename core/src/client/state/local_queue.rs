@@ -91,14 +91,14 @@ impl Turn {
         }
     }
 
-    pub(crate) fn claim(
-        &mut self,
-        fresh: impl FnOnce(&Shared, LockName) -> Pending,
-    ) -> (&Shared, &mut Pending) {
+    pub(crate) fn claim(&mut self, options: &Options, now: BootInstant) -> (&Shared, &mut Pending) {
         let shared = self.shared.as_deref().expect("a turn has its client until it went to a hold");
         let pending = match &mut self.pending {
             Some(pending) => pending,
-            none => none.insert(fresh(shared, self.name.take().expect("it isn't with a claim"))),
+            none => {
+                let name = self.name.take().expect("it isn't with a claim");
+                none.insert(Pending::new(shared, name, options, now))
+            }
         };
         (shared, pending)
     }

@@ -13,7 +13,6 @@ use crate::clock::{BootInstant, Clock};
 use crate::error::{Error, Result};
 use crate::identity::Identity;
 use crate::name::LockName;
-use crate::token::Token;
 use crate::validity::Term;
 
 use super::{Job, Settings, Shared};
@@ -143,10 +142,6 @@ impl Shared {
     /// repeated, because an unanswered acquire may still be granted.
     pub(crate) fn one_answer_reconciles(&self, release_mode: ReleaseMode) -> bool {
         release_mode == ReleaseMode::Plain || self.backend.profile().tombstones
-    }
-
-    pub(crate) fn token(&self, now: BootInstant) -> Token {
-        self.settings.tokens.next(now)
     }
 
     pub(crate) fn spread(&self, time: Duration) -> Duration {

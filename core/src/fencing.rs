@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::OwnedMutexGuard;
 
+use crate::backend_util::percent;
 use crate::error::{Error, ErrorKind, Result};
 use crate::loss_reason::Reason;
 use crate::name::{LockName, NameMap};
@@ -60,15 +61,8 @@ impl Fenced {
 
 impl fmt::Display for Fenced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\";name=\"", self.fence)?;
-        for byte in self.name.as_str().bytes() {
-            match byte {
-                b'%' | b'"' | b'\\' => write!(f, "%{byte:02X}")?,
-                b' '..=b'~' => write!(f, "{}", char::from(byte))?,
-                _ => write!(f, "%{byte:02X}")?,
-            }
-        }
-        f.write_str("\"")
+        let name = percent::encode(self.name.as_str(), must_be_encoded);
+        write!(f, "\"{}\";name=\"{name}\"", self.fence)
     }
 }
 
@@ -94,22 +88,12 @@ fn parts(text: &str) -> Option<(&str, &str)> {
     Some((fence, name.strip_suffix('"')?)).filter(|_| is_number)
 }
 
+fn must_be_encoded(c: char) -> bool {
+    !matches!(c, ' '..='~') || matches!(c, '"' | '\\')
+}
+
 fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
-                let (high, low) = (digit(rest.next())?, digit(rest.next())?);
-                u8::try_from(high * 16 + low).ok()?
-            }
-            b'"' | b'\\' => return None,
-            b' '..=b'~' => byte,
-            _ => return None,
-        });
-    }
-    String::from_utf8(bytes).ok()
+    if text.contains(must_be_encoded) { None } else { percent::decode(text) }
 }
 
 /// A check that rejects fences below the highest accepted one. Clones share one gate.

@@ -1,20 +1,17 @@
 use std::fmt;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use crate::claim::RenewalOutcome;
 use crate::clock::BootInstant;
 use crate::error::{Error, Result};
 use crate::fencing::Fenced;
-use crate::loss_reason::Reason;
 use crate::mode::Mode;
 use crate::token::{Fence, Token};
 
 use super::answer::at_once;
 use super::hold_state::HoldState;
-use super::loss_signal::Signal;
+use super::loss_signal::{Signal, run};
 use super::renewer::{ask_renewal, note_renewal};
 use super::state::releasing::{Releasing, end_for_ticket, end_in_background, lost};
 use super::state::{Hold, Shared};
@@ -295,23 +292,7 @@ impl Inner {
     }
 
     async fn run<F: Future>(&self, future: F) -> Result<F::Output> {
-        let signal = Signal::new(self.hold());
-        let mut ended = pin!(signal.ended());
-        let mut future = pin!(future);
-        let run = std::future::poll_fn(|cx| {
-            self.check()?;
-            if let Poll::Ready(output) = future.as_mut().poll(cx) {
-                return Poll::Ready(self.check().map(|()| output));
-            }
-            match ended.as_mut().poll(cx) {
-                Poll::Ready(_) => Poll::Ready(Err(self
-                    .check()
-                    .err()
-                    .unwrap_or_else(|| lost(self.hold(), Reason::Expired)))),
-                Poll::Pending => Poll::Pending,
-            }
-        });
-        self.hold().shared.inside(run).await
+        run(Signal::new(self.hold()), || self.check(), future).await
     }
 
     async fn renew(&self) -> Result<()> {

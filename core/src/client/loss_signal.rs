@@ -1,11 +1,15 @@
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
 use crate::clock::BootInstant;
+use crate::error::Result;
+use crate::loss_reason::Reason;
 
 use super::hold_state::HoldState;
 use super::state::Hold;
+use super::state::releasing::lost;
 
 /// A view of a hold for other tasks, or of all holds of a [`MultiGuard`](crate::MultiGuard). It
 /// doesn't keep the lock held.
@@ -60,7 +64,7 @@ impl Signal {
         if self.others.is_empty() {
             return self.first.ended().await;
         }
-        first_of(self.all().map(One::ended).collect()).await;
+        first_of(self.all().map(One::ended)).await;
         self.state()
     }
 
@@ -74,7 +78,7 @@ impl Signal {
             return self.first.changed().await;
         }
         let all = std::iter::once(&mut self.first).chain(&mut self.others);
-        first_of(all.map(One::changed).collect()).await;
+        first_of(all.map(One::changed)).await;
         self.state()
     }
 }
@@ -87,11 +91,26 @@ impl One {
     }
 
     async fn ended(&self) -> HoldState {
+        self.until(|state| !state.is_live()).await
+    }
+
+    async fn changed(&mut self) -> HoldState {
+        let mut version = self.seen;
+        let is_news = |state: HoldState| {
+            version = self.hold.version();
+            version != self.seen || !state.is_live()
+        };
+        let state = self.until(is_news).await;
+        self.seen = version;
+        state
+    }
+
+    async fn until(&self, mut is_over: impl FnMut(HoldState) -> bool) -> HoldState {
         loop {
             let mut changed = pin!(self.hold.changed().notified());
             changed.as_mut().enable();
             let state = self.hold.state();
-            if !state.is_live() {
+            if is_over(state) {
                 return state;
             }
             // This timer detects the loss on time even if the renewal task is late.
@@ -102,32 +121,36 @@ impl One {
             }
         }
     }
-
-    async fn changed(&mut self) -> HoldState {
-        loop {
-            let mut changed = pin!(self.hold.changed().notified());
-            changed.as_mut().enable();
-            let state = self.hold.state();
-            let version = self.hold.version();
-            if version != self.seen || !state.is_live() {
-                self.seen = version;
-                return state;
-            }
-            let lost_at = self.hold.lost_at();
-            tokio::select! {
-                () = changed => {}
-                () = self.hold.shared.sleep_until(lost_at) => {}
-            }
-        }
-    }
 }
 
 /// Returns the first output. The other futures are dropped, so they must be cancel safe.
-async fn first_of(futures: Vec<impl Future<Output = HoldState>>) -> HoldState {
-    let mut futures: Vec<Pin<Box<_>>> = futures.into_iter().map(Box::pin).collect();
-    std::future::poll_fn(|cx| {
-        let mut states = futures.iter_mut().map(|future| future.as_mut().poll(cx));
-        states.find(Poll::is_ready).unwrap_or(Poll::Pending)
+pub(super) async fn first_of<F: Future>(futures: impl IntoIterator<Item = F>) -> F::Output {
+    let mut futures: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
+    poll_fn(|cx| {
+        let mut outputs = futures.iter_mut().map(|future| future.as_mut().poll(cx));
+        outputs.find(Poll::is_ready).unwrap_or(Poll::Pending)
     })
     .await
+}
+
+/// Polls `future` until `signal` ends. `check` looks at the clock before and after each poll.
+pub(super) async fn run<F: Future>(
+    signal: Signal,
+    check: impl Fn() -> Result<()>,
+    future: F,
+) -> Result<F::Output> {
+    let hold = &signal.first.hold;
+    let mut ended = pin!(signal.ended());
+    let mut future = pin!(future);
+    let run = poll_fn(|cx| {
+        check()?;
+        if let Poll::Ready(output) = future.as_mut().poll(cx) {
+            return Poll::Ready(check().map(|()| output));
+        }
+        if ended.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        Poll::Ready(Err(check().err().unwrap_or_else(|| lost(hold, Reason::Expired))))
+    });
+    hold.shared.inside(run).await
 }

@@ -6,7 +6,6 @@ use std::collections::HashSet;
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use crate::clock::BootInstant;
@@ -14,6 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 use super::guard::Guard;
 use super::locks::Locks;
+use super::loss_signal::first_of;
 use super::multi_guard::{MultiGuard, release, remaining, renew, run};
 use super::owner::Owner;
 use super::request::Request;
@@ -273,13 +273,11 @@ impl Part {
     }
 
     async fn closed(held: &[Guard]) -> Error {
-        let mut closed: Vec<_> =
-            held.iter().map(|guard| Box::pin(guard.client().closed())).collect();
-        std::future::poll_fn(|cx| {
-            let is_closed = closed.iter_mut().position(|one| one.as_mut().poll(cx).is_ready());
-            is_closed.map_or(Poll::Pending, |at| Poll::Ready(held[at].closed()))
-        })
-        .await
+        let closed = held.iter().map(|guard| async move {
+            guard.client().closed().await;
+            guard.closed()
+        });
+        first_of(closed).await
     }
 
     async fn wait(&self, options: &Options, limit: Option<BootInstant>) -> Result<Guard> {

@@ -1,4 +1,3 @@
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use crate::error::Result;
 use crate::token::Fence;
 
 use super::guard::Guard;
-use super::loss_signal::Signal;
+use super::loss_signal::{self, Signal};
 use super::state::Hold;
 
 /// Several locks held together. Dropping the guard releases them in the background.
@@ -148,21 +147,8 @@ async fn all(futures: impl Iterator<Item = impl Future<Output = Result<()>>>) ->
 }
 
 pub(super) async fn run<F: Future>(guards: &[Guard], future: F) -> Result<F::Output> {
-    let Some(signal) = signal(guards) else { return Ok(future.await) };
-    let mut ended = pin!(signal.ended());
-    let mut future = pin!(future);
-    let run = std::future::poll_fn(|cx| {
-        check(guards)?;
-        if let Poll::Ready(output) = future.as_mut().poll(cx) {
-            return Poll::Ready(check(guards).map(|()| output));
-        }
-        match (ended.as_mut().poll(cx).is_ready(), check(guards)) {
-            (_, Err(error)) => Poll::Ready(Err(error)),
-            (true, Ok(())) => {
-                unreachable!("what has ended is lost: nobody else can release it")
-            }
-            (false, Ok(())) => Poll::Pending,
-        }
-    });
-    guards[0].client().inside(run).await
+    match signal(guards) {
+        Some(signal) => loss_signal::run(signal, || check(guards), future).await,
+        None => Ok(future.await),
+    }
 }

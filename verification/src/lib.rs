@@ -176,14 +176,12 @@ impl<'p, P: Protocol> Visited<'p, P> {
     fn grow(&mut self) {
         let mask = self.table.len() * 4 - 1;
         let mut table = vec![0; mask + 1];
-        let mut place = 0;
-        while place < self.states.len() {
-            let mut slot = self.protocol.digest(&self.states[place]) as usize & mask;
+        for (place, state) in self.states.iter().enumerate() {
+            let mut slot = self.protocol.digest(state) as usize & mask;
             while table[slot] != 0 {
                 slot = (slot + 1) & mask;
             }
-            place += 1;
-            table[slot] = place as u32;
+            table[slot] = place as u32 + 1;
         }
         self.table = table;
     }

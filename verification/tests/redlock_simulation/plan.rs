@@ -69,35 +69,22 @@ pub(crate) struct Weather {
 }
 
 impl Weather {
-    pub(crate) const CALM: Self = Self {
-        request_lost: 0,
-        reply_lost: 0,
-        doubled: 0,
-        connection_breaks: 0,
-        slow: 0,
-        very_slow: 0,
-        usual: Duration::from_millis(1),
-    };
+    pub(crate) const CALM: Self = Self::with(0, 0, 0, 1);
+    const MILD: Self = Self::with(3, 5, 15, 2);
+    const ROUGH: Self = Self::with(15, 20, 60, 5);
 
-    const MILD: Self = Self {
-        request_lost: 3,
-        reply_lost: 3,
-        doubled: 5,
-        connection_breaks: 3,
-        slow: 15,
-        very_slow: 3,
-        usual: Duration::from_millis(2),
-    };
-
-    const ROUGH: Self = Self {
-        request_lost: 15,
-        reply_lost: 15,
-        doubled: 20,
-        connection_breaks: 15,
-        slow: 60,
-        very_slow: 15,
-        usual: Duration::from_millis(5),
-    };
+    /// Returns the weather in which each of the other faults has the rate `rare`.
+    const fn with(rare: u64, doubled: u64, slow: u64, usual_millis: u64) -> Self {
+        Self {
+            request_lost: rare,
+            reply_lost: rare,
+            doubled,
+            connection_breaks: rare,
+            slow,
+            very_slow: rare,
+            usual: Duration::from_millis(usual_millis),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -46,8 +46,7 @@ impl<const N: usize> Protocol for Redlock<N> {
 
     fn steps(&self, state: &State<N>, steps: &mut Steps<N>) {
         let rounds = state.rounds;
-        let mut round = 0;
-        while round < self.bounds.rounds {
+        for round in 0..self.bounds.rounds {
             match rounds.phase(round) {
                 Phase::Unstarted => {
                     self.begin(state, round, steps);
@@ -62,9 +61,7 @@ impl<const N: usize> Protocol for Redlock<N> {
             if rounds.is_live(round) {
                 self.end(state, round, steps);
             }
-            let mut at = 0;
-            while at < N {
-                let node = state.nodes[at];
+            for (at, node) in state.nodes.iter().enumerate() {
                 if node.has(round, Mail::Asked) {
                     self.vote(state, at, round, steps);
                 }
@@ -74,14 +71,10 @@ impl<const N: usize> Protocol for Redlock<N> {
                 if node.has(round, Mail::Releasing) {
                     self.release(state, at, round, steps);
                 }
-                at += 1;
             }
-            round += 1;
         }
-        let mut at = 0;
-        while at < N {
+        for at in 0..N {
             self.of_itself(state, at, steps);
-            at += 1;
         }
     }
 
@@ -108,13 +101,7 @@ impl<const N: usize> Protocol for Redlock<N> {
     }
 
     fn digest(&self, state: &State<N>) -> u64 {
-        let mut digest = mix(0, state.rounds.0);
-        let mut at = 0;
-        while at < N {
-            digest = mix(digest, state.nodes[at].0);
-            at += 1;
-        }
-        digest
+        state.nodes.iter().fold(mix(0, state.rounds.0), |digest, node| mix(digest, node.0))
     }
 
     fn tell(&self, before: &State<N>, step: &Step<Self>, text: &mut String) {
@@ -151,8 +138,7 @@ impl<const N: usize> Redlock<N> {
         if (0..round).filter(|it| state.rounds.token(*it) == *it).count() < self.bounds.claims {
             self.ask(state, round, round, steps);
         }
-        let mut token = 0;
-        while token < round {
+        for token in 0..round {
             let is_token = state.rounds.token(token) == token;
             if is_token && self.bounds.repeats && self.all_failed(state.rounds, token, round) {
                 self.ask(state, round, token, steps);
@@ -169,7 +155,6 @@ impl<const N: usize> Redlock<N> {
                 self.send_to_all(&mut next, round);
                 push(steps, Action::Renew(round), next);
             }
-            token += 1;
         }
     }
 
@@ -179,14 +164,10 @@ impl<const N: usize> Redlock<N> {
         begun.rounds.set_token(round, token);
         self.send_to_all(&mut begun, round);
         let above = self.certainly_older(state);
-        let mut candidate = 1;
-        while candidate <= self.bounds.candidates.max(above + 1) {
-            if candidate > above {
-                let mut next = begun;
-                next.rounds.set_candidate(round, candidate);
-                push(steps, Action::Ask(round), next);
-            }
-            candidate += 1;
+        for candidate in above + 1..=self.bounds.candidates.max(above + 1) {
+            let mut next = begun;
+            next.rounds.set_candidate(round, candidate);
+            push(steps, Action::Ask(round), next);
         }
     }
 
@@ -239,9 +220,8 @@ impl<const N: usize> Redlock<N> {
     /// For each quorum among the present replies, adds a step that chooses the quorum's highest
     /// fence.
     fn choose(&self, state: &State<N>, round: usize, steps: &mut Steps<N>) {
-        let mut at = 0;
-        while at < N {
-            let fence = state.nodes[at].answer(round);
+        for (at, node) in state.nodes.iter().enumerate() {
+            let fence = node.answer(round);
             let already = (0..at).any(|other| state.nodes[other].answer(round) == fence);
             let considered =
                 state.nodes.iter().filter(|node| (1..=fence).contains(&node.answer(round)));
@@ -259,7 +239,6 @@ impl<const N: usize> Redlock<N> {
                 self.tidy(&mut next, round);
                 push(steps, Action::Choose(round), next);
             }
-            at += 1;
         }
     }
 

@@ -225,13 +225,12 @@ impl Hold {
             return;
         }
         self.set_term(term);
-        let _ = self.phase.compare_exchange(
-            phase::AT_RISK,
-            phase::HELD,
-            Ordering::SeqCst,
-            Ordering::SeqCst,
-        );
+        self.change_phase(phase::AT_RISK, phase::HELD);
         self.notify_changed();
+    }
+
+    fn change_phase(&self, from: u32, to: u32) -> bool {
+        self.phase.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
     pub(crate) fn note_failed_renewal(&self) {
@@ -239,11 +238,7 @@ impl Hold {
     }
 
     pub(crate) fn put_at_risk(&self) {
-        let at_risk = self
-            .phase
-            .compare_exchange(phase::HELD, phase::AT_RISK, Ordering::SeqCst, Ordering::SeqCst)
-            .is_ok();
-        if at_risk {
+        if self.change_phase(phase::HELD, phase::AT_RISK) {
             self.shared.metrics.at_risk.add(1);
             ignore_panic(
                 || tracing::warn!(name = %self.claim.name, fence = %self.fence, "lock at risk"),

@@ -99,11 +99,9 @@ impl Locks {
     pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection> {
         let shared = self.shared();
         let name = shared.full_name(name.as_ref())?;
-        let inspection = shared
-            .inside(shared.backend.inspect(&name))
-            .await
-            .map_err(|e| shared.with_context(e, &name))?;
-        Ok(self.in_namespace(inspection))
+        let inspecting = shared.backend.inspect(&name);
+        let seen = shared.inside(inspecting).await.map_err(|e| shared.with_context(e, &name))?;
+        Ok(self.in_namespace(seen))
     }
 
     /// Lists the held names that begin with `prefix`, in the client's namespace.
@@ -145,10 +143,8 @@ impl Locks {
         let name = shared.full_name(name.as_ref())?;
         check_text("reason", reason, 512)?;
         let by = shared.identity.to_string();
-        shared
-            .inside(shared.backend.break_lock(&name, seen, how, &by, reason))
-            .await
-            .map_err(|error| shared.with_context(error, &name))
+        let breaking = shared.backend.break_lock(&name, seen, how, &by, reason);
+        shared.inside(breaking).await.map_err(|error| shared.with_context(error, &name))
     }
 
     /// Removes a batch of records of holds that ended at least `idle` ago. Repeat the call while

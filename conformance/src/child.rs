@@ -1,16 +1,20 @@
 //! Child processes of the cases: each runs this program with a job.
 
-use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use lockwright_core::{BootInstant, Clock, DistributedLock, Fence, Locks, Mode, Result, Token};
+use lockwright_core::{
+    BootInstant, Clock, DistributedLock, Fence, Guard, Locks, Mode, Result, Token,
+};
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
+use crate::context::Context;
 use crate::failure::{Failure, Verdict};
-use crate::register::{Counter, RemoteRegister};
+use crate::history::Hold;
+use crate::register::{Counter, Register, RemoteRegister};
 
 const JOB: &str = "LOCKWRIGHT_CONFORMANCE_JOB";
 const ADDRESS: &str = "LOCKWRIGHT_CONFORMANCE_ADDRESS";
@@ -22,15 +26,15 @@ pub fn this_program(address: &str) -> Option<Command> {
     Some(command)
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Job {
-    pub(crate) what: What,
-    pub(crate) name: String,
-    pub(crate) ttl: Duration,
-    pub(crate) register: String,
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Job {
+    what: What,
+    name: String,
+    ttl: Duration,
+    register: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum What {
     /// Increments the counter under the lock, `rounds` times.
     Contend { rounds: u32, counter: PathBuf },
@@ -40,37 +44,7 @@ pub(crate) enum What {
     Wait,
 }
 
-impl Job {
-    fn to_text(&self) -> String {
-        let what = match &self.what {
-            What::Contend { rounds, counter } => {
-                format!("contend\t{rounds}\t{}", counter.display())
-            }
-            What::Hold => "hold".to_owned(),
-            What::Wait => "wait".to_owned(),
-        };
-        format!("{}\t{}\t{}\t{what}", self.name, self.ttl.as_millis(), self.register)
-    }
-
-    fn of_text(text: &str) -> Option<Self> {
-        let mut parts = text.split('\t');
-        let mut next = || parts.next();
-        let name = next()?.to_owned();
-        let ttl = Duration::from_millis(next()?.parse().ok()?);
-        let register = next()?.to_owned();
-        let what = match next()? {
-            "contend" => {
-                What::Contend { rounds: next()?.parse().ok()?, counter: PathBuf::from(next()?) }
-            }
-            "hold" => What::Hold,
-            "wait" => What::Wait,
-            _ => return None,
-        };
-        Some(Self { what, name, ttl, register })
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Message {
     Asking,
     Granted {
@@ -85,43 +59,6 @@ pub(crate) enum Message {
     Lost(BootInstant),
     Written(bool),
     Done,
-}
-
-impl Message {
-    fn to_text(&self) -> String {
-        match self {
-            Self::Asking => "asking".to_owned(),
-            Self::Granted { token, fence, invoked, granted } => {
-                format!("granted {token} {fence} {} {}", invoked.as_nanos(), granted.as_nanos())
-            }
-            Self::Deadline(at) => format!("deadline {}", at.as_nanos()),
-            Self::Released(at) => format!("released {}", at.as_nanos()),
-            Self::Lost(at) => format!("lost {}", at.as_nanos()),
-            Self::Written(accepted) => format!("written {accepted}"),
-            Self::Done => "done".to_owned(),
-        }
-    }
-
-    fn of_text(text: &str) -> Option<Self> {
-        let mut words = text.split(' ');
-        let mut next = || words.next();
-        let instant = |text: Option<&str>| Some(BootInstant::from_nanos(text?.parse().ok()?));
-        Some(match next()? {
-            "asking" => Self::Asking,
-            "granted" => Self::Granted {
-                token: next()?.parse().ok()?,
-                fence: Fence::new(next()?.parse().ok()?),
-                invoked: instant(next())?,
-                granted: instant(next())?,
-            },
-            "deadline" => Self::Deadline(instant(next())?),
-            "released" => Self::Released(instant(next())?),
-            "lost" => Self::Lost(instant(next())?),
-            "written" => Self::Written(next()?.parse().ok()?),
-            "done" => Self::Done,
-            _ => return None,
-        })
-    }
 }
 
 /// Performs the job of a child process. Returns `None` if this process isn't a child.
@@ -143,7 +80,7 @@ where
         }
         std::process::exit(0);
     });
-    let Some(job) = Job::of_text(&job) else {
+    let Ok(job) = serde_json::from_str::<Job>(&job) else {
         eprintln!("{JOB} can't be understood: {job:?}");
         return Some(ExitCode::FAILURE);
     };
@@ -177,8 +114,19 @@ where
 
 fn send(message: &Message) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(format!("{}\n", message.to_text()).as_bytes())?;
+    writeln!(out, "{}", serde_json::to_string(message)?)?;
     out.flush()
+}
+
+async fn acquire(locks: &Locks, name: &str) -> Verdict<Guard> {
+    let clock = Clock::boot();
+    send(&Message::Asking)?;
+    let invoked = clock.now();
+    let guard = locks.mutex(name).no_limit().acquire().await?;
+    let (token, fence) = (guard.token(), guard.fence());
+    send(&Message::Granted { token, fence, invoked, granted: clock.now() })?;
+    send(&Message::Deadline(guard.deadline()))?;
+    Ok(guard)
 }
 
 async fn do_job(job: &Job, locks: &Locks) -> Verdict {
@@ -189,12 +137,8 @@ async fn do_job(job: &Job, locks: &Locks) -> Verdict {
         What::Hold | What::Wait => 1,
     };
     for _ in 0..rounds {
-        send(&Message::Asking)?;
-        let invoked = clock.now();
-        let guard = locks.mutex(&job.name).no_limit().acquire().await?;
-        let (token, fence) = (guard.token(), guard.fence());
-        send(&Message::Granted { token, fence, invoked, granted: clock.now() })?;
-        send(&Message::Deadline(guard.deadline()))?;
+        let guard = acquire(locks, &job.name).await?;
+        let fence = guard.fence();
         match &job.what {
             What::Contend { counter, .. } => {
                 Counter::add_one(counter)?;
@@ -216,24 +160,14 @@ async fn do_job(job: &Job, locks: &Locks) -> Verdict {
             }
         }
     }
-    send(&Message::Done)?;
-    Ok(())
+    Ok(send(&Message::Done)?)
 }
 
 async fn wait_once(locks: Locks, name: String) -> Verdict {
-    let clock = Clock::boot();
-    send(&Message::Asking)?;
-    let invoked = clock.now();
-    let guard = locks.mutex(&name).no_limit().acquire().await?;
-    let (token, fence) = (guard.token(), guard.fence());
-    send(&Message::Granted { token, fence, invoked, granted: clock.now() })?;
-    send(&Message::Deadline(guard.deadline()))?;
+    let guard = acquire(&locks, &name).await?;
     tokio::time::sleep(Duration::from_millis(5)).await;
-    send(&if guard.check().is_ok() {
-        Message::Released(clock.now())
-    } else {
-        Message::Lost(clock.now())
-    })?;
+    let ended = if guard.check().is_ok() { Message::Released } else { Message::Lost };
+    send(&ended(Clock::boot().now()))?;
     guard.release().await?;
     locks.close().await;
     Ok(())
@@ -245,9 +179,19 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    pub(crate) fn start(mut command: Command, job: &Job) -> std::io::Result<Self> {
+    /// Starts a process that does `what` with the lock `x`.
+    pub(crate) fn start(
+        context: &Context,
+        what: What,
+        ttl: Duration,
+        register: &Register,
+    ) -> Verdict<Self> {
+        let command = context.factory.child();
+        let mut command = command.ok_or_else(|| Failure::new("the factory has no child process"))?;
+        let (name, register) = (context.name("x").to_string(), register.serve()?.to_string());
+        let job = serde_json::to_string(&Job { what, name, ttl, register });
         let mut process = command
-            .env(JOB, job.to_text())
+            .env(JOB, job.expect("a job is valid JSON"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
@@ -257,7 +201,7 @@ impl Child {
         std::thread::spawn(move || {
             let lines = BufReader::new(out).lines().map_while(std::result::Result::ok);
             lines
-                .filter_map(|line| Message::of_text(&line))
+                .filter_map(|line| serde_json::from_str::<Message>(&line).ok())
                 .all(|message| sender.send(message).is_ok())
         });
         Ok(Self { process, message })
@@ -269,21 +213,21 @@ impl Child {
         to.flush()
     }
 
+    async fn receive(&mut self, within: Duration) -> Verdict<Option<Message>> {
+        let received = tokio::time::timeout(within, self.message.recv()).await;
+        received.map_err(|_| Failure::new(format!("a child sent nothing for {within:?}")))
+    }
+
     pub(crate) async fn next(&mut self, within: Duration) -> Verdict<Message> {
-        match tokio::time::timeout(within, self.message.recv()).await {
-            Ok(Some(message)) => Ok(message),
-            Ok(None) => Err(Failure::new("a child ended early")),
-            Err(_) => Err(Failure::new(format!("a child sent nothing for {within:?}"))),
-        }
+        self.receive(within).await?.ok_or_else(|| Failure::new("a child ended early"))
     }
 
     pub(crate) async fn rest(&mut self, within: Duration) -> Verdict<Vec<Message>> {
         let mut rest = Vec::new();
         loop {
-            match tokio::time::timeout(within, self.message.recv()).await {
-                Ok(Some(Message::Done) | None) => return Ok(rest),
-                Ok(Some(message)) => rest.push(message),
-                Err(_) => return Err(Failure::new(format!("a child sent nothing for {within:?}"))),
+            match self.receive(within).await? {
+                Some(Message::Done) | None => return Ok(rest),
+                Some(message) => rest.push(message),
             }
         }
     }
@@ -317,53 +261,30 @@ impl Drop for Child {
     }
 }
 
-pub(crate) fn holds_of(who: &str, name: &str, messages: &[Message]) -> Vec<crate::history::Hold> {
-    let mut holds: Vec<crate::history::Hold> = Vec::new();
+pub(crate) fn holds_of(who: &str, name: &str, messages: &[Message]) -> Vec<Hold> {
+    let mut holds: Vec<Hold> = Vec::new();
     for message in messages {
-        let last = holds.last_mut();
-        match message {
-            Message::Granted { token, fence, invoked, granted } => {
-                holds.push(crate::history::Hold {
-                    who: who.to_owned(),
-                    name: name.to_owned(),
-                    mode: Mode::Exclusive,
-                    token: *token,
-                    fence: *fence,
-                    asked: *invoked,
-                    granted: *granted,
-                    until: *granted,
-                });
+        match (message, holds.last_mut()) {
+            (Message::Granted { token, fence, invoked, granted }, _) => holds.push(Hold {
+                who: who.to_owned(),
+                name: name.to_owned(),
+                mode: Mode::Exclusive,
+                token: *token,
+                fence: *fence,
+                asked: *invoked,
+                granted: *granted,
+                until: *granted,
+            }),
+            (Message::Deadline(at), Some(last)) => last.until = *at,
+            (Message::Released(at) | Message::Lost(at), Some(last)) => {
+                last.until = last.until.min(*at);
             }
-            Message::Deadline(at) => {
-                if let Some(last) = last {
-                    last.until = *at;
-                }
-            }
-            Message::Released(at) | Message::Lost(at) => {
-                if let Some(last) = last {
-                    last.until = last.until.min(*at);
-                }
-            }
-            Message::Asking | Message::Written(_) | Message::Done => {}
+            _ => {}
         }
     }
     holds
 }
 
-pub(crate) fn writes(messages: &[Message]) -> HashMap<bool, usize> {
-    let mut writes = HashMap::new();
-    for message in messages {
-        if let Message::Written(accepted) = message {
-            *writes.entry(*accepted).or_default() += 1;
-        }
-    }
-    writes
-}
-
-pub(crate) fn job(what: What, name: &str, ttl: Duration, register: std::net::SocketAddr) -> Job {
-    Job { what, name: name.to_owned(), ttl, register: register.to_string() }
-}
-
-pub(crate) fn contend(rounds: u32, counter: &Path) -> What {
-    What::Contend { rounds, counter: counter.to_owned() }
+pub(crate) fn refused_writes(messages: &[Message]) -> usize {
+    messages.iter().filter(|message| **message == Message::Written(false)).count()
 }

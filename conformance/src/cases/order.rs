@@ -4,7 +4,7 @@ use std::time::Duration;
 use lockwright_core::{AcquireOutcome, Claim, DistributedLock};
 
 use crate::case::{Case, cases};
-use crate::child::{Child, Message, What, job};
+use crate::child::{Child, Message, What};
 use crate::context::{Context, is_free, refused, release, take};
 use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::register::Register;
@@ -131,13 +131,6 @@ async fn silent_waiters_are_passed_over(context: Arc<Context>) -> Verdict {
     release(&*backend, &next).await
 }
 
-fn waiter(context: &Context, ttl: Duration, register: &Register) -> Verdict<Child> {
-    let command =
-        context.factory.child().ok_or_else(|| Failure::new("the factory has no child process"))?;
-    let job = job(What::Wait, context.name("x").as_str(), ttl, register.serve()?);
-    Ok(Child::start(command, &job)?)
-}
-
 async fn processes_are_served_in_order(context: Arc<Context>) -> Verdict {
     const PROCESSES: usize = 4;
     const EACH: usize = 5;
@@ -147,7 +140,7 @@ async fn processes_are_served_in_order(context: Arc<Context>) -> Verdict {
     take(&context, &*backend, &holder).await?;
     let mut children = Vec::new();
     for _ in 0..PROCESSES {
-        children.push(waiter(&context, context.ttl, &register)?);
+        children.push(Child::start(&context, What::Wait, context.ttl, &register)?);
     }
     let mut queued = 0;
     for _ in 0..EACH {
@@ -195,7 +188,7 @@ async fn dead_processes_are_passed_over(context: Arc<Context>) -> Verdict {
     take(&context, &*backend, &holder).await?;
     let mut children = Vec::new();
     for number in 0..=STOPPED + 1 {
-        let mut child = waiter(&context, ttl, &register)?;
+        let mut child = Child::start(&context, What::Wait, ttl, &register)?;
         child.cue()?;
         waiting(&context, &*backend, u64::from(number) + 1).await?;
         children.push(child);

@@ -4,7 +4,7 @@ use std::time::Duration;
 use lockwright_core::{BootInstant, Fencing, Mode};
 
 use crate::case::{Case, cases};
-use crate::child::{Child, Message, What, contend, holds_of, job, writes};
+use crate::child::{Child, Message, What, holds_of, refused_writes};
 use crate::context::Context;
 use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::history::{History, Hold};
@@ -27,14 +27,6 @@ pub(super) const LOSS: &[Case] = cases! { Loss:
 
 const SILENCE: Duration = Duration::from_secs(30);
 
-fn child(context: &Context, what: What, register: &Register) -> Verdict<Child> {
-    let command =
-        context.factory.child().ok_or_else(|| Failure::new("the factory has no child process"))?;
-    let name = context.name("x");
-    let job = job(what, name.as_str(), context.ttl, register.serve()?);
-    Ok(Child::start(command, &job)?)
-}
-
 async fn processes_never_overlap(context: Arc<Context>) -> Verdict {
     const CHILDREN: usize = 3;
     const ROUNDS: u32 = 10;
@@ -46,7 +38,8 @@ async fn processes_never_overlap(context: Arc<Context>) -> Verdict {
     let granted = context.clock.now();
     let mut children = Vec::new();
     for _ in 0..CHILDREN {
-        children.push(child(&context, contend(ROUNDS, counter.path()), &register)?);
+        let what = What::Contend { rounds: ROUNDS, counter: counter.path().to_owned() };
+        children.push(Child::start(&context, what, context.ttl, &register)?);
     }
     for child in &mut children {
         ensure!(
@@ -70,7 +63,7 @@ async fn processes_never_overlap(context: Arc<Context>) -> Verdict {
         let messages = child.rest(SILENCE).await?;
         let mine = holds_of(&format!("process {number}"), "x", &messages);
         ensure!(mine.len() == ROUNDS as usize, "process {number} held {} times", mine.len());
-        let refused = writes(&messages).get(&false).copied().unwrap_or_default();
+        let refused = refused_writes(&messages);
         if context.profile.fencing != Fencing::None {
             ensure!(refused == 0, "{refused} writes of process {number} came with a stale fence");
         }
@@ -97,7 +90,7 @@ async fn holds(child: &mut Child) -> Verdict<BootInstant> {
 
 async fn a_killed_process_frees_within_its_ttl(context: Arc<Context>) -> Verdict {
     let register = Register::default();
-    let mut holder = child(&context, What::Hold, &register)?;
+    let mut holder = Child::start(&context, What::Hold, context.ttl, &register)?;
     holds(&mut holder).await?;
     let (backend, claim) = (context.backend().await?, context.claim("x"));
     holder.kill()?;
@@ -120,7 +113,7 @@ async fn a_stopped_process_knows_when_it_goes_on(_: Arc<Context>) -> Verdict {
 #[cfg(unix)]
 async fn a_stopped_process_knows_when_it_goes_on(context: Arc<Context>) -> Verdict {
     let register = Register::default();
-    let mut holder = child(&context, What::Hold, &register)?;
+    let mut holder = Child::start(&context, What::Hold, context.ttl, &register)?;
     let mut deadline = holds(&mut holder).await?;
     holder.freeze()?;
     let (backend, claim) = (context.backend().await?, context.claim("x"));
@@ -145,7 +138,7 @@ async fn a_stopped_process_knows_when_it_goes_on(context: Arc<Context>) -> Verdi
         entry.answered
     );
     if context.profile.fencing != Fencing::None {
-        let refused = writes(&messages).get(&false).copied().unwrap_or_default();
+        let refused = refused_writes(&messages);
         ensure!(refused == 1, "a write with the old fence was accepted");
     }
     crate::context::release(&*backend, &claim).await

@@ -87,18 +87,13 @@ async fn a_broken_hold_runs_out(context: Arc<Context>) -> Verdict {
     let spare = *context.profile.ttl.start() + Duration::from_secs(1);
     ensure!(left <= context.ttl + spare, "the break reports {left:?} as the remaining time");
     let outcome = renew(&*backend, &claim).await?;
-    ensure!(
-        outcome == RenewalOutcome::NotHeld(Reason::Broken),
-        "the renewal of a broken hold was answered {outcome:?}"
-    );
+    let is_broken = outcome == RenewalOutcome::NotHeld(Reason::Broken);
+    ensure!(is_broken, "the renewal of a broken hold was answered {outcome:?}");
     refused(&*backend, &next).await?;
     let end =
         context.granted_within(&*backend, &next, context.patience(), context.ttl / 100).await?;
-    ensure!(
-        end.answered >= entry.sent + context.ttl,
-        "the name was free {:?} before the hold's end",
-        (entry.sent + context.ttl).saturating_since(end.answered)
-    );
+    let early = (entry.sent + context.ttl).saturating_since(end.answered);
+    ensure!(early.is_zero(), "the name was free {early:?} before the hold's end");
     renewed(&*backend, &next).await?;
     release(&*backend, &next).await
 }
@@ -133,10 +128,8 @@ async fn a_break_says_who_and_why(context: Arc<Context>) -> Verdict {
     let next = context.claim("x");
     take(&context, &*backend, &next).await?;
     let holders = backend.inspect(&claim.name).await?.holders;
-    ensure!(
-        holders.iter().all(|holder| holder.broken.is_none()),
-        "the next hold has the note of the broken one"
-    );
+    let has_note = holders.iter().any(|holder| holder.broken.is_some());
+    ensure!(!has_note, "the next hold has the note of the broken one");
     release(&*backend, &next).await
 }
 
@@ -250,10 +243,8 @@ async fn an_immediate_break_is_reported_to_the_holder(context: Arc<Context>) -> 
     let took = context.clock.now().saturating_since(begun);
     ensure!(matches!(ended, HoldState::Lost(_)), "the guard ended as {ended:?}");
     ensure!(guard.check().is_err(), "the guard has ended, but its check succeeds");
-    in_time!(
-        took <= overlap + context.moment(),
-        "the guard ended after {took:?}, later than the overlap of {overlap:?}"
-    );
+    let most = overlap + context.moment();
+    in_time!(took <= most, "the guard ended after {took:?}, later than the overlap of {overlap:?}");
     is_lost(guard.release().await)?;
     ensure!(next.verify().await?, "the release of the broken hold ended the next hold");
     next.release().await?;
@@ -285,10 +276,8 @@ async fn a_break_can_be_hastened(context: Arc<Context>) -> Verdict {
     );
     take(&context, &*backend, &next).await?;
     let holders = backend.inspect(&next.name).await?.holders;
-    ensure!(
-        holders.iter().all(|holder| holder.broken.is_none()),
-        "the next hold has the note of the broken one"
-    );
+    let has_note = holders.iter().any(|holder| holder.broken.is_some());
+    ensure!(!has_note, "the next hold has the note of the broken one");
     let third = ask(BreakMode::Now).await?;
     ensure!(third == Broken::NotHeld, "the third was answered {third:?}");
     release(&*backend, &next).await

@@ -78,10 +78,8 @@ async fn the_leaders_value_is_seen(context: Arc<Context>) -> Verdict {
         let shown = value(leader.as_ref());
         ensure!(says(leader.as_ref(), name), "{name:?} leads, and {shown:?} is seen");
         let token = leader.and_then(|leader| leader.token);
-        ensure!(
-            token == Some(leadership.token()),
-            "the leader's token isn't the leader's own: {token:?}"
-        );
+        let is_own = token == Some(leadership.token());
+        ensure!(is_own, "the leader's token isn't the leader's own: {token:?}");
         leadership.resign().await?;
         let left = seen.leader().await?;
         ensure!(left.is_none(), "the leader has resigned, but {left:?} is seen");
@@ -89,10 +87,8 @@ async fn the_leaders_value_is_seen(context: Arc<Context>) -> Verdict {
     let mutex = one.mutex("x").acquire().await?;
     let leader = seen.leader().await?;
     let shown = value(leader.as_ref());
-    ensure!(
-        leader.is_some() && shown.is_none(),
-        "the holder didn't campaign, but its value is {shown:?}"
-    );
+    let has_no_value = leader.is_some() && shown.is_none();
+    ensure!(has_no_value, "the holder didn't campaign, but its value is {shown:?}");
     Ok(mutex.release().await?)
 }
 
@@ -108,15 +104,10 @@ async fn a_candidate_that_left_gives_its_value_to_nobody(context: Arc<Context>) 
     let next = request.acquire().await?;
     let leader = one.election("x").leader().await?;
     let shown = value(leader.as_ref());
-    ensure!(
-        next.value() == "came",
-        "the candidate campaigned as \"came\" and leads as {:?}",
-        next.value()
-    );
-    ensure!(
-        says(leader.as_ref(), "came"),
-        "the candidate campaigned as \"came\", but {shown:?} is seen"
-    );
+    let led = next.value();
+    ensure!(led == "came", "the candidate campaigned as \"came\" and leads as {led:?}");
+    let is_seen = says(leader.as_ref(), "came");
+    ensure!(is_seen, "the candidate campaigned as \"came\", but {shown:?} is seen");
     next.resign().await?;
     context.nothing_left().await
 }
@@ -197,11 +188,8 @@ async fn bad_values_are_refused(context: Arc<Context>) -> Verdict {
     let leadership = lead(&election, &long).await?;
     let leader = election.leader().await?;
     let shown = value(leader.as_ref()).map(str::len);
-    ensure!(
-        says(leader.as_ref(), &long),
-        "the value has {} bytes, but {shown:?} is seen",
-        long.len()
-    );
+    let (bytes, is_seen) = (long.len(), says(leader.as_ref(), &long));
+    ensure!(is_seen, "the value has {bytes} bytes, but {shown:?} is seen");
     leadership.resign().await?;
     context.nothing_left().await
 }

@@ -101,11 +101,8 @@ async fn a_busy_answer_tells_the_truth(context: Arc<Context>) -> Verdict {
         );
     }
     if let Some(named) = busy.holder {
-        ensure!(
-            named.token == Some(holder.token),
-            "the busy answer names {:?} as the holder",
-            named.token
-        );
+        let token = named.token;
+        ensure!(token == Some(holder.token), "the busy answer names {token:?} as the holder");
     }
     release(&*backend, &holder).await
 }

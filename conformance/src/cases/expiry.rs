@@ -67,12 +67,8 @@ async fn lasts(context: &Context, backend: &dyn DistributedLock, claim: &Claim) 
     context.clock.sleep_until(until - Duration::from_millis(8)).await;
     let end =
         context.granted_within(backend, &next, late(context), Duration::from_millis(1)).await?;
-    ensure!(
-        end.answered >= until,
-        "with a TTL of {:?}, the name was free {:?} early",
-        claim.ttl,
-        until.saturating_since(end.answered)
-    );
+    let (ttl, early) = (claim.ttl, until.saturating_since(end.answered));
+    ensure!(early.is_zero(), "with a TTL of {ttl:?}, the name was free {early:?} early");
     release(backend, &next).await
 }
 
@@ -119,10 +115,8 @@ async fn an_expired_hold_is_not_shown(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let claim = context.claim("x");
     let entry = take(&context, &*backend, &claim).await?;
-    ensure!(
-        context.held(&*backend).await? == [claim.name.clone()],
-        "the name is held but not listed"
-    );
+    let listed = context.held(&*backend).await?;
+    ensure!(listed == [claim.name.clone()], "the name is held but not listed");
     let give_up = entry.sent + context.ttl + late(&context);
     loop {
         let holders = backend.inspect(&claim.name).await?.holders;
@@ -130,10 +124,8 @@ async fn an_expired_hold_is_not_shown(context: Arc<Context>) -> Verdict {
         if holders.is_empty() && listed.is_empty() {
             return Ok(());
         }
-        in_time!(
-            context.clock.now() < give_up,
-            "after its TTL, the hold is still shown: {holders:?}, {listed:?}"
-        );
+        let is_in_time = context.clock.now() < give_up;
+        in_time!(is_in_time, "after its TTL, the hold is still shown: {holders:?}, {listed:?}");
         context.clock.sleep(context.ttl / 50).await;
     }
 }
@@ -186,11 +178,8 @@ async fn the_longest_ttl_works(context: Arc<Context>) -> Verdict {
     for holder in &inspection.holders {
         let nearly = claim.ttl - Duration::from_secs(60).min(claim.ttl / 2);
         let left = holder.remaining;
-        ensure!(
-            left.is_none_or(|left| left >= nearly),
-            "the TTL is {:?}, but only {left:?} are left",
-            claim.ttl
-        );
+        let (ttl, is_enough) = (claim.ttl, left.is_none_or(|left| left >= nearly));
+        ensure!(is_enough, "the TTL is {ttl:?}, but only {left:?} are left");
     }
     release(&*backend, &claim).await
 }
@@ -231,16 +220,11 @@ async fn slow_answer(context: &Context, delay: Duration) -> Verdict {
     let entry = entry?;
     in_time!(delay > context.ttl || last.is_some(), "inconclusive: the hold was never valid");
     if let Some(last) = last {
-        ensure!(
-            last <= entry.answered,
-            "the client's hold was valid for {:?} after the next grant",
-            last.saturating_since(entry.answered)
-        );
+        let late = last.saturating_since(entry.answered);
+        ensure!(late.is_zero(), "the client's hold was valid for {late:?} after the next grant");
     }
-    ensure!(
-        answered < entry.answered || last.is_none(),
-        "the client's hold became valid after the next grant"
-    );
+    let began_before = answered < entry.answered || last.is_none();
+    ensure!(began_before, "the client's hold became valid after the next grant");
     if let Ok(Some(hold)) = hold {
         let _ = hold.release().await;
     }
@@ -263,11 +247,8 @@ async fn a_fixed_guard_says_that_it_ended(context: Arc<Context>) -> Verdict {
     let ended = guard.signal().ended().await;
     ensure!(ended == HoldState::Lost(Reason::Expired), "the guard ended as {ended:?}");
     let now = context.clock.now();
-    in_time!(
-        now <= deadline + context.moment(),
-        "the loss was signalled {:?} late",
-        now.saturating_since(deadline)
-    );
+    let (most, late) = (deadline + context.moment(), now.saturating_since(deadline));
+    in_time!(now <= most, "the loss was signalled {late:?} late");
     ensure!(guard.check().is_err(), "the guard is lost, but its check succeeds");
     is_lost(guard.release().await)?;
     locks.close().await;

@@ -166,11 +166,8 @@ async fn a_guard_has_the_servers_fence(context: Arc<Context>) -> Verdict {
     let locks = context.client().await?;
     let guard = locks.mutex("x").acquire().await?;
     let shown = locks.inspect("x").await?.holders.first().and_then(|holder| holder.fence);
-    ensure!(
-        shown == Some(guard.fence()),
-        "the guard has {}, but {shown:?} is shown",
-        guard.fence()
-    );
+    let fence = guard.fence();
+    ensure!(shown == Some(fence), "the guard has {fence}, but {shown:?} is shown");
     guard.release().await?;
     Ok(())
 }

@@ -47,11 +47,8 @@ async fn independent(context: &Context, names: &[&str]) -> Verdict {
     ensure!(listed == wanted, "held: {wanted:?}, listed: {listed:?}");
     for claim in &claims {
         let holders = backend.inspect(&claim.name).await?.holders;
-        ensure!(
-            holders.len() == 1 && holders[0].token == Some(claim.token),
-            "the holders of {} are shown as {holders:?}",
-            claim.name
-        );
+        let is_shown = holders.len() == 1 && holders[0].token == Some(claim.token);
+        ensure!(is_shown, "the holders of {} are shown as {holders:?}", claim.name);
     }
     for claim in &claims {
         release(&*backend, claim).await?;

@@ -41,22 +41,13 @@ async fn a_holder_is_shown(context: Arc<Context>) -> Verdict {
 async fn a_free_name_is_no_error(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let inspection = backend.inspect(&context.name("never")).await?;
-    ensure!(
-        inspection.holders.is_empty(),
-        "a name that was never locked is held by {:?}",
-        inspection.holders
-    );
-    ensure!(
-        inspection.waiters.is_none_or(|waiters| waiters == 0),
-        "inspect shows waiters of a name that was never locked"
-    );
+    let holders = inspection.holders;
+    ensure!(holders.is_empty(), "a name that was never locked is held by {holders:?}");
+    let waiters = inspection.waiters.unwrap_or(0);
+    ensure!(waiters == 0, "inspect shows waiters of a name that was never locked");
     is_free(&context, &*backend, "once").await?;
-    let inspection = backend.inspect(&context.name("once")).await?;
-    ensure!(
-        inspection.holders.is_empty(),
-        "after its release, the name is held by {:?}",
-        inspection.holders
-    );
+    let holders = backend.inspect(&context.name("once")).await?.holders;
+    ensure!(holders.is_empty(), "after its release, the name is held by {holders:?}");
     Ok(())
 }
 
@@ -87,10 +78,8 @@ async fn a_listing_has_each_name_once(context: Arc<Context>) -> Verdict {
 async fn a_doctor_has_something_to_say(context: Arc<Context>) -> Verdict {
     for finding in context.backend().await?.doctor().await? {
         let complete = [finding.code, &finding.what, &finding.why, &finding.fix];
-        ensure!(
-            complete.iter().all(|text| !text.is_empty()),
-            "the finding is incomplete: {finding:?}"
-        );
+        let is_complete = complete.iter().all(|text| !text.is_empty());
+        ensure!(is_complete, "the finding is incomplete: {finding:?}");
         let kebab =
             finding.code.bytes().all(|b| b == b'-' || b.is_ascii_lowercase() || b.is_ascii_digit());
         ensure!(kebab, "the finding's code is {:?}", finding.code);

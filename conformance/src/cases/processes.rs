@@ -42,10 +42,8 @@ async fn processes_never_overlap(context: Arc<Context>) -> Verdict {
         children.push(Child::start(&context, what, context.ttl, &register)?);
     }
     for child in &mut children {
-        ensure!(
-            child.next(SILENCE).await? == Message::Asking,
-            "a child's first message wasn't its request"
-        );
+        let first = child.next(SILENCE).await?;
+        ensure!(first == Message::Asking, "a child's first message wasn't its request");
     }
     context.clock.sleep(Duration::from_millis(50)).await;
     history.add(Hold {

@@ -78,19 +78,15 @@ async fn others_stay_out(context: Arc<Context>) -> Verdict {
     let guard = locks.mutex("x").reentrant(&owner).acquire().await?;
     let stranger = locks.mutex("x").reentrant(&Owner::new()).try_acquire().await?;
     ensure!(stranger.is_none(), "another owner was granted the hold");
-    ensure!(
-        locks.mutex("x").try_acquire().await?.is_none(),
-        "a request without an owner was granted the hold"
-    );
+    let other = locks.mutex("x").try_acquire().await?;
+    ensure!(other.is_none(), "a request without an owner was granted the hold");
     let elsewhere = locks.mutex("y").reentrant(&owner).acquire().await?;
     ensure!(elsewhere.token() != guard.token(), "two names share one hold");
     elsewhere.release().await?;
     guard.release().await?;
     let guard = locks.mutex("x").acquire().await?;
-    ensure!(
-        locks.mutex("x").try_acquire().await?.is_none(),
-        "a hold without an owner was entered again"
-    );
+    let again = locks.mutex("x").try_acquire().await?;
+    ensure!(again.is_none(), "a hold without an owner was entered again");
     guard.release().await?;
     Ok(())
 }

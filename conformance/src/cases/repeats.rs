@@ -84,11 +84,8 @@ async fn kept_until(
 ) -> Verdict {
     let next = context.claim(name);
     let end = context.granted_within(backend, &next, context.patience(), context.ttl / 100).await?;
-    ensure!(
-        end.answered >= until,
-        "the name was granted again {:?} before the hold's reported end",
-        until.saturating_since(end.answered)
-    );
+    let early = until.saturating_since(end.answered);
+    ensure!(early.is_zero(), "the name was granted again {early:?} before the hold's reported end");
     release(backend, &next).await
 }
 
@@ -180,10 +177,8 @@ async fn a_lost_answer_is_asked_for_again(context: Arc<Context>) -> Verdict {
     let guard = locks.mutex("x").wait_for(context.patience()).acquire().await?;
     ensure!(faulty.calls(Op::Acquire) >= 3, "the acquire was not retried");
     let shown = locks.inspect("x").await?.holders;
-    ensure!(
-        shown.len() == 1 && shown[0].token == Some(guard.token()),
-        "the guard's token isn't the holder's: {shown:?}"
-    );
+    let is_own = shown.len() == 1 && shown[0].token == Some(guard.token());
+    ensure!(is_own, "the guard's token isn't the holder's: {shown:?}");
     guard.check()?;
     guard.release().await?;
     is_free_soon(&context).await?;
@@ -273,11 +268,8 @@ async fn an_unanswered_release_is_done(context: Arc<Context>) -> Verdict {
                 break;
             }
         }
-        in_time!(
-            soonest < bound,
-            "{fate:?}: the next grant took {soonest:?} of a TTL of {:?}",
-            context.ttl
-        );
+        let ttl = context.ttl;
+        in_time!(soonest < bound, "{fate:?}: the next grant took {soonest:?} of a TTL of {ttl:?}");
     }
     Ok(())
 }
@@ -290,10 +282,8 @@ async fn an_honest_refusal_is_reported(context: Arc<Context>) -> Verdict {
         Err(error) if error.is_timed_out() => {}
         other => return Err(Failure::new(format!("a waiting acquire was answered {other:?}"))),
     }
-    ensure!(
-        faulty.calls(Op::Release) == 0,
-        "a claim that was certainly never granted was released"
-    );
+    let releases = faulty.calls(Op::Release);
+    ensure!(releases == 0, "a claim that was certainly never granted was released");
     faulty.mend();
     locks.mutex("x").acquire().await?.release().await?;
     Ok(())

@@ -248,10 +248,8 @@ async fn a_broken_reader_leaves_the_others(context: Arc<Context>) -> Verdict {
             .await?;
         let outcome = renew(&*backend, &broken).await?;
         let expected = [Reason::Broken, Reason::Gone].map(RenewalOutcome::NotHeld);
-        ensure!(
-            expected.contains(&outcome),
-            "the broken reader's renewal was answered {outcome:?}"
-        );
+        let is_broken = expected.contains(&outcome);
+        ensure!(is_broken, "the broken reader's renewal was answered {outcome:?}");
         for reader in [&one, &two] {
             renewed(&*backend, reader).await?;
         }
@@ -317,10 +315,8 @@ async fn readers_of_one_client_dont_take_turns(context: Arc<Context>) -> Verdict
             }
         }
     }
-    ensure!(
-        locks.write("x").try_acquire().await?.is_none(),
-        "a writer was granted while readers held the name"
-    );
+    let writer = locks.write("x").try_acquire().await?;
+    ensure!(writer.is_none(), "a writer was granted while readers held the name");
     for guard in guards {
         guard.check()?;
         guard.release().await?;
@@ -345,10 +341,8 @@ async fn an_owner_reads_again_at_once(context: Arc<Context>) -> Verdict {
     ensure!(one == two, "an owner has two holds: {one} and {two}");
     first.release().await?;
     second.check()?;
-    ensure!(
-        !waiting.is_finished(),
-        "the writer was granted before the reader's last guard was released"
-    );
+    let is_early = waiting.is_finished();
+    ensure!(!is_early, "the writer was granted before the reader's last guard was released");
     second.release().await?;
     let Ok(guard) = tokio::time::timeout(context.patience(), waiting).await else {
         return Err(Failure::new(

@@ -41,11 +41,8 @@ async fn a_hold_moves_to_another_client(context: Arc<Context>) -> Verdict {
     let guard = one.mutex("x").acquire().await?;
     let (fence, token) = (guard.fence(), guard.token());
     let ticket = guard.into_ticket()?;
-    ensure!(
-        ticket.fence() == fence,
-        "the hold has the fence {fence}, but its ticket has {}",
-        ticket.fence()
-    );
+    let its = ticket.fence();
+    ensure!(its == fence, "the hold has the fence {fence}, but its ticket has {its}");
     let other = two.mutex("x").try_acquire().await?;
     ensure!(other.is_none(), "the name was free during the transfer");
     let resumed = two.resume(&ticket).await?;
@@ -109,10 +106,8 @@ async fn the_hold_ends_with_the_ticket(context: Arc<Context>) -> Verdict {
     ensure!(state == HoldState::Released, "the guard made a ticket, but its state is {state:?}");
     let resumed = locks.resume(&ticket).await?;
     let state = signal.state();
-    ensure!(
-        state == HoldState::Released,
-        "the guard's ticket was resumed, but its state is {state:?}"
-    );
+    let is_released = state == HoldState::Released;
+    ensure!(is_released, "the guard's ticket was resumed, but its state is {state:?}");
     Ok(resumed.release().await?)
 }
 
@@ -184,10 +179,8 @@ async fn a_repeated_swap_does_not_rearm_a_broken_hold(context: Arc<Context>) -> 
     context.clock.sleep(context.ttl / 2).await;
     let _ = backend.swap(first.token, &second).await;
     let outcome = renew(&*backend, &second).await?;
-    ensure!(
-        outcome == RenewalOutcome::NotHeld(Reason::Broken),
-        "the renewal of a broken hold was answered {outcome:?}"
-    );
+    let is_broken = outcome == RenewalOutcome::NotHeld(Reason::Broken);
+    ensure!(is_broken, "the renewal of a broken hold was answered {outcome:?}");
     let bound = context.ttl / 2 + Duration::from_secs(1) + context.moment();
     let next = context.claim("x");
     context.granted_within(&*backend, &next, bound, context.ttl / 100).await?;
@@ -232,11 +225,8 @@ async fn a_shared_guard_makes_no_ticket(context: Arc<Context>) -> Verdict {
     first.check()?;
     let ticket = first.into_ticket()?;
     let resumed = locks.resume(&ticket).await?;
-    ensure!(
-        resumed.mode() == Mode::Exclusive,
-        "the hold's mode is {} after it moved",
-        resumed.mode()
-    );
+    let mode = resumed.mode();
+    ensure!(mode == Mode::Exclusive, "the hold's mode is {mode} after it moved");
     Ok(resumed.release().await?)
 }
 

@@ -225,6 +225,27 @@ pub fn take<'a>(
     }
 }
 
+/// Acquires locks, and fails if one isn't free.
+#[track_caller]
+pub(crate) fn take_all<'a>(
+    context: &'a Context,
+    backend: &'a dyn DistributedLock,
+    claims: impl IntoIterator<Item = &'a Claim>,
+) -> impl Future<Output = Verdict> {
+    let mut taking = Vec::new();
+    for claim in claims {
+        taking.push(take(context, backend, claim));
+    }
+    in_turn(taking)
+}
+
+async fn in_turn<T>(steps: Vec<impl Future<Output = Verdict<T>>>) -> Verdict {
+    for step in steps {
+        step.await?;
+    }
+    Ok(())
+}
+
 /// Requests a held lock, and fails if it is granted.
 #[track_caller]
 pub fn refused<'a>(
@@ -270,6 +291,27 @@ pub fn release<'a>(
             ReleaseOutcome::NotHeld => Err(at),
         }
     }
+}
+
+/// Releases claims, and fails if one wasn't held.
+#[track_caller]
+pub(crate) fn release_all<'a>(
+    backend: &'a dyn DistributedLock,
+    claims: impl IntoIterator<Item = &'a Claim>,
+) -> impl Future<Output = Verdict> {
+    let mut releasing = Vec::new();
+    for claim in claims {
+        releasing.push(release(backend, claim));
+    }
+    in_turn(releasing)
+}
+
+/// Closes clients.
+pub(crate) async fn close(clients: &[&Locks]) -> Verdict {
+    for locks in clients {
+        locks.close().await;
+    }
+    Ok(())
 }
 
 /// Releases a claim, and fails if it was held.

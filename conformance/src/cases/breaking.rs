@@ -9,8 +9,8 @@ use lockwright_core::{
 
 use crate::case::{Case, cases};
 use crate::context::{
-    Context, break_hold, fails, is_free, is_lost, not_renewed, refused, release, renew, renewed,
-    take,
+    Context, break_hold, close, fails, is_free, is_lost, not_renewed, refused, release, renew,
+    renewed, take,
 };
 use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::faults::Op;
@@ -168,9 +168,7 @@ async fn a_break_is_reported_to_the_holder(context: Arc<Context>) -> Verdict {
     let most = context.ttl / 2 + context.moment();
     in_time!(took <= most, "the guard ended after {took:?}, later than its next renewal");
     fails(guard.release().await, ErrorKind::Lost(Reason::Broken))?;
-    locks.close().await;
-    operator.close().await;
-    Ok(())
+    close(&[&locks, &operator]).await
 }
 
 async fn present_holder_can_be_broken(context: Arc<Context>) -> Verdict {
@@ -248,9 +246,7 @@ async fn an_immediate_break_is_reported_to_the_holder(context: Arc<Context>) -> 
     is_lost(guard.release().await)?;
     ensure!(next.verify().await?, "the release of the broken hold ended the next hold");
     next.release().await?;
-    locks.close().await;
-    operator.close().await;
-    Ok(())
+    close(&[&locks, &operator]).await
 }
 
 async fn a_break_can_be_hastened(context: Arc<Context>) -> Verdict {
@@ -299,10 +295,7 @@ async fn a_break_names_whom_it_was_passed_on_to(context: Arc<Context>) -> Verdic
     spared(&context, &operator, seen, &second).await?;
     ends_in_time(&context, &operator, BreakMode::RunOut, &second).await?;
     drop(second);
-    for locks in [one, two, operator] {
-        locks.close().await;
-    }
-    Ok(())
+    close(&[&one, &two, &operator]).await
 }
 
 async fn a_moved_hold_is_broken_by_its_new_token(context: Arc<Context>) -> Verdict {
@@ -314,8 +307,5 @@ async fn a_moved_hold_is_broken_by_its_new_token(context: Arc<Context>) -> Verdi
     spared(&context, &operator, seen, &moved).await?;
     ends_in_time(&context, &operator, BreakMode::Now, &moved).await?;
     drop(moved);
-    for locks in [one, two, operator] {
-        locks.close().await;
-    }
-    Ok(())
+    close(&[&one, &two, &operator]).await
 }

@@ -4,7 +4,7 @@ use lockwright_core::Locks;
 
 use crate::cancel::after_polls;
 use crate::case::{Case, cases};
-use crate::context::{Context, release};
+use crate::context::{Context, close, release};
 use crate::failure::{Failure, Verdict, ensure};
 use crate::faults::{Faulty, Op};
 
@@ -181,8 +181,7 @@ async fn a_dropped_guard_is_released(context: Arc<Context>) -> Verdict {
     let bound = context.ttl * 4 / 5;
     context.granted_within(&*backend, &next, bound, context.ttl / 50).await?;
     release(&*backend, &next).await?;
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }
 
 async fn a_dropped_client_leaves_nothing(context: Arc<Context>) -> Verdict {

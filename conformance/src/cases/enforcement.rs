@@ -7,7 +7,7 @@ use lockwright_core::{Clock, Error, ErrorKind, Locks, Reason};
 use tokio::task::JoinSet;
 
 use crate::case::{Case, cases};
-use crate::context::Context;
+use crate::context::{Context, close};
 use crate::failure::{Failure, Verdict, ensure};
 use crate::faults::{Fate, Op};
 use crate::protected::Protected;
@@ -81,9 +81,7 @@ async fn a_paused_holders_late_write_is_refused(context: Arc<Context>) -> Verdic
     second.release().await?;
     faulty.mend();
     drop(first);
-    paused.close().await;
-    other.close().await;
-    Ok(())
+    close(&[&paused, &other]).await
 }
 
 async fn a_holder_writes_again_and_again(context: Arc<Context>) -> Verdict {
@@ -103,8 +101,7 @@ async fn a_holder_writes_again_and_again(context: Arc<Context>) -> Verdict {
         }
         guard.release().await?;
     }
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }
 
 async fn refused_write_stays_refused(context: Arc<Context>) -> Verdict {
@@ -122,8 +119,7 @@ async fn refused_write_stays_refused(context: Arc<Context>) -> Verdict {
     to.write(latest, 3).await?;
     late(&*to, &earlier[1], 4, latest).await?;
     stands(&*to, 3).await?;
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }
 
 async fn a_refused_write_changes_nothing(context: Arc<Context>) -> Verdict {
@@ -138,8 +134,7 @@ async fn a_refused_write_changes_nothing(context: Arc<Context>) -> Verdict {
     to.write(&fences[2], 4).await?;
     late(&*to, &fences[0], 5, &fences[2]).await?;
     stands(&*to, 4).await?;
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }
 
 async fn of_those_who_write_at_once_the_latest_stays(context: Arc<Context>) -> Verdict {
@@ -181,8 +176,7 @@ async fn of_those_who_write_at_once_the_latest_stays(context: Arc<Context>) -> V
         }
         stands(&*reading, fences[WRITERS - 1].fence.get()).await?;
     }
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }
 
 /// Writes, and retries if a concurrent write made the store unavailable.
@@ -221,6 +215,5 @@ async fn each_name_has_a_fence_of_its_own(context: Arc<Context>) -> Verdict {
     stands(&*x, 1).await?;
     stands(&*y, 2).await?;
     late(&*y, &later[0], 3, &later[2]).await?;
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }

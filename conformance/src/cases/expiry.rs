@@ -5,7 +5,7 @@ use lockwright_core::{Claim, DistributedLock, HoldState, Reason, RenewalMode};
 
 use crate::cancel::after_polls;
 use crate::case::{Case, cases};
-use crate::context::{Context, is_free, is_lost, refused, release, soon, take};
+use crate::context::{Context, close, is_free, is_lost, refused, release, release_all, soon, take};
 use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::faults::{Fate, Faulty, Op};
 
@@ -107,8 +107,7 @@ async fn each_hold_has_its_own_ttl(context: Arc<Context>) -> Verdict {
     if context.clock.now() < begun + long.ttl {
         refused(&*backend, &context.claim("long")).await?;
     }
-    release(&*backend, &next).await?;
-    release(&*backend, &long).await
+    release_all(&*backend, [&next, &long]).await
 }
 
 async fn an_expired_hold_is_not_shown(context: Arc<Context>) -> Verdict {
@@ -251,6 +250,5 @@ async fn a_fixed_guard_says_that_it_ended(context: Arc<Context>) -> Verdict {
     in_time!(now <= most, "the loss was signalled {late:?} late");
     ensure!(guard.check().is_err(), "the guard is lost, but its check succeeds");
     is_lost(guard.release().await)?;
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }

@@ -168,6 +168,5 @@ async fn a_guard_has_the_servers_fence(context: Arc<Context>) -> Verdict {
     let shown = locks.inspect("x").await?.holders.first().and_then(|holder| holder.fence);
     let fence = guard.fence();
     ensure!(shown == Some(fence), "the guard has {fence}, but {shown:?} is shown");
-    guard.release().await?;
-    Ok(())
+    Ok(guard.release().await?)
 }

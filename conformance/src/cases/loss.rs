@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lockwright_core::{ErrorKind, HoldState, Reason, ReleaseMode, ReleaseOutcome};
 
 use crate::case::{Case, cases};
-use crate::context::{Context, refused, release};
+use crate::context::{Context, close, refused, release};
 use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::faults::{Fate, Faulty, Op};
 
@@ -89,8 +89,7 @@ async fn an_unreachable_server_is_the_reason(context: Arc<Context>) -> Verdict {
         other => return Err(Failure::new(format!("check answered {other:?}"))),
     }
     drop(guard);
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }
 
 async fn hold_that_the_server_no_longer_has_is_lost(context: Arc<Context>) -> Verdict {
@@ -106,8 +105,7 @@ async fn hold_that_the_server_no_longer_has_is_lost(context: Arc<Context>) -> Ve
     let renewals = faulty.calls(Op::Renew) - renewals;
     ensure!(renewals <= 1, "the loss was noticed after more than one renewal");
     drop(guard);
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }
 
 async fn a_loss_is_for_ever(context: Arc<Context>) -> Verdict {
@@ -127,8 +125,7 @@ async fn a_loss_is_for_ever(context: Arc<Context>) -> Verdict {
     }
     ensure!(guard.renew().await.is_err(), "a lost hold was renewed by hand");
     drop(guard);
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }
 
 async fn a_risk_is_reported_and_taken_back(context: Arc<Context>) -> Verdict {
@@ -143,8 +140,7 @@ async fn a_risk_is_reported_and_taken_back(context: Arc<Context>) -> Verdict {
     ensure!(then == HoldState::Held, "the second state was {then:?}");
     guard.check()?;
     guard.release().await?;
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }
 
 async fn work_is_stopped_at_a_loss(context: Arc<Context>) -> Verdict {
@@ -173,8 +169,7 @@ async fn work_is_stopped_at_a_loss(context: Arc<Context>) -> Verdict {
     let most = guard.deadline() + context.moment();
     in_time!(stopped <= most, "the work was stopped after the deadline");
     drop(guard);
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }
 
 async fn a_clean_release_is_no_loss(context: Arc<Context>) -> Verdict {
@@ -190,8 +185,7 @@ async fn a_clean_release_is_no_loss(context: Arc<Context>) -> Verdict {
     context.clock.sleep(context.ttl * 2).await;
     let state = signal.state();
     ensure!(state == HoldState::Released, "the state after a release is {state:?}");
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }
 
 async fn a_late_renewal_revives_nothing(context: Arc<Context>) -> Verdict {
@@ -207,8 +201,7 @@ async fn a_late_renewal_revives_nothing(context: Arc<Context>) -> Verdict {
         ensure!(guard.check().is_err(), "a lost hold is valid again");
     }
     drop(guard);
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }
 
 async fn a_suspended_clients_hold_is_not_valid(context: Arc<Context>) -> Verdict {
@@ -238,8 +231,7 @@ async fn a_suspended_machine_knows_at_once(context: Arc<Context>) -> Verdict {
     let ran = guard.run(async { polled.store(true, Ordering::SeqCst) }).await;
     ensure!(ran.is_err() && !polled.load(Ordering::SeqCst), "run began after the deadline");
     drop(guard);
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }
 
 async fn a_foreign_takeover_is_noticed(context: Arc<Context>) -> Verdict {
@@ -251,6 +243,5 @@ async fn a_foreign_takeover_is_noticed(context: Arc<Context>) -> Verdict {
     release(&*context.backend().await?, &theirs).await?;
     ensure!(!guard.verify().await?, "the server no longer has the hold, but verify returns true");
     drop(guard);
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }

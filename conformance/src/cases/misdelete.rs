@@ -3,7 +3,9 @@ use std::sync::Arc;
 use lockwright_core::ReleaseMode;
 
 use crate::case::{Case, cases};
-use crate::context::{Context, is_free, is_lost, not_released, refused, release, renewed, take};
+use crate::context::{
+    Context, close, is_free, is_lost, not_released, refused, release, renewed, take, take_all,
+};
 use crate::failure::{Verdict, ensure};
 use crate::faults::{Fate, Op};
 
@@ -82,8 +84,7 @@ async fn a_release_ends_one_name_only(context: Arc<Context>) -> Verdict {
     let one = context.long_claim("one");
     let mut two = one.clone();
     two.name = context.name("two");
-    take(&context, &*backend, &one).await?;
-    take(&context, &*backend, &two).await?;
+    take_all(&context, &*backend, [&one, &two]).await?;
     release(&*backend, &one).await?;
     refused(&*backend, &context.long_claim("two")).await?;
     release(&*backend, &two).await
@@ -110,8 +111,7 @@ async fn a_release_that_comes_late_ends_no_later_hold(context: Arc<Context>) -> 
     guard.check()?;
     refused(&*context.backend().await?, &context.claim("x")).await?;
     guard.release().await?;
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }
 
 async fn a_lost_guard_spares_the_next_holder(context: Arc<Context>) -> Verdict {
@@ -124,8 +124,7 @@ async fn a_lost_guard_spares_the_next_holder(context: Arc<Context>) -> Verdict {
     is_lost(guard.release().await)?;
     refused(&*backend, &context.claim("x")).await?;
     release(&*backend, &next).await?;
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }
 
 async fn a_dropped_lost_guard_spares_the_next_holder(context: Arc<Context>) -> Verdict {
@@ -143,6 +142,5 @@ async fn a_dropped_lost_guard_spares_the_next_holder(context: Arc<Context>) -> V
     context.clock.sleep(context.ttl / 10).await;
     refused(&*backend, &context.claim("x")).await?;
     release(&*backend, &next).await?;
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }

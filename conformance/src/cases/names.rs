@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockwright_core::{ErrorKind, LockName, Profile};
 
 use crate::case::{Case, cases};
-use crate::context::{Context, release, take};
+use crate::context::{Context, release_all, take};
 use crate::failure::{Failure, Verdict, ensure};
 
 pub(super) const CASES: &[Case] = cases! { Names:
@@ -50,10 +50,7 @@ async fn independent(context: &Context, names: &[&str]) -> Verdict {
         let is_shown = holders.len() == 1 && holders[0].token == Some(claim.token);
         ensure!(is_shown, "the holders of {} are shown as {holders:?}", claim.name);
     }
-    for claim in &claims {
-        release(&*backend, claim).await?;
-    }
-    Ok(())
+    release_all(&*backend, &claims).await
 }
 
 async fn a_prefix_is_another_name(context: Arc<Context>) -> Verdict {
@@ -145,10 +142,7 @@ async fn wildcards_in_a_prefix_mean_nothing(context: Arc<Context>) -> Verdict {
             .collect();
         ensure!(listed == wanted, "{prefix:?} lists {listed:?} and not {wanted:?}");
     }
-    for claim in &claims {
-        release(&*backend, claim).await?;
-    }
-    Ok(())
+    release_all(&*backend, &claims).await
 }
 
 async fn bad_names_are_refused(context: Arc<Context>) -> Verdict {
@@ -226,8 +220,7 @@ async fn a_namespace_keeps_clients_apart(context: Arc<Context>) -> Verdict {
     ensure!(error.kind() == ErrorKind::InvalidInput, "a bad name was answered {error:?}");
     one.release().await?;
     two.check()?;
-    two.release().await?;
-    Ok(())
+    Ok(two.release().await?)
 }
 
 async fn a_closed_client_refuses(context: Arc<Context>) -> Verdict {
@@ -242,6 +235,5 @@ async fn a_closed_client_refuses(context: Arc<Context>) -> Verdict {
     }
     context.clock.sleep(context.ttl * 3 / 2).await;
     guard.check()?;
-    guard.release().await?;
-    Ok(())
+    Ok(guard.release().await?)
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::case::{Case, cases};
-use crate::context::{Context, is_free, release, take};
+use crate::context::{Context, is_free, release, release_all, take};
 use crate::failure::{Verdict, ensure};
 
 pub(super) const CASES: &[Case] = cases! { Operator:
@@ -69,10 +69,7 @@ async fn a_listing_has_each_name_once(context: Arc<Context>) -> Verdict {
         ensure!(times == 1, "{} is listed {times} times", claim.name);
     }
     ensure!(listed.is_empty(), "names without a holder are listed: {listed:?}");
-    for claim in &claims {
-        release(&*backend, claim).await?;
-    }
-    Ok(())
+    release_all(&*backend, &claims).await
 }
 
 async fn a_doctor_has_something_to_say(context: Arc<Context>) -> Verdict {

@@ -8,8 +8,8 @@ use tokio::task::JoinSet;
 
 use crate::case::{Case, cases};
 use crate::context::{
-    Context, break_hold, fails, not_released, not_renewed, refused, release, renewed, soon, take,
-    woken,
+    Context, break_hold, fails, not_released, not_renewed, refused, release, release_all, renewed,
+    soon, take, take_all, woken,
 };
 use crate::failure::{Failure, Verdict, ensure};
 
@@ -69,10 +69,7 @@ async fn as_many_are_granted_as_there_are(context: Arc<Context>) -> Verdict {
     let next = some(&context, 1);
     take(&context, &*other, &next).await?;
     refused(&*backend, &some(&context, 1)).await?;
-    for claim in [&claims[0], &claims[2], &next] {
-        release(&*backend, claim).await?;
-    }
-    Ok(())
+    release_all(&*backend, [&claims[0], &claims[2], &next]).await
 }
 
 async fn many_at_once_get_no_more_than_there_are(context: Arc<Context>) -> Verdict {
@@ -126,9 +123,7 @@ async fn each_permit_expires_alone(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let short = || Claim { ttl: context.ttl, ..some(&context, 1) };
     let (goes, stays, goes_too) = (short(), some(&context, 1), short());
-    for claim in [&goes, &stays, &goes_too] {
-        take(&context, &*backend, claim).await?;
-    }
+    take_all(&context, &*backend, [&goes, &stays, &goes_too]).await?;
     context.clock.sleep(context.ttl + context.moment() / 20).await;
     for gone in [&goes, &goes_too] {
         not_renewed(&*backend, gone).await?;
@@ -137,16 +132,13 @@ async fn each_permit_expires_alone(context: Arc<Context>) -> Verdict {
     refused(&*backend, &some(&context, 3)).await?;
     let two = some(&context, 2);
     take(&context, &*backend, &two).await?;
-    release(&*backend, &two).await?;
-    release(&*backend, &stays).await
+    release_all(&*backend, [&two, &stays]).await
 }
 
 async fn a_permits_release_ends_its_own_hold_only(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let (one, two, three) = (some(&context, 1), some(&context, 1), some(&context, 1));
-    for claim in [&one, &two, &three] {
-        take(&context, &*backend, claim).await?;
-    }
+    take_all(&context, &*backend, [&one, &two, &three]).await?;
     release(&*backend, &one).await?;
     let next = some(&context, 1);
     take(&context, &*backend, &next).await?;
@@ -155,10 +147,7 @@ async fn a_permits_release_ends_its_own_hold_only(context: Arc<Context>) -> Verd
         not_released(&*backend, claim, ReleaseMode::Plain).await?;
         refused(&*backend, &some(&context, 1)).await?;
     }
-    for claim in [&two, &three, &next] {
-        release(&*backend, claim).await?;
-    }
-    Ok(())
+    release_all(&*backend, [&two, &three, &next]).await
 }
 
 async fn a_repeat_takes_no_second_permit(context: Arc<Context>) -> Verdict {
@@ -174,8 +163,7 @@ async fn a_repeat_takes_no_second_permit(context: Arc<Context>) -> Verdict {
     release(&*backend, &one).await?;
     let next = some(&context, 1);
     take(&context, &*backend, &next).await?;
-    release(&*backend, &next).await?;
-    release(&*backend, &rest).await
+    release_all(&*backend, [&next, &rest]).await
 }
 
 async fn conflicts(backend: &dyn DistributedLock, claim: &Claim, says: &str) -> Verdict {
@@ -236,8 +224,7 @@ async fn ids_are_unique(context: Arc<Context>) -> Verdict {
 async fn each_permit_is_shown(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let (one, two) = (some(&context, 1), some(&context, 2));
-    take(&context, &*backend, &one).await?;
-    take(&context, &*backend, &two).await?;
+    take_all(&context, &*backend, [&one, &two]).await?;
     let shown = backend.inspect(&one.name).await?;
     for claim in [&one, &two] {
         let holder = shown.holders.iter().find(|holder| holder.token == Some(claim.token));
@@ -250,16 +237,13 @@ async fn each_permit_is_shown(context: Arc<Context>) -> Verdict {
     }
     let holders = shown.holders.len();
     ensure!(holders == 2, "two claims hold, but inspect shows {holders}");
-    release(&*backend, &one).await?;
-    release(&*backend, &two).await
+    release_all(&*backend, [&one, &two]).await
 }
 
 async fn a_broken_permit_leaves_the_others(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let (one, two, three) = (some(&context, 1), some(&context, 1), some(&context, 1));
-    for claim in [&one, &two, &three] {
-        take(&context, &*backend, claim).await?;
-    }
+    take_all(&context, &*backend, [&one, &two, &three]).await?;
     break_hold(&*backend, &two, BreakMode::Now).await?;
     for claim in [&one, &three] {
         renewed(&*backend, claim).await?;
@@ -267,10 +251,7 @@ async fn a_broken_permit_leaves_the_others(context: Arc<Context>) -> Verdict {
     let next = some(&context, 1);
     take(&context, &*backend, &next).await?;
     refused(&*backend, &some(&context, 1)).await?;
-    for claim in [&one, &three, &next] {
-        release(&*backend, claim).await?;
-    }
-    Ok(())
+    release_all(&*backend, [&one, &three, &next]).await
 }
 
 async fn a_large_claim_is_not_overtaken(context: Arc<Context>) -> Verdict {

@@ -5,7 +5,7 @@ use lockwright_core::{BootInstant, Fencing, Mode};
 
 use crate::case::{Case, cases};
 use crate::child::{Child, Message, What, holds_of, refused_writes};
-use crate::context::Context;
+use crate::context::{Context, close};
 use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::history::{History, Hold};
 use crate::register::{Counter, Register};
@@ -74,8 +74,7 @@ async fn processes_never_overlap(context: Arc<Context>) -> Verdict {
     let (counted, done) = (Counter::read(counter.path())?, CHILDREN as u64 * u64::from(ROUNDS));
     ensure!(counted == done, "{done} updates were made under the lock, and {counted} are left");
     ensure!(history.contended() >= CHILDREN, "inconclusive: no process had to wait");
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }
 
 async fn holds(child: &mut Child) -> Verdict<BootInstant> {

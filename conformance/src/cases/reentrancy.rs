@@ -39,8 +39,7 @@ async fn an_owner_enters_its_hold_again(context: Arc<Context>) -> Verdict {
     ensure!(second.fence() == first.fence(), "the second guard has another fence");
     drop(third);
     second.release().await?;
-    first.release().await?;
-    Ok(())
+    Ok(first.release().await?)
 }
 
 async fn the_last_guard_ends_the_hold(context: Arc<Context>) -> Verdict {
@@ -87,8 +86,7 @@ async fn others_stay_out(context: Arc<Context>) -> Verdict {
     let guard = locks.mutex("x").acquire().await?;
     let again = locks.mutex("x").try_acquire().await?;
     ensure!(again.is_none(), "a hold without an owner was entered again");
-    guard.release().await?;
-    Ok(())
+    Ok(guard.release().await?)
 }
 
 async fn an_owner_is_nobody_elsewhere(context: Arc<Context>) -> Verdict {
@@ -97,8 +95,7 @@ async fn an_owner_is_nobody_elsewhere(context: Arc<Context>) -> Verdict {
     let guard = one.mutex("x").reentrant(&owner).acquire().await?;
     let other = two.mutex("x").reentrant(&owner).try_acquire().await?;
     ensure!(other.is_none(), "the owner's key granted the hold to another client");
-    guard.release().await?;
-    Ok(())
+    Ok(guard.release().await?)
 }
 
 async fn an_owner_that_waits_is_joined(context: Arc<Context>) -> Verdict {
@@ -115,8 +112,7 @@ async fn an_owner_that_waits_is_joined(context: Arc<Context>) -> Verdict {
     ensure!(first.token() == second.token(), "one owner's two requests got two holds");
     first.release().await?;
     second.check()?;
-    second.release().await?;
-    Ok(())
+    Ok(second.release().await?)
 }
 
 async fn a_lost_hold_is_not_entered(context: Arc<Context>) -> Verdict {
@@ -133,8 +129,7 @@ async fn a_lost_hold_is_not_entered(context: Arc<Context>) -> Verdict {
     }
     is_lost(first.release().await)?;
     second.check()?;
-    second.release().await?;
-    Ok(())
+    Ok(second.release().await?)
 }
 
 async fn a_repeat_is_not_a_second_hold(context: Arc<Context>) -> Verdict {

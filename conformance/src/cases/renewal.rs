@@ -3,7 +3,9 @@ use std::sync::Arc;
 use lockwright_core::{Claim, Renew, RenewalOutcome};
 
 use crate::case::{Case, cases};
-use crate::context::{Context, is_free, not_renewed, refused, release, renew, renewed, take};
+use crate::context::{
+    Context, is_free, not_renewed, refused, release, release_all, renew, renewed, take, take_all,
+};
 use crate::failure::{Verdict, ensure, in_time};
 use crate::faults::{Fate, Op};
 
@@ -132,9 +134,7 @@ async fn a_batch_is_answered_in_order(context: Arc<Context>) -> Verdict {
     let size = context.profile.renew_batch.clamp(1, 6);
     let claims: Vec<_> =
         (0..size).map(|number| context.long_claim(&format!("x{number}"))).collect();
-    for claim in claims.iter().step_by(2) {
-        take(&context, &*backend, claim).await?;
-    }
+    take_all(&context, &*backend, claims.iter().step_by(2)).await?;
     let holds: Vec<_> = claims.iter().map(Renew::of).collect();
     let answers = backend.renew(&holds).await?;
     ensure!(answers.len() == size, "{} answers for {size} holds", answers.len());
@@ -142,9 +142,7 @@ async fn a_batch_is_answered_in_order(context: Arc<Context>) -> Verdict {
         let right = if number % 2 == 0 { is_renewed } else { is_not_held };
         ensure!(right(&answer.outcome), "hold {number} was answered {answer:?}");
     }
-    for claim in claims.iter().step_by(2) {
-        release(&*backend, claim).await?;
-    }
+    release_all(&*backend, claims.iter().step_by(2)).await?;
     ensure!(backend.renew(&[]).await?.is_empty(), "an empty batch has answers");
     Ok(())
 }
@@ -155,9 +153,7 @@ async fn a_full_batch_is_renewed(context: Arc<Context>) -> Verdict {
     let claims: Vec<_> =
         (0..size).map(|number| context.long_claim(&format!("x{number}"))).collect();
     let begun = context.clock.now();
-    for claim in &claims {
-        take(&context, &*backend, claim).await?;
-    }
+    take_all(&context, &*backend, &claims).await?;
     let holds: Vec<_> = claims.iter().map(Renew::of).collect();
     let answers = backend.renew(&holds).await?;
     let took = context.clock.now().saturating_since(begun);
@@ -167,10 +163,7 @@ async fn a_full_batch_is_renewed(context: Arc<Context>) -> Verdict {
     in_time!(unknown == 0, "no answer for {unknown} of {size} holds");
     let other = answers.iter().find(|answer| !is_renewed(&answer.outcome));
     ensure!(answers.len() == size && other.is_none(), "not all of {size} were renewed: {other:?}");
-    for claim in &claims {
-        release(&*backend, claim).await?;
-    }
-    Ok(())
+    release_all(&*backend, &claims).await
 }
 
 async fn the_client_keeps_a_hold(context: Arc<Context>) -> Verdict {
@@ -184,8 +177,7 @@ async fn the_client_keeps_a_hold(context: Arc<Context>) -> Verdict {
     }
     let renewals = faulty.calls(Op::Renew);
     ensure!((8..=32).contains(&renewals), "{renewals} renewals in four TTLs");
-    guard.release().await?;
-    Ok(())
+    Ok(guard.release().await?)
 }
 
 async fn one_failed_renewal_is_no_loss(context: Arc<Context>) -> Verdict {
@@ -197,8 +189,7 @@ async fn one_failed_renewal_is_no_loss(context: Arc<Context>) -> Verdict {
         faulty.called(Op::Renew, before + 4).await;
         guard.check()?;
     }
-    guard.release().await?;
-    Ok(())
+    Ok(guard.release().await?)
 }
 
 async fn a_guard_can_be_renewed_by_hand(context: Arc<Context>) -> Verdict {
@@ -212,6 +203,5 @@ async fn a_guard_can_be_renewed_by_hand(context: Arc<Context>) -> Verdict {
     context.clock.sleep_until(first + context.ttl / 20).await;
     guard.check()?;
     refused(&*other, &context.claim("x")).await?;
-    guard.release().await?;
-    Ok(())
+    Ok(guard.release().await?)
 }

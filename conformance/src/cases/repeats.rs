@@ -6,7 +6,7 @@ use lockwright_core::{
 };
 
 use crate::case::{Case, cases};
-use crate::context::{Context, Entry, fails, is_free, refused, release, take};
+use crate::context::{Context, Entry, close, fails, is_free, refused, release, take};
 use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::faults::{Fate, Op};
 
@@ -182,8 +182,7 @@ async fn a_lost_answer_is_asked_for_again(context: Arc<Context>) -> Verdict {
     guard.check()?;
     guard.release().await?;
     is_free_soon(&context).await?;
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }
 
 async fn a_lost_request_is_sent_again(context: Arc<Context>) -> Verdict {
@@ -193,8 +192,7 @@ async fn a_lost_request_is_sent_again(context: Arc<Context>) -> Verdict {
     guard.check()?;
     guard.release().await?;
     is_free_soon(&context).await?;
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }
 
 async fn an_unanswered_try_leaves_nothing(context: Arc<Context>) -> Verdict {
@@ -236,8 +234,7 @@ async fn a_duplicated_acquire_leaves_nothing(context: Arc<Context>) -> Verdict {
     let (backend, next) = (context.backend().await?, context.claim("x"));
     context.granted_within(&*backend, &next, context.patience(), context.ttl / 50).await?;
     release(&*backend, &next).await?;
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }
 
 async fn an_unanswered_release_is_done(context: Arc<Context>) -> Verdict {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use lockwright_core::{HoldState, Locks};
 
 use crate::case::{Case, cases};
-use crate::context::{Context, refused, release, take};
+use crate::context::{Context, close, refused, release, take};
 use crate::factory::{Connect, Fragile, Harm, Step};
 use crate::failure::{Failure, Verdict, ensure, in_time};
 
@@ -94,8 +94,7 @@ async fn late_work_of_a_frozen_server_is_reconciled(context: Arc<Context>) -> Ve
     server.step(Step::End(Harm::Freeze)).await?;
     ensure!(tried.is_err(), "a frozen server granted a lock");
     all_clear(&context, &server).await?;
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }
 
 async fn a_restart_ends_no_hold(context: Arc<Context>) -> Verdict {
@@ -120,8 +119,7 @@ async fn a_restart_ends_no_hold(context: Arc<Context>) -> Verdict {
     let entry = take(&context, &*other, &next).await?;
     ensure!(entry.granted.fence > fence, "the next fence is {}", entry.granted.fence);
     release(&*other, &next).await?;
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }
 
 async fn a_waiter_outlives_a_restart(context: Arc<Context>) -> Verdict {

@@ -7,7 +7,8 @@ use lockwright_core::{
 
 use crate::case::{Case, cases};
 use crate::context::{
-    Context, fails, not_released, not_renewed, refused, release, renew, renewed, soon, take, woken,
+    Context, fails, not_released, not_renewed, refused, release, release_all, renew, renewed, soon,
+    take, take_all, woken,
 };
 use crate::failure::{Failure, Verdict, ensure};
 
@@ -63,9 +64,7 @@ async fn readers_hold_beside_each_other(context: Arc<Context>) -> Verdict {
     for backend in [&backend, &other] {
         refused(&**backend, &writer(&context)).await?;
     }
-    for reader in &readers {
-        release(&*backend, reader).await?;
-    }
+    release_all(&*backend, &readers).await?;
     let writer = writer(&context);
     take(&context, &*backend, &writer).await?;
     release(&*backend, &writer).await
@@ -75,9 +74,7 @@ async fn a_writer_waits_for_the_last_reader(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     for last in [0, 1] {
         let (readers, writer) = ([reader(&context), reader(&context)], writer(&context));
-        for reader in &readers {
-            take(&context, &*backend, reader).await?;
-        }
+        take_all(&context, &*backend, &readers).await?;
         refused(&*backend, &writer).await?;
         release(&*backend, &readers[1 - last]).await?;
         refused(&*backend, &writer).await?;
@@ -105,8 +102,7 @@ async fn each_reader_expires_alone(context: Arc<Context>) -> Verdict {
     let (stays, writer) = (reader(&context), writer(&context));
     let goes = Claim { ttl: context.ttl, ..reader(&context) };
     // `goes` is granted first, because a backend may store the first reader differently.
-    take(&context, &*backend, &goes).await?;
-    take(&context, &*backend, &stays).await?;
+    take_all(&context, &*backend, [&goes, &stays]).await?;
     let goes_too = Claim { ttl: context.ttl, ..reader(&context) };
     take(&context, &*backend, &goes_too).await?;
     context.clock.sleep(context.ttl + context.moment() / 20).await;
@@ -123,8 +119,7 @@ async fn each_reader_expires_alone(context: Arc<Context>) -> Verdict {
 async fn a_reader_ends_its_own_hold_only(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let (one, two) = (reader(&context), reader(&context));
-    take(&context, &*backend, &one).await?;
-    take(&context, &*backend, &two).await?;
+    take_all(&context, &*backend, [&one, &two]).await?;
     release(&*backend, &one).await?;
     let foreign = reader(&context);
     for claim in [&one, &foreign] {
@@ -142,8 +137,7 @@ async fn a_repeated_reader_is_one_hold(context: Arc<Context>) -> Verdict {
     let second = take(&context, &*backend, &one).await?.granted;
     let fences = (first.fence, second.fence);
     ensure!(fences.0 == fences.1, "a repeat had the fence {}, and then {}", fences.0, fences.1);
-    release(&*backend, &one).await?;
-    release(&*backend, &other).await?;
+    release_all(&*backend, [&one, &other]).await?;
     take(&context, &*backend, &writer).await?;
     release(&*backend, &writer).await
 }
@@ -189,8 +183,7 @@ async fn a_vanished_writer_stops_readers_for_a_bounded_time(context: Arc<Context
     drop(other);
     let bound = context.ttl * 2 + context.profile.slow_poll * 10 + context.moment();
     context.granted_within(&*backend, &next, bound, context.ttl / 20).await?;
-    release(&*backend, &first).await?;
-    release(&*backend, &next).await
+    release_all(&*backend, [&first, &next]).await
 }
 
 async fn readers_share_a_fence(context: Arc<Context>) -> Verdict {
@@ -206,8 +199,7 @@ async fn readers_share_a_fence(context: Arc<Context>) -> Verdict {
         let third = reader(&context);
         let fence = take(&context, &*backend, &third).await?.granted.fence;
         ensure!(fence == first, "concurrent readers have the fences {first} and {fence}");
-        release(&*backend, &two).await?;
-        release(&*backend, &third).await?;
+        release_all(&*backend, [&two, &third]).await?;
         let writers = take(&context, &*backend, &writer).await?.granted.fence;
         ensure!(writers > first, "the writer's {writers} came after the readers' {first}");
         highest = Some(writers);
@@ -219,8 +211,7 @@ async fn readers_share_a_fence(context: Arc<Context>) -> Verdict {
 async fn each_reader_is_shown(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let (one, two) = (reader(&context), reader(&context));
-    take(&context, &*backend, &one).await?;
-    take(&context, &*backend, &two).await?;
+    take_all(&context, &*backend, [&one, &two]).await?;
     let shown = backend.inspect(&one.name).await?;
     let mut tokens: Vec<_> = shown.holders.iter().filter_map(|holder| holder.token).collect();
     let mut wanted = vec![one.token, two.token];
@@ -231,8 +222,7 @@ async fn each_reader_is_shown(context: Arc<Context>) -> Verdict {
     ensure!(modes == [Mode::Shared; 2], "two readers are shown as {modes:?}");
     let listed = context.held(&*backend).await?;
     ensure!(listed == [one.name.clone()], "a name with two readers is listed as {listed:?}");
-    release(&*backend, &one).await?;
-    release(&*backend, &two).await
+    release_all(&*backend, [&one, &two]).await
 }
 
 async fn a_broken_reader_leaves_the_others(context: Arc<Context>) -> Verdict {
@@ -240,9 +230,7 @@ async fn a_broken_reader_leaves_the_others(context: Arc<Context>) -> Verdict {
     let (one, two) = (reader(&context), reader(&context));
     for how in [BreakMode::RunOut, BreakMode::Now] {
         let broken = reader(&context);
-        take(&context, &*backend, &one).await?;
-        take(&context, &*backend, &broken).await?;
-        take(&context, &*backend, &two).await?;
+        take_all(&context, &*backend, [&one, &broken, &two]).await?;
         backend
             .break_lock(&one.name, BreakTarget::Token(broken.token), how, "me", "to see")
             .await?;
@@ -254,8 +242,7 @@ async fn a_broken_reader_leaves_the_others(context: Arc<Context>) -> Verdict {
             renewed(&*backend, reader).await?;
         }
         refused(&*backend, &writer(&context)).await?;
-        release(&*backend, &one).await?;
-        release(&*backend, &two).await?;
+        release_all(&*backend, [&one, &two]).await?;
         backend.release(&broken, ReleaseMode::Plain).await?;
     }
     Ok(())

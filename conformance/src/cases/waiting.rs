@@ -7,7 +7,7 @@ use lockwright_core::{
 };
 
 use crate::case::{Case, cases};
-use crate::context::{Context, fails, is_free, refused, release, take};
+use crate::context::{Context, close, fails, is_free, refused, release, take};
 use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::faults::{Faulty, Op};
 
@@ -151,8 +151,7 @@ async fn a_try_says_none(context: Arc<Context>) -> Verdict {
         let took = context.clock.now().saturating_since(begun);
         in_time!(took < context.moment() + context.ttl / 4, "a try took {took:?}");
     }
-    guard.release().await?;
-    Ok(())
+    Ok(guard.release().await?)
 }
 
 async fn tries_are_counted(context: Arc<Context>) -> Verdict {
@@ -203,10 +202,7 @@ async fn woken(context: &Context, going: Going) -> Verdict {
             );
         }
     }
-    for locks in clients {
-        locks.close().await;
-    }
-    Ok(())
+    close(&clients.each_ref()).await
 }
 
 async fn let_in_after(
@@ -274,8 +270,7 @@ async fn a_lost_wake_up_is_made_up_for(context: Arc<Context>) -> Verdict {
     let took = granted.saturating_since(released);
     let most = slow * 3 / 2 + context.moment();
     in_time!(took <= most, "the grant took {took:?}, with a slow poll of {slow:?}");
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }
 
 async fn an_expiry_lets_the_waiter_in(context: Arc<Context>) -> Verdict {
@@ -288,8 +283,7 @@ async fn an_expiry_lets_the_waiter_in(context: Arc<Context>) -> Verdict {
     let most = context.ttl + slow * 3 / 2 + Duration::from_secs(1) + context.moment();
     in_time!(took <= most, "the next grant took {took:?} with a TTL of {:?}", context.ttl);
     guard.release().await?;
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }
 
 async fn clients_are_served_in_order(context: Arc<Context>) -> Verdict {
@@ -350,6 +344,5 @@ async fn tasks_are_served_in_order(context: Arc<Context>) -> Verdict {
         served.push(number);
     }
     ensure!(served == [0, 1, 2, 3, 4], "the waiters were served in the order {served:?}");
-    locks.close().await;
-    Ok(())
+    close(&[&locks]).await
 }

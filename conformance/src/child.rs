@@ -261,23 +261,18 @@ impl Drop for Child {
     }
 }
 
-pub(crate) fn holds_of(who: &str, name: &str, messages: &[Message]) -> Vec<Hold> {
+pub(crate) fn holds_of(who: &str, messages: &[Message]) -> Vec<Hold> {
     let mut holds: Vec<Hold> = Vec::new();
     for message in messages {
         match (message, holds.last_mut()) {
-            (Message::Granted { token, fence, invoked, granted }, _) => holds.push(Hold {
-                who: who.to_owned(),
-                name: name.to_owned(),
-                mode: Mode::Exclusive,
-                token: *token,
-                fence: *fence,
-                asked: *invoked,
-                granted: *granted,
-                until: *granted,
-            }),
-            (Message::Deadline(at), Some(last)) => last.until = *at,
-            (Message::Released(at) | Message::Lost(at), Some(last)) => {
-                last.until = last.until.min(*at);
+            (&Message::Granted { token, fence, invoked: asked, granted }, _) => {
+                let (who, name, mode) = (who.to_owned(), "x".to_owned(), Mode::Exclusive);
+                let until = granted;
+                holds.push(Hold { who, name, mode, token, fence, asked, granted, until });
+            }
+            (&Message::Deadline(at), Some(last)) => last.until = at,
+            (&(Message::Released(at) | Message::Lost(at)), Some(last)) => {
+                last.until = last.until.min(at);
             }
             _ => {}
         }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use lockwright_core::{
     AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Busy, Claim, Clock,
-    DistributedLock, ErrorKind, Granted, Identity, LockName, Locks, Mode, Profile, ReleaseMode,
-    ReleaseOutcome, Renew, Renewal, RenewalMode, RenewalOutcome, Result, Token, Wait,
+    DistributedLock, ErrorKind, Granted, Identity, LockName, Locks, Mode, Profile, Reason,
+    ReleaseMode, ReleaseOutcome, Renew, Renewal, RenewalMode, RenewalOutcome, Result, Token, Wait,
 };
 
 use tokio::task::JoinHandle;
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::client::TestedClient;
 use crate::factory::{Connect, Factory, Runtime};
-use crate::failure::{Failure, Verdict};
+use crate::failure::{Failure, Verdict, ensure};
 use crate::faults::Faulty;
 
 /// A case's store, clock and names.
@@ -143,6 +143,13 @@ impl Context {
             }
             self.clock.sleep(step).await;
         }
+    }
+
+    /// Waits until the name is free, by acquiring and releasing it.
+    pub(crate) async fn is_free_within(&self, local: &str, within: Duration) -> Verdict {
+        let (backend, next) = (self.backend().await?, self.claim(local));
+        self.granted_within(&*backend, &next, within, self.ttl / 50).await?;
+        release(&*backend, &next).await
     }
 
     /// Waits until none of the case's names is held.
@@ -401,6 +408,23 @@ pub async fn break_hold(
     how: BreakMode,
 ) -> Result<Broken> {
     backend.break_lock(&claim.name, BreakTarget::Token(claim.token), how, "the suite", "why").await
+}
+
+/// Checks that `work` is stopped because its hold was broken.
+pub(crate) async fn is_stopped(
+    context: &Context,
+    work: impl Future<Output = Result<Verdict>>,
+) -> Verdict {
+    match timeout(context.patience(), work).await {
+        Ok(Err(error)) => {
+            let reason = error.lost_reason();
+            let is_reported = matches!(reason, Some(Reason::Broken | Reason::Gone));
+            ensure!(is_reported, "a broken hold was lost by {reason:?}");
+            Ok(())
+        }
+        Ok(Ok(end)) => end.and(Err(Failure::new("the work completed by itself"))),
+        Err(_) => Err(Failure::new("the work was not stopped when its hold was broken")),
+    }
 }
 
 /// Waits for the grant for half a poll interval, so that only a wake-up is early enough.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwright_core::{BootInstant, Clock, Error, ErrorKind, Guard, HoldState, Locks, Mode};
+use lockwright_core::{BootInstant, Clock, Error, ErrorKind, Guard, HoldState, Locks};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -26,7 +26,7 @@ pub struct Holder {
     /// The client's guard.
     pub guard: Guard,
     who: &'static str,
-    invoked: BootInstant,
+    asked: BootInstant,
     granted: BootInstant,
     all: Participants,
 }
@@ -45,13 +45,11 @@ impl Participants {
     pub async fn hold(&self, who: &'static str, locks: &Locks) -> Holder {
         let end = now() + self.limit;
         loop {
-            let invoked = now();
-            let left = end.saturating_since(invoked);
-            let asked = locks.mutex(&self.name).ttl(self.ttl).wait_for(left);
-            match asked.acquire().await {
-                Ok(guard) => {
-                    return Holder { guard, who, invoked, granted: now(), all: self.clone() };
-                }
+            let asked = now();
+            let left = end.saturating_since(asked);
+            let request = locks.mutex(&self.name).ttl(self.ttl).wait_for(left);
+            match request.acquire().await {
+                Ok(guard) => return Holder { guard, who, asked, granted: now(), all: self.clone() },
                 Err(error) if is_passing(&error) && now() < end => sleep(LOOK).await,
                 // Only `Debug` shows the error's cause.
                 Err(error) => panic!("{who}: {error:?}"),
@@ -178,17 +176,11 @@ impl Holder {
         self.guard.check().unwrap_or_else(|error| panic!("{}: {error:?}", self.who));
     }
 
-    fn note_end(&self, ended: BootInstant) {
-        self.all.history.add(Hold {
-            who: self.who.to_owned(),
-            name: self.all.name.clone(),
-            mode: Mode::Exclusive,
-            token: self.guard.token(),
-            fence: self.guard.fence(),
-            asked: self.invoked,
-            granted: self.granted,
-            until: ended,
-        });
+    fn note_end(&self, until: BootInstant) {
+        let (who, name) = (self.who.to_owned(), self.all.name.clone());
+        let (token, fence, mode) = (self.guard.token(), self.guard.fence(), self.guard.mode());
+        let (asked, granted) = (self.asked, self.granted);
+        self.all.history.add(Hold { who, name, mode, token, fence, asked, granted, until });
     }
 }
 

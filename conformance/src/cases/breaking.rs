@@ -157,16 +157,9 @@ async fn a_hold_can_be_freed_at_once(context: Arc<Context>) -> Verdict {
 async fn a_break_is_reported_to_the_holder(context: Arc<Context>) -> Verdict {
     let (locks, operator) = (context.client().await?, context.client().await?);
     let guard = locks.mutex("x").acquire().await?;
-    let begun = context.clock.now();
-    let broken = operator
-        .break_lock("x", BreakTarget::Token(guard.token()), BreakMode::RunOut, "to see")
-        .await?;
+    let (broken, ended) = ends_in_time(&context, &operator, BreakMode::RunOut, &guard).await?;
     ensure!(matches!(broken, Broken::RunsOut(_)), "the break was answered {broken:?}");
-    let ended = guard.signal().ended().await;
     ensure!(ended == HoldState::Lost(Reason::Broken), "the guard ended as {ended:?}");
-    let took = context.clock.now().saturating_since(begun);
-    let most = context.ttl / 2 + context.moment();
-    in_time!(took <= most, "the guard ended after {took:?}, later than its next renewal");
     fails(guard.release().await, ErrorKind::Lost(Reason::Broken))?;
     close(&[&locks, &operator]).await
 }
@@ -213,7 +206,7 @@ async fn ends_in_time(
     operator: &Locks,
     how: BreakMode,
     guard: &Guard,
-) -> Verdict {
+) -> Verdict<(Broken, HoldState)> {
     let seen = BreakTarget::Token(guard.token());
     let begun = context.clock.now();
     let broken = operator.break_lock("x", seen, how, "to see").await?;
@@ -223,7 +216,7 @@ async fn ends_in_time(
     let took = context.clock.now().saturating_since(begun);
     let most = context.ttl / 2 + context.moment();
     in_time!(took <= most, "the guard ended after {took:?}, later than its next renewal");
-    Ok(())
+    Ok((broken, ended))
 }
 
 async fn an_immediate_break_is_reported_to_the_holder(context: Arc<Context>) -> Verdict {

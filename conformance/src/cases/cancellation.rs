@@ -4,7 +4,7 @@ use lockwright_core::Locks;
 
 use crate::cancel::after_polls;
 use crate::case::{Case, cases};
-use crate::context::{Context, close, release};
+use crate::context::{Context, close};
 use crate::failure::{Failure, Verdict, ensure};
 use crate::faults::{Faulty, Op};
 
@@ -37,12 +37,9 @@ async fn yielding_client(context: &Context) -> Verdict<(Locks, Faulty)> {
 
 /// Checks that the name becomes free in less than one TTL, so without an expiry.
 async fn all_clear(context: &Context, locks: &Locks, name: &str) -> Verdict {
-    let (backend, next) = (context.backend().await?, context.claim(name));
-    let bound = context.ttl * 4 / 5;
-    context.granted_within(&*backend, &next, bound, context.ttl / 50).await?;
-    release(&*backend, &next).await?;
+    context.is_free_within(name, context.ttl * 4 / 5).await?;
     locks.mutex(name).wait_for(context.patience()).acquire().await?.release().await?;
-    let held = context.held(&*backend).await?;
+    let held = context.held(&*context.backend().await?).await?;
     ensure!(held.is_empty(), "still held: {held:?}");
     Ok(())
 }
@@ -177,10 +174,7 @@ async fn a_dropped_guard_is_released(context: Arc<Context>) -> Verdict {
     let locks = context.client().await?;
     let guard = locks.mutex("x").acquire().await?;
     drop(guard);
-    let (backend, next) = (context.backend().await?, context.claim("x"));
-    let bound = context.ttl * 4 / 5;
-    context.granted_within(&*backend, &next, bound, context.ttl / 50).await?;
-    release(&*backend, &next).await?;
+    context.is_free_within("x", context.ttl * 4 / 5).await?;
     close(&[&locks]).await
 }
 
@@ -189,12 +183,8 @@ async fn a_dropped_client_leaves_nothing(context: Arc<Context>) -> Verdict {
     let one = locks.mutex("x").acquire().await?;
     let two = locks.mutex("y").acquire().await?;
     drop((locks, one, two));
-    let backend = context.backend().await?;
     for name in ["x", "y"] {
-        let next = context.claim(name);
-        let bound = context.ttl * 4 / 5;
-        context.granted_within(&*backend, &next, bound, context.ttl / 50).await?;
-        release(&*backend, &next).await?;
+        context.is_free_within(name, context.ttl * 4 / 5).await?;
     }
     Ok(())
 }

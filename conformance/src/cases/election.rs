@@ -2,11 +2,10 @@ use std::sync::Arc;
 
 use lockwright_core::{
     BreakMode, BreakTarget, Election, ErrorKind, Identity, Leader, Leadership, Locks, Observer,
-    Reason,
 };
 
 use crate::case::{Case, cases};
-use crate::context::Context;
+use crate::context::{Context, is_stopped};
 use crate::failure::{Failure, Verdict, ensure};
 
 pub(super) const CASES: &[Case] = cases! { Election:
@@ -159,15 +158,7 @@ async fn the_loss_of_leadership_is_reported(context: Arc<Context>) -> Verdict {
         two.break_lock("x", seen, BreakMode::Now, "to see").await?;
         std::future::pending::<Verdict>().await
     });
-    match tokio::time::timeout(context.patience(), led).await {
-        Ok(Err(error)) => {
-            let reason = error.lost_reason();
-            let is_reported = matches!(reason, Some(Reason::Broken | Reason::Gone));
-            ensure!(is_reported, "the deposed leader's reason was {reason:?}");
-        }
-        Ok(Ok(end)) => return end.and(Err(Failure::new("the work completed by itself"))),
-        Err(_) => return Err(Failure::new("the deposed leader's work was not stopped")),
-    }
+    is_stopped(&context, led).await?;
     let next = lead(&two.election("x"), "two").await?;
     let leader = one.election("x").leader().await?;
     let shown = value(leader.as_ref());

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockwright_core::{AcquireOutcome, Fencing, Locks, Mode};
+use lockwright_core::{AcquireOutcome, Fencing, Locks};
 
 use crate::case::{Case, cases};
 use crate::context::{Context, is_free, refused, release, take};
@@ -135,23 +135,17 @@ async fn contend(
             let clock = context.clock.clone();
             working.spawn(async move {
                 for _ in 0..rounds {
-                    let invoked = clock.now();
+                    let asked = clock.now();
                     let guard = locks.mutex("x").no_limit().acquire().await?;
                     let granted = clock.now();
                     let before = counter.load(Ordering::SeqCst);
                     clock.sleep(Duration::from_millis(1)).await;
                     counter.store(before + 1, Ordering::SeqCst);
                     register.write(guard.fence());
-                    history.add(Hold {
-                        who: format!("client {client} task {task}"),
-                        name: "x".to_owned(),
-                        mode: Mode::Exclusive,
-                        token: guard.token(),
-                        fence: guard.fence(),
-                        asked: invoked,
-                        granted,
-                        until: clock.now().min(guard.deadline()),
-                    });
+                    let (who, name) = (format!("client {client} task {task}"), "x".to_owned());
+                    let (token, fence, mode) = (guard.token(), guard.fence(), guard.mode());
+                    let until = clock.now().min(guard.deadline());
+                    history.add(Hold { who, name, mode, token, fence, asked, granted, until });
                     guard.release().await?;
                 }
                 Ok::<(), Failure>(())

@@ -34,16 +34,6 @@ pub(super) const CASES: &[Case] = cases! { Expiry:
         "a guard without renewal is lost by its deadline, with the reason";
 };
 
-async fn free_by(
-    context: &Context,
-    backend: &dyn DistributedLock,
-    claim: &Claim,
-    within: Duration,
-) -> Verdict {
-    context.granted_within(backend, claim, within, context.ttl / 100).await?;
-    Ok(())
-}
-
 /// Returns how late an expiry may be. Servers round a TTL up by at most a second.
 fn late(context: &Context) -> Duration {
     Duration::from_secs(1) + context.ttl / 10 + context.moment()
@@ -53,7 +43,8 @@ async fn a_hold_is_free_after_its_ttl(context: Arc<Context>) -> Verdict {
     let (one, two) = (context.backend().await?, context.backend().await?);
     let (first, second) = (context.claim("x"), context.claim("x"));
     take(&context, &*one, &first).await?;
-    free_by(&context, &*two, &second, context.ttl + late(&context)).await?;
+    let within = context.ttl + late(&context);
+    context.granted_within(&*two, &second, within, context.ttl / 100).await?;
     release(&*two, &second).await
 }
 
@@ -102,7 +93,8 @@ async fn each_hold_has_its_own_ttl(context: Arc<Context>) -> Verdict {
     let begun = take(&context, &*backend, &long).await?.sent;
     take(&context, &*backend, &short).await?;
     let next = context.claim("short");
-    free_by(&context, &*backend, &next, context.ttl + late(&context)).await?;
+    let within = context.ttl + late(&context);
+    context.granted_within(&*backend, &next, within, context.ttl / 100).await?;
     // On a slow machine, the long hold may have expired too.
     if context.clock.now() < begun + long.ttl {
         refused(&*backend, &context.claim("long")).await?;
@@ -162,7 +154,8 @@ async fn shortest(context: &Context, backend: &dyn DistributedLock, name: String
     let (mut claim, next) = (context.claim(&name), context.claim(&name));
     claim.ttl = *context.profile.ttl.start();
     take(context, backend, &claim).await?;
-    free_by(context, backend, &next, claim.ttl + late(context)).await?;
+    let within = claim.ttl + late(context);
+    context.granted_within(backend, &next, within, context.ttl / 100).await?;
     release(backend, &next).await
 }
 
@@ -196,26 +189,16 @@ async fn slow_answer(context: &Context, delay: Duration) -> Verdict {
     };
     let holding = async {
         let hold = tested.try_acquire(&context.name("x"), true).await;
-        (hold, context.clock.now())
-    };
-    let ((hold, answered), entry) = tokio::join!(
-        async {
-            let (hold, answered) = holding.await;
-            let mut last = None;
-            if let Ok(Some(hold)) = &hold {
-                while hold.is_valid() {
-                    last = Some(context.clock.now());
-                    context.clock.sleep(Duration::from_millis(1)).await;
-                    if context.clock.now() > answered + context.ttl * 4 {
-                        break;
-                    }
-                }
+        let (answered, mut last) = (context.clock.now(), None);
+        if let Ok(Some(hold)) = &hold {
+            while hold.is_valid() && context.clock.now() <= answered + context.ttl * 4 {
+                last = Some(context.clock.now());
+                context.clock.sleep(Duration::from_millis(1)).await;
             }
-            ((hold, last), answered)
-        },
-        racing
-    );
-    let (hold, last) = hold;
+        }
+        (hold, answered, last)
+    };
+    let ((hold, answered, last), entry) = tokio::join!(holding, racing);
     let entry = entry?;
     in_time!(delay > context.ttl || last.is_some(), "inconclusive: the hold was never valid");
     if let Some(last) = last {

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{BreakMode, Fence, Mode};
+use lockwright_core::{BreakMode, Fence};
 
 use crate::case::{Case, cases};
 use crate::context::{Context, break_hold, release, take};
@@ -82,21 +82,15 @@ async fn fences_grow_when_many_contend(context: Arc<Context>) -> Verdict {
         let backend = context.backend().await?;
         contending.spawn(async move {
             for _ in 0..10 {
-                let invoked = context.clock.now();
+                let asked = context.clock.now();
                 let claim = context.claim("x");
                 let step = Duration::from_millis(1);
                 let patience = context.patience();
                 let entry = context.granted_within(&*backend, &claim, patience, step).await?;
-                history.add(Hold {
-                    who: format!("task {number}"),
-                    name: "x".to_owned(),
-                    mode: Mode::Exclusive,
-                    token: claim.token,
-                    fence: entry.granted.fence,
-                    asked: invoked,
-                    granted: entry.answered,
-                    until: entry.answered,
-                });
+                let (who, name) = (format!("task {number}"), "x".to_owned());
+                let (token, mode, fence) = (claim.token, claim.mode, entry.granted.fence);
+                let (granted, until) = (entry.answered, entry.answered);
+                history.add(Hold { who, name, mode, token, fence, asked, granted, until });
                 release(&*backend, &claim).await?;
             }
             Ok::<(), Failure>(())

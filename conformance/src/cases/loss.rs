@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lockwright_core::{ErrorKind, HoldState, Reason, ReleaseMode, ReleaseOutcome};
 
 use crate::case::{Case, cases};
-use crate::context::{Context, close, refused, release};
+use crate::context::{Context, close, fails, is_lost, refused, release};
 use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::faults::{Fate, Faulty, Op};
 
@@ -84,10 +84,7 @@ async fn an_unreachable_server_is_the_reason(context: Arc<Context>) -> Verdict {
     let now = context.clock.now();
     let most = guard.deadline() + context.moment();
     in_time!(now <= most, "the loss was signalled after the deadline");
-    match guard.check() {
-        Err(error) if error.kind() == ErrorKind::Lost(Reason::Unreachable) => {}
-        other => return Err(Failure::new(format!("check answered {other:?}"))),
-    }
+    fails(guard.check(), ErrorKind::Lost(Reason::Unreachable))?;
     drop(guard);
     close(&[&locks]).await
 }
@@ -160,10 +157,7 @@ async fn work_is_stopped_at_a_loss(context: Arc<Context>) -> Verdict {
         let _working = Working(&context, &stopped);
         std::future::pending::<()>().await;
     };
-    match guard.run(work).await {
-        Err(error) if matches!(error.kind(), ErrorKind::Lost(_)) => {}
-        other => return Err(Failure::new(format!("run answered {other:?}"))),
-    }
+    is_lost(guard.run(work).await)?;
     let stopped = stopped.lock().map(|stopped| *stopped).ok().flatten();
     let Some(stopped) = stopped else { return Err(Failure::new("the work was not stopped")) };
     let most = guard.deadline() + context.moment();

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use lockwright_core::{BreakMode, BreakTarget, ErrorKind, Locks, Reason, Step};
+use lockwright_core::{BreakMode, BreakTarget, ErrorKind, Locks, Step};
 
 use crate::case::{Case, cases};
-use crate::context::{Context, fails, soon, take};
+use crate::context::{Context, fails, is_stopped, release, soon, take};
 use crate::failure::{Failure, Verdict, ensure, in_time};
 
 pub(super) const CASES: &[Case] = cases! { Multi:
@@ -163,25 +163,14 @@ async fn one_lock_of_two_clients_is_noticed(context: Arc<Context>) -> Verdict {
 async fn the_loss_of_one_is_reported(context: Arc<Context>) -> Verdict {
     let (locks, operator) = (context.client().await?, context.client().await?);
     let all = locks.multi(["a", "b"]).acquire().await?;
-    let Some(second) = all.guards().get(1) else {
-        return Err(Failure::new("two names are fewer holds"));
-    };
+    let second = all.guards().get(1);
+    let second = second.ok_or_else(|| Failure::new("two names are fewer holds"))?;
     let seen = BreakTarget::Token(second.token());
     let stopped = all.run(async {
         operator.break_lock("b", seen, BreakMode::Now, "to see").await?;
         std::future::pending::<Verdict>().await
     });
-    match tokio::time::timeout(context.patience(), stopped).await {
-        Ok(Err(error)) => {
-            let reason = error.lost_reason();
-            let is_reported = matches!(reason, Some(Reason::Broken | Reason::Gone));
-            ensure!(is_reported, "a broken hold was lost by {reason:?}");
-        }
-        Ok(Ok(end)) => return end.and(Err(Failure::new("the work completed by itself"))),
-        Err(_) => {
-            return Err(Failure::new("the work was not stopped when one of its locks was lost"));
-        }
-    }
+    is_stopped(&context, stopped).await?;
     ensure!(all.check().is_err(), "the check succeeds though one hold is lost");
     all.guards()[0].check()?;
     ensure!(all.release().await.is_err(), "the release succeeded though one hold is lost");
@@ -196,12 +185,8 @@ async fn a_dropped_request_leaves_nothing(context: Arc<Context>) -> Verdict {
     ensure!(short.is_err(), "b was granted to a second client");
     holder.release().await?;
     context.nothing_left().await?;
-    let backend = context.backend().await?;
     for name in ["a", "b", "c"] {
-        let claim = context.claim(name);
-        let within = context.patience();
-        context.granted_within(&*backend, &claim, within, context.ttl / 20).await?;
-        crate::context::release(&*backend, &claim).await?;
+        context.is_free_within(name, context.patience()).await?;
     }
     Ok(())
 }
@@ -216,6 +201,6 @@ async fn several_clients_are_held_at_once(context: Arc<Context>) -> Verdict {
     let (backend, taken) = (context.backend().await?, context.long_claim("y"));
     take(&context, &*backend, &taken).await?;
     ensure!(both(&one, &two).try_acquire().await?.is_none(), "y was granted to a second client");
-    crate::context::release(&*backend, &taken).await?;
+    release(&*backend, &taken).await?;
     context.nothing_left().await
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockwright_core::{ErrorKind, LockName, Profile};
 
 use crate::case::{Case, cases};
-use crate::context::{Context, release_all, take};
+use crate::context::{Context, release_all, take_all};
 use crate::failure::{Failure, Verdict, ensure};
 
 pub(super) const CASES: &[Case] = cases! { Names:
@@ -35,12 +35,8 @@ pub(super) const CASES: &[Case] = cases! { Names:
 
 async fn independent(context: &Context, names: &[&str]) -> Verdict {
     let backend = context.backend().await?;
-    let mut claims = Vec::new();
-    for name in names {
-        let claim = context.long_claim(name);
-        take(context, &*backend, &claim).await?;
-        claims.push(claim);
-    }
+    let claims: Vec<_> = names.iter().map(|name| context.long_claim(name)).collect();
+    take_all(context, &*backend, &claims).await?;
     let held = context.held(&*backend).await?;
     let listed: BTreeSet<&str> = held.iter().map(LockName::as_str).collect();
     let wanted: BTreeSet<&str> = claims.iter().map(|claim| claim.name.as_str()).collect();
@@ -117,12 +113,8 @@ async fn the_longest_name_is_a_name(context: Arc<Context>) -> Verdict {
 async fn wildcards_in_a_prefix_mean_nothing(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let names = ["ab", "a_b", "a%b", "a*b", "axb", "Ab", "a", "a[b", "a\\b"];
-    let mut claims = Vec::new();
-    for name in names {
-        let claim = context.long_claim(name);
-        take(&context, &*backend, &claim).await?;
-        claims.push(claim);
-    }
+    let claims = names.map(|name| context.long_claim(name));
+    take_all(&context, &*backend, &claims).await?;
     for prefix in ["a_", "a%", "a*", "a", "A", "a[", "a\\", "a?", "", "ax", "zz"] {
         let whole = format!("{}{prefix}", context.root());
         let mut listed = BTreeSet::new();

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::case::{Case, cases};
-use crate::context::{Context, is_free, release, release_all, take};
+use crate::context::{Context, is_free, release, release_all, take, take_all};
 use crate::failure::{Verdict, ensure};
 
 pub(super) const CASES: &[Case] = cases! { Operator:
@@ -54,12 +54,9 @@ async fn a_free_name_is_no_error(context: Arc<Context>) -> Verdict {
 async fn a_listing_has_each_name_once(context: Arc<Context>) -> Verdict {
     const NAMES: usize = 230;
     let backend = context.backend().await?;
-    let mut claims = Vec::new();
-    for number in 0..NAMES {
-        let claim = context.long_claim(&format!("x{number}"));
-        take(&context, &*backend, &claim).await?;
-        claims.push(claim);
-    }
+    let name = |number| context.long_claim(&format!("x{number}"));
+    let claims: Vec<_> = (0..NAMES).map(name).collect();
+    take_all(&context, &*backend, &claims).await?;
     let mut listed: HashMap<String, usize> = HashMap::new();
     for name in context.held(&*backend).await? {
         *listed.entry(name.to_string()).or_default() += 1;

@@ -222,7 +222,7 @@ async fn dead_processes_are_passed_over(context: Arc<Context>) -> Verdict {
                 break;
             }
         }
-        holds.extend(crate::child::holds_of("a stopped one", "x", &messages));
+        holds.extend(crate::child::holds_of("a stopped one", &messages));
     }
     ensure!(holds.len() == STOPPED as usize, "{} of the stopped processes held", holds.len());
     holds.sort_unstable_by_key(|hold| hold.granted);

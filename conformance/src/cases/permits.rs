@@ -316,13 +316,9 @@ async fn permits_of_one_client_dont_take_turns(context: Arc<Context>) -> Verdict
     let locks = context.client().await?;
     let mut permits = Vec::new();
     for _ in 0..OF {
-        match locks.semaphore("x", OF).try_acquire().await? {
-            Some(permit) => permits.push(permit),
-            None => {
-                let had = permits.len();
-                return Err(Failure::new(format!("only {had} of {OF} permits were granted")));
-            }
-        }
+        let (permit, had) = (locks.semaphore("x", OF).try_acquire().await?, permits.len());
+        let failure = || Failure::new(format!("only {had} of {OF} permits were granted"));
+        permits.push(permit.ok_or_else(failure)?);
     }
     let more = locks.semaphore("x", OF).try_acquire().await?;
     ensure!(more.is_none(), "{} of {OF} were granted", OF + 1);

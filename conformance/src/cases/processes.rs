@@ -1,11 +1,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{BootInstant, Fencing, Mode};
+use lockwright_core::{BootInstant, Fencing};
 
 use crate::case::{Case, cases};
 use crate::child::{Child, Message, What, holds_of, refused_writes};
-use crate::context::{Context, close};
+use crate::context::{Context, close, release};
 use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::history::{History, Hold};
 use crate::register::{Counter, Register};
@@ -33,7 +33,7 @@ async fn processes_never_overlap(context: Arc<Context>) -> Verdict {
     let counter = Counter::create(context.root())?;
     let (register, history) = (Register::default(), History::default());
     let locks = context.client().await?;
-    let invoked = context.clock.now();
+    let asked = context.clock.now();
     let earlier = locks.mutex("x").acquire().await?;
     let granted = context.clock.now();
     let mut children = Vec::new();
@@ -46,20 +46,13 @@ async fn processes_never_overlap(context: Arc<Context>) -> Verdict {
         ensure!(first == Message::Asking, "a child's first message wasn't its request");
     }
     context.clock.sleep(Duration::from_millis(50)).await;
-    history.add(Hold {
-        who: "the parent".to_owned(),
-        name: "x".to_owned(),
-        mode: Mode::Exclusive,
-        token: earlier.token(),
-        fence: earlier.fence(),
-        asked: invoked,
-        granted,
-        until: context.clock.now(),
-    });
+    let (who, name, until) = ("the parent".to_owned(), "x".to_owned(), context.clock.now());
+    let (token, fence, mode) = (earlier.token(), earlier.fence(), earlier.mode());
+    history.add(Hold { who, name, mode, token, fence, asked, granted, until });
     earlier.release().await?;
     for (number, child) in children.iter_mut().enumerate() {
         let messages = child.rest(SILENCE).await?;
-        let mine = holds_of(&format!("process {number}"), "x", &messages);
+        let mine = holds_of(&format!("process {number}"), &messages);
         ensure!(mine.len() == ROUNDS as usize, "process {number} held {} times", mine.len());
         let refused = refused_writes(&messages);
         if context.profile.fencing != Fencing::None {
@@ -99,7 +92,7 @@ async fn a_killed_process_frees_within_its_ttl(context: Arc<Context>) -> Verdict
     // Servers round expiries up by at most a second.
     let bound = context.ttl + context.ttl / 10 + Duration::from_secs(1);
     in_time!(took <= bound, "the next grant took {took:?} with a TTL of {:?}", context.ttl);
-    crate::context::release(&*backend, &claim).await
+    release(&*backend, &claim).await
 }
 
 #[cfg(not(unix))]
@@ -138,5 +131,5 @@ async fn a_stopped_process_knows_when_it_goes_on(context: Arc<Context>) -> Verdi
         let refused = refused_writes(&messages);
         ensure!(refused == 1, "a write with the old fence was accepted");
     }
-    crate::context::release(&*backend, &claim).await
+    release(&*backend, &claim).await
 }

@@ -44,14 +44,9 @@ async fn a_repeat_is_the_same_hold(context: Arc<Context>) -> Verdict {
     let claim = context.long_claim("x");
     take(&context, &*one, &claim).await?;
     for backend in [&*one, &*two] {
-        match backend.acquire(&claim, Wait::No).await? {
-            AcquireOutcome::Granted(_) => {}
-            AcquireOutcome::Busy(busy) => {
-                return Err(Failure::new(format!(
-                    "a repeat with the hold's own token was answered {busy:?}"
-                )));
-            }
-        }
+        let again = backend.acquire(&claim, Wait::No).await?;
+        let is_granted = matches!(again, AcquireOutcome::Granted(_));
+        ensure!(is_granted, "a repeat with the hold's own token was answered {again:?}");
     }
     refused(&*two, &context.long_claim("x")).await?;
     release(&*two, &claim).await
@@ -140,13 +135,9 @@ async fn a_late_duplicate_is_kept_out(context: Arc<Context>) -> Verdict {
     backend.release(&lost, ReleaseMode::Reconcile).await?;
     for late in [&granted, &lost] {
         for wait in [Wait::No, Wait::Until(context.clock.now() + context.ttl)] {
-            match backend.acquire(late, wait).await {
-                Err(error) if matches!(error.kind(), ErrorKind::Lost(_)) => {}
-                answer => {
-                    let message = format!("a reconciled token was answered {answer:?}");
-                    return Err(Failure::new(message));
-                }
-            }
+            let answer = backend.acquire(late, wait).await;
+            let is_lost = answer.as_ref().is_err_and(|error| error.lost_reason().is_some());
+            ensure!(is_lost, "a reconciled token was answered {answer:?}");
         }
         is_free(&context, &*backend, "x").await?;
     }
@@ -165,10 +156,8 @@ async fn a_ghost_lives_for_one_ttl(context: Arc<Context>) -> Verdict {
 
 /// Waits until the name is free. Without tombstones, late duplicates must expire first.
 async fn is_free_soon(context: &Context) -> Verdict {
-    let (backend, next) = (context.backend().await?, context.claim("x"));
     let bound = if context.profile.tombstones { context.ttl * 4 / 5 } else { context.patience() };
-    context.granted_within(&*backend, &next, bound, context.ttl / 50).await?;
-    release(&*backend, &next).await
+    context.is_free_within("x", bound).await
 }
 
 async fn a_lost_answer_is_asked_for_again(context: Arc<Context>) -> Verdict {
@@ -231,9 +220,7 @@ async fn a_duplicated_acquire_leaves_nothing(context: Arc<Context>) -> Verdict {
     }
     // The client doesn't reconcile an answered request, so the server may grant the duplicate,
     // which then expires.
-    let (backend, next) = (context.backend().await?, context.claim("x"));
-    context.granted_within(&*backend, &next, context.patience(), context.ttl / 50).await?;
-    release(&*backend, &next).await?;
+    context.is_free_within("x", context.patience()).await?;
     close(&[&locks]).await
 }
 

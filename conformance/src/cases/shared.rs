@@ -292,15 +292,9 @@ async fn readers_of_one_client_dont_take_turns(context: Arc<Context>) -> Verdict
     let locks = context.client().await?;
     let mut guards = Vec::new();
     for _ in 0..8 {
-        match locks.read("x").try_acquire().await? {
-            Some(guard) => guards.push(guard),
-            None => {
-                return Err(Failure::new(format!(
-                    "a reader was refused while {} readers held",
-                    guards.len()
-                )));
-            }
-        }
+        let (guard, held) = (locks.read("x").try_acquire().await?, guards.len());
+        let failure = || Failure::new(format!("a reader was refused while {held} readers held"));
+        guards.push(guard.ok_or_else(failure)?);
     }
     let writer = locks.write("x").try_acquire().await?;
     ensure!(writer.is_none(), "a writer was granted while readers held the name");

@@ -47,14 +47,9 @@ async fn one_attempt_never_blocks(context: Arc<Context>) -> Verdict {
     take(&context, &*backend, &holder).await?;
     for backend in [&*backend, &*other] {
         let within = context.moment() + context.ttl / 2;
-        match tokio::time::timeout(within, refused(backend, &context.claim("x"))).await {
-            Err(_) => {
-                return Err(Failure::late(format!(
-                    "a claim without a wait wasn't answered within {within:?}"
-                )));
-            }
-            Ok(answer) => drop(answer?),
-        }
+        let answer = tokio::time::timeout(within, refused(backend, &context.claim("x"))).await;
+        let message = format!("a claim without a wait wasn't answered within {within:?}");
+        answer.map_err(|_| Failure::late(message))??;
     }
     release(&*backend, &holder).await
 }

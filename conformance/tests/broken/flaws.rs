@@ -61,78 +61,65 @@ pub(crate) const BACKENDS: &[(Flaw, &str, &str)] = &[
     (Flaw::CutsLongNames, "the_longest_name_is_a_name", "not granted though"),
 ];
 
-pub(crate) const QUEUE_BACKENDS: &[(QueueFlaw, &str, &str)] = &[
-    (QueueFlaw::WriterBesideReaders, "readers_hold_beside_each_other", "granted to a second"),
-    (QueueFlaw::WriterBesideReaders, "a_writer_waits_for_the_last_reader", "granted to a second"),
-    (QueueFlaw::ReaderBesideAWriter, "a_reader_waits_for_the_writer", "granted to a second"),
-    (
-        QueueFlaw::ReadersPassTheWriter,
-        "a_waiting_writer_stops_new_readers",
-        "while a writer waited",
-    ),
-    (
-        QueueFlaw::VanishedStayInTheQueue,
-        "a_vanished_writer_stops_readers_for_a_bounded_time",
-        "still not granted",
-    ),
-    (QueueFlaw::ExpireTogether, "each_reader_expires_alone", "was not renewed"),
-    (QueueFlaw::OneExpiryForAll, "each_reader_expires_alone", "isn't held was renewed"),
-    (QueueFlaw::ReleaseEndsAll, "a_writer_waits_for_the_last_reader", "granted to a second"),
-    (QueueFlaw::CountsHolders, "a_reader_ends_its_own_hold_only", "isn't held was released"),
-    (QueueFlaw::RepeatIsASecondHold, "a_repeated_reader_is_one_hold", "not granted though"),
-    (QueueFlaw::EachReaderHasAFence, "readers_share_a_fence", "have the fences"),
-    (QueueFlaw::ShowsOneHolder, "each_reader_is_shown", "but inspect shows"),
-    (QueueFlaw::BreakHitsAll, "a_broken_reader_leaves_the_others", "was not renewed"),
-    (
-        QueueFlaw::WritersArentWoken,
-        "the_last_readers_release_wakes_the_writer",
-        "no waiter was woken",
-    ),
-    (QueueFlaw::ReadersArentWoken, "a_writers_release_wakes_all_readers", "no waiter was woken"),
-    (QueueFlaw::OneMoreThanThereAre, "as_many_are_granted_as_there_are", "granted to a second"),
-    (QueueFlaw::WeightsDontCount, "weights_are_counted", "granted to a second"),
-    (QueueFlaw::ExpireTogether, "each_permit_expires_alone", "was not renewed"),
-    (QueueFlaw::OneExpiryForAll, "each_permit_expires_alone", "isn't held was renewed"),
-    (
-        QueueFlaw::CountsHolders,
-        "a_permits_release_ends_its_own_hold_only",
-        "isn't held was released",
-    ),
-    (QueueFlaw::RepeatIsASecondHold, "a_repeat_takes_no_second_permit", "and then"),
-    (QueueFlaw::SizesMix, "sizes_do_not_mix", "was answered"),
-    (QueueFlaw::KindsMix, "a_semaphore_is_no_lock", "was answered"),
-    (QueueFlaw::IdsAreNumbers, "ids_are_unique", "was granted twice"),
-    (QueueFlaw::ShowsOneHolder, "each_permit_is_shown", "isn't shown"),
-    (QueueFlaw::BreakHitsAll, "a_broken_permit_leaves_the_others", "was not renewed"),
-    (QueueFlaw::SmallOnesPass, "a_large_claim_is_not_overtaken", "granted to a second"),
-    (QueueFlaw::PermitsWakeNobody, "a_freed_permit_wakes_the_waiter", "no waiter was woken"),
-    (QueueFlaw::WakesOneOfMany, "all_who_fit_are_woken", "no waiter was woken"),
-    (QueueFlaw::ShowsNoTokens, "one_lock_of_two_clients_is_noticed", "is not Conflict"),
-    (QueueFlaw::ForgetsValues, "the_leaders_value_is_seen", "is seen"),
-    (QueueFlaw::ForgetsValues, "leaders_are_observed", "the observer reported"),
-    (QueueFlaw::TicketsAreGoodForever, "a_ticket_is_good_once", "reports no loss"),
-    (QueueFlaw::TicketsAreGoodForever, "a_ticket_that_nobody_resumes_runs_out", "reports no loss"),
-    (QueueFlaw::SwapKeepsTheFence, "a_hold_moves_to_another_client", "after it moved"),
-    (QueueFlaw::SwapChangesAReadersFence, "a_hold_moves_to_another_client", "after it moved"),
-    (QueueFlaw::OldTokensStayGood, "an_old_token_is_worth_nothing", "isn't held was renewed"),
-    (QueueFlaw::RepeatedSwapIsRefused, "a_repeated_swap_is_the_same_hold", "a repeat was refused"),
-    (QueueFlaw::BrokenMoves, "a_broken_hold_does_not_move", "reports no loss"),
-    (
-        QueueFlaw::RepeatedSwapRearms,
-        "a_repeated_swap_does_not_rearm_a_broken_hold",
-        "still not granted",
-    ),
-    (
-        QueueFlaw::BreakHitsTheMoved,
-        "a_moved_hold_is_broken_by_its_new_token",
-        "an old token broke the hold",
-    ),
-    (QueueFlaw::NewcomersOvertake, "a_newcomer_overtakes_nobody", "granted to a second"),
-    (QueueFlaw::LastComeFirstServed, "clients_are_served_in_order", "in the order"),
-    (QueueFlaw::LastComeFirstServed, "a_withdrawn_waiter_is_passed_over", "in the order"),
-    (QueueFlaw::WithdrawnAreServed, "a_withdrawn_waiter_is_passed_over", "waiters were expected"),
-    (QueueFlaw::OffersTheFullTtl, "silent_waiters_are_passed_over", "still not granted"),
-];
+pub(crate) const QUEUE_BACKENDS: &[(QueueFlaw, &str, &str)] = {
+    use QueueFlaw::*;
+    &[
+        (WriterBesideReaders, "readers_hold_beside_each_other", "granted to a second"),
+        (WriterBesideReaders, "a_writer_waits_for_the_last_reader", "granted to a second"),
+        (ReaderBesideAWriter, "a_reader_waits_for_the_writer", "granted to a second"),
+        (ReadersPassTheWriter, "a_waiting_writer_stops_new_readers", "while a writer waited"),
+        (
+            VanishedStayInTheQueue,
+            "a_vanished_writer_stops_readers_for_a_bounded_time",
+            "still not granted",
+        ),
+        (ExpireTogether, "each_reader_expires_alone", "was not renewed"),
+        (OneExpiryForAll, "each_reader_expires_alone", "isn't held was renewed"),
+        (ReleaseEndsAll, "a_writer_waits_for_the_last_reader", "granted to a second"),
+        (CountsHolders, "a_reader_ends_its_own_hold_only", "isn't held was released"),
+        (RepeatIsASecondHold, "a_repeated_reader_is_one_hold", "not granted though"),
+        (EachReaderHasAFence, "readers_share_a_fence", "have the fences"),
+        (ShowsOneHolder, "each_reader_is_shown", "but inspect shows"),
+        (BreakHitsAll, "a_broken_reader_leaves_the_others", "was not renewed"),
+        (WritersArentWoken, "the_last_readers_release_wakes_the_writer", "no waiter was woken"),
+        (ReadersArentWoken, "a_writers_release_wakes_all_readers", "no waiter was woken"),
+        (OneMoreThanThereAre, "as_many_are_granted_as_there_are", "granted to a second"),
+        (WeightsDontCount, "weights_are_counted", "granted to a second"),
+        (ExpireTogether, "each_permit_expires_alone", "was not renewed"),
+        (OneExpiryForAll, "each_permit_expires_alone", "isn't held was renewed"),
+        (CountsHolders, "a_permits_release_ends_its_own_hold_only", "isn't held was released"),
+        (RepeatIsASecondHold, "a_repeat_takes_no_second_permit", "and then"),
+        (SizesMix, "sizes_do_not_mix", "was answered"),
+        (KindsMix, "a_semaphore_is_no_lock", "was answered"),
+        (IdsAreNumbers, "ids_are_unique", "was granted twice"),
+        (ShowsOneHolder, "each_permit_is_shown", "isn't shown"),
+        (BreakHitsAll, "a_broken_permit_leaves_the_others", "was not renewed"),
+        (SmallOnesPass, "a_large_claim_is_not_overtaken", "granted to a second"),
+        (PermitsWakeNobody, "a_freed_permit_wakes_the_waiter", "no waiter was woken"),
+        (WakesOneOfMany, "all_who_fit_are_woken", "no waiter was woken"),
+        (ShowsNoTokens, "one_lock_of_two_clients_is_noticed", "is not Conflict"),
+        (ForgetsValues, "the_leaders_value_is_seen", "is seen"),
+        (ForgetsValues, "leaders_are_observed", "the observer reported"),
+        (TicketsAreGoodForever, "a_ticket_is_good_once", "reports no loss"),
+        (TicketsAreGoodForever, "a_ticket_that_nobody_resumes_runs_out", "reports no loss"),
+        (SwapKeepsTheFence, "a_hold_moves_to_another_client", "after it moved"),
+        (SwapChangesAReadersFence, "a_hold_moves_to_another_client", "after it moved"),
+        (OldTokensStayGood, "an_old_token_is_worth_nothing", "isn't held was renewed"),
+        (RepeatedSwapIsRefused, "a_repeated_swap_is_the_same_hold", "a repeat was refused"),
+        (BrokenMoves, "a_broken_hold_does_not_move", "reports no loss"),
+        (RepeatedSwapRearms, "a_repeated_swap_does_not_rearm_a_broken_hold", "still not granted"),
+        (
+            BreakHitsTheMoved,
+            "a_moved_hold_is_broken_by_its_new_token",
+            "an old token broke the hold",
+        ),
+        (NewcomersOvertake, "a_newcomer_overtakes_nobody", "granted to a second"),
+        (LastComeFirstServed, "clients_are_served_in_order", "in the order"),
+        (LastComeFirstServed, "a_withdrawn_waiter_is_passed_over", "in the order"),
+        (WithdrawnAreServed, "a_withdrawn_waiter_is_passed_over", "waiters were expected"),
+        (OffersTheFullTtl, "silent_waiters_are_passed_over", "still not granted"),
+    ]
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FencedStoreFlaw {
@@ -148,29 +135,20 @@ pub(crate) enum FencedStoreFlaw {
     OneFenceForAll,
 }
 
-pub(crate) const FENCED_STORES: &[(FencedStoreFlaw, &str, &str)] = &[
-    (
-        FencedStoreFlaw::AcceptsAnything,
-        "a_paused_holders_late_write_is_refused",
-        "was accepted after",
-    ),
-    (FencedStoreFlaw::RefusesRepeats, "a_holder_writes_again_and_again", "Superseded"),
-    (FencedStoreFlaw::RemembersWhoCameLast, "refused_write_stays_refused", "was accepted after"),
-    (FencedStoreFlaw::EachWriterRemembers, "refused_write_stays_refused", "was accepted after"),
-    (FencedStoreFlaw::WritesThenLooks, "a_refused_write_changes_nothing", "was written last"),
-    (
-        FencedStoreFlaw::LooksThenWrites,
-        "of_those_who_write_at_once_the_latest_stays",
-        "was written last",
-    ),
-    (FencedStoreFlaw::SaysConflict, "a_refused_write_changes_nothing", "was answered"),
-    (
-        FencedStoreFlaw::NamesNoFence,
-        "a_refused_write_changes_nothing",
-        "doesn't name the later fence",
-    ),
-    (FencedStoreFlaw::OneFenceForAll, "each_name_has_a_fence_of_its_own", "Superseded"),
-];
+pub(crate) const FENCED_STORES: &[(FencedStoreFlaw, &str, &str)] = {
+    use FencedStoreFlaw::*;
+    &[
+        (AcceptsAnything, "a_paused_holders_late_write_is_refused", "was accepted after"),
+        (RefusesRepeats, "a_holder_writes_again_and_again", "Superseded"),
+        (RemembersWhoCameLast, "refused_write_stays_refused", "was accepted after"),
+        (EachWriterRemembers, "refused_write_stays_refused", "was accepted after"),
+        (WritesThenLooks, "a_refused_write_changes_nothing", "was written last"),
+        (LooksThenWrites, "of_those_who_write_at_once_the_latest_stays", "was written last"),
+        (SaysConflict, "a_refused_write_changes_nothing", "was answered"),
+        (NamesNoFence, "a_refused_write_changes_nothing", "doesn't name the later fence"),
+        (OneFenceForAll, "each_name_has_a_fence_of_its_own", "Superseded"),
+    ]
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClientFlaw {

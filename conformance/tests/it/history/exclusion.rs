@@ -5,32 +5,30 @@ use lockwright_conformance::history::Rules;
 
 const OVERLAP: &str = "two holds were valid at once";
 
+#[track_caller]
+fn ends_at(end: u64, first: &Script) {
+    first.clone().holds("b", 3, 2, EXCLUSIVE, (end, end + 10)).is_clean();
+    first.clone().holds("b", 3, 2, EXCLUSIVE, (end - 1, end + 10)).breaks_once(OVERLAP);
+}
+
 #[test]
 fn hold_ends_at_its_deadline() {
-    let first = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20));
-    first.clone().holds("b", 2, 2, EXCLUSIVE, (20, 30)).is_clean();
-    first.holds("b", 2, 2, EXCLUSIVE, (19, 30)).breaks_once(OVERLAP);
+    ends_at(20, &Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)));
 }
 
 #[test]
 fn hold_ends_when_its_release_begins() {
-    let first = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 100)).releases(20, "a", 1);
-    first.clone().holds("b", 2, 2, EXCLUSIVE, (20, 30)).is_clean();
-    first.holds("b", 2, 2, EXCLUSIVE, (19, 30)).breaks_once(OVERLAP);
+    ends_at(20, &Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 100)).releases(20, "a", 1));
 }
 
 #[test]
 fn hold_ends_when_its_loss_is_reported() {
-    let first = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 100)).loses(20, "a", 1);
-    first.clone().holds("b", 2, 2, EXCLUSIVE, (20, 30)).is_clean();
-    first.holds("b", 2, 2, EXCLUSIVE, (19, 30)).breaks_once(OVERLAP);
+    ends_at(20, &Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 100)).loses(20, "a", 1));
 }
 
 #[test]
 fn hold_ends_with_its_process() {
-    let first = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 100)).ends(20, "a");
-    first.clone().holds("b", 2, 2, EXCLUSIVE, (20, 30)).is_clean();
-    first.holds("b", 2, 2, EXCLUSIVE, (19, 30)).breaks_once(OVERLAP);
+    ends_at(20, &Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 100)).ends(20, "a"));
 }
 
 #[test]
@@ -42,28 +40,20 @@ fn release_after_the_deadline_does_not_prolong_a_hold() {
 #[test]
 fn killed_or_stopped_process_holds_until_its_deadline() {
     for signal in [Signal::Killed, Signal::Stopped] {
-        let first = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).signal(12, "a", signal);
-        first.clone().holds("b", 2, 2, EXCLUSIVE, (20, 30)).is_clean();
-        first.holds("b", 2, 2, EXCLUSIVE, (19, 30)).breaks_once(OVERLAP);
+        ends_at(20, &Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).signal(12, "a", signal));
     }
 }
 
 #[test]
 fn renewal_extends_a_hold() {
-    let first = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).renews(20, "a", 1, 30);
-    first.clone().holds("b", 2, 2, EXCLUSIVE, (30, 40)).is_clean();
-    first.holds("b", 2, 2, EXCLUSIVE, (29, 40)).breaks_once(OVERLAP);
+    ends_at(30, &Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).renews(20, "a", 1, 30));
 }
 
 #[test]
 fn renewal_never_shortens_a_hold() {
-    let first = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 30)).renews(12, "a", 1, 20);
-    first.clone().holds("b", 2, 2, EXCLUSIVE, (30, 40)).is_clean();
-    first.holds("b", 2, 2, EXCLUSIVE, (29, 40)).breaks_once(OVERLAP);
+    ends_at(30, &Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 30)).renews(12, "a", 1, 20));
     let again = Script::new().asks_as(10, "a", 1, 7).granted(10, "a", 1, 1, 30);
-    let again = again.asks_as(11, "a", 2, 7).granted_again(12, "a", 2, 1, 20);
-    again.clone().holds("b", 3, 2, EXCLUSIVE, (30, 40)).is_clean();
-    again.holds("b", 3, 2, EXCLUSIVE, (29, 40)).breaks_once(OVERLAP);
+    ends_at(30, &again.asks_as(11, "a", 2, 7).granted_again(12, "a", 2, 1, 20));
 }
 
 #[test]
@@ -77,13 +67,8 @@ fn renewal_counts_from_the_moment_it_is_written() {
 
 #[test]
 fn readers_exclude_writers_only() {
-    let readers = Script::new().holds("a", 1, 1, Mode::Shared, (10, 30)).holds(
-        "b",
-        2,
-        1,
-        Mode::Shared,
-        (15, 20),
-    );
+    let readers = Script::new().holds("a", 1, 1, Mode::Shared, (10, 30));
+    let readers = readers.holds("b", 2, 1, Mode::Shared, (15, 20));
     readers.clone().holds("c", 3, 2, EXCLUSIVE, (30, 40)).is_clean();
     readers.clone().holds("c", 3, 2, EXCLUSIVE, (29, 40)).breaks_once(OVERLAP);
     let writer = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20));
@@ -93,16 +78,11 @@ fn readers_exclude_writers_only() {
 
 #[test]
 fn permits_are_counted_at_each_instant() {
-    let two = Script::new().holds("a", 1, 1, permits(2, 3), (10, 20)).holds(
-        "b",
-        2,
-        2,
-        permits(1, 3),
-        (12, 40),
-    );
+    let two = Script::new().holds("a", 1, 1, permits(2, 3), (10, 20));
+    let two = two.holds("b", 2, 2, permits(1, 3), (12, 40));
     two.clone().holds("c", 3, 3, permits(2, 3), (20, 30)).is_clean();
-    two.holds("c", 3, 3, permits(2, 3), (19, 30))
-        .breaks_once("more than 3 permits were valid at once");
+    let three = two.holds("c", 3, 3, permits(2, 3), (19, 30));
+    three.breaks_once("more than 3 permits were valid at once");
 }
 
 #[test]
@@ -163,20 +143,14 @@ fn hold_may_be_given_away_and_resumed_in_one_process() {
 #[test]
 fn breaking_at_once_excuses_the_overlap_from_then_on() {
     let both = |broken, at_once, granted| {
-        Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 30)).breaks(broken, at_once).holds(
-            "b",
-            2,
-            2,
-            EXCLUSIVE,
-            (granted, 40),
-        )
+        let first = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 30)).breaks(broken, at_once);
+        first.holds("b", 2, 2, EXCLUSIVE, (granted, 40))
     };
     both(20, true, 20).is_clean();
     both(20, true, 19).breaks_once(OVERLAP);
     both(20, false, 20).breaks_once(OVERLAP);
     // A break excuses no hold that was requested after the break.
-    let later = both(9, true, 20);
-    later.breaks_once(OVERLAP);
+    both(9, true, 20).breaks_once(OVERLAP);
 }
 
 #[test]

@@ -20,13 +20,8 @@ fn fences_are_unique() {
 
 #[test]
 fn readers_share_a_fence_with_readers_only() {
-    let readers = Script::new().holds("a", 1, 7, Mode::Shared, (10, 20)).holds(
-        "b",
-        2,
-        7,
-        Mode::Shared,
-        (15, 25),
-    );
+    let readers = Script::new().holds("a", 1, 7, Mode::Shared, (10, 20));
+    let readers = readers.holds("b", 2, 7, Mode::Shared, (15, 25));
     readers.is_clean();
     readers.clone().holds("c", 3, 8, EXCLUSIVE, (25, 30)).is_clean();
     readers.holds("c", 3, 7, EXCLUSIVE, (25, 30)).breaks_once(SAME);
@@ -34,13 +29,8 @@ fn readers_share_a_fence_with_readers_only() {
 
 #[test]
 fn later_request_has_a_larger_fence() {
-    let pair = |asked, fence| {
-        Script::new()
-            .asks(5, "a", 1)
-            .granted(10, "a", 1, 7, 20)
-            .asks(asked, "b", 2)
-            .granted(20, "b", 2, fence, 30)
-    };
+    let first = Script::new().asks(5, "a", 1).granted(10, "a", 1, 7, 20);
+    let pair = |asked, fence| first.clone().asks(asked, "b", 2).granted(20, "b", 2, fence, 30);
     pair(11, 8).is_clean();
     pair(11, 6).breaks_once(FELL);
     let rules = Rules { strict_order_of_fences: false, must_show: false, ..Rules::default() };
@@ -91,30 +81,16 @@ fn grant_after_many_ended_holds_is_compared_with_the_largest_fence() {
 
 #[test]
 fn readers_fences_are_in_order_with_writers() {
-    let reader = |fence| {
-        Script::new().holds("a", 1, 7, EXCLUSIVE, (10, 20)).holds(
-            "b",
-            2,
-            fence,
-            Mode::Shared,
-            (20, 30),
-        )
-    };
+    let writer = Script::new().holds("a", 1, 7, EXCLUSIVE, (10, 20));
+    let reader = |fence| writer.clone().holds("b", 2, fence, Mode::Shared, (20, 30));
     reader(8).is_clean();
     reader(6).breaks_once(FELL);
 }
 
 #[test]
 fn permits_have_unique_ids_in_no_order() {
-    let pair = |id| {
-        Script::new().holds("a", 1, 7, permits(1, 3), (10, 20)).holds(
-            "b",
-            2,
-            id,
-            permits(1, 3),
-            (15, 30),
-        )
-    };
+    let first = Script::new().holds("a", 1, 7, permits(1, 3), (10, 20));
+    let pair = |id| first.clone().holds("b", 2, id, permits(1, 3), (15, 30));
     pair(3).is_clean();
     pair(7).breaks_once(SAME);
 }

@@ -40,25 +40,13 @@ fn loss_is_reported_before_the_next_grant_returns() {
 
 #[test]
 fn grant_to_the_same_process_or_to_a_reader_of_another_name_is_not_the_next_one() {
-    let own = Script::new().holds("a", 1, 1, EXCLUSIVE, (100, 200)).holds(
-        "a",
-        2,
-        2,
-        EXCLUSIVE,
-        (210, 300),
-    );
+    let first = Script::new().holds("a", 1, 1, EXCLUSIVE, (100, 200));
+    let own = first.clone().holds("a", 2, 2, EXCLUSIVE, (210, 300));
     assert!(found(&own.releases(220, "a", 2).loses(230, "a", 1), 0, 0).is_empty());
-    let other =
-        Script::new().holds("a", 1, 1, EXCLUSIVE, (100, 200)).asks_for(205, "b", 2, "y", EXCLUSIVE);
+    let other = first.clone().asks_for(205, "b", 2, "y", EXCLUSIVE);
     let other = other.granted(210, "b", 2, 1, 300).releases(220, "b", 2);
     assert!(found(&other.loses(230, "a", 1), 0, 0).is_empty());
-    let reader = Script::new().holds("a", 1, 1, EXCLUSIVE, (100, 200)).holds(
-        "b",
-        2,
-        2,
-        Mode::Shared,
-        (210, 300),
-    );
+    let reader = first.holds("b", 2, 2, Mode::Shared, (210, 300));
     assert_eq!(found(&reader.releases(220, "b", 2).loses(211, "a", 1), 0, 0), [LATE]);
 }
 

@@ -43,33 +43,11 @@ struct Bug {
 }
 
 impl Bug {
-    const fn new(name: &'static str, how: &'static str, work: &'static [Work]) -> Self {
-        let trouble = Trouble {
-            refused: 0,
-            lost: 0,
-            late_requests: 0,
-            late_answers: 0,
-            repeated: 0,
-            panics: 0,
-            only: None,
-            cuts: false,
-            kills: false,
-            suspends: false,
-        };
-        let duration = Duration::from_secs(2);
+    fn new(name: &'static str, how: &'static str) -> Self {
+        let (work, trouble) = (&[Work::Mutex], Trouble::default());
         let (processes, names, longest_wait, fences) = (3, 2, None, true);
-        Self {
-            name,
-            how,
-            work,
-            processes,
-            names,
-            ttl: TTL,
-            duration,
-            trouble,
-            longest_wait,
-            fences,
-        }
+        let (ttl, duration) = (TTL, Duration::from_secs(2));
+        Self { name, how, work, processes, names, ttl, duration, trouble, longest_wait, fences }
     }
 
     fn is_found(&self, broken: fn(&Clock) -> Target, sound: fn(&Clock) -> Target) {

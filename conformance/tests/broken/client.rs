@@ -7,14 +7,16 @@ use std::task::Poll;
 use std::time::Duration;
 
 use lockwright_conformance::client::{TestedClient, TestedHold};
+use lockwright_conformance::test_helpers::claim_for;
 use lockwright_core::{
-    AcquireOutcome, BootInstant, Claim, Clock, DistributedLock, Error, Identity, LockName, Mode,
-    ReleaseMode, Renew, RenewalMode, RenewalOutcome, Result, Token, Wait, async_trait,
+    AcquireOutcome, BootInstant, Claim, Clock, DistributedLock, Error, LockName, ReleaseMode,
+    Renew, RenewalMode, RenewalOutcome, Result, Wait, async_trait,
 };
 use tokio::sync::watch;
 
 use crate::flaws::ClientFlaw;
 
+#[derive(Clone)]
 pub(crate) struct SmallClient {
     pub(crate) flaw: ClientFlaw,
     pub(crate) backend: Arc<dyn DistributedLock>,
@@ -23,9 +25,7 @@ pub(crate) struct SmallClient {
 }
 
 struct Held {
-    flaw: ClientFlaw,
-    backend: Arc<dyn DistributedLock>,
-    clock: Clock,
+    client: SmallClient,
     claim: Claim,
     granted: tokio::time::Instant,
     /// The hold's deadline, or a time in the past if the hold has ended.
@@ -40,15 +40,8 @@ impl TestedClient for SmallClient {
         name: &LockName,
         fixed: bool,
     ) -> Result<Option<Box<dyn TestedHold>>> {
-        let claim = Claim {
-            name: name.clone(),
-            mode: Mode::Exclusive,
-            token: Token::random(),
-            identity: Arc::new(Identity::of_this_process(None)),
-            ttl: self.ttl,
-            fences: 1,
-            renewal_mode: if fixed { RenewalMode::Off } else { RenewalMode::Auto },
-        };
+        let renewal_mode = if fixed { RenewalMode::Off } else { RenewalMode::Auto };
+        let claim = Claim { renewal_mode, ..claim_for(name.as_str(), self.ttl) };
         let sent = self.clock.now();
         let AcquireOutcome::Granted(_) = self.backend.acquire(&claim, Wait::No).await? else {
             return Ok(None);
@@ -66,18 +59,9 @@ impl TestedClient for SmallClient {
             deadline = self.clock.now() + self.ttl / 4;
         }
         let (told, watched) = watch::channel(deadline);
-        let keeper = Keeper {
-            flaw: self.flaw,
-            backend: Arc::clone(&self.backend),
-            clock: self.clock.clone(),
-            claim: claim.clone(),
-            deadline,
-            told,
-        };
+        let keeper = Keeper { client: self.clone(), claim: claim.clone(), deadline, told };
         Ok(Some(Box::new(Held {
-            flaw: self.flaw,
-            backend: Arc::clone(&self.backend),
-            clock: self.clock.clone(),
+            client: self.clone(),
             claim,
             granted: tokio::time::Instant::now(),
             deadline: watched,
@@ -87,9 +71,7 @@ impl TestedClient for SmallClient {
 }
 
 struct Keeper {
-    flaw: ClientFlaw,
-    backend: Arc<dyn DistributedLock>,
-    clock: Clock,
+    client: SmallClient,
     claim: Claim,
     deadline: BootInstant,
     told: watch::Sender<BootInstant>,
@@ -97,14 +79,15 @@ struct Keeper {
 
 impl Keeper {
     async fn keep(mut self) {
-        while self.clock.now() < self.deadline {
-            let renew_at = (self.clock.now() + self.claim.ttl / 3).min(self.deadline);
-            self.clock.sleep_until(renew_at).await;
-            if self.claim.renewal_mode == RenewalMode::Off || self.clock.now() >= self.deadline {
+        let clock = self.client.clock.clone();
+        while clock.now() < self.deadline {
+            let renew_at = (clock.now() + self.claim.ttl / 3).min(self.deadline);
+            clock.sleep_until(renew_at).await;
+            if self.claim.renewal_mode == RenewalMode::Off || clock.now() >= self.deadline {
                 continue;
             }
-            let sent = self.clock.now();
-            let renewed = if self.flaw == ClientFlaw::WaitsForTheRenewal {
+            let sent = clock.now();
+            let renewed = if self.client.flaw == ClientFlaw::WaitsForTheRenewal {
                 self.renew().await
             } else {
                 let patience = self.claim.ttl / 10;
@@ -120,11 +103,11 @@ impl Keeper {
 
     async fn renew(&self) -> bool {
         let holds = [Renew::of(&self.claim)];
-        let mut renewing = pin!(self.backend.renew(&holds));
+        let mut renewing = pin!(self.client.backend.renew(&holds));
         let answer = std::future::poll_fn(|cx| {
-            let poll = || renewing.as_mut().poll(cx);
-            if self.flaw == ClientFlaw::KeeperDiesOfAPanic {
-                return poll_plainly(poll);
+            let mut poll = || renewing.as_mut().poll(cx);
+            if self.client.flaw == ClientFlaw::KeeperDiesOfAPanic {
+                return poll();
             }
             std::panic::catch_unwind(AssertUnwindSafe(poll))
                 .unwrap_or_else(|_| Poll::Ready(Err(Error::indeterminate("it panicked"))))
@@ -136,28 +119,24 @@ impl Keeper {
     }
 }
 
-fn poll_plainly<T>(poll: impl FnOnce() -> T) -> T {
-    poll()
-}
-
 #[async_trait]
 impl TestedHold for Held {
     fn is_valid(&self) -> bool {
-        match self.flaw {
+        match self.client.flaw {
             // Clients with these flaws check no clock, and rely on the renewal task.
             ClientFlaw::KeeperDiesOfAPanic | ClientFlaw::WaitsForTheRenewal => {
                 *self.deadline.borrow() != BootInstant::from_nanos(0)
             }
             // Tokio's clock stops while the machine sleeps.
             ClientFlaw::MonotonicClock => self.granted.elapsed() < self.claim.ttl * 98 / 100,
-            _ => self.clock.now() < *self.deadline.borrow(),
+            _ => self.client.clock.now() < *self.deadline.borrow(),
         }
     }
 
     async fn ended(&self) {
         while self.is_valid() {
-            self.clock.sleep(Duration::from_millis(10)).await;
-            if self.keeper.is_finished() && self.flaw == ClientFlaw::None {
+            self.client.clock.sleep(Duration::from_millis(10)).await;
+            if self.keeper.is_finished() && self.client.flaw == ClientFlaw::None {
                 return;
             }
         }
@@ -165,6 +144,6 @@ impl TestedHold for Held {
 
     async fn release(self: Box<Self>) -> Result<()> {
         self.keeper.abort();
-        self.backend.release(&self.claim, ReleaseMode::Plain).await.map(drop)
+        self.client.backend.release(&self.claim, ReleaseMode::Plain).await.map(drop)
     }
 }

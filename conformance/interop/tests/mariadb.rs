@@ -5,15 +5,13 @@
 use std::process::Command;
 use std::time::Duration;
 
-use lockwright_core::{Guard, Locks};
-use lockwright_interop::{LIMIT, Peer};
+use lockwright_core::Locks;
+use lockwright_interop::{LIMIT, Peer, SILENCE, waiting};
 use lockwright_sql::Mysql;
 use lockwright_sql::mysql::{InTransaction, lock_in_transaction};
 use lockwright_sql::transaction::{Outcome, Wait};
 use lockwright_testbed::MariaDb;
 use sqlx::{Connection, MySqlConnection};
-
-const SILENCE: Duration = Duration::from_millis(300);
 
 /// Lock names, and their names for `GET_LOCK` in SQL. Names with capitals or non-ASCII characters
 /// are hashed.
@@ -42,15 +40,6 @@ fn mariadb(server: &MariaDb) -> Peer {
 async fn client(server: &MariaDb, mode: &str) -> Locks {
     let backend = Mysql::connect(&format!("{}?mode={mode}", server.url())).await.unwrap();
     Locks::builder(backend).ttl(Duration::from_secs(10)).build().unwrap()
-}
-
-async fn waiting(locks: &Locks, name: &'static str) -> tokio::task::JoinHandle<Guard> {
-    let locks = locks.clone();
-    let waiter =
-        tokio::spawn(async move { locks.mutex(name).wait_for(LIMIT).acquire().await.unwrap() });
-    tokio::time::sleep(SILENCE).await;
-    assert!(!waiter.is_finished());
-    waiter
 }
 
 #[tokio::test]

@@ -5,15 +5,13 @@
 use std::process::Command;
 use std::time::Duration;
 
-use lockwright_core::{Guard, Locks};
-use lockwright_interop::{LIMIT, Peer};
+use lockwright_core::Locks;
+use lockwright_interop::{Peer, SILENCE, waiting};
 use lockwright_sql::Postgres;
 use lockwright_sql::postgres::lock_in_transaction;
 use lockwright_sql::transaction::{Outcome, Wait};
 use lockwright_testbed as testbed;
 use sqlx::{Connection, PgConnection};
-
-const SILENCE: Duration = Duration::from_millis(300);
 
 /// Returns the name's key in SQL, as `lockwright_sql::postgres::transaction` documents it.
 fn key(name: &str) -> String {
@@ -31,15 +29,6 @@ fn psql(server: &testbed::Postgres) -> Peer {
 async fn client(server: &testbed::Postgres, mode: &str) -> Locks {
     let backend = Postgres::connect(&format!("{}?mode={mode}", server.url())).await.unwrap();
     Locks::builder(backend).ttl(Duration::from_secs(10)).build().unwrap()
-}
-
-async fn waiting(locks: &Locks, name: &'static str) -> tokio::task::JoinHandle<Guard> {
-    let locks = locks.clone();
-    let waiter =
-        tokio::spawn(async move { locks.mutex(name).wait_for(LIMIT).acquire().await.unwrap() });
-    tokio::time::sleep(SILENCE).await;
-    assert!(!waiter.is_finished());
-    waiter
 }
 
 #[tokio::test]

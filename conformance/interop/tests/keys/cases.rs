@@ -1,14 +1,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use lockwright_core::{
-    AcquireOutcome, BootInstant, Reason, ReleaseMode, ReleaseOutcome, Renew, Renewal, Wait,
-};
-use lockwright_interop::{LIMIT, Side, Turns};
+use lockwright_conformance::test_helpers::{FOR_EVER, claim, claim_for};
+use lockwright_core::{AcquireOutcome, Reason, ReleaseMode, ReleaseOutcome, Renewal, Wait};
+use lockwright_interop::{LIMIT, SILENCE, Side, Turns, waiting};
 
-use crate::scene::{Scene, claim, claim_for};
-
-const SILENCE: Duration = Duration::from_millis(300);
+use crate::scene::Scene;
 
 /// The tolerance for an early expiry: Redis counts whole milliseconds on its own clock.
 const ROUNDING: Duration = Duration::from_millis(20);
@@ -17,7 +14,7 @@ pub(crate) async fn a_lock_of_theirs_keeps_us_out_until_they_release_it(scene: S
     let mut theirs = scene.theirs();
     assert_eq!(theirs.ask("try orders/42 30"), "yes");
     let ours = claim("orders/42");
-    let busy = scene.busy(&ours, Wait::Until(BootInstant::FAR_FUTURE)).await;
+    let busy = scene.busy(&ours, FOR_EVER).await;
     let holder = busy.holder.as_ref().unwrap();
     assert_eq!(holder.token, None, "another library's holder has no token");
     assert!(holder.remaining.unwrap() > Duration::from_secs(5));
@@ -30,13 +27,9 @@ pub(crate) async fn a_lock_of_theirs_keeps_us_out_until_they_release_it(scene: S
     // The release withdraws our claim if the claim was queued.
     let withdrawn = scene.ours.release(&ours, ReleaseMode::Reconcile).await.unwrap();
     assert_eq!(withdrawn == ReleaseOutcome::Released, busy.queued);
-    let renewal = scene.ours.renew(&[Renew::of(&ours)]).await.unwrap();
-    assert_eq!(renewal, [Renewal::not_held(Reason::Gone)]);
-    assert_eq!(
-        theirs.ask("extend orders/42 30"),
-        "extended",
-        "the other library still holds the lock"
-    );
+    assert_eq!(scene.renew(&ours).await, [Renewal::not_held(Reason::Gone)]);
+    let extended = theirs.ask("extend orders/42 30");
+    assert_eq!(extended, "extended", "the other library still holds the lock");
     assert_eq!(theirs.ask("release orders/42"), "released");
     scene.grant(&claim("orders/42")).await;
 }
@@ -46,16 +39,12 @@ pub(crate) async fn a_lock_of_ours_keeps_them_out_until_we_release_it(scene: Sce
     let ours = claim("orders/42");
     scene.grant(&ours).await;
     assert_eq!(theirs.ask("try orders/42 30"), "no");
-    let renewal = scene.ours.renew(&[Renew::of(&ours)]).await.unwrap();
-    assert_eq!(renewal, [Renewal::RENEWED]);
+    assert_eq!(scene.renew(&ours).await, [Renewal::RENEWED]);
     assert_eq!(theirs.ask("try orders/42 30"), "no");
 
     theirs.send("wait orders/42 30 20");
     assert!(theirs.is_silent_for(SILENCE));
-    assert_eq!(
-        scene.ours.release(&ours, ReleaseMode::Plain).await.unwrap(),
-        ReleaseOutcome::Released
-    );
+    scene.release(&ours).await;
     assert_eq!(theirs.answer(), "yes", "the other library waits by polling");
     scene.busy(&claim("orders/42"), Wait::No).await;
     assert_eq!(theirs.ask("release orders/42"), "released");
@@ -64,13 +53,9 @@ pub(crate) async fn a_lock_of_ours_keeps_them_out_until_we_release_it(scene: Sce
 pub(crate) async fn our_waiter_is_granted_what_they_release(scene: Scene) {
     let mut theirs = scene.theirs();
     assert_eq!(theirs.ask("try orders/42 30"), "yes");
-    let locks = scene.locks();
-    let waiting = locks.mutex("orders/42").wait_for(LIMIT).acquire();
-    let waiter = tokio::spawn(waiting);
-    tokio::time::sleep(SILENCE).await;
-    assert!(!waiter.is_finished());
+    let waiter = waiting(&scene.locks(), "orders/42").await;
     assert_eq!(theirs.ask("release orders/42"), "released");
-    let guard = waiter.await.unwrap().unwrap();
+    let guard = waiter.await.unwrap();
     assert_eq!(theirs.ask("try orders/42 30"), "no");
     guard.release().await.unwrap();
     assert_eq!(theirs.ask("try orders/42 30"), "yes");
@@ -95,26 +80,18 @@ pub(crate) async fn neither_ends_what_the_other_took_over_after_an_expiry(scene:
     assert_eq!(theirs.ask("release a"), "not ours");
     scene.until_values("a", |value| value.contains(&ours.token.to_string())).await;
     assert_eq!(scene.grant(&ours).await.fence, granted.fence);
-    assert_eq!(
-        scene.ours.release(&ours, ReleaseMode::Plain).await.unwrap(),
-        ReleaseOutcome::Released
-    );
+    scene.release(&ours).await;
 
     // Our lock expires and theirs is granted: Lockwright must not release theirs.
     let ours = claim_for("b", Duration::from_secs(2));
     scene.grant(&ours).await;
     assert_eq!(theirs.ask("wait b 30 20"), "yes");
     let before = scene.until_values("b", |value| !value.contains(&ours.token.to_string())).await;
-    let renewal = scene.ours.renew(&[Renew::of(&ours)]).await.unwrap();
-    assert_eq!(renewal, [Renewal::not_held(Reason::Gone)]);
-    assert_eq!(
-        scene.ours.release(&ours, ReleaseMode::Plain).await.unwrap(),
-        ReleaseOutcome::NotHeld
-    );
-    assert_eq!(
-        scene.ours.release(&ours, ReleaseMode::Reconcile).await.unwrap(),
-        ReleaseOutcome::NotHeld
-    );
+    assert_eq!(scene.renew(&ours).await, [Renewal::not_held(Reason::Gone)]);
+    for release_mode in [ReleaseMode::Plain, ReleaseMode::Reconcile] {
+        let ended = scene.ours.release(&ours, release_mode).await.unwrap();
+        assert_eq!(ended, ReleaseOutcome::NotHeld);
+    }
     assert_eq!(scene.values("b"), before);
     assert_eq!(theirs.ask("release b"), "released");
 }

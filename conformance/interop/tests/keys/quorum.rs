@@ -1,10 +1,10 @@
 //! Tests of Lockwright and redsync with some of five Redis nodes down.
 
-use lockwright_core::{Busy, Claim, ReleaseMode, ReleaseOutcome, Renew, Renewal, Wait};
+use lockwright_conformance::test_helpers::claim;
+use lockwright_core::{Busy, Claim, ReleaseMode, Renew, Renewal, Wait};
 use lockwright_interop::LIMIT;
 
 use crate::five::Five;
-use crate::scene::claim;
 
 async fn five() -> Five {
     Five::start(crate::redsync::start).await
@@ -26,17 +26,13 @@ async fn with_two_nodes_killed_both_go_on_and_exclude_each_other() {
     assert_eq!(busy(&five, &claim("a")).await.holder.unwrap().token, None);
     assert_eq!(theirs.ask("try b 30"), "no");
     assert_eq!(theirs.ask("extend a 30"), "extended");
-    let renewal = five.scene.ours.renew(&[Renew::of(&b)]).await.unwrap();
-    assert_eq!(renewal, [Renewal::RENEWED]);
+    assert_eq!(five.scene.renew(&b).await, [Renewal::RENEWED]);
 
     // Each side can acquire the lock that the other side releases.
     assert_eq!(theirs.ask("release a"), "released");
     five.scene.grant(&a).await;
     assert_eq!(theirs.ask("try a 30"), "no");
-    assert_eq!(
-        five.scene.ours.release(&b, ReleaseMode::Plain).await.unwrap(),
-        ReleaseOutcome::Released
-    );
+    five.scene.release(&b).await;
     assert_eq!(theirs.ask("try b 30"), "yes");
     busy(&five, &claim("b")).await;
     let seen = five.scene.locks().inspect("b").await.unwrap();
@@ -95,14 +91,10 @@ async fn a_bare_majority_of_ours_keeps_them_out() {
     five.is_had_by("orders/42", &[2]).await;
 
     five.bring_back([0, 1]).await;
-    let renewal = five.scene.ours.renew(&[Renew::of(&ours)]).await.unwrap();
-    assert_eq!(renewal, [Renewal::RENEWED]);
+    assert_eq!(five.scene.renew(&ours).await, [Renewal::RENEWED]);
     five.is_had_by("orders/42", &[0, 1, 2, 3, 4]).await;
     assert_eq!(theirs.ask("try orders/42 30"), "no");
-    assert_eq!(
-        five.scene.ours.release(&ours, ReleaseMode::Plain).await.unwrap(),
-        ReleaseOutcome::Released
-    );
+    five.scene.release(&ours).await;
     five.is_had_by("orders/42", &[]).await;
     assert_eq!(theirs.ask("try orders/42 30"), "yes");
 }
@@ -114,10 +106,7 @@ async fn release_reaches_nodes_that_were_down() {
     five.scene.grant(&ours).await;
     five.is_had_by("orders/42", &[0, 1, 2, 3, 4]).await;
     five.kill([3, 4]);
-    assert_eq!(
-        five.scene.ours.release(&ours, ReleaseMode::Plain).await.unwrap(),
-        ReleaseOutcome::Released
-    );
+    five.scene.release(&ours).await;
     five.bring_back([3, 4]).await;
     five.is_had_by("orders/42", &[]).await;
     five.kill([0, 1]);

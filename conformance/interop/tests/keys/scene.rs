@@ -2,9 +2,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockwright_conformance::test_helpers::{busy, grant, released};
 use lockwright_core::{
-    AcquireOutcome, Busy, Claim, DistributedLock, Granted, Identity, LockName, Locks, Mode,
-    RenewalMode, Token, Wait,
+    Busy, Claim, DistributedLock, Granted, Locks, ReleaseMode, Renew, Renewal, Wait,
 };
 use lockwright_interop::{LIMIT, Peer};
 use lockwright_redis::Config;
@@ -53,17 +53,19 @@ impl Scene {
     }
 
     pub(crate) async fn grant(&self, claim: &Claim) -> Granted {
-        match self.ours.try_acquire(claim).await.unwrap() {
-            AcquireOutcome::Granted(granted) => granted,
-            AcquireOutcome::Busy(busy) => panic!("busy: {busy:?}"),
-        }
+        grant(&self.ours, claim).await
     }
 
     pub(crate) async fn busy(&self, claim: &Claim, wait: Wait) -> Busy {
-        match self.ours.acquire(claim, wait).await.unwrap() {
-            AcquireOutcome::Busy(busy) => busy,
-            AcquireOutcome::Granted(granted) => panic!("granted: {granted:?}"),
-        }
+        busy(&self.ours, claim, wait).await
+    }
+
+    pub(crate) async fn renew(&self, claim: &Claim) -> Vec<Renewal> {
+        self.ours.renew(&[Renew::of(claim)]).await.unwrap()
+    }
+
+    pub(crate) async fn release(&self, claim: &Claim) {
+        released(&self.ours, claim, ReleaseMode::Plain).await;
     }
 
     /// Returns the key's values. Asserts that a majority of the servers has the key.
@@ -101,21 +103,5 @@ impl Scene {
         left.sort_unstable();
         // `PTTL` is negative if there is no key.
         Duration::from_millis(u64::try_from(left[left.len() / 2]).unwrap_or(0))
-    }
-}
-
-pub(crate) fn claim(name: &str) -> Claim {
-    claim_for(name, Duration::from_secs(30))
-}
-
-pub(crate) fn claim_for(name: &str, ttl: Duration) -> Claim {
-    Claim {
-        name: LockName::new(name).unwrap(),
-        mode: Mode::Exclusive,
-        token: Token::random(),
-        identity: Arc::new(Identity::of_this_process(Some("test"))),
-        ttl,
-        fences: 1,
-        renewal_mode: RenewalMode::Auto,
     }
 }

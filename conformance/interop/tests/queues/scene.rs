@@ -4,10 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use lockwright_interop::{LIMIT, Peer, Side};
-
-/// How long a client must be silent to count as waiting.
-pub(crate) const SILENCE: Duration = Duration::from_millis(300);
+use lockwright_interop::{LIMIT, Peer, SILENCE, Side};
 
 /// The TTL of a lease or session, in whole seconds.
 pub(crate) const TTL: Duration = Duration::from_secs(3);

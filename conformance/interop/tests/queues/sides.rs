@@ -1,13 +1,11 @@
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use lockwright::backend::{
-    AcquireOutcome, Claim, Event, Events, Identity, ReleaseMode, RenewalMode, Wait,
-};
-use lockwright::{BootInstant, LockName, Locks, Mode, Token};
-use lockwright_interop::{LIMIT, Side, Turns};
+use lockwright::Locks;
+use lockwright::backend::{Event, ReleaseMode};
+use lockwright_conformance::test_helpers::{FOR_EVER, busy, claim_for, events, grant_next, next};
+use lockwright_interop::{Side, Turns};
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc;
 
 use crate::scene::{Scene, TTL};
 
@@ -34,37 +32,19 @@ pub(crate) fn their_release_wakes_us(scene: &Scene) {
     let mut theirs = scene.holder(Side::Theirs);
     let runtime = Runtime::new().unwrap();
     let ours = runtime.block_on(lockwright::backend::open(&scene.server.url())).unwrap();
-    let (sender, mut events) = mpsc::unbounded_channel();
-    ours.attach(Events::to(move |event| sender.send(event).is_ok()));
-    let claim = Claim {
-        name: LockName::new(&scene.name).unwrap(),
-        mode: Mode::Exclusive,
-        token: Token::random(),
-        identity: Arc::new(Identity::of_this_process(Some("test"))),
-        // The place in the queue lasts for one TTL, because the test doesn't poll to extend it.
-        ttl: 2 * TTL,
-        fences: 1,
-        renewal_mode: RenewalMode::Auto,
-    };
-    let until = Wait::Until(BootInstant::FAR_FUTURE);
-    match runtime.block_on(ours.acquire(&claim, until)).unwrap() {
-        AcquireOutcome::Busy(busy) => assert!(busy.queued, "{busy:?}"),
-        AcquireOutcome::Granted(granted) => panic!("granted: {granted:?}"),
-    }
+    let mut events = events(&ours);
+    // The place in the queue lasts for one TTL, because the test doesn't poll to extend it.
+    let claim = claim_for(&scene.name, 2 * TTL);
+    let busy = runtime.block_on(busy(&ours, &claim, FOR_EVER));
+    assert!(busy.queued, "{busy:?}");
     // Ignore earlier wake-ups.
     while events.try_recv().is_ok() {}
 
     theirs.release();
-    let woken = async {
-        while let Some(event) = events.recv().await {
-            if matches!(&event, Event::Wake(name) if *name == claim.name) {
-                return;
-            }
-        }
-    };
-    runtime.block_on(async { tokio::time::timeout(LIMIT, woken).await }).unwrap();
-    let again = runtime.block_on(ours.acquire(&claim, until)).unwrap();
-    assert!(matches!(again, AcquireOutcome::Granted(_)), "{again:?}");
+    runtime.block_on(async {
+        while !matches!(next(&mut events).await, Event::Wake(name) if name == claim.name) {}
+        grant_next(&ours, &claim).await;
+    });
     runtime.block_on(ours.release(&claim, ReleaseMode::Plain)).unwrap();
 }
 

@@ -17,7 +17,7 @@ use crate::clock::ServersClock;
 use crate::configuration::Kind;
 use crate::faults::Fault;
 use crate::schedule::{self, Planned, Schedule};
-use crate::servers::{Lock, Result, Server, Servers, is_alive, state_of};
+use crate::servers::{Lock, Result, Server, Servers, block_on, is_alive, state_of};
 
 pub(crate) struct Scene<'a> {
     pub(crate) servers: &'a mut dyn Servers,
@@ -264,16 +264,14 @@ impl Scene<'_> {
     }
 
     fn acquires(&self) -> Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (url, name) = (self.servers.direct_url(), format!("{}probe", self.schedule.prefix()));
         let probe = async {
             let locks = lockwright::connect(&url).await?;
             let request = locks.mutex(name).ttl(self.schedule.ttl());
-            request.wait_for(Duration::from_millis(300)).acquire().await?.release().await?;
-            Ok::<(), lockwright::Error>(())
+            let guard = request.wait_for(Duration::from_millis(300)).acquire().await?;
+            Result::<()>::Ok(guard.release().await?)
         };
-        runtime.block_on(async { tokio::time::timeout(Duration::from_secs(1), probe).await })??;
-        Ok(())
+        block_on(async { tokio::time::timeout(Duration::from_secs(1), probe).await? })
     }
 
     fn limit_descriptors(&mut self, lasts: Duration) -> Result<Option<String>> {

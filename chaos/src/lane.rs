@@ -48,11 +48,7 @@ impl Lane {
         let clock = if has_clock { ServersClock::begin(folder)? } else { None };
         let data = disk.unwrap_or(folder);
         let servers = servers::start(configuration, data)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let profile = runtime.block_on(async {
-            let backend = lockwright::backend::open(&servers.direct_url()).await?;
-            Ok::<Profile, lockwright::Error>(backend.profile().clone())
-        })?;
+        let profile = servers::profile(&servers.direct_url())?;
         let (folder, disk) = (folder.to_path_buf(), disk.map(Path::to_path_buf));
         Ok(Self { configuration, profile, servers, folder, disk, clock })
     }

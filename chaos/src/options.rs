@@ -6,7 +6,7 @@ use crate::faults::Fault;
 
 pub(crate) const USAGE: &str = include_str!("../usage.txt");
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) configurations: Vec<Configuration>,
     pub(crate) seeds: Range<u64>,
@@ -23,18 +23,8 @@ pub(crate) struct Options {
 
 impl Options {
     pub(crate) fn read(args: &[String]) -> Result<Self, String> {
-        let mut this = Self {
-            configurations: Vec::new(),
-            seeds: 1..11,
-            time: None,
-            faults: Fault::ALL.to_vec(),
-            jobs: 4,
-            record: false,
-            keep: false,
-            missing: false,
-            selection: false,
-            soak: false,
-        };
+        let (seeds, faults, jobs) = (1..11, Fault::ALL.to_vec(), 4);
+        let mut this = Self { seeds, faults, jobs, ..Self::default() };
         let mut args = args.iter();
         while let Some(option) = args.next() {
             let mut value =
@@ -44,7 +34,7 @@ impl Options {
                 "--seed" => this.seeds = one(number(&value()?)?),
                 "--seeds" => this.seeds = range(&value()?)?,
                 "--minutes" => this.time = Some(Duration::from_secs(60 * number(&value()?)?)),
-                "--faults" => this.faults = faults(&value()?)?,
+                "--faults" => this.faults = faults_named(&value()?)?,
                 "--jobs" => this.jobs = number(&value()?)?.max(1) as usize,
                 "--record" => this.record = true,
                 "--keep" => this.keep = true,
@@ -88,15 +78,10 @@ fn configurations(text: &str) -> Result<Vec<Configuration>, String> {
     Ok(all)
 }
 
-fn faults(text: &str) -> Result<Vec<Fault>, String> {
-    let named = |name| {
-        Fault::named(name).ok_or_else(|| {
-            format!(
-                "no fault {name:?}; there are {}",
-                Fault::ALL.map(|one| one.to_string()).join(", ")
-            )
-        })
-    };
+fn faults_named(text: &str) -> Result<Vec<Fault>, String> {
+    let all = || Fault::ALL.map(|one| one.to_string()).join(", ");
+    let named =
+        |name| Fault::named(name).ok_or_else(|| format!("no fault {name:?}; there are {}", all()));
     text.split(',').map(named).collect()
 }
 

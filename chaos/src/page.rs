@@ -17,24 +17,14 @@ const END: &str = "<!-- made by `cargo xtask chaos --page`: end -->\n";
 /// The number of schedules that must confirm a profile's promise.
 const FEWEST: usize = 3;
 
-const GROUPS: [&[Configuration]; 3] = [
-    &[
-        Configuration::Sqlite,
-        Configuration::Redis,
-        Configuration::RedisSentinel,
-        Configuration::RedisCluster,
-        Configuration::Redlock,
-    ],
-    &[
-        Configuration::PostgresLease,
-        Configuration::PostgresSession,
-        Configuration::PostgresRow,
-        Configuration::MysqlLease,
-        Configuration::MysqlSession,
-        Configuration::MysqlRow,
-    ],
-    &[Configuration::Etcd, Configuration::ZooKeeper],
-];
+const GROUPS: [&[Configuration]; 3] = {
+    use Configuration::*;
+    [
+        &[Sqlite, Redis, RedisSentinel, RedisCluster, Redlock],
+        &[PostgresLease, PostgresSession, PostgresRow, MysqlLease, MysqlSession, MysqlRow],
+        &[Etcd, ZooKeeper],
+    ]
+};
 
 /// Profiles' promises that no schedule can confirm, with the reasons why they are true.
 const OTHERWISE: &[(Configuration, Claim, &str)] = &[

@@ -67,7 +67,7 @@ fn soak(configuration: Configuration, time: Duration) -> Result<bool> {
     let folder = tempfile::tempdir()?;
     let mut servers = servers::start(configuration, folder.path())?;
     servers.prepare(false)?;
-    let profile = profile(&servers.direct_url())?;
+    let profile = servers::profile(&servers.direct_url())?;
     let ttl = configuration.ttl().max(*profile.ttl.start());
     let job = Job {
         configuration: configuration.to_string(),
@@ -103,13 +103,6 @@ fn soak(configuration: Configuration, time: Duration) -> Result<bool> {
         if left.is_empty() { "nothing".to_owned() } else { left.join(", ") }
     );
     Ok(!grew && left.is_empty() && grants != "0")
-}
-
-fn profile(url: &str) -> Result<Profile> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    Ok(runtime.block_on(async {
-        Ok::<_, lockwright::Error>(lockwright::backend::open(url).await?.profile().clone())
-    })?)
 }
 
 fn left(servers: &mut dyn servers::Servers, ttl: Duration) -> Result<Vec<String>> {
@@ -161,7 +154,7 @@ pub(crate) fn main() -> ExitCode {
 
 fn work() -> Result<()> {
     let job: Job = serde_json::from_str(&std::env::var(JOB)?)?;
-    let profile = profile(&job.url)?;
+    let profile = servers::profile(&job.url)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let folder = Path::new(&job.folder);

@@ -2,7 +2,7 @@ use std::time::SystemTime;
 
 use lockwright_testbed::{self as testbed, Proxy};
 
-use super::{Result, Server, Servers, restart_the_dead};
+use super::{Result, Server, Servers, block_on, restart_the_dead};
 
 /// Defines an ensemble behind proxies. `$own` are methods that differ between ensembles.
 macro_rules! members {
@@ -71,15 +71,14 @@ members!(Etcd, {
 members!(ZooKeeper, {
     fn clock_ahead(&mut self) -> Result<i64> {
         let servers = self.members.url().replacen("zookeeper:", "", 1);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
+        block_on(async {
             let client = zookeeper_client::Client::connect(&servers).await?;
             let own = zookeeper_client::CreateMode::Ephemeral
                 .with_acls(zookeeper_client::Acls::anyone_all());
             let (node, _) = client.create("/clock", b"", &own).await?;
             client.delete("/clock", None).await?;
             let here = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
-            Ok(node.ctime - i64::try_from(here.as_millis())?)
+            Result::<i64>::Ok(node.ctime - i64::try_from(here.as_millis())?)
         })
     }
 

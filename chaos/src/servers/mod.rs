@@ -5,6 +5,7 @@ mod sqlite;
 
 use std::path::Path;
 
+use lockwright::Profile;
 use lockwright_testbed::{self as testbed, Proxy};
 
 use crate::configuration::Configuration;
@@ -137,6 +138,22 @@ pub(crate) fn start(configuration: Configuration, folder: &Path) -> Result<Box<d
         Etcd => Box::new(ensembles::Etcd::start()?),
         ZooKeeper => Box::new(ensembles::ZooKeeper::start()?),
     })
+}
+
+/// Runs `work` in a new runtime.
+pub(crate) fn block_on<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(work).map_err(Into::into)
+}
+
+pub(crate) fn profile(url: &str) -> Result<Profile> {
+    block_on(async { lockwright::backend::open(url).await.map(|opened| opened.profile().clone()) })
+}
+
+fn make_tables(url: &str) -> Result<()> {
+    block_on(async { lockwright::connect(url).await.map(drop) })
 }
 
 pub(crate) fn is_alive(pid: u32) -> bool {

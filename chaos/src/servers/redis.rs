@@ -6,7 +6,7 @@ use lockwright_testbed::{self as testbed, Cluster, Proxy, Sentinels, wait};
 
 use redis::Connection;
 
-use super::{Result, Server, Servers, restart_the_dead};
+use super::{Result, Server, Servers, block_on, restart_the_dead};
 
 /// The IP address of proxies, which listen on the same ports as their servers.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
@@ -247,9 +247,7 @@ impl Quorum {
 
     /// Admits all nodes, which is safe because no lock is held.
     fn admit(&self) -> Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(lockwright::operator::admit(&self.direct_url()))?;
-        Ok(())
+        block_on(lockwright::operator::admit(&self.direct_url())).map(drop)
     }
 }
 

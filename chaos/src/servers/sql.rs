@@ -4,7 +4,7 @@ use lockwright_testbed::{self as testbed, MariaDb, Proxy, wait};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection};
 use tokio::runtime::{Builder, Runtime};
 
-use super::{Lock, Locking, Result, Server, Servers};
+use super::{Lock, Locking, Result, Server, Servers, make_tables};
 use crate::configuration::Configuration;
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -12,7 +12,6 @@ const LIMIT: Duration = Duration::from_secs(10);
 struct Session<C> {
     runtime: Runtime,
     connection: C,
-    waiting: &'static str,
 }
 
 trait Dialect: Connection {
@@ -74,7 +73,7 @@ impl<C: Dialect> Session<C> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let connect = async { tokio::time::timeout(LIMIT, C::connect(url)).await };
         let connection = runtime.block_on(connect)??;
-        Ok(Self { runtime, connection, waiting: C::WAITING })
+        Ok(Self { runtime, connection })
     }
 
     fn run(&mut self, statement: &str) -> Result<()> {
@@ -132,8 +131,7 @@ struct LockingSession<C> {
 
 impl<C: Dialect + Send> Locking for LockingSession<C> {
     fn waiting(&mut self) -> usize {
-        let query = self.watching.waiting;
-        self.watching.number(query).unwrap_or(0) as usize
+        self.watching.number(C::WAITING).unwrap_or(0) as usize
     }
 }
 
@@ -156,12 +154,6 @@ fn held_rows(configuration: Configuration, prefix: &str, now: &str) -> Vec<(&'st
         // Writers don't count, because a waiting writer's row remains for 3 s.
         ("rows of readers and permits", count("shared_holder", "AND mode <> 'exclusive'")),
     ]
-}
-
-fn make_tables(url: &str) -> Result<()> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(lockwright::connect(url))?;
-    Ok(())
 }
 
 macro_rules! server {

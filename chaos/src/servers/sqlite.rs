@@ -4,22 +4,20 @@ use lockwright_testbed::Proxy;
 use sqlx::{AssertSqlSafe, Connection, Executor, SqliteConnection};
 use tokio::runtime::{Builder, Runtime};
 
-use super::{Lock, Locking, Result, Server, Servers};
+use super::{Lock, Locking, Result, Server, Servers, make_tables};
 
 pub(super) struct File(PathBuf);
 
 impl File {
     pub(super) fn create(folder: &Path) -> Result<Self> {
         let this = Self(folder.join("locks.db"));
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(lockwright::connect(&this.url()))?;
+        make_tables(&this.url())?;
         Ok(this)
     }
 
     fn session(&self) -> Result<Session> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let url = format!("sqlite:{}", self.0.display());
-        let connection = runtime.block_on(SqliteConnection::connect(&url))?;
+        let connection = runtime.block_on(SqliteConnection::connect(&self.url()))?;
         Ok(Session { runtime, connection })
     }
 }

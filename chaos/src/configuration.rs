@@ -1,11 +1,26 @@
-use std::fmt;
 use std::time::Duration;
 
-use serde::Serialize;
+/// Defines an enum whose variants have names, and the constant `ALL` with its variants.
+macro_rules! named {
+    ($name:ident { $($(#[$attribute:meta])? $variant:ident,)+ }) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub(crate) enum $name { $($(#[$attribute])? $variant,)+ }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Configuration {
+        impl $name {
+            pub(crate) const ALL: [Self; [$(Self::$variant),+].len()] = [$(Self::$variant),+];
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                serde::Serialize::serialize(self, f)
+            }
+        }
+    };
+}
+pub(crate) use named;
+
+named! { Configuration {
     Sqlite,
     PostgresLease,
     PostgresSession,
@@ -20,7 +35,7 @@ pub(crate) enum Configuration {
     Etcd,
     #[serde(rename = "zookeeper")]
     ZooKeeper,
-}
+} }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -38,22 +53,6 @@ use Configuration::{
 };
 
 impl Configuration {
-    pub(crate) const ALL: [Self; 13] = [
-        Sqlite,
-        PostgresLease,
-        PostgresSession,
-        PostgresRow,
-        MysqlLease,
-        MysqlSession,
-        MysqlRow,
-        Redis,
-        RedisSentinel,
-        RedisCluster,
-        Redlock,
-        Etcd,
-        ZooKeeper,
-    ];
-
     /// Returns the configuration named `text`, or those whose names start with `text` and a hyphen.
     pub(crate) fn named(text: &str) -> Vec<Self> {
         let exact = Self::ALL.into_iter().filter(|one| one.to_string() == text);
@@ -120,11 +119,5 @@ impl Configuration {
             // etcd allocates logs in pieces of 64 MB.
             Kind::Etcd => 1024,
         }
-    }
-}
-
-impl fmt::Display for Configuration {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
     }
 }

@@ -1,20 +1,15 @@
 //! The faults, and each backend's promises under them. If no profile covers a fault, this module
 //! defines the promise.
 
-use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use lockwright::Profile;
 use lockwright::profile::{Fault as Promised, Fencing};
 
-use serde::Serialize;
+use crate::configuration::{Configuration, Kind, named};
 
-use crate::configuration::{Configuration, Kind};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Fault {
+named! { Fault {
     ClientKilled,
     ClientStopped,
     ServerKilled,
@@ -35,7 +30,7 @@ pub(crate) enum Fault {
     DiskSlow,
     ClockForward,
     ClockBack,
-}
+} }
 
 use Configuration::{Etcd, RedisCluster, RedisSentinel, Redlock, Sqlite, ZooKeeper};
 use Fault::{
@@ -61,29 +56,6 @@ impl Promise {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 20] = [
-        ClientKilled,
-        ClientStopped,
-        ServerKilled,
-        ServerFrozen,
-        ServerRestarted,
-        ServerDataLost,
-        Failover,
-        ConnectionsCut,
-        ConnectionsHalfOpen,
-        ConnectionsDelayed,
-        Throttled,
-        ConnectionsSilent,
-        RowLocked,
-        TableLocked,
-        ConnectionLimit,
-        DescriptorLimit,
-        DiskFull,
-        DiskSlow,
-        ClockForward,
-        ClockBack,
-    ];
-
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|fault| fault.to_string() == name)
     }
@@ -205,12 +177,6 @@ fn data_lost(configuration: Configuration, profile: &Profile) -> Promise {
     Promise {
         exclusion: profile.survives.contains(fault),
         fences: one_of_several || profile.fencing == Fencing::Clocked,
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
     }
 }
 

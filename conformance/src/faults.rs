@@ -58,10 +58,8 @@ struct Inner {
     profile: Profile,
     clock: Clock,
     plan: Mutex<Plan>,
-    acquires: AtomicUsize,
-    renewals: AtomicUsize,
-    releases: AtomicUsize,
-    swaps: AtomicUsize,
+    /// The numbers of calls, by `Op`.
+    calls: [AtomicUsize; 4],
     called: Notify,
     under_way: AtomicUsize,
     drop_wakes: AtomicBool,
@@ -101,10 +99,7 @@ impl Faulty {
             profile,
             clock,
             plan: Mutex::default(),
-            acquires: AtomicUsize::new(0),
-            renewals: AtomicUsize::new(0),
-            releases: AtomicUsize::new(0),
-            swaps: AtomicUsize::new(0),
+            calls: Default::default(),
             called: Notify::new(),
             under_way: AtomicUsize::new(0),
             drop_wakes: AtomicBool::new(false),
@@ -151,7 +146,7 @@ impl Faulty {
 
     /// Returns the number of `op` requests so far.
     pub fn calls(&self, op: Op) -> usize {
-        self.counter(op).load(Ordering::SeqCst)
+        self.0.calls[op as usize].load(Ordering::SeqCst)
     }
 
     /// Waits until `calls` requests of `op` were sent in total.
@@ -175,15 +170,6 @@ impl Faulty {
         self.0.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn counter(&self, op: Op) -> &AtomicUsize {
-        match op {
-            Op::Acquire => &self.0.acquires,
-            Op::Renew => &self.0.renewals,
-            Op::Release => &self.0.releases,
-            Op::Swap => &self.0.swaps,
-        }
-    }
-
     async fn give_way(&self) {
         if self.0.yields.load(Ordering::SeqCst) {
             tokio::task::yield_now().await;
@@ -191,17 +177,14 @@ impl Faulty {
     }
 
     /// Applies the planned fate to `request`. `again` is a copy for later sending.
-    async fn send<T, F>(
+    async fn send<T>(
         &self,
         op: Op,
-        request: F,
-        again: impl Future<Output = ()> + Send + 'static,
-    ) -> Result<T>
-    where
-        F: Future<Output = Result<T>>,
-    {
+        request: impl Future<Output = Result<T>>,
+        again: impl Future<Output: Send> + Send + 'static,
+    ) -> Result<T> {
         let fate = self.plan().fate(op);
-        self.counter(op).fetch_add(1, Ordering::SeqCst);
+        self.0.calls[op as usize].fetch_add(1, Ordering::SeqCst);
         self.0.called.notify_waiters();
         self.give_way().await;
         let answer = match fate {
@@ -235,7 +218,7 @@ impl Faulty {
         answer
     }
 
-    fn later(&self, time: Duration, request: impl Future<Output = ()> + Send + 'static) {
+    fn later(&self, time: Duration, request: impl Future<Output: Send> + Send + 'static) {
         let this = self.clone();
         this.0.under_way.fetch_add(1, Ordering::SeqCst);
         tokio::spawn(async move {
@@ -270,9 +253,7 @@ impl DistributedLock for Faulty {
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         let (backend, again) = (Arc::clone(&self.0.backend), claim.clone());
-        let again = async move {
-            let _ = backend.acquire(&again, wait).await;
-        };
+        let again = async move { backend.acquire(&again, wait).await };
         self.send(Op::Acquire, self.0.backend.acquire(claim, wait), again).await
     }
 
@@ -292,17 +273,13 @@ impl DistributedLock for Faulty {
 
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         let (backend, again) = (Arc::clone(&self.0.backend), claim.clone());
-        let again = async move {
-            let _ = backend.release(&again, release_mode).await;
-        };
+        let again = async move { backend.release(&again, release_mode).await };
         self.send(Op::Release, self.0.backend.release(claim, release_mode), again).await
     }
 
     async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         let (backend, again) = (Arc::clone(&self.0.backend), to.clone());
-        let again = async move {
-            let _ = backend.swap(from, &again).await;
-        };
+        let again = async move { backend.swap(from, &again).await };
         self.send(Op::Swap, self.0.backend.swap(from, to), again).await
     }
 

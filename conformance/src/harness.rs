@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use lockwright_core::{Clock, DistributedLock};
+use lockwright_core::DistributedLock;
 
 use crate::case::Outcome;
 use crate::cases;
 use crate::child;
 use crate::factory::{Factory, LiveServer, Runtime};
-use crate::report::{in_runtime, run_case};
+use crate::report::{profile, run_case};
 
 /// Runs the cases with the arguments of `cargo test`.
 ///
@@ -23,14 +23,7 @@ pub fn main(factory: impl Factory) -> ExitCode {
         arguments.test_threads = Some(factory.at_a_time());
     }
     let factory: Arc<dyn Factory> = Arc::new(factory);
-    let profile = {
-        let factory = Arc::clone(&factory);
-        in_runtime(factory.runtime(), async move {
-            let connect = factory.open(&Clock::boot()).await?;
-            Ok::<_, lockwright_core::Error>(connect.connect().await?.profile().clone())
-        })
-    };
-    let profile = match profile {
+    let profile = match profile(&factory) {
         Ok(profile) => profile,
         Err(error) => {
             eprintln!("the backend can't be reached: {error:?}");

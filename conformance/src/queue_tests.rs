@@ -6,11 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, Claim, DistributedLock, ErrorKind, Fence, Locks, Mode, ReleaseMode,
-    ReleaseOutcome, Wait,
+    AcquireOutcome, Claim, DistributedLock, ErrorKind, Fence, Locks, Mode, ReleaseMode, Wait,
 };
 
-use crate::test_helpers::{FOR_EVER, busy, claim, grant};
+use crate::test_helpers::{FOR_EVER, busy, claim, grant, released};
 
 /// Returns a claim of the name `x`.
 pub fn claim_as(mode: Mode) -> Claim {
@@ -48,10 +47,7 @@ pub async fn readers_that_waited_share_a_fence(
         let shared = granted(other, first).await;
         assert!(shared > fence, "{shared} after {fence}");
         // The fence comes from the first queued reader, `gone`, which leaves before its own grant.
-        assert_eq!(
-            other.release(gone, ReleaseMode::Plain).await.unwrap(),
-            ReleaseOutcome::Released
-        );
+        released(other, gone, ReleaseMode::Plain).await;
         for reader in rest {
             assert_eq!(granted(other, reader).await, shared);
         }
@@ -221,9 +217,7 @@ pub async fn many_waiters_are_kept_in_order(clients: &[Locks]) {
             }
         });
     }
-    while let Some(ended) = tasks.join_next().await {
-        ended.unwrap();
-    }
+    tasks.join_all().await;
     let beside = inside.fences.lock().unwrap().1;
     assert!(beside > 0, "inconclusive: no readers held at the same time");
 }

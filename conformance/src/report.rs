@@ -144,7 +144,7 @@ fn run_here(case: &'static Case, factory: Arc<dyn Factory>) -> Outcome {
     })
 }
 
-fn profile(factory: &Arc<dyn Factory>) -> lockwright_core::Result<Profile> {
+pub(crate) fn profile(factory: &Arc<dyn Factory>) -> lockwright_core::Result<Profile> {
     let factory = Arc::clone(factory);
     let kind = factory.runtime();
     std::thread::scope(|scope| {
@@ -158,7 +158,7 @@ fn profile(factory: &Arc<dyn Factory>) -> lockwright_core::Result<Profile> {
     })
 }
 
-pub(crate) fn in_runtime<T>(kind: Runtime, work: impl Future<Output = T>) -> T {
+fn in_runtime<T>(kind: Runtime, work: impl Future<Output = T>) -> T {
     let mut builder = match kind {
         Runtime::Real => {
             let mut builder = tokio::runtime::Builder::new_multi_thread();

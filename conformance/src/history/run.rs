@@ -8,7 +8,7 @@ use super::process::Process;
 pub(crate) use super::tracked::{End, Tracked};
 use super::violation::{Use, Violation, Write};
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Run {
     pub(crate) start: BootInstant,
     pub(crate) end: BootInstant,
@@ -72,21 +72,8 @@ impl Run {
     /// Reconstructs a run from entries sorted by timestamp.
     pub(crate) fn of(entries: &[Entry]) -> Self {
         let at = |entry: Option<&Entry>| entry.map_or(BootInstant::from_nanos(0), |entry| entry.at);
-        let mut run = Self {
-            start: at(entries.first()),
-            end: at(entries.last()),
-            requests: Vec::new(),
-            holds: Vec::new(),
-            writes: Vec::new(),
-            uses: Vec::new(),
-            faults: Vec::new(),
-            processes: HashMap::new(),
-            operations: 0,
-            problems: Vec::new(),
-            by_token: HashMap::new(),
-            by_request: HashMap::new(),
-            breaks: Vec::new(),
-        };
+        let (start, end) = (at(entries.first()), at(entries.last()));
+        let mut run = Self { start, end, ..Self::default() };
         for entry in entries {
             run.add(entry);
         }

@@ -268,7 +268,7 @@ impl World {
             1 if trouble.kills => {
                 self.kill(one);
                 self.clock.sleep(time.min(left)).await;
-                self.start(until_end(left, time)).await;
+                self.start(left.saturating_sub(time)).await;
             }
             2 if trouble.suspends => self.suspend(time),
             _ => {}
@@ -360,10 +360,6 @@ impl World {
     fn lock<'a, T>(&self, mutex: &'a Mutex<T>) -> std::sync::MutexGuard<'a, T> {
         mutex.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn until_end(left: Duration, passed: Duration) -> Duration {
-    left.saturating_sub(passed)
 }
 
 fn tokens(seed: u64, process: u32, client: u32) -> TokenSource {

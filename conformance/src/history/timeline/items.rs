@@ -7,7 +7,7 @@ use crate::history::run::{End, Run, Tracked, WriteOf};
 use crate::history::violation::{Missing, Violation};
 
 /// A request with its hold, or the part of a hold after a late renewal.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Item {
     pub(super) who: String,
     pub(super) name: usize,
@@ -21,16 +21,7 @@ pub(super) struct Item {
 
 impl Item {
     fn new(who: &str, name: usize, at: BootInstant) -> Self {
-        Self {
-            who: who.to_owned(),
-            name,
-            waits_from: at,
-            waits_to: at,
-            hold: None,
-            lost: None,
-            writes: Vec::new(),
-            tooltip: String::new(),
-        }
+        Self { who: who.to_owned(), name, waits_from: at, waits_to: at, ..Self::default() }
     }
 
     pub(super) fn end(&self) -> BootInstant {
@@ -153,10 +144,9 @@ pub(super) fn place(run: &Run, violation: &Violation) -> Place {
         Violation::NoHolder { from, to, .. } => Place::at(&[], *from, *to),
         Violation::BadJournal { who, at, .. } => Place::at(&[who], *at, *at),
         Violation::ShowedNothing(Missing::Effect { fault, target }) => {
-            let is = |span: &&crate::history::run::FaultSpan| {
-                span.fault == *fault && span.target == *target && span.effect.is_none()
-            };
-            let at = run.faults.iter().find(is).map(|span| span.from);
+            let mut spans = run.faults.iter().filter(|span| span.effect.is_none());
+            let at = spans.find(|span| span.fault == *fault && span.target == *target);
+            let at = at.map(|span| span.from);
             Place { from: at, to: at, ..Place::default() }
         }
         Violation::ShowedNothing(_) => Place::default(),

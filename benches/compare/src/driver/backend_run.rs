@@ -33,7 +33,7 @@ impl<'a> BackendRun<'a> {
             .iter()
             .filter(|program| program.handshake.backends.iter().any(|known| known == backend));
         let subjects = can
-            .map(|program| RunningSubject::of(program, backend, servers.servers(), pace))
+            .map(|program| RunningSubject::of(program, backend, &servers.servers, pace))
             .collect();
         Self { backend, servers, pace, subjects, table: Table::default(), progress, only }
     }
@@ -47,8 +47,9 @@ impl<'a> BackendRun<'a> {
         self.only.is_empty() || self.only.iter().any(|wanted| wanted == workload)
     }
 
+    /// Returns whether locks exist only within one process.
     pub(super) fn is_in_one_process(&self) -> bool {
-        self.servers.servers().are_in_one_process()
+        self.backend == "memory"
     }
 
     pub(super) fn check_exclusion(&mut self) -> Vec<Exclusion> {

@@ -175,7 +175,7 @@ impl Run<'_> {
         let Self { plan, pace, programs, progress } = self;
         progress.say(&format!("{backend}: starting its servers"));
         let watched = Watched::start(backend)?;
-        let version = watched.servers().version()?;
+        let version = watched.servers.version.clone();
         let mut run = BackendRun::new(backend, &watched, pace, programs, &plan.only, progress);
         let exclusion = run.check_exclusion();
         run.warm_up();

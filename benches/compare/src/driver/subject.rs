@@ -41,12 +41,12 @@ impl<'a> RunningSubject<'a> {
     pub(super) fn of(
         program: &'a Program,
         backend: &str,
-        servers: &dyn Servers,
+        servers: &Servers,
         pace: &Pace,
     ) -> Self {
         let words = match program.kind {
-            crate::results::Kind::Peer => servers.addresses().join(" "),
-            _ => servers.url(),
+            crate::results::Kind::Peer => servers.addresses.join(" "),
+            _ => servers.url.clone(),
         };
         Self {
             program,
@@ -143,8 +143,8 @@ impl<'a> RunningSubject<'a> {
             regime.pin(&theirs, &subjects);
         }
         // The queries for keep-alives are outside of the interval in which commands are counted.
-        let alive = servers.servers().keep_alives().map_err(unanswered)?;
-        let served = servers.servers().served().map_err(unanswered)?;
+        let alive = servers.servers.counts.keep_alives().map_err(unanswered)?;
+        let served = servers.servers.counts.served().map_err(unanswered)?;
         let before = (cores::used(&theirs), cores::used(&subjects));
         let of = act(&mut self.workers[..count])?;
         // The processes are listed again, because some servers start one per connection.

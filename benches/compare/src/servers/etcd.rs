@@ -4,42 +4,29 @@ use std::time::Duration;
 use lockwright_testbed::etcd::Member;
 use lockwright_testbed::{Etcd, http};
 
-use super::interface::{Result, Servers};
+use super::interface::{Counts, Result, Servers};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-pub(super) fn three() -> Result<Box<dyn Servers>> {
-    Ok(Box::new(Three(Etcd::options().durable().start()?)))
+pub(super) fn three() -> Result<Servers> {
+    let cluster = Etcd::options().durable().start()?;
+    let answer = ask(&cluster.members[0], "/version")?;
+    let version: serde_json::Value =
+        serde_json::from_str(&answer).map_err(|error| format!("{answer}: {error}"))?;
+    let version = version["etcdserver"].as_str().unwrap_or("unknown");
+    let version = ("etcd", format!("{version}, three members"));
+    Ok(Servers::new(cluster.url(), cluster.endpoints(), version, cluster))
 }
 
-#[derive(Debug)]
-struct Three(Etcd);
-
-impl Servers for Three {
-    fn url(&self) -> String {
-        self.0.url()
-    }
-
-    fn addresses(&self) -> Vec<String> {
-        self.0.endpoints()
-    }
-
+impl Counts for Etcd {
     /// Counts requests, including keep-alives and new watches.
     fn served(&self) -> Result<Option<u64>> {
-        received(&self.0, "").map(Some)
+        received(self, "").map(Some)
     }
 
     fn keep_alives(&self) -> Result<BTreeMap<String, u64>> {
-        let count = received(&self.0, "grpc_method=\"LeaseKeepAlive\"")?;
+        let count = received(self, "grpc_method=\"LeaseKeepAlive\"")?;
         Ok(BTreeMap::from([(String::new(), count)]))
-    }
-
-    fn version(&self) -> Result<(String, String)> {
-        let answer = ask(&self.0.members[0], "/version")?;
-        let version: serde_json::Value =
-            serde_json::from_str(&answer).map_err(|error| format!("{answer}: {error}"))?;
-        let version = version["etcdserver"].as_str().unwrap_or("unknown");
-        Ok(("etcd".to_owned(), format!("{version}, three members")))
     }
 }
 

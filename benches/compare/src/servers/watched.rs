@@ -8,7 +8,8 @@ use super::start;
 /// A backend's running servers.
 #[derive(Debug)]
 pub struct Watched {
-    servers: Box<dyn Servers>,
+    /// The servers.
+    pub servers: Servers,
     /// The first processes of the servers, which may start others.
     roots: Vec<u32>,
     per_look: u64,
@@ -28,9 +29,9 @@ impl Watched {
         // `served` itself sends commands. Their number is the smallest difference, because a
         // cluster's members also send commands to each other.
         let mut per_look = u64::MAX;
-        let mut before = servers.served()?;
+        let mut before = servers.counts.served()?;
         for _ in 0..3 {
-            let now = servers.served()?;
+            let now = servers.counts.served()?;
             per_look = per_look.min(now.unwrap_or(0).saturating_sub(before.unwrap_or(0)));
             before = now;
         }
@@ -39,24 +40,18 @@ impl Watched {
 
     /// Returns the number of commands since `before`.
     pub fn served_since(&self, before: Option<u64>) -> Result<Option<u64>> {
-        let served = self.servers.served()?.zip(before);
+        let served = self.servers.counts.served()?.zip(before);
         Ok(served.map(|(now, before)| now.saturating_sub(before + self.per_look)))
     }
 
     /// Returns the number of keep-alives since `before` on the connections that were open then and
     /// are open now, or `None` if the servers don't count keep-alives.
     pub fn keep_alives_since(&self, before: &BTreeMap<String, u64>) -> Result<Option<u64>> {
-        let now = self.servers.keep_alives()?;
+        let now = self.servers.counts.keep_alives()?;
         let of_connection = |(connection, count): (&String, &u64)| {
             before.get(connection).map(|before| count.saturating_sub(*before))
         };
         Ok((!now.is_empty()).then(|| now.iter().filter_map(of_connection).sum()))
-    }
-
-    /// Returns the servers.
-    #[must_use]
-    pub fn servers(&self) -> &dyn Servers {
-        &*self.servers
     }
 
     /// Returns the servers' process ids.

@@ -12,7 +12,6 @@ use crate::servers::Watched;
 #[derive(Debug)]
 pub(super) struct BackendRun<'a> {
     pub(super) backend: &'a str,
-    pub(super) servers: &'a Watched,
     pub(super) pace: &'a Pace,
     pub(super) subjects: Vec<RunningSubject<'a>>,
     pub(super) table: Table,
@@ -32,10 +31,9 @@ impl<'a> BackendRun<'a> {
         let can = programs
             .iter()
             .filter(|program| program.handshake.backends.iter().any(|known| known == backend));
-        let subjects = can
-            .map(|program| RunningSubject::of(program, backend, &servers.servers, pace))
-            .collect();
-        Self { backend, servers, pace, subjects, table: Table::default(), progress, only }
+        let subjects =
+            can.map(|program| RunningSubject::of(program, backend, servers, pace)).collect();
+        Self { backend, pace, subjects, table: Table::default(), progress, only }
     }
 
     /// Ends the subjects' processes, whose background work would disturb other measurements.
@@ -56,21 +54,13 @@ impl<'a> BackendRun<'a> {
         let mut seen = Vec::new();
         let alone = self.is_in_one_process();
         let (processes, tasks) = if alone { (1, 8) } else { (self.pace.processes.min(4), 2) };
+        let section = Duration::from_micros(100);
+        let contest = Contest { processes, tasks, time: self.pace.exclusion, section };
         for mut subject in std::mem::take(&mut self.subjects) {
             let name = subject.program.handshake.name.clone();
             self.progress.say(&format!("{}: checking mutual exclusion of {name}", self.backend));
             let lock = format!("bench/{}/{name}/exclusion", self.backend);
-            let outcome = self.check(
-                &mut subject,
-                &lock,
-                Contest {
-                    processes,
-                    tasks,
-                    time: self.pace.exclusion,
-                    section: Duration::from_micros(100),
-                },
-            );
-            let (turns, overlaps, error) = match outcome {
+            let (turns, overlaps, error) = match self.check(&mut subject, &lock, contest) {
                 Ok(Used { of: turns, .. }) => {
                     let hand_overs = turns.hand_overs();
                     let error = (hand_overs < self.pace.hand_overs_seen)
@@ -104,14 +94,14 @@ impl<'a> BackendRun<'a> {
         lock: &str,
         contest: Contest,
     ) -> Result<Used<Turns>, Failure> {
-        let mut outcome = subject.contest(self.servers, Regime::TwoCores, lock, &contest);
+        let mut outcome = subject.contest(Regime::TwoCores, lock, &contest);
         for longer in [4, 16] {
             let enough = self.pace.hand_overs_seen;
             if !outcome.as_ref().is_ok_and(|used| used.of.hand_overs() < enough) {
                 break;
             }
             let contest = Contest { time: contest.time * longer, ..contest };
-            outcome = subject.contest(self.servers, Regime::TwoCores, lock, &contest);
+            outcome = subject.contest(Regime::TwoCores, lock, &contest);
         }
         outcome
     }
@@ -125,9 +115,8 @@ impl<'a> BackendRun<'a> {
             self.progress.say(&format!("{}: {name} warms up", self.backend));
             let lock = format!("bench/{}/{name}/warm-up", self.backend);
             let contest = Contest { processes, tasks: 1, time, section: Duration::ZERO };
-            let alone =
-                subject.pairs(self.servers, Regime::TwoCores, &format!("{lock}/pairs"), time);
-            let together = subject.contest(self.servers, Regime::TwoCores, &lock, &contest);
+            let alone = subject.pairs(Regime::TwoCores, &format!("{lock}/pairs"), time);
+            let together = subject.contest(Regime::TwoCores, &lock, &contest);
             if alone.is_err() || together.is_err() {
                 subject.dismiss();
             }
@@ -184,9 +173,8 @@ impl<'a> BackendRun<'a> {
     }
 
     fn pairs(&mut self, regime: Regime, round: usize) {
-        self.each("pairs", regime, round, 0, |subject, servers, pace, name| {
-            let used = subject.pairs(servers, regime, name, pace.pairs)?;
-            Ok(of_pairs(used))
+        self.each("pairs", regime, round, 0, |subject, lock| {
+            subject.pairs(regime, lock, subject.pace.pairs).map(of_pairs)
         });
     }
 
@@ -198,8 +186,8 @@ impl<'a> BackendRun<'a> {
         at: u64,
         contest: Contest,
     ) {
-        self.each(workload, regime, round, at, |subject, servers, _, name| {
-            let used = subject.contest(servers, regime, name, &contest)?;
+        self.each(workload, regime, round, at, |subject, lock| {
+            let used = subject.contest(regime, lock, &contest)?;
             let Contest { processes, tasks, .. } = contest;
             match used.of.overlaps() {
                 0 => Ok(of_contest(used, if processes == 1 { tasks } else { processes })),
@@ -212,13 +200,13 @@ impl<'a> BackendRun<'a> {
     }
 
     /// Calls `act` for each subject, in a different order in each round.
-    fn each(
+    pub(super) fn each(
         &mut self,
         workload: &'static str,
         regime: Regime,
         round: usize,
         at: u64,
-        mut act: impl FnMut(&mut RunningSubject<'a>, &Watched, &Pace, &str) -> Result<Round, Failure>,
+        mut act: impl FnMut(&mut RunningSubject<'a>, &str) -> Result<Round, Failure>,
     ) {
         if !self.wants(workload) {
             return;
@@ -240,7 +228,7 @@ impl<'a> BackendRun<'a> {
                 format!("bench/{}/{name}/{workload}/{}/{at}/{round}", self.backend, regime.id());
             let key = Key { workload, at, regime, subject: name };
             if !self.table.is_over(&key) {
-                let outcome = act(subject, self.servers, self.pace, &lock);
+                let outcome = act(subject, &lock);
                 if let Err(Failure::Failed(_)) = outcome {
                     // The subject's state is unknown after a failure.
                     subject.dismiss();

@@ -2,12 +2,10 @@ use std::time::Duration;
 
 use super::backend_run::{BackendRun, of_pairs};
 use super::cores;
-use super::pace::Pace;
 use super::subject::{RunningSubject, Used};
 use super::table::{Key, Round};
-use super::worker::Failure;
+use super::worker::{Failure, Worker};
 use crate::results::Regime;
-use crate::servers::Watched;
 
 const REGIME: Regime = Regime::TwoCores;
 
@@ -19,25 +17,12 @@ impl BackendRun<'_> {
             return;
         }
         self.dismiss_all();
-        for subject in &mut self.subjects {
-            if !self.pace.is_for(subject.program.kind, "waiting", 0, REGIME) {
-                continue;
-            }
-            let name = subject.program.handshake.name.clone();
-            self.progress.say(&format!("{}, waiting: {name}", self.backend));
-            let lock = format!("bench/{}/{name}/waiting", self.backend);
-            let key = Key { workload: "waiting", at: 0, regime: REGIME, subject: name };
-            match wait(subject, self.servers, &lock, self.pace) {
-                Ok(()) => {
-                    let processes = WAITING_PROCESSES + 1;
-                    let round = watch(subject, self.servers, processes, self.pace.waiting);
-                    self.table.add(key, round);
-                }
-                Err(failure) => self.table.add(key, Err(failure)),
-            }
+        self.each("waiting", REGIME, 0, 0, |subject, lock| {
+            let (waited, time) = (subject.wait(lock), subject.pace.waiting);
+            let round = waited.and_then(|()| subject.watch(WAITING_PROCESSES + 1, time));
             subject.dismiss();
-            self.progress.done(self.pace.seconds_of_one("waiting"));
-        }
+            round
+        });
     }
 
     pub(super) fn measure_holds(&mut self) {
@@ -78,10 +63,8 @@ impl BackendRun<'_> {
             && *held < count
         {
             let time = self.pace.holding.as_secs();
-            let note = format!(
-                "it held only {held} of them after {time} s, so they aren't \
-                                compared"
-            );
+            let note =
+                format!("it held only {held} of them after {time} s, so they aren't compared");
             self.table.give_up(key("renewal", count), note);
         } else if count > 1 || renewal.is_err() {
             self.table.add(key("renewal", count), renewal.map(|(_, round)| round));
@@ -89,18 +72,18 @@ impl BackendRun<'_> {
     }
 
     fn held(&mut self, subject: usize, count: u64) -> Result<(u64, Round), Failure> {
-        let (pace, servers) = (self.pace, self.servers);
+        let pace = self.pace;
         let name = self.subjects[subject].program.handshake.name.clone();
         let prefix = format!("bench/{}/{name}/holds/{count}", self.backend);
-        let (held, mut round) = hold(&mut self.subjects[subject], servers, &prefix, count, pace)?;
+        let (held, mut round) = self.subjects[subject].hold(&prefix, count)?;
         if count > 1 && held == count && self.wants("renewal") {
             std::thread::sleep(pace.before_renewal);
-            round.append(watch(&mut self.subjects[subject], servers, 1, pace.renewal)?);
+            round.append(self.subjects[subject].watch(1, pace.renewal)?);
         }
         if held == count && self.wants("held") {
             for at in 0..pace.rounds {
                 let lock = format!("{prefix}/other/{at}");
-                let pairs = self.subjects[subject].pairs(servers, REGIME, &lock, pace.pairs)?;
+                let pairs = self.subjects[subject].pairs(REGIME, &lock, pace.pairs)?;
                 let key =
                     Key { workload: "held", at: count, regime: REGIME, subject: name.clone() };
                 self.table.add(key, Ok(of_pairs(pairs)));
@@ -113,72 +96,61 @@ impl BackendRun<'_> {
     }
 }
 
-fn wait(
-    subject: &mut RunningSubject<'_>,
-    servers: &Watched,
-    lock: &str,
-    pace: &Pace,
-) -> Result<(), Failure> {
-    // The present processes may still have threads of earlier measurements.
-    subject.dismiss();
-    let ttl = subject.ttl().as_millis();
-    subject.used(servers, REGIME, WAITING_PROCESSES + 1, |workers| {
-        let (holder, waiting) = workers.split_first_mut().expect("there are five");
-        holder.send(&format!("hold {lock} 0 1 {ttl} 10000"));
-        holder.answer("held", Duration::ZERO)?;
-        let each = pace.waiters_waiting / WAITING_PROCESSES;
-        waiting.iter_mut().for_each(|worker| worker.send(&format!("wait {lock}/0 {ttl} {each}")));
-        waiting
-            .iter_mut()
-            .try_for_each(|worker| worker.answer("waiting", Duration::ZERO).map(drop))?;
-        std::thread::sleep(pace.settling);
-        Ok(())
-    })?;
-    Ok(())
-}
+impl RunningSubject<'_> {
+    fn wait(&mut self, lock: &str) -> Result<(), Failure> {
+        // The present processes may still have threads of earlier measurements.
+        self.dismiss();
+        let (pace, ttl) = (self.pace, self.pace.ttl.as_millis());
+        let waited = self.used(REGIME, WAITING_PROCESSES + 1, |workers| {
+            let (holder, waiting) = workers.split_first_mut().expect("there are five");
+            holder.send(&format!("hold {lock} 0 1 {ttl} 10000"));
+            holder.answer("held", Duration::ZERO)?;
+            let each = pace.waiters_waiting / WAITING_PROCESSES;
+            let wait = format!("wait {lock}/0 {ttl} {each}");
+            waiting.iter_mut().for_each(|worker| worker.send(&wait));
+            for worker in waiting {
+                worker.answer("waiting", Duration::ZERO)?;
+            }
+            std::thread::sleep(pace.settling);
+            Ok(())
+        });
+        waited.map(drop)
+    }
 
-fn hold(
-    subject: &mut RunningSubject<'_>,
-    servers: &Watched,
-    prefix: &str,
-    count: u64,
-    pace: &Pace,
-) -> Result<(u64, Round), Failure> {
-    subject.dismiss();
-    let mut round = Round::default();
-    let used = subject.used(servers, REGIME, 1, |workers| {
-        let memory = |of: &[u32]| cores::memory(of) as f64;
-        let ours = [workers[0].pid()];
-        let before = (memory(&servers.processes()), memory(&ours));
-        let (ttl, time) = (pace.ttl.as_millis(), pace.holding.as_millis());
-        workers[0].send(&format!("hold {prefix} 0 {count} {ttl} {time}"));
-        let answer = workers[0].answer("held", pace.holding)?;
-        let is_no_number = |_| Failure::Failed(format!("not a number: {answer:?}"));
-        let held = answer.trim().parse().map_err(is_no_number)?;
-        let after = (memory(&servers.processes()), memory(&ours));
-        round.add("server_bytes_per_hold", (after.0 - before.0) / held as f64);
-        round.add("client_bytes_per_hold", (after.1 - before.1) / held as f64);
-        Ok(held)
-    })?;
-    Ok((used.of, round))
-}
+    fn hold(&mut self, prefix: &str, count: u64) -> Result<(u64, Round), Failure> {
+        self.dismiss();
+        let (servers, pace) = (self.servers, self.pace);
+        let mut round = Round::default();
+        let used = self.used(REGIME, 1, |workers| {
+            let memory = |of: &[u32]| cores::memory(of) as f64;
+            let ours = [workers[0].pid()];
+            let before = (memory(&servers.processes()), memory(&ours));
+            let (ttl, time) = (pace.ttl.as_millis(), pace.holding.as_millis());
+            workers[0].send(&format!("hold {prefix} 0 {count} {ttl} {time}"));
+            let answer = workers[0].answer("held", pace.holding)?;
+            let is_no_number = |_| Failure::Failed(format!("not a number: {answer:?}"));
+            let held = answer.trim().parse().map_err(is_no_number)?;
+            let after = (memory(&servers.processes()), memory(&ours));
+            round.add("server_bytes_per_hold", (after.0 - before.0) / held as f64);
+            round.add("client_bytes_per_hold", (after.1 - before.1) / held as f64);
+            Ok(held)
+        })?;
+        Ok((used.of, round))
+    }
 
-fn watch(
-    subject: &mut RunningSubject<'_>,
-    servers: &Watched,
-    processes: usize,
-    time: Duration,
-) -> Result<Round, Failure> {
-    let Used { served, keep_alives, servers_us, subject_us, .. } =
-        subject.used(servers, REGIME, processes, |_| {
+    fn watch(&mut self, processes: usize, time: Duration) -> Result<Round, Failure> {
+        let sleep = |_: &mut [Worker]| {
             std::thread::sleep(time);
             Ok(())
-        })?;
-    let mut round = Round::default();
-    let seconds = time.as_secs_f64();
-    round.add("server_commands_per_second", served.map(|served| served / seconds));
-    round.add("keep_alives_per_second", keep_alives.map(|count| count / seconds));
-    round.add("server_cpu_percent", servers_us / seconds / 1e4);
-    round.add("client_cpu_percent", subject_us / seconds / 1e4);
-    Ok(round)
+        };
+        let Used { served, keep_alives, servers_us, subject_us, .. } =
+            self.used(REGIME, processes, sleep)?;
+        let mut round = Round::default();
+        let seconds = time.as_secs_f64();
+        round.add("server_commands_per_second", served.map(|served| served / seconds));
+        round.add("keep_alives_per_second", keep_alives.map(|count| count / seconds));
+        round.add("server_cpu_percent", servers_us / seconds / 1e4);
+        round.add("client_cpu_percent", subject_us / seconds / 1e4);
+        Ok(round)
+    }
 }

@@ -37,13 +37,13 @@ impl BackendRun<'_> {
             let processes = if workload == "pairs" { 1 } else { self.pace.processes };
             subject.spawn(processes)?;
             let sampler = Sampler::start(folder.join("perf.data"))?;
-            let (name, time) =
-                (format!("bench/{}/profile/{workload}", self.backend), self.pace.contest * 2);
+            let name = format!("bench/{}/profile/{workload}", self.backend);
+            let time = self.pace.contest * 2;
             if workload == "pairs" {
-                subject.pairs(self.servers, REGIME, &name, time)?;
+                subject.pairs(REGIME, &name, time)?;
             } else {
                 let contest = Contest { processes, tasks: 1, time, section: Duration::ZERO };
-                subject.contest(self.servers, REGIME, &name, &contest)?;
+                subject.contest(REGIME, &name, &contest)?;
             }
             profiles.push(Profile {
                 backend: self.backend.to_owned(),

@@ -4,8 +4,8 @@ use super::cores;
 use super::pace::Pace;
 use super::turns::Turns;
 use super::worker::{Failure, Program, Worker};
-use crate::results::Regime;
-use crate::servers::{Servers, Watched};
+use crate::results::{Kind, Regime};
+use crate::servers::Watched;
 use rustix::time::{ClockId, clock_gettime};
 
 const HEAD_START: Duration = Duration::from_millis(100);
@@ -13,9 +13,9 @@ const HEAD_START: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct RunningSubject<'a> {
     pub(super) program: &'a Program,
+    pub(super) servers: &'a Watched,
+    pub(super) pace: &'a Pace,
     words: String,
-    ttl: Duration,
-    stays_put: bool,
     workers: Vec<Worker>,
 }
 
@@ -41,25 +41,15 @@ impl<'a> RunningSubject<'a> {
     pub(super) fn of(
         program: &'a Program,
         backend: &str,
-        servers: &Servers,
-        pace: &Pace,
+        servers: &'a Watched,
+        pace: &'a Pace,
     ) -> Self {
         let words = match program.kind {
-            crate::results::Kind::Peer => servers.addresses.join(" "),
-            _ => servers.url.clone(),
+            Kind::Peer => servers.servers.addresses.join(" "),
+            _ => servers.servers.url.clone(),
         };
-        Self {
-            program,
-            words: format!("open {backend} {words}"),
-            ttl: pace.ttl,
-            stays_put: pace.stays_put,
-            workers: Vec::new(),
-        }
-    }
-
-    #[must_use]
-    pub(super) fn ttl(&self) -> Duration {
-        self.ttl
+        let words = format!("open {backend} {words}");
+        Self { program, servers, pace, words, workers: Vec::new() }
     }
 
     pub(super) fn spawn(&mut self, count: usize) -> Result<&mut [Worker], Failure> {
@@ -84,20 +74,15 @@ impl<'a> RunningSubject<'a> {
         self.workers.clear();
     }
 
-    fn ids(&self, count: usize) -> Vec<u32> {
-        self.workers.iter().take(count).map(Worker::pid).collect()
-    }
-
     /// Returns the time of each acquire with its release, in nanoseconds.
     pub(super) fn pairs(
         &mut self,
-        servers: &Watched,
         regime: Regime,
         name: &str,
         time: Duration,
     ) -> Result<Used<Vec<u64>>, Failure> {
-        let command = format!("pairs {name} {} {}", self.ttl.as_millis(), time.as_millis());
-        self.used(servers, regime, 1, |workers| {
+        let command = format!("pairs {name} {} {}", self.pace.ttl.as_millis(), time.as_millis());
+        self.used(regime, 1, |workers| {
             workers[0].send(&command);
             let answer = workers[0].answer("pairs", time)?;
             let times: Result<Vec<u64>, _> = answer.split_whitespace().map(str::parse).collect();
@@ -109,14 +94,13 @@ impl<'a> RunningSubject<'a> {
     /// still run.
     pub(super) fn contest(
         &mut self,
-        servers: &Watched,
         regime: Regime,
         name: &str,
         contest: &Contest,
     ) -> Result<Used<Turns>, Failure> {
         let Contest { processes, tasks, time, section } = contest;
-        let ttl = self.ttl.as_millis();
-        self.used(servers, regime, *processes, |workers| {
+        let ttl = self.pace.ttl.as_millis();
+        self.used(regime, *processes, |workers| {
             let start = now() + HEAD_START.as_nanos() as u64;
             let end = start + time.as_nanos() as u64;
             let section = section.as_micros();
@@ -131,15 +115,14 @@ impl<'a> RunningSubject<'a> {
 
     pub(super) fn used<T>(
         &mut self,
-        servers: &Watched,
         regime: Regime,
         count: usize,
         act: impl FnOnce(&mut [Worker]) -> Result<T, Failure>,
     ) -> Result<Used<T>, Failure> {
-        self.spawn(count)?;
-        let subjects = self.ids(count);
+        let servers = self.servers;
+        let subjects: Vec<u32> = self.spawn(count)?.iter().map(Worker::pid).collect();
         let theirs = servers.processes();
-        if self.stays_put {
+        if self.pace.stays_put {
             regime.pin(&theirs, &subjects);
         }
         // The queries for keep-alives are outside of the interval in which commands are counted.

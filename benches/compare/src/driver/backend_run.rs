@@ -28,9 +28,7 @@ impl<'a> BackendRun<'a> {
         only: &'a [String],
         progress: &'a Progress,
     ) -> Self {
-        let can = programs
-            .iter()
-            .filter(|program| program.handshake.backends.iter().any(|known| known == backend));
+        let can = programs.iter().filter(|program| program.is_for(backend));
         let subjects =
             can.map(|program| RunningSubject::of(program, backend, servers, pace)).collect();
         Self { backend, pace, subjects, table: Table::default(), progress, only }

@@ -13,8 +13,8 @@ mod worker;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use crate::machine;
@@ -23,7 +23,7 @@ use crate::servers::{self, Watched};
 use backend_run::BackendRun;
 use pace::Pace;
 use progress::Progress;
-use worker::Program;
+use worker::{Handshake, Program};
 
 const SMOKE_LANES: usize = 4;
 
@@ -88,27 +88,22 @@ pub fn run(
     let wants =
         |workload: &str| plan.only.is_empty() || plan.only.iter().any(|only| only == workload);
     let backends = plan.wanted_backends();
-    let takes_part = |program: &&Program, backend: &str| {
-        program.handshake.backends.iter().any(|known| known == backend)
-    };
     let seconds = |program: &Program| pace.seconds(program.kind, wants) + pace.beforehand();
     let subjects = backends
         .iter()
-        .flat_map(|backend| programs.iter().filter(|program| takes_part(program, backend)));
+        .flat_map(|backend| programs.iter().filter(|program| program.is_for(backend)));
     let progress = Progress::of(subjects.map(seconds).sum());
     let run = Run { plan, pace: &pace, programs: &programs, progress: &progress };
     let lanes = if plan.smoke { SMOKE_LANES } else { 1 };
-    let next = AtomicUsize::new(0);
+    let queue = Mutex::new(backends.iter().copied().enumerate());
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
     let mut found: BTreeMap<usize, Found> = BTreeMap::new();
     std::thread::scope(|scope| -> servers::Result<()> {
         let (sender, arriving) = channel();
         for _ in 0..lanes {
-            let (sender, next, run, backends) = (sender.clone(), &next, &run, &backends);
+            let (sender, next, run) = (sender.clone(), &next, &run);
             scope.spawn(move || {
-                while let Some((at, backend)) = {
-                    let at = next.fetch_add(1, Ordering::SeqCst);
-                    backends.get(at).map(|backend| (at, *backend))
-                } {
+                while let Some((at, backend)) = next() {
                     if sender.send((at, run.measure(backend))).is_err() {
                         return;
                     }
@@ -239,12 +234,6 @@ fn meet(plan: &Plan, missing: &mut Vec<Missing>, logs: &Path) -> servers::Result
 }
 
 fn presented(program: &Program) -> Subject {
-    let handshake = program.handshake.clone();
-    Subject {
-        name: handshake.name,
-        kind: program.kind,
-        library: handshake.library,
-        runtime: handshake.runtime,
-        notes: handshake.notes,
-    }
+    let Handshake { name, library, runtime, notes, .. } = program.handshake.clone();
+    Subject { name, kind: program.kind, library, runtime, notes }
 }

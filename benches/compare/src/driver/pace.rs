@@ -35,9 +35,8 @@ pub(super) struct Pace {
     /// The maximum for peers, because a thousand polling waiters take minutes to end.
     pub(super) waiters_of_peers: u64,
     pub(super) hand_overs_seen: usize,
-    pub(super) stays_put: bool,
-    /// True if peers run only `pairs` and `hand-over`, in one regime.
-    pub(super) glances_at_peers: bool,
+    /// True if processes aren't pinned, and peers run only `pairs` and `hand-over`, in one regime.
+    pub(super) is_smoke: bool,
     /// The counts for the workload `processes`. Peers are omitted, because the memory of dozens of
     /// virtual machines would dominate.
     pub(super) growing_processes: Vec<u64>,
@@ -69,16 +68,15 @@ impl Pace {
             waiters: vec![2, 8, 96, 1_000],
             waiters_of_peers: 96,
             hand_overs_seen: 10,
-            stays_put: true,
-            glances_at_peers: false,
+            is_smoke: false,
             growing_processes: vec![2, 4, 16, 32],
         }
     }
 
     pub(super) fn is_for(&self, kind: Kind, workload: &str, at: u64, regime: Regime) -> bool {
         let of_peers = match workload {
-            "pairs" | "hand-over" if self.glances_at_peers => regime == Regime::TwoCores,
-            _ if self.glances_at_peers => false,
+            "pairs" | "hand-over" if self.is_smoke => regime == Regime::TwoCores,
+            _ if self.is_smoke => false,
             "processes" => false,
             "waiters" => at <= self.waiters_of_peers,
             "renewal" | "held" => at <= self.holds_of_peers,
@@ -94,10 +92,8 @@ impl Pace {
             "hand-over-5ms" => self.contest_5ms,
             "waiting" => self.waiting + self.settling * 3,
             "renewal" => {
-                self.holding / 2
-                    + self.before_renewal
-                    + self.renewal
-                    + self.pairs * self.rounds as u32
+                let pairs = self.pairs * self.rounds as u32;
+                self.holding / 2 + self.before_renewal + self.renewal + pairs
             }
             _ => self.growth,
         };
@@ -153,8 +149,7 @@ impl Pace {
             growth: ms(30),
             waiters: vec![4],
             hand_overs_seen: 1,
-            stays_put: false,
-            glances_at_peers: true,
+            is_smoke: true,
             growing_processes: vec![2],
             ..Self::full(1)
         }

@@ -122,7 +122,7 @@ impl<'a> RunningSubject<'a> {
         let servers = self.servers;
         let subjects: Vec<u32> = self.spawn(count)?.iter().map(Worker::pid).collect();
         let theirs = servers.processes();
-        if self.pace.stays_put {
+        if !self.pace.is_smoke {
             regime.pin(&theirs, &subjects);
         }
         // The queries for keep-alives are outside of the interval in which commands are counted.

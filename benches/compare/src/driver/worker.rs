@@ -1,6 +1,6 @@
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::path::PathBuf;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::results::Kind;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Handshake {
     pub(super) name: String,
     pub(super) library: String,
@@ -44,23 +44,16 @@ impl Failure {
 }
 
 impl Program {
-    pub(super) fn meet(
-        command: Vec<String>,
-        kind: Kind,
-        logs: &std::path::Path,
-    ) -> Result<Self, Failure> {
+    pub(super) fn meet(command: Vec<String>, kind: Kind, logs: &Path) -> Result<Self, Failure> {
         let called = command.last().map_or("", |word| word.rsplit('/').next().unwrap_or(word));
         let log = logs.join(format!("{called}.log"));
-        let nobody = Handshake {
-            name: called.to_owned(),
-            library: String::new(),
-            runtime: String::new(),
-            backends: Vec::new(),
-            notes: Vec::new(),
-        };
-        let mut program = Self { command, log, handshake: nobody, kind };
+        let mut program = Self { command, log, handshake: Handshake::default(), kind };
         program.handshake = program.start()?.1;
         Ok(program)
+    }
+
+    pub(super) fn is_for(&self, backend: &str) -> bool {
+        self.handshake.backends.iter().any(|known| known == backend)
     }
 
     pub(super) fn worker(&self) -> Result<Worker, Failure> {
@@ -122,35 +115,27 @@ impl Worker {
             _ if first == word => Ok(rest.to_owned()),
             "cannot" => Err(Failure::Cannot(rest.to_owned())),
             "error" => Err(Failure::Failed(rest.to_owned())),
-            _ => Err(Failure::Failed(format!(
-                "it says {:?}",
-                answer.chars().take(200).collect::<String>()
-            ))),
+            _ => {
+                let start: String = answer.chars().take(200).collect();
+                Err(Failure::Failed(format!("it says {start:?}")))
+            }
         }
     }
 
     fn answer_within(&mut self, limit: Duration) -> Result<String, Failure> {
-        self.answers.recv_timeout(limit).map_err(|error| match error {
-            RecvTimeoutError::Timeout => {
-                Failure::Failed(format!("it has not answered for {} s", limit.as_secs()))
-            }
-            RecvTimeoutError::Disconnected => {
-                Failure::Failed(format!("it has ended: {}", self.last_words()))
-            }
-        })
+        let answer = self.answers.recv_timeout(limit).map_err(|error| match error {
+            RecvTimeoutError::Timeout => format!("it has not answered for {} s", limit.as_secs()),
+            RecvTimeoutError::Disconnected => format!("it has ended: {}", self.last_words()),
+        });
+        answer.map_err(Failure::Failed)
     }
 
     fn last_words(&self) -> String {
-        let mut text = Vec::new();
-        let read = File::open(&self.log).and_then(|mut log| {
-            let length = log.seek(SeekFrom::End(0))?;
-            log.seek(SeekFrom::Start(length.saturating_sub(500)))?;
-            log.read_to_end(&mut text)
-        });
-        match read {
-            Ok(_) => String::from_utf8_lossy(&text).trim().replace('\n', " "),
-            Err(error) => error.to_string(),
-        }
+        let last = |log: Vec<u8>| {
+            let text = String::from_utf8_lossy(&log[log.len().saturating_sub(500)..]);
+            text.trim().replace('\n', " ")
+        };
+        std::fs::read(&self.log).map_or_else(|error| error.to_string(), last)
     }
 }
 

@@ -16,6 +16,23 @@ pub struct Workload {
 
 pub const PROCESSES: usize = 8;
 
+const HAND_OVER: Workload = Workload {
+    id: "hand-over",
+    title: "Hand-over: 8 processes, an empty section",
+    what: "Eight processes contend for one name, and release it as soon as they hold it. A \
+           hand-over is a grant to a different process than the last.",
+    measure: "hand_overs_per_second",
+    more_is_better: true,
+    grows: None,
+    columns: &[
+        "wait_p50_us",
+        "wait_p99_us",
+        "longest_wait_us",
+        "jain",
+        "server_commands_per_hand_over",
+    ],
+};
+
 pub const WORKLOADS: &[Workload] = &[
     Workload {
         id: "pairs",
@@ -32,25 +49,13 @@ pub const WORKLOADS: &[Workload] = &[
             "server_commands_per_pair",
         ],
     },
-    Workload {
-        id: "hand-over",
-        title: "Hand-over: 8 processes, an empty section",
-        what: "Eight processes contend for one name, and release it as soon as they hold it. A \
-               hand-over is a grant to a different process than the last.",
-        measure: "hand_overs_per_second",
-        more_is_better: true,
-        grows: None,
-        columns: HAND_OVER,
-    },
+    HAND_OVER,
     Workload {
         id: "hand-over-5ms",
         title: "Hand-over: 8 processes, a section of 5 ms",
         what: "The same, but each process holds the name for 5 ms: 200 hand-overs a second would \
                be perfect.",
-        measure: "hand_overs_per_second",
-        more_is_better: true,
-        grows: None,
-        columns: HAND_OVER,
+        ..HAND_OVER
     },
     Workload {
         id: "tasks",
@@ -58,9 +63,8 @@ pub const WORKLOADS: &[Workload] = &[
         what: "Eight tasks (or threads) of one process contend for one name, and release it as \
                soon as they hold it.",
         measure: "turns_per_second",
-        more_is_better: true,
-        grows: None,
         columns: &["wait_p50_us", "wait_p99_us", "jain", "server_commands_per_turn"],
+        ..HAND_OVER
     },
     Workload {
         id: "waiting",
@@ -90,10 +94,8 @@ pub const WORKLOADS: &[Workload] = &[
         id: "waiters",
         title: "Growth with waiters",
         what: "Hand-overs with an empty section, with this number of waiters in 8 processes.",
-        measure: "hand_overs_per_second",
-        more_is_better: true,
         grows: Some("waiters"),
-        columns: HAND_OVER,
+        ..HAND_OVER
     },
     Workload {
         id: "held",
@@ -108,15 +110,10 @@ pub const WORKLOADS: &[Workload] = &[
         id: "processes",
         title: "Growth with processes",
         what: "Hand-overs with an empty section between this number of processes.",
-        measure: "hand_overs_per_second",
-        more_is_better: true,
         grows: Some("processes"),
-        columns: HAND_OVER,
+        ..HAND_OVER
     },
 ];
-
-const HAND_OVER: &[&str] =
-    &["wait_p50_us", "wait_p99_us", "longest_wait_us", "jain", "server_commands_per_hand_over"];
 
 impl Workload {
     #[must_use]

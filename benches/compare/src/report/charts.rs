@@ -14,22 +14,9 @@ const BASELINE: RGBColor = RGBColor(110, 119, 129);
 /// Points are labelled, so all peers have the same colour.
 const PEER: RGBColor = RGBColor(169, 184, 198);
 /// Lines aren't labelled, so each peer has its own colour.
-const HUES: [RGBColor; 15] = [
-    RGBColor(230, 25, 75),
-    RGBColor(60, 180, 75),
-    RGBColor(145, 30, 180),
-    RGBColor(0, 128, 128),
-    RGBColor(245, 130, 48),
-    RGBColor(240, 50, 230),
-    RGBColor(128, 128, 0),
-    RGBColor(160, 0, 0),
-    RGBColor(90, 90, 160),
-    RGBColor(154, 99, 36),
-    RGBColor(40, 190, 210),
-    RGBColor(230, 120, 150),
-    RGBColor(110, 160, 0),
-    RGBColor(80, 60, 40),
-    RGBColor(200, 170, 0),
+const HUES: [u32; 15] = [
+    0xe6_194b, 0x3c_b44b, 0x91_1eb4, 0x00_8080, 0xf5_8230, 0xf0_32e6, 0x80_8000, 0xa0_0000,
+    0x5a_5aa0, 0x9a_6324, 0x28_bed2, 0xe6_7896, 0x6e_a000, 0x50_3c28, 0xc8_aa00,
 ];
 
 #[derive(Debug, Clone, PartialEq)]
@@ -219,5 +206,6 @@ fn colour(view: &View<'_>, subject: &str) -> Option<RGBColor> {
 fn hue(view: &View<'_>, subject: &str) -> RGBColor {
     let mut peers = view.results.subjects.iter().filter(|known| known.kind == Kind::Peer);
     let index = peers.position(|known| known.name == subject).unwrap_or(0);
-    HUES[index % HUES.len()]
+    let [_, red, green, blue] = HUES[index % HUES.len()].to_be_bytes();
+    RGBColor(red, green, blue)
 }

@@ -28,10 +28,6 @@ pub(super) struct Etcd {
     asked: Cell<u64>,
 }
 
-pub(super) struct Hold {
-    key: Box<str>,
-}
-
 #[derive(Default)]
 struct Queues {
     /// The keys of each queue, by revision.
@@ -78,7 +74,8 @@ impl Etcd {
 }
 
 impl Baseline for Etcd {
-    type Hold = Hold;
+    /// The key.
+    type Hold = Box<str>;
 
     async fn open(_backend: &str, url: &str) -> Result<Self> {
         // The client connects to only one member, as Lockwright does.
@@ -95,21 +92,21 @@ impl Baseline for Etcd {
         })
     }
 
-    async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Hold> {
+    async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Box<str>> {
         let options = PutOptions::new().with_lease(self.lease(ttl).await?);
         let key = format!("{PREFIX}{name}{END}");
         let put = Txn::new()
             .when([Compare::create_revision(&*key, CompareOp::Equal, 0)])
             .and_then([TxnOp::put(&*key, "", Some(options))]);
         if self.client.clone().txn(put).await?.succeeded() {
-            Ok(Hold { key: key.into() })
+            Ok(key.into())
         } else {
             Err(held(name))
         }
     }
 
     /// Creates a key, which holds the lock once all earlier keys are gone.
-    async fn lock(&self, name: &str, ttl: Duration) -> Result<Hold> {
+    async fn lock(&self, name: &str, ttl: Duration) -> Result<Box<str>> {
         let options = PutOptions::new().with_lease(self.lease(ttl).await?);
         let queues = self.queues().await?;
         let number = self.asked.get();
@@ -120,12 +117,12 @@ impl Baseline for Etcd {
         locked(queues).waiting.insert(key.clone(), front);
         self.client.clone().put(&*key, "", Some(options)).await?;
         in_front.await?;
-        Ok(Hold { key: key.into() })
+        Ok(key.into())
     }
 
-    async fn unlock(&self, hold: Hold) -> Result<()> {
-        let deleted = self.client.clone().delete(&*hold.key, None).await?.deleted();
-        if deleted == 1 { Ok(()) } else { Err(lost(&hold.key)) }
+    async fn unlock(&self, key: Box<str>) -> Result<()> {
+        let deleted = self.client.clone().delete(&*key, None).await?.deleted();
+        if deleted == 1 { Ok(()) } else { Err(lost(&key)) }
     }
 }
 

@@ -6,7 +6,7 @@ use lockwright_bench_protocol::Result;
 use redis::{Client, Value, cmd};
 use tokio::time::interval;
 
-use super::redis_server::{Server, Turn};
+use super::redis_server::{Hold, Server};
 use super::{Baseline, held, lost};
 
 const SLOTS: u16 = 16_384;
@@ -15,11 +15,6 @@ pub(super) struct Redis {
     masters: Vec<Server>,
     /// The last slot of each range, and the index of its master.
     slots: Vec<(u16, usize)>,
-}
-
-pub(super) struct Hold {
-    name: Box<str>,
-    turn: Option<Turn>,
 }
 
 impl Redis {

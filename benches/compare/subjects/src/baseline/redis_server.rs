@@ -21,6 +21,11 @@ pub(super) struct Server {
     renew: String,
 }
 
+pub(super) struct Hold {
+    pub(super) name: Box<str>,
+    pub(super) turn: Option<Turn>,
+}
+
 /// The right to a name: the only element of a list, which the holder pops and pushes back.
 pub(super) struct Turn(Box<Lent<MultiplexedConnection>>);
 

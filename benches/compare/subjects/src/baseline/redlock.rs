@@ -3,7 +3,7 @@ use std::time::Duration;
 use lockwright_bench_protocol::Result;
 use tokio::time::{interval, sleep};
 
-use super::redis_server::{Server, Turn};
+use super::redis_server::{Hold, Server};
 use super::{Baseline, held, lost};
 
 const AGAIN: Duration = Duration::from_secs(1);
@@ -12,22 +12,9 @@ pub(super) struct Redlock {
     servers: [Server; 5],
 }
 
-pub(super) struct Hold {
-    name: Box<str>,
-    turn: Option<Turn>,
-}
-
 impl Redlock {
     async fn set(&self, name: &str, ttl: Duration) -> Result<bool> {
-        let [a, b, c, d, e] = &self.servers;
-        let votes = tokio::join!(
-            a.set(name, ttl),
-            b.set(name, ttl),
-            c.set(name, ttl),
-            d.set(name, ttl),
-            e.set(name, ttl)
-        );
-        let granted = most(votes.into())?;
+        let granted = most(self.all(async |server| server.set(name, ttl).await).await)?;
         if !granted {
             self.delete(name).await?;
         }
@@ -35,15 +22,12 @@ impl Redlock {
     }
 
     async fn delete(&self, name: &str) -> Result<bool> {
+        most(self.all(async |server| server.delete(name).await).await)
+    }
+
+    async fn all<T>(&self, ask: impl AsyncFn(&Server) -> Result<T>) -> [Result<T>; 5] {
         let [a, b, c, d, e] = &self.servers;
-        let votes = tokio::join!(
-            a.delete(name),
-            b.delete(name),
-            c.delete(name),
-            d.delete(name),
-            e.delete(name)
-        );
-        most(votes.into())
+        tokio::join!(ask(a), ask(b), ask(c), ask(d), ask(e)).into()
     }
 }
 
@@ -91,14 +75,9 @@ impl Baseline for Redlock {
         ticks.tick().await;
         loop {
             ticks.tick().await;
-            let [a, b, c, d, e] = &self.servers;
-            tokio::try_join!(
-                a.renew(&names, ttl),
-                b.renew(&names, ttl),
-                c.renew(&names, ttl),
-                d.renew(&names, ttl),
-                e.renew(&names, ttl)
-            )?;
+            for renewed in self.all(async |server| server.renew(&names, ttl).await).await {
+                renewed?;
+            }
         }
     }
 }

@@ -25,10 +25,6 @@ pub(super) struct ZooKeeper {
     ready: RefCell<HashSet<String>>,
 }
 
-pub(super) struct Hold {
-    path: Box<str>,
-}
-
 impl ZooKeeper {
     async fn make(&self, path: &str) -> Result<()> {
         match self.client.create(path, b"", &PERSISTENT).await {
@@ -48,7 +44,8 @@ impl ZooKeeper {
 }
 
 impl Baseline for ZooKeeper {
-    type Hold = Hold;
+    /// The path of the node.
+    type Hold = Box<str>;
 
     async fn open(_backend: &str, url: &str) -> Result<Self> {
         let cluster = url.trim_start_matches("zookeeper:").trim_start_matches("//");
@@ -60,16 +57,16 @@ impl Baseline for ZooKeeper {
         Ok(baseline)
     }
 
-    async fn lock_alone(&self, name: &str, _ttl: Duration) -> Result<Hold> {
+    async fn lock_alone(&self, name: &str, _ttl: Duration) -> Result<Box<str>> {
         let path = path(LOCKS, name);
         match self.client.create(&path, b"", &EPHEMERAL).await {
-            Ok(_) => Ok(Hold { path: path.into() }),
+            Ok(_) => Ok(path.into()),
             Err(Error::NodeExists) => Err(held(name)),
             Err(error) => Err(error.into()),
         }
     }
 
-    async fn lock(&self, name: &str, _ttl: Duration) -> Result<Hold> {
+    async fn lock(&self, name: &str, _ttl: Duration) -> Result<Box<str>> {
         let queue = path(QUEUES, name);
         if !self.ready.borrow().contains(name) {
             self.make(&queue).await?;
@@ -89,11 +86,11 @@ impl Baseline for ZooKeeper {
         if let Some(before) = nodes.iter().filter(|node| **node < own).max() {
             self.gone(&format!("{prefix}{before}")).await?;
         }
-        Ok(Hold { path: format!("{prefix}{own}").into() })
+        Ok(format!("{prefix}{own}").into())
     }
 
-    async fn unlock(&self, hold: Hold) -> Result<()> {
-        Ok(self.client.delete(&hold.path, None).await?)
+    async fn unlock(&self, path: Box<str>) -> Result<()> {
+        Ok(self.client.delete(&path, None).await?)
     }
 }
 

@@ -25,13 +25,10 @@ pub(crate) struct Binary {
     only: Option<&'static str>,
 }
 
-pub(crate) fn build(log: &str, args: &[&str]) -> Result<Vec<Binary>, Report> {
+pub(crate) fn build(log: &str, args: &[&str]) -> Result<Vec<Binary>, String> {
     let mut command = cargo(&["test", "--no-run", "--message-format=json-render-diagnostics"]);
     command.args(args);
-    let finished = process::quietly(log, command);
-    if !finished.ok() {
-        return Err(Report::of(false));
-    }
+    let finished = process::quietly(log, command)?;
     let mut binaries: Vec<Binary> =
         finished.lines.iter().filter_map(|line| artifact(line)).collect();
     binaries.sort();

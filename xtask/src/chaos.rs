@@ -36,13 +36,11 @@ fn runner(args: &[String]) -> Command {
     command
 }
 
-pub(crate) fn step(options: &Options) -> Report {
+pub(crate) fn step(options: &Options) -> Result<Report, String> {
     if options.quick {
-        return Report::left_out("the faults are of servers");
+        return Ok(Report::left_out("the faults are of servers"));
     }
-    if !process::quietly("chaos-build", process::cargo(&BUILD)).ok() {
-        return Report::of(false);
-    }
+    process::quietly("chaos-build", process::cargo(&BUILD))?;
     let selection = runner(&["--selection".to_owned(), "--jobs".to_owned(), "8".to_owned()]);
     let mut counts = Counts::default();
     let finished = process::run("chaos", selection, LIMIT, |line| {
@@ -53,14 +51,9 @@ pub(crate) fn step(options: &Options) -> Report {
             counts.failed += u64::from(!passed);
         }
     });
-    let mut report = Report::of(finished.ok() && counts.failed == 0 && counts.passed > 0);
-    report.tests = counts;
-    if !report_is_ok(&report) {
+    let ok = finished.ok() && counts.failed == 0 && counts.passed > 0;
+    if !ok {
         finished.explain();
     }
-    report
-}
-
-fn report_is_ok(report: &Report) -> bool {
-    report.outcome == crate::report::Outcome::Passed
+    Ok(Report { tests: counts, ..Report::of(ok) })
 }

@@ -18,11 +18,11 @@ const PROFILE: &str = "cost";
 
 const RECORDED: &str = "benches/cost/recorded.json";
 
-pub(crate) fn step(options: &Options) -> Report {
+pub(crate) fn step(options: &Options) -> Result<Report, String> {
     if options.quick {
-        return Report::left_out("valgrind may not be installed");
+        return Ok(Report::left_out("valgrind may not be installed"));
     }
-    Report::of_result(count().and_then(|costs| compare(&costs)))
+    compare(&count()?)
 }
 
 fn compare(costs: &Costs) -> Result<Report, String> {
@@ -31,16 +31,12 @@ fn compare(costs: &Costs) -> Result<Report, String> {
     let recorded: Costs = serde_json::from_str(&recorded).map_err(|problem| {
         format!("{RECORDED}: {problem}; `cargo xtask cost --record` writes it")
     })?;
-    let mut report = Report::of(true);
     if let Some(difference) = costs.built_differs_from(&recorded) {
         println!("     not compared: {difference}");
-        report.left_out.push(format!("cost: the comparison with {RECORDED}: {difference}"));
-        return Ok(report);
+        let left_out = vec![format!("cost: the comparison with {RECORDED}: {difference}")];
+        return Ok(Report { left_out, ..Report::of(true) });
     }
-    match cost_baseline::compare(&costs.paths, &recorded.paths) {
-        problems if problems.is_empty() => Ok(report),
-        problems => Err(problems.join("\n")),
-    }
+    Report::unless(cost_baseline::compare(&costs.paths, &recorded.paths).join("\n"))
 }
 
 pub(crate) fn record() -> Result<ExitCode, String> {
@@ -72,9 +68,7 @@ fn build(host: &str) -> Result<PathBuf, String> {
     command.args(["--target", host, "--target-dir"]).arg(&folder);
     // By default, rustix reads the clock through the vDSO, which doesn't exist under valgrind.
     command.env("CARGO_ENCODED_RUSTFLAGS", "--cfg\u{1f}rustix_use_libc");
-    if !quietly("cost-build", command).ok() {
-        return Err(format!("{CRATE} doesn't build"));
-    }
+    quietly("cost-build", command).map_err(|_| format!("{CRATE} doesn't build"))?;
     Ok(folder.join(host).join(PROFILE).join(CRATE))
 }
 
@@ -96,11 +90,10 @@ fn run(binary: &Path) -> Result<(Vec<Counted>, String), String> {
     command.arg(format!("--callgrind-out-file={}", folder.join("out").display()));
     command.arg(format!("--log-file={}", folder.join("valgrind.log").display()));
     command.arg(format!("./{CRATE}"));
-    let finished = quietly("cost", command);
-    if !finished.ok() {
+    let finished = quietly("cost", command).map_err(|_| {
         let log = fs::read_to_string(folder.join("valgrind.log")).unwrap_or_default();
-        return Err(format!("the paths can't be counted. {log}"));
-    }
+        format!("the paths can't be counted. {log}")
+    })?;
     let mut lines = finished.lines.iter().filter_map(|line| line.split_once('\t'));
     let Some(("vectors", vectors)) = lines.next() else {
         return Err(format!("{CRATE} doesn't say first which instructions it has"));

@@ -9,14 +9,11 @@ use crate::{config, folders};
 
 const TESTS: &str = "conformance/interop/tests";
 
-pub(crate) fn step(options: &Options) -> Report {
+pub(crate) fn step(options: &Options) -> Result<Report, String> {
     if options.quick {
-        return Report::left_out("the other programs lock on servers");
+        return Ok(Report::left_out("the other programs lock on servers"));
     }
-    let tests = match tests() {
-        Ok(tests) => tests,
-        Err(error) => return Report::failed(&format!("{TESTS} can't be read: {error}")),
-    };
+    let tests = tests().map_err(|error| format!("{TESTS} can't be read: {error}"))?;
     let mut args = vec!["--workspace", "--all-features"];
     for test in &tests {
         args.extend(["--test", test]);
@@ -28,8 +25,5 @@ pub(crate) fn step(options: &Options) -> Report {
 fn tests() -> std::io::Result<Vec<String>> {
     let entries = std::fs::read_dir(folders::root().join(TESTS))?;
     let name = |path: &Path| path.file_stem().and_then(|name| name.to_str()).map(str::to_owned);
-    entries
-        .map(|entry| entry.map(|entry| name(&entry.path())))
-        .filter_map(Result::transpose)
-        .collect()
+    entries.filter_map(|entry| entry.map(|entry| name(&entry.path())).transpose()).collect()
 }

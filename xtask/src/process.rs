@@ -254,13 +254,15 @@ fn holders(pipe: u64, killed: bool) -> String {
     if names.is_empty() { "some process".to_owned() } else { names.join(", ") }
 }
 
-pub(crate) fn quietly(name: &str, command: Command) -> Finished {
+/// Runs `command`. If it fails, prints its output and returns an empty error.
+pub(crate) fn quietly(name: &str, command: Command) -> Result<Finished, String> {
     let finished = run(name, command, WITH_BUILDING, |_| {});
-    if !finished.ok() {
-        finished.show();
-        finished.explain();
+    if finished.ok() {
+        return Ok(finished);
     }
-    finished
+    finished.show();
+    finished.explain();
+    Err(String::new())
 }
 
 fn plain(line: &str) -> String {

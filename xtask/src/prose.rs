@@ -14,21 +14,14 @@ const STYLE: &str = include_str!("../../docs/src/style.md");
 /// The minimum length in bytes of a string literal that counts as a message.
 const MESSAGE: usize = 20;
 
-pub(crate) fn step(_: &Options) -> Report {
+pub(crate) fn step(_: &Options) -> Result<Report, String> {
     let mut count = Count::of(STYLE);
-    let listed = match output("git", &["ls-files"]) {
-        Ok(listed) => listed,
-        Err(problem) => return Report::failed(&problem),
-    };
-    for name in listed.lines().filter(|name| is_read(name)) {
+    for name in output("git", &["ls-files"])?.lines().filter(|name| is_read(name)) {
         if let Ok(text) = fs::read_to_string(folders::root().join(name)) {
             count.file(name, &text);
         }
     }
-    match count.problems() {
-        problems if problems.is_empty() => Report::of(true),
-        problems => Report::failed(&problems),
-    }
+    Report::unless(count.problems())
 }
 
 fn is_read(name: &str) -> bool {

@@ -37,8 +37,16 @@ impl Report {
         Self { outcome, ..Self::default() }
     }
 
+    /// Prints an error, which is empty if it was printed before.
     pub(crate) fn of_result(result: Result<Self, String>) -> Self {
-        result.unwrap_or_else(|problem| Self::failed(&problem))
+        result.unwrap_or_else(|problem| {
+            problem.lines().for_each(|line| println!("     {line}"));
+            Self::of(false)
+        })
+    }
+
+    pub(crate) fn unless(problems: String) -> Result<Self, String> {
+        if problems.is_empty() { Ok(Self::of(true)) } else { Err(problems) }
     }
 
     pub(crate) fn add(&mut self, other: Self) {
@@ -48,11 +56,6 @@ impl Report {
         self.tests.add(other.tests);
         self.left_out.extend(other.left_out);
         self.retried.extend(other.retried);
-    }
-
-    pub(crate) fn failed(reason: &str) -> Self {
-        reason.lines().for_each(|line| println!("     {line}"));
-        Self::of(false)
     }
 
     pub(crate) fn left_out(reason: impl Into<String>) -> Self {

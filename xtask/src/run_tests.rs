@@ -3,7 +3,7 @@ use crate::options::Options;
 use crate::report::Report;
 use crate::{config, process};
 
-pub(crate) fn run_tests(step: &str, args: &[&str], options: &Options) -> Report {
+pub(crate) fn run_tests(step: &str, args: &[&str], options: &Options) -> Result<Report, String> {
     run_tests_of(step, args, options, |_| true)
 }
 
@@ -12,13 +12,10 @@ pub(crate) fn run_tests_of(
     args: &[&str],
     options: &Options,
     wanted: impl Fn(&Binary) -> bool,
-) -> Report {
+) -> Result<Report, String> {
     let built = binaries::build(step, args);
     options.tests_are_built.open();
-    let mut binaries = match built {
-        Ok(binaries) => binaries,
-        Err(report) => return report,
-    };
+    let mut binaries = built?;
     if step == "test" {
         let _ = options.tests.set(binaries.clone());
     }
@@ -34,9 +31,8 @@ pub(crate) fn run_tests_of(
     report.left_out.extend(left_out);
     if report.tests.filtered > 0 {
         let number = report.tests.filtered;
-        report
-            .left_out
-            .push(format!("{step}: {number} tests of other binaries that start servers"));
+        let others = format!("{step}: {number} tests of other binaries that start servers");
+        report.left_out.push(others);
     }
-    report
+    Ok(report)
 }

@@ -121,7 +121,7 @@ fn provide_these(wanted: &[&'static Need]) -> Vec<(&'static Need, String)> {
     println!("     installing {}", packages.join(" "));
     let mut command = Command::new("sh");
     command.args(["-c", include_str!("install.sh"), "install.sh"]).args(&packages);
-    if process::quietly("servers", command).ok() { self::missing(wanted) } else { missing }
+    if process::quietly("servers", command).is_ok() { self::missing(wanted) } else { missing }
 }
 
 fn packages(missing: &[(&Need, String)]) -> Vec<&'static str> {

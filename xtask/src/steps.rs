@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 use std::fs;
+use std::process::Command;
 use std::sync::PoisonError;
 
 use crate::examples::Example;
@@ -13,13 +14,15 @@ use crate::{
     table, versions,
 };
 
+type Run = fn(&Options) -> Result<Report, String>;
+
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
     /// True if a failure ends the run.
     pub(crate) stops: bool,
     pub(crate) when: When,
-    pub(crate) run: fn(&Options) -> Report,
+    pub(crate) run: Run,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,7 +35,7 @@ pub(crate) enum When {
 }
 
 impl Step {
-    const fn of(name: &'static str, what: &'static str, run: fn(&Options) -> Report) -> Self {
+    const fn of(name: &'static str, what: &'static str, run: Run) -> Self {
         Self { name, what, stops: false, when: When::InTurn, run }
     }
 
@@ -85,66 +88,63 @@ const BOUND: &[&str] = &["libsqlite3-sys", "linux-raw-sys"];
 const BUILD_TOOLS: &[&str] =
     &["bindgen", "cmake", "cxx-build", "prost-build", "protobuf-src", "tonic-prost-build"];
 
-fn needs(options: &Options) -> Report {
-    let mut report = match servers::provide(!options.quick) {
-        Ok(()) => Report::of(true),
-        Err(problem) => Report::failed(&problem),
-    };
+fn needs(options: &Options) -> Result<Report, String> {
+    servers::provide(!options.quick)?;
+    let mut report = Report::of(true);
     if options.quick {
         report.left_out.push("servers: none was searched or installed".to_owned());
     }
-    report
+    Ok(report)
 }
 
-fn fmt(_: &Options) -> Report {
+fn passed(log: &str, command: Command) -> Result<Report, String> {
+    quietly(log, command).map(|_| Report::of(true))
+}
+
+fn fmt(_: &Options) -> Result<Report, String> {
     let colour = if process::colours() { "always" } else { "never" };
-    Report::of(quietly("fmt", cargo(&["fmt", "--all", "--check", "--", "--color", colour])).ok())
+    passed("fmt", cargo(&["fmt", "--all", "--check", "--", "--color", colour]))
 }
 
-fn links(_: &Options) -> Report {
-    match pages::check(&folders::root()) {
-        Ok(problems) if problems.is_empty() => Report::of(true),
-        Ok(problems) => Report::failed(&problems.join("\n")),
-        Err(error) => Report::failed(&format!("the pages can't be read: {error}")),
-    }
+fn links(_: &Options) -> Result<Report, String> {
+    let problems = pages::check(&folders::root());
+    let problems = problems.map_err(|error| format!("the pages can't be read: {error}"))?;
+    Report::unless(problems.join("\n"))
 }
 
-fn clippy(_: &Options) -> Report {
+fn clippy(_: &Options) -> Result<Report, String> {
     let args = "clippy --workspace --all-targets --all-features -- -D warnings";
-    Report::of(quietly("clippy", cargo_in_background(&words(args))).ok())
+    passed("clippy", cargo_in_background(&words(args)))
 }
 
-fn doc(_: &Options) -> Report {
+fn doc(_: &Options) -> Result<Report, String> {
     let mut command = cargo_in_background(&words("doc --no-deps --workspace --all-features"));
     command.env("RUSTDOCFLAGS", "-D warnings");
-    let finished = quietly("doc", command);
+    let finished = quietly("doc", command)?;
     // `-D warnings` doesn't apply to cargo's own warnings.
     let warned = finished.lines.iter().any(|line| line.starts_with("warning:"));
-    if finished.ok() && warned {
+    if warned {
         finished.show();
         finished.explain();
     }
-    Report::of(finished.ok() && !warned)
+    Ok(Report::of(!warned))
 }
 
-fn features(options: &Options) -> Report {
-    let names = match pages::features_with_code(&folders::root().join("Cargo.toml")) {
-        Ok(names) => names,
-        Err(error) => return Report::failed(&format!("Cargo.toml can't be read: {error}")),
-    };
+fn features(options: &Options) -> Result<Report, String> {
+    let names = pages::features_with_code(&folders::root().join("Cargo.toml"));
+    let names = names.map_err(|error| format!("Cargo.toml can't be read: {error}"))?;
     for name in [String::new()].into_iter().chain(names) {
         let args = "clippy --package lockwright --no-default-features --features";
         let mut command = cargo_in_background(&words(args));
         command.args([&name, "--", "-D", "warnings"]);
         let log = if name.is_empty() { "features-none" } else { &format!("features-{name}") };
-        if !quietly(log, command).ok() {
-            return Report::failed(&format!("the facade with --features '{name}' alone FAILED"));
-        }
+        let failed = |_| format!("the facade with --features '{name}' alone FAILED");
+        quietly(log, command).map_err(failed)?;
     }
     let mut build = cargo_in_background(&["test", "--no-run"]);
     build.args(missing_args(options));
-    let examples = examples::build_embedded();
-    Report::of(quietly("features-test", build).ok() && quietly("features-examples", examples).ok())
+    quietly("features-test", build)?;
+    passed("features-examples", examples::build_embedded())
 }
 
 fn missing_args(options: &Options) -> Vec<&'static str> {
@@ -162,34 +162,29 @@ fn missing_args(options: &Options) -> Vec<&'static str> {
     args
 }
 
-fn missing(options: &Options) -> Report {
-    let mut report = run_tests("missing", &missing_args(options), options);
+fn missing(options: &Options) -> Result<Report, String> {
+    let mut report = run_tests("missing", &missing_args(options), options)?;
     if options.quick {
         report.left_out.push("missing: servers that require TLS, without it".to_owned());
     }
-    report
+    Ok(report)
 }
 
-fn test(options: &Options) -> Report {
-    if let Err(error) = table::begin() {
-        return Report::failed(&format!("target/conformance can't be written: {error}"));
-    }
+fn test(options: &Options) -> Result<Report, String> {
+    table::begin().map_err(|error| format!("target/conformance can't be written: {error}"))?;
     let mut args = words("--workspace --all-features --tests --exclude");
     args.push(config::INTEROP);
     run_tests("test", &args, options)
 }
 
-fn cases(options: &Options) -> Report {
+fn cases(options: &Options) -> Result<Report, String> {
     if options.quick {
-        return Report::left_out("not all suites ran");
+        return Ok(Report::left_out("not all suites ran"));
     }
-    match table::check() {
-        Ok(()) => Report::of(true),
-        Err(problem) => Report::failed(&problem),
-    }
+    table::check().map(|()| Report::of(true))
 }
 
-fn doctest(options: &Options) -> Report {
+fn doctest(options: &Options) -> Result<Report, String> {
     let mut args = words("test --workspace --all-features --doc");
     let mut report = Report::of(true);
     if options.quick {
@@ -214,37 +209,29 @@ fn doctest(options: &Options) -> Report {
         }
         finished.explain();
     }
-    report
+    Ok(report)
 }
 
-fn run_examples(options: &Options) -> Report {
-    if examples::ALL.is_empty() {
-        return Report::left_out("there are none");
-    }
+fn run_examples(options: &Options) -> Result<Report, String> {
     // Wait for the background steps, which compile: the examples have time limits.
     drop(options.background.lock().unwrap_or_else(PoisonError::into_inner));
     let mut report = Report::of(true);
     let (on_servers, embedded): (Vec<_>, Vec<_>) =
         examples::ALL.iter().partition(|example| example.needs_server);
-    if !quietly("examples-embedded", examples::build_embedded()).ok() {
-        return Report::of(false);
-    }
+    quietly("examples-embedded", examples::build_embedded())?;
     parallel::run(options.at_a_time, embedded, Example::run, |(example, finished)| {
-        report.add(judged(example, &finished))
+        report.add(judged(example, &finished));
     });
     if options.quick {
-        let titles = on_servers.iter().map(|example| example.title());
-        report
-            .left_out
-            .extend(titles.map(|title| format!("examples: {title}, which needs a server")));
-    } else if quietly("examples", examples::build()).ok() {
-        parallel::run(options.at_a_time, on_servers, Example::run, |(example, finished)| {
-            report.add(judged(example, &finished));
-        });
-    } else {
-        return Report::of(false);
+        let left_out = |it: &Example| format!("examples: {}, which needs a server", it.title());
+        report.left_out.extend(on_servers.into_iter().map(left_out));
+        return Ok(report);
     }
-    report
+    quietly("examples", examples::build())?;
+    parallel::run(options.at_a_time, on_servers, Example::run, |(example, finished)| {
+        report.add(judged(example, &finished));
+    });
+    Ok(report)
 }
 
 fn judged(example: &Example, finished: &Finished) -> Report {
@@ -265,79 +252,61 @@ fn judged(example: &Example, finished: &Finished) -> Report {
     Report::of(did)
 }
 
-fn crates(log: &str, args: &str) -> Option<BTreeSet<String>> {
+fn crates(log: &str, args: &str) -> Result<BTreeSet<String>, String> {
     // Without `--quiet`, a download's message would count as a crate.
     let command = cargo(&words(&format!("tree --quiet --prefix none {args}")));
-    let finished = process::run(log, command, process::WITH_BUILDING, |_| {});
-    if !finished.ok() {
-        finished.show();
-        finished.explain();
-        return None;
-    }
-    let names = finished
-        .lines
-        .iter()
-        .map(|line| line.split_whitespace().take(2).collect::<Vec<_>>().join(" "));
-    Some(names.filter(|name| !name.is_empty()).collect())
+    let lines = quietly(log, command)?.lines;
+    let name = |line: &String| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+    Ok(lines.iter().map(name).filter(|name| !name.is_empty()).collect())
 }
 
-fn tree(_: &Options) -> Report {
+fn tree(_: &Options) -> Result<Report, String> {
     let args = "--edges normal --package lockwright --no-default-features --features memory";
-    let Some(crates_of_facade) = crates("tree", args) else { return Report::of(false) };
+    let crates_of_facade = crates("tree", args)?;
     if crates_of_facade.is_empty() || crates_of_facade.len() > LEANEST {
         let list = crates_of_facade.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        return Report::failed(&format!(
+        return Err(format!(
             "lockwright with memory alone is {} crates, {LEANEST} at most are promised: {list}",
             crates_of_facade.len(),
         ));
     }
     if let Some(name) = names(&crates_of_facade).find(|name| CLIENT_LIBRARIES.contains(name)) {
-        return Report::failed(&format!("lockwright with memory alone depends on {name}"));
+        return Err(format!("lockwright with memory alone depends on {name}"));
     }
     println!("     lockwright with memory alone: {} crates", crates_of_facade.len());
 
     let args = "--edges normal,build --package lockwright-cli";
-    let Some(crates_of_command) = crates("tree-command", args) else { return Report::of(false) };
+    let crates_of_command = crates("tree-command", args)?;
     let needs_more =
         |name: &&str| BUILD_TOOLS.contains(name) || name.ends_with("-sys") && !BOUND.contains(name);
     if crates_of_command.is_empty() {
-        return Report::failed("the command consists of no crates");
+        return Err("the command consists of no crates".to_owned());
     }
     if let Some(name) = names(&crates_of_command).find(needs_more) {
-        return Report::failed(&format!(
+        return Err(format!(
             "the command with default features needs more than a C compiler to build: {name}"
         ));
     }
-    println!(
-        "     the command: {} crates, none needs more than a C compiler",
-        crates_of_command.len()
-    );
-    Report::of(true)
+    let count = crates_of_command.len();
+    println!("     the command: {count} crates, none needs more than a C compiler");
+    Ok(Report::of(true))
 }
 
 fn names(crates: &BTreeSet<String>) -> impl Iterator<Item = &str> {
     crates.iter().filter_map(|name| name.split_once(' ')).map(|(name, _)| name)
 }
 
-fn benches(_: &Options) -> Report {
-    let mut names = Vec::new();
-    if let Ok(entries) = fs::read_dir(folders::root().join("benches")) {
-        for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
-            if let Some(name) = path.file_stem().and_then(|name| name.to_str())
-                && path.extension().is_some_and(|extension| extension == "rs")
-            {
-                names.push(name.to_owned());
-            }
-        }
-    }
+fn benches(_: &Options) -> Result<Report, String> {
+    let files = fs::read_dir(folders::root().join("benches")).into_iter().flatten().flatten();
+    let files = files.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let names = files.filter_map(|file| Some(format!("--bench={}", file.strip_suffix(".rs")?)));
+    let names: Vec<String> = names.collect();
     if names.is_empty() {
-        return Report::left_out("there are none");
+        return Ok(Report::left_out("there are none"));
     }
     let mut command = cargo(&words("test --workspace --all-features"));
-    for name in &names {
-        command.args(["--bench", name]);
-    }
-    Report::of(quietly("benches", command).ok())
+    command.args(names);
+    passed("benches", command)
 }
 
 fn words(args: &str) -> Vec<&str> {

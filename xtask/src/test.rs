@@ -74,7 +74,7 @@ fn run_in_turn(steps: &[&'static Step], options: &Options) -> Vec<Done> {
     for step in steps {
         println!("==== {}: {}", step.name, step.what);
         let began = Instant::now();
-        let report = (step.run)(options);
+        let report = Report::of_result((step.run)(options));
         let stops = report.outcome == Outcome::Failed && step.stops;
         let now = Done { step: step.name, took: began.elapsed(), report, stops };
         println!("     {} {} after {}", now.step, now.verdict(), seconds(now.took));

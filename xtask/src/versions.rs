@@ -10,39 +10,29 @@ use crate::packages::{self, Archive};
 use crate::report::Report;
 use crate::{folders, process, servers, tmp};
 
-pub(crate) fn step(options: &Options) -> Report {
+pub(crate) fn step(options: &Options) -> Result<Report, String> {
     if let Some(reason) = obstacle(options) {
-        return Report::left_out(reason);
+        return Ok(Report::left_out(reason));
     }
-    let place = match Place::new() {
-        Ok(place) => place,
-        Err(problem) => return Report::failed(&problem),
-    };
-    let roots = match place.provide() {
-        Ok(roots) => roots,
-        Err(problem) => return Report::failed(&problem),
-    };
-    let built = match options.tests.get().cloned().map_or_else(build, Ok) {
-        Ok(built) => built,
-        Err(report) => return report,
-    };
+    let place = Place::new()?;
+    let roots = place.provide()?;
+    let built = options.tests.get().cloned().map_or_else(build, Ok)?;
     let mut jobs: Vec<Binary> = Vec::new();
     for (server, root) in SERVERS.iter().zip(&roots) {
         for Suite { package, test, only } in server.suites {
-            match built.iter().find(|it| it.package == *package && it.name == *test) {
-                Some(binary) => jobs.push(binary.clone().on(server.title, root.clone(), *only)),
-                None => return Report::failed(&format!("{package} has no test {test}")),
-            }
+            let binary = built.iter().find(|it| it.package == *package && it.name == *test);
+            let binary = binary.ok_or_else(|| format!("{package} has no test {test}"))?;
+            jobs.push(binary.clone().on(server.title, root.clone(), *only));
         }
     }
     let at_a_time = if options.at_a_time == 1 { 1 } else { 2 * options.at_a_time };
     let mut report = binaries::run("versions", jobs, &[], at_a_time, process::RUNNING);
     // The conformance table already shows cases that aren't promised.
     report.left_out.retain(|test| !test.contains("[not promised]"));
-    report
+    Ok(report)
 }
 
-fn build() -> Result<Vec<Binary>, Report> {
+fn build() -> Result<Vec<Binary>, String> {
     let mut args = vec!["--workspace", "--all-features"];
     let mut tests: Vec<&str> =
         SERVERS.iter().flat_map(|it| it.suites).map(|suite| suite.test).collect();
@@ -64,9 +54,9 @@ fn obstacle(options: &Options) -> Option<&'static str> {
 }
 
 /// Downloads the packages for the step `versions`, which retries a failed download.
-pub(crate) fn download(options: &Options) -> Report {
+pub(crate) fn download(options: &Options) -> Result<Report, String> {
     if obstacle(options).is_some() {
-        return Report::of(true);
+        return Ok(Report::of(true));
     }
     let provided = Place::new().and_then(|place| match place.is_temporary {
         true => Ok(Vec::new()),
@@ -75,7 +65,7 @@ pub(crate) fn download(options: &Options) -> Report {
     if let Err(problem) = provided {
         println!("     {problem}");
     }
-    Report::of(true)
+    Ok(Report::of(true))
 }
 
 struct Place {

@@ -32,24 +32,12 @@ pub(crate) const ALL: &[Example] = &[
         closing: "require = [\"strict_fencing\"]: this backend can't promise it",
         ..flash_sale_on(&["--on", "redis", "--require", "fencing", "--require", "strict_fencing"])
     },
-    Example { name: "leader", closing: "another process leads", ..flash_sale(&[]) },
-    Example { name: "late_write", closing: "the late write was refused", ..flash_sale(&[]) },
-    Example { name: "rate_limit", closing: "never more than 3 at a time", ..flash_sale(&[]) },
-    Example {
-        name: "idempotent_consumer",
-        closing: "each of 40 messages took effect exactly once",
-        ..flash_sale(&[])
-    },
-    Example {
-        name: "idempotent_api",
-        closing: "each of 20 payments was charged exactly once",
-        ..flash_sale(&[])
-    },
-    Example {
-        name: "order_grabbing",
-        closing: "one winner for each of 10 orders",
-        ..flash_sale(&[])
-    },
+    embedded("leader", "another process leads"),
+    embedded("late_write", "the late write was refused"),
+    embedded("rate_limit", "never more than 3 at a time"),
+    embedded("idempotent_consumer", "each of 40 messages took effect exactly once"),
+    embedded("idempotent_api", "each of 20 payments was charged exactly once"),
+    embedded("order_grabbing", "one winner for each of 10 orders"),
     Example { name: "migrate", closing: "moved without a gap", ..flash_sale_on(&[]) },
     stock_table(&["--on", "postgres"]),
     stock_table(&["--on", "mariadb"]),
@@ -98,14 +86,12 @@ fn building(args: &[&str], wanted: impl Fn(&&Example) -> bool) -> Command {
     command
 }
 
+const fn embedded(name: &'static str, closing: &'static str) -> Example {
+    Example { name, args: &[], ends_well: true, closing, needs_server: false }
+}
+
 const fn flash_sale(args: &'static [&'static str]) -> Example {
-    Example {
-        name: "flash_sale",
-        args,
-        ends_well: true,
-        closing: "exactly 100 sold",
-        needs_server: false,
-    }
+    Example { args, ..embedded("flash_sale", "exactly 100 sold") }
 }
 
 const fn flash_sale_on(args: &'static [&'static str]) -> Example {

@@ -1,5 +1,5 @@
 use std::collections::VecDeque;
-use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 
 pub(crate) fn run<T: Send, R: Send>(
@@ -23,17 +23,4 @@ pub(crate) fn run<T: Send, R: Send>(
         drop(sender);
         receiver.into_iter().for_each(&mut done);
     });
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Latch(OnceLock<()>);
-
-impl Latch {
-    pub(crate) fn open(&self) {
-        let _ = self.0.set(());
-    }
-
-    pub(crate) fn wait(&self) {
-        self.0.wait();
-    }
 }

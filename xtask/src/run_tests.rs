@@ -14,7 +14,7 @@ pub(crate) fn run_tests_of(
     wanted: impl Fn(&Binary) -> bool,
 ) -> Result<Report, String> {
     let built = binaries::build(step, args);
-    options.tests_are_built.open();
+    let _ = options.tests_are_built.set(());
     let mut binaries = built?;
     if step == "test" {
         let _ = options.tests.set(binaries.clone());

@@ -10,7 +10,8 @@ use crate::tmp::TmpFolder;
 use crate::usage;
 
 pub(crate) fn main(args: &[String]) -> ExitCode {
-    let mut options = Options::default();
+    // Each binary runs several tests at once, so more than two binaries would hardly save time.
+    let mut options = Options { at_a_time: 2, ..Options::default() };
     let mut chosen: Vec<&Step> = Vec::new();
     let mut args = args.iter();
     while let Some(arg) = args.next() {
@@ -61,7 +62,7 @@ fn run(chosen: &[&'static Step], options: &Options) -> Vec<Done> {
             run_in_turn(&with_tests, options)
         });
         let mut done = run_in_turn(&in_turn, options);
-        options.tests_are_built.open(); // ends the wait if no step built tests
+        let _ = options.tests_are_built.set(()); // ends the wait if no step built tests
         done.extend(at_once.join().expect("a step doesn't panic"));
         done.extend(with_tests.join().expect("a step doesn't panic"));
         done

@@ -1,6 +1,4 @@
 import java.util.List;
-import java.util.Map;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.curator.framework.CuratorFramework;
@@ -10,13 +8,7 @@ import org.apache.curator.framework.state.ConnectionState;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
 /** Curator's InterProcessMutex, as a benchmark subject. */
-final class CuratorPeer implements Protocol.Library {
-    /** The TTL of the driver's locks. */
-    private static final long DEFAULT_TTL = 15_000;
-
-    private List<String> servers;
-    /** The sessions by TTL, which is a session's timeout. */
-    private final Map<Long, CuratorFramework> sessions = new ConcurrentHashMap<>();
+final class CuratorPeer implements Protocol.Library<CuratorFramework> {
     private final AtomicLong ended = new AtomicLong();
 
     public static void main(String[] arguments) {
@@ -29,18 +21,9 @@ final class CuratorPeer implements Protocol.Library {
     }
 
     @Override
-    public void open(String backend, List<String> servers) throws Exception {
+    public CuratorFramework connect(String backend, List<String> servers, long ttl) throws Exception {
         if (!backend.equals("zookeeper")) {
             throw new Protocol.Cannot("lock on " + backend);
-        }
-        this.servers = servers;
-        prepare(DEFAULT_TTL);
-    }
-
-    @Override
-    public void prepare(long ttl) throws Exception {
-        if (sessions.containsKey(ttl)) {
-            return;
         }
         var session = CuratorFrameworkFactory.builder()
                 .connectString(String.join(",", servers))
@@ -56,12 +39,12 @@ final class CuratorPeer implements Protocol.Library {
         if (!session.blockUntilConnected(10, TimeUnit.SECONDS)) {
             throw new IllegalStateException("no server of " + servers + " answers");
         }
-        sessions.put(ttl, session);
+        return session;
     }
 
     @Override
-    public Protocol.Hold lock(String name, long ttl) throws Exception {
-        var mutex = new InterProcessMutex(sessions.get(ttl), "/" + name);
+    public Protocol.Hold lock(CuratorFramework session, String name) throws Exception {
+        var mutex = new InterProcessMutex(session, "/" + name);
         var before = ended.get();
         mutex.acquire();
         return () -> {

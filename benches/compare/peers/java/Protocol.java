@@ -6,7 +6,9 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Deque;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
@@ -24,23 +26,26 @@ import java.util.stream.Collectors;
  * its main calls {@link #serve}. {@code benches/compare/README.md} describes the protocol. A task
  * is a thread.
  */
-final class Protocol {
+final class Protocol<C> {
     /** The number of names that {@code hold} and {@code drop} process in parallel. */
     private static final int AT_A_TIME = 64;
 
-    /** A connected lock library, configured as its users would do it. */
-    interface Library {
-        /** Connects. The servers are URLs or other information from the driver. */
-        void open(String backend, List<String> servers) throws Exception;
+    /** The TTL of the driver's locks. */
+    private static final long DEFAULT_TTL = 15_000;
 
-        /** Creates the resources for locks of this TTL, once, before the measurement. */
-        void prepare(long ttlMillis) throws Exception;
+    /** A connected lock library, configured as its users would do it. */
+    interface Library<C> {
+        /**
+         * Connects a client for locks of this TTL, once, before the measurement. The servers are
+         * URLs or other information from the driver.
+         */
+        C connect(String backend, List<String> servers, long ttlMillis) throws Exception;
 
         /**
          * Acquires a name, waiting as the library does, and keeps it alive until its release by the
          * same thread.
          */
-        Hold lock(String name, long ttlMillis) throws Exception;
+        Hold lock(C client, String name) throws Exception;
     }
 
     interface Hold {
@@ -63,13 +68,16 @@ final class Protocol {
         }
     }
 
-    private final Library library;
+    private final Library<C> library;
     private final PrintStream answers;
-    private boolean open;
+    private String backend;
+    private List<String> servers;
+    /** The clients by TTL, because all locks of a client have one TTL. */
+    private final Map<Long, C> clients = new HashMap<>();
     /** The threads of {@code hold}. Only the thread that acquired a lock can release it. */
     private final List<Holder> holders = new ArrayList<>();
 
-    private Protocol(Library library, PrintStream answers) {
+    private Protocol(Library<C> library, PrintStream answers) {
         this.library = library;
         this.answers = answers;
     }
@@ -78,8 +86,8 @@ final class Protocol {
      * Runs a subject until its input ends. Its library is {@code group}:{@code artifact} in the
      * class path.
      */
-    static void serve(
-            String name, String group, String artifact, List<String> backends, List<String> notes, Library library) {
+    static <C> void serve(
+            String name, String group, String artifact, List<String> backends, List<String> notes, Library<C> library) {
         var answers = System.out;
         // A library's output must not mix with the answers.
         System.setOut(System.err);
@@ -93,7 +101,7 @@ final class Protocol {
                 quoted(notes));
         answers.flush();
         var commands = new SynchronousQueue<String>();
-        var worker = new Thread(() -> new Protocol(library, answers).work(commands));
+        var worker = new Thread(() -> new Protocol<>(library, answers).work(commands));
         worker.setDaemon(true);
         worker.start();
         try (var input = new BufferedReader(new InputStreamReader(System.in))) {
@@ -155,13 +163,14 @@ final class Protocol {
 
     private String answer(Words words) throws Exception {
         var what = words.text();
-        if (!what.equals("open") && !open) {
+        if (!what.equals("open") && clients.isEmpty()) {
             throw new IllegalStateException("it isn't open");
         }
         switch (what) {
             case "open":
-                library.open(words.text(), words.left());
-                open = true;
+                backend = words.text();
+                servers = words.left();
+                client(DEFAULT_TTL);
                 return "ready";
             case "pairs":
                 return pairs(words.text(), words.number(), words.number());
@@ -178,15 +187,22 @@ final class Protocol {
         }
     }
 
+    private C client(long ttl) throws Exception {
+        if (!clients.containsKey(ttl)) {
+            clients.put(ttl, library.connect(backend, servers, ttl));
+        }
+        return clients.get(ttl);
+    }
+
     private String pairs(String name, long ttl, long millis) throws Exception {
-        library.prepare(ttl);
+        var client = client(ttl);
         var times = new long[1024];
         var count = 0;
         // System.nanoTime uses CLOCK_MONOTONIC.
         var begun = System.nanoTime();
         var end = begun + millis * 1_000_000;
         while (begun < end) {
-            library.lock(name, ttl).unlock();
+            library.lock(client, name).unlock();
             var over = System.nanoTime();
             if (count == times.length) {
                 times = Arrays.copyOf(times, 2 * count);
@@ -207,17 +223,16 @@ final class Protocol {
 
     private String turns(Words words) throws Exception {
         var name = words.text();
-        var ttl = words.number();
+        var client = client(words.number());
         var tasks = (int) words.number();
         var start = words.number();
         var end = words.number();
         var section = words.number() * 1_000;
-        library.prepare(ttl);
         var threads = Executors.newFixedThreadPool(tasks);
         try {
             var playing = new ArrayList<Future<List<Turn>>>();
             for (var task = 0; task < tasks; task++) {
-                playing.add(threads.submit(() -> play(name, ttl, start, end, section)));
+                playing.add(threads.submit(() -> play(client, name, start, end, section)));
             }
             var answer = new StringBuilder("turns");
             for (var task = 0; task < tasks; task++) {
@@ -233,7 +248,7 @@ final class Protocol {
         }
     }
 
-    private List<Turn> play(String name, long ttl, long start, long end, long section) throws Exception {
+    private List<Turn> play(C client, String name, long start, long end, long section) throws Exception {
         var turns = new ArrayList<Turn>();
         sleepUntil(start);
         while (true) {
@@ -241,7 +256,7 @@ final class Protocol {
             if (asked >= end) {
                 return turns;
             }
-            var hold = library.lock(name, ttl);
+            var hold = library.lock(client, name);
             var granted = System.nanoTime();
             if (section > 0) {
                 sleepUntil(granted + section);
@@ -264,7 +279,7 @@ final class Protocol {
     }
 
     private String hold(String prefix, long first, long count, long ttl, long millis) throws Exception {
-        library.prepare(ttl);
+        var client = client(ttl);
         while (holders.size() < AT_A_TIME) {
             holders.add(new Holder());
         }
@@ -274,7 +289,7 @@ final class Protocol {
             for (var number = next.getAndIncrement();
                     number < first + count && System.nanoTime() < end;
                     number = next.getAndIncrement()) {
-                holder.holds.add(library.lock(prefix + "/" + number, ttl));
+                holder.holds.add(library.lock(client, prefix + "/" + number));
             }
             return null;
         });
@@ -319,13 +334,13 @@ final class Protocol {
     }
 
     private String await(String name, long ttl, long tasks) throws Exception {
-        library.prepare(ttl);
+        var client = client(ttl);
         var asking = new CountDownLatch((int) tasks);
         for (var task = 0; task < tasks; task++) {
             new Thread(() -> {
                 asking.countDown();
                 try {
-                    library.lock(name, ttl);
+                    library.lock(client, name);
                     System.err.println("a waiter was granted what somebody else holds");
                 } catch (Exception error) {
                     System.err.println(complaint(error));

@@ -20,7 +20,6 @@ AT_A_TIME = 16
 now = time.monotonic_ns
 
 
-
 def addresses(urls):
     """Returns the hosts and ports of the URLs of `open`."""
     parts = map(urlsplit, urls)
@@ -34,10 +33,6 @@ def sentinels(urls):
     if key != "master":
         raise ValueError(f"the last word isn't the master's name: {master!r}")
     return addresses(urls), name
-
-
-class Cannot(Exception):
-    """The library lacks this function."""
 
 
 class Lost(Exception):
@@ -224,8 +219,6 @@ def at_once(threads, items, do):
 
 
 def complaint(error):
-    if isinstance(error, Cannot):
-        return f"cannot {error}"
     return " ".join(f"error {type(error).__name__}: {error}".split())
 
 

@@ -32,12 +32,9 @@ class PythonRedisLock(Library):
         self.client.ping()
 
     def lock_alone(self, name, ttl):
-        return self.acquire(name, ttl, auto_renewal=False)
+        return self.lock(name, ttl, auto_renewal=False)
 
-    def lock(self, name, ttl):
-        return self.acquire(name, ttl, auto_renewal=True)
-
-    def acquire(self, name, ttl, auto_renewal):
+    def lock(self, name, ttl, auto_renewal=True):
         lock = Lock(self.client, name, expire=-(-ttl // 1000), auto_renewal=auto_renewal)
         lock.acquire()
         return lock

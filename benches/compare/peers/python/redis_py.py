@@ -26,16 +26,14 @@ class RedisPy(Library):
             self.client = Redis.from_url(urls[0])
         self.client.ping()
 
-    def lock(self, name, ttl):
-        lock = self.client.lock(name, timeout=ttl / 1000)
+    def lock(self, name, ttl, thread_local=True):
+        lock = self.client.lock(name, timeout=ttl / 1000, thread_local=thread_local)
         lock.acquire()
         return lock
 
     def keep(self, name, ttl):
         # Other threads renew and release this lock.
-        lock = self.client.lock(name, timeout=ttl / 1000, thread_local=False)
-        lock.acquire()
-        return lock
+        return self.lock(name, ttl, thread_local=False)
 
     def renew(self, hold):
         hold.reacquire()

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use lockwright_bench::driver::{self, Plan};
+use lockwright_bench::report::Extent;
 use lockwright_bench::results::{Kind, Missing, Profile, Results, Subject};
 use lockwright_bench::{report, servers};
 
@@ -99,7 +100,7 @@ fn publish(results: &Results, json: &Path, out: &Path) -> servers::Result<()> {
     if !is_same(json, &kept) {
         std::fs::copy(json, &kept)?;
     }
-    report::write(results, &kept, &page, &folder, None)?;
+    report::write(results, &kept, &page, &folder, Extent::Summary)?;
     report_in(results, &kept, out)
 }
 
@@ -121,9 +122,9 @@ fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 fn report_in(results: &Results, json: &Path, folder: &Path) -> servers::Result<()> {
-    let (page, html) = (folder.join("report.md"), folder.join("report.html"));
-    report::write(results, json, &page, folder, Some(&html))?;
-    eprintln!("written: {}, {}, {}", json.display(), page.display(), html.display());
+    let page = folder.join("report.md");
+    report::write(results, json, &page, folder, Extent::Full)?;
+    eprintln!("written: {}, {}", json.display(), page.display());
     Ok(())
 }
 

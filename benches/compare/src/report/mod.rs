@@ -1,4 +1,4 @@
-//! The report of a run: a page of the book with pictures, and an HTML file.
+//! The report of a run: a page with pictures.
 
 mod about;
 mod charts;
@@ -24,25 +24,24 @@ use crate::workload::WORKLOADS;
 use page::Page;
 use view::View;
 
-const TITLE: &str = "Benchmarks";
-
+/// What a page contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Extent {
-    /// A page without the tables of figures.
+pub enum Extent {
+    /// No tables of figures.
     Summary,
+    /// Everything.
     Full,
 }
 
-/// Writes the report of `results` (from the file `json`): the page `markdown`, new pictures in
-/// `folder`, and the page `html`. Without `html`, the page is a summary.
+/// Writes the report of `results` (from the file `json`): the page `markdown`, and new pictures in
+/// `folder`.
 pub fn write(
     results: &Results,
     json: &Path,
     markdown: &Path,
     folder: &Path,
-    html: Option<&Path>,
+    extent: Extent,
 ) -> io::Result<()> {
-    let extent = if html.is_some() { Extent::Full } else { Extent::Summary };
     let view = View::of(results);
     let pictures = charts::all(&view).map_err(|error| io::Error::other(error.to_string()))?;
     for file in WORKLOADS.iter().flat_map(|workload| {
@@ -55,7 +54,7 @@ pub fn write(
     }
     let beside = markdown.parent().unwrap_or(Path::new(""));
     let seen_from_page = folder.strip_prefix(beside).unwrap_or(folder);
-    let mut page = Page(format!("# {TITLE}\n"));
+    let mut page = Page("# Benchmarks\n".to_owned());
     about::warning(&mut page, &view);
     findings::all(&mut page, &view, extent);
     tables::glance(&mut page, &view);
@@ -74,8 +73,7 @@ pub fn write(
             page.block(&format!("![{}]({})\n", picture.alt, target.display()));
         }
     }
-    put(markdown, &page.0)?;
-    html.map_or(Ok(()), |html| put(html, &page::html(&page.0, &pictures, TITLE)))
+    put(markdown, &page.0)
 }
 
 /// Reads a run's results.

@@ -1,7 +1,3 @@
-use pulldown_cmark::{Options, Parser, html};
-
-use super::charts::Picture;
-
 const WIDTH: usize = 100;
 
 /// A page of Markdown. [`plain`] escapes text that isn't Markdown.
@@ -90,58 +86,23 @@ pub(super) fn plain(text: &str) -> String {
     escaped
 }
 
-const STYLE: &str = "
-:root { color-scheme: light dark; --line: #8884; --strong: #2f81f71f; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; border-bottom: 1px solid var(--line); }
-h1 + ul { columns: 2; font-size: 14px; }
-table { display: block; overflow-x: auto; border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
-th, td { padding: 2px 9px; border-bottom: 1px solid var(--line); white-space: nowrap; }
-th { vertical-align: bottom; white-space: normal; } th:not([style]) { text-align: left; }
-tr:has(strong) { background: var(--strong); } tr:has(td:first-child:not(:empty)) td { border-top: 2px solid var(--line); }
-figure { margin: 1.5rem 0; } svg { max-width: 100%; height: auto; }
-code { font-size: 90%; }
-";
-
-pub(super) fn html(markdown: &str, pictures: &[Picture], title: &str) -> String {
-    let parts = markdown.lines().filter_map(|line| line.strip_prefix("## ")).enumerate();
-    let contents: String =
-        parts.map(|(number, part)| format!("- [{part}](#part-{number})\n")).collect();
-    let (mut part, mut whole) = (0.., String::new());
-    for line in markdown.lines() {
-        let target = line.strip_prefix("![").and_then(|line| line.strip_suffix(')'));
-        let picture = target
-            .and_then(|target| pictures.iter().find(|picture| target.ends_with(&picture.file)));
-        if let Some(Picture { svg, alt, .. }) = picture {
-            whole += &format!("<figure aria-label=\"{alt}\">\n{}\n</figure>", svg.trim_end());
-        } else if line.starts_with("# ") {
-            whole += &format!("{line}\n\n{contents}");
-        } else if line.starts_with("## ") {
-            whole += &format!("{line} {{#part-{}}}", part.next().unwrap_or(0));
-        } else {
-            whole += line;
-        }
-        whole.push('\n');
-    }
-    let options = Options::ENABLE_TABLES | Options::ENABLE_HEADING_ATTRIBUTES;
-    let mut body = String::new();
-    html::push_html(&mut body, Parser::new_ext(&whole, options));
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
-         <style>{STYLE}</style>\n{body}</html>\n"
-    )
-}
-
 #[cfg(test)]
 mod tests {
+    use pulldown_cmark::{Options, Parser, html};
+
     use super::*;
+
+    fn html(markdown: &str) -> String {
+        let mut html = String::new();
+        html::push_html(&mut html, Parser::new_ext(markdown, Options::ENABLE_TABLES));
+        html
+    }
 
     #[test]
     fn text_stays_text() {
         for text in ["a*b <c> [d](e) f|g `h`", "snake_case _x_ - y &amp; # ~z~", "- no list\u{1b}"]
         {
-            let html = html(&plain(text), &[], "");
+            let html = html(&plain(text));
             let escaped = text.replace('\u{1b}', " ").replace('&', "&amp;");
             let escaped = escaped.replace('<', "&lt;").replace('>', "&gt;");
             assert!(html.contains(&format!("<p>{}</p>", escaped.trim_end())), "{html}");
@@ -155,7 +116,7 @@ mod tests {
         page.list([(line.clone(), vec![line])]);
         assert!(page.0.lines().all(|line| line.chars().count() <= WIDTH + 15), "{}", page.0);
         assert!(page.0.starts_with("- **redis**: word") && page.0.contains("\n  - **redis**"));
-        let html = html(&page.0, &[], "");
+        let html = html(&page.0);
         assert_eq!((html.matches("<li>").count(), html.matches("<h1>").count()), (2, 0), "{html}");
     }
 

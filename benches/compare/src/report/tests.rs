@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use super::view::{KEEP_ALIVES, against, spread};
-use super::{compare, read, write};
+use super::{Extent, compare, read, write};
 use crate::results::{Cell, FORMAT, Kind, Regime, Results, Settings};
 use crate::workload::{WORKLOADS, Workload};
 
@@ -121,41 +121,31 @@ macro_rules! has {
     }};
 }
 
-struct Written {
-    markdown: String,
-    html: String,
-}
-
-fn written(results: &Results) -> Written {
+fn written(results: &Results) -> String {
     let folder = tempfile::tempdir().unwrap();
-    let [markdown, pictures, html] = ["src/benchmarks.md", "src/benchmarks", "out/index.html"]
-        .map(|name| folder.path().join(name));
+    let [path, pictures] =
+        ["src/benchmarks.md", "src/benchmarks"].map(|name| folder.path().join(name));
     fs::create_dir_all(&pictures).unwrap();
     fs::write(pictures.join("tasks-growth.svg"), "of an earlier run").unwrap();
     fs::write(pictures.join("own.svg"), "<svg></svg>").unwrap();
-    write(results, &folder.path().join("results.json"), &markdown, &pictures, Some(&html)).unwrap();
-    let written = Written {
-        markdown: fs::read_to_string(&markdown).unwrap(),
-        html: fs::read_to_string(&html).unwrap(),
-    };
+    write(results, &folder.path().join("results.json"), &path, &pictures, Extent::Full).unwrap();
+    let page = fs::read_to_string(&path).unwrap();
     let mut there: Vec<PathBuf> =
         fs::read_dir(&pictures).unwrap().map(|entry| entry.unwrap().path()).collect();
     there.retain(|path| !path.ends_with("own.svg"));
     there.sort();
-    let targets = written.markdown.split("](benchmarks/").skip(1);
+    let targets = page.split("](benchmarks/").skip(1);
     let targets = targets.filter_map(|rest| rest.split(')').next());
     let mut shown: Vec<PathBuf> = targets.map(|target| pictures.join(target)).collect();
     shown.sort();
     assert_eq!(there, shown, "pictures there, and pictures shown");
-    for text in there.iter().map(|path| fs::read_to_string(path).unwrap()) {
-        assert!(written.html.contains(text.trim_end()), "a picture is missing in the HTML page");
-    }
-    for text in [&written.markdown, &written.html] {
+    let pictures = there.iter().map(|path| fs::read_to_string(path).unwrap());
+    for text in pictures.chain([page.clone()]) {
         for bad in ["NaN", "inf ", ">inf", "\"inf", "(inf", " inf", "Infinity"] {
             assert!(!text.contains(bad), "{bad} in {text}");
         }
     }
-    written
+    page
 }
 
 fn part(page: &str, heading: &str) -> String {
@@ -189,7 +179,7 @@ fn keep_alives_are_not_commands() {
 fn a_faster_peer_stands_first_with_its_ratio_and_the_costs() {
     let mut results = run();
     change(&mut results, "redis", "pairs", "quick", 1.5);
-    let page = written(&results).markdown;
+    let page = written(&results);
     assert!(
         page.starts_with("# Benchmarks\n\n## Where Lockwright is slower than a peer"),
         "{page}"
@@ -211,7 +201,7 @@ fn a_faster_peer_stands_first_with_its_ratio_and_the_costs() {
 fn nothing_is_reported_of_what_is_noise() {
     let mut results = run();
     results.cells.retain(|cell| cell.subject != "quick");
-    let page = written(&results).markdown;
+    let page = written(&results);
     has!(part(&page, BEHIND), "Nowhere, in 78 comparisons with peers: Lockwright is ahead in 78");
     assert!(part(&page, BEATEN).contains("No subject was better"), "{}", part(&page, BEATEN));
     // The peer is slower in one of seven rounds.
@@ -219,7 +209,7 @@ fn nothing_is_reported_of_what_is_noise() {
     results.cells.retain(|cell| cell.workload == "pairs" && cell.backend == "redis");
     find(&mut results, "redis", "pairs", "quick").measures.get_mut("pairs_per_second").unwrap()
         [3] = 1.0;
-    let text = part(&written(&results).markdown, BEHIND);
+    let text = part(&written(&results), BEHIND);
     has!(text, "In 1 of 4 comparisons", "1 are within the noise");
     assert!(text.contains("two cores: ") && !text.contains("one core: "), "{text}");
 }
@@ -230,9 +220,10 @@ fn summary_has_pictures_and_findings_without_figures() {
     change(&mut results, "etcd", "pairs", "lockwright", 0.5);
     let folder = tempfile::tempdir().unwrap();
     let (markdown, pictures) = (folder.path().join("page.md"), folder.path().join("page"));
-    write(&results, &folder.path().join("results.json"), &markdown, &pictures, None).unwrap();
+    let json = folder.path().join("results.json");
+    write(&results, &json, &markdown, &pictures, Extent::Summary).unwrap();
     let summary = fs::read_to_string(&markdown).unwrap();
-    let full = written(&results).markdown;
+    let full = written(&results);
     has!(part(&summary, FAR), "In 1 of 78 comparisons");
     for picture in fs::read_dir(&pictures).unwrap() {
         let file = picture.unwrap().file_name();
@@ -246,14 +237,14 @@ fn summary_has_pictures_and_findings_without_figures() {
 #[test]
 fn far_from_the_baseline_is_reported_with_where_the_time_goes() {
     let mut results = run();
-    has!(part(&written(&results).markdown, FAR), "Nowhere, in 78 comparisons");
+    has!(part(&written(&results), FAR), "Nowhere, in 78 comparisons");
     change(&mut results, "etcd", "pairs", "lockwright", 0.5);
     let profile = json!({
         "backend": "etcd", "workload": "pairs", "regime": "two-cores", "subject": "lockwright",
         "by": "perf", "shares": [["tonic", 0.41], ["memcpy", 0.2]],
     });
     results.profiles.push(serde_json::from_value(profile).unwrap());
-    let text = part(&written(&results).markdown, FAR);
+    let text = part(&written(&results), FAR);
     has!(text, "In 1 of 78 comparisons");
     has!(text, "**etcd** · Uncontended: acquire and release - one core: 3.");
     has!(text, "of the baseline's 1");
@@ -269,15 +260,15 @@ fn a_beaten_baseline_is_explained_or_said_to_be_unexplained() {
     change(&mut results, "redis", "tasks", "quick", 2.0);
     results.subjects[2].notes =
         vec!["on etcd it reuses leases".to_owned(), "it waits 10 ms".to_owned()];
-    let text = part(&written(&results).markdown, BEATEN);
+    let text = part(&written(&results), BEATEN);
     has!(text, "**redis** · 8 tasks of one process on one name · quick - one core: ");
     assert!(text.ends_with("- **unexplained**"), "{text}");
     results.subjects[2].notes.push("redis: it pipelines".to_owned());
-    let text = part(&written(&results).markdown, BEATEN);
+    let text = part(&written(&results), BEATEN);
     assert!(text.ends_with("- noted: quick: redis: it pipelines"), "{text}");
     results.subjects[2].notes.clear();
     find(&mut results, "redis", "tasks", "baseline").note = Some("asked one by one".to_owned());
-    let text = part(&written(&results).markdown, BEATEN);
+    let text = part(&written(&results), BEATEN);
     assert!(text.ends_with("- noted: asked one by one"), "{text}");
 }
 
@@ -287,21 +278,20 @@ fn missing_and_faulty_subjects_are_named() {
     results.exclusion[3].overlaps = 7;
     results.exclusion[7].error = Some("it hangs".to_owned());
     results.exclusion.remove(2);
-    let written = written(&results);
-    has!(written.markdown, "- **absent**: no \\<compiler\\> here\n");
-    has!(written.html, "<strong>absent</strong>: no &lt;compiler&gt; here");
-    let text = part(&written.markdown, "Checks of mutual exclusion");
+    let page = written(&results);
+    has!(page, "- **absent**: no \\<compiler\\> here\n");
+    let text = part(&page, "Checks of mutual exclusion");
     has!(text, "- **slow on memory**: 7 of 400 turns began before another turn");
     has!(text, "- **slow on redis**: it hangs");
     has!(text, "**Timed without this check**: quick on memory.");
-    has!(part(&written.markdown, "Subjects"), "| lockwright | Lockwright | lockwright 1.2.3");
+    has!(part(&page, "Subjects"), "| lockwright | Lockwright | lockwright 1.2.3");
 }
 
 #[test]
 fn the_tables_have_the_baseline_first_then_ours_then_peers_by_speed() {
     let mut results = run();
     results.cells.reverse();
-    let page = written(&results).markdown;
+    let page = written(&results);
     let table = part(&page, "Uncontended: acquire and release");
     let position = |name: &str| table.find(name).unwrap_or_else(|| panic!("no {name} in {table}"));
     let order =
@@ -320,9 +310,7 @@ fn the_tables_have_the_baseline_first_then_ours_then_peers_by_speed() {
 fn a_smoke_run_says_so_before_all_else() {
     let mut results = run();
     results.settings.smoke = true;
-    let written = written(&results);
-    assert!(written.markdown.starts_with("# Benchmarks\n\n**This was a smoke run"));
-    has!(written.html, "<p><strong>This was a smoke run");
+    assert!(written(&results).starts_with("# Benchmarks\n\n**This was a smoke run"));
 }
 
 #[test]

@@ -4,7 +4,6 @@ use std::process::Command;
 
 use crate::results::Machine;
 
-#[must_use]
 pub(crate) fn machine() -> Machine {
     let field = |path: &str, name: &str| {
         let text = read_to_string(path).unwrap_or_default();
@@ -23,7 +22,6 @@ pub(crate) fn machine() -> Machine {
     }
 }
 
-#[must_use]
 pub(crate) fn versions() -> BTreeMap<String, String> {
     BTreeMap::from([(
         "rustc".to_owned(),
@@ -31,7 +29,6 @@ pub(crate) fn versions() -> BTreeMap<String, String> {
     )])
 }
 
-#[must_use]
 pub(crate) fn date() -> String {
     said_by("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"])
 }

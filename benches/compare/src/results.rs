@@ -107,7 +107,6 @@ pub enum Regime {
 impl Regime {
     pub const ALL: [Self; 2] = [Self::OneCore, Self::TwoCores];
 
-    #[must_use]
     pub fn id(self) -> &'static str {
         match self {
             Self::OneCore => "one-core",

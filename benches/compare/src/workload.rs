@@ -116,7 +116,6 @@ pub const WORKLOADS: &[Workload] = &[
 ];
 
 impl Workload {
-    #[must_use]
     pub fn of(id: &str) -> Option<&'static Self> {
         WORKLOADS.iter().find(|workload| workload.id == id)
     }

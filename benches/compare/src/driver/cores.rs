@@ -42,7 +42,6 @@ fn threads(process: u32) -> impl Iterator<Item = i32> {
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
-#[must_use]
 pub(super) fn used(processes: &[u32]) -> Duration {
     // The threads' times are exact, but only the process's ticks include ended threads.
     let used_by = |process: &u32| used_by_threads(*process).max(used_in_ticks(*process));
@@ -67,7 +66,6 @@ fn used_in_ticks(process: u32) -> u64 {
     ticks().unwrap_or(0) * (1_000_000_000 / clock_ticks_per_second())
 }
 
-#[must_use]
 pub(super) fn memory(processes: &[u32]) -> u64 {
     let memory_of = |process: &u32| -> Option<u64> {
         let rollup = read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;

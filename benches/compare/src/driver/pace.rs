@@ -43,7 +43,6 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    #[must_use]
     pub(super) fn full(rounds: usize) -> Self {
         Self {
             rounds,
@@ -128,7 +127,6 @@ impl Pace {
         WORKLOADS.iter().map(|known| known.id).filter(|id| wants(id)).map(seconds).sum()
     }
 
-    #[must_use]
     pub(super) fn smoke() -> Self {
         Self {
             rounds: 1,

@@ -18,7 +18,6 @@ struct State {
 const EACH: Duration = Duration::from_secs(30);
 
 impl Progress {
-    #[must_use]
     pub(super) fn of(planned: f64) -> Self {
         Self { begun: Instant::now(), planned, state: Mutex::default() }
     }

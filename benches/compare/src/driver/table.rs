@@ -53,7 +53,6 @@ struct Row {
 }
 
 impl Table {
-    #[must_use]
     pub(super) fn is_over(&self, key: &Key) -> bool {
         self.rows.get(key).is_some_and(|row| row.is_over)
     }

@@ -50,12 +50,10 @@ impl Turns {
         Ok(Self { turns, lost, start, end })
     }
 
-    #[must_use]
     pub(super) fn count(&self) -> usize {
         self.turns.len()
     }
 
-    #[must_use]
     pub(super) fn overlaps(&self) -> usize {
         let mut until = 0;
         let overlaps = self.turns.iter().filter(|turn| {
@@ -67,24 +65,20 @@ impl Turns {
     }
 
     /// Counts the grants to another process, or to another task if there is one process.
-    #[must_use]
     pub(super) fn hand_overs(&self) -> usize {
         self.changes(&self.turns)
     }
 
-    #[must_use]
     pub(super) fn hand_overs_per_second(&self) -> f64 {
         self.changes(self.in_time()) as f64 / self.seconds()
     }
 
-    #[must_use]
     pub(super) fn per_second(&self) -> f64 {
         self.in_time().len() as f64 / self.seconds()
     }
 
     /// Returns the sorted waits in nanoseconds, including waits that end after the measurement,
     /// which reveal starvation.
-    #[must_use]
     pub(super) fn waits(&self) -> Vec<u64> {
         let mut waits: Vec<u64> = self.turns.iter().map(|turn| turn.granted - turn.asked).collect();
         waits.sort_unstable();
@@ -93,7 +87,6 @@ impl Turns {
 
     /// Returns Jain's index of fairness (Jain, Chiu and Hawe, 1984): 1 if all `workers` had equally
     /// many turns, 1/`workers` if one had all.
-    #[must_use]
     pub(super) fn jain(&self, workers: usize) -> Option<f64> {
         let by_task = self.are_of_one_process();
         let mut counts = vec![0_f64; workers];
@@ -130,7 +123,6 @@ impl Turns {
     }
 }
 
-#[must_use]
 pub(super) fn quantile(sorted: &[u64], q: f64) -> Option<u64> {
     let last = sorted.len().checked_sub(1)?;
     sorted.get((q * last as f64).round() as usize).copied()

@@ -36,7 +36,6 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    #[must_use]
     pub(super) fn text(&self) -> &str {
         let (Self::Cannot(text) | Self::Failed(text)) = self;
         text
@@ -97,7 +96,6 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    #[must_use]
     pub(super) fn pid(&self) -> u32 {
         self.process.id()
     }

@@ -20,7 +20,6 @@ struct Change {
 ///
 /// Compares ratios to the baseline, because a slower machine doesn't change ratios. Without a
 /// baseline, compares figures.
-#[must_use]
 pub fn text(old: &Results, new: &Results, all: bool) -> String {
     let (before, after) = (View::of(old), View::of(new));
     let wanted = |cell: &&Cell| {

@@ -13,7 +13,6 @@ pub const BETWEEN_RUNS: f64 = 0.1;
 const ENOUGH: usize = 40;
 
 /// Returns the smallest change that counts. It is larger for few rounds, which may agree by chance.
-#[must_use]
 pub fn relevant(rounds: usize) -> f64 {
     match rounds {
         0..=2 => 0.5,
@@ -38,7 +37,6 @@ pub struct Spread {
 
 impl Spread {
     /// Returns the spread, unless there are no values.
-    #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let sorted = sorted(values);
         let rank = rank(sorted.len());
@@ -51,7 +49,6 @@ impl Spread {
     }
 
     /// Returns whether 1 is outside the spread, and the median is far enough from 1.
-    #[must_use]
     pub fn is_beyond_noise(&self) -> bool {
         (self.low > 1.0 || self.high < 1.0) && is_change(self.median, relevant(self.rounds))
     }
@@ -80,13 +77,11 @@ fn rank(count: usize) -> usize {
 }
 
 /// Returns the median, if there are any values.
-#[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     percentile(&sorted(values), 0.5)
 }
 
 /// Returns the quantile `share` (0 to 1), interpolated.
-#[must_use]
 pub fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
     let at = share.clamp(0.0, 1.0) * sorted.len().checked_sub(1)? as f64;
     let (below, part) = (sorted[at as usize], at.fract());
@@ -102,13 +97,11 @@ fn sorted(values: &[f64]) -> Vec<f64> {
 }
 
 /// Returns the ratio of each round. Zero to zero is 1.
-#[must_use]
 pub fn ratios(of: &[f64], to: &[f64]) -> Vec<f64> {
     of.iter().zip(to).map(|(of, to)| if of == to { 1.0 } else { of / to }).collect()
 }
 
 /// Returns whether two runs differ beyond their noise.
-#[must_use]
 pub fn differ(old: &[f64], new: &[f64]) -> bool {
     let (Some(before), Some(after)) = (Spread::of(old), Spread::of(new)) else { return false };
     let rounds = before.rounds.min(after.rounds);
@@ -124,7 +117,6 @@ pub fn differ(old: &[f64], new: &[f64]) -> bool {
 
 /// Returns the probability of at least this difference by chance: the exact two-sided Mann-Whitney
 /// test, with mid-ranks.
-#[must_use]
 pub fn mann_whitney(one: &[f64], other: &[f64]) -> f64 {
     let (one, other) = (&one[..one.len().min(ENOUGH)], &other[..other.len().min(ENOUGH)]);
     let all = sorted(&[one, other].concat());

@@ -55,7 +55,6 @@ impl Watched {
     }
 
     /// Returns the servers' process ids.
-    #[must_use]
     pub fn processes(&self) -> Vec<u32> {
         let mut all: Vec<u32> = self
             .roots

@@ -13,7 +13,7 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode, String> {
     servers::provide(measures)?;
     let is_whole_run =
         measures && task != Some("profile") && !args.iter().any(|word| word == "--smoke");
-    if is_whole_run && !folders::target().join("peers/commands.tsv").exists() {
+    if is_whole_run && !folders::target().join("peers/built.json").exists() {
         let _ = peers::build_all().inspect_err(|problem| eprintln!("{problem}"));
     }
     let mut packages = vec!["--package", "lockwright-bench"];

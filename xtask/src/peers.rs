@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use fs_err as fs;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::process::{self, output};
 use crate::recipes::{self, Place, last_words, shown};
@@ -70,15 +70,10 @@ const LANGUAGES: &[Language] = &[
 /// The name of the source file that a language's peers share. In Java it is capitalized.
 const SHARED: &str = "protocol";
 
-struct Peer {
-    file: String,
+#[derive(Serialize)]
+struct Missing {
     name: String,
-    outcome: Result<Built, String>,
-}
-
-struct Built {
-    command: Vec<String>,
-    handshake: Handshake,
+    reason: String,
 }
 
 /// The first line that a subject prints: see `benches/compare/README.md`.
@@ -94,7 +89,7 @@ struct Handshake {
 
 pub(crate) fn build_all() -> Result<ExitCode, String> {
     let lacking = servers::provide_for_peers();
-    let mut peers = Vec::new();
+    let (mut commands, mut handshakes, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     for language in LANGUAGES {
         let names = language.names();
         if names.is_empty() {
@@ -110,27 +105,19 @@ pub(crate) fn build_all() -> Result<ExitCode, String> {
         };
         for name in names {
             let built = prepared.clone().and_then(|()| (language.build)(&place, &name));
-            let outcome = built.and_then(|command| {
-                let handshake = meet(&name, &command)?;
-                Ok(Built { command, handshake })
-            });
-            let file = format!("{}/{}", language.folder, language.file_of(&name));
-            peers.push(Peer { file, name, outcome });
+            match built.and_then(|command| Ok((meet(&name, &command)?, command))) {
+                Ok((handshake, command)) => {
+                    handshakes.push(handshake);
+                    commands.push(command);
+                }
+                Err(reason) => missing.push(Missing { name, reason }),
+            }
         }
     }
-    let missing = missing(&peers);
-    let folder = folders::target().join("peers");
-    let lines = |rows: Vec<Vec<&str>>| -> String {
-        rows.into_iter().map(|row| row.join("\t") + "\n").collect()
-    };
-    let commands = peers.iter().filter_map(|peer| {
-        let command = peer.outcome.as_ref().ok()?.command.iter().map(String::as_str);
-        Some([peer.file.as_str()].into_iter().chain(command).collect())
-    });
-    fs::write(folder.join("commands.tsv"), lines(commands.collect())).map_err(text)?;
-    let rows = missing.iter().map(|(name, reason)| vec![name.as_str(), reason]);
-    fs::write(folder.join("missing.tsv"), lines(rows.collect())).map_err(text)?;
-    print_summary(&peers, &missing);
+    missing.push(unwritten());
+    let built = serde_json::to_string(&(commands, &missing)).map_err(text)?;
+    fs::write(folders::target().join("peers/built.json"), built).map_err(text)?;
+    print_summary(&handshakes, &missing);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -169,30 +156,22 @@ fn meet(name: &str, command: &[String]) -> Result<Handshake, String> {
     }
 }
 
-fn missing(peers: &[Peer]) -> Vec<(String, String)> {
-    let mut missing: Vec<(String, String)> = peers
-        .iter()
-        .filter_map(|peer| Some((peer.name.clone(), peer.outcome.as_ref().err()?.clone())))
-        .collect();
+fn unwritten() -> Missing {
     let dotnet = match output("dotnet", &["--list-sdks"]).unwrap_or_default().trim() {
         "" => "and there is no .NET SDK here to build one with or to try it",
         _ => "because there was no .NET SDK to try it with when the others were written",
     };
-    missing.push((
-        "DistributedLock (madelson, C#)".to_owned(),
-        format!("no program is written for it, {dotnet}"),
-    ));
-    missing
+    let name = "DistributedLock (madelson, C#)".to_owned();
+    Missing { name, reason: format!("no program is written for it, {dotnet}") }
 }
 
-fn print_summary(peers: &[Peer], missing: &[(String, String)]) {
+fn print_summary(handshakes: &[Handshake], missing: &[Missing]) {
     println!("\n{:24}  {:32}  {:16}  backends", "peer", "library", "runtime");
-    for built in peers.iter().filter_map(|peer| peer.outcome.as_ref().ok()) {
-        let Handshake { name, library, runtime, backends } = &built.handshake;
+    for Handshake { name, library, runtime, backends } in handshakes {
         println!("{name:24}  {library:32}  {runtime:16}  {}", backends.join(", "));
     }
     println!("\nnot there:");
-    for (name, reason) in missing {
+    for Missing { name, reason } in missing {
         println!("  {name}: {reason}");
     }
 }

@@ -141,24 +141,13 @@ fn write(path: &Path, results: &Results) -> servers::Result<()> {
 }
 
 fn peers(folder: &Path) -> servers::Result<(Vec<Vec<String>>, Vec<Missing>)> {
-    let lines = |name: &str| -> servers::Result<Vec<Vec<String>>> {
-        let path = folder.join(name);
-        if !path.exists() {
-            return Ok(Vec::new());
-        }
-        let text = std::fs::read_to_string(&path)
-            .map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect())
-    };
-    let commands = lines("commands.tsv")?
-        .into_iter()
-        .map(|line| line[1..].to_vec())
-        .filter(|command| !command.is_empty());
-    let missing = lines("missing.tsv")?.into_iter().map(|line| Missing {
-        name: line[0].clone(),
-        reason: line.get(1).cloned().unwrap_or_default(),
-    });
-    let (commands, mut missing): (Vec<_>, Vec<_>) = (commands.collect(), missing.collect());
+    let path = folder.join("built.json");
+    let (mut commands, mut missing) = (Vec::new(), Vec::new());
+    if path.exists() {
+        let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let text = std::fs::read_to_string(&path).map_err(|error| failed(&error))?;
+        (commands, missing) = serde_json::from_str(&text).map_err(|error| failed(&error))?;
+    }
     if commands.is_empty() {
         missing.push(Missing {
             name: "all peers".to_owned(),

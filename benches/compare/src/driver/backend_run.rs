@@ -134,7 +134,9 @@ impl<'a> BackendRun<'a> {
         let tasks = Contest { processes: 1, tasks: pace.tasks, time: pace.pairs, ..processes };
         for regime in [Regime::TwoCores, Regime::OneCore] {
             for round in 0..pace.rounds {
-                self.pairs(regime, round);
+                self.each("pairs", regime, round, 0, |subject, lock| {
+                    subject.pairs(regime, lock, pace.pairs).map(of_pairs)
+                });
                 if !self.is_in_one_process() {
                     self.contests("hand-over", regime, round, 0, processes);
                     self.contests("hand-over-5ms", regime, round, 0, keeping);
@@ -168,12 +170,6 @@ impl<'a> BackendRun<'a> {
                 self.contests("processes", regime, round, *count, contest);
             }
         }
-    }
-
-    fn pairs(&mut self, regime: Regime, round: usize) {
-        self.each("pairs", regime, round, 0, |subject, lock| {
-            subject.pairs(regime, lock, subject.pace.pairs).map(of_pairs)
-        });
     }
 
     fn contests(

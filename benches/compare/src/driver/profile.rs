@@ -68,11 +68,9 @@ impl Sampler {
     fn start(data: PathBuf) -> Result<Self, Failure> {
         let _ = std::fs::remove_file(&data);
         let mut command = Command::new("perf");
-        command
-            .args(["record", "-q", "-e", "cpu-clock", "-F", FREQUENCY, "-a", "-C"])
-            .arg(REGIME.core_of_subjects().to_string())
-            .arg("-o")
-            .arg(&data);
+        let core = REGIME.core_of_subjects().to_string();
+        command.args(["record", "-q", "-e", "cpu-clock", "-F", FREQUENCY, "-a", "-C", &core, "-o"]);
+        command.arg(&data);
         let started =
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let recording = started
@@ -88,21 +86,15 @@ impl Sampler {
         }
         self.recording.wait().map_err(failed)?;
         let mut report = Command::new("perf");
-        report
-            .args(["report", "--stdio", "-q", "-F", "overhead,comm,sym", "-g", "none", "-i"])
-            .arg(&self.data);
+        report.args(["report", "--stdio", "-q", "-F", "overhead,comm,sym", "-g", "none", "-i"]);
+        report.arg(&self.data);
         let output = report.stdin(Stdio::null()).stderr(Stdio::null()).output().map_err(failed)?;
         let text = String::from_utf8_lossy(&output.stdout);
-        let shares: Vec<_> = text
-            .lines()
-            .filter_map(share)
-            .filter(|(_, share)| *share >= LEAST)
-            .take(LINES)
-            .collect();
+        let shares = text.lines().filter_map(share).filter(|(_, share)| *share >= LEAST);
+        let shares: Vec<_> = shares.take(LINES).collect();
         if shares.is_empty() {
-            return Err(Failure::Failed(
-                "perf saw nothing: is it allowed to? (kernel.perf_event_paranoid)".to_owned(),
-            ));
+            let why = "perf saw nothing: is it allowed to? (kernel.perf_event_paranoid)";
+            return Err(Failure::Failed(why.to_owned()));
         }
         Ok(shares)
     }

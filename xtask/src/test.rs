@@ -102,6 +102,14 @@ impl Done {
             Outcome::LeftOut(_) => "left out",
         }
     }
+
+    fn left_out(&self) -> Vec<String> {
+        let mut left_out = self.report.left_out.clone();
+        if let Outcome::LeftOut(reason) = &self.report.outcome {
+            left_out.push(format!("{}: {reason}", self.step));
+        }
+        left_out
+    }
 }
 
 fn summary(done: &[Done], took: Duration, options: &Options) -> ExitCode {
@@ -154,16 +162,6 @@ fn last_line(done: &[Done], counts: Counts) -> String {
         line += &format!(" (no tests; of the steps {})", steps.join(", "));
     }
     line
-}
-
-impl Done {
-    fn left_out(&self) -> Vec<String> {
-        let mut left_out = self.report.left_out.clone();
-        if let Outcome::LeftOut(reason) = &self.report.outcome {
-            left_out.push(format!("{}: {reason}", self.step));
-        }
-        left_out
-    }
 }
 
 fn seconds(duration: Duration) -> String {

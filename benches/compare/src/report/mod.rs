@@ -3,8 +3,6 @@
 mod about;
 mod charts;
 pub mod compare;
-#[cfg(test)]
-mod docs;
 mod draw;
 mod findings;
 mod names;

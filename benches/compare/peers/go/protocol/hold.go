@@ -1,12 +1,15 @@
 package protocol
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const atATime = 64
@@ -62,32 +65,10 @@ func (s *state) drop(output io.Writer) error {
 
 // Calls do for each number below count, several in parallel, until a call fails.
 func atOnce(count int, do func(number int) error) error {
-	numbers := make(chan int)
-	failed := make(chan error, atATime)
-	var workers sync.WaitGroup
-	for range min(count, atATime) {
-		workers.Go(func() {
-			for number := range numbers {
-				if err := do(number); err != nil {
-					failed <- err
-					return
-				}
-			}
-		})
+	group, ctx := errgroup.WithContext(context.Background())
+	group.SetLimit(atATime)
+	for number := 0; number < count && ctx.Err() == nil; number++ {
+		group.Go(func() error { return do(number) })
 	}
-	var err error
-	for number := 0; number < count && err == nil; number++ {
-		select {
-		case numbers <- number:
-		case err = <-failed:
-		}
-	}
-	close(numbers)
-	workers.Wait()
-	select {
-	case another := <-failed:
-		err = errors.Join(err, another)
-	default:
-	}
-	return err
+	return group.Wait()
 }

@@ -11,6 +11,7 @@ import queue
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from urllib.parse import urlsplit
 
@@ -196,26 +197,9 @@ class Keeper(threading.Thread):
 
 def at_once(threads, items, do):
     """Calls `do` for each item, in several threads, until a call fails."""
-    items, lock, errors = iter(items), threading.Lock(), []
-
-    def work():
-        try:
-            while not errors:
-                with lock:
-                    item = next(items)
-                do(item)
-        except StopIteration:
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(do, items):
             pass
-        except Exception as error:
-            errors.append(error)
-
-    workers = [threading.Thread(target=work, daemon=True) for _ in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    if errors:
-        raise errors[0]
 
 
 def complaint(error):

@@ -19,6 +19,7 @@ import java.util.concurrent.Future;
 import java.util.concurrent.SynchronousQueue;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Function;
 import java.util.stream.Collectors;
 
 /**
@@ -166,25 +167,20 @@ final class Protocol<C> {
         if (!what.equals("open") && clients.isEmpty()) {
             throw new IllegalStateException("it isn't open");
         }
-        switch (what) {
-            case "open":
+        return switch (what) {
+            case "open" -> {
                 backend = words.text();
                 servers = words.left();
                 client(DEFAULT_TTL);
-                return "ready";
-            case "pairs":
-                return pairs(words.text(), words.number(), words.number());
-            case "turns":
-                return turns(words);
-            case "hold":
-                return hold(words.text(), words.number(), words.number(), words.number(), words.number());
-            case "wait":
-                return await(words.text(), words.number(), words.number());
-            case "drop":
-                return drop();
-            default:
-                throw new IllegalArgumentException("no such command: " + what);
-        }
+                yield "ready";
+            }
+            case "pairs" -> pairs(words.text(), words.number(), words.number());
+            case "turns" -> turns(words);
+            case "hold" -> hold(words.text(), words.number(), words.number(), words.number(), words.number());
+            case "wait" -> await(words.text(), words.number(), words.number());
+            case "drop" -> drop();
+            default -> throw new IllegalArgumentException("no such command: " + what);
+        };
     }
 
     private C client(long ttl) throws Exception {
@@ -314,14 +310,10 @@ final class Protocol<C> {
         return "dropped";
     }
 
-    private interface Work {
-        Callable<Void> of(Holder holder);
-    }
-
-    private void each(Work work) throws Exception {
+    private void each(Function<Holder, Callable<Void>> work) throws Exception {
         var working = new ArrayList<Future<Void>>();
         for (var holder : holders) {
-            working.add(holder.thread.submit(work.of(holder)));
+            working.add(holder.thread.submit(work.apply(holder)));
         }
         for (var one : working) {
             one.get();

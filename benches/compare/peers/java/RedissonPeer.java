@@ -19,18 +19,13 @@ final class RedissonPeer implements Protocol.Library<RedissonClient> {
         var config = new Config().setLockWatchdogTimeout(ttl);
         var addresses = servers.stream().filter(server -> server.contains("://")).toArray(String[]::new);
         switch (backend) {
-            case "redis":
-                config.useSingleServer().setAddress(addresses[0]);
-                break;
-            case "redis-cluster":
-                config.useClusterServers().addNodeAddress(addresses);
-                break;
-            case "redis-sentinel":
+            case "redis" -> config.useSingleServer().setAddress(addresses[0]);
+            case "redis-cluster" -> config.useClusterServers().addNodeAddress(addresses);
+            case "redis-sentinel" -> {
                 var master = servers.get(servers.size() - 1).replace("master=", "");
                 config.useSentinelServers().addSentinelAddress(addresses).setMasterName(master);
-                break;
-            default:
-                throw new Protocol.Cannot("lock on " + backend);
+            }
+            default -> throw new Protocol.Cannot("lock on " + backend);
         }
         return Redisson.create(config);
     }

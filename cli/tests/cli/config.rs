@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::harness::{Finished, Sandbox};
+use crate::harness::{Finished, Sandbox, program};
 
 fn with_config<const N: usize>(sandbox: &Sandbox, config: &str, args: [&str; N]) -> Finished {
     let file = sandbox.path("lockwright.toml");
@@ -26,13 +26,11 @@ fn all_of_it_counts() {
     );
     let script = "echo $LOCKWRIGHT_OWNER; \"$1\" list --json --namespace '' --url \"$2\"; \
                   env -u LOCKWRIGHT_HOLDS \"$1\" run \"$3\" -- echo both; echo $?";
-    let program = crate::harness::program();
-    let args = ["run", "--json", "a", "--", "sh", "-c", script, "sh", program, &url, "a"];
-    let finished = with_config(&sandbox, &config, args);
+    let args = ["run", "--json", "a", "--", "sh", "-c", script, "sh", program(), &url, "a"];
+    let finished = with_config(&sandbox, &config, args).says("\"ttl_ms\":7000");
     let out = finished.stdout();
     assert!(out.starts_with("nightly@"), "{out}");
     assert!(out.contains("\"shop/a\""), "the namespace: {out}");
-    assert!(finished.stderr().contains("\"ttl_ms\":7000"), "the TTL: {}", finished.stderr());
     assert!(out.ends_with("\n1\n") && !out.contains("both"), "the wait of none: {out}");
 }
 
@@ -41,8 +39,7 @@ fn the_command_line_has_precedence() {
     let sandbox = Sandbox::new();
     let config = format!("url = \"{}\"\nttl = \"7s\"\n", locks_file(&sandbox));
     let args = ["run", "--json", "--ttl", "9s", "a", "--", "true"];
-    let stderr = with_config(&sandbox, &config, args).stderr();
-    assert!(stderr.contains("\"ttl_ms\":9000"), "{stderr}");
+    with_config(&sandbox, &config, args).says("\"ttl_ms\":9000");
     with_config(&sandbox, &config, ["list", "--url", "redis://127.0.0.1:1/"]).exits(69);
 }
 
@@ -51,9 +48,7 @@ fn a_requirement_that_cannot_be_met_stops_it_at_the_start() {
     let sandbox = Sandbox::new();
     let config = format!("url = \"{}\"\nrequire = [\"failover\"]\n", locks_file(&sandbox));
     let finished = with_config(&sandbox, &config, ["run", "a", "--", "echo", "ran"]);
-    let stderr = finished.stderr();
-    assert_eq!((finished.code(), finished.stdout().as_str()), (78, ""), "{stderr}");
-    assert!(stderr.contains("failover") && stderr.contains("sqlite"), "{stderr}");
+    assert_eq!(finished.exits(78).says("failover").says("sqlite").stdout(), "");
 }
 
 #[test]
@@ -72,9 +67,8 @@ fn error_has_its_line_and_no_secret() {
         assert_eq!(finished.code(), 78, "{stderr}");
         assert!(stderr.contains(says) && !stderr.contains("hush"), "{stderr}");
     }
-    let finished =
-        sandbox.output(["run", "--config", "/no/such/file", "a", "--", "true"]).exits(78);
-    assert!(finished.stderr().contains("/no/such/file"), "{}", finished.stderr());
+    let missing = ["run", "--config", "/no/such/file", "a", "--", "true"];
+    sandbox.output(missing).exits(78).says("/no/such/file");
 }
 
 #[test]
@@ -109,14 +103,11 @@ fn a_sweep_clears_away_what_ran_out() {
 fn the_schema_is_printed_without_a_server() {
     let sandbox = Sandbox::new();
     let url = "postgres://me:hush@nowhere/db?table=shop_locks";
-    let schema = sandbox.output(["schema", "--url", url]).exits(0);
-    assert!(
-        schema.stdout().contains("CREATE TABLE IF NOT EXISTS \"shop_locks"),
-        "the table's name"
-    );
+    let created = "CREATE TABLE IF NOT EXISTS \"shop_locks";
+    let schema = sandbox.output(["schema", "--url", url]).exits(0).prints(created);
     let capitals = url.replace("postgres:", "POSTGRES:");
     assert_eq!(sandbox.output(["schema", "--url", &capitals]).stdout(), schema.stdout());
-    assert!(sandbox.output(["schema"]).stdout().contains("CREATE TABLE lockwright_lease"));
+    sandbox.output(["schema"]).prints("CREATE TABLE lockwright_lease");
     let none = sandbox.output(["schema", "--url", "redis://:hush@h/"]).exits(78);
     assert!(!none.stderr().contains("hush"), "{}", none.stderr());
 }
@@ -128,16 +119,15 @@ fn runs_on(urls: impl IntoIterator<Item = String>) {
             format!("url = \"{url}\"\nttl = \"5s\"\nrequire = [\"network\", \"fencing\"]\n");
         let script = "env -u LOCKWRIGHT_HOLDS \"$1\" run -n a -- echo both; echo $?; \"$1\" list; \
                       echo $LOCKWRIGHT_FENCE";
-        let program = crate::harness::program();
-        let args = ["run", "a", "--", "sh", "-c", script, "sh", program];
+        let args = ["run", "a", "--", "sh", "-c", script, "sh", program()];
         let finished = with_config(&sandbox, &config, args);
         let (out, err) = (finished.stdout(), finished.stderr());
         assert_eq!(finished.code(), 0, "{url}: {err}");
         assert!(out.starts_with("1\nNAME") && !out.contains("both"), "{url}: {out} {err}");
         let fence: u64 = out.lines().last().unwrap().parse().unwrap();
         let next = ["run", "-n", "a", "--", "sh", "-c", "echo $LOCKWRIGHT_FENCE"];
-        let finished = with_config(&sandbox, &config, next);
-        let next: u64 = finished.stdout().trim().parse().unwrap();
+        let next = with_config(&sandbox, &config, next).stdout();
+        let next: u64 = next.trim().parse().unwrap();
         assert!(next > fence, "{url}: it is free again, and the fence has grown");
         assert!(!err.contains("not-for-logs"), "{err}");
     }

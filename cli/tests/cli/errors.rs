@@ -6,7 +6,7 @@ use std::process::Command;
 
 use lockwright_testbed::redis::Redis;
 
-use crate::harness::{Finished, Sandbox, program};
+use crate::harness::{Finished, Sandbox};
 
 fn fails<const N: usize>(sandbox: &Sandbox, args: [&str; N], code: i32, says: &str) -> Finished {
     let finished = sandbox.output(args);
@@ -76,8 +76,8 @@ fn a_command_that_is_no_program() {
     let file = sandbox.path("file");
     fs::write(&file, "text").unwrap();
     let path = file.to_str().unwrap();
-    fails(&sandbox, ["run", "a", "--", path], 126, "Permission denied");
-    fails(&sandbox, ["run", "a", "--", path], 126, "the lock is released");
+    let failed = fails(&sandbox, ["run", "a", "--", path], 126, "Permission denied");
+    failed.says("the lock is released");
 
     fs::write(&file, "#!/no/such/interpreter\n").unwrap();
     let program = sandbox.path("program");
@@ -173,22 +173,18 @@ fn a_password_is_not_in_the_arguments_of_what_we_start() {
     let redis = Redis::options().password("hush-hush").start().unwrap();
     let sandbox = Sandbox::at(&redis.url());
     let script = "cat /proc/$PPID/cmdline /proc/$$/cmdline | tr '\\0' ' '";
-    let finished = sandbox.output(["run", "a", "--", "sh", "-c", script]).exits(0);
-    assert!(finished.stdout().contains("__supervise"), "{}", finished.stdout());
+    let finished =
+        sandbox.output(["run", "a", "--", "sh", "-c", script]).exits(0).prints("__supervise");
     assert!(!finished.stdout().contains("hush"), "{}", finished.stdout());
 }
 
 #[test]
 fn a_database_file_that_is_none() {
     let sandbox = Sandbox::new();
-    fs::write(
-        sandbox.path("locks.db"),
-        "this is a text, and long enough for one to see it".repeat(50),
-    )
-    .unwrap();
+    let text = "this is a text, and long enough for one to see it".repeat(50);
+    fs::write(sandbox.path("locks.db"), text).unwrap();
     for args in [["run", "-n", "a", "true"], ["run", "-w1", "a", "true"]] {
-        let stderr = fails(&sandbox, args, 78, "locks.db").stderr();
-        assert!(stderr.contains("not a"), "{stderr}");
+        fails(&sandbox, args, 78, "locks.db").says("not a");
     }
 }
 
@@ -196,14 +192,13 @@ fn a_database_file_that_is_none() {
 fn the_default_is_a_file_of_ones_own() {
     let sandbox = Sandbox::new();
     let run = |state: Option<&str>| {
-        let mut command = sandbox.command(program());
-        command.args(["run", "a", "--", "true"]).env_remove("LOCKWRIGHT_URL");
+        let mut command = sandbox.lockwright(["run", "a", "--", "true"]);
+        command.env_remove("LOCKWRIGHT_URL");
         command.env("HOME", sandbox.path("home")).env_remove("XDG_STATE_HOME");
         if let Some(folder) = state {
             command.env("XDG_STATE_HOME", sandbox.path(folder));
         }
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{output:?}");
+        sandbox.finish(&mut command).exits(0);
     };
     run(None);
     run(Some("state"));
@@ -217,16 +212,11 @@ fn the_default_is_a_file_of_ones_own() {
 #[test]
 fn without_a_home_it_says_what_to_set() {
     let sandbox = Sandbox::new();
-    let output = sandbox
-        .command(program())
-        .args(["list"])
-        .env_remove("LOCKWRIGHT_URL")
-        .env_remove("HOME")
-        .env_remove("XDG_STATE_HOME")
-        .output()
-        .unwrap();
-    let finished = Finished(output).exits(78);
-    assert!(finished.stderr().contains("--url"), "{}", finished.stderr());
+    let mut command = sandbox.lockwright(["list"]);
+    for name in ["LOCKWRIGHT_URL", "HOME", "XDG_STATE_HOME"] {
+        command.env_remove(name);
+    }
+    sandbox.finish(&mut command).exits(78).says("--url");
 }
 
 #[test]
@@ -260,7 +250,6 @@ fn the_hidden_subcommands_are_not_for_people() {
 fn a_reader_that_has_gone_is_no_failure() {
     let sandbox = Sandbox::new();
     let script = "\"$0\" run a -- sh -c 'sleep 0.3; exit 3' 2>&1 --json | true; \"$0\" list | true";
-    let status = sandbox.command("sh").args(["-c", script, program()]).status().unwrap();
-    assert!(status.success());
+    assert!(sandbox.shell(script).status().unwrap().success());
     sandbox.wait_until_empty();
 }

@@ -2,20 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::Sandbox;
+use crate::harness::{Sandbox, UNTIL_DONE, program};
 
-const UNTIL_DONE: [&str; 5] = ["a", "--", "sh", "-c", "while [ ! -e done ]; do sleep 0.02; done"];
-
-fn held(sandbox: &Sandbox) -> crate::harness::Running {
-    let held = sandbox.start(&UNTIL_DONE);
-    held.wait_for_event("started");
-    held
-}
+const HELD: [&str; 5] = ["a", "--", "sh", "-c", UNTIL_DONE];
 
 #[test]
 fn nonblock_exits_with_1_at_once() {
     let sandbox = Sandbox::new();
-    let _held = held(&sandbox);
+    let _held = sandbox.hold(&HELD);
     for flag in ["-n", "--nonblock", "--nb"] {
         let start = Instant::now();
         let finished = sandbox.output(["run", flag, "a", "--", "sh", "-c", "echo ran"]);
@@ -28,7 +22,7 @@ fn nonblock_exits_with_1_at_once() {
 #[test]
 fn a_timeout_exits_with_1_when_it_has_passed() {
     let sandbox = Sandbox::new();
-    let _held = held(&sandbox);
+    let _held = sandbox.hold(&HELD);
     for (flag, limit) in [("-w", "0.5"), ("--timeout", "500ms"), ("--wait", ".5")] {
         let start = Instant::now();
         let finished = sandbox.output(["run", flag, limit, "a", "--", "sh", "-c", "echo ran"]);
@@ -44,13 +38,12 @@ fn a_timeout_exits_with_1_when_it_has_passed() {
 #[test]
 fn a_timeout_that_is_long_enough_gets_the_lock() {
     let sandbox = Sandbox::new();
-    let held = held(&sandbox);
+    let held = sandbox.hold(&HELD);
     let waiter = sandbox.start(&["-w", "20", "a", "--", "echo", "ran"]);
     waiter.wait_for_event("waiting");
-    std::fs::write(sandbox.path("done"), "").unwrap();
+    sandbox.end(held);
     let (status, out) = waiter.finish();
     assert_eq!((status.code(), out.as_str()), (Some(0), "ran\n"));
-    assert_eq!(held.code(), 0);
 }
 
 #[test]
@@ -69,7 +62,7 @@ fn client_does_not_wait_for_itself() {
 #[test]
 fn the_conflict_exit_code_can_be_another() {
     let sandbox = Sandbox::new();
-    let _held = held(&sandbox);
+    let _held = sandbox.hold(&HELD);
     assert_eq!(sandbox.output(["run", "-n", "-E", "42", "a", "--", "true"]).code(), 42);
     // The wait is 3 s, because a busy disk may delay the first answer.
     let waited = ["run", "-w", "3", "--conflict-exit-code", "0", "a", "--", "false"];
@@ -81,19 +74,15 @@ fn the_conflict_exit_code_can_be_another() {
 fn shared_locks_go_together_and_exclude_exclusive_ones() {
     let sandbox = Sandbox::new();
     if sandbox.output(["doctor", "--json"]).json()["profile"]["modes"]["shared"] == false {
-        let refused = sandbox.output(["run", "-s", "a", "--", "true"]).exits(78);
-        assert!(refused.stderr().contains("shared"), "{}", refused.stderr());
+        sandbox.output(["run", "-s", "a", "--", "true"]).exits(78).says("shared");
         return;
     }
-    let reader =
-        sandbox.start(&["-s", "a", "--", "sh", "-c", "while [ ! -e done ]; do sleep 0.02; done"]);
-    reader.wait_for_event("started");
+    let reader = sandbox.hold(&["-s", "a", "--", "sh", "-c", UNTIL_DONE]);
     sandbox.output(["run", "--shared", "-n", "a", "--", "true"]).exits(0);
     for exclusive in ["-x", "-e", "--exclusive"] {
         assert_eq!(sandbox.output(["run", exclusive, "-n", "a", "--", "true"]).code(), 1);
     }
-    std::fs::write(sandbox.path("done"), "").unwrap();
-    assert_eq!(reader.code(), 0);
+    sandbox.end(reader);
     assert_eq!(sandbox.output(["run", "-x", "-n", "a", "--", "true"]).code(), 0);
 }
 
@@ -112,9 +101,8 @@ fn options_of_the_command_are_the_commands() {
         let mut args = vec!["run", "a"];
         args.extend(separator);
         args.extend(["echo", "-n", "--json", "--", "-w"]);
-        let output = sandbox.command(crate::harness::program()).args(args).output().unwrap();
-        assert_eq!(String::from_utf8(output.stdout).unwrap(), "--json -- -w");
-        assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+        let finished = sandbox.finish(sandbox.command(program()).args(args));
+        assert_eq!((&*finished.stdout(), &*finished.stderr()), ("--json -- -w", ""));
     }
 }
 

@@ -11,6 +11,9 @@ use serde_json::Value;
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
+/// A script for [`Sandbox::end`].
+pub(crate) const UNTIL_DONE: &str = "while [ ! -e done ]; do sleep 0.02; done";
+
 /// The environment variable by which a test finds its processes. Its value is the test's folder.
 const MARK: &str = "LOCKWRIGHT_TEST_SANDBOX";
 
@@ -58,6 +61,13 @@ impl Sandbox {
         command
     }
 
+    /// Returns a shell script whose `$0` is `lockwright`.
+    pub(crate) fn shell(&self, script: &str) -> Command {
+        let mut command = self.command("sh");
+        command.args(["-c", script, program()]);
+        command
+    }
+
     pub(crate) fn output<const N: usize>(&self, args: [&str; N]) -> Finished {
         self.finish(&mut self.lockwright(args))
     }
@@ -96,6 +106,19 @@ impl Sandbox {
             .spawn()
             .unwrap();
         Running { child, events, out }
+    }
+
+    /// Starts a command and waits until it runs.
+    pub(crate) fn hold(&self, args: &[&str]) -> Running {
+        let held = self.start(args);
+        held.wait_for_event("started");
+        held
+    }
+
+    /// Ends a command that runs [`UNTIL_DONE`].
+    pub(crate) fn end(&self, held: Running) {
+        fs::write(self.path("done"), "").unwrap();
+        assert_eq!(held.code(), 0);
     }
 
     pub(crate) fn processes(&self) -> Vec<i32> {
@@ -138,6 +161,18 @@ pub(crate) struct Finished(pub Output);
 impl Finished {
     pub(crate) fn exits(self, code: i32) -> Self {
         assert_eq!(self.code(), code, "{}{}", self.stdout(), self.stderr());
+        self
+    }
+
+    /// Asserts that standard error contains the text.
+    pub(crate) fn says(self, text: &str) -> Self {
+        assert!(self.stderr().contains(text), "{text:?}: {}", self.stderr());
+        self
+    }
+
+    /// Asserts that standard output contains the text.
+    pub(crate) fn prints(self, text: &str) -> Self {
+        assert!(self.stdout().contains(text), "{text:?}: {}{}", self.stdout(), self.stderr());
         self
     }
 
@@ -189,6 +224,13 @@ impl Running {
         wait_for(&format!("event {name:?} among {:?}", self.events), || self.event(name))
     }
 
+    /// Waits for the error with which the run ends.
+    pub(crate) fn wait_for_error(&self, code: i32) -> Value {
+        let error = self.wait_for_event("error");
+        assert_eq!(error["exit_code"], code, "{error}");
+        error
+    }
+
     /// Returns the hold's latest deadline, in seconds of the boot clock.
     pub(crate) fn deadline(&self) -> f64 {
         let deadlines = self.events().into_iter().filter_map(|event| event["deadline_ns"].as_u64());
@@ -213,25 +255,16 @@ impl Running {
 
 pub(crate) fn supervisor_of(pid: i32) -> i32 {
     wait_for("the supervisor", || {
-        children(pid).into_iter().find(|pid| {
+        descendants(pid).into_iter().find(|pid| {
             fs::read_to_string(format!("/proc/{pid}/comm"))
                 .is_ok_and(|name| name.trim() == "lockwright-sup")
         })
     })
 }
 
-pub(crate) fn children(pid: i32) -> Vec<i32> {
-    fs::read_dir(format!("/proc/{pid}/task")).map_or_else(
-        |_| Vec::new(),
-        |tasks| {
-            tasks
-                .filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok())
-                .flat_map(|list| {
-                    list.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<i32>>()
-                })
-                .collect()
-        },
-    )
+pub(crate) fn descendants(pid: i32) -> Vec<i32> {
+    let found = lockwright_testbed::descendants::of(pid as u32);
+    found.into_iter().map(|pid| pid as i32).collect()
 }
 
 pub(crate) fn signal(pid: i32, signal: Signal) {

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use lockwright_testbed::redis::Redis;
@@ -17,8 +17,8 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use rustix::process::Signal;
 
 use crate::harness::{
-    Entry, FAMILY, Log, Running, Sandbox, children, family, program, signal, supervisor_of, uptime,
-    wait_for, wait_until,
+    Entry, FAMILY, Log, Running, Sandbox, UNTIL_DONE, descendants, family, program, signal,
+    supervisor_of, uptime, wait_for, wait_until,
 };
 
 /// With this TTL, the hold counts as lost 800 ms before the deadline. In this time, even a busy
@@ -36,6 +36,10 @@ struct Scene {
 impl Scene {
     fn begin() -> Self {
         Self::begin_in(Sandbox::new())
+    }
+
+    fn on(redis: &Redis) -> Self {
+        Self::begin_in(Sandbox::at(&redis.url()))
     }
 
     fn begin_in(sandbox: Sandbox) -> Self {
@@ -91,29 +95,34 @@ impl Outcome {
     }
 
     fn assert_ended_by_deadline(&self) {
+        assert_in_time(self.last(), self.deadline);
         let before = self.deadline - self.last();
-        assert!(before > 0.0, "late: written {} s after the deadline", -before);
         assert!(before < 1.0, "ended {before} s before the deadline");
     }
 }
 
-#[test]
-fn a_killed_run_takes_its_command_along() {
-    let scene = Scene::begin();
+/// Asserts that the command ended by the deadline.
+fn assert_in_time(last: f64, deadline: f64) {
+    assert!(last < deadline, "late: written {} s after the deadline", last - deadline);
+}
+
+fn killed_run_takes_its_command_along(scene: Scene) {
     let killed_at = uptime();
     scene.holder.signal(Signal::KILL);
     let result = scene.finish();
-    let before = result.deadline - result.last();
-    assert!(before > 0.0, "late: written {} s after the deadline", -before);
+    assert_in_time(result.last(), result.deadline);
     assert!(result.next[0].time >= killed_at);
+}
+
+#[test]
+fn a_killed_run_takes_its_command_along() {
+    killed_run_takes_its_command_along(Scene::begin());
 }
 
 #[test]
 fn a_killed_run_ends_a_command_that_heeds_term_at_once() {
     let sandbox = Sandbox::new();
-    let held =
-        sandbox.start(&["--ttl", "60s", "a", "--", "sh", "-c", "setsid sleep 60 & sleep 60"]);
-    held.wait_for_event("started");
+    let held = sandbox.hold(&["--ttl", "60s", "a", "--", "sh", "-c", "setsid sleep 60 & sleep 60"]);
     wait_until("the grandchild", || sandbox.processes().len() >= 5);
     let killed_at = uptime();
     held.signal(Signal::KILL);
@@ -122,23 +131,24 @@ fn a_killed_run_ends_a_command_that_heeds_term_at_once() {
     assert!(uptime() - killed_at < 4.0, "neither the deadline nor the KILL was waited for");
 }
 
-#[test]
-fn a_stopped_run_does_not_keep_its_command_beyond_the_deadline() {
-    let scene = Scene::begin();
+fn stopped_run_does_not_keep_its_command(scene: Scene) {
     scene.holder.signal(Signal::STOP);
     let granted = scene.next.wait_for_event("granted");
     assert!(scene.holder.event("error").is_none(), "it is stopped: {granted}");
     scene.holder.signal(Signal::CONT);
-    let error = scene.holder.wait_for_event("error");
-    assert_eq!(error["exit_code"], 75);
+    scene.holder.wait_for_error(75);
     scene.finish().assert_ended_by_deadline();
+}
+
+#[test]
+fn a_stopped_run_does_not_keep_its_command_beyond_the_deadline() {
+    stopped_run_does_not_keep_its_command(Scene::begin());
 }
 
 #[test]
 fn a_stopped_run_reports_the_end_of_its_command() {
     let sandbox = Sandbox::new();
-    let held = sandbox.start(&["--ttl", "2s", "a", "--", "sleep", "60"]);
-    held.wait_for_event("started");
+    let held = sandbox.hold(&["--ttl", "2s", "a", "--", "sleep", "60"]);
     held.signal(Signal::STOP);
     wait_until("only the stopped one is left", || sandbox.processes() == [held.pid()]);
     held.signal(Signal::CONT);
@@ -153,31 +163,28 @@ fn a_command_ends_with_its_killed_supervisor() {
     let scene = Scene::begin();
     let killed_at = uptime();
     signal(scene.holder.supervisor(), Signal::KILL);
-    assert_eq!(scene.holder.wait_for_event("error")["exit_code"], 70);
+    scene.holder.wait_for_error(70);
     let result = scene.finish();
     assert!(result.last() < killed_at + 1.0, "ended {} s later", result.last() - killed_at);
-    assert!(
-        result.next[0].time < result.deadline,
-        "the lock was released at once, as nothing was left"
-    );
+    let at = result.next[0].time;
+    assert!(at < result.deadline, "the lock was released at once, as nothing was left");
 }
 
 #[test]
 fn a_stopped_supervisor_is_continued() {
     let sandbox = Sandbox::new();
-    let held = sandbox.start(&[
-        "--ttl",
-        "1s",
-        "a",
-        "--",
-        "sh",
-        "-c",
-        "while [ ! -e done ]; do sleep 0.02; done",
-    ]);
-    held.wait_for_event("started");
+    let held = sandbox.hold(&["--ttl", "1s", "a", "--", "sh", "-c", UNTIL_DONE]);
     signal(held.supervisor(), Signal::STOP);
-    fs::write(sandbox.path("done"), "").unwrap();
-    assert_eq!(held.code(), 0);
+    sandbox.end(held);
+}
+
+/// Asserts that the hold was lost, and that all processes ended by its deadline.
+fn assert_lost(sandbox: &Sandbox, log: &Log, held: Running) {
+    held.wait_for_error(75);
+    let deadline = held.deadline();
+    assert_eq!(held.code(), 75);
+    assert_eq!(sandbox.processes(), [0; 0]);
+    assert_in_time(log.entries().last().unwrap().time, deadline);
 }
 
 /// Either the supervisor ends the command between two suspensions, or `lockwright run` ends it.
@@ -198,23 +205,14 @@ fn a_supervisor_that_is_stopped_again_and_again_does_not_help_the_command() {
         }
         held.event("error").is_some()
     });
-    let deadline = held.deadline();
-    assert_eq!(held.code(), 75);
-    assert_eq!(sandbox.processes(), [0; 0]);
-    let last = log.entries().last().unwrap().time;
-    assert!(last < deadline, "late: {last} and {deadline}");
+    assert_lost(&sandbox, &log, held);
 }
 
 #[test]
 fn the_command_dies_when_run_and_supervisor_are_killed_together() {
     let sandbox = Sandbox::new();
-    let held = sandbox.start(&[
-        "a",
-        "--",
-        "sh",
-        "-c",
-        "echo $$ >pid; trap '' TERM; while :; do sleep 0.02; done",
-    ]);
+    let script = "echo $$ >pid; trap '' TERM; while :; do sleep 0.02; done";
+    let held = sandbox.start(&["a", "--", "sh", "-c", script]);
     let command = wait_for("the command", || {
         fs::read_to_string(sandbox.path("pid")).ok()?.trim().parse::<i32>().ok()
     });
@@ -232,13 +230,7 @@ fn the_command_dies_when_run_and_supervisor_are_killed_together() {
 fn everything_stopped_and_continued_is_ended_at_once() {
     let scene = Scene::begin();
     let supervisor = scene.holder.supervisor();
-    let mut family = Vec::new();
-    let mut parents = vec![supervisor];
-    while let Some(parent) = parents.pop() {
-        let found = children(parent);
-        parents.extend(&found);
-        family.extend(found);
-    }
+    let family = descendants(supervisor);
     scene.holder.signal(Signal::STOP);
     signal(supervisor, Signal::STOP);
     for pid in &family {
@@ -252,7 +244,7 @@ fn everything_stopped_and_continued_is_ended_at_once() {
     for pid in &family {
         signal(*pid, Signal::CONT);
     }
-    assert_eq!(scene.holder.wait_for_event("error")["exit_code"], 75);
+    scene.holder.wait_for_error(75);
     assert_eq!(scene.holder.code(), 75);
     scene.sandbox.wait_until_empty();
     for entry in scene.log.entries() {
@@ -268,9 +260,8 @@ fn everything_stopped_and_continued_is_ended_at_once() {
 fn a_broken_lock_ends_the_command_before_the_next_holder_begins() {
     let scene = Scene::begin();
     scene.sandbox.output(["break", "--yes", "--reason", "test", "a"]).exits(0);
-    let error = scene.holder.wait_for_event("error");
+    let error = scene.holder.wait_for_error(75);
     assert!(error["message"].as_str().unwrap().contains("operator"), "{error}");
-    assert_eq!(error["exit_code"], 75);
     scene.finish();
 }
 
@@ -292,8 +283,7 @@ fn a_database_that_stays_locked_ends_the_command_by_the_deadline() {
     assert_eq!(answer, "locked\n");
 
     scene.holder.wait_for_event("at_risk");
-    let error = scene.holder.wait_for_event("error");
-    assert_eq!(error["exit_code"], 75, "{error}");
+    scene.holder.wait_for_error(75);
     assert!(scene.next.event("granted").is_none());
     drop(statements);
     assert!(locking.wait().unwrap().success());
@@ -303,10 +293,9 @@ fn a_database_that_stays_locked_ends_the_command_by_the_deadline() {
 #[test]
 fn a_redis_that_is_stopped_ends_the_command_by_the_deadline() {
     let redis = Redis::start().unwrap();
-    let scene = Scene::begin_in(Sandbox::at(&redis.url()));
+    let scene = Scene::on(&redis);
     redis.freeze();
-    let error = scene.holder.wait_for_event("error");
-    assert_eq!(error["exit_code"], 75, "{error}");
+    scene.holder.wait_for_error(75);
     redis.thaw();
     scene.finish().assert_ended_by_deadline();
 }
@@ -339,39 +328,25 @@ fn a_redis_that_is_gone_ends_the_command_by_the_deadline() {
     let held = sandbox.start(&["--ttl", TTL, "a", "--", "sh", "-c", &family(&sandbox)]);
     log.wait_for_all(&FAMILY);
     redis.kill();
-    let error = held.wait_for_event("error");
-    assert_eq!(error["exit_code"], 75, "{error}");
-    let deadline = held.deadline();
-    assert_eq!(held.code(), 75);
-    assert_eq!(sandbox.processes(), [0; 0]);
-    let last = log.entries().last().unwrap().time;
-    assert!(last < deadline, "late: {last} and {deadline}");
+    assert_lost(&sandbox, &log, held);
 }
 
 #[test]
 fn a_killed_run_on_redis_takes_its_command_along() {
     let redis = Redis::start().unwrap();
-    let scene = Scene::begin_in(Sandbox::at(&redis.url()));
-    scene.holder.signal(Signal::KILL);
-    let result = scene.finish();
-    assert!(result.last() < result.deadline);
+    killed_run_takes_its_command_along(Scene::on(&redis));
 }
 
 #[test]
 fn a_stopped_run_on_redis_does_not_keep_its_command_beyond_the_deadline() {
     let redis = Redis::start().unwrap();
-    let scene = Scene::begin_in(Sandbox::at(&redis.url()));
-    scene.holder.signal(Signal::STOP);
-    scene.next.wait_for_event("granted");
-    scene.holder.signal(Signal::CONT);
-    assert_eq!(scene.holder.wait_for_event("error")["exit_code"], 75);
-    scene.finish().assert_ended_by_deadline();
+    stopped_run_does_not_keep_its_command(Scene::on(&redis));
 }
 
 #[test]
 fn a_command_that_forks_all_the_time_is_ended_too() {
     let sandbox = Sandbox::new();
-    let script = "trap '' TERM; hop() { (setsid sh hop.sh &) ; }; hop";
+    let script = "trap '' TERM; (setsid sh hop.sh &) ; sleep 60";
     fs::write(
         sandbox.path("hop.sh"),
         "trap '' TERM\nread -r now idle </proc/uptime\n\
@@ -379,13 +354,11 @@ fn a_command_that_forks_all_the_time_is_ended_too() {
     )
     .unwrap();
     let log = Log::new(&sandbox);
-    let held =
-        sandbox.start(&["--ttl", TTL, "a", "--", "sh", "-c", &format!("{script}; sleep 60")]);
+    let held = sandbox.start(&["--ttl", TTL, "a", "--", "sh", "-c", script]);
     log.wait_for_all(&["hop"]);
     held.signal(Signal::STOP);
     wait_until("only the stopped one is left", || sandbox.processes() == [held.pid()]);
-    let last = log.entries().last().unwrap().time;
-    assert!(last < held.deadline(), "late: {last} and {}", held.deadline());
+    assert_in_time(log.entries().last().unwrap().time, held.deadline());
 }
 
 /// Tests the clock check of the process that becomes the command.
@@ -422,14 +395,12 @@ fn a_supervisor_does_not_start_a_command_after_its_term() {
         ancillary.push(SendAncillaryMessage::ScmRights(&fds));
         let bytes = [std::io::IoSlice::new(&order)];
         sendmsg(&ours, &bytes, &mut ancillary, SendFlags::empty()).unwrap();
-        (sandbox.finish(&mut command).code(), ours)
+        sandbox.finish(&mut command).code()
     };
     let now = lockwright::Clock::boot().now().as_nanos();
-    let (code, _) = supervise(now);
-    assert_eq!(code, 75);
+    assert_eq!(supervise(now), 75);
     assert!(!sandbox.path("began").exists());
-    let (code, _) = supervise(now + 3_600_000_000_000);
-    assert_eq!(code, 0);
+    assert_eq!(supervise(now + 3_600_000_000_000), 0);
     assert!(sandbox.path("began").exists());
 }
 
@@ -441,11 +412,9 @@ fn lock_is_not_released_if_the_supervisor_is_killed_next_to_a_shells_job() {
     let log = Log::new(&sandbox);
     fs::write(sandbox.path("family.sh"), family(&sandbox)).unwrap();
     let events = fs::File::create(sandbox.path("told")).unwrap();
-    let script = format!(
-        "sleep 1234 & echo $! >job; exec {} run --json --ttl {TTL} a -- sh family.sh",
-        program()
-    );
-    let mut shell = sandbox.command("sh").args(["-c", &script]).stderr(events).spawn().unwrap();
+    let script =
+        format!("sleep 1234 & echo $! >job; exec $0 run --json --ttl {TTL} a -- sh family.sh");
+    let mut shell = sandbox.shell(&script).stderr(events).spawn().unwrap();
     log.wait_for_all(&FAMILY);
     let job: i32 = fs::read_to_string(sandbox.path("job")).unwrap().trim().parse().unwrap();
     signal(supervisor_of(shell.id() as i32), Signal::KILL);
@@ -454,10 +423,9 @@ fn lock_is_not_released_if_the_supervisor_is_killed_next_to_a_shells_job() {
     assert_eq!(sandbox.processes(), [job], "the command's are gone, the shell's job isn't");
     let told = fs::read_to_string(sandbox.path("told")).unwrap();
     assert!(told.contains("\"not_released\""), "{told}");
-    let busy = sandbox.output(["run", "-n", "a", "--", "true"]);
-    assert_eq!(busy.code(), 1, "it was not released: {}", busy.stderr());
-    let next = sandbox.output(["run", "-w", "20", "a", "--", "true"]);
-    assert_eq!(next.code(), 0, "but it runs out: {}", next.stderr());
+    // The hold wasn't released, but expires.
+    sandbox.output(["run", "-n", "a", "--", "true"]).exits(1);
+    sandbox.output(["run", "-w", "20", "a", "--", "true"]).exits(0);
 }
 
 /// A shell with a background job becomes `lockwright run`. The job isn't a part of CMD.
@@ -466,10 +434,9 @@ fn a_job_of_the_shell_and_its_orphans_are_left_alone() {
     let sandbox = Sandbox::new();
     let script = format!(
         "(until [ -e orphan ]; do sleep 0.01; done; setsid sleep 1234 & echo $! >job) & \
-         exec {} run --ttl {TTL} a -- sh -c 'touch orphan; until [ -s job ]; do sleep 0.01; done'",
-        program()
+         exec $0 run --ttl {TTL} a -- sh -c 'touch orphan; until [ -s job ]; do sleep 0.01; done'"
     );
-    sandbox.finish(sandbox.command("sh").args(["-c", &script])).exits(0);
+    sandbox.finish(&mut sandbox.shell(&script)).exits(0);
     let job: i32 = fs::read_to_string(sandbox.path("job")).unwrap().trim().parse().unwrap();
     sandbox.assert_free("a");
     assert_eq!(sandbox.processes(), [job]);
@@ -485,57 +452,42 @@ fn a_fast_chain_of_forks_is_ended_too() {
     // processes.
     let held = sandbox.start(&["--fixed", "--ttl", "4s", "a", "--", "perl", "-e", script]);
     wait_until("the chain", || sandbox.path("up").exists());
-    let deadline = held.wait_for_event("granted")["deadline_ns"].as_u64().unwrap() as f64 / 1e9;
-    let error = held.wait_for_event("error");
+    let deadline = held.deadline();
+    held.wait_for_error(75);
     let now = uptime();
-    assert_eq!(error["exit_code"], 75, "{error}");
     // The time includes the final requests to the server.
     assert!(now < deadline + 2.0, "ended {} s after the deadline", now - deadline);
     assert_eq!(sandbox.processes(), [0; 0]);
 }
 
-/// Returns both ends of a full pipe.
-fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
-    let (reader, mut writer) = std::io::pipe().unwrap();
+/// Runs a command whose standard error is a full pipe.
+fn assert_exits_on_full_pipe(mut command: Command, code: i32) {
+    let (_reader, mut writer) = std::io::pipe().unwrap();
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
     while writer.write(&[b'x'; 4096]).is_ok() {}
     while writer.write(b"x").is_ok() {}
     rustix::io::ioctl_fionbio(&writer, false).unwrap();
-    (reader, writer)
+    let mut run = command.stderr(writer).spawn().unwrap();
+    let status = wait_for("its end", || run.try_wait().unwrap());
+    assert_eq!(status.code(), Some(code));
 }
 
-/// Standard error is a full pipe, so the error message is dropped.
+/// The error message is dropped.
 #[test]
 fn a_full_pipe_keeps_no_lock_of_a_command_that_is_not_executed() {
     let sandbox = Sandbox::new();
-    let (reader, writer) = full_pipe();
     fs::write(sandbox.path("script"), "#!/no/such/interpreter\n").unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(sandbox.path("script"), mode).unwrap();
-    let mut run = sandbox
-        .command(program())
-        .args(["run", "a", "--", "./script"])
-        .stderr(writer)
-        .spawn()
-        .unwrap();
-    let status = wait_for("its end", || run.try_wait().unwrap());
-    assert_eq!(status.code(), Some(127));
-    drop(reader);
+    assert_exits_on_full_pipe(sandbox.lockwright(["run", "a", "--", "./script"]), 127);
 }
 
-/// Standard error is a full pipe, so events are dropped.
+/// Events are dropped.
 #[test]
 fn a_full_pipe_of_messages_stops_nothing() {
     let sandbox = Sandbox::new();
-    let (reader, writer) = full_pipe();
-    let mut run = sandbox
-        .command(program())
-        .args(["run", "--json", "--ttl", "1s", "a", "--", "sh", "-c", "sleep 3; touch done"])
-        .stderr(writer)
-        .spawn()
-        .unwrap();
-    let status = wait_for("its end", || run.try_wait().unwrap());
-    assert_eq!(status.code(), Some(0));
+    let script = "sleep 3; touch done";
+    let run = ["run", "--json", "--ttl", "1s", "a", "--", "sh", "-c", script];
+    assert_exits_on_full_pipe(sandbox.lockwright(run), 0);
     assert!(sandbox.path("done").exists());
-    drop(reader);
 }

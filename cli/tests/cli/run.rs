@@ -6,9 +6,7 @@ use lockwright::fencing::Fenced;
 use lockwright::{Fence, LockName};
 use rustix::process::Signal;
 
-use crate::harness::{Sandbox, children, signal, wait_until};
-
-const UNTIL_DONE: &str = "while [ ! -e done ]; do sleep 0.02; done";
+use crate::harness::{Sandbox, UNTIL_DONE, descendants, program, signal, wait_until};
 
 #[test]
 fn the_exit_code_is_the_commands() {
@@ -34,23 +32,18 @@ fn the_command_knows_the_name_the_fence_and_the_owner() {
     let sandbox = Sandbox::new();
     let script = "echo \"$LOCKWRIGHT_NAME|$LOCKWRIGHT_FENCE|$LOCKWRIGHT_OWNER\"; \
                   \"$0\" show --json \"$LOCKWRIGHT_NAME\"";
-    let program = crate::harness::program();
-    let finished =
-        sandbox.output(["run", "--label", "nightly", "my job", "--", "sh", "-c", script, program]);
-    let out = finished.stdout();
+    let run = ["run", "--label", "nightly", "my job", "--", "sh", "-c", script, program()];
+    let out = sandbox.output(run).stdout();
     let (first, shown) = out.split_once('\n').unwrap();
     let shown: serde_json::Value = serde_json::from_str(shown).unwrap();
     let holder = &shown["holders"][0];
-    let owner = format!(
-        "nightly@{}:{}",
-        holder["identity"]["host"].as_str().unwrap(),
-        holder["identity"]["pid"]
-    );
-    assert_eq!(first, format!("my job|{}|{owner}", holder["fence"]));
+    let (identity, fence) = (&holder["identity"], &holder["fence"]);
+    let host = identity["host"].as_str().unwrap();
+    assert_eq!(first, format!("my job|{fence}|nightly@{host}:{}", identity["pid"]));
 
     let again = sandbox.output(["run", "my job", "--", "sh", "-c", "echo $LOCKWRIGHT_FENCE"]);
     let again: u64 = again.stdout().trim().parse().unwrap();
-    assert!(again > holder["fence"].as_u64().unwrap());
+    assert!(again > fence.as_u64().unwrap());
 }
 
 #[test]
@@ -58,9 +51,8 @@ fn the_command_has_what_goes_with_its_requests() {
     let sandbox = Sandbox::new();
     let script = "echo \"$LOCKWRIGHT_FENCE\"; echo \"$LOCKWRIGHT_FENCED\"";
     let inner = format!("{script}; \"$0\" run --namespace shop/ -n a -- sh -c '{script}'");
-    let program = crate::harness::program();
-    let finished =
-        sandbox.output(["run", "--namespace", "shop/", "a", "--", "sh", "-c", &inner, program]);
+    let run = ["run", "--namespace", "shop/", "a", "--", "sh", "-c", &inner, program()];
+    let finished = sandbox.output(run);
     let out = finished.stdout();
     let lines: Vec<&str> = out.lines().collect();
     let [fence, fenced, nested @ ..] = &lines[..] else { panic!("{out}{}", finished.stderr()) };
@@ -93,34 +85,28 @@ fn the_position_in_a_file_on_standard_input_is_shared() {
     let sandbox = Sandbox::new();
     fs::write(sandbox.path("lines"), "1\n2\n3\n").unwrap();
     let script = "{ \"$0\" run a -- sh -c 'read x; echo got $x'; read y; echo then $y; } <lines";
-    let output =
-        sandbox.command("sh").args(["-c", script, crate::harness::program()]).output().unwrap();
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), "got 1\nthen 2\n");
+    assert_eq!(sandbox.finish(&mut sandbox.shell(script)).stdout(), "got 1\nthen 2\n");
 }
 
 #[test]
 fn the_lock_is_held_while_the_command_runs_and_free_afterwards() {
     let sandbox = Sandbox::new();
-    let held = sandbox.start(&["a", "--", "sh", "-c", UNTIL_DONE]);
-    held.wait_for_event("started");
+    let held = sandbox.hold(&["a", "--", "sh", "-c", UNTIL_DONE]);
     assert_eq!(sandbox.output(["run", "-n", "a", "--", "true"]).code(), 1);
     assert_eq!(sandbox.output(["run", "-n", "b", "--", "true"]).code(), 0, "another name");
-    fs::write(sandbox.path("done"), "").unwrap();
-    assert_eq!(held.code(), 0);
+    sandbox.end(held);
     sandbox.assert_free("a");
 }
 
 #[test]
 fn it_is_renewed_for_as_long_as_the_command_runs() {
     let sandbox = Sandbox::new();
-    let held = sandbox.start(&["--ttl", "2s", "a", "--", "sh", "-c", UNTIL_DONE]);
-    held.wait_for_event("started");
+    let held = sandbox.hold(&["--ttl", "2s", "a", "--", "sh", "-c", UNTIL_DONE]);
     wait_until("three renewals", || {
         held.events().iter().filter(|event| event["event"] == "renewed").count() >= 3
     });
     assert_eq!(sandbox.output(["run", "-n", "a", "--", "true"]).code(), 1);
-    fs::write(sandbox.path("done"), "").unwrap();
-    assert_eq!(held.code(), 0);
+    sandbox.end(held);
 }
 
 #[test]
@@ -148,9 +134,7 @@ fn process_that_ends_soon_after_the_command_is_left_alone() {
 fn a_shell_that_becomes_lockwright_keeps_its_own_jobs() {
     let sandbox = Sandbox::new();
     let script = "sleep 60 & echo $! >job; exec \"$0\" run a -- true";
-    let status =
-        sandbox.command("sh").args(["-c", script, crate::harness::program()]).status().unwrap();
-    assert!(status.success());
+    assert!(sandbox.shell(script).status().unwrap().success());
     let job = fs::read_to_string(sandbox.path("job")).unwrap().trim().parse().unwrap();
     assert_eq!(sandbox.processes(), [job]);
     signal(job, Signal::KILL);
@@ -160,9 +144,7 @@ fn a_shell_that_becomes_lockwright_keeps_its_own_jobs() {
 fn nohup_reaches_the_command() {
     let sandbox = Sandbox::new();
     let script = "trap '' HUP; exec \"$0\" run a -- sh -c 'grep SigIgn /proc/self/status'";
-    let output =
-        sandbox.command("sh").args(["-c", script, crate::harness::program()]).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
+    let text = sandbox.finish(&mut sandbox.shell(script)).stdout();
     assert_eq!(mask(&text, "SigIgn") & 1, 1, "{text}");
 }
 
@@ -192,15 +174,13 @@ fn mask(status: &str, which: &str) -> u64 {
 #[test]
 fn the_supervisor_hears_no_signal_that_could_end_it() {
     let sandbox = Sandbox::new();
-    let held = sandbox.start(&["a", "--", "sh", "-c", UNTIL_DONE]);
-    held.wait_for_event("started");
+    let held = sandbox.hold(&["a", "--", "sh", "-c", UNTIL_DONE]);
     let supervisor = held.supervisor();
     for deadly in
         [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::ALARM]
     {
         signal(supervisor, deadly);
     }
-    assert!(!children(supervisor).is_empty());
-    fs::write(sandbox.path("done"), "").unwrap();
-    assert_eq!(held.code(), 0);
+    assert!(!descendants(supervisor).is_empty());
+    sandbox.end(held);
 }

@@ -2,7 +2,7 @@ use std::fs;
 
 use rustix::process::Signal;
 
-use crate::harness::{Sandbox, wait_for, wait_until};
+use crate::harness::{Sandbox, UNTIL_DONE, wait_for, wait_until};
 
 #[test]
 fn signals_go_to_the_command_and_the_lock_is_held_until_it_ends() {
@@ -35,8 +35,7 @@ fn signals_go_to_the_command_and_the_lock_is_held_until_it_ends() {
 #[test]
 fn a_command_that_dies_of_a_forwarded_signal_releases_the_lock() {
     let sandbox = Sandbox::new();
-    let held = sandbox.start(&["a", "--", "sleep", "60"]);
-    held.wait_for_event("started");
+    let held = sandbox.hold(&["a", "--", "sleep", "60"]);
     held.signal(Signal::TERM);
     assert_eq!(held.code(), 143);
     sandbox.assert_free("a");
@@ -58,8 +57,7 @@ fn the_whole_process_group_of_the_command_gets_them() {
 #[test]
 fn a_wait_ends_by_a_signal_and_leaves_nothing() {
     let sandbox = Sandbox::new();
-    let held = sandbox.start(&["a", "--", "sh", "-c", "while [ ! -e done ]; do sleep 0.02; done"]);
-    held.wait_for_event("started");
+    let held = sandbox.hold(&["a", "--", "sh", "-c", UNTIL_DONE]);
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let waiter = sandbox.start(&["a", "--", "echo", "ran"]);
         waiter.wait_for_event("waiting");
@@ -67,8 +65,7 @@ fn a_wait_ends_by_a_signal_and_leaves_nothing() {
         let (status, out) = waiter.finish();
         assert_eq!((status.code(), out.as_str()), (Some(code), ""));
     }
-    fs::write(sandbox.path("done"), "").unwrap();
-    assert_eq!(held.code(), 0);
+    sandbox.end(held);
     sandbox.assert_free("a");
 }
 
@@ -86,6 +83,5 @@ fn a_request_to_suspend_is_refused() {
     wait_until("two refusals", || {
         held.events().iter().filter(|event| event["event"] == "not_suspended").count() == 2
     });
-    fs::write(sandbox.path("done"), "").unwrap();
-    assert_eq!(held.code(), 0);
+    sandbox.end(held);
 }

@@ -9,7 +9,7 @@ use lockwright_testbed::redis::Redis;
 use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::harness::{Sandbox, program, signal, wait_for, wait_until};
+use crate::harness::{Sandbox, UNTIL_DONE, program, signal, wait_for, wait_until};
 
 struct Terminal {
     master: Option<File>,
@@ -55,6 +55,11 @@ impl Terminal {
         self.master.as_ref().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
+    fn answers(&mut self, typed: &str, shown: &str) {
+        self.typed(typed);
+        self.wait_for(shown);
+    }
+
     fn screen(&mut self) -> String {
         let mut bytes = [0; 4096];
         // An error means that there is no new output, or that the other side is closed.
@@ -74,10 +79,6 @@ impl Terminal {
             self.child.try_wait().unwrap()
         });
         status.code().unwrap_or_else(|| panic!("{status}: {}", self.screen()))
-    }
-
-    fn hang_up(&mut self) {
-        self.master = None;
     }
 }
 
@@ -100,11 +101,9 @@ fn a_command_reads_from_the_terminal_and_the_shell_does_afterwards() {
          echo again; read y; echo \"shell: $y\"",
     );
     terminal.wait_for("ready");
-    terminal.typed("one\n");
-    terminal.wait_for("command: one");
+    terminal.answers("one\n", "command: one");
     terminal.wait_for("again");
-    terminal.typed("two\n");
-    terminal.wait_for("shell: two");
+    terminal.answers("two\n", "shell: two");
     assert_eq!(terminal.code(), 0);
 }
 
@@ -117,10 +116,8 @@ fn a_command_that_opens_the_terminal_itself_gets_it() {
          read y; echo \"shell: $y\"",
     );
     terminal.wait_for("ready");
-    terminal.typed("one\n");
-    terminal.wait_for("command: one");
-    terminal.typed("two\n");
-    terminal.wait_for("shell: two");
+    terminal.answers("one\n", "command: one");
+    terminal.answers("two\n", "shell: two");
     assert_eq!(terminal.code(), 0);
 }
 
@@ -136,8 +133,7 @@ fn terminal_is_taken_back_after_the_supervisor_was_killed() {
     let supervisor = std::fs::read_to_string(sandbox.path("supervisor")).unwrap();
     signal(supervisor.trim().parse().unwrap(), Signal::KILL);
     terminal.wait_for("code: 70");
-    terminal.typed("two\n");
-    terminal.wait_for("shell: two");
+    terminal.answers("two\n", "shell: two");
     assert_eq!(terminal.code(), 0);
 }
 
@@ -151,8 +147,7 @@ fn ctrl_c_reaches_the_command_once() {
         );
         let mut terminal = Terminal::script(&sandbox, &script);
         terminal.wait_for("ready");
-        terminal.typed("\x03");
-        terminal.wait_for("code: 6");
+        terminal.answers("\x03", "code: 6");
         assert_eq!(terminal.screen().matches("interrupted").count(), 1, "{}", terminal.screen());
         assert_eq!(terminal.code(), 0);
         sandbox.assert_free("a");
@@ -162,8 +157,7 @@ fn ctrl_c_reaches_the_command_once() {
 #[test]
 fn ctrl_c_ends_a_wait() {
     let sandbox = Sandbox::new();
-    let held = sandbox.start(&["a", "--", "sleep", "60"]);
-    held.wait_for_event("started");
+    let _held = sandbox.hold(&["a", "--", "sleep", "60"]);
     let mut terminal = Terminal::run(&sandbox, program(), &["run", "a", "--", "true"]);
     terminal.wait_for("waiting");
     terminal.typed("\x03");
@@ -178,10 +172,8 @@ fn ctrl_z_suspends_nothing() {
         "$LW run a -- sh -c 'echo ready; read x; echo \"command: $x\"'; echo \"code: $?\"",
     );
     terminal.wait_for("ready");
-    terminal.typed("\x1a");
-    terminal.wait_for("not suspended");
-    terminal.typed("one\n");
-    terminal.wait_for("command: one");
+    terminal.answers("\x1a", "not suspended");
+    terminal.answers("one\n", "command: one");
     terminal.wait_for("code: 0");
     assert_eq!(terminal.code(), 0);
 }
@@ -190,19 +182,16 @@ fn ctrl_z_suspends_nothing() {
 fn a_job_in_the_background_reads_when_it_comes_to_the_foreground() {
     let sandbox = Sandbox::new();
     let mut terminal = Terminal::run(&sandbox, "bash", &["--norc", "--noprofile", "-i"]);
-    terminal.typed("$LW run a -- sh -c 'echo rea''dy; read x; echo \"command: $x\"' &\n");
-    terminal.wait_for("ready");
-    terminal.typed("echo still'' here\n");
-    terminal.wait_for("still here");
+    let script = "$LW run a -- sh -c 'echo rea''dy; read x; echo \"command: $x\"' &\n";
+    terminal.answers(script, "ready");
+    terminal.answers("echo still'' here\n", "still here");
     terminal.typed("fg\n");
     wait_until("the command has the foreground", || {
         // The second match is in the shell's message about the resumed job.
         terminal.screen().matches("rea''dy").count() >= 2
     });
-    terminal.typed("one\n");
-    terminal.wait_for("command: one");
-    terminal.typed("echo sh''ell\n");
-    terminal.wait_for("shell");
+    terminal.answers("one\n", "command: one");
+    terminal.answers("echo sh''ell\n", "shell");
     terminal.typed("exit\n");
     assert_eq!(terminal.code(), 0);
 }
@@ -210,15 +199,12 @@ fn a_job_in_the_background_reads_when_it_comes_to_the_foreground() {
 #[test]
 fn waiting_shows_the_holder_and_its_remaining_time() {
     let sandbox = Sandbox::new();
-    let script = "while [ ! -e done ]; do sleep 0.02; done";
-    let held = sandbox.start(&["--label", "nightly", "a", "--", "sh", "-c", script]);
-    held.wait_for_event("started");
+    let held = sandbox.hold(&["--label", "nightly", "a", "--", "sh", "-c", UNTIL_DONE]);
     let mut terminal = Terminal::run(&sandbox, program(), &["run", "a", "--", "echo", "ran"]);
-    terminal.wait_for("waiting for \"a\"");
-    terminal.wait_for("held by nightly@");
-    terminal.wait_for(" for at least ");
-    terminal.wait_for(" s (1 s)");
-    std::fs::write(sandbox.path("done"), "").unwrap();
+    for shown in ["waiting for \"a\"", "held by nightly@", " for at least ", " s (1 s)"] {
+        terminal.wait_for(shown);
+    }
+    sandbox.end(held);
     terminal.wait_for("ran");
     assert!(terminal.screen().ends_with("\r\x1b[Kran\r\n"), "{:?}", terminal.screen());
     assert_eq!(terminal.code(), 0);
@@ -227,8 +213,7 @@ fn waiting_shows_the_holder_and_its_remaining_time() {
 #[test]
 fn a_wait_that_is_no_terminals_shows_nothing() {
     let sandbox = Sandbox::new();
-    let held = sandbox.start(&["a", "--", "sleep", "60"]);
-    held.wait_for_event("started");
+    let _held = sandbox.hold(&["a", "--", "sleep", "60"]);
     assert_eq!(sandbox.output(["run", "-w", "1.5", "a", "--", "true"]).stderr(), "");
 }
 
@@ -237,7 +222,7 @@ fn a_terminal_that_closes_ends_the_command() {
     let sandbox = Sandbox::new();
     let mut terminal = Terminal::run(&sandbox, program(), &["run", "a", "--", "sleep", "60"]);
     wait_until("the command", || sandbox.processes().len() == 3);
-    terminal.hang_up();
+    terminal.master = None;
     assert_eq!(terminal.code(), 129);
     sandbox.wait_until_empty();
     sandbox.assert_free("a");
@@ -252,10 +237,8 @@ fn only_the_foreign_hold_that_was_shown_is_broken_on_redis() {
     let mut terminal = Terminal::script(&sandbox, script);
     terminal.wait_for("[y/N]");
     redis.command::<()>(&["DEL", "a"]).unwrap();
-    let held = sandbox.start(&["a", "--", "sleep", "600"]);
-    held.wait_for_event("started");
-    terminal.typed("y\n");
-    terminal.wait_for("code: 1");
+    let held = sandbox.hold(&["a", "--", "sleep", "600"]);
+    terminal.answers("y\n", "code: 1");
     assert!(terminal.screen().contains("nothing was changed"), "{}", terminal.screen());
     assert_eq!(terminal.code(), 0);
     assert_eq!(sandbox.output(["run", "-n", "a", "--", "true"]).code(), 1, "it is still held");
@@ -266,8 +249,7 @@ fn only_the_foreign_hold_that_was_shown_is_broken_on_redis() {
     redis.command::<()>(&["SET", "b", "somebody else's", "PX", "600000"]).unwrap();
     let mut terminal = Terminal::script(&sandbox, &script.replace(" a;", " b;"));
     terminal.wait_for("[y/N]");
-    terminal.typed("y\n");
-    terminal.wait_for("code: 0");
+    terminal.answers("y\n", "code: 0");
     assert_eq!(terminal.code(), 0);
     sandbox.assert_free("b");
 }

@@ -150,27 +150,26 @@ fn send(process: Process, signal: Signal) -> Result<(), Errno> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Command, Stdio};
+    use std::io::{BufRead, BufReader};
+    use std::process::{Child, Command, Stdio};
 
     use super::*;
 
-    fn pid_of(child: &std::process::Child) -> Pid {
-        Pid::from_child(child)
+    /// Starts a command and waits for its first line.
+    fn started(command: &mut Command) -> Child {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        child
     }
 
     #[test]
     fn whole_tree_is_ended_and_no_other_process() {
         let mut bystander = Command::new("sleep").arg("60").spawn().unwrap();
-        let mut tree = Command::new("sh")
-            .args(["-c", "sleep 60 & setsid sleep 60 & echo up; wait"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let out = tree.stdout.take().unwrap();
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+        let script = "sleep 60 & setsid sleep 60 & echo up; wait";
+        let mut tree = started(Command::new("sh").args(["-c", script]));
 
-        let root = pid_of(&tree);
+        let root = Pid::from_child(&tree);
         let found = of(root, &[]).unwrap();
         assert_eq!(found.len(), 2, "{found:?}");
         assert_eq!(of(root, &found[..1]).unwrap(), found[1..]);
@@ -179,7 +178,7 @@ mod tests {
         assert!(tree.wait().unwrap().success(), "the shell waited for both");
         assert!(of(root, &[]).unwrap().is_empty());
 
-        let reused_id = Process { pid: pid_of(&bystander), started: 1, group: 1 };
+        let reused_id = Process { pid: Pid::from_child(&bystander), started: 1, group: 1 };
         signal(&[reused_id], Signal::KILL);
         assert!(bystander.try_wait().unwrap().is_none(), "another start time, so another process");
         bystander.kill().unwrap();
@@ -192,19 +191,15 @@ mod tests {
                       threading.Thread(target=time.sleep, args=(60,)).start()\n\
                       print('up', flush=True)\n\
                       ctypes.CDLL(None).pthread_exit(None)\n";
-        let mut child =
-            Command::new("python3").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        let out = child.stdout.take().unwrap();
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+        let mut child = started(Command::new("python3").args(["-c", script]));
         let stat = format!("/proc/{}/stat", child.id());
         while !fs::read_to_string(&stat).unwrap().contains(") Z ") {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let us = rustix::process::getpid();
-        let found = of(us, &[]).unwrap();
-        let found = found.iter().find(|found| found.pid == pid_of(&child)).copied();
-        assert_eq!(signal(&[found.expect("it lives")], Signal::KILL), 0);
+        let mut found = of(us, &[]).unwrap();
+        found.retain(|found| found.pid == Pid::from_child(&child));
+        assert_eq!((found.len(), signal(&found, Signal::KILL)), (1, 0));
         assert!(!child.wait().unwrap().success());
     }
 
@@ -225,7 +220,7 @@ mod tests {
         assert!(Command::new("cp").arg("/bin/sleep").arg(&odd).status().unwrap().success());
         let mut child = Command::new(&odd).arg("60").spawn().unwrap();
         let us = rustix::process::getpid();
-        assert!(of(us, &[]).unwrap().iter().any(|found| found.pid == pid_of(&child)));
+        assert!(of(us, &[]).unwrap().iter().any(|found| found.pid == Pid::from_child(&child)));
         child.kill().unwrap();
         child.wait().unwrap();
     }

@@ -22,22 +22,20 @@ pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
     pub(crate) fn listen() -> io::Result<Self> {
-        let ignored = ignored_signals();
-        let mut streams = Vec::new();
-        for signal in FORWARDED {
-            if ignored >> (signal.as_raw() - 1) & 1 == 0 {
-                let stream = unix::signal(SignalKind::from_raw(signal.as_raw()))?;
-                streams.push((signal, stream));
-            }
-        }
-        Ok(Self(streams))
+        let mut this = Self(Vec::new());
+        FORWARDED.into_iter().try_for_each(|signal| this.add(signal))?;
+        Ok(this)
     }
 
     /// Also handles SIGTSTP, because a suspended process would lose the hold.
     pub(crate) fn refuse_suspension(&mut self) -> io::Result<()> {
-        if ignored_signals() >> (Signal::TSTP.as_raw() - 1) & 1 == 0 {
-            let stream = unix::signal(SignalKind::from_raw(Signal::TSTP.as_raw()))?;
-            self.0.push((Signal::TSTP, stream));
+        self.add(Signal::TSTP)
+    }
+
+    fn add(&mut self, signal: Signal) -> io::Result<()> {
+        if ignored_signals() >> (signal.as_raw() - 1) & 1 == 0 {
+            let stream = unix::signal(SignalKind::from_raw(signal.as_raw()))?;
+            self.0.push((signal, stream));
         }
         Ok(())
     }

@@ -14,28 +14,17 @@ pub(crate) async fn connect(connection: &ConnectionOptions) -> Result<Locks, Fai
     Ok(config(connection)?.connect().await?)
 }
 
-pub(crate) async fn connect_for_diagnosis(
-    connection: &ConnectionOptions,
-) -> Result<Locks, Failure> {
-    Ok(config(connection)?.connect_for_diagnosis().await?)
-}
-
 /// Returns the configuration. Its URL must not be printed, because it may contain a password.
 pub(crate) fn config(connection: &ConnectionOptions) -> Result<Config, Failure> {
-    let mut config = match &connection.config {
-        Some(file) => {
-            let mut config = read(file)?;
-            if let Some(url) = &connection.url {
-                config.url.clone_from(url);
-            }
-            config.url = checked(config.url)?;
-            config
-        }
-        None => match &connection.url {
-            Some(url) => Config::new(checked(url.clone())?),
-            None => Config::new(default_url()?),
-        },
+    let mut config = match (&connection.config, &connection.url) {
+        (Some(file), _) => read(file)?,
+        (None, Some(url)) => Config::new(url),
+        (None, None) => Config::new(default_url()?),
     };
+    if let Some(url) = &connection.url {
+        config.url.clone_from(url);
+    }
+    check(&config.url)?;
     if let Some(namespace) = &connection.namespace {
         config.namespace.clone_from(namespace);
     }
@@ -56,9 +45,9 @@ fn read(file: &Path) -> Result<Config, Failure> {
     })
 }
 
-fn checked(url: String) -> Result<String, Failure> {
+fn check(url: &str) -> Result<(), Failure> {
     let invalid = |message| Err(Failure::config(message));
-    match url.as_str() {
+    match url {
         // An empty URL is usually a mistyped variable. If it selected the default file, machines
         // wouldn't share locks.
         "" => invalid(
@@ -69,7 +58,7 @@ fn checked(url: String) -> Result<String, Failure> {
             "memory: locks nothing between commands, because each has its own memory; use \
              sqlite:PATH for one machine, redis://HOST/ for several",
         ),
-        _ => Ok(url),
+        _ => Ok(()),
     }
 }
 

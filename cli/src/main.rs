@@ -16,6 +16,7 @@ mod json;
 mod operator;
 mod output;
 mod run;
+mod runtime;
 mod stderr;
 
 use std::process::ExitCode;

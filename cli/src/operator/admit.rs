@@ -1,5 +1,7 @@
+use lockwright::operator::Node;
+
+use super::print_result;
 use super::table::table;
-use super::{print, print_json};
 use crate::escape::escape;
 use crate::exit::Failure;
 
@@ -43,24 +45,17 @@ pub(super) async fn admit(url: &str, how: How, json: bool) -> Result<u8, Failure
             lockwright::operator::admit(url).await?
         }
     };
-    if json {
-        print_json(&nodes)?;
-    } else {
-        let rows: Vec<[String; 2]> = nodes
-            .iter()
-            .map(|node| {
-                let problem = node.problem.as_deref().map(|problem| escape(problem).to_string());
-                [node.address.clone(), problem.unwrap_or_else(|| "votes".to_owned())]
-            })
-            .collect();
-        print(&table(["NODE", "VOTE"], &rows))?;
-        if how == How::Look && nodes.iter().any(|node| node.is_new) {
-            print(
-                "nothing was done. If no lock can be held on these nodes, because they are new or \
-                 all clients\nwere stopped for the largest TTL: lockwright admit --yes. If a node \
-                 lost its data: lockwright admit --wait.\n",
-            )?;
-        }
+    let row = |node: &Node| {
+        [node.address.clone(), node.problem.as_deref().map_or_else(|| "votes".to_owned(), escape)]
+    };
+    let mut text = table(["NODE", "VOTE"], &nodes.iter().map(row).collect::<Vec<_>>());
+    if how == How::Look && nodes.iter().any(|node| node.is_new) {
+        text.push_str(
+            "nothing was done. If no lock can be held on these nodes, because they are new or all \
+             clients\nwere stopped for the largest TTL: lockwright admit --yes. If a node lost its \
+             data: lockwright admit --wait.\n",
+        );
     }
+    print_result(json, &nodes, &text)?;
     Ok(if nodes.iter().all(|node| node.votes) { 0 } else { NOT_ALL_VOTE })
 }

@@ -6,7 +6,7 @@ use lockwright::{Error, ErrorKind, LockName, Locks, Token};
 use serde_json::json;
 
 use super::show::describe;
-use super::{print, print_json};
+use super::{print, print_result};
 use crate::args::Break;
 use crate::duration;
 use crate::exit::{self, Failure};
@@ -53,21 +53,18 @@ pub(super) async fn break_lock(locks: &Locks, what: &Break, json: bool) -> Resul
         }
     };
     let code = if broken == Broken::NotHeld { exit::HELD } else { 0 };
-    if json {
-        let (outcome, within) = match broken {
-            Broken::NotHeld => ("not_held", None),
-            Broken::RunsOut(left) => ("runs_out", Some(left)),
-            Broken::Freed(left) => ("freed", (left < Duration::MAX).then_some(left)),
-        };
-        print_json(&json!({
-            "name": what.name,
-            "outcome": outcome,
-            "within_ms": within.map(millis),
-            "seen": inspection(&seen),
-        }))?;
-    } else {
-        print(&sentence(broken))?;
-    }
+    let (outcome, within) = match broken {
+        Broken::NotHeld => ("not_held", None),
+        Broken::RunsOut(left) => ("runs_out", Some(left)),
+        Broken::Freed(left) => ("freed", (left < Duration::MAX).then_some(left)),
+    };
+    let value = json!({
+        "name": what.name,
+        "outcome": outcome,
+        "within_ms": within.map(millis),
+        "seen": inspection(&seen),
+    });
+    print_result(json, &value, &sentence(broken))?;
     Ok(code)
 }
 

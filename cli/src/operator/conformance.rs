@@ -5,7 +5,7 @@ use lockwright::backend::DistributedLock;
 use lockwright_conformance::{LiveServer, cases, child};
 use serde_json::json;
 
-use super::{print, print_json};
+use super::print_result;
 use crate::args::{Conformance, ConnectionOptions};
 use crate::connect::config;
 use crate::escape::escape;
@@ -35,16 +35,11 @@ pub(super) fn conformance(
         return Err(Failure::usage(format!("no case's name contains {filter:?}; see --list")));
     }
     if what.list {
-        if connection.json {
-            let list: Vec<_> = wanted()
-                .map(|case| json!({ "group": case.group, "case": case.name, "about": case.about }))
-                .collect();
-            print_json(&list)?;
-        } else {
-            let list: String =
-                wanted().map(|case| format!("{}: {}\n", case.path(), case.about)).collect();
-            print(&list)?;
-        }
+        let list: Vec<_> = wanted()
+            .map(|case| json!({ "group": case.group, "case": case.name, "about": case.about }))
+            .collect();
+        let text = wanted().map(|case| format!("{}: {}\n", case.path(), case.about));
+        print_result(connection.json, &list, &text.collect::<String>())?;
         return Ok(0);
     }
     let server = LiveServer::at(config(connection)?.url, open);
@@ -57,15 +52,12 @@ pub(super) fn conformance(
         output.status_line("");
     }
     let report = report?;
-    if connection.json {
-        print_json(&json!({
-            "backend": report.backend,
-            "profile": profile(&report.profile),
-            "rows": report.rows,
-        }))?;
-    } else {
-        let lines = report.to_string();
-        print(&lines.lines().map(|line| escape(line) + "\n").collect::<String>())?;
-    }
+    let value = json!({
+        "backend": report.backend,
+        "profile": profile(&report.profile),
+        "rows": report.rows,
+    });
+    let text: String = report.to_string().lines().map(|line| escape(line) + "\n").collect();
+    print_result(connection.json, &value, &text)?;
     Ok(if report.ok() { 0 } else { CASE_FAILED })
 }

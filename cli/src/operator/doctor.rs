@@ -2,7 +2,7 @@ use lockwright::Locks;
 use lockwright::operator::{Finding, Severity};
 use serde_json::json;
 
-use super::{print, print_json};
+use super::print_result;
 use crate::escape::escape;
 use crate::exit::Failure;
 use crate::json::profile;
@@ -12,11 +12,8 @@ const ERROR_FOUND: u8 = 1;
 pub(super) async fn doctor(locks: &Locks, json: bool) -> Result<u8, Failure> {
     let mut findings = locks.doctor().await?;
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    if json {
-        print_json(&json!({ "profile": profile(locks.profile()), "findings": findings }))?;
-    } else {
-        print(&report(locks.profile().backend, &findings))?;
-    }
+    let value = json!({ "profile": profile(locks.profile()), "findings": findings });
+    print_result(json, &value, &report(locks.profile().backend, &findings))?;
     let worst = findings.first().map(|finding| finding.severity);
     Ok(if worst == Some(Severity::Error) { ERROR_FOUND } else { 0 })
 }

@@ -8,16 +8,19 @@ mod table;
 
 use std::process::ExitCode;
 
+use tokio::runtime::Builder;
+
 use crate::args::{Command, ConnectionOptions};
-use crate::connect::{config, connect, connect_for_diagnosis};
+use crate::connect::{config, connect};
 use crate::exit::Failure;
 use crate::output::Output;
+use crate::runtime::block_on;
 pub(crate) use conformance::as_child;
 
 pub(crate) fn run(connection: &ConnectionOptions, command: &Command) -> ExitCode {
     let result = match command {
         Command::Conformance(what) => conformance::conformance(connection, what),
-        _ => in_runtime(connection, command),
+        _ => block_on(&mut Builder::new_multi_thread(), answer(connection, command)),
     };
     match result {
         Ok(code) => ExitCode::from(code),
@@ -25,42 +28,29 @@ pub(crate) fn run(connection: &ConnectionOptions, command: &Command) -> ExitCode
     }
 }
 
-fn in_runtime(connection: &ConnectionOptions, command: &Command) -> Result<u8, Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::os("cannot start", error))?;
-    let result = runtime.block_on(answer(connection, command));
-    runtime.shutdown_background();
-    result
-}
-
 async fn answer(connection: &ConnectionOptions, command: &Command) -> Result<u8, Failure> {
+    let json = connection.json;
     match command {
-        Command::List { prefix } => {
-            show::list(&connect(connection).await?, prefix, connection.json).await
-        }
+        Command::List { prefix } => show::list(&connect(connection).await?, prefix, json).await,
         Command::Show { name } => {
             lockwright::LockName::new(name)?;
-            show::show(&connect(connection).await?, name, connection.json).await
+            show::show(&connect(connection).await?, name, json).await
         }
         Command::Break(what) => {
-            break_lock::check(what, connection.json)?;
-            break_lock::break_lock(&connect(connection).await?, what, connection.json).await
+            break_lock::check(what, json)?;
+            break_lock::break_lock(&connect(connection).await?, what, json).await
         }
         Command::Doctor => {
-            doctor::doctor(&connect_for_diagnosis(connection).await?, connection.json).await
+            doctor::doctor(&config(connection)?.connect_for_diagnosis().await?, json).await
         }
-        Command::Sweep { idle } => {
-            sweep::sweep(&connect(connection).await?, *idle, connection.json).await
-        }
+        Command::Sweep { idle } => sweep::sweep(&connect(connection).await?, *idle, json).await,
         Command::Schema => {
             print(&lockwright::operator::schema(&config(connection)?.url)?)?;
             Ok(0)
         }
         Command::Admit { yes, force, wait } => {
             let how = admit::How::of(*yes, *force, *wait);
-            admit::admit(&config(connection)?.url, how, connection.json).await
+            admit::admit(&config(connection)?.url, how, json).await
         }
         Command::Conformance(_) | Command::Run(_) => {
             unreachable!("these commands create their own runtimes")
@@ -80,8 +70,12 @@ fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(value)
+/// Prints the value as JSON, or the text.
+fn print_result(json: bool, value: &impl serde::Serialize, text: &str) -> Result<(), Failure> {
+    if !json {
+        return print(text);
+    }
+    let value = serde_json::to_string_pretty(value)
         .map_err(|error| Failure::os("cannot write the result as JSON", error))?;
-    print(&(text + "\n"))
+    print(&(value + "\n"))
 }

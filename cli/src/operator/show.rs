@@ -1,8 +1,8 @@
 use lockwright::Locks;
 use lockwright::operator::{Holder, Inspection};
 
+use super::print_result;
 use super::table::table;
-use super::{print, print_json};
 use crate::duration;
 use crate::escape::escape;
 use crate::exit::Failure;
@@ -11,16 +11,13 @@ use crate::run::holder_name;
 
 pub(super) async fn list(locks: &Locks, prefix: &str, json: bool) -> Result<u8, Failure> {
     let names = locks.list(prefix).await?;
-    if json {
-        print_json(&names.iter().map(inspection).collect::<Vec<_>>())?;
-        return Ok(0);
-    }
-    if names.is_empty() {
-        print("no lock is held\n")?;
-        return Ok(0);
-    }
     let rows: Vec<_> = names.iter().flat_map(rows).collect();
-    print(&table(["NAME", "MODE", "HELD BY", "FENCE", "LEFT", "WAITING"], &rows))?;
+    let text = if names.is_empty() {
+        "no lock is held\n".to_owned()
+    } else {
+        table(["NAME", "MODE", "HELD BY", "FENCE", "LEFT", "WAITING"], &rows)
+    };
+    print_result(json, &names.iter().map(inspection).collect::<Vec<_>>(), &text)?;
     Ok(0)
 }
 
@@ -39,11 +36,7 @@ fn rows(seen: &Inspection) -> impl Iterator<Item = [String; 6]> {
 
 pub(super) async fn show(locks: &Locks, name: &str, json: bool) -> Result<u8, Failure> {
     let seen = locks.inspect(name).await?;
-    if json {
-        print_json(&inspection(&seen))?;
-    } else {
-        print(&describe(&seen))?;
-    }
+    print_result(json, &inspection(&seen), &describe(&seen))?;
     Ok(0)
 }
 

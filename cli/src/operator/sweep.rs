@@ -3,7 +3,7 @@ use std::time::Duration;
 use lockwright::Locks;
 use serde_json::json;
 
-use super::{print, print_json};
+use super::print_result;
 use crate::exit::Failure;
 
 pub(super) async fn sweep(locks: &Locks, idle: Duration, json: bool) -> Result<u8, Failure> {
@@ -16,11 +16,7 @@ pub(super) async fn sweep(locks: &Locks, idle: Duration, json: bool) -> Result<u
             break;
         }
     }
-    if json {
-        print_json(&json!({ "rows": rows, "steps": steps }))?;
-    } else {
-        let s = if rows == 1 { "" } else { "s" };
-        print(&format!("{rows} row{s} deleted\n"))?;
-    }
+    let text = format!("{rows} row{} deleted\n", if rows == 1 { "" } else { "s" });
+    print_result(json, &json!({ "rows": rows, "steps": steps }), &text)?;
     Ok(0)
 }

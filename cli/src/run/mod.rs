@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use lockwright::{Guard, LockName, Locks};
 use rustix::process::Signal;
 use serde_json::json;
+use tokio::runtime::Builder;
 use tokio::time::timeout;
 
 use crate::args::{ConnectionOptions, Run};
@@ -19,6 +20,8 @@ use crate::connect::config;
 use crate::exit::{self, Failure};
 use crate::json::millis;
 use crate::output::Output;
+use crate::runtime::block_on;
+use process::Exit;
 use signals::Signals;
 pub(crate) use waiting::holder_name;
 
@@ -57,12 +60,7 @@ fn prepare_and_run(
     stopped_by_writing.add(nix::sys::signal::Signal::SIGTTOU);
     let _ = stopped_by_writing.thread_block();
 
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::os("cannot start", error))?;
-    let result = runtime.block_on(async {
+    block_on(Builder::new_multi_thread().worker_threads(1), async {
         let mut signals =
             Signals::listen().map_err(|error| Failure::os("cannot listen for signals", error))?;
         let locks = tokio::select! {
@@ -74,10 +72,7 @@ fn prepare_and_run(
         // `close` waits until the server receives a cancelled request's release.
         let _ = timeout(SHUTDOWN_TIMEOUT, locks.close()).await;
         result
-    });
-    // A DNS lookup in a blocking thread must not delay the exit.
-    runtime.shutdown_background();
-    result
+    })
 }
 
 struct OuterHolds {
@@ -137,28 +132,16 @@ async fn hold_and_run(
         );
         // Dropping the guard would release the lock, which must expire instead.
         std::mem::forget(guard);
-        return match outcome? {
-            supervised::Outcome::Ended(exit) => Ok(exit.shell_code()),
-            supervised::Outcome::Lost(failure) => Err(failure),
-        };
+        return outcome.map(Exit::shell_code);
     }
-    let patience = match &outcome {
-        Ok(supervised::Outcome::Ended(_)) => SHUTDOWN_TIMEOUT,
-        _ => SHUTDOWN_TIMEOUT_WHEN_LOST,
-    };
+    let patience = if outcome.is_ok() { SHUTDOWN_TIMEOUT } else { SHUTDOWN_TIMEOUT_WHEN_LOST };
     let released = release(output, guard, signals, patience).await;
-    let code = match (outcome?, released) {
-        (supervised::Outcome::Ended(exit), Ok(is_released)) => {
-            if is_released {
-                let held_ms = millis(since.elapsed());
-                output.event("released", json!({ "name": run.name, "held_ms": held_ms }));
-            }
-            exit.shell_code()
-        }
-        (supervised::Outcome::Ended(_), Err(failure)) => return Err(failure),
-        (supervised::Outcome::Lost(failure), _) => return Err(failure),
-    };
-    Ok(code)
+    let exit = outcome?;
+    if released? {
+        let held_ms = millis(since.elapsed());
+        output.event("released", json!({ "name": run.name, "held_ms": held_ms }));
+    }
+    Ok(exit.shell_code())
 }
 
 fn ttl(run: &Run) -> Duration {
@@ -174,11 +157,13 @@ async fn acquire(output: Output, run: &Run, locks: &Locks) -> Result<Option<Guar
     if let Some(longest) = run.max_hold {
         request = request.max_hold(longest);
     }
-    let not_at_all = run.nonblock || run.timeout.is_some_and(|limit| limit.is_zero());
-    if not_at_all {
+    let report = |event| {
+        output.event(event, json!({ "name": run.name, "exit_code": run.conflict_exit_code }));
+    };
+    if run.nonblock || run.timeout.is_some_and(|limit| limit.is_zero()) {
         let guard = request.try_acquire().await?;
         if guard.is_none() {
-            output.event("busy", json!({ "name": run.name, "exit_code": run.conflict_exit_code }));
+            report("busy");
         }
         return Ok(guard);
     }
@@ -186,19 +171,13 @@ async fn acquire(output: Output, run: &Run, locks: &Locks) -> Result<Option<Guar
         Some(limit) => request.wait_for(limit),
         None => request.no_limit(),
     };
-    match waiting::show_holder_until(output, locks, &run.name, request.acquire()).await {
-        Ok(guard) => Ok(Some(guard)),
-        Err(error) => {
-            let failure = Failure::from(error);
-            if failure.code != exit::HELD {
-                return Err(failure);
-            }
-            output.event(
-                "timed_out",
-                json!({ "name": run.name, "exit_code": run.conflict_exit_code }),
-            );
+    let acquired = waiting::show_holder_until(output, locks, &run.name, request.acquire()).await;
+    match acquired.map_err(Failure::from) {
+        Err(failure) if failure.code == exit::HELD => {
+            report("timed_out");
             Ok(None)
         }
+        other => other.map(Some),
     }
 }
 

@@ -13,12 +13,14 @@ use lockwright::{Config, Fence, Guard, LockName, Locks, Mode, Token};
 use rustix::process::{Pid, getpid};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::runtime::Builder;
 
 use super::command;
 use crate::args::Run;
 use crate::exit::{self, Failure};
 use crate::output::Output;
 use crate::run::process::descendants;
+use crate::runtime::block_on;
 
 const VARIABLE: &str = "LOCKWRIGHT_HOLDS";
 
@@ -95,18 +97,12 @@ pub(crate) fn become_if_held(
     if !is_descendant_of(outer) {
         return Err(refused(run, outer, "that run is not an ancestor of this process"));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::os("cannot start", error))?;
-    let fence = runtime.block_on(async {
+    let fence = block_on(&mut Builder::new_current_thread(), async {
         let locks = config.connect().await?;
         let fence = verify_hold(&locks, run, outer).await;
         locks.close().await;
         fence
-    });
-    runtime.shutdown_background();
-    let fence = fence?;
+    })?;
     let fenced = Fenced { name: LockName::new(key)?, fence };
     output.event(
         "granted",

@@ -23,23 +23,11 @@ use crate::run::process::foreground::Terminal;
 use crate::run::process::ipc::{self, FRAME, Order, Report, Term};
 
 #[derive(Debug)]
-pub(crate) enum Outcome {
-    Ended(Exit),
-    /// The hold was lost: CMD was ended, or may have been unprotected for a time.
-    Lost(Failure),
-}
-
-#[derive(Debug)]
 pub(crate) struct Conclusion {
-    pub outcome: Result<Outcome, Failure>,
+    /// An error if CMD didn't start, was ended, or may have been unprotected for a time.
+    pub outcome: Result<Exit, Failure>,
     /// If false, processes of CMD may be left, so the lock must not be released.
     pub all_gone: bool,
-}
-
-impl Conclusion {
-    fn nothing_ran(outcome: Result<Outcome, Failure>) -> Self {
-        Self { outcome, all_gone: true }
-    }
 }
 
 pub(crate) async fn hold(
@@ -48,13 +36,12 @@ pub(crate) async fn hold(
     supervisor: Command,
     signals: &mut Signals,
 ) -> Conclusion {
-    let (held, mut child_changed) = match begin(output, guard, supervisor, signals) {
-        Ok(Some(prepared)) => prepared,
-        Ok(None) => return Conclusion::nothing_ran(Ok(not_started(guard))),
-        Err(error) => {
-            let failure = Failure::os("cannot start the supervisor process", error);
-            return Conclusion::nothing_ran(Err(failure));
-        }
+    let begun = begin(output, guard, supervisor, signals)
+        .map_err(|error| Failure::os("cannot start the supervisor process", error))
+        .and_then(|held| held.ok_or_else(|| not_started(guard)));
+    let (held, mut child_changed) = match begun {
+        Ok(begun) => begun,
+        Err(failure) => return Conclusion { outcome: Err(failure), all_gone: true },
     };
     let outcome = held.watch(signals, &mut child_changed).await;
     let all_gone = held.end_all().await;
@@ -92,13 +79,13 @@ fn begin<'a>(
     Ok(Some((held, child_changed)))
 }
 
-fn not_started(guard: &Guard) -> Outcome {
+fn not_started(guard: &Guard) -> Failure {
     let message = format!(
         "lost the lock {:?} (fence {}) before the command could start; it was not started",
         guard.name(),
         guard.fence()
     );
-    Outcome::Lost(Failure::new(exit::LOST, "lost", message))
+    Failure::new(exit::LOST, "lost", message)
 }
 
 async fn sleep_until(instant: Option<BootInstant>) {
@@ -141,16 +128,22 @@ impl Held<'_> {
         &self,
         signals: &mut Signals,
         child_changed: &mut tokio::signal::unix::Signal,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<Exit, Failure> {
         let mut hold = self.guard.signal();
         let mut give_up_at = None;
         loop {
             tokio::select! {
                 report = self.report() => match report {
-                    Some(report) => if let Some(outcome) = self.on_report(report)? {
-                        return Ok(self.conclude(outcome).await);
+                    Some(report) => if let Some(outcome) = self.on_report(report) {
+                        self.reap_supervisor().await;
+                        return outcome;
                     },
-                    None => return Ok(self.without_supervisor().await),
+                    None => {
+                        self.end_all().await;
+                        let message =
+                            "the supervisor process was killed, so the command was ended with it";
+                        return Err(Failure::new(exit::SUPERVISOR, "supervisor_killed", message));
+                    }
                 },
                 state = hold.changed(), if give_up_at.is_none() => match state {
                     HoldState::Held => self.confirm(),
@@ -166,12 +159,13 @@ impl Held<'_> {
                 () = sleep_until(give_up_at) => {
                     // The supervisor's last report is unread, or the supervisor is suspended.
                     while let Some(report) = self.try_report() {
-                        if let Some(outcome) = self.on_report(report)? {
-                            return Ok(self.conclude(outcome).await);
+                        if let Some(outcome) = self.on_report(report) {
+                            self.reap_supervisor().await;
+                            return outcome;
                         }
                     }
                     self.end_all().await;
-                    return Ok(self.lost(None));
+                    return Err(self.lost(None));
                 }
             }
         }
@@ -208,11 +202,6 @@ impl Held<'_> {
         }
     }
 
-    async fn conclude(&self, outcome: Outcome) -> Outcome {
-        self.reap_supervisor().await;
-        outcome
-    }
-
     /// Sends an order. A failure is ignored, because the supervisor has ended, or ends all
     /// processes by its last received deadline.
     fn order(&self, order: Order) {
@@ -233,7 +222,8 @@ impl Held<'_> {
         }
     }
 
-    fn on_report(&self, report: Report) -> Result<Option<Outcome>, Failure> {
+    /// Returns the command's end, if it is the last report.
+    fn on_report(&self, report: Report) -> Option<Result<Exit, Failure>> {
         let name = self.guard.name();
         self.supervisor_done
             .set(matches!(report, Report::Done { .. } | Report::NotStarted(_) | Report::TooLate));
@@ -244,9 +234,9 @@ impl Held<'_> {
             }
             Report::NotStarted(errno) => {
                 let error = io::Error::from_raw_os_error(errno);
-                return Err(Failure::os("cannot start the command", error));
+                return Some(Err(Failure::os("cannot start the command", error)));
             }
-            Report::TooLate => return Ok(Some(not_started(self.guard))),
+            Report::TooLate => return Some(Err(not_started(self.guard))),
             Report::NotSuspended => self.refuse_suspension(),
             Report::Leftovers => self.output.report(
                 "leftovers",
@@ -264,11 +254,11 @@ impl Held<'_> {
             ),
             Report::Done { exit, lost: false } => {
                 self.output.event("ended", exit_fields(exit));
-                return Ok(Some(Outcome::Ended(exit)));
+                return Some(Ok(exit));
             }
-            Report::Done { exit, lost: true } => return Ok(Some(self.lost(Some(exit)))),
+            Report::Done { exit, lost: true } => return Some(Err(self.lost(Some(exit)))),
         }
-        Ok(None)
+        None
     }
 
     fn forward(&self, signal: Signal) {
@@ -331,7 +321,7 @@ impl Held<'_> {
         );
     }
 
-    fn lost(&self, exit: Option<Exit>) -> Outcome {
+    fn lost(&self, exit: Option<Exit>) -> Failure {
         self.report_loss();
         if let Some(exit) = exit {
             self.output.event("ended", exit_fields(exit));
@@ -341,13 +331,7 @@ impl Held<'_> {
             self.guard.name(),
             self.why_lost()
         );
-        Outcome::Lost(Failure::new(exit::LOST, "lost", message))
-    }
-
-    async fn without_supervisor(&self) -> Outcome {
-        self.end_all().await;
-        let message = "the supervisor process was killed, so the command was ended with it";
-        Outcome::Lost(Failure::new(exit::SUPERVISOR, "supervisor_killed", message))
+        Failure::new(exit::LOST, "lost", message)
     }
 
     /// Reaps the supervisor, because a container may have no init process.

@@ -1,0 +1,14 @@
+use tokio::runtime::Builder;
+
+use crate::exit::Failure;
+
+/// Runs a future. A DNS lookup in a blocking thread doesn't delay the end.
+pub(crate) fn block_on<T>(
+    runtime: &mut Builder,
+    future: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let runtime = runtime.enable_all().build().map_err(|error| Failure::os("cannot start", error))?;
+    let result = runtime.block_on(future);
+    runtime.shutdown_background();
+    result
+}

@@ -7,10 +7,10 @@ use tempfile::TempDir;
 
 use crate::{Account, Program, Result, folder};
 
-const AUTHORITY: &str = "ca.crt";
+pub(crate) const AUTHORITY: &str = "ca.crt";
 
-const CERTIFICATE: &str = "server.crt";
-const KEY: &str = "server.key";
+pub(crate) const CERTIFICATE: &str = "server.crt";
+pub(crate) const KEY: &str = "server.key";
 
 /// OpenSSL's configuration, because the defaults differ between systems.
 const SETTINGS: &str = "[req]\n\
@@ -37,17 +37,17 @@ impl Certificates {
 
     /// Returns the CA's certificate file.
     pub fn authority(&self) -> PathBuf {
-        authority(self.0.path())
+        self.0.path().join(AUTHORITY)
     }
 
     /// Returns the server's certificate file.
     pub fn certificate(&self) -> PathBuf {
-        certificate(self.0.path())
+        self.0.path().join(CERTIFICATE)
     }
 
     /// Returns the server's private key file.
     pub fn key(&self) -> PathBuf {
-        key(self.0.path())
+        self.0.path().join(KEY)
     }
 }
 
@@ -76,18 +76,6 @@ impl Tls {
     pub(crate) fn files(&self) -> &Certificates {
         self.certificates.as_ref().expect("it speaks TLS")
     }
-}
-
-pub(crate) fn authority(folder: &Path) -> PathBuf {
-    folder.join(AUTHORITY)
-}
-
-pub(crate) fn certificate(folder: &Path) -> PathBuf {
-    folder.join(CERTIFICATE)
-}
-
-pub(crate) fn key(folder: &Path) -> PathBuf {
-    folder.join(KEY)
 }
 
 pub(crate) fn make(folder: &Path, account: Option<Account>) -> Result<()> {

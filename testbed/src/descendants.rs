@@ -27,8 +27,8 @@ pub(crate) fn is_stopped(pid: u32) -> bool {
     state(pid) == Some('T')
 }
 
-/// Zombies count as ended.
-pub(crate) fn has_ended(pid: u32) -> bool {
+/// Returns whether a process has ended, such as a zombie.
+pub fn has_ended(pid: u32) -> bool {
     state(pid).is_none_or(|state| matches!(state, 'Z' | 'X'))
 }
 

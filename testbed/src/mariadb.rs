@@ -307,8 +307,9 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     // With these settings, only a crash of the machine loses data.
     settings += "innodb_flush_log_at_trx_commit = 2\ninnodb_doublewrite = 0\n";
     if options.tls {
-        settings += &format!("ssl_cert = {}\n", certificates::certificate(folder).display());
-        settings += &format!("ssl_key = {}\n", certificates::key(folder).display());
+        let (certificate, key) = (certificates::CERTIFICATE, certificates::KEY);
+        settings += &format!("ssl_cert = {}\n", folder.join(certificate).display());
+        settings += &format!("ssl_key = {}\n", folder.join(key).display());
     } else {
         // Otherwise, MySQL and MariaDB 11 generate keys, which takes seconds.
         settings += match Kind::chosen() {

@@ -69,6 +69,24 @@ macro_rules! options {
     };
 }
 
+/// Methods that set a field of the options and return them.
+macro_rules! setters {
+    ($Options:ident {$(
+        $(#[$doc:meta])+
+        $vis:vis fn $name:ident($($arg:ident: $type:ty)?) sets $field:ident to $value:expr;
+    )+}) => {
+        impl $Options {
+            $(
+                $(#[$doc])+
+                $vis fn $name(mut self $(, $arg: $type)?) -> Self {
+                    self.$field = $value;
+                    self
+                }
+            )+
+        }
+    };
+}
+
 macro_rules! tls {
     ($Server:ident, $Options:ident, $($path:tt)+) => {
         impl $Options {
@@ -183,7 +201,7 @@ macro_rules! sql_methods {
 
             /// Returns the CA's certificate file. [`Self::restart`] without data replaces it.
             pub fn authority(&self) -> std::path::PathBuf {
-                crate::certificates::authority(self.folder())
+                self.folder().join(crate::certificates::AUTHORITY)
             }
 
             /// Returns the URL with the user and password.
@@ -220,4 +238,6 @@ macro_rules! sql_methods {
     };
 }
 
-pub(crate) use {ensemble_methods, options, port_methods, process_methods, sql_methods, tls};
+pub(crate) use {
+    ensemble_methods, options, port_methods, process_methods, setters, sql_methods, tls,
+};

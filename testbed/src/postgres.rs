@@ -192,10 +192,9 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     // With these settings, only a crash of the machine loses data.
     settings += "fsync = off\nfull_page_writes = off\n";
     if options.tls {
-        let path = |path: PathBuf| quoted(&folder::text(&path));
-        settings +=
-            &format!("ssl = on\nssl_cert_file = {}\n", path(certificates::certificate(folder)));
-        settings += &format!("ssl_key_file = {}\n", path(certificates::key(folder)));
+        let path = |name| quoted(&folder::text(&folder.join(name)));
+        settings += &format!("ssl = on\nssl_cert_file = {}\n", path(certificates::CERTIFICATE));
+        settings += &format!("ssl_key_file = {}\n", path(certificates::KEY));
     }
     for (name, value) in &options.settings {
         settings += &format!("{name} = {}\n", quoted(value));

@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::descendants::{self, KillOnExit};
-use crate::{Account, Error, Result, wait};
+use crate::{Account, Error, Result, methods, wait};
 
 static ENVIRONMENT: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
@@ -36,6 +36,16 @@ pub struct Program {
     has_children: bool,
     limit: Duration,
 }
+
+methods::setters! { Program {
+    /// Sets the user. `None` means this process's user.
+    pub fn run_as(account: Option<Account>) sets account to account;
+    /// Sets the signal (without `SIG`) that the program gets when this process ends; `KILL` by
+    /// default.
+    pub(crate) fn last_signal(signal: &'static str) sets last_signal to signal;
+    /// Sets the time limit of [`run`](Self::run), two minutes by default.
+    pub fn within(limit: Duration) sets limit to limit;
+} }
 
 impl Program {
     /// Creates a program from its binary and Debian package.
@@ -71,29 +81,10 @@ impl Program {
         self
     }
 
-    /// Sets the user. `None` means this process's user.
-    pub fn run_as(mut self, account: Option<Account>) -> Self {
-        self.account = account;
-        self
-    }
-
-    /// Sets the signal (without `SIG`) that the program gets when this process ends; `KILL` by
-    /// default.
-    pub(crate) fn last_signal(mut self, signal: &'static str) -> Self {
-        self.last_signal = signal;
-        self
-    }
-
     /// Includes the program's children in kills and freezes, and sets the program's stop signal.
     pub(crate) fn with_children(mut self, stop_signal: Signal) -> Self {
         self.has_children = true;
         self.stop_signal = stop_signal;
-        self
-    }
-
-    /// Sets the time limit of [`run`](Self::run), two minutes by default.
-    pub fn within(mut self, limit: Duration) -> Self {
-        self.limit = limit;
         self
     }
 

@@ -1,6 +1,7 @@
 use super::version::Version;
 use crate::certificates::Tls;
 use crate::folder::text;
+use crate::methods;
 
 const ADMIN: (&str, &str) = ("root", "testbed-of-lockwright");
 
@@ -37,19 +38,16 @@ impl Default for Options {
     }
 }
 
-impl Options {
+methods::setters! { Options {
     /// Sets the version; Debian's by default.
-    pub fn version(mut self, version: Version) -> Self {
-        self.version = version;
-        self
-    }
-
+    pub fn version(version: Version) sets version to version;
     /// Sets the number of members, by default three.
-    pub fn members(mut self, count: usize) -> Self {
-        self.members = count;
-        self
-    }
+    pub fn members(count: usize) sets members to count;
+    /// Makes the current version sync to disk. Debian's version always does.
+    pub fn durable() sets is_durable to true;
+} }
 
+impl Options {
     /// Sets the heartbeat interval in milliseconds; 100 by default.
     pub fn heartbeat(self, milliseconds: u32) -> Self {
         self.set("heartbeat-interval", milliseconds.to_string())
@@ -65,12 +63,6 @@ impl Options {
     pub fn user(mut self, name: &str, password: &str, prefix: &str) -> Self {
         let (name, password, prefix) = (name.to_owned(), password.to_owned(), prefix.to_owned());
         self.user = Some(User { name, password, prefix });
-        self
-    }
-
-    /// Makes the current version sync to disk. Debian's version always does.
-    pub fn durable(mut self) -> Self {
-        self.is_durable = true;
         self
     }
 

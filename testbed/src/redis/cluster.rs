@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::topology::Topology;
 use super::{Options, Redis};
 use crate::ensemble::{all_at_once, wait_until};
-use crate::{Error, Result};
+use crate::{Error, Result, methods};
 
 const MASTERS: usize = 3;
 const NODES: usize = 2 * MASTERS;
@@ -16,19 +16,14 @@ pub struct ClusterOptions {
     node_timeout: Duration,
 }
 
-impl ClusterOptions {
+methods::setters! { ClusterOptions {
     /// Sets the options of each node.
-    pub fn servers(mut self, options: Options) -> Self {
-        self.server = options;
-        self
-    }
-
+    pub fn servers(options: Options) sets server to options;
     /// Sets the time after which a silent node is down; 2 s by default.
-    pub fn node_timeout(mut self, limit: Duration) -> Self {
-        self.node_timeout = limit;
-        self
-    }
+    pub fn node_timeout(limit: Duration) sets node_timeout to limit;
+} }
 
+impl ClusterOptions {
     /// Starts the nodes and waits until the Cluster is whole.
     pub fn start(self) -> Result<Cluster> {
         let mut server = self.server.in_a_set()?;

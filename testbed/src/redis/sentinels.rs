@@ -30,32 +30,19 @@ pub struct SentinelsOptions {
     password: Option<String>,
 }
 
-impl SentinelsOptions {
+methods::setters! { SentinelsOptions {
     /// Sets the options of each server. The Sentinels use TLS if the servers do.
-    pub fn servers(mut self, options: Options) -> Self {
-        self.server = options;
-        self
-    }
-
+    pub fn servers(options: Options) sets server to options;
     /// Sets the number of replicas, by default one.
-    pub fn replicas(mut self, count: usize) -> Self {
-        self.replicas = count;
-        self
-    }
-
+    pub fn replicas(count: usize) sets replicas to count;
     /// Sets the time after which a silent server is down; 1 s by default. Shorter times cause
     /// needless failovers.
-    pub fn down_after(mut self, limit: Duration) -> Self {
-        self.down_after = limit;
-        self
-    }
-
+    pub fn down_after(limit: Duration) sets down_after to limit;
     /// Sets the Sentinels' password.
-    pub fn sentinel_password(mut self, password: &str) -> Self {
-        self.password = Some(password.to_owned());
-        self
-    }
+    pub fn sentinel_password(password: &str) sets password to Some(password.to_owned());
+} }
 
+impl SentinelsOptions {
     /// Starts all processes, and calls [`Sentinels::wait_until_whole`].
     pub fn start(mut self) -> Result<Sentinels> {
         self.server = self.server.in_a_set()?;

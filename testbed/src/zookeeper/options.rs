@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::ports::Ports;
 use crate::certificates::Tls;
-use crate::{Certificates, Result, folder};
+use crate::{Certificates, Result, folder, methods};
 
 pub(super) const SUPERUSER: (&str, &str) = ("super", "testbed-of-lockwright");
 /// The superuser's name, with the base64 of the SHA-1 of `name:password`.
@@ -43,25 +43,20 @@ impl Default for Options {
     }
 }
 
-impl Options {
+methods::setters! { Options {
     /// Sets the number of voting members; three by default. One member is a standalone server.
-    pub fn members(mut self, count: usize) -> Self {
-        self.voters = count;
-        self
-    }
-
+    pub fn members(count: usize) sets voters to count;
     /// Sets the number of observers; none by default.
-    pub fn observers(mut self, count: usize) -> Self {
-        self.observers = count;
-        self
-    }
-
+    pub fn observers(count: usize) sets observers to count;
     /// Sets the tick; 200 ms by default (ZooKeeper's is 2 s).
-    pub fn tick(mut self, tick: Duration) -> Self {
-        self.tick = tick;
-        self
-    }
+    pub fn tick(tick: Duration) sets tick to tick;
+    /// Syncs to disk.
+    pub fn durable() sets is_durable to true;
+    /// Uses the default heap, compilers and threads, for benchmarks.
+    pub fn full_size() sets is_full_size to true;
+} }
 
+impl Options {
     /// Sets the number of silent ticks until members disconnect; 10 by default. Until then, an
     /// isolated member answers its clients' pings.
     pub fn sync_limit(self, ticks: u32) -> Self {
@@ -77,18 +72,6 @@ impl Options {
     /// Sets a JVM property, for settings that `zoo.cfg` lacks.
     pub fn property(mut self, name: &str, value: &str) -> Self {
         self.properties.push(format!("-D{name}={value}"));
-        self
-    }
-
-    /// Syncs to disk.
-    pub fn durable(mut self) -> Self {
-        self.is_durable = true;
-        self
-    }
-
-    /// Uses the default heap, compilers and threads, for benchmarks.
-    pub fn full_size(mut self) -> Self {
-        self.is_full_size = true;
         self
     }
 

@@ -2,9 +2,10 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use lockwright_testbed::descendants::has_ended;
 use lockwright_testbed::{Program, Redis};
 
-use crate::{assert_gone, runs};
+use crate::assert_gone;
 
 const HELPER: &str = "TESTBED_HELPER";
 
@@ -33,7 +34,7 @@ fn server_is_gone_when_the_test_process_is_killed() {
     let pid = lines.find_map(|line| line.split_once("server ")?.1.parse().ok());
     let pid = pid.expect("the helper tells its server's id");
     let folder = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap();
-    assert!(runs(pid));
+    assert!(!has_ended(pid));
     process.kill().unwrap();
     process.wait().unwrap();
     assert_gone(pid);

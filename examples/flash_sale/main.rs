@@ -24,13 +24,13 @@ mod shop;
 mod support;
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lockwright::{Error, Guard, Result};
 use setting::Setting;
 use shop::{Sale, Shop};
-use support::{io, released, told};
+use support::{Children, io, released, told};
 
 const PROCESSES: usize = 8;
 const BUYERS: usize = 400;
@@ -146,17 +146,6 @@ fn run(config: &Path, lock: &str, kill: bool) -> Result<Outcome> {
     Ok(Outcome { left: shop.left().map_err(io)?, sales, took: start.elapsed(), gap })
 }
 
-struct Children(Vec<Child>);
-
-impl Drop for Children {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
 fn kill_the_holder(shop: &Shop, children: &mut Children) -> Result<u64> {
     let limit = Instant::now() + Duration::from_secs(60);
     while !shop.somebody_stands_still() {
@@ -198,9 +187,7 @@ async fn a_process(number: &str) -> Result<()> {
             released(guard.release().await)
         });
     }
-    while let Some(buyer) = buyers.join_next().await {
-        buyer.map_err(|error| Error::unavailable("a buyer panicked").with_source(error))??;
-    }
+    buyers.join_all().await.into_iter().collect::<Result<()>>()?;
     if let Some(locks) = locks {
         locks.close().await;
     }

@@ -99,9 +99,8 @@ fn idempotent_api() -> Result<()> {
     let without = pay_all(&folder.path().join("without"), "")?;
     println!("without the lock: {PAYMENTS} payments, {} charges", without.charges);
     if without.charges == PAYMENTS {
-        return Err(Error::invalid_input(
-            "no payment was charged twice, so this run showed nothing",
-        ));
+        let why = "no payment was charged twice, so this run showed nothing";
+        return Err(Error::invalid_input(why));
     }
     let with = pay_all(&folder.path().join("with"), &url)?;
     println!("with the lock:    {PAYMENTS} payments, {} charges", with.charges);
@@ -124,25 +123,19 @@ struct Paid {
 fn pay_all(folder: &Path, locks: &str) -> Result<Paid> {
     fs::create_dir(folder).map_err(io)?;
     let mut processes = Processes::new();
-    let mut addresses = Vec::new();
     for _ in 0..PROCESSES {
         let folder = folder.display().to_string();
         processes.start(&[("API_FOLDER", &folder), ("API_LOCKS", locks)])?;
     }
-    for _ in 0..PROCESSES {
-        addresses.push(processes.next()?.1);
-    }
+    let addresses = (0..PROCESSES).map(|_| Ok(processes.next()?.1)).collect::<Result<Vec<_>>>()?;
     let mut contradicted = 0;
     for payment in 0..PAYMENTS {
         let key = format!("payment-{payment}");
         // The client hangs up, and then repeats its request to each process.
         drop(send(&addresses[payment % PROCESSES], &key)?);
-        let asked: Result<Vec<TcpStream>> =
-            addresses.iter().map(|address| send(address, &key)).collect();
-        let mut answers = Vec::new();
-        for connection in asked? {
-            answers.push(answer(connection)?);
-        }
+        let asked = addresses.iter().map(|address| send(address, &key));
+        let asked = asked.collect::<Result<Vec<_>>>()?;
+        let mut answers = asked.into_iter().map(answer).collect::<Result<Vec<_>>>()?;
         answers.dedup();
         contradicted += usize::from(answers.len() > 1);
     }

@@ -79,9 +79,8 @@ fn idempotent_consumer() -> Result<()> {
     let twice = without.values().filter(|times| **times > 1).count();
     println!("without the lock: {twice} of {MESSAGES} messages took effect more than once");
     if twice == 0 {
-        return Err(Error::invalid_input(
-            "nothing went wrong without it, so this run showed nothing",
-        ));
+        let why = "nothing went wrong without it, so this run showed nothing";
+        return Err(Error::invalid_input(why));
     }
     let with = deliver(folder.path(), &url)?;
     let once = with.values().filter(|times| **times == 1).count();

@@ -131,9 +131,7 @@ async fn together(
             Ok::<(), Error>(())
         });
     }
-    while let Some(member) = members.join_next().await {
-        member.map_err(|error| Error::unavailable("a member panicked").with_source(error))??;
-    }
+    members.join_all().await.into_iter().collect::<Result<()>>()?;
     Ok(overlaps.load(Ordering::SeqCst))
 }
 

@@ -52,12 +52,9 @@ async fn drivers(process: &str) -> Result<()> {
             Ok::<_, Error>(won)
         });
     }
-    let mut won = Vec::new();
-    while let Some(driver) = driving.join_next().await {
-        won.extend(driver.map_err(|error| Error::unavailable("it panicked").with_source(error))??);
-    }
+    let _won = driving.join_all().await.into_iter().collect::<Result<Vec<_>>>()?;
     println!("done");
-    // `won` keeps the orders until all drivers have tried.
+    // `_won` keeps the orders until all drivers have tried.
     std::future::pending().await
 }
 

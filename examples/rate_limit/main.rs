@@ -58,9 +58,7 @@ async fn callers(with: &str) -> Result<()> {
             Ok::<_, Error>(())
         });
     }
-    while let Some(caller) = calling.join_next().await {
-        caller.map_err(|error| Error::unavailable("a caller panicked").with_source(error))??;
-    }
+    calling.join_all().await.into_iter().collect::<Result<()>>()?;
     println!("done");
     std::future::pending().await
 }
@@ -80,9 +78,8 @@ fn rate_limit(runtime: &tokio::runtime::Runtime) -> Result<()> {
     let without = most.swap(0, Ordering::SeqCst);
     println!("without permits: up to {without} calls at a time");
     if without <= AT_A_TIME as usize {
-        return Err(Error::invalid_input(
-            "the limit was never exceeded, so this run showed nothing",
-        ));
+        let why = "the limit was never exceeded, so this run showed nothing";
+        return Err(Error::invalid_input(why));
     }
     for (one_dies, when) in [(false, ""), (true, ", after one was killed with its permit")] {
         all_call(&url, service, "permits", one_dies)?;

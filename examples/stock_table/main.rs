@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use lockwright::{Locks, Reason};
 use lockwright_testbed::{MariaDb, Postgres};
 use shop::Shop;
-use support::released;
+use support::{Children, released};
 
 type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
@@ -47,8 +47,7 @@ const WAYS: [(Way, &str); 4] = [
 ];
 
 fn main() -> Result<()> {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = support::runtime()?;
     match std::env::var("STOCK_TABLE_PROCESS") {
         Ok(number) => runtime.block_on(a_process(&number)),
         Err(_) => runtime.block_on(the_sales()),
@@ -121,17 +120,6 @@ async fn a_sale(shop: &Shop, way: Way, url: &str) -> Result<Option<String>> {
     Ok(std::fs::read_to_string(folder.path().join("refused")).ok())
 }
 
-struct Children(Vec<Child>);
-
-impl Drop for Children {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
 async fn stop_the_holder(shop: &Shop, folder: &Path, child: &Child) -> Result<()> {
     let signal =
         |signal: &str| Command::new("kill").args([signal, &child.id().to_string()]).status();
@@ -183,9 +171,7 @@ async fn a_process(number: &str) -> Result<()> {
             buy(&shop, &locks, way, folder).await
         });
     }
-    while let Some(buyer) = buyers.join_next().await {
-        buyer??;
-    }
+    buyers.join_all().await.into_iter().collect::<Result<()>>()?;
     locks.close().await;
     Ok(())
 }

@@ -36,8 +36,20 @@ pub(crate) fn released(outcome: Result<()>) -> Result<()> {
 }
 
 /// Child processes, killed when dropped.
+pub(crate) struct Children(pub(crate) Vec<Child>);
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Child processes and the lines that they print.
 pub(crate) struct Processes {
-    children: Vec<Child>,
+    children: Children,
     lines: Receiver<(usize, String)>,
     sender: Sender<(usize, String)>,
 }
@@ -45,7 +57,7 @@ pub(crate) struct Processes {
 impl Processes {
     pub(crate) fn new() -> Self {
         let (sender, lines) = channel();
-        Self { children: Vec::new(), lines, sender }
+        Self { children: Children(Vec::new()), lines, sender }
     }
 
     pub(crate) fn start(&mut self, variables: &[(&str, &str)]) -> Result<()> {
@@ -56,13 +68,13 @@ impl Processes {
             .spawn()
             .map_err(io)?;
         let said = child.stdout.take().expect("its output is piped");
-        let (number, sender) = (self.children.len(), self.sender.clone());
+        let (number, sender) = (self.children.0.len(), self.sender.clone());
         std::thread::spawn(move || {
             for line in BufReader::new(said).lines().map_while(std::result::Result::ok) {
                 let _ = sender.send((number, line));
             }
         });
-        self.children.push(child);
+        self.children.0.push(child);
         Ok(())
     }
 
@@ -71,17 +83,9 @@ impl Processes {
             Error::unavailable("no process said anything for a minute").with_source(error)
         })
     }
-    pub(crate) fn kill(&mut self, number: usize) -> Result<()> {
-        self.children[number].kill().map_err(io)
-    }
-}
 
-impl Drop for Processes {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+    pub(crate) fn kill(&mut self, number: usize) -> Result<()> {
+        self.children.0[number].kill().map_err(io)
     }
 }
 

@@ -118,20 +118,7 @@ pub(crate) enum Command {
     /// A node that was never used, or that lost its data, doesn't vote for one largest TTL: it may
     /// have lost a lock that is still held. Without --yes this only shows which nodes vote. Exit code
     /// 1 if not all of them vote.
-    Admit {
-        /// Let the new nodes vote now, because no lock is held on any node
-        #[arg(long, conflicts_with = "wait")]
-        yes: bool,
-
-        /// Also if other nodes vote already, that is, the new nodes have probably lost their data
-        #[arg(long, requires = "yes")]
-        force: bool,
-
-        /// Wait until the new nodes vote by themselves. Needed if only short-lived commands use the
-        /// nodes, because no other process waits for that
-        #[arg(long)]
-        wait: bool,
-    },
+    Admit(Admit),
 
     /// Check the server's configuration for risks to the safety of locks
     ///
@@ -220,6 +207,22 @@ pub(crate) struct Break {
     /// The token of the hold to break, from `show`. Default: the present hold
     #[arg(long, value_name = "TOKEN")]
     pub token: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Admit {
+    /// Let the new nodes vote now, because no lock is held on any node
+    #[arg(long, conflicts_with = "wait")]
+    pub yes: bool,
+
+    /// Also if other nodes vote already, that is, the new nodes have probably lost their data
+    #[arg(long, requires = "yes")]
+    pub force: bool,
+
+    /// Wait until the new nodes vote by themselves. Needed if only short-lived commands use the
+    /// nodes, because no other process waits for that
+    #[arg(long)]
+    pub wait: bool,
 }
 
 #[derive(Debug, Args)]

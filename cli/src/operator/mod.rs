@@ -48,10 +48,7 @@ async fn answer(connection: &ConnectionOptions, command: &Command) -> Result<u8,
             print(&lockwright::operator::schema(&config(connection)?.url)?)?;
             Ok(0)
         }
-        Command::Admit { yes, force, wait } => {
-            let how = admit::How::of(*yes, *force, *wait);
-            admit::admit(&config(connection)?.url, how, json).await
-        }
+        Command::Admit(what) => admit::admit(&config(connection)?.url, what, json).await,
         Command::Conformance(_) | Command::Run(_) => {
             unreachable!("these commands create their own runtimes")
         }

@@ -1,5 +1,6 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use lockwright::BootInstant;
 use rustix::event::Timespec;
@@ -19,14 +20,9 @@ impl Timer {
 
     pub(crate) fn set(&self, instant: BootInstant) {
         // Zero would disarm the timer.
-        let nanos = instant.as_nanos().max(1);
-        let at = Itimerspec {
-            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
-            it_value: Timespec {
-                tv_sec: i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX),
-                tv_nsec: (nanos % 1_000_000_000) as _,
-            },
-        };
+        let at = Duration::from_nanos(instant.as_nanos().max(1));
+        let Ok(it_value) = Timespec::try_from(at) else { return };
+        let at = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
         // Errors are harmless, because the supervisor reads the clock once a second.
         let _ = timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &at);
     }
@@ -40,8 +36,6 @@ impl AsFd for Timer {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use lockwright::Clock;
     use rustix::event::{PollFd, PollFlags, poll};
 

@@ -184,14 +184,10 @@ fn fill(options: &Options, folder: &Path) -> Result<()> {
 }
 
 fn fill_mariadb(folder: &Path) -> Result<()> {
-    let mut install = vec![
-        "--auth-root-authentication-method=normal".to_owned(),
-        "--skip-test-db".to_owned(),
-        "--skip-name-resolve".to_owned(),
-        "--innodb-log-file-size=4M".to_owned(),
-        "--innodb-use-native-aio=0".to_owned(),
-        "--innodb-flush-log-at-trx-commit=0".to_owned(),
-    ];
+    let install = "--auth-root-authentication-method=normal --skip-test-db --skip-name-resolve \
+                   --innodb-log-file-size=4M --innodb-use-native-aio=0 \
+                   --innodb-flush-log-at-trx-commit=0";
+    let mut install: Vec<String> = install.split(' ').map(str::to_owned).collect();
     let installer = packages::find(&["usr/bin/mariadb-install-db"]);
     if installer.is_some() {
         install.extend(packages::find(&["usr"]).map(|usr| format!("--basedir={usr}")));

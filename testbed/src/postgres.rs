@@ -150,15 +150,9 @@ fn fill(options: &Options, folder: &Path) -> Result<()> {
 
 fn fill_as_new(folder: &Path) -> Result<()> {
     // Nothing is synced, because the cached files can be created again.
-    let arguments = [
-        "--no-sync",
-        "--no-instructions",
-        "--wal-segsize=1",
-        "--encoding=UTF8",
-        "--locale=C",
-        "--auth-local=trust",
-        "--auth-host=scram-sha-256",
-    ];
+    let arguments = "--no-sync --no-instructions --wal-segsize=1 --encoding=UTF8 --locale=C \
+                     --auth-local=trust --auth-host=scram-sha-256";
+    let arguments: Vec<&str> = arguments.split(' ').collect();
     let roles = format!(
         "ALTER ROLE {ADMIN} PASSWORD '{ADMIN_SECRET}'\n\
          CREATE ROLE {USER} LOGIN PASSWORD '{SECRET}'\n\

@@ -103,11 +103,8 @@ impl Proxy {
 
     /// Listens again, and forwards all data.
     pub fn mend(&self) {
-        {
-            let mut state = self.shared.state();
-            state.cut = false;
-            state.traffic = Traffic::Forward;
-        }
+        self.set(Traffic::Forward);
+        self.shared.state().cut = false;
         self.shared.changed.notify_all();
         let listens = self.shared.wait_until(|state| state.listening);
         assert!(listens, "the proxy listens again");
@@ -115,7 +112,8 @@ impl Proxy {
 
     /// Drops all data on present connections, without closing them.
     pub fn silence_present(&self) {
-        self.shared.silence_present();
+        let mut state = self.shared.state();
+        state.silenced = state.accepted;
     }
 
     /// Closes every connection. New ones are served.
@@ -180,11 +178,6 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    pub(crate) fn silence_present(&self) {
-        let mut state = self.state();
-        state.silenced = state.accepted;
-    }
-
     pub(crate) fn drop_connections(&self) {
         for connection in self.state().connections.drain(..) {
             let _ = connection.shutdown(Shutdown::Both);
@@ -192,11 +185,9 @@ impl Shared {
     }
 
     pub(crate) fn end(&self) {
-        {
-            let mut state = self.state();
-            state.over = true;
-            state.cut = true;
-        }
+        let mut state = self.state();
+        (state.over, state.cut) = (true, true);
+        drop(state);
         self.changed.notify_all();
         self.drop_connections();
     }

@@ -108,13 +108,10 @@ impl Etcd {
     }
 
     fn has_no_learner(&self) -> Result<()> {
-        match self.members.iter().find(|member| member.is_learner) {
-            None => Ok(()),
-            Some(learner) => {
-                let name = &learner.name;
-                Err(Error::new(format!("{name} is a learner, and can't begin with the others")))
-            }
-        }
+        let learner = self.members.iter().find(|member| member.is_learner);
+        learner.map_or(Ok(()), |Member { name, .. }| {
+            Err(Error::new(format!("{name} is a learner, and can't begin with the others")))
+        })
     }
 
     fn make_users(&self) -> Result<()> {

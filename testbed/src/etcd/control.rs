@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use super::options::Options;
+use super::options::{ADMIN, Options};
 use crate::{Error, Program, Result, ensemble};
 
 pub(super) const PACKAGE: &str = "etcd-client";
@@ -54,7 +54,7 @@ impl Control {
             .arg(format!("--endpoints={}", endpoints.join(",")))
             .args(self.flags.iter().cloned());
         if self.state.lock().unwrap_or_else(PoisonError::into_inner).has_users {
-            let (user, password) = Options::admin();
+            let (user, password) = ADMIN;
             program = program.arg(format!("--user={user}:{password}"));
         }
         program

@@ -116,7 +116,7 @@ impl Etcd {
 
     fn make_users(&self) -> Result<()> {
         let Some(user) = &self.cluster.options.user else { return Ok(()) };
-        let (admin, password) = Options::admin();
+        let (admin, password) = options::ADMIN;
         let whole = ["--prefix=true", "readwrite", &user.prefix];
         for command in [
             &["user", "add", &format!("{admin}:{password}")][..],

@@ -3,7 +3,7 @@ use crate::certificates::Tls;
 use crate::folder::text;
 use crate::methods;
 
-const ADMIN: (&str, &str) = ("root", "testbed-of-lockwright");
+pub(super) const ADMIN: (&str, &str) = ("root", "testbed-of-lockwright");
 
 /// Options of an [`Etcd`]. [`Version::Current`] doesn't sync to disk by default.
 ///
@@ -99,9 +99,5 @@ impl Options {
             flags.push(format!("--key={}", text(&certificates.key())));
         }
         flags
-    }
-
-    pub(super) fn admin() -> (&'static str, &'static str) {
-        ADMIN
     }
 }

@@ -3,7 +3,7 @@ use std::path::Path;
 use fs_err as fs;
 use tempfile::TempDir;
 
-use super::{Member, ZooKeeper};
+use super::ZooKeeper;
 use crate::ensemble::all_at_once;
 use crate::{Result, folder};
 
@@ -26,17 +26,11 @@ impl ZooKeeper {
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         all_at_once(&mut self.members, |member| {
             member.process.kill();
-            member.fill_from(snapshot.0.path())?;
+            member.forget()?;
+            copy(snapshot.0.path(), &member.data())?;
             member.launch()
         })?;
         self.wait_until_whole()
-    }
-}
-
-impl Member {
-    fn fill_from(&self, snapshot: &Path) -> Result<()> {
-        self.forget()?;
-        copy(snapshot, &self.data())
     }
 }
 

@@ -70,15 +70,10 @@ fn default_url() -> Result<String, Failure> {
     let file = default_file(std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"))?;
     let folder = file.parent().unwrap_or(Path::new("/"));
     // Other users who can write here could acquire and break every lock.
-    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| {
-        Failure::os(
-            &format!(
-                "cannot create {} for the locks; set --url to another location",
-                folder.display()
-            ),
-            error,
-        )
-    })?;
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    let what =
+        format!("cannot create {} for the locks; set --url to another location", folder.display());
+    created.map_err(|error| Failure::os(&what, error))?;
     file.to_str().map(|file| format!("sqlite:{file}")).ok_or_else(|| {
         Failure::config(format!("{} is not UTF-8; set --url to another location", file.display()))
     })

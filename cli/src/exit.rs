@@ -6,16 +6,11 @@ use std::error::Error as _;
 use std::fmt::Display;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use lockwright::backend::Step;
 use lockwright::{Error, ErrorKind};
 
-use crate::escape::escape;
 use crate::stderr;
-
-/// How long a full pipe may delay a message, and so a lock's release.
-const COMPLAINT_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) const HELD: u8 = 1;
 pub(crate) const USAGE: u8 = 64;
@@ -116,8 +111,7 @@ fn is_about_the_same(cause: &Error, error: &Error) -> bool {
 }
 
 pub(crate) fn complain(code: u8, message: impl Display) -> ExitCode {
-    let text = format!("lockwright: {}\n", escape(&message.to_string()));
-    stderr::write_within(&text, COMPLAINT_TIMEOUT);
+    stderr::write_message(&message.to_string(), stderr::MESSAGE_TIMEOUT);
     ExitCode::from(code)
 }
 

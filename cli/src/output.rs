@@ -29,7 +29,7 @@ impl Output {
 
     pub(crate) fn event(self, event: &str, fields: Value) {
         if self.json {
-            write_event(event, fields, Duration::ZERO);
+            self.report(event, fields, "");
         }
     }
 
@@ -43,7 +43,7 @@ impl Output {
             "message": failure.message,
             "exit_code": failure.code,
         });
-        self.write("error", fields, &failure.message, ERROR_WRITE_TIMEOUT);
+        self.write("error", fields, &failure.message, stderr::MESSAGE_TIMEOUT);
         ExitCode::from(failure.code)
     }
 
@@ -52,20 +52,13 @@ impl Output {
     }
 
     fn write(self, event: &str, fields: Value, sentence: &str, patience: Duration) {
-        if self.json {
-            write_event(event, fields, patience);
-        } else {
-            stderr::write_within(&format!("lockwright: {}\n", escape(sentence)), patience);
+        if !self.json {
+            return stderr::write_message(sentence, patience);
         }
+        let mut line = json!({ "event": event });
+        if let (Value::Object(line), Value::Object(fields)) = (&mut line, fields) {
+            line.extend(fields);
+        }
+        stderr::write_within(&format!("{line}\n"), patience);
     }
-}
-
-const ERROR_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
-
-fn write_event(event: &str, fields: Value, patience: Duration) {
-    let mut line = json!({ "event": event });
-    if let (Value::Object(line), Value::Object(fields)) = (&mut line, fields) {
-        line.extend(fields);
-    }
-    stderr::write_within(&format!("{line}\n"), patience);
 }

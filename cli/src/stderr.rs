@@ -10,11 +10,20 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::{self, Errno};
 use rustix::net::{SendFlags, send};
 
+use crate::escape::escape;
+
+/// How long a full pipe may delay a message, and so a lock's release.
+pub(crate) const MESSAGE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// A ready pipe or terminal accepts this many bytes without blocking.
 const MAX_READY_WRITE: usize = 4096;
 
 /// True if the last line was written only in part.
 static CUT: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn write_message(sentence: &str, patience: Duration) {
+    write_within(&format!("lockwright: {}\n", escape(sentence)), patience);
+}
 
 /// Writes the text. Drops what can't be written within `patience`.
 pub(crate) fn write_within(text: &str, patience: Duration) {

@@ -2,7 +2,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::Duration;
 
 use lockwright::operator::{BreakMode, BreakTarget, Broken, Inspection};
-use lockwright::{Error, ErrorKind, LockName, Locks, Token};
+use lockwright::{Error, LockName, Locks, Token};
 use serde_json::json;
 
 use super::show::describe;
@@ -92,12 +92,9 @@ async fn still_holds(locks: &Locks, what: &Break, seen: &Inspection) -> Result<b
 
 /// Adds a hint to use `--now` for another library's hold, which can't be left to expire.
 fn refused(error: Error, now: bool) -> Failure {
-    let could_be_freed = error.kind() == ErrorKind::Conflict && !now;
     let mut failure = Failure::from(error);
-    if could_be_freed {
-        failure
-            .message
-            .push_str("; --now frees it at once, although its holder may still be working");
+    if failure.code == exit::CONFLICT && !now {
+        failure.message += "; --now frees it at once, although its holder may still be working";
     }
     failure
 }

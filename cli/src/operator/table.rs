@@ -8,18 +8,12 @@ pub(super) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) ->
     let line = |cells: [&str; N]| {
         let mut line = String::new();
         for (cell, width) in cells.iter().zip(widths) {
-            line.push_str(cell);
-            line.extend(std::iter::repeat_n(' ', width - cell.chars().count() + 2));
+            line.push_str(&format!("{cell:<width$}  "));
         }
-        line.truncate(line.trim_end().len());
-        line.push('\n');
-        line
+        format!("{}\n", line.trim_end())
     };
-    let mut text = line(heading);
-    for row in rows {
-        text.push_str(&line(row.each_ref().map(String::as_str)));
-    }
-    text
+    let rows = rows.iter().map(|row| line(row.each_ref().map(String::as_str)));
+    line(heading) + &rows.collect::<String>()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use lockwright::{Guard, LockName, Locks};
+use nix::sys::signal::SigSet;
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::runtime::Builder;
@@ -56,9 +57,7 @@ fn prepare_and_run(
         ..run.clone()
     };
     // Blocks SIGTTOU in all threads, so a write to CMD's terminal doesn't suspend this process.
-    let mut stopped_by_writing = nix::sys::signal::SigSet::empty();
-    stopped_by_writing.add(nix::sys::signal::Signal::SIGTTOU);
-    let _ = stopped_by_writing.thread_block();
+    let _ = SigSet::from(nix::sys::signal::Signal::SIGTTOU).thread_block();
 
     block_on(Builder::new_multi_thread().worker_threads(1), async {
         let mut signals =

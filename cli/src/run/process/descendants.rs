@@ -110,13 +110,8 @@ fn look_at(pid: Pid) -> Option<Entry> {
 
 /// Sends the signal. Returns how many processes reject it, because they run as another user.
 pub(crate) fn signal(processes: &[Process], signal: Signal) -> u32 {
-    let mut refused = 0;
-    for process in processes {
-        if send(*process, signal) == Err(Errno::PERM) {
-            refused += 1;
-        }
-    }
-    refused
+    let is_refused = |process: &&Process| send(**process, signal) == Err(Errno::PERM);
+    processes.iter().filter(is_refused).count() as u32
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -110,8 +110,7 @@ impl Supervisor {
     ) -> io::Result<Option<Self>> {
         set_child_subreaper(Some(getpid()))?;
         let _ = rustix::thread::set_name(c"lockwright-sup");
-        let mut wanted = SigSet::empty();
-        wanted.add(nix::sys::signal::Signal::SIGCHLD);
+        let wanted = SigSet::from(nix::sys::signal::Signal::SIGCHLD);
         let signals =
             SignalFd::with_flags(&wanted, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
 

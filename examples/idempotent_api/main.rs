@@ -94,8 +94,7 @@ async fn charge_or_look_up(folder: &Path, key: &str) -> Result<String> {
 }
 
 fn idempotent_api() -> Result<()> {
-    let folder = tempfile::tempdir().map_err(io)?;
-    let url = support::url(folder.path())?;
+    let (folder, url) = support::place()?;
     let without = pay_all(&folder.path().join("without"), "")?;
     println!("without the lock: {PAYMENTS} payments, {} charges", without.charges);
     if without.charges == PAYMENTS {

@@ -11,7 +11,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lockwright::{Error, Locks, Result};
@@ -29,16 +29,12 @@ fn main() -> Result<()> {
 }
 
 async fn consumer(number: &str) -> Result<()> {
-    let folder = told("CONSUMER_FOLDER")?;
-    let (ledger, start) = (Path::new(&folder).join("ledger"), Path::new(&folder).join("start"));
+    let ledger = PathBuf::from(told("CONSUMER_LEDGER")?);
     let locks = match told("CONSUMER_LOCKS")? {
         url if url.is_empty() => None,
         url => Some(lockwright::connect(&url).await?),
     };
-    println!("ready");
-    while !start.exists() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    support::start_together()?;
     for message in 0..MESSAGES {
         let dies = number == "0" && message == MESSAGES / 2;
         match &locks {
@@ -73,8 +69,7 @@ async fn handle(ledger: &Path, message: usize, dies: bool) -> Result<()> {
 }
 
 fn idempotent_consumer() -> Result<()> {
-    let folder = tempfile::tempdir().map_err(io)?;
-    let url = support::url(folder.path())?;
+    let (folder, url) = support::place()?;
     let without = deliver(folder.path(), "")?;
     let twice = without.values().filter(|times| **times > 1).count();
     println!("without the lock: {twice} of {MESSAGES} messages took effect more than once");
@@ -93,35 +88,25 @@ fn idempotent_consumer() -> Result<()> {
 }
 
 fn deliver(folder: &Path, locks: &str) -> Result<BTreeMap<String, usize>> {
-    let (ledger, start) = (folder.join("ledger"), folder.join("start"));
+    let ledger = folder.join("ledger");
     fs::write(&ledger, "").map_err(io)?;
     let mut processes = Processes::new();
     for number in 0..PROCESSES {
         processes.start(&[
             ("CONSUMER", &number.to_string()),
-            ("CONSUMER_FOLDER", &folder.display().to_string()),
+            ("CONSUMER_LEDGER", &ledger.display().to_string()),
             ("CONSUMER_LOCKS", locks),
         ])?;
     }
-    let (mut ready, mut gone) = (0, 0);
-    while gone < PROCESSES {
-        match processes.next()? {
-            (_, line) if line == "ready" => {
-                ready += 1;
-                if ready == PROCESSES {
-                    fs::write(&start, "").map_err(io)?;
-                }
-            }
-            (_, line) if line == "done" => gone += 1,
-            (number, line) => {
-                println!("process {number} {line}, and is killed");
-                processes.kill(number)?;
-                gone += 1;
-            }
+    processes.start_together()?;
+    for _ in 0..PROCESSES {
+        let (number, line) = processes.next()?;
+        if line != "done" {
+            println!("process {number} {line}, and is killed");
+            processes.kill(number)?;
         }
     }
     drop(processes);
-    fs::remove_file(&start).map_err(io)?;
     let mut effects = BTreeMap::new();
     for line in fs::read_to_string(&ledger).map_err(io)?.lines() {
         *effects.entry(line.to_owned()).or_default() += 1;

@@ -44,8 +44,7 @@ async fn writer(text: &str) -> Result<()> {
 }
 
 fn late_write(runtime: &tokio::runtime::Runtime) -> Result<()> {
-    let folder = tempfile::tempdir().map_err(io)?;
-    let url = support::url(folder.path())?;
+    let (_folder, url) = support::place()?;
     let service = runtime.block_on(Service::start(LockName::new(NAME)?)).map_err(io)?;
 
     let mut first = Writer::start("of the first", &url, &service)?;

@@ -33,8 +33,7 @@ async fn candidate(value: &str) -> Result<()> {
 }
 
 fn election(runtime: &tokio::runtime::Runtime) -> Result<()> {
-    let folder = tempfile::tempdir().map_err(support::io)?;
-    let url = support::url(folder.path())?;
+    let (_folder, url) = support::place()?;
     let locks: Locks = runtime.block_on(lockwright::connect(&url))?;
     let mut candidates = Processes::new();
     for number in 0..PROCESSES {

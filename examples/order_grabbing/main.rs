@@ -28,11 +28,7 @@ fn main() -> Result<()> {
 
 async fn drivers(process: &str) -> Result<()> {
     let locks = lockwright::connect(&told("DRIVERS_URL")?).await?;
-    let start_together = told("DRIVERS_START")?;
-    println!("ready");
-    while !std::path::Path::new(&start_together).exists() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    support::start_together()?;
     let mut driving = tokio::task::JoinSet::new();
     for driver in 0..DRIVERS {
         let (locks, who) = (locks.clone(), format!("{process}.{driver}"));
@@ -59,28 +55,17 @@ async fn drivers(process: &str) -> Result<()> {
 }
 
 fn order_grabbing() -> Result<()> {
-    let folder = tempfile::tempdir().map_err(support::io)?;
-    let url = support::url(folder.path())?;
-    let start = folder.path().join("start");
+    let (_folder, url) = support::place()?;
     let mut processes = Processes::new();
     for process in 0..PROCESSES {
-        processes.start(&[
-            ("DRIVERS_OF", &process.to_string()),
-            ("DRIVERS_URL", &url),
-            ("DRIVERS_START", &start.display().to_string()),
-        ])?;
+        processes.start(&[("DRIVERS_OF", &process.to_string()), ("DRIVERS_URL", &url)])?;
     }
+    processes.start_together()?;
     let (mut winners, mut learned) = (vec![Vec::new(); ORDERS], Vec::new());
-    let (mut ready, mut done) = (0, 0);
+    let mut done = 0;
     while done < PROCESSES {
         let (_, line) = processes.next()?;
         match line.split(' ').collect::<Vec<_>>()[..] {
-            ["ready"] => {
-                ready += 1;
-                if ready == PROCESSES {
-                    std::fs::write(&start, "").map_err(support::io)?;
-                }
-            }
             ["won", order, who] => {
                 let order: usize = order.parse().unwrap_or(0);
                 winners[order].push(who.to_owned());
@@ -92,10 +77,8 @@ fn order_grabbing() -> Result<()> {
     for (order, winners) in winners.iter().enumerate() {
         println!("order {order}: {}", winners.join(", "));
         if winners.len() != 1 {
-            return Err(Error::invalid_input(format!(
-                "order {order} has {} winners",
-                winners.len()
-            )));
+            let count = winners.len();
+            return Err(Error::invalid_input(format!("order {order} has {count} winners")));
         }
     }
     learned.sort_unstable();

@@ -70,8 +70,7 @@ async fn call(service: &str) -> Result<()> {
 }
 
 fn rate_limit(runtime: &tokio::runtime::Runtime) -> Result<()> {
-    let folder = tempfile::tempdir().map_err(io)?;
-    let url = support::url(folder.path())?;
+    let (_folder, url) = support::place()?;
 
     let (service, most) = runtime.block_on(serve())?;
     all_call(&url, service, "nothing", false)?;

@@ -1,22 +1,25 @@
 #![allow(dead_code, reason = "no example needs all of it")]
 
-use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use lockwright::{Error, ErrorKind, Result};
+use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-pub(crate) fn url(folder: &Path) -> Result<String> {
-    match &std::env::args().skip(1).collect::<Vec<_>>()[..] {
-        [] => Ok(format!("sqlite:{}", folder.join("locks.db").display())),
-        [option, url] if option == "--url" => Ok(url.clone()),
-        _ => Err(Error::invalid_input("it takes --url URL, or nothing")),
-    }
+/// Returns a temporary folder, and the URL of the arguments or of a file in the folder.
+pub(crate) fn place() -> Result<(TempDir, String)> {
+    let folder = tempfile::tempdir().map_err(io)?;
+    let url = match &std::env::args().skip(1).collect::<Vec<_>>()[..] {
+        [] => format!("sqlite:{}", folder.path().join("locks.db").display()),
+        [option, url] if option == "--url" => url.clone(),
+        _ => return Err(Error::invalid_input("it takes --url URL, or nothing")),
+    };
+    Ok((folder, url))
 }
 
 pub(crate) fn runtime() -> Result<Runtime> {
@@ -33,6 +36,12 @@ pub(crate) fn released(outcome: Result<()>) -> Result<()> {
         Err(error) if error.kind() == ErrorKind::Indeterminate => Ok(()),
         outcome => outcome,
     }
+}
+
+/// Waits until all processes have started, see [`Processes::start_together`].
+pub(crate) fn start_together() -> Result<()> {
+    println!("ready");
+    std::io::stdin().read_line(&mut String::new()).map(drop).map_err(io)
 }
 
 /// Child processes, killed when dropped.
@@ -75,6 +84,17 @@ impl Processes {
             }
         });
         self.children.0.push(child);
+        Ok(())
+    }
+
+    /// Waits until each process calls [`start_together`], and lets them continue.
+    pub(crate) fn start_together(&mut self) -> Result<()> {
+        for _ in &self.children.0 {
+            self.next()?;
+        }
+        for child in &mut self.children.0 {
+            writeln!(child.stdin.as_mut().expect("its input is piped")).map_err(io)?;
+        }
         Ok(())
     }
 

@@ -66,23 +66,18 @@ fn prepare_and_run(
             locks = config.connect() => locks?,
             signal = signals.next_ending() => return Ok(ended_by(signal)),
         };
-        let outer = OuterHolds { holds, key };
-        let result = hold_and_run(output, run, outer, &command, &locks, &mut signals).await;
+        let result = hold_and_run(output, run, holds, &key, &command, &locks, &mut signals).await;
         // `close` waits until the server receives a cancelled request's release.
         let _ = timeout(SHUTDOWN_TIMEOUT, locks.close()).await;
         result
     })
 }
 
-struct OuterHolds {
-    holds: nested::Holds,
-    key: String,
-}
-
 async fn hold_and_run(
     output: Output,
     run: &Run,
-    outer: OuterHolds,
+    holds: nested::Holds,
+    key: &str,
     command: &command::Resolved,
     locks: &Locks,
     signals: &mut Signals,
@@ -96,24 +91,22 @@ async fn hold_and_run(
         signal = signals.next_ending() => return Ok(ended_by(signal)),
     };
     let owner = locks.identity().to_string();
-    output.event(
-        "granted",
-        json!({
-            "name": run.name,
-            "fence": guard.fence(),
-            "owner": owner,
-            "mode": guard.mode(),
-            "ttl_ms": millis(ttl(run)),
-            "waited_ms": millis(since.elapsed()),
-            "deadline_ns": guard.deadline().as_nanos(),
-        }),
-    );
+    let granted = json!({
+        "name": run.name,
+        "fence": guard.fence(),
+        "owner": owner,
+        "mode": guard.mode(),
+        "ttl_ms": millis(ttl(run)),
+        "waited_ms": millis(since.elapsed()),
+        "deadline_ns": guard.deadline().as_nanos(),
+    });
+    output.event("granted", granted);
     let since = Instant::now();
     let command = command.with_environment([
         ("LOCKWRIGHT_NAME", run.name.clone()),
         ("LOCKWRIGHT_FENCE", guard.fence().to_string()),
         ("LOCKWRIGHT_FENCED", guard.fenced().to_string()),
-        outer.holds.and(&outer.key, &guard, &owner),
+        holds.and(key, &guard, &owner),
         ("LOCKWRIGHT_OWNER", owner),
     ]);
     let supervised::Conclusion { outcome, all_gone } =

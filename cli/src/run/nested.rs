@@ -65,10 +65,6 @@ impl Holds {
         }
         (VARIABLE, json!(self.0).to_string())
     }
-
-    fn find(&self, key: &str) -> Option<&Outer> {
-        self.0.iter().rev().find(|outer| outer.name == key)
-    }
 }
 
 pub(crate) fn become_if_held(
@@ -79,7 +75,8 @@ pub(crate) fn become_if_held(
     holds: &Holds,
     command: &command::Resolved,
 ) -> Result<(), Failure> {
-    let Some(outer) = holds.find(key) else { return Ok(()) };
+    let outer = holds.0.iter().rev().find(|outer| outer.name == key);
+    let Some(outer) = outer else { return Ok(()) };
     let wanted = if run.shared { Mode::Shared } else { Mode::Exclusive };
     if outer.mode != wanted {
         let message = format!(
@@ -104,16 +101,14 @@ pub(crate) fn become_if_held(
         fence
     })?;
     let fenced = Fenced { name: LockName::new(key)?, fence };
-    output.event(
-        "granted",
-        json!({
-            "name": run.name,
-            "fence": fence,
-            "owner": outer.owner,
-            "mode": outer.mode,
-            "nested": true,
-        }),
-    );
+    let granted = json!({
+        "name": run.name,
+        "fence": fence,
+        "owner": outer.owner,
+        "mode": outer.mode,
+        "nested": true,
+    });
+    output.event("granted", granted);
     let mut command: Command = command.itself();
     let error = command
         .env("LOCKWRIGHT_NAME", &run.name)

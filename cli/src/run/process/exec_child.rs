@@ -2,7 +2,6 @@
 //! separate program, it avoids unsafe code between `fork` and `exec`.
 
 use std::env::ArgsOs;
-use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
@@ -53,11 +52,7 @@ pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
         );
     }
     let error = Command::new(&command).args(args).exec();
-    not_executed(&command, &error)
-}
-
-fn not_executed(command: &OsString, error: &io::Error) -> ExitCode {
-    let exists = std::path::Path::new(command).exists();
+    let exists = std::path::Path::new(&command).exists();
     let hint = if error.kind() == io::ErrorKind::NotFound && exists {
         " (the file exists: the interpreter in its first line, or its loader, does not)"
     } else {
@@ -65,5 +60,5 @@ fn not_executed(command: &OsString, error: &io::Error) -> ExitCode {
     };
     let command = command.to_string_lossy();
     let message = format!("cannot run {command}: {error}{hint}; the lock is released");
-    exit::complain(exit::not_executed(error), message)
+    exit::complain(exit::not_executed(&error), message)
 }

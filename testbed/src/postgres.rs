@@ -266,9 +266,8 @@ fn versions(folder: &Path) -> Vec<PathBuf> {
     let mut versions: Vec<(u32, PathBuf)> = std::fs::read_dir(folder)
         .into_iter()
         .flatten()
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter_map(|path| Some((path.file_name()?.to_str()?.parse().ok()?, path)))
-        .map(|(version, path)| (version, path.join("bin")))
+        .flatten()
+        .filter_map(|it| Some((it.file_name().to_str()?.parse().ok()?, it.path().join("bin"))))
         .collect();
     versions.sort_unstable_by(|a, b| b.cmp(a));
     versions.into_iter().map(|(_, path)| path).collect()

@@ -50,16 +50,12 @@ impl Etcd {
             control: Control::new(options),
         });
         let network = Network::default();
-        let plans: Vec<_> = folders
-            .into_iter()
-            .enumerate()
-            .map(|(index, folder)| (format!("member-{index}"), Ports::find(), folder))
-            .collect();
-        let initial: Vec<_> =
-            plans.iter().map(|(name, ports, _)| (name.clone(), ports.door)).collect();
+        let ports: Vec<_> = folders.iter().map(|_| Ports::find()).collect();
+        let named = |(index, ports): (usize, &Ports)| (format!("member-{index}"), ports.door);
+        let initial: Vec<_> = ports.iter().enumerate().map(named).collect();
         let mut this = Self { members: Vec::new(), cluster, network };
-        for (name, ports, folder) in plans {
-            this.start_member(name, ports, &initial, Comes::First, folder)?;
+        for (((name, _), ports), folder) in initial.iter().zip(ports).zip(folders) {
+            this.start_member(name.clone(), ports, &initial, Comes::First, folder)?;
         }
         for member in &mut this.members {
             member.wait_until_it_runs()?;

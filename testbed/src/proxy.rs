@@ -196,6 +196,10 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn wait_while(&self, condition: impl FnMut(&mut State) -> bool) -> MutexGuard<'_, State> {
+        self.changed.wait_while(self.state(), condition).unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn wait_until(&self, condition: impl Fn(&State) -> bool) -> bool {
         let (_state, timeout) = self
             .changed
@@ -220,15 +224,8 @@ impl Shared {
             }
             self.state().listening = false;
             self.changed.notify_all();
-            {
-                let closed = self.state();
-                let state = self
-                    .changed
-                    .wait_while(closed, |state| state.cut && !state.over)
-                    .unwrap_or_else(PoisonError::into_inner);
-                if state.over {
-                    return;
-                }
+            if self.wait_while(|state| state.cut && !state.over).over {
+                return;
             }
             listener = wait::until(wait::LIMIT, || TcpListener::bind(address).ok());
             self.state().listening = listener.is_some();
@@ -282,24 +279,22 @@ impl Shared {
             let read = input.read(&mut buffer);
             has_lost |= number < self.state().silenced;
             let read = match read {
-                Ok(0) => break,
-                Ok(read) => read,
+                Ok(read @ 1..) => read,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(_) => break,
+                _ => break,
             };
             if direction == Direction::Requests {
                 self.while_kept(number);
             }
-            let traffic = self.after_hold();
-            has_lost |= match traffic {
-                Traffic::SwallowAll => true,
-                Traffic::SwallowAnswers => direction == Direction::Answers,
-                _ => false,
-            };
+            let hold = |state: &mut State| state.traffic == Traffic::Hold && !state.over;
+            let traffic = self.wait_while(hold).traffic;
+            let is_answer = direction == Direction::Answers;
+            has_lost |= traffic == Traffic::SwallowAll;
+            has_lost |= traffic == Traffic::SwallowAnswers && is_answer;
             if has_lost {
                 let mut state = self.state();
                 state.swallowed += 1;
-                state.swallowed_answers += usize::from(direction == Direction::Answers);
+                state.swallowed_answers += usize::from(is_answer);
                 self.changed.notify_all();
                 continue;
             }
@@ -333,12 +328,5 @@ impl Shared {
             let kept = |state: &mut State| state.keeping == Some(number) && !state.over;
             drop(self.changed.wait_while(state, kept));
         }
-    }
-
-    fn after_hold(&self) -> Traffic {
-        self.changed
-            .wait_while(self.state(), |state| state.traffic == Traffic::Hold && !state.over)
-            .unwrap_or_else(PoisonError::into_inner)
-            .traffic
     }
 }

@@ -97,13 +97,8 @@ pub(crate) enum Command {
     /// `sweep` in a client's configuration.
     Sweep {
         /// Delete only rows that were not used for this long: 10m, 1d
-        #[arg(
-            long,
-            value_name = "TIME",
-            default_value = "1h",
-            allow_hyphen_values = true,
-            value_parser = duration::any
-        )]
+        #[arg(long, value_name = "TIME", default_value = "1h")]
+        #[arg(allow_hyphen_values = true, value_parser = duration::any)]
         idle: Duration,
     },
 
@@ -151,15 +146,9 @@ pub(crate) struct Run {
     pub nonblock: bool,
 
     /// Wait at most this long: seconds, or 500ms, 2m (exit code 1, or -E)
-    #[arg(
-        short = 'w',
-        long,
-        visible_alias = "wait",
-        value_name = "SECONDS",
-        // A negative value must be reported as an invalid time, not as an unknown option.
-        allow_hyphen_values = true,
-        value_parser = duration::any
-    )]
+    #[arg(short = 'w', long, visible_alias = "wait", value_name = "SECONDS")]
+    // A negative value must be reported as an invalid time, not as an unknown option.
+    #[arg(allow_hyphen_values = true, value_parser = duration::any)]
     pub timeout: Option<Duration>,
 
     /// Acquire a shared lock, which excludes only exclusive holders

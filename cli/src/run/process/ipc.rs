@@ -112,19 +112,17 @@ impl Report {
     }
 
     pub(crate) fn decode(bytes: &[u8; FRAME]) -> Option<Self> {
-        Some(match parts(bytes) {
-            (b'P', pid, _) => Self::Started(u32::try_from(pid).ok()?),
-            (b'N', errno, _) => Self::NotStarted(i32::try_from(errno).ok()?),
-            (b'X', ..) => Self::TooLate,
-            (b'T', ..) => Self::NotSuspended,
-            (b'O', ..) => Self::Leftovers,
-            (b'R', count, _) => Self::OutOfReach(u32::try_from(count).ok()?),
-            (b'E', code, lost) => {
-                Self::Done { exit: Exit::Code(u8::try_from(code).ok()?), lost: lost != 0 }
-            }
-            (b'K', signal, lost) => {
-                Self::Done { exit: Exit::Signal(i32::try_from(signal).ok()?), lost: lost != 0 }
-            }
+        let (tag, number, lost) = parts(bytes);
+        let lost = lost != 0;
+        Some(match tag {
+            b'P' => Self::Started(number.try_into().ok()?),
+            b'N' => Self::NotStarted(number.try_into().ok()?),
+            b'X' => Self::TooLate,
+            b'T' => Self::NotSuspended,
+            b'O' => Self::Leftovers,
+            b'R' => Self::OutOfReach(number.try_into().ok()?),
+            b'E' => Self::Done { exit: Exit::Code(number.try_into().ok()?), lost },
+            b'K' => Self::Done { exit: Exit::Signal(number.try_into().ok()?), lost },
             _ => return None,
         })
     }
@@ -143,12 +141,8 @@ pub(crate) fn post_start(socket: impl AsFd, term: Term, stdin: BorrowedFd<'_>) -
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-    sendmsg(
-        socket,
-        &[io::IoSlice::new(&bytes)],
-        &mut ancillary,
-        SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
-    )?;
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    sendmsg(socket, &[io::IoSlice::new(&bytes)], &mut ancillary, flags)?;
     Ok(())
 }
 
@@ -156,12 +150,8 @@ pub(crate) fn receive_start(socket: impl AsFd) -> io::Result<Option<(Term, Owned
     let mut bytes = [0; FRAME];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let message = recvmsg(
-        socket,
-        &mut [io::IoSliceMut::new(&mut bytes)],
-        &mut ancillary,
-        RecvFlags::CMSG_CLOEXEC,
-    )?;
+    let mut slices = [io::IoSliceMut::new(&mut bytes)];
+    let message = recvmsg(socket, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
     let stdin = ancillary.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
         _ => None,

@@ -44,7 +44,8 @@ methods::tls!(Redis, Options, options);
 impl Redis {
     fn start_on(port: u16, bus_port: Option<u16>, options: &Options) -> Result<Self> {
         let folder = folder::temporary("redis", None)?;
-        write_configuration(port, bus_port, options, folder.path())?;
+        let lines = options.lines(port, bus_port, folder.path());
+        folder::write(&folder.path().join(CONFIGURATION), &lines, None)?;
         let admin = AdminConn { socket: options.socket(folder.path()), login: options.login() };
         let process = launch(folder.path(), &[CONFIGURATION], &admin)?;
         Ok(Self { process, port, bus_port, options: options.clone(), admin, folder })
@@ -72,7 +73,8 @@ impl Redis {
             folder::empty_except(folder, remembered)?;
         }
         if remembered.is_empty() {
-            write_configuration(self.port, self.bus_port, &self.options, folder)?;
+            let lines = self.options.lines(self.port, self.bus_port, folder);
+            folder::write(&folder.join(CONFIGURATION), &lines, None)?;
         }
         self.process = launch(folder, &[CONFIGURATION], &self.admin)?;
         Ok(())
@@ -93,16 +95,6 @@ impl Redis {
         let mut lines = info.lines().filter_map(|line| line.split_once(':'));
         lines.find(|(found, _)| *found == name).map(|(_, value)| value.to_owned())
     }
-}
-
-fn write_configuration(
-    port: u16,
-    bus_port: Option<u16>,
-    options: &Options,
-    folder: &Path,
-) -> Result<()> {
-    let lines = options.lines(port, bus_port, folder);
-    folder::write(&folder.join(CONFIGURATION), &lines, None)
 }
 
 fn launch(folder: &Path, arguments: &[&str], admin: &AdminConn) -> Result<Process> {

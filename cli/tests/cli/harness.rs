@@ -332,8 +332,9 @@ impl Log {
     }
 }
 
-/// Creates a shell script that writes its argument to the log every 20 ms and ignores signals.
-pub(crate) fn stubborn(sandbox: &Sandbox) -> PathBuf {
+/// Returns a command with a child, a grandchild and an orphan in other sessions. All write to the
+/// log every 20 ms, and ignore signals, except KILL.
+pub(crate) fn family(sandbox: &Sandbox) -> String {
     let path = sandbox.path("stubborn.sh");
     let script = "trap '' TERM INT HUP QUIT USR1 USR2\n\
                   while :; do\n\
@@ -342,13 +343,7 @@ pub(crate) fn stubborn(sandbox: &Sandbox) -> PathBuf {
                   sleep 0.02\n\
                   done\n";
     fs::write(&path, script).unwrap();
-    path
-}
-
-/// Returns a command with a child, a grandchild and an orphan in other sessions. All ignore
-/// signals, except KILL.
-pub(crate) fn family(sandbox: &Sandbox) -> String {
-    let stubborn = stubborn(sandbox).display().to_string();
+    let stubborn = path.display();
     format!(
         "sh {stubborn} child & setsid sh {stubborn} grandchild & \
          (setsid sh {stubborn} orphan &) & exec sh {stubborn} command"

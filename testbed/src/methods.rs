@@ -154,19 +154,14 @@ macro_rules! ensemble_methods {
 
 macro_rules! sql_methods {
     ($Server:ident, $Options:ident) => {
-        impl $Options {
+        crate::methods::setters! { $Options {
             /// Sets the user's password.
-            pub fn password(mut self, password: &str) -> Self {
-                self.password = Some(password.to_owned());
-                self
-            }
-
+            pub fn password(password: &str) sets password to Some(password.to_owned());
             /// Accepts TLS, with a certificate of the server's `authority`.
-            pub fn tls(mut self) -> Self {
-                self.tls = true;
-                self
-            }
+            pub fn tls() sets tls to true;
+        } }
 
+        impl $Options {
             /// Starts the server.
             pub fn start(self) -> crate::Result<$Server> {
                 crate::port::retried(|| $Server::start_on(crate::port::free(), &self))

@@ -139,13 +139,12 @@ impl Shape {
             if self.over.load(Ordering::SeqCst) {
                 return;
             }
-            let Ok(client) = client else { continue };
+            let Ok(mut client) = client else { continue };
             match dialler {
                 Dialler::Is(from, greeting) => {
                     let (from, greeting) = (*from, *greeting);
                     let link = self.state().link(from, to, target);
                     thread::spawn(move || {
-                        let mut client = client;
                         if let Ok(said) = greeting(&mut client, from) {
                             link.serve(client, said, LISTENS_SOON);
                         }

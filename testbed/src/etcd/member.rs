@@ -9,10 +9,8 @@ use tempfile::TempDir;
 use super::control::Control;
 use super::options::Options;
 use crate::port::local;
+use crate::wait::SOON;
 use crate::{Process, Program, Result, folder, http, methods, port};
-
-/// The limit for a member's answer: a frozen member never answers.
-const SOON: Duration = Duration::from_millis(500);
 
 const AGREED: Duration = Duration::from_secs(5);
 

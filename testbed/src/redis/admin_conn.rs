@@ -8,10 +8,8 @@ use redis::{
     RedisResult,
 };
 
+use crate::wait::SOON;
 use crate::{Error, Result};
-
-/// The limit for an answer: a frozen server never answers.
-const SOON: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone)]
 pub(crate) struct Login {

@@ -9,6 +9,7 @@ use fs_err as fs;
 use super::options::Options;
 use super::ports::Ports;
 use super::server;
+use crate::wait::SOON;
 use crate::{Program, Result, folder};
 
 /// Returns the JVM's option for the archive, if Java (13 or later) can create one.
@@ -54,7 +55,7 @@ fn write(place: &Path, archive: &Path) -> Result<()> {
     server::prepare(place, 1, &options, ports, &members, "127.0.0.1 localhost\n")?;
     let option = format!("-XX:ArchiveClassesAtExit={}", folder::text(archive));
     let mut process = server::start_with(place, &options, Some(option))?;
-    process.wait_until_ready(|| server::ask(ports.clients, "ruok", server::SOON).ok())?;
+    process.wait_until_ready(|| server::ask(ports.clients, "ruok", SOON).ok())?;
     process.stop();
     Ok(())
 }

@@ -8,8 +8,9 @@ use tempfile::TempDir;
 use super::archive;
 use super::options::{Options, SUPERUSER};
 use super::ports::Ports;
-use super::server::{self, CONFIGURATION, SMALL, SOON, ask, class_path, data, java};
+use super::server::{self, CONFIGURATION, SMALL, ask, class_path, data, java};
 use crate::port::local;
+use crate::wait::SOON;
 use crate::{Error, Process, Result, folder};
 
 /// A member of a ZooKeeper ensemble.

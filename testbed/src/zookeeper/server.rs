@@ -1,5 +1,3 @@
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,7 +6,7 @@ use fs_err as fs;
 use super::options::{Options, SUPERUSER_DIGEST};
 use super::ports::Ports;
 use crate::port::local;
-use crate::{Error, Process, Program, Result, folder};
+use crate::{Error, Process, Program, Result, folder, http};
 
 pub(super) const JAVA_PACKAGE: &str = "default-jre-headless";
 const PACKAGE: &str = "libzookeeper-java";
@@ -50,9 +48,6 @@ const ASKS_SOON: &str = "-Dzookeeper.fastleader.maxNotificationInterval=1000";
 
 pub(super) const CONFIGURATION: &str = "zoo.cfg";
 const HOSTS: &str = "hosts";
-
-/// The limit for an answer: a frozen member never answers.
-pub(super) const SOON: Duration = Duration::from_millis(500);
 
 pub(super) fn data(folder: &Path) -> PathBuf {
     folder.join("data")
@@ -115,11 +110,7 @@ pub(super) fn class_path() -> Result<String> {
 }
 
 pub(super) fn ask(port: u16, command: &str, limit: Duration) -> std::io::Result<String> {
-    let mut connection = TcpStream::connect_timeout(&local(port), limit)?;
-    connection.set_read_timeout(Some(limit))?;
-    connection.write_all(command.as_bytes())?;
-    let mut answer = String::new();
-    connection.read_to_string(&mut answer)?;
+    let answer = http::exchange(local(port), command, limit)?;
     if answer.is_empty() {
         return Err(std::io::ErrorKind::UnexpectedEof.into());
     }

@@ -54,7 +54,7 @@ pub(crate) async fn hold(
 fn begin<'a>(
     output: Output,
     guard: &'a Guard,
-    supervisor: Command,
+    mut supervisor: Command,
     signals: &mut Signals,
 ) -> io::Result<Option<(Held<'a>, tokio::signal::unix::Signal)>> {
     let children = Children::adopt()?;
@@ -64,12 +64,22 @@ fn begin<'a>(
     if guard.check().is_err() {
         return Ok(None);
     }
-    let (socket, pid) = start(guard, supervisor)?;
+    let (ours, theirs) = UnixStream::pair()?;
+    // Steps that can fail come before the first order, which starts the command.
+    ours.set_nonblocking(true)?;
+    let socket = tokio::net::UnixStream::from_std(ours)?;
+    // In its own group, the supervisor gets no signals from the terminal.
+    let child =
+        supervisor.arg0("lockwright").process_group(0).stdin(OwnedFd::from(theirs)).spawn()?;
+    // `supervisor` has a copy of `theirs`, which would keep the stream open.
+    drop(supervisor);
+    // If this fails, the socket closes, and the supervisor ends.
+    ipc::post_start(&socket, term(guard), rustix::stdio::stdin())?;
     let held = Held {
         output,
         guard,
         socket,
-        supervisor: pid,
+        supervisor: Pid::from_child(&child),
         supervisor_done: Cell::new(false),
         command: Cell::new(None),
         children,
@@ -94,21 +104,6 @@ async fn sleep_until(instant: Option<BootInstant>) {
 
 fn term(guard: &Guard) -> Term {
     Term { lost_at: guard.lost_at(), deadline: guard.deadline() }
-}
-
-fn start(guard: &Guard, mut supervisor: Command) -> io::Result<(tokio::net::UnixStream, Pid)> {
-    let (ours, theirs) = UnixStream::pair()?;
-    // Steps that can fail come before the first order, which starts the command.
-    ours.set_nonblocking(true)?;
-    let ours = tokio::net::UnixStream::from_std(ours)?;
-    // In its own group, the supervisor gets no signals from the terminal.
-    let child =
-        supervisor.arg0("lockwright").process_group(0).stdin(OwnedFd::from(theirs)).spawn()?;
-    // `supervisor` has a copy of `theirs`, which would keep the stream open.
-    drop(supervisor);
-    // If this fails, the socket closes, and the supervisor ends.
-    ipc::post_start(&ours, term(guard), rustix::stdio::stdin())?;
-    Ok((ours, Pid::from_child(&child)))
 }
 
 struct Held<'a> {

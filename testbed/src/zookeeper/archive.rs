@@ -7,8 +7,7 @@ use std::sync::OnceLock;
 use fs_err as fs;
 
 use super::options::Options;
-use super::ports::Ports;
-use super::server;
+use super::server::{self, Ports};
 use crate::wait::SOON;
 use crate::{Program, Result, folder};
 

@@ -7,8 +7,7 @@ use tempfile::TempDir;
 
 use super::archive;
 use super::options::{Options, SUPERUSER};
-use super::ports::Ports;
-use super::server::{self, CONFIGURATION, SMALL, ask, class_path, data, java};
+use super::server::{self, CONFIGURATION, Ports, SMALL, ask, class_path, data, java};
 use crate::port::local;
 use crate::wait::SOON;
 use crate::{Error, Process, Result, folder};

@@ -4,7 +4,6 @@ mod archive;
 mod election;
 mod member;
 mod options;
-mod ports;
 mod server;
 mod snapshot;
 
@@ -21,7 +20,7 @@ use crate::network::{Dialler, Greeting, Network};
 use crate::port::local;
 use crate::{Error, Result, folder, methods, port};
 use election::name;
-use ports::Ports;
+use server::Ports;
 
 /// A ZooKeeper ensemble, of three members by default.
 #[derive(Debug)]

@@ -2,7 +2,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::ports::Ports;
+use super::server::Ports;
 use crate::certificates::Tls;
 use crate::{Certificates, Result, folder, methods};
 

@@ -4,9 +4,8 @@ use std::time::Duration;
 use fs_err as fs;
 
 use super::options::{Options, SUPERUSER_DIGEST};
-use super::ports::Ports;
 use crate::port::local;
-use crate::{Error, Process, Program, Result, folder, http};
+use crate::{Error, Process, Program, Result, folder, http, port};
 
 pub(super) const JAVA_PACKAGE: &str = "default-jre-headless";
 const PACKAGE: &str = "libzookeeper-java";
@@ -48,6 +47,21 @@ const ASKS_SOON: &str = "-Dzookeeper.fastleader.maxNotificationInterval=1000";
 
 pub(super) const CONFIGURATION: &str = "zoo.cfg";
 const HOSTS: &str = "hosts";
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ports {
+    pub(super) clients: u16,
+    pub(super) secure: u16,
+    pub(super) quorum: u16,
+    pub(super) election: u16,
+}
+
+impl Ports {
+    pub(super) fn find() -> Self {
+        let (clients, secure) = (port::free(), port::free());
+        Self { clients, secure, quorum: port::free(), election: port::free() }
+    }
+}
 
 pub(super) fn data(folder: &Path) -> PathBuf {
     folder.join("data")

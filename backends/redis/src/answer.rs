@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{Fence, Holder, Identity, Inspection, LockName, Mode, Result, Token};
-use redis::Value;
+use redis::{FromRedisValue, Value};
 
 use crate::errors::{Effect, odd_answer};
 
@@ -41,6 +41,11 @@ impl Reply {
     pub(crate) fn duration(&self, at: usize) -> Option<Duration> {
         duration(self.text(at)?)
     }
+}
+
+/// Parses the reply to a read.
+pub(crate) fn read<T: FromRedisValue>(answer: Value) -> Result<T> {
+    T::from_redis_value(answer).map_err(|cause| odd_answer(Effect::Reads, cause))
 }
 
 #[derive(Debug)]

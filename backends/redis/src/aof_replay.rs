@@ -8,7 +8,7 @@ use std::sync::Arc;
 use lockwright_core::Result;
 use redis::Value;
 
-use crate::connection::{Link, Live};
+use crate::connection::{Link, Live, command};
 use crate::errors::Effect;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) enum Replay {
 }
 
 pub(crate) async fn ask(link: &Arc<Link>, live: &Arc<Live>) -> Result<Replay> {
-    let config = link.config();
+    let config = &link.shared.config;
     if matches!(config.topology.user(), None | Some("default")) {
         return Ok(Replay::Restored);
     }
@@ -39,8 +39,7 @@ pub(crate) async fn ask(link: &Arc<Link>, live: &Arc<Live>) -> Result<Replay> {
         &["LPOP", &companion],
         &["LREM", &companion, "1", "token"],
     ] {
-        let mut may = redis::cmd("ACL");
-        may.arg("DRYRUN").arg("default").arg(writes);
+        let may = command(&[&["ACL", "DRYRUN", "default"], writes].concat());
         match link.ask(live, None, &may, Effect::Reads).await? {
             Ok(Value::Okay) => {}
             Ok(_) => return Ok(Replay::Dropped),

@@ -126,8 +126,9 @@ impl Redis {
         if wait != Wait::No {
             wakeups.offers().asks(claim.token);
         }
-        let answer = self.servers.run(&scripts::ACQUIRE, &scripted, &arguments, limited(claim));
-        let outcome = answer.await.and_then(|answer| acquire::outcome(answer, &keys, claim.mode));
+        let call = scripts::ACQUIRE.call(&scripted, &arguments, limited(claim));
+        let answer = self.servers.run(call).await;
+        let outcome = answer.and_then(|answer| acquire::outcome(answer, &keys, claim.mode));
         if !matches!(outcome, Ok(Outcome::Queued(..))) {
             wakeups.offers().asked(claim.token);
         }
@@ -168,9 +169,8 @@ impl Redis {
         let keys = Keys::fast(&self.servers.config().key_prefix, &claim.name)?;
         let arguments = [&*fast_path.hold_value(claim), &millis_rounded_up(claim.ttl).to_string()];
         let scripted = [keys.lock(), keys.fence()];
-        let answer =
-            self.servers.run(&scripts::FAST_ACQUIRE, &scripted, &arguments, limited(claim));
-        let answer = answer.await?;
+        let call = scripts::FAST_ACQUIRE.call(&scripted, &arguments, limited(claim));
+        let answer = self.servers.run(call).await?;
         if let Some(granted) = acquire::granted_one_fence(&answer) {
             return Ok(Some(AcquireOutcome::Granted(granted)));
         }
@@ -198,8 +198,8 @@ impl Redis {
         let (tombstone_to, tombstone_from) = (keys.tombstone(to.token), keys.tombstone(from));
         let [lock, fence, queue, holders, meta] = keys.described();
         let scripted = [lock, fence, &tombstone_to, &tombstone_from, queue, holders, meta];
-        let answer = self.servers.run(&scripts::SWAP, &scripted, &arguments, limited(to)).await?;
-        match acquire::outcome(answer, &keys, to.mode)? {
+        let call = scripts::SWAP.call(&scripted, &arguments, limited(to));
+        match acquire::outcome(self.servers.run(call).await?, &keys, to.mode)? {
             Outcome::Granted(granted) | Outcome::Again(granted) => {
                 Ok(AcquireOutcome::Granted(granted))
             }
@@ -259,10 +259,10 @@ impl Redis {
         wakeups.tracked().forget(keys.lock(), claim.token);
         wakeups.offers().forget(claim.token);
         if release_mode == ReleaseMode::Plain && self.may_use_fast_path(claim) {
-            let (script, scripted) = (&scripts::FAST_RELEASE, [keys.lock(), keys.fence()]);
             let value = wakeups.fast_path().hold_value(claim);
-            let answer = self.servers.try_run(script, &scripted, &[&value], limited(claim)).await?;
-            if let Some(Value::Int(1)) = answer {
+            let (scripted, arguments) = ([keys.lock(), keys.fence()], [&*value]);
+            let call = scripts::FAST_RELEASE.call(&scripted, &arguments, limited(claim));
+            if let Some(Value::Int(1)) = self.servers.try_run(call).await? {
                 return Ok(ReleaseOutcome::Released);
             }
             wakeups.fast_path().note_contention(&claim.name);
@@ -281,9 +281,8 @@ impl Redis {
             (tombstone_ms.to_string(), self.servers.wakeups().released());
         let counts = self.servers.counts_receivers();
         let arguments = [&token, &tombstone_life, released, claim.name.as_str(), counts];
-        let release = &scripts::RELEASE;
-        let answer = self.servers.try_run(release, &scripted, &arguments, limited(claim)).await?;
-        match answer {
+        let call = scripts::RELEASE.call(&scripted, &arguments, limited(claim));
+        match self.servers.try_run(call).await? {
             None => {
                 let (tombstone, token) = (&*tombstone, &*token);
                 let hold = Hold { keys: &keys, tombstone, token, mode: claim.mode };
@@ -312,8 +311,8 @@ impl Redis {
             (tombstone_life(claim, release_mode).to_string(), self.servers.wakeups());
         let scripted = [keys.lock(), keys.queue(), &tombstone];
         let arguments = [&token, &tombstone_life, released.released(), claim.name.as_str()];
-        let answer = self.servers.run(&scripts::WITHDRAW, &scripted, &arguments, limited(claim));
-        match answer.await.map_err(|error| error.with_name(&claim.name))? {
+        let call = scripts::WITHDRAW.call(&scripted, &arguments, limited(claim));
+        match self.servers.run(call).await.map_err(|error| error.with_name(&claim.name))? {
             Value::Int(1) => Ok(ReleaseOutcome::Released),
             Value::Int(0) => Ok(ReleaseOutcome::NotHeld),
             other => Err(odd_answer(Effect::Changes, other)),
@@ -360,26 +359,20 @@ impl Redis {
             };
             let tombstone = keys.tombstone(token.unwrap_or(Token::from_bytes([0; 16])));
             let [lock, fence, queue, holders, meta] = keys.described();
-            let answer = self
-                .servers
-                .run(
-                    &scripts::BREAK,
-                    &[lock, fence, &tombstone, queue, holders, meta],
-                    &[
-                        &token.map_or_else(String::new, |token| token.to_string()),
-                        if seen == BreakTarget::Any { "1" } else { "0" },
-                        if how == BreakMode::Now { "now" } else { "run-out" },
-                        note,
-                        &millis_rounded_up(TOMBSTONE).to_string(),
-                        self.servers.wakeups().released(),
-                        name.as_str(),
-                        self.servers.wakeups().broken(),
-                        self.servers.counts_receivers(),
-                    ],
-                    Effect::Changes,
-                )
-                .await?;
-            let reply = answer::Reply::of(answer, Effect::Changes)?;
+            let scripted = [lock, fence, &tombstone, queue, holders, meta];
+            let arguments = [
+                &*token.map_or_else(String::new, |token| token.to_string()),
+                if seen == BreakTarget::Any { "1" } else { "0" },
+                if how == BreakMode::Now { "now" } else { "run-out" },
+                note,
+                &millis_rounded_up(TOMBSTONE).to_string(),
+                self.servers.wakeups().released(),
+                name.as_str(),
+                self.servers.wakeups().broken(),
+                self.servers.counts_receivers(),
+            ];
+            let call = scripts::BREAK.call(&scripted, &arguments, Effect::Changes);
+            let reply = answer::Reply::of(self.servers.run(call).await?, Effect::Changes)?;
             // A foreign hold may have no expiry.
             let left = || reply.duration(1).unwrap_or(Duration::MAX);
             return match reply.word(0)? {

@@ -3,12 +3,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use lockwright_core::{ErrorKind, Finding, Result, Severity};
-use redis::{Cmd, FromRedisValue, Value};
+use redis::Value;
 
+use crate::answer::read;
 use crate::aof_replay::{self, Replay};
 use crate::cluster;
-use crate::connection::{Link, Live};
-use crate::errors::{Effect, error, odd_answer};
+use crate::connection::{Link, Live, command};
+use crate::errors::error;
 use crate::sentinel;
 use crate::servers::Servers;
 
@@ -34,14 +35,10 @@ impl Server {
     }
 
     pub(crate) async fn behind(link: &Arc<Link>, live: &Arc<Live>) -> Result<Self> {
-        let info = match permitted(link.read_on(live, &redis::cmd("INFO")).await)? {
-            Some(answer) => Some(facts_of_info(answer)?),
-            None => None,
-        };
-        let config = match permitted(link.read_on(live, &config_get("*append*")).await)? {
-            Some(answer) => Some(facts_of_map(answer)?),
-            None => None,
-        };
+        let info = permitted(link.read_on(live, &redis::cmd("INFO")).await)?;
+        let info = info.map(facts_of_info).transpose()?;
+        let config = command(&["CONFIG", "GET", "*append*"]);
+        let config = permitted(link.read_on(live, &config).await)?.map(read).transpose()?;
         let mut server = Self { info, config, replay: Replay::Restored };
         if server.logs_every_write() {
             server.replay = aof_replay::ask(link, live).await?;
@@ -102,7 +99,7 @@ pub(crate) async fn examine(servers: &Servers) -> Result<Vec<Finding>> {
     let mut findings = match servers {
         Servers::One(link) => {
             let mut findings = examine_one(link).await?;
-            findings.extend(sentinel::doctor::examine(link.config()).await);
+            findings.extend(sentinel::doctor::examine(&link.shared.config).await);
             findings
         }
         Servers::Cluster(cluster) => cluster::doctor::examine(cluster).await?,
@@ -291,8 +288,7 @@ async fn clock(link: &Arc<Link>) -> Result<Option<Finding>> {
     let before = SystemTime::now();
     let Some(answer) = permitted(link.read(&redis::cmd("TIME")).await)? else { return Ok(None) };
     let after = SystemTime::now();
-    let (seconds, micros): (u64, u32) = FromRedisValue::from_redis_value(answer)
-        .map_err(|cause| odd_answer(Effect::Reads, cause))?;
+    let (seconds, micros): (u64, u32) = read(answer)?;
     let server = SystemTime::UNIX_EPOCH
         + Duration::from_secs(seconds)
         + Duration::from_micros(u64::from(micros));
@@ -317,9 +313,8 @@ fn clock_is_off(off: Duration) -> Option<Finding> {
 }
 
 async fn publishing(link: &Arc<Link>) -> Result<Option<Finding>> {
-    let mut publish = redis::cmd("PUBLISH");
     // Clients ignore this text.
-    publish.arg(link.wakeups().broken()).arg("doctor");
+    let publish = command(&["PUBLISH", link.shared.wakeups.broken(), "doctor"]);
     Ok(permitted(link.read(&publish).await)?.is_none().then(|| Finding {
         severity: Severity::Warning,
         code: "publish-denied",
@@ -330,7 +325,7 @@ async fn publishing(link: &Arc<Link>) -> Result<Option<Finding>> {
 }
 
 fn tracking(link: &Link) -> Option<Finding> {
-    (!link.wakeups().tracked().works()).then(|| Finding {
+    (!link.shared.wakeups.tracked().works()).then(|| Finding {
         severity: Severity::Note,
         code: "tracking-denied",
         what: "the user may not use client tracking, or the server doesn't support it".to_owned(),
@@ -355,20 +350,8 @@ fn is_unknown_command(error: &lockwright_core::Error) -> bool {
     cause.is_some_and(|cause| cause.to_string().to_lowercase().contains("unknown command"))
 }
 
-fn config_get(pattern: &str) -> Cmd {
-    let mut command = redis::cmd("CONFIG");
-    command.arg("GET").arg(pattern);
-    command
-}
-
-fn facts_of_map(answer: Value) -> Result<Facts> {
-    Facts::from_redis_value(answer).map_err(|cause| odd_answer(Effect::Reads, cause))
-}
-
 fn facts_of_info(answer: Value) -> Result<Facts> {
-    let text =
-        String::from_redis_value(answer).map_err(|cause| odd_answer(Effect::Reads, cause))?;
-    Ok(text
+    Ok(read::<String>(answer)?
         .lines()
         .filter_map(|line| line.split_once(':'))
         .map(|(name, value)| (name.to_owned(), value.trim_end().to_owned()))

@@ -224,9 +224,8 @@ async fn expire_offers(servers: WeakServers, name: LockName, mut until: Instant)
 async fn grant_next(servers: &Servers, name: &LockName) -> Option<Duration> {
     let keys = Keys::new(&servers.config().key_prefix, name).ok()?;
     let arguments = [servers.counts_receivers(), servers.wakeups().released(), name.as_str()];
-    let answer =
-        servers.run(&scripts::OFFER_AGAIN, &keys.described(), &arguments, Effect::Changes).await;
-    match answer {
+    let keys = keys.described();
+    match servers.run(scripts::OFFER_AGAIN.call(&keys, &arguments, Effect::Changes)).await {
         Ok(redis::Value::Int(life @ 1..)) => Some(Duration::from_millis(life.unsigned_abs())),
         _ => None,
     }

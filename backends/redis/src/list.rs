@@ -10,18 +10,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use lockwright_core::{Cursor, LockName, Page, Result};
-use redis::{FromRedisValue, Value};
+use redis::Value;
 
-use crate::answer::Found;
-use crate::connection::Link;
-use crate::errors::{Effect, odd_answer};
+use crate::answer::{Found, read};
+use crate::connection::{Link, command};
 use crate::keys::{FENCE_PATTERN, lock_of_fence};
 use crate::servers::Servers;
 
 /// Names per page: many, because each page scans all keys.
 const PAGE: usize = 5_000;
 /// Keys per `SCAN`: limited, because it blocks the server.
-const SCANNED_AT_ONCE: usize = 1_000;
+const SCANNED_AT_ONCE: &str = "1000";
 const WALKS: usize = 2;
 const INSPECTED_AT_ONCE: usize = 250;
 
@@ -92,10 +91,8 @@ struct Names {
 async fn walk(link: &Arc<Link>, wanted: &Wanted<'_>, found: &mut Names) -> Result<()> {
     let mut position = "0".to_owned();
     loop {
-        let mut scan = redis::cmd("SCAN");
-        scan.arg(&position).arg("MATCH").arg(FENCE_PATTERN);
-        scan.arg("COUNT").arg(SCANNED_AT_ONCE);
-        let (next, keys) = scanned(link.read(&scan).await?)?;
+        let words = ["SCAN", &position, "MATCH", FENCE_PATTERN, "COUNT", SCANNED_AT_ONCE];
+        let (next, keys) = scanned(link.read(&command(&words)).await?)?;
         let locks = keys.iter().filter_map(|key| lock_of_fence(key));
         let locks = locks.filter_map(|lock| Some((lock, wanted.name(lock)?))).collect();
         for name in existing(link, locks).await? {
@@ -125,7 +122,6 @@ async fn existing(link: &Arc<Link>, mut locks: Vec<(&str, LockName)>) -> Result<
 
 /// Skips keys that aren't UTF-8, which can't be locks.
 fn scanned(answer: Value) -> Result<(String, Vec<String>)> {
-    let (next, keys): (String, Vec<Vec<u8>>) = FromRedisValue::from_redis_value(answer)
-        .map_err(|cause| odd_answer(Effect::Reads, cause))?;
+    let (next, keys): (String, Vec<Vec<u8>>) = read(answer)?;
     Ok((next, keys.into_iter().filter_map(|key| String::from_utf8(key).ok()).collect()))
 }

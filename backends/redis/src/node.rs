@@ -15,8 +15,8 @@ use lockwright_core::{
 use redis::FromRedisValue;
 
 use crate::acquire::{self, Outcome, millis_rounded_up};
-use crate::answer::Reply;
-use crate::connection::{Link, Live};
+use crate::answer::{Reply, read};
+use crate::connection::{Link, Live, Shared};
 use crate::doctor::Server;
 use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
@@ -24,7 +24,6 @@ use crate::renew::Batch;
 use crate::scripts::{self, IDLE_FENCE};
 use crate::servers::Servers;
 use crate::topology::{Topology, Whereabouts};
-use crate::wakeup::Wakeups;
 use crate::{Config, Redis, profile_of};
 
 /// The identity of a node's data. It is lost with the data.
@@ -103,8 +102,7 @@ impl Node {
         let database = server.redis_settings().db();
         let incarnation_key = Keys::incarnation(&config.key_prefix, database);
         let to = Whereabouts::at(server.clone());
-        let wakeups = Arc::new(Wakeups::new(&config));
-        let link = Link::connect_later(Arc::new(config), wakeups, to)?;
+        let link = Link::connect_later(Shared::new(config)?, to);
         let servers = Servers::One(Arc::clone(&link));
         let redis = Redis::new(servers, profile_of("redis", false));
         Ok(Self { redis, link, largest_ttl, incarnation_key, looked: Mutex::default() })
@@ -112,7 +110,7 @@ impl Node {
 
     /// Returns the node's URL without secrets.
     pub fn address(&self) -> &str {
-        &self.link().config().shown
+        &self.link.shared.config.shown
     }
 
     /// Attaches a channel for wake-ups and breaks.
@@ -128,12 +126,12 @@ impl Node {
     /// - [`InvalidConfig`](ErrorKind::InvalidConfig): it is a node of a Cluster, or may evict keys.
     /// - [`Denied`](ErrorKind::Denied): the user may not run `INFO`, which shows restarts.
     pub async fn look(&self) -> Result<Incarnation> {
-        let live = self.link().live().await?;
+        let live = self.link.live().await?;
         self.look_at(&live).await
     }
 
     async fn look_at(&self, live: &Arc<Live>) -> Result<Incarnation> {
-        let server = Server::behind(self.link(), live).await?;
+        let server = Server::behind(&self.link, live).await?;
         server.can_lock()?;
         if let Some(policy) = server.says("maxmemory_policy").filter(|is| *is != "noeviction") {
             return Err(error(
@@ -158,24 +156,16 @@ impl Node {
         let was_replica =
             server.says("master_replid2").is_some_and(|id| id.bytes().any(|byte| byte != b'0'));
         let flag = |is: bool| if is { "1" } else { "0" };
-        let answer = self
-            .link()
-            .run_on(
-                live,
-                &scripts::LOOK,
-                &[&self.incarnation_key],
-                &[
-                    &run_and_history,
-                    &Token::random().to_string(),
-                    &millis_rounded_up(self.largest_ttl).to_string(),
-                    flag(server.keeps_every_write()),
-                    flag(was_replica),
-                ],
-                Effect::Reads,
-            )
-            .await?;
-        let text =
-            String::from_redis_value(answer).map_err(|cause| odd_answer(Effect::Reads, cause))?;
+        let arguments = [
+            &*run_and_history,
+            &Token::random().to_string(),
+            &millis_rounded_up(self.largest_ttl).to_string(),
+            flag(server.keeps_every_write()),
+            flag(was_replica),
+        ];
+        let key = [&*self.incarnation_key];
+        let call = scripts::LOOK.call(&key, &arguments, Effect::Reads);
+        let text = self.link.run_on(live, call).await.and_then(read)?;
         let incarnation = Incarnation::read(text)?;
         *self.looked() = Some(Looked { connection: live.number, run });
         Ok(incarnation)
@@ -187,19 +177,11 @@ impl Node {
     /// # Errors
     /// As [`look`](Self::look).
     pub async fn admit(&self, seen: &Incarnation) -> Result<Incarnation> {
-        let live = self.link().live().await?;
+        let live = self.link.live().await?;
         if self.is_known(&live, seen) {
-            let answer = self
-                .link()
-                .run_on(
-                    &live,
-                    &scripts::ADMIT,
-                    &[&self.incarnation_key],
-                    &[&seen.text],
-                    Effect::Reads,
-                )
-                .await?;
-            if let Ok(text) = String::from_redis_value(answer) {
+            let (key, argument) = ([&*self.incarnation_key], [&*seen.text]);
+            let call = scripts::ADMIT.call(&key, &argument, Effect::Reads);
+            if let Ok(text) = String::from_redis_value(self.link.run_on(&live, call).await?) {
                 return Incarnation::read(text);
             }
         }
@@ -222,31 +204,21 @@ impl Node {
             ));
         }
         let keys = self.keys(&claim.name)?;
-        let live = self.link().live().await?;
+        let live = self.link.live().await?;
         if !self.counts(&live, incarnation) {
             return Ok(Vote::WrongIncarnation);
         }
-        let value = self.link().wakeups().fast_path().hold_value(claim);
+        let value = self.link.shared.wakeups.fast_path().hold_value(claim);
         let [ttl, life] =
             [claim.ttl, claim.ttl + IDLE_FENCE].map(|it| millis_rounded_up(it).to_string());
         let candidate = candidate.get().to_string();
         let waits_too = if waits { "1" } else { "0" };
-        let answer = self
-            .link()
-            .run_on(
-                &live,
-                &scripts::VOTE,
-                &[
-                    keys.lock(),
-                    keys.fence(),
-                    keys.queue(),
-                    &keys.tombstone(claim.token),
-                    &self.incarnation_key,
-                ],
-                &[&value, &ttl, &candidate, &incarnation.text, &life, waits_too],
-                Effect::changes_within(claim.patience()),
-            )
-            .await?;
+        let tombstone = keys.tombstone(claim.token);
+        let scripted = [keys.lock(), keys.fence(), keys.queue(), &tombstone, &self.incarnation_key];
+        let arguments = [&*value, &ttl, &candidate, &incarnation.text, &life, waits_too];
+        let effect = Effect::changes_within(claim.patience());
+        let call = scripts::VOTE.call(&scripted, &arguments, effect);
+        let answer = self.link.run_on(&live, call).await?;
         if let Some(granted) = acquire::granted_one_fence(&answer) {
             return Ok(Vote::Yes { granted, repeated: false });
         }
@@ -255,7 +227,7 @@ impl Node {
             Outcome::Again(granted) => Vote::Yes { granted, repeated: true },
             Outcome::Busy(busy) | Outcome::Queued(busy, _) => {
                 if waits {
-                    self.link().wakeups().subscribers().waits(&claim.name);
+                    self.link.shared.wakeups.subscribers().waits(&claim.name);
                 }
                 Vote::No(Box::new(busy))
             }
@@ -273,26 +245,20 @@ impl Node {
         fence: Fence,
     ) -> Result<bool> {
         let keys = self.keys(&claim.name)?;
-        let live = self.link().live().await?;
+        let live = self.link.live().await?;
         if !self.counts(&live, incarnation) {
             return Ok(false);
         }
-        let answer = self
-            .link()
-            .run_on(
-                &live,
-                &scripts::RAISE,
-                &[keys.lock(), keys.fence(), &self.incarnation_key],
-                &[
-                    &claim.token.to_string(),
-                    &fence.get().to_string(),
-                    &incarnation.text,
-                    &millis_rounded_up(claim.ttl + IDLE_FENCE).to_string(),
-                ],
-                Effect::changes_within(claim.patience()),
-            )
-            .await?;
-        let reply = Reply::of(answer, Effect::Changes)?;
+        let scripted = [keys.lock(), keys.fence(), &self.incarnation_key];
+        let arguments = [
+            &*claim.token.to_string(),
+            &fence.get().to_string(),
+            &incarnation.text,
+            &millis_rounded_up(claim.ttl + IDLE_FENCE).to_string(),
+        ];
+        let effect = Effect::changes_within(claim.patience());
+        let call = scripts::RAISE.call(&scripted, &arguments, effect);
+        let reply = Reply::of(self.link.run_on(&live, call).await?, Effect::Changes)?;
         match reply.word(0)? {
             "raised" => Ok(true),
             "gone" | "other-incarnation" => Ok(false),
@@ -307,20 +273,19 @@ impl Node {
         incarnation: &Incarnation,
         holds: &[Renew<'_>],
     ) -> Result<Option<Vec<RenewalOutcome>>> {
-        let live = self.link().live().await?;
+        let live = self.link.live().await?;
         if !self.counts(&live, incarnation) {
             return Ok(None);
         }
-        let batch = Batch::new(&self.link().config().key_prefix, holds)?;
+        let batch = Batch::new(&self.link.shared.config.key_prefix, holds)?;
         let mut keys = batch.keys();
         keys.push(&self.incarnation_key);
         let arguments = batch.arguments(&incarnation.text);
         if holds.is_empty() {
             return Ok(Some(Vec::new()));
         }
-        let (renew, effect) = (&scripts::RENEW, batch.effect());
-        let answer = self.link().run_on(&live, renew, &keys, &arguments, effect).await?;
-        let mut renewals = batch.renewals_of_a_node(answer)?;
+        let call = scripts::RENEW.call(&keys, &arguments, batch.effect());
+        let mut renewals = batch.renewals_of_a_node(self.link.run_on(&live, call).await?)?;
         if let Some(renewals) = &mut renewals {
             batch.find_reasons(&self.redis.servers, renewals).await;
         }
@@ -367,12 +332,8 @@ impl Node {
         self.redis.doctor().await
     }
 
-    fn link(&self) -> &Arc<Link> {
-        &self.link
-    }
-
     fn keys(&self, name: &LockName) -> Result<Keys> {
-        Keys::new(&self.link().config().key_prefix, name)
+        Keys::new(&self.link.shared.config.key_prefix, name)
     }
 
     fn counts(&self, live: &Arc<Live>, incarnation: &Incarnation) -> bool {

@@ -1,11 +1,11 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lockwright_core::{Claim, Mode, Reason, Renew, Renewal, Result, Token};
-use redis::{FromRedisValue, Value};
+use redis::Value;
 use tokio::time::Instant;
 
 use crate::acquire::millis_rounded_up;
-use crate::answer::Reply;
+use crate::answer::{Reply, read};
 use crate::errors::{Effect, odd_answer};
 use crate::keys::Keys;
 use crate::servers::Servers;
@@ -146,10 +146,7 @@ impl Batch {
         let half = self.effect.limit(Duration::MAX) / 2;
         let effect = Effect::ChangesBy(Instant::now() + half);
         let notes = servers.command(first, None, &notes, effect).await;
-        let notes: Vec<Option<String>> = notes
-            .ok()
-            .and_then(|notes| FromRedisValue::from_redis_value(notes).ok())
-            .unwrap_or_default();
+        let notes: Vec<Option<String>> = notes.and_then(read).unwrap_or_default();
         for (renewal, note) in renewals.into_iter().zip(notes) {
             if note.is_some_and(|note| note.starts_with("broken")) {
                 *renewal = Renewal::not_held(Reason::Broken);

@@ -13,9 +13,9 @@ use lockwright_core::{Error, ErrorKind, Result, Token};
 use redis::{Cmd, RedisError, Value};
 
 use crate::acquire::millis_rounded_up;
-use crate::connection::{Link, Live};
-use crate::errors::{Effect, error};
-use crate::scripts::{self, Script};
+use crate::connection::{Link, Live, command};
+use crate::errors::error;
+use crate::scripts::{self, Call};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Replicas {
@@ -27,9 +27,7 @@ impl Replicas {
     pub(crate) const DEFAULT_LIMIT: Duration = Duration::from_millis(100);
 
     pub(crate) fn wait(self) -> Cmd {
-        let mut wait = redis::cmd("WAIT");
-        wait.arg(self.count).arg(millis_rounded_up(self.limit).to_string());
-        wait
+        command(&["WAIT", &self.count.to_string(), &millis_rounded_up(self.limit).to_string()])
     }
 }
 
@@ -78,36 +76,25 @@ impl GivenUp {
     }
 }
 
-pub(crate) fn are_waited_for(script: &Script) -> bool {
-    [&*scripts::ACQUIRE, &*scripts::SWAP, &*scripts::RENEW]
-        .into_iter()
-        .any(|waited_for| std::ptr::eq(script, waited_for))
-}
-
 impl Link {
-    #[expect(clippy::too_many_arguments, reason = "a request and its effect")]
     pub(crate) async fn run_and_wait(
         self: &Arc<Self>,
         live: &Arc<Live>,
         replicas: Replicas,
         before: Option<&Cmd>,
-        script: &Script,
-        keys: &[&str],
-        arguments: &[&str],
-        effect: Effect,
+        call: Call<'_>,
     ) -> Result<Result<Value, RedisError>> {
-        let asked = self.ask_script(live, before, script, keys, arguments, effect).await?;
-        let answer = match asked {
+        let answer = match self.ask_script(live, before, call).await? {
             Ok(answer) if did_something(&answer) => answer,
             answer => return Ok(answer),
         };
         // `WAIT` covers only writes of its own connection, so the script's connection sends it.
-        let (wait, limit) = (replicas.wait(), self.config().response_timeout + replicas.limit);
+        let limit = self.shared.config.response_timeout + replicas.limit;
+        let wait = replicas.wait();
         let mut connection = live.connection();
         let asking = wait.query_async::<u32>(&mut connection);
-        let is_acquire =
-            [&*scripts::ACQUIRE, &*scripts::SWAP].into_iter().any(|it| std::ptr::eq(script, it));
-        let message = match self.within(live, limit, effect, asking).await {
+        let is_acquire = call.is_of(&[&scripts::ACQUIRE, &scripts::SWAP]);
+        let message = match self.within(live, limit, call.effect, asking).await {
             Ok(Ok(count)) if count >= replicas.count => return Ok(Ok(answer)),
             Ok(Ok(count)) => format!(
                 "only {count} of {} replicas acknowledged within {:?}",
@@ -115,7 +102,7 @@ impl Link {
             ),
             Ok(Err(cause)) => format!("the server did not wait for its replicas ({cause})"),
             // The script has run, so the grant may exist.
-            Err(_) if is_acquire => return Err(effect.timed_out(limit)),
+            Err(_) if is_acquire => return Err(call.effect.timed_out(limit)),
             Err(silence) => silence.to_string(),
         };
         if !is_acquire {

@@ -2,10 +2,11 @@
 //! keeps a failed script's writes. A request with a token is idempotent.
 
 use std::sync::LazyLock;
-
 use std::time::Duration;
 
 use redis::Cmd;
+
+use crate::errors::Effect;
 
 pub(crate) const IDLE_FENCE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
@@ -13,6 +14,15 @@ pub(crate) const IDLE_FENCE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 pub(crate) struct Script {
     text: &'static str,
     hash: String,
+}
+
+/// A script with its input, and the effect of running it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Call<'c> {
+    script: &'c Script,
+    pub(crate) keys: &'c [&'c str],
+    arguments: &'c [&'c str],
+    pub(crate) effect: Effect,
 }
 
 macro_rules! scripts {
@@ -47,19 +57,35 @@ impl Script {
         Self { text, hash: redis::Script::new(text).get_hash().to_owned() }
     }
 
-    pub(crate) fn by_hash(&self, keys: &[&str], arguments: &[&str]) -> Cmd {
-        call("EVALSHA", &self.hash, keys, arguments)
-    }
-
-    pub(crate) fn by_text(&self, keys: &[&str], arguments: &[&str]) -> Cmd {
-        call("EVAL", self.text, keys, arguments)
+    pub(crate) fn call<'c>(
+        &'c self,
+        keys: &'c [&'c str],
+        arguments: &'c [&'c str],
+        effect: Effect,
+    ) -> Call<'c> {
+        Call { script: self, keys, arguments, effect }
     }
 }
 
-fn call(command: &str, script: &str, keys: &[&str], arguments: &[&str]) -> Cmd {
-    let length = keys.iter().chain(arguments).map(|word| word.len()).sum::<usize>();
-    let count = 3 + keys.len() + arguments.len();
-    let mut cmd = Cmd::with_capacity(count, command.len() + script.len() + 8 + length);
-    cmd.arg(command).arg(script).arg(keys.len()).arg(keys).arg(arguments);
-    cmd
+impl Call<'_> {
+    pub(crate) fn is_of(self, scripts: &[&Script]) -> bool {
+        scripts.iter().any(|script| std::ptr::eq(*script, self.script))
+    }
+
+    pub(crate) fn by_hash(self) -> Cmd {
+        self.command("EVALSHA", &self.script.hash)
+    }
+
+    pub(crate) fn by_text(self) -> Cmd {
+        self.command("EVAL", self.script.text)
+    }
+
+    fn command(self, command: &str, script: &str) -> Cmd {
+        let Self { keys, arguments, .. } = self;
+        let length = keys.iter().chain(arguments).map(|word| word.len()).sum::<usize>();
+        let count = 3 + keys.len() + arguments.len();
+        let mut cmd = Cmd::with_capacity(count, command.len() + script.len() + 8 + length);
+        cmd.arg(command).arg(script).arg(keys.len()).arg(keys).arg(arguments);
+        cmd
+    }
 }

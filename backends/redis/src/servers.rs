@@ -6,13 +6,13 @@ use redis::{Cmd, Value};
 use tokio::runtime::Handle;
 
 use crate::answer::{self, Found};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, slot_migration};
 use crate::config::Config;
-use crate::connection::Link;
+use crate::connection::{Link, Shared};
 use crate::errors::{self, Effect};
 use crate::keys::{Keys, slot_of};
 use crate::renew::Batch;
-use crate::scripts::{self, Script};
+use crate::scripts::{self, Call};
 use crate::topology::{Topology, Whereabouts};
 use crate::wakeup::Wakeups;
 
@@ -46,37 +46,34 @@ impl Servers {
     }
 
     pub(crate) async fn connect(config: Config) -> Result<Self> {
-        let config = Arc::new(config);
-        let wakeups = Arc::new(Wakeups::new(&config));
-        let to = match &config.topology {
+        let shared = Shared::new(config)?;
+        let to = match &shared.config.topology {
             Topology::One(server) => Whereabouts::at(server.clone()),
             Topology::Sentinel { .. } => Whereabouts::Master,
             Topology::Cluster { .. } => {
-                return Cluster::connect(config, wakeups).await.map(Self::Cluster);
+                return Cluster::connect(shared).await.map(Self::Cluster);
             }
         };
-        Link::connect(config, wakeups, to).await.map(Self::One)
+        Link::connect(shared, to).await.map(Self::One)
     }
 
-    pub(crate) fn config(&self) -> &Arc<Config> {
+    fn shared(&self) -> &Shared {
         match self {
-            Self::One(link) => link.config(),
-            Self::Cluster(cluster) => cluster.config(),
+            Self::One(link) => &link.shared,
+            Self::Cluster(cluster) => &cluster.shared,
         }
     }
 
-    pub(crate) fn wakeups(&self) -> &Arc<Wakeups> {
-        match self {
-            Self::One(link) => link.wakeups(),
-            Self::Cluster(cluster) => cluster.wakeups(),
-        }
+    pub(crate) fn config(&self) -> &Config {
+        &self.shared().config
+    }
+
+    pub(crate) fn wakeups(&self) -> &Wakeups {
+        &self.shared().wakeups
     }
 
     pub(crate) fn runtime(&self) -> &Handle {
-        match self {
-            Self::One(link) => link.runtime(),
-            Self::Cluster(cluster) => cluster.runtime(),
-        }
+        &self.shared().runtime
     }
 
     /// Returns '1' if `PUBLISH` counts all receivers. In a Cluster, it misses clients that
@@ -88,32 +85,18 @@ impl Servers {
         }
     }
 
-    pub(crate) async fn run(
-        &self,
-        script: &Script,
-        keys: &[&str],
-        arguments: &[&str],
-        effect: Effect,
-    ) -> Result<Value> {
+    pub(crate) async fn run(&self, call: Call<'_>) -> Result<Value> {
         match self {
-            Self::One(link) => link.run(script, keys, arguments, effect).await,
-            Self::Cluster(cluster) => Box::pin(cluster.run(script, keys, arguments, effect)).await,
+            Self::One(link) => link.run(call).await,
+            Self::Cluster(cluster) => Box::pin(cluster.run(call)).await,
         }
     }
 
     /// Returns `None` if a moving slot's keys aren't all on one node.
-    pub(crate) async fn try_run(
-        &self,
-        script: &Script,
-        keys: &[&str],
-        arguments: &[&str],
-        effect: Effect,
-    ) -> Result<Option<Value>> {
+    pub(crate) async fn try_run(&self, call: Call<'_>) -> Result<Option<Value>> {
         match self {
-            Self::One(link) => link.run(script, keys, arguments, effect).await.map(Some),
-            Self::Cluster(cluster) => {
-                Box::pin(cluster.try_run(script, keys, arguments, effect)).await
-            }
+            Self::One(link) => link.run(call).await.map(Some),
+            Self::Cluster(cluster) => Box::pin(cluster.try_run(call)).await,
         }
     }
 
@@ -154,7 +137,8 @@ impl Servers {
             Self::One(link) => {
                 let batch = Batch::new(prefix, holds)?;
                 let (keys, arguments) = (batch.keys(), batch.arguments(""));
-                let answer = link.run(&scripts::RENEW, &keys, &arguments, batch.effect()).await?;
+                let call = scripts::RENEW.call(&keys, &arguments, batch.effect());
+                let answer = link.run(call).await?;
                 let mut renewals = batch.renewals(answer)?;
                 batch.find_reasons(self, &mut renewals).await;
                 renewals
@@ -166,15 +150,26 @@ impl Servers {
     }
 
     pub(crate) async fn inspect_all(&self, names: &[LockName]) -> Result<Vec<Found>> {
-        let link = match self {
-            Self::One(link) => link,
-            Self::Cluster(cluster) => return cluster.inspect_all(names).await,
-        };
-        let prefix = &link.config().key_prefix;
+        match self {
+            Self::One(_) => self.inspect_together(names).await,
+            Self::Cluster(cluster) => cluster.inspect_all(names).await,
+        }
+    }
+
+    /// Inspects locks by one request. In a Cluster, they must share a slot.
+    pub(crate) async fn inspect_together(&self, names: &[LockName]) -> Result<Vec<Found>> {
+        let prefix = &self.config().key_prefix;
         let keys: Vec<Keys> =
             names.iter().map(|name| Keys::new(prefix, name)).collect::<Result<_>>()?;
-        let keys: Vec<&str> = keys.iter().flat_map(Keys::described).collect();
-        let answer = link.run(&scripts::INSPECT, &keys, &[], Effect::Reads).await?;
-        answer::all_found(names, answer)
+        let flat: Vec<&str> = keys.iter().flat_map(Keys::described).collect();
+        let call = scripts::INSPECT.call(&flat, &[], Effect::Reads);
+        if let Some(answer) = self.try_run(call).await? {
+            return answer::all_found(names, answer);
+        }
+        let mut found = Vec::with_capacity(names.len());
+        for (name, keys) in names.iter().zip(&keys) {
+            found.push(slot_migration::inspect(self, name, keys).await?);
+        }
+        Ok(found)
     }
 }

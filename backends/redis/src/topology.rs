@@ -1,5 +1,7 @@
 use redis::{ConnectionAddr, ConnectionInfo};
 
+use crate::cluster::Address;
+
 #[derive(Debug, Clone)]
 pub(crate) enum Topology {
     One(ConnectionInfo),
@@ -40,8 +42,8 @@ impl Topology {
     }
 }
 
-pub(crate) fn moved_to(server: &ConnectionInfo, host: &str, port: u16) -> ConnectionInfo {
-    let host = host.to_owned();
+pub(crate) fn moved_to(server: &ConnectionInfo, at: &Address) -> ConnectionInfo {
+    let Address { host, port } = at.clone();
     let address = match server.addr() {
         ConnectionAddr::TcpTls { insecure, tls_params, .. } => ConnectionAddr::TcpTls {
             host,
@@ -65,13 +67,8 @@ impl Whereabouts {
         Self::At(Box::new(server))
     }
 
-    pub(crate) fn is_at(&self, wanted: &str, wanted_port: u16) -> bool {
+    pub(crate) fn is_at(&self, wanted: &Address) -> bool {
         let Self::At(server) = self else { return false };
-        match server.addr() {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-                host == wanted && *port == wanted_port
-            }
-            _ => false,
-        }
+        Address::of(server.addr()).as_ref() == Some(wanted)
     }
 }

@@ -18,12 +18,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use lockwright_core::{
-    ErrorKind, Event, LockName, Mode, Renew, Renewal, RenewalOutcome, Result, Token,
-};
+use lockwright_core::{ErrorKind, Event, LockName, Mode, Renew, Renewal, RenewalOutcome, Token};
 use redis::{Cmd, FromRedisValue, Value};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use crate::connection::command;
 use crate::errors::Effect;
 use crate::servers::{Servers, WeakServers};
 
@@ -32,16 +31,10 @@ const SHORTEST_TTL: Duration = Duration::from_secs(3);
 
 const LOOKED_AT_ONCE: usize = 100;
 
-static CACHING: LazyLock<Cmd> = LazyLock::new(|| {
-    let mut caching = redis::cmd("CLIENT");
-    caching.arg("CACHING").arg("YES");
-    caching
-});
+static CACHING: LazyLock<Cmd> = LazyLock::new(|| command(&["CLIENT", "CACHING", "YES"]));
 
 pub(crate) fn turn_on() -> Cmd {
-    let mut tracking = redis::cmd("CLIENT");
-    tracking.arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
-    tracking
+    command(&["CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"])
 }
 
 #[derive(Debug)]
@@ -245,10 +238,8 @@ pub(crate) async fn listen_for(servers: &Servers, lock: &str) -> Option<bool> {
     if !servers.wakeups().tracked().works() {
         return None;
     }
-    let mut exists = redis::cmd("EXISTS");
-    exists.arg(lock);
-    let answer: Result<Value> = servers.command(lock, Some(&CACHING), &exists, Effect::Reads).await;
-    match answer {
+    let exists = command(&["EXISTS", lock]);
+    match servers.command(lock, Some(&CACHING), &exists, Effect::Reads).await {
         Ok(Value::Int(number)) => Some(number > 0),
         _ => None,
     }

@@ -63,7 +63,7 @@ impl Wakeups {
     fn counts(&self, name: &LockName, from: &Whereabouts) -> bool {
         let Some(slots) = self.slots.get() else { return true };
         let slot = slot_of(&format!("{}{name}", self.key_prefix));
-        slots.get().owner(slot).is_none_or(|owner| from.is_at(&owner.host, owner.port))
+        slots.get().owner(slot).is_none_or(|owner| from.is_at(owner))
     }
 
     pub(crate) fn released(&self) -> &str {

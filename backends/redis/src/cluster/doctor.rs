@@ -2,12 +2,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use lockwright_core::{Finding, Result, Severity};
-use redis::{FromRedisValue, Value};
 
 use super::{Address, Cluster};
-use crate::connection::Link;
+use crate::answer::read;
+use crate::connection::{Link, command};
 use crate::doctor::{examine_one, permitted};
-use crate::errors::{Effect, odd_answer};
 
 pub(crate) async fn examine(cluster: &Arc<Cluster>) -> Result<Vec<Finding>> {
     cluster.look_up().await?;
@@ -57,14 +56,8 @@ pub(crate) async fn examine(cluster: &Arc<Cluster>) -> Result<Vec<Finding>> {
 }
 
 async fn ask(link: &Arc<Link>, what: &str) -> Result<Option<String>> {
-    let mut question = redis::cmd("CLUSTER");
-    question.arg(what);
-    let Some(answer) = permitted(link.read(&question).await)? else { return Ok(None) };
-    text(answer).map(Some)
-}
-
-fn text(answer: Value) -> Result<String> {
-    String::from_redis_value(answer).map_err(|cause| odd_answer(Effect::Reads, cause))
+    let answer = permitted(link.read(&command(&["CLUSTER", what])).await)?;
+    answer.map(read).transpose()
 }
 
 fn at_node(at: &Address, mut finding: Finding) -> Finding {

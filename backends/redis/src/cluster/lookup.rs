@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::{Address, Cluster, SlotMap};
+use crate::connection::{command, dial};
 use crate::errors::{self, Effect, error};
 use crate::failure::Failure;
 
@@ -48,7 +49,7 @@ impl Cluster {
         let (number, mut asking) = (asked.len(), JoinSet::new());
         for at in asked {
             let cluster = Arc::clone(self);
-            asking.spawn_on(async move { cluster.ask_one(&at).await }, &self.runtime);
+            asking.spawn_on(async move { cluster.ask_one(&at).await }, &self.shared.runtime);
         }
         let mut views: Vec<(SlotMap, usize)> = Vec::new();
         let mut failure: Option<Failure> = None;
@@ -82,8 +83,7 @@ impl Cluster {
     }
 
     async fn ask_one(&self, at: &Address) -> Result<SlotMap, Failure> {
-        let mut slots = redis::cmd("CLUSTER");
-        slots.arg("SLOTS");
+        let slots = command(&["CLUSTER", "SLOTS"]);
         let link = self.links().get(at).filter(|link| link.is_connected()).cloned();
         let answer = match link {
             Some(link) => {
@@ -102,16 +102,12 @@ impl Cluster {
 
     /// Uses a temporary connection, because most such nodes are replicas.
     async fn ask_unknown_node(&self, at: &Address, question: &Cmd) -> Result<Value, Failure> {
-        let settings =
-            AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let asking = async {
-            let client = redis::Client::open(self.server_at(at))?;
-            let mut connection =
-                client.get_multiplexed_async_connection_with_config(&settings).await?;
+            let mut connection = dial(self.server_at(at), AsyncConnectionConfig::new()).await?;
             Ok(question.query_async(&mut connection).await)
         };
-        let limit = self.config.connect_timeout;
-        let shown = format!("{at}, a node of {},", self.config.shown);
+        let limit = self.shared.config.connect_timeout;
+        let shown = format!("{at}, a node of {},", self.shared.config.shown);
         match timeout(limit, asking).await {
             Ok(Ok(answer)) => answer.map_err(|cause| refused(&cause, at)),
             Ok(Err(cause)) => Err(Failure::of(&cause, &shown)),

@@ -18,18 +18,15 @@ use std::time::Duration;
 
 use lockwright_core::{Error, ErrorKind, Result};
 use redis::{Cmd, ConnectionInfo, FromRedisValue, Value};
-use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
-use crate::config::Config;
-use crate::connection::Link;
+use crate::connection::{Link, Shared, command};
 use crate::doctor::permitted;
 use crate::errors::{Effect, error};
 use crate::failure::Failure;
 use crate::keys::slot_of;
-use crate::scripts::Script;
+use crate::scripts::Call;
 use crate::topology::{Topology, Whereabouts, moved_to};
-use crate::wakeup::Wakeups;
 
 use doctor::{has_slots_on_the_move, own_slots};
 use redirects::{Request, What};
@@ -39,8 +36,7 @@ pub(crate) use map::{Address, SlotMap};
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
 pub(crate) struct Cluster {
-    config: Arc<Config>,
-    wakeups: Arc<Wakeups>,
+    pub(crate) shared: Arc<Shared>,
     /// Connection settings of all nodes, except the address.
     server: ConnectionInfo,
     seeds: Vec<Address>,
@@ -50,7 +46,6 @@ pub(crate) struct Cluster {
     looking: tokio::sync::Mutex<Option<Failure>>,
     looked: AtomicU64,
     will_look: AtomicBool,
-    runtime: Handle,
 }
 
 /// The slot map in use. A wrong map costs only a redirection, because a node rejects requests for
@@ -70,11 +65,8 @@ impl Placement {
 }
 
 impl Cluster {
-    pub(crate) async fn connect(config: Arc<Config>, wakeups: Arc<Wakeups>) -> Result<Arc<Self>> {
-        let runtime = Handle::try_current().map_err(|_| {
-            error(ErrorKind::InvalidConfig, "connecting needs a tokio runtime; there is none here")
-        })?;
-        let (server, seeds) = match &config.topology {
+    pub(crate) async fn connect(shared: Arc<Shared>) -> Result<Arc<Self>> {
+        let (server, seeds) = match &shared.config.topology {
             Topology::Cluster { seeds } => {
                 let addresses = seeds.iter().filter_map(|seed| Address::of(seed.addr())).collect();
                 (seeds.first().cloned(), addresses)
@@ -85,10 +77,9 @@ impl Cluster {
             return Err(error(ErrorKind::InvalidConfig, "no node of the Cluster is named"));
         };
         let current = Arc::new(Current(Mutex::new(Arc::new(SlotMap::empty()))));
-        wakeups.route(Arc::clone(&current));
+        shared.wakeups.route(Arc::clone(&current));
         let cluster = Arc::new(Self {
-            config,
-            wakeups,
+            shared,
             server,
             seeds,
             current,
@@ -96,7 +87,6 @@ impl Cluster {
             looking: tokio::sync::Mutex::default(),
             looked: AtomicU64::new(0),
             will_look: AtomicBool::new(false),
-            runtime,
         });
         cluster.look_up().await?;
         let mut failure = None;
@@ -109,18 +99,6 @@ impl Cluster {
         Err(failure.unwrap_or_else(|| unserved("any slot")))
     }
 
-    pub(crate) fn config(&self) -> &Arc<Config> {
-        &self.config
-    }
-
-    pub(crate) fn wakeups(&self) -> &Arc<Wakeups> {
-        &self.wakeups
-    }
-
-    pub(crate) fn runtime(&self) -> &Handle {
-        &self.runtime
-    }
-
     pub(crate) fn map(&self) -> Arc<SlotMap> {
         self.current.get()
     }
@@ -128,23 +106,17 @@ impl Cluster {
     pub(crate) fn masters(&self) -> Vec<(Address, Arc<Link>)> {
         let map = self.map();
         let masters = map.masters().iter();
-        masters.filter_map(|at| Some((at.clone(), self.link(at).ok()?))).collect()
+        masters.map(|at| (at.clone(), self.link(at))).collect()
     }
 
     /// Runs a script. Retries while the slot moves, within the response time-out.
-    pub(crate) async fn run(
-        self: &Arc<Self>,
-        script: &Script,
-        keys: &[&str],
-        arguments: &[&str],
-        effect: Effect,
-    ) -> Result<Value> {
+    pub(crate) async fn run(self: &Arc<Self>, call: Call<'_>) -> Result<Value> {
         let (begun, mut pause) = (Instant::now(), TRY_AGAIN.0);
         loop {
-            if let Some(answer) = self.try_run(script, keys, arguments, effect).await? {
+            if let Some(answer) = self.try_run(call).await? {
                 return Ok(answer);
             }
-            if begun.elapsed() >= self.config.response_timeout {
+            if begun.elapsed() >= self.shared.config.response_timeout {
                 return Err(error(
                     ErrorKind::Unavailable,
                     "the Cluster is moving the lock's slot to another node; try again when that \
@@ -157,15 +129,9 @@ impl Cluster {
     }
 
     /// Returns `None` at once if the slot is moving and no node has all keys.
-    pub(crate) async fn try_run(
-        self: &Arc<Self>,
-        script: &Script,
-        keys: &[&str],
-        arguments: &[&str],
-        effect: Effect,
-    ) -> Result<Option<Value>> {
-        let slot = keys.first().map_or(0, |key| slot_of(key));
-        let what = What::Script { script, keys, arguments };
+    pub(crate) async fn try_run(self: &Arc<Self>, call: Call<'_>) -> Result<Option<Value>> {
+        let slot = call.keys.first().map_or(0, |key| slot_of(key));
+        let (what, effect) = (What::Script(call), call.effect);
         self.route(&Request { slot, what, effect, before: None }).await
     }
 
@@ -184,8 +150,7 @@ impl Cluster {
 
     pub(crate) async fn placement(self: &Arc<Self>) -> Result<Placement> {
         self.look_up().await?;
-        let mut nodes = redis::cmd("CLUSTER");
-        nodes.arg("NODES");
+        let nodes = command(&["CLUSTER", "NODES"]);
         let mut placement = BTreeMap::new();
         for (at, link) in self.masters() {
             let nodes = permitted(link.read(&nodes).await)?;
@@ -203,22 +168,19 @@ impl Cluster {
         self.map().owner(slot).cloned().ok_or_else(|| unserved(&format!("slot {slot}")))
     }
 
-    fn link(&self, at: &Address) -> Result<Arc<Link>> {
+    fn link(&self, at: &Address) -> Arc<Link> {
         let mut links = self.links();
         if let Some(link) = links.get(at) {
-            return Ok(Arc::clone(link));
+            return Arc::clone(link);
         }
-        // Not on the caller's runtime, which may end earlier.
-        let _entered = self.runtime.enter();
         let to = Whereabouts::at(self.server_at(at));
-        let (config, wakeups) = (Arc::clone(&self.config), Arc::clone(&self.wakeups));
-        let link = Link::connect_later(config, wakeups, to)?;
+        let link = Link::connect_later(Arc::clone(&self.shared), to);
         links.insert(at.clone(), Arc::clone(&link));
-        Ok(link)
+        link
     }
 
     fn server_at(&self, at: &Address) -> ConnectionInfo {
-        moved_to(&self.server, &at.host, at.port)
+        moved_to(&self.server, at)
     }
 
     fn links(&self) -> MutexGuard<'_, HashMap<Address, Arc<Link>>> {
@@ -232,7 +194,7 @@ impl Cluster {
             return;
         }
         let cluster = Arc::clone(self);
-        self.runtime.spawn(async move {
+        self.shared.runtime.spawn(async move {
             if let Err(error) = cluster.look_up().await {
                 tracing::debug!(%error, "redis: the Cluster's slots could not be looked up");
             }
@@ -262,7 +224,7 @@ fn unserved(what: &str) -> Error {
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cluster")
-            .field("config", &self.config)
+            .field("config", &self.shared.config)
             .field("map", &self.map())
             .finish_non_exhaustive()
     }

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use super::{Address, Cluster};
 use crate::connection::{Link, Live};
 use crate::errors::{self, Effect, error};
-use crate::scripts::Script;
+use crate::scripts::Call;
 
 /// A limit, because nodes that disagree could redirect endlessly.
 const REDIRECTIONS: u32 = 8;
@@ -33,7 +33,7 @@ pub(super) struct Request<'r> {
 
 #[derive(Clone, Copy)]
 pub(super) enum What<'r> {
-    Script { script: &'r Script, keys: &'r [&'r str], arguments: &'r [&'r str] },
+    Script(Call<'r>),
     Command(&'r Cmd),
 }
 
@@ -69,12 +69,12 @@ impl Cluster {
                 Some(redirected) => redirected,
                 None => (self.owner(request.slot).await?, false),
             };
-            let link = self.link(&at)?;
+            let link = self.link(&at);
             let live = match link.live().await {
                 Ok(live) => live,
                 Err(failure) => {
                     // Nothing was sent, so another node may get the request.
-                    if looked || begun.elapsed() >= self.config.response_timeout {
+                    if looked || begun.elapsed() >= self.shared.config.response_timeout {
                         self.look_up_soon();
                         return Err(failure);
                     }
@@ -117,7 +117,7 @@ impl Cluster {
                     return Err(errors::translate(cause, request.effect));
                 }
             }
-            if begun.elapsed() >= self.config.response_timeout {
+            if begun.elapsed() >= self.shared.config.response_timeout {
                 break;
             }
             // The first redirection is normal after a move.
@@ -141,9 +141,7 @@ impl Request<'_> {
     ) -> Result<Result<Value, RedisError>> {
         let before = if is_asking { Some(&*ASKING) } else { self.before };
         match self.what {
-            What::Script { script, keys, arguments } => {
-                link.try_run_on(live, before, script, keys, arguments, self.effect).await
-            }
+            What::Script(call) => link.try_run_on(live, before, call).await,
             What::Command(command) => link.ask(live, before, command, self.effect).await,
         }
     }

@@ -8,9 +8,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Cluster, slot_migration};
-use crate::answer::{self, Found};
+use crate::answer::Found;
 use crate::errors::{Effect, error, odd_answer};
-use crate::keys::{Keys, slot_of};
+use crate::keys::slot_of;
 use crate::renew::Batch;
 use crate::scripts;
 use crate::servers::Servers;
@@ -20,14 +20,13 @@ impl Cluster {
     /// Their requests continue in tasks, whose time-outs detect a frozen node.
     pub(crate) async fn renew(self: &Arc<Self>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
         let until = Instant::now() + Renew::time_to_answer(holds);
-        let prefix = &self.config().key_prefix;
+        let prefix = &self.shared.config.key_prefix;
         let mut asking = Vec::new();
         for places in by_slot(prefix, holds.iter().map(|hold| &hold.claim.name)) {
             let some: Vec<Renew<'_>> = places.iter().map(|at| holds[*at]).collect();
             let (cluster, batch) = (Arc::clone(self), Batch::new(prefix, &some)?);
-            let task =
-                self.runtime().spawn(async move { cluster.renew_in_slot(&batch, until).await });
-            asking.push((places, task));
+            let renewing = async move { cluster.renew_in_slot(&batch, until).await };
+            asking.push((places, self.shared.runtime.spawn(renewing)));
         }
         let mut renewals = vec![Renewal::INDETERMINATE; holds.len()];
         let (mut answered, mut failure) = (holds.is_empty(), None);
@@ -58,10 +57,9 @@ impl Cluster {
         batch: &Batch,
         until: Instant,
     ) -> Result<Vec<Renewal>> {
-        let effect = Effect::ChangesBy(until);
         let (keys, arguments) = (batch.keys(), batch.arguments(""));
-        let answer = self.try_run(&scripts::RENEW, &keys, &arguments, effect).await?;
-        let mut renewals = match answer {
+        let call = scripts::RENEW.call(&keys, &arguments, Effect::ChangesBy(until));
+        let mut renewals = match self.try_run(call).await? {
             Some(answer) => batch.renewals(answer)?,
             None => slot_migration::renew(self, batch).await,
         };
@@ -70,13 +68,13 @@ impl Cluster {
     }
 
     pub(crate) async fn inspect_all(self: &Arc<Self>, names: &[LockName]) -> Result<Vec<Found>> {
-        let prefix = &self.config().key_prefix;
+        let prefix = &self.shared.config.key_prefix;
         let mut asking = Vec::new();
         for places in by_slot(prefix, names.iter()) {
             let some: Vec<LockName> = places.iter().map(|at| names[*at].clone()).collect();
-            let cluster = Arc::clone(self);
-            let task = self.runtime().spawn(async move { cluster.inspect_in_slot(&some).await });
-            asking.push((places, task));
+            let servers = Servers::Cluster(Arc::clone(self));
+            let inspecting = async move { servers.inspect_together(&some).await };
+            asking.push((places, self.shared.runtime.spawn(inspecting)));
         }
         let mut found: Vec<Option<Found>> = names.iter().map(|_| None).collect();
         for (places, task) in asking {
@@ -86,23 +84,6 @@ impl Cluster {
         }
         let odd = || odd_answer(Effect::Reads, "too little");
         found.into_iter().map(|one| one.ok_or_else(odd)).collect()
-    }
-
-    async fn inspect_in_slot(self: &Arc<Self>, names: &[LockName]) -> Result<Vec<Found>> {
-        let prefix = &self.config().key_prefix;
-        let keys: Vec<Keys> =
-            names.iter().map(|name| Keys::new(prefix, name)).collect::<Result<_>>()?;
-        let flat: Vec<&str> = keys.iter().flat_map(Keys::described).collect();
-        match self.try_run(&scripts::INSPECT, &flat, &[], Effect::Reads).await? {
-            Some(answer) => answer::all_found(names, answer),
-            None => {
-                let mut found = Vec::with_capacity(names.len());
-                for (name, keys) in names.iter().zip(&keys) {
-                    found.push(slot_migration::inspect(self, name, keys).await?);
-                }
-                Ok(found)
-            }
-        }
     }
 }
 

@@ -10,10 +10,11 @@
 use std::sync::Arc;
 
 use lockwright_core::{Claim, ErrorKind, LockName, Mode, ReleaseOutcome, Renewal, Result};
-use redis::{Cmd, FromRedisValue, Value};
+use redis::Value;
 
 use super::Cluster;
-use crate::answer::{self, Found};
+use crate::answer::{self, Found, read};
+use crate::connection::command;
 use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
 use crate::renew::{Batch, renewals};
@@ -33,7 +34,8 @@ pub(crate) async fn renew(cluster: &Arc<Cluster>, batch: &Batch) -> Vec<Renewal>
     let mut all = Vec::new();
     for (keys, arguments) in batch.single_requests() {
         let arguments = arguments.each_ref().map(String::as_str);
-        let answer = cluster.try_run(&scripts::RENEW, &keys, &arguments, Effect::Changes).await;
+        let call = scripts::RENEW.call(&keys, &arguments, Effect::Changes);
+        let answer = cluster.try_run(call).await;
         match answer.and_then(|answer| answer.map(|one| renewals(one, 1)).transpose()) {
             Ok(Some(one)) => all.extend(one),
             Ok(None) => all.push(Renewal::INDETERMINATE),
@@ -50,10 +52,8 @@ impl Hold<'_> {
     /// Removes the token's record and wakes the other waiters, in a task, because a node may be
     /// silent. If this fails, waiters poll, and the record expires.
     fn wake_waiters(&self, servers: &Servers, claim: &Claim) {
-        let mut forget = redis::cmd("HDEL");
-        forget.arg(self.keys.meta()).arg(self.token);
-        let mut publish = redis::cmd("PUBLISH");
-        publish.arg(servers.wakeups().released()).arg(claim.name.as_str());
+        let forget = command(&["HDEL", self.keys.meta(), self.token]);
+        let publish = command(&["PUBLISH", servers.wakeups().released(), claim.name.as_str()]);
         let (runtime, servers) = (servers.runtime().clone(), servers.clone());
         let [meta, queue] = [self.keys.meta(), self.keys.queue()].map(str::to_owned);
         runtime.spawn(async move {
@@ -72,13 +72,11 @@ impl Hold<'_> {
         if tombstone_ms > 0 {
             // The tombstone is first, as in `release_full.lua`.
             let (fence, life) = (self.keys.fence(), tombstone_ms.to_string());
-            servers.run(&scripts::MOVING_MARK, &[fence], &[&life], Effect::Changes).await?;
-            let mut set_tombstone = redis::cmd("SET");
-            set_tombstone.arg(self.tombstone).arg("released").arg("PX").arg(&life);
+            servers.run(scripts::MOVING_MARK.call(&[fence], &[&life], Effect::Changes)).await?;
+            let set_tombstone = command(&["SET", self.tombstone, "released", "PX", &life]);
             servers.command(self.tombstone, None, &set_tombstone, Effect::Changes).await?;
         }
-        let mut leave = redis::cmd("LREM");
-        leave.arg(self.keys.queue()).arg(1).arg(self.token);
+        let leave = command(&["LREM", self.keys.queue(), "1", self.token]);
         let left = servers.command(self.keys.queue(), None, &leave, Effect::Changes).await?;
         if matches!(left, Value::Int(1)) {
             self.wake_waiters(servers, claim);
@@ -92,10 +90,9 @@ impl Hold<'_> {
             ));
         }
         let arguments = [self.token, servers.wakeups().released(), claim.name.as_str()];
-        let lock = self.keys.lock();
-        let answer =
-            servers.run(&scripts::MOVING_RELEASE, &[lock], &arguments, Effect::Changes).await?;
-        match answer {
+        let lock = [self.keys.lock()];
+        let release = scripts::MOVING_RELEASE.call(&lock, &arguments, Effect::Changes);
+        match servers.run(release).await? {
             Value::Int(1) => Ok(ReleaseOutcome::Released),
             Value::Int(0) => Ok(ReleaseOutcome::NotHeld),
             other => Err(odd_answer(Effect::Changes, other)),
@@ -103,27 +100,26 @@ impl Hold<'_> {
     }
 }
 
-pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys) -> Result<Found> {
-    let mut words = read_lock(cluster, keys).await?;
+pub(crate) async fn inspect(servers: &Servers, name: &LockName, keys: &Keys) -> Result<Found> {
+    let mut words = read_lock(servers, keys).await?;
     if matches!(&words[..], [Value::BulkString(word), ..] if word == b"shared") {
-        words.extend(shared_holders(cluster, keys).await?);
+        words.extend(shared_holders(servers, keys).await?);
     }
     answer::found(name, Value::Array(words))
 }
 
 /// Reads the lock and its counter, from which the holder's fence follows. If the counter changes in
 /// between, reads both again.
-async fn read_lock(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Vec<Value>> {
+async fn read_lock(servers: &Servers, keys: &Keys) -> Result<Vec<Value>> {
     const TRIES: usize = 10;
 
-    let mut counter = read_counter(cluster, keys).await?;
+    let mut counter = read_counter(servers, keys).await?;
     for _ in 0..TRIES {
-        let (script, lock) = (&scripts::MOVING_INSPECT, [keys.lock()]);
-        let answer = cluster.run(script, &lock, &[], Effect::Reads).await?;
-        let before = std::mem::replace(&mut counter, read_counter(cluster, keys).await?);
+        let lock = [keys.lock()];
+        let answer = servers.run(scripts::MOVING_INSPECT.call(&lock, &[], Effect::Reads)).await?;
+        let before = std::mem::replace(&mut counter, read_counter(servers, keys).await?);
         if counter == before {
-            let mut words: Vec<Value> = FromRedisValue::from_redis_value(answer)
-                .map_err(|cause| odd_answer(Effect::Reads, cause))?;
+            let mut words: Vec<Value> = read(answer)?;
             if let Some(word) = words.get_mut(1) {
                 *word = counter;
             }
@@ -133,27 +129,24 @@ async fn read_lock(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Vec<Value>> {
     Err(error(ErrorKind::Unavailable, "the holder changes too fast to be shown; try again"))
 }
 
-async fn read_counter(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Value> {
-    cluster.command(keys.fence(), None, &get(keys.fence()), Effect::Reads).await
+async fn read_counter(servers: &Servers, keys: &Keys) -> Result<Value> {
+    let get = command(&["GET", keys.fence()]);
+    servers.command(keys.fence(), None, &get, Effect::Reads).await
 }
 
 /// Returns the shared holders, without the time left, which needs the server's time.
-async fn shared_holders(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Vec<Value>> {
-    let odd = |cause| odd_answer(Effect::Reads, cause);
-    let mut all = redis::cmd("ZRANGE");
-    all.arg(keys.holders()).arg(0).arg(-1);
-    let tokens = cluster.command(keys.holders(), None, &all, Effect::Reads).await?;
-    let tokens: Vec<String> = FromRedisValue::from_redis_value(tokens).map_err(odd)?;
+async fn shared_holders(servers: &Servers, keys: &Keys) -> Result<Vec<Value>> {
+    let all = command(&["ZRANGE", keys.holders(), "0", "-1"]);
+    let tokens = servers.command(keys.holders(), None, &all, Effect::Reads).await;
+    let tokens: Vec<String> = tokens.and_then(read)?;
     let mut words = Vec::with_capacity(6 * tokens.len());
     for token in tokens {
         let field = async |field: &str| {
-            let mut get = redis::cmd("HGET");
-            get.arg(keys.meta()).arg(field);
-            cluster.command(keys.meta(), None, &get, Effect::Reads).await
+            let get = command(&["HGET", keys.meta(), field]);
+            servers.command(keys.meta(), None, &get, Effect::Reads).await
         };
         let (record, broken) = (field(&token).await?, field(&format!("broken:{token}")).await?);
-        let record: Option<String> = FromRedisValue::from_redis_value(record).map_err(odd)?;
-        let record = record.unwrap_or_default();
+        let record = read::<Option<String>>(record)?.unwrap_or_default();
         if let [mode, fence, _, identity] = record.splitn(4, ' ').collect::<Vec<_>>()[..] {
             words.extend([Value::Nil, text(&token), text(identity), text(fence), broken]);
             words.push(text(mode));
@@ -164,10 +157,4 @@ async fn shared_holders(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Vec<Value
 
 fn text(text: &str) -> Value {
     Value::BulkString(text.as_bytes().to_vec())
-}
-
-fn get(key: &str) -> Cmd {
-    let mut get = redis::cmd("GET");
-    get.arg(key);
-    get
 }

@@ -19,23 +19,40 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+pub(crate) use self::open::dial;
 use self::probe::Unanswered;
 
 use crate::config::Config;
 use crate::errors::{self, Effect, error};
 use crate::failure::Failure;
 use crate::fast_path::CounterBound;
-use crate::replicas;
-use crate::scripts::{self, Script};
+use crate::scripts::{self, Call};
 use crate::sentinel::master::Sentinels;
 use crate::sentinel::switch_master;
 use crate::topology::Whereabouts;
 use crate::wakeup::Wakeups;
 
+/// What all connections of a client share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) wakeups: Arc<Wakeups>,
+    pub(crate) runtime: Handle,
+}
+
+impl Shared {
+    pub(crate) fn new(config: Config) -> Result<Arc<Self>> {
+        let runtime = Handle::try_current().map_err(|_| {
+            error(ErrorKind::InvalidConfig, "connecting needs a tokio runtime; there is none here")
+        })?;
+        let wakeups = Arc::new(Wakeups::new(&config));
+        Ok(Arc::new(Self { config, wakeups, runtime }))
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Link {
-    config: Arc<Config>,
-    wakeups: Arc<Wakeups>,
+    pub(crate) shared: Arc<Shared>,
     to: Whereabouts,
     /// The connection for requests that wait for replicas.
     waiting: Option<Arc<Link>>,
@@ -48,7 +65,6 @@ pub(crate) struct Link {
     broken: UnboundedSender<()>,
     election: AtomicU64,
     listening: Mutex<JoinSet<()>>,
-    runtime: Handle,
 }
 
 #[derive(Debug)]
@@ -68,12 +84,8 @@ impl Live {
 }
 
 impl Link {
-    pub(crate) async fn connect(
-        config: Arc<Config>,
-        wakeups: Arc<Wakeups>,
-        to: Whereabouts,
-    ) -> Result<Arc<Self>> {
-        let link = Self::new(config, wakeups, to)?;
+    pub(crate) async fn connect(shared: Arc<Shared>, to: Whereabouts) -> Result<Arc<Self>> {
+        let link = Self::new(shared, to);
         link.live().await?;
         if let Some(waiting) = &link.waiting {
             waiting.live().await?;
@@ -85,39 +97,27 @@ impl Link {
         Ok(link)
     }
 
-    pub(crate) fn connect_later(
-        config: Arc<Config>,
-        wakeups: Arc<Wakeups>,
-        to: Whereabouts,
-    ) -> Result<Arc<Self>> {
-        let link = Self::new(config, wakeups, to)?;
+    pub(crate) fn connect_later(shared: Arc<Shared>, to: Whereabouts) -> Arc<Self> {
+        let link = Self::new(shared, to);
         let _ = link.broken.send(());
-        Ok(link)
+        link
     }
 
-    fn new(config: Arc<Config>, wakeups: Arc<Wakeups>, to: Whereabouts) -> Result<Arc<Self>> {
-        let runtime = Handle::try_current().map_err(|_| {
-            error(ErrorKind::InvalidConfig, "connecting needs a tokio runtime; there is none here")
-        })?;
-        let waiting = config.replicas.map(|_| {
-            let (config, wakeups) = (Arc::clone(&config), Arc::clone(&wakeups));
-            Self::start(config, wakeups, to.clone(), None, true, runtime.clone())
-        });
-        Ok(Self::start(config, wakeups, to, waiting, false, runtime))
+    fn new(shared: Arc<Shared>, to: Whereabouts) -> Arc<Self> {
+        let replicas = shared.config.replicas;
+        let waiting = replicas.map(|_| Self::start(Arc::clone(&shared), to.clone(), None, true));
+        Self::start(shared, to, waiting, false)
     }
 
     fn start(
-        config: Arc<Config>,
-        wakeups: Arc<Wakeups>,
+        shared: Arc<Shared>,
         to: Whereabouts,
         waiting: Option<Arc<Self>>,
         is_waiting: bool,
-        runtime: Handle,
     ) -> Arc<Self> {
         let (broken, breaks) = unbounded_channel();
         let link = Arc::new(Self {
-            config,
-            wakeups,
+            shared,
             to,
             waiting,
             is_waiting,
@@ -128,9 +128,8 @@ impl Link {
             broken,
             election: AtomicU64::new(0),
             listening: Mutex::default(),
-            runtime,
         });
-        link.runtime.spawn(keep_connected(Arc::downgrade(&link), breaks));
+        link.shared.runtime.spawn(keep_connected(Arc::downgrade(&link), breaks));
         link
     }
 
@@ -139,42 +138,21 @@ impl Link {
     }
 
     pub(crate) fn sentinels(&self) -> Option<Sentinels<'_>> {
-        Sentinels::of(&self.config, &self.election)
+        Sentinels::of(&self.shared.config, &self.election)
     }
 
-    pub(crate) fn wakeups(&self) -> &Arc<Wakeups> {
-        &self.wakeups
-    }
-
-    pub(crate) fn config(&self) -> &Arc<Config> {
-        &self.config
-    }
-
-    pub(crate) fn runtime(&self) -> &Handle {
-        &self.runtime
-    }
-
-    pub(crate) async fn run(
-        self: &Arc<Self>,
-        script: &Script,
-        keys: &[&str],
-        arguments: &[&str],
-        effect: Effect,
-    ) -> Result<Value> {
+    pub(crate) async fn run(self: &Arc<Self>, call: Call<'_>) -> Result<Value> {
         let live = self.live().await?;
-        self.run_on(&live, script, keys, arguments, effect).await
+        self.run_on(&live, call).await
     }
 
     pub(crate) async fn run_on(
         self: &Arc<Self>,
         live: &Arc<Live>,
-        script: &Script,
-        keys: &[&str],
-        arguments: &[&str],
-        effect: Effect,
+        call: Call<'_>,
     ) -> Result<Value> {
-        let answer = self.try_run_on(live, None, script, keys, arguments, effect).await?;
-        answer.map_err(|cause| errors::translate(cause, effect))
+        let answer = self.try_run_on(live, None, call).await?;
+        answer.map_err(|cause| errors::translate(cause, call.effect))
     }
 
     /// Runs a script directly after `before`. The outer error means no reply. The inner error is
@@ -183,13 +161,10 @@ impl Link {
         self: &Arc<Self>,
         live: &Arc<Live>,
         before: Option<&Cmd>,
-        script: &Script,
-        keys: &[&str],
-        arguments: &[&str],
-        effect: Effect,
+        call: Call<'_>,
     ) -> Result<Result<Value, RedisError>> {
-        if let (Some(waiting), Some(replicas)) = (&self.waiting, self.config.replicas)
-            && replicas::are_waited_for(script)
+        if let (Some(waiting), Some(replicas)) = (&self.waiting, self.shared.config.replicas)
+            && call.is_of(&[&scripts::ACQUIRE, &scripts::SWAP, &scripts::RENEW])
         {
             let other = waiting.live().await?;
             // After a failover, one of the two connections may lead to the old master, and couldn't
@@ -200,41 +175,35 @@ impl Link {
                 let problem = "the master is being replaced; try again";
                 return Err(error(ErrorKind::Unavailable, problem));
             }
-            let answer =
-                waiting.run_and_wait(&other, replicas, before, script, keys, arguments, effect);
-            let answer = Box::pin(answer).await;
+            let answer = Box::pin(waiting.run_and_wait(&other, replicas, before, call)).await;
             if answer.is_err() && !other.alive.load(Ordering::Acquire) {
                 // `live` may be silent too, so probe it.
                 self.probe(live, Duration::ZERO);
             }
             return answer;
         }
-        self.ask_script(live, before, script, keys, arguments, effect).await
+        self.ask_script(live, before, call).await
     }
 
     pub(crate) async fn ask_script(
         self: &Arc<Self>,
         live: &Arc<Live>,
         before: Option<&Cmd>,
-        script: &Script,
-        keys: &[&str],
-        arguments: &[&str],
-        effect: Effect,
+        call: Call<'_>,
     ) -> Result<Result<Value, RedisError>> {
         // The counter's lower bound depends on the connection (`fast_path.rs`).
-        let has_bound = std::ptr::eq(script, &*scripts::FAST_ACQUIRE);
         let with_bound = |mut cmd: Cmd| {
-            if has_bound {
+            if call.is_of(&[&scripts::FAST_ACQUIRE]) {
                 cmd.arg(live.counter_bound.millis());
             }
             cmd
         };
-        let cmd = with_bound(script.by_hash(keys, arguments));
-        match self.ask(live, before, &cmd, effect).await? {
+        let cmd = with_bound(call.by_hash());
+        match self.ask(live, before, &cmd, call.effect).await? {
             // The server lacked the script, so it did nothing.
             Err(cause) if errors::lacks_script(&cause) => {
-                let cmd = with_bound(script.by_text(keys, arguments));
-                Box::pin(self.ask(live, before, &cmd, effect)).await
+                let cmd = with_bound(call.by_text());
+                Box::pin(self.ask(live, before, &cmd, call.effect)).await
             }
             answer => Ok(answer),
         }
@@ -266,8 +235,8 @@ impl Link {
         let live = self.live().await?;
         let mut connection = live.connection();
         let asking = connection.req_packed_commands(commands, 0, count);
-        let answer =
-            self.within(&live, self.config.response_timeout, Effect::Reads, asking).await?;
+        let limit = self.shared.config.response_timeout;
+        let answer = self.within(&live, limit, Effect::Reads, asking).await?;
         answer.map_err(|cause| errors::translate(cause, Effect::Reads))
     }
 
@@ -286,7 +255,7 @@ impl Link {
                 Some(before) => Box::pin(both(&mut connection, before, command)).await,
             }
         };
-        self.within(live, self.config.response_timeout, effect, asking).await
+        self.within(live, self.shared.config.response_timeout, effect, asking).await
     }
 
     pub(crate) async fn within<T>(
@@ -354,7 +323,7 @@ impl Link {
             // The task holds the lock, so that all callers share its attempt, even if this caller
             // is cancelled.
             let link = Arc::clone(self);
-            let attempt = self.runtime.spawn(async move {
+            let attempt = self.shared.runtime.spawn(async move {
                 let opened = link.open().await;
                 if let Err(failure) = &opened {
                     last_failure.clone_from(failure);
@@ -369,9 +338,15 @@ impl Link {
             Err(last_failure.clone())
         };
         opened.map_err(|failure| {
-            error(failure.kind, failure.message).with_backend(self.config.topology.backend())
+            error(failure.kind, failure.message).with_backend(self.shared.config.topology.backend())
         })
     }
+}
+
+pub(crate) fn command(words: &[&str]) -> Cmd {
+    let mut command = Cmd::new();
+    command.arg(words);
+    command
 }
 
 /// Sends two commands with none between them. If the first is refused, the second has no effect,

@@ -3,11 +3,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lockwright_core::Result;
-use redis::aio::SendError;
-use redis::{AsyncConnectionConfig, ConnectionInfo, PushInfo, PushKind};
+use redis::aio::{MultiplexedConnection, SendError};
+use redis::{AsyncConnectionConfig, ConnectionInfo, PushInfo, PushKind, RedisResult};
 use tokio::time::timeout;
 
-use super::{Link, Live};
+use super::{Link, Live, Shared};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::fast_path::CounterBound;
@@ -17,12 +17,21 @@ use crate::tracking;
 
 const BUFFERED_REQUESTS: usize = 1_000;
 
+/// Connects without a time limit. The caller sets it.
+pub(crate) async fn dial(
+    server: ConnectionInfo,
+    settings: AsyncConnectionConfig,
+) -> RedisResult<MultiplexedConnection> {
+    let settings = settings.set_connection_timeout(None).set_response_timeout(None);
+    redis::Client::open(server)?.get_multiplexed_async_connection_with_config(&settings).await
+}
+
 impl Link {
     pub(super) async fn open(self: &Arc<Self>) -> Result<Arc<Live>, Failure> {
         drop(self.current().take_if(|live| !live.alive.load(Ordering::Acquire)));
         let (live, elected) = match &self.to {
             Whereabouts::At(server) => {
-                let limit = self.config.connect_timeout;
+                let limit = self.shared.config.connect_timeout;
                 match timeout(limit, self.connect_to(server.as_ref().clone())).await {
                     Ok(end) => (end?, None),
                     Err(_) => return Err(Failure::silence(&self.shown(server), limit)),
@@ -48,7 +57,7 @@ impl Link {
         // this task holds `connecting`.
         if !self.is_waiting {
             let link = Arc::clone(self);
-            self.runtime.spawn(async move { link.wakeups.subscribers().wake_all() });
+            self.shared.runtime.spawn(async move { link.shared.wakeups.subscribers().wake_all() });
         }
         Ok(live)
     }
@@ -57,30 +66,27 @@ impl Link {
         let (shown, address) = (self.shown(&server), server.addr().to_string());
         let alive = Arc::new(AtomicBool::new(true));
         let settings = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None)
             .set_pipeline_buffer_size(BUFFERED_REQUESTS)
             .set_push_sender(self.push_sender(&alive));
         let opening = async {
-            let client = redis::Client::open(server)?;
-            let mut connection =
-                client.get_multiplexed_async_connection_with_config(&settings).await?;
+            let mut connection = dial(server, settings).await?;
             if self.is_waiting {
                 // This `WAIT` only detects a missing permission.
                 redis::cmd("WAIT").arg(0).arg(1).exec_async(&mut connection).await?;
             } else {
-                connection.subscribe(&self.wakeups.channels()).await?;
+                connection.subscribe(&self.shared.wakeups.channels()).await?;
                 let tracks = tracking::turn_on().exec_async(&mut connection).await;
                 if let Err(cause) = &tracks
                     && cause.is_unrecoverable_error()
                 {
                     tracks?;
                 } else {
-                    self.wakeups.tracked().note(tracks.is_ok());
+                    self.shared.wakeups.tracked().note(tracks.is_ok());
                 }
             }
-            let time = match &self.config.topology {
-                Topology::One(_) if self.config.replicas.is_none() => {
+            let Config { topology, replicas, .. } = &self.shared.config;
+            let time = match topology {
+                Topology::One(_) if replicas.is_none() => {
                     redis::cmd("TIME").query_async::<(u64, u32)>(&mut connection).await.ok()
                 }
                 _ => None,
@@ -105,11 +111,10 @@ impl Link {
         let (link, alive) = (Arc::downgrade(self), Arc::clone(alive));
         move |push| {
             let link = link.upgrade().ok_or(SendError)?;
+            let Shared { wakeups, runtime, .. } = &*link.shared;
             match push.kind {
-                PushKind::Message => {
-                    link.wakeups.receive(&push.data, &link.to, &link.runtime);
-                }
-                PushKind::Invalidate => link.wakeups.tracked().receive(&push.data),
+                PushKind::Message => wakeups.receive(&push.data, &link.to, runtime),
+                PushKind::Invalidate => wakeups.tracked().receive(&push.data),
                 PushKind::Disconnection => link.mark_broken(&alive),
                 _ => {}
             }
@@ -118,7 +123,7 @@ impl Link {
     }
 
     fn shown(&self, server: &ConnectionInfo) -> String {
-        let Config { topology, shown, .. } = &*self.config;
+        let Config { topology, shown, .. } = &self.shared.config;
         match topology {
             Topology::One(_) => shown.clone(),
             Topology::Sentinel { .. } => format!("{}, the master of {shown},", server.addr()),

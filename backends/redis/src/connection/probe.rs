@@ -54,8 +54,8 @@ impl Drop for Unanswered<'_> {
 
 impl Link {
     fn silence(&self) -> Duration {
-        let longest = self.config.response_timeout;
-        let blocks = self.config.replicas.filter(|_| self.is_waiting);
+        let longest = self.shared.config.response_timeout;
+        let blocks = self.shared.config.replicas.filter(|_| self.is_waiting);
         // The `WAIT` of other requests may delay the reply.
         let wait = blocks.map_or(Duration::ZERO, |replicas| replicas.limit * 3 / 2);
         SILENCE.max(wait).min(longest)
@@ -65,9 +65,9 @@ impl Link {
         if !live.alive.load(Ordering::Acquire) || live.probed.swap(true, Ordering::AcqRel) {
             return;
         }
-        let limit = limit.max(self.silence()).min(self.config.response_timeout);
+        let limit = limit.max(self.silence()).min(self.shared.config.response_timeout);
         let (link, live) = (Arc::downgrade(self), Arc::clone(live));
-        self.runtime.spawn(async move {
+        self.shared.runtime.spawn(async move {
             let (ping, mut connection) = (redis::cmd("PING"), live.connection());
             // Any reply counts, because PING may be denied.
             let answer = timeout(limit, ping.query_async::<redis::Value>(&mut connection)).await;

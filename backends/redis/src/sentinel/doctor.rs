@@ -41,10 +41,10 @@ fn unusable(address: &str, name: &str, refusal: &Refusal) -> Finding {
 
 fn disagreement(named: &[(String, Master)]) -> Option<Finding> {
     let (_, first) = named.first()?;
-    let is_other = |(_, other): &&(String, Master)| other.to_string() != first.to_string();
+    let is_other = |(_, other): &&(String, Master)| other.at != first.at;
     named.iter().find(is_other)?;
-    let opinions: Vec<_> =
-        named.iter().map(|(address, master)| format!("{master} by {address}")).collect();
+    let opinions = named.iter().map(|(address, master)| format!("{} by {address}", master.at));
+    let opinions: Vec<_> = opinions.collect();
     Some(Finding {
         severity: Severity::Warning,
         code: "sentinels-disagree",

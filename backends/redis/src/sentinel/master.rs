@@ -1,6 +1,6 @@
 //! Discovery of the master through Sentinels: the latest election in a majority's replies counts.
 
-use std::fmt::{self, Write};
+use std::fmt::Write;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +13,9 @@ use redis::{
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::cluster::Address;
 use crate::config::Config;
+use crate::connection::{command, dial};
 use crate::errors;
 use crate::failure::Failure;
 use crate::topology::{Topology, moved_to};
@@ -31,17 +33,10 @@ pub(crate) struct Sentinels<'c> {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Master {
-    pub(super) host: String,
-    pub(super) port: u16,
+    pub(super) at: Address,
     pub(super) epoch: u64,
     pub(super) replicas: u64,
     pub(super) sentinels: u64,
-}
-
-impl fmt::Display for Master {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.host, self.port)
-    }
 }
 
 #[derive(Debug)]
@@ -92,25 +87,26 @@ impl<'c> Sentinels<'c> {
     ) -> Result<(T, u64), Failure> {
         let master = self.master().await?;
         tokio::select! {
-            end = connect(moved_to(self.server, &master.host, master.port)) => {
+            end = connect(moved_to(self.server, &master.at)) => {
                 end.map(|live| (live, master.epoch))
             }
             // If the Sentinels name another master, stop waiting for a frozen one.
-            () = self.another_than(&master) => Err(Failure::unavailable(format!(
-                "{master} isn't the master {:?} any more", self.name
-            ))),
+            () = self.another_than(&master) => Err(self.replaced(&master)),
         }
     }
 
     async fn another_than(self, master: &Master) {
         loop {
             sleep(ASKED_AGAIN).await;
-            let named = self.master().await;
-            let is_another = |now: &Master| (&now.host, now.port) != (&master.host, master.port);
-            if named.as_ref().is_ok_and(is_another) {
+            if self.master().await.is_ok_and(|now| now.at != master.at) {
                 return;
             }
         }
+    }
+
+    fn replaced(self, master: &Master) -> Failure {
+        let (at, name) = (&master.at, self.name);
+        Failure::unavailable(format!("{at} isn't the master {name:?} any more"))
     }
 
     pub(crate) async fn master(self) -> Result<Master, Failure> {
@@ -133,7 +129,7 @@ impl<'c> Sentinels<'c> {
         if record_election(self.latest, before, master.epoch, is_majority) {
             Ok(master)
         } else {
-            Err(Failure::unavailable(format!("{master} isn't the master {:?} any more", self.name)))
+            Err(self.replaced(&master))
         }
     }
 
@@ -210,12 +206,8 @@ fn record_election(latest: &AtomicU64, before: u64, epoch: u64, is_majority: boo
 }
 
 async fn ask(sentinel: ConnectionInfo, name: &str) -> RedisResult<Master> {
-    let settings =
-        AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-    let client = redis::Client::open(sentinel)?;
-    let mut connection = client.get_multiplexed_async_connection_with_config(&settings).await?;
-    let answer =
-        redis::cmd("SENTINEL").arg("MASTER").arg(name).query_async(&mut connection).await?;
+    let mut connection = dial(sentinel, AsyncConnectionConfig::new()).await?;
+    let answer = command(&["SENTINEL", "MASTER", name]).query_async(&mut connection).await?;
     let facts = std::collections::HashMap::<String, String>::from_redis_value(answer)?;
     let fact = |name: &str| facts.get(name).map(String::as_str).unwrap_or_default();
     let odd = || {
@@ -223,9 +215,9 @@ async fn ask(sentinel: ConnectionInfo, name: &str) -> RedisResult<Master> {
         RedisError::from((redis::ErrorKind::Parse, problem))
     };
     let number = |name| fact(name).parse::<u64>().map_err(|_| odd());
+    let (host, port) = (fact("ip").to_owned(), fact("port").parse().map_err(|_| odd())?);
     Ok(Master {
-        host: fact("ip").to_owned(),
-        port: fact("port").parse().map_err(|_| odd())?,
+        at: Address { host, port },
         epoch: number("config-epoch")?,
         replicas: number("num-slaves")?,
         sentinels: 1 + number("num-other-sentinels")?,
@@ -284,7 +276,8 @@ mod tests {
     use super::*;
 
     fn elected(epoch: u64) -> Master {
-        Master { host: "a".to_owned(), port: 1, epoch, replicas: 1, sentinels: 5 }
+        let at = Address { host: "a".to_owned(), port: 1 };
+        Master { at, epoch, replicas: 1, sentinels: 5 }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::connection::Link;
+use crate::connection::{Link, command, dial};
 use crate::topology::Topology;
 
 const PAUSE: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ const CHANNEL: &str = "+switch-master";
 
 pub(crate) fn listen(link: &Arc<Link>) -> JoinSet<()> {
     let mut listening = JoinSet::new();
-    if let Topology::Sentinel { sentinels, .. } = &link.config().topology {
+    if let Topology::Sentinel { sentinels, .. } = &link.shared.config.topology {
         for sentinel in sentinels {
             listening.spawn(listen_to(sentinel.clone(), Arc::downgrade(link)));
         }
@@ -35,7 +35,8 @@ async fn listen_to(sentinel: ConnectionInfo, link: Weak<Link>) {
     let settings = sentinel.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
     let sentinel = sentinel.set_redis_settings(settings);
     loop {
-        let Some(limit) = link.upgrade().map(|link| link.config().connect_timeout) else { return };
+        let limit = link.upgrade().map(|link| link.shared.config.connect_timeout);
+        let Some(limit) = limit else { return };
         match timeout(limit, subscribe(sentinel.clone())).await {
             Ok(Ok((mut connection, mut pushes))) => {
                 // A failover may have happened before the subscription.
@@ -64,28 +65,19 @@ async fn listen_to(sentinel: ConnectionInfo, link: Weak<Link>) {
 }
 
 async fn answers(connection: &mut redis::aio::MultiplexedConnection, link: &Weak<Link>) -> bool {
-    let mut question = redis::cmd("SENTINEL");
-    match link.upgrade().map(|link| link.config().topology.clone()) {
-        Some(Topology::Sentinel { master, .. }) => question.arg("MASTER").arg(master),
-        _ => return false,
-    };
-    match question.exec_async(connection).await {
-        Ok(()) => true,
-        // An error reply is a reply, too.
-        Err(cause) => cause.code().is_some(),
-    }
+    let topology = link.upgrade().map(|link| link.shared.config.topology.clone());
+    let Some(Topology::Sentinel { master, .. }) = topology else { return false };
+    let answer = command(&["SENTINEL", "MASTER", &master]).exec_async(connection).await;
+    // An error reply is a reply, too.
+    answer.map_or_else(|cause| cause.code().is_some(), |()| true)
 }
 
 async fn subscribe(
     sentinel: ConnectionInfo,
 ) -> RedisResult<(redis::aio::MultiplexedConnection, UnboundedReceiver<PushInfo>)> {
     let (sender, pushes) = unbounded_channel();
-    let settings = AsyncConnectionConfig::new()
-        .set_connection_timeout(None)
-        .set_response_timeout(None)
-        .set_push_sender(sender);
-    let client = redis::Client::open(sentinel)?;
-    let mut connection = client.get_multiplexed_async_connection_with_config(&settings).await?;
+    let settings = AsyncConnectionConfig::new().set_push_sender(sender);
+    let mut connection = dial(sentinel, settings).await?;
     connection.subscribe(CHANNEL).await?;
     Ok((connection, pushes))
 }
@@ -96,6 +88,6 @@ async fn check(link: &Weak<Link>) {
     let Some(link) = link.upgrade() else { return };
     let Some(sentinels) = link.sentinels() else { return };
     if let Ok(master) = sentinels.master().await {
-        link.leave_unless_at(&master.to_string());
+        link.leave_unless_at(&master.at.to_string());
     }
 }

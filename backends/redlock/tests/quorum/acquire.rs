@@ -7,7 +7,8 @@ use lockwright_redlock::NodeErrors;
 use tokio::time::Instant;
 
 use crate::common::{
-    LARGEST_TTL, NODE_TIMEOUT, busy, claim, fails, fails_with, five, grant, wait_until,
+    LARGEST_TTL, NODE_TIMEOUT, busy, checked_five, claim, fails, fails_with, five, grant,
+    wait_until,
 };
 use crate::node::Fate;
 
@@ -19,8 +20,7 @@ async fn poll_once<T>(future: &mut (impl Future<Output = T> + Unpin)) -> bool {
 #[tokio::test(start_paused = true)]
 async fn a_quorum_is_enough_and_less_is_not() {
     let five = five();
-    five.nodes[0].fate(Fate::Down);
-    five.nodes[1].fate(Fate::Down);
+    five.fate([0, 1], Fate::Down);
     let first = claim("x");
     grant(&five.redlock, &first).await;
     assert_eq!(five.holders(&first), 3);
@@ -48,29 +48,22 @@ async fn a_held_lock_is_refused_with_its_holder() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_hangs_costs_no_more_than_its_time_out() {
-    let five = five();
-    grant(&five.redlock, &claim("seen before")).await;
-    five.nodes[0].fate(Fate::Unanswered);
-    five.nodes[1].fate(Fate::Unanswered);
+    let five = checked_five().await;
+    five.fate([0, 1], Fate::Unanswered);
     let begun = Instant::now();
     grant(&five.redlock, &claim("x")).await;
     assert!(begun.elapsed() < NODE_TIMEOUT, "they were waited for: {:?}", begun.elapsed());
     five.nodes[2].fate(Fate::Unanswered);
     let begun = Instant::now();
     fails(five.redlock.try_acquire(&claim("y")).await, ErrorKind::Indeterminate);
-    assert!(
-        begun.elapsed() <= 2 * NODE_TIMEOUT + Duration::from_millis(2),
-        "{:?}",
-        begun.elapsed()
-    );
+    let took = begun.elapsed();
+    assert!(took <= 2 * NODE_TIMEOUT + Duration::from_millis(2), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_hangs_is_waited_for_once() {
-    let five = five();
-    grant(&five.redlock, &claim("seen before")).await;
-    five.nodes[0].fate(Fate::Unanswered);
-    five.nodes[1].fate(Fate::Unanswered);
+    let five = checked_five().await;
+    five.fate([0, 1], Fate::Unanswered);
     five.nodes[2].hold(&claim("x"));
     let took = async || {
         let begun = Instant::now();
@@ -93,13 +86,13 @@ async fn a_node_that_hangs_is_waited_for_once() {
 #[tokio::test(start_paused = true)]
 async fn a_free_lock_is_not_busy_when_the_requests_are_late() {
     let five = five();
-    five.nodes.iter().for_each(|node| node.fate(Fate::Late(NODE_TIMEOUT / 2)));
+    five.fate(0..5, Fate::Late(NODE_TIMEOUT / 2));
     let late = claim("x");
     let mut acquiring = five.redlock.acquire(&late, Wait::No);
     assert!(!poll_once(&mut acquiring).await, "it looks at the nodes first");
     // The machine stalls before any request for a vote is sent.
     tokio::time::advance(NODE_TIMEOUT * 2).await;
-    five.nodes.iter().for_each(|node| node.fate(Fate::Answered));
+    five.fate(0..5, Fate::Answered);
     let says = "node:4: the time for this round ended before the request was sent";
     fails_with(acquiring.await, ErrorKind::Unavailable, says);
     assert!(five.nodes.iter().all(|node| node.asked("attempt") == 0));
@@ -108,46 +101,24 @@ async fn a_free_lock_is_not_busy_when_the_requests_are_late() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_speaks_again_is_waited_for_again() {
-    let five = five();
-    grant(&five.redlock, &claim("seen before")).await;
-    five.nodes[0].fate(Fate::Unanswered);
-    five.nodes[1].fate(Fate::Unanswered);
+    let five = checked_five().await;
+    five.fate([0, 1], Fate::Unanswered);
     five.nodes[2].hold(&claim("x"));
     busy(&five.redlock, &claim("x"), Wait::No).await;
-    for node in &five.nodes {
-        node.fate(Fate::Answered);
-    }
+    five.fate(0..5, Fate::Answered);
     grant(&five.redlock, &claim("y")).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     // The nodes that were silent now reply late, and their votes are needed.
-    for (node, fate) in five.nodes.iter().zip([
-        Fate::Late(NODE_TIMEOUT / 2),
-        Fate::Late(NODE_TIMEOUT / 2),
-        Fate::Answered,
-        Fate::Down,
-        Fate::Down,
-    ]) {
-        node.fate(fate);
-    }
+    five.fate([0, 1], Fate::Late(NODE_TIMEOUT / 2));
+    five.fate([3, 4], Fate::Down);
     grant(&five.redlock, &claim("z")).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_late_yes_counts_while_the_round_is_on() {
-    let five = five();
-    for node in &five.nodes {
-        node.fate(Fate::Late(NODE_TIMEOUT / 3));
-    }
-    grant(&five.redlock, &claim("x")).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_highest_fence_is_noted_by_a_quorum() {
     let five = five();
     let held = claim("x");
-    for (node, counter) in five.nodes.iter().zip([5_000, 6_000, 7_000, 10, 10]) {
-        node.state().counters.insert(held.name.clone(), counter);
-    }
+    five.count(&held, [5_000, 6_000, 7_000, 10, 10]);
     let granted = grant(&five.redlock, &held).await;
     assert_eq!(granted.fence.get(), 7_001);
     wait_until("all have noted it", || {
@@ -163,12 +134,8 @@ async fn the_highest_fence_is_noted_by_a_quorum() {
 async fn without_a_quorum_for_its_fence_nothing_is_granted() {
     let five = five();
     let held = claim("x");
-    for (node, counter) in five.nodes.iter().zip([5_000, 6_000, 7_000, 8_000, 9_000]) {
-        node.state().counters.insert(held.name.clone(), counter);
-    }
-    for node in &five.nodes[..3] {
-        node.state().raises = Fate::Unanswered;
-    }
+    five.count(&held, [5_000, 6_000, 7_000, 8_000, 9_000]);
+    five.at(0..3).for_each(|node| node.state().raises = Fate::Unanswered);
     let error = five.redlock.try_acquire(&held).await.unwrap_err();
     assert!(error.is_transient(), "{error}");
     five.nothing_is_left_of(&held).await;
@@ -180,9 +147,7 @@ async fn a_failed_round_leaves_nothing() {
     let other = claim("x");
     grant(&five.redlock, &other).await;
     // Two nodes lose the hold, and would vote for the next claim.
-    for node in &five.nodes[..2] {
-        node.state().holds.clear();
-    }
+    five.clear(0..2);
     let next = claim("x");
     busy(&five.another(), &next, Wait::No).await;
     assert_eq!(five.holders(&next), 0);
@@ -191,11 +156,8 @@ async fn a_failed_round_leaves_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_vote_that_was_not_answered_is_given_back_when_the_node_comes_back() {
-    let five = five();
-    grant(&five.redlock, &claim("seen before")).await;
-    for node in &five.nodes[..3] {
-        node.fate(Fate::Down);
-    }
+    let five = checked_five().await;
+    five.fate(0..3, Fate::Down);
     five.nodes[3].fate(Fate::Unanswered);
     let lost = claim("x");
     five.redlock.try_acquire(&lost).await.unwrap_err();
@@ -208,12 +170,9 @@ async fn a_vote_that_was_not_answered_is_given_back_when_the_node_comes_back() {
 /// A late vote is released after the caller's runtime ended, without that runtime's timers.
 #[tokio::test]
 async fn late_vote_is_given_back_after_the_callers_runtime_ended() {
-    let five = five();
-    grant(&five.redlock, &claim("seen before")).await;
+    let five = checked_five().await;
     let late = claim("x");
-    for node in &five.nodes[..3] {
-        node.fate(Fate::Down);
-    }
+    five.fate(0..3, Fate::Down);
     five.nodes[3].state().attempts = Fate::Late(NODE_TIMEOUT * 4);
     let asked = five.nodes[3].asked("release");
     let (redlock, wanted) = (five.redlock, late.clone());
@@ -230,20 +189,15 @@ async fn late_vote_is_given_back_after_the_callers_runtime_ended() {
 
 #[tokio::test(start_paused = true)]
 async fn a_vote_whose_answer_was_lost_is_given_back() {
-    let five = five();
-    grant(&five.redlock, &claim("seen before")).await;
+    let five = checked_five().await;
     let lost = claim("x");
-    for node in &five.nodes[..3] {
-        node.state().attempts = Fate::Broken;
-    }
+    five.at(0..3).for_each(|node| node.state().attempts = Fate::Broken);
     let error = five.redlock.try_acquire(&lost).await.unwrap_err();
     // The nodes confirmed the releases, so the error isn't `Indeterminate`.
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert_eq!(five.holders(&lost), 0);
     // The released token has a tombstone.
-    for node in &five.nodes[..3] {
-        node.state().attempts = Fate::Answered;
-    }
+    five.at(0..3).for_each(|node| node.state().attempts = Fate::Answered);
     let ended = five.redlock.try_acquire(&lost).await.unwrap_err();
     assert_eq!(ended.lost_reason(), Some(lockwright_core::Reason::Gone), "{ended}");
     grant(&five.redlock, &claim("x")).await;
@@ -251,22 +205,15 @@ async fn a_vote_whose_answer_was_lost_is_given_back() {
 
 #[tokio::test(start_paused = true)]
 async fn inherited_token_keeps_its_request() {
-    let five = five();
-    grant(&five.redlock, &claim("seen before")).await;
-    for node in &five.nodes {
-        node.fate(Fate::Late(NODE_TIMEOUT / 2));
-    }
+    let five = checked_five().await;
+    five.fate(0..5, Fate::Late(NODE_TIMEOUT / 2));
     let inherited = claim("x");
     {
         let mut acquire = five.redlock.acquire(&inherited, Wait::No);
-        let poll =
-            std::future::poll_fn(|cx| std::task::Poll::Ready(acquire.as_mut().poll(cx).is_ready()));
-        assert!(!poll.await);
+        assert!(!poll_once(&mut acquire).await);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    for node in &five.nodes {
-        node.fate(Fate::Answered);
-    }
+    five.fate(0..5, Fate::Answered);
     let fence = grant(&five.redlock, &inherited).await.fence;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(five.holders(&inherited), 5, "nothing of the dropped round takes it away");
@@ -276,8 +223,7 @@ async fn inherited_token_keeps_its_request() {
 
 #[tokio::test(start_paused = true)]
 async fn late_vote_records_the_fence() {
-    let five = five();
-    grant(&five.redlock, &claim("seen before")).await;
+    let five = checked_five().await;
     let held = claim("x");
     five.nodes[4].state().counters.insert(held.name.clone(), 9_000);
     five.nodes[4].fate(Fate::Late(NODE_TIMEOUT * 2));
@@ -293,12 +239,9 @@ async fn late_vote_records_the_fence() {
 
 #[tokio::test(start_paused = true)]
 async fn unanswered_request_stays_blocked_after_a_later_vote_is_returned() {
-    let five = five();
-    grant(&five.redlock, &claim("seen before")).await;
+    let five = checked_five().await;
     let waiting = claim("x");
-    for node in &five.nodes[1..] {
-        node.hold(&claim("x"));
-    }
+    five.at(1..5).for_each(|node| node.hold(&claim("x")));
     // The reply to the request is lost, and the caller drops the request.
     five.nodes[0].state().attempts = Fate::Broken;
     poll_once(&mut five.redlock.acquire(&waiting, Wait::No)).await;
@@ -346,9 +289,7 @@ async fn a_repeat_never_counts_a_vote_that_is_being_given_back() {
     }
     let (client, waiting) = (five.another(), claim("x"));
     busy(&client, &waiting, Wait::No).await;
-    for node in &five.nodes[2..] {
-        node.state().holds.clear();
-    }
+    five.clear(2..5);
     five.nodes[4].fate(Fate::Down);
     let answer = client.acquire(&waiting, Wait::No).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -368,11 +309,8 @@ async fn split_votes_end() {
     let (left, right) = (claim("x"), claim("x"));
     five.nodes[4].fate(Fate::Down);
     let clients = [five.another(), five.another()];
-    let hold = |at: usize, claim: &lockwright_core::Claim| five.nodes[at].hold(claim);
-    hold(0, &left);
-    hold(1, &left);
-    hold(2, &right);
-    hold(3, &right);
+    five.at([0, 1]).for_each(|node| node.hold(&left));
+    five.at([2, 3]).for_each(|node| node.hold(&right));
     let busy = busy(&clients[0], &claim("x"), Wait::No).await;
     assert!(busy.holder.is_none(), "nobody holds it: {busy:?}");
     let soon = busy.retry_after.unwrap();
@@ -383,9 +321,7 @@ async fn split_votes_end() {
 async fn fences_have_an_end() {
     let five = five();
     let held = claim("x");
-    for node in &five.nodes {
-        node.state().counters.insert(held.name.clone(), (1 << 53) - 1);
-    }
+    five.count(&held, [(1 << 53) - 1; 5]);
     fails(five.redlock.try_acquire(&held).await, ErrorKind::Conflict);
     five.nothing_is_left_of(&held).await;
 }
@@ -394,28 +330,27 @@ async fn fences_have_an_end() {
 async fn a_ttl_beyond_the_largest_is_refused() {
     let five = five();
     let mut long = claim("x");
-    long.ttl = crate::common::LARGEST_TTL + Duration::from_millis(1);
-    assert_eq!(five.redlock.try_acquire(&long).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+    long.ttl = LARGEST_TTL + Duration::from_millis(1);
+    fails(five.redlock.try_acquire(&long).await, ErrorKind::InvalidInput);
 }
 
 /// Until a node answers a token's release, however late, the client requests no vote for it there.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_owed_a_tombstone_has_no_part_however_long_that_takes() {
-    let five = five();
-    grant(&five.redlock, &claim("seen before")).await;
+    let five = checked_five().await;
     let (other, waiting) = (claim("x"), claim("x"));
     five.nodes[4].state().attempts = Fate::Unanswered;
     five.nodes[4].state().releases = Fate::Late(LARGEST_TTL * 100);
     let begun = Instant::now();
     while begun.elapsed() < LARGEST_TTL * 3 {
-        five.nodes[..4].iter().for_each(|node| node.hold(&other));
+        five.at(0..4).for_each(|node| node.hold(&other));
         busy(&five.redlock, &waiting, Wait::No).await;
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     // Now node 4's vote would complete a quorum, but the late release would revoke the vote.
     five.nodes[4].state().attempts = Fate::Answered;
-    five.nodes[..2].iter().for_each(|node| node.fate(Fate::Down));
-    five.nodes[2..].iter().for_each(|node| node.state().holds.clear());
+    five.fate(0..2, Fate::Down);
+    five.clear(2..5);
     let asked = five.redlock.acquire(&waiting, Wait::No).await;
     assert!(!matches!(asked, Ok(lockwright_core::AcquireOutcome::Granted(_))), "{asked:?}");
     grant(&five.redlock, &claim("x")).await;
@@ -432,9 +367,7 @@ async fn a_node_that_owes_the_answer_to_a_note_is_not_asked_again() {
     }
     five.redlock.try_acquire(&wanted).await.unwrap_err();
     tokio::time::sleep(Duration::from_secs(5)).await;
-    for node in &five.nodes {
-        node.state().raises = Fate::Answered;
-    }
+    five.at(0..5).for_each(|node| node.state().raises = Fate::Answered);
     let _ = five.redlock.acquire(&wanted, Wait::No).await;
     for node in &five.nodes[1..] {
         assert_eq!(node.holder(&wanted.name), None, "its note may come yet");

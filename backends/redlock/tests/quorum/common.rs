@@ -1,13 +1,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use lockwright_conformance::test_helpers::{busy, claim_for, fails, fails_with, grant};
+pub(crate) use lockwright_conformance::test_helpers::{
+    FOR_EVER, busy, claim_for, events, fails, fails_with, grant, released,
+};
 use lockwright_core::{Claim, Clock, Error};
 use lockwright_redlock::node::Node;
 use lockwright_redlock::{Options, Redlock};
 use tokio::time::{Instant, sleep};
 
-use crate::node::TestNode;
+use crate::node::{Fate, TestNode};
 
 pub(crate) const TTL: Duration = Duration::from_secs(10);
 pub(crate) const LARGEST_TTL: Duration = Duration::from_secs(60);
@@ -44,7 +46,43 @@ pub(crate) fn five() -> Five {
     Five { nodes, redlock, clock }
 }
 
+/// Returns five nodes that the client has checked.
+pub(crate) async fn checked_five() -> Five {
+    let five = five();
+    grant(&five.redlock, &claim("seen before")).await;
+    five
+}
+
+/// Returns five nodes, and a claim that holds `x` on all of them.
+pub(crate) async fn five_with_hold() -> (Five, Claim) {
+    let (five, held) = (five(), claim("x"));
+    grant(&five.redlock, &held).await;
+    wait_until("all hold it", || five.holders(&held) == 5).await;
+    (five, held)
+}
+
 impl Five {
+    pub(crate) fn at(
+        &self,
+        at: impl IntoIterator<Item = usize>,
+    ) -> impl Iterator<Item = &TestNode> {
+        at.into_iter().map(move |at| &*self.nodes[at])
+    }
+
+    pub(crate) fn fate(&self, at: impl IntoIterator<Item = usize>, fate: Fate) {
+        self.at(at).for_each(|node| node.fate(fate));
+    }
+
+    pub(crate) fn clear(&self, at: impl IntoIterator<Item = usize>) {
+        self.at(at).for_each(|node| node.state().holds.clear());
+    }
+
+    pub(crate) fn count(&self, claim: &Claim, counters: [u64; 5]) {
+        for (node, counter) in self.nodes.iter().zip(counters) {
+            node.state().counters.insert(claim.name.clone(), counter);
+        }
+    }
+
     pub(crate) fn another(&self) -> Redlock {
         redlock(&self.nodes, options(&self.clock)).unwrap()
     }

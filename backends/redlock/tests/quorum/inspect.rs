@@ -1,34 +1,27 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakMode, BreakTarget, Broken, Claim, Clock, Cursor, DistributedLock, Event, Events, Reason,
-    Wait,
+    BreakMode, BreakTarget, Broken, Claim, Clock, Cursor, DistributedLock, Event, Reason,
+    ReleaseMode,
 };
 use lockwright_redlock::Redlock;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::sleep;
 
-use crate::common::{NODE_TIMEOUT, claim, five, grant, nodes, options, redlock, wait_until};
+use crate::common::{
+    FOR_EVER, NODE_TIMEOUT, claim, events, five, five_with_hold, grant, nodes, options, redlock,
+    wait_until,
+};
 use crate::node::Fate;
-
-fn events(redlock: &Redlock) -> UnboundedReceiver<Event> {
-    let (sender, receiver) = unbounded_channel();
-    redlock.attach(Events::to(move |event| sender.send(event).is_ok()));
-    receiver
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_release_wakes_once() {
-    let five = five();
-    let held = claim("x");
-    grant(&five.redlock, &held).await;
-    wait_until("all hold it", || five.holders(&held) == 5).await;
+    let (five, held) = five_with_hold().await;
     let waiter = five.another();
     let mut heard = events(&waiter);
     let waiting = claim("x");
-    let _ = waiter.acquire(&waiting, Wait::Until(lockwright_core::BootInstant::FAR_FUTURE)).await;
+    let _ = waiter.acquire(&waiting, FOR_EVER).await;
     wait_until("all know of it", || five.nodes.iter().all(|n| n.asked("attempt") >= 2)).await;
-    five.redlock.release(&held, lockwright_core::ReleaseMode::Plain).await.unwrap();
+    five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
     sleep(Duration::from_secs(1)).await;
     assert_eq!(heard.try_recv().unwrap(), Event::Wake(held.name.clone()));
     assert!(heard.try_recv().is_err(), "once");
@@ -95,9 +88,7 @@ async fn only_what_a_quorum_has_is_shown() {
     let shown = five.redlock.inspect(&held.name).await.unwrap();
     assert_eq!(shown.holders.len(), 1);
     assert_eq!((shown.holders[0].token, shown.holders[0].fence), (Some(held.token), Some(fence)));
-    for node in &five.nodes[3..] {
-        node.state().holds.clear();
-    }
+    five.clear(3..5);
     let shown = five.redlock.inspect(&held.name).await.unwrap();
     assert!(shown.holders.is_empty(), "nobody has a quorum: {shown:?}");
     assert!(five.redlock.list("", None).await.unwrap().names.is_empty());
@@ -106,8 +97,7 @@ async fn only_what_a_quorum_has_is_shown() {
 #[tokio::test(start_paused = true)]
 async fn possible_holds_of_a_quorum_are_shown_while_nodes_are_away() {
     let five = five();
-    five.nodes[3].fate(Fate::Down);
-    five.nodes[4].fate(Fate::Down);
+    five.fate([3, 4], Fate::Down);
     let held = claim("x");
     grant(&five.redlock, &held).await;
     five.nodes[0].fate(Fate::Down);
@@ -126,8 +116,7 @@ async fn remains_of_an_earlier_hold_are_not_taken_for_the_present_one() {
     for _ in 0..10 {
         let five = five();
         let (left, held) = (claim("x"), claim("x"));
-        five.nodes[3].hold(&left);
-        five.nodes[4].hold(&left);
+        five.at([3, 4]).for_each(|node| node.hold(&left));
         grant(&five.redlock, &held).await;
         five.nodes[2].fate(Fate::Down);
         assert_eq!((five.holders(&left), five.holders(&held)), (2, 3));
@@ -204,10 +193,7 @@ async fn a_listing_is_merged_page_by_page() {
 
 #[tokio::test(start_paused = true)]
 async fn present_holder_is_broken_on_all_nodes() {
-    let five = five();
-    let held = claim("x");
-    grant(&five.redlock, &held).await;
-    wait_until("all hold it", || five.holders(&held) == 5).await;
+    let (five, held) = five_with_hold().await;
     five.nodes[0].hold(&claim("x"));
     let how = BreakMode::Now;
     let broken = five.redlock.break_lock(&held.name, BreakTarget::Any, how, "ada", "stuck").await;
@@ -221,8 +207,7 @@ async fn votes_of_too_few_nodes_are_no_hold_to_be_broken() {
     let five = five();
     // This is the state after a release that two nodes missed.
     let left = claim("x");
-    five.nodes[0].hold(&left);
-    five.nodes[1].hold(&left);
+    five.at([0, 1]).for_each(|node| node.hold(&left));
     let seen = BreakTarget::Token(left.token);
     for how in [BreakMode::RunOut, BreakMode::Now] {
         let broken = five.redlock.break_lock(&left.name, seen, how, "ada", "stuck").await;
@@ -230,8 +215,7 @@ async fn votes_of_too_few_nodes_are_no_hold_to_be_broken() {
     }
     assert_eq!(five.holders(&left), 0, "the votes are broken nevertheless");
     // A silent node may have the third vote.
-    five.nodes[0].hold(&left);
-    five.nodes[1].hold(&left);
+    five.at([0, 1]).for_each(|node| node.hold(&left));
     five.nodes[4].fate(Fate::Down);
     let broken = five.redlock.break_lock(&left.name, seen, BreakMode::Now, "ada", "stuck").await;
     assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");

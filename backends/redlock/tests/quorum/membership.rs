@@ -14,12 +14,10 @@ async fn a_node_that_forgot_lets_no_second_holder_in() {
     let five = five();
     let mut held = claim("x");
     held.ttl = LARGEST_TTL;
-    five.nodes[3].fate(Fate::Down);
-    five.nodes[4].fate(Fate::Down);
+    five.fate([3, 4], Fate::Down);
     grant(&five.redlock, &held).await;
     five.nodes[2].forget();
-    five.nodes[3].fate(Fate::Answered);
-    five.nodes[4].fate(Fate::Answered);
+    five.fate([3, 4], Fate::Answered);
     let (other, next) = (five.another(), claim("x"));
     let mut waited = Duration::ZERO;
     while waited + Duration::from_secs(1) < LARGEST_TTL {
@@ -35,9 +33,7 @@ async fn a_node_that_forgot_lets_no_second_holder_in() {
 #[tokio::test(start_paused = true)]
 async fn a_fresh_fleet_says_what_it_waits_for_and_then_votes() {
     let five = five();
-    for node in &five.nodes {
-        node.forget();
-    }
+    five.at(0..5).for_each(TestNode::forget);
     let error = five.redlock.try_acquire(&claim("x")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     let text = error.to_string();
@@ -53,9 +49,7 @@ async fn a_fresh_fleet_says_what_it_waits_for_and_then_votes() {
 #[tokio::test(start_paused = true)]
 async fn a_fresh_fleet_can_be_admitted() {
     let five = five();
-    for node in &five.nodes {
-        node.forget();
-    }
+    five.at(0..5).for_each(TestNode::forget);
     five.nodes[4].fate(Fate::Down);
     let before = five.redlock.node_statuses().await;
     assert!(matches!(before[0].1, NodeStatus::New(_)), "{before:?}");
@@ -159,9 +153,7 @@ async fn a_look_that_hangs_holds_nobody_up() {
 async fn a_doctor_tells_of_seats() {
     let five = five();
     five.nodes[0].fate(Fate::Down);
-    for node in &five.nodes[1..3] {
-        node.forget();
-    }
+    five.at(1..3).for_each(TestNode::forget);
     let findings = five.redlock.doctor().await.unwrap();
     let codes: Vec<_> = findings.iter().map(|finding| finding.code).collect();
     assert_eq!(codes, ["node-down", "node-new", "node-new", "no-quorum"]);

@@ -3,7 +3,10 @@ use std::time::Duration;
 use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode, ReleaseOutcome, Wait};
 use tokio::time::{Instant, sleep};
 
-use crate::common::{LARGEST_TTL, NODE_TIMEOUT, TTL, claim, fails, five, grant, wait_until};
+use crate::common::{
+    LARGEST_TTL, NODE_TIMEOUT, TTL, busy, checked_five, claim, fails, five, five_with_hold, grant,
+    released,
+};
 use crate::node::Fate;
 
 #[tokio::test(start_paused = true)]
@@ -14,15 +17,10 @@ async fn a_quorum_of_answers_is_an_answer() {
     five.nodes[0].fate(Fate::Unanswered);
     five.nodes[1].fate(Fate::Down);
     let begun = Instant::now();
-    assert_eq!(
-        five.redlock.release(&held, ReleaseMode::Plain).await.unwrap(),
-        ReleaseOutcome::Released
-    );
+    released(&five.redlock, &held, ReleaseMode::Plain).await;
     assert!(begun.elapsed() < NODE_TIMEOUT, "{:?}", begun.elapsed());
-    assert_eq!(
-        five.redlock.release(&held, ReleaseMode::Plain).await.unwrap(),
-        ReleaseOutcome::NotHeld
-    );
+    let again = five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
+    assert_eq!(again, ReleaseOutcome::NotHeld);
 }
 
 #[tokio::test(start_paused = true)]
@@ -30,9 +28,7 @@ async fn too_few_answers_are_none() {
     let five = five();
     let held = claim("x");
     grant(&five.redlock, &held).await;
-    for node in &five.nodes[..3] {
-        node.fate(Fate::Down);
-    }
+    five.fate(0..3, Fate::Down);
     let error =
         fails(five.redlock.release(&held, ReleaseMode::Plain).await, ErrorKind::Indeterminate);
     for node in ["node:0", "node:1", "node:2"] {
@@ -42,10 +38,7 @@ async fn too_few_answers_are_none() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_was_away_is_owed_its_release() {
-    let five = five();
-    let held = claim("x");
-    grant(&five.redlock, &held).await;
-    wait_until("all hold it", || five.holders(&held) == 5).await;
+    let (five, held) = five_with_hold().await;
     five.nodes[0].fate(Fate::Down);
     five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
     sleep(Duration::from_secs(3)).await;
@@ -74,9 +67,8 @@ async fn owed_releases_end() {
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_is_still_on_its_way_meets_a_tombstone() {
-    let five = five();
+    let five = checked_five().await;
     let held = claim("x");
-    grant(&five.redlock, &claim("seen before")).await;
     five.nodes[0].fate(Fate::Late(Duration::from_millis(500)));
     grant(&five.redlock, &held).await;
     five.nodes[0].fate(Fate::Answered);
@@ -91,18 +83,13 @@ async fn an_attempt_that_is_still_on_its_way_meets_a_tombstone() {
 #[tokio::test(start_paused = true)]
 async fn a_token_that_is_owed_a_tombstone_gets_no_vote_there() {
     // A pending release to node 0 would revoke a new vote there.
-    let five = five();
-    grant(&five.redlock, &claim("seen before")).await;
+    let five = checked_five().await;
     let waiting = claim("x");
     five.nodes[0].state().releases = Fate::Down;
-    for node in &five.nodes[2..] {
-        node.hold(&claim("x"));
-    }
-    crate::common::busy(&five.redlock, &waiting, Wait::No).await;
+    five.at(2..5).for_each(|node| node.hold(&claim("x")));
+    busy(&five.redlock, &waiting, Wait::No).await;
     assert_eq!(five.holders(&waiting), 1, "the release was not answered");
-    for node in &five.nodes[2..] {
-        node.state().holds.clear();
-    }
+    five.clear(2..5);
     let asked = five.nodes[0].asked("attempt");
     grant(&five.redlock, &waiting).await;
     sleep(Duration::from_secs(1)).await;
@@ -116,10 +103,7 @@ async fn a_token_that_is_owed_a_tombstone_gets_no_vote_there() {
 #[tokio::test(start_paused = true)]
 async fn hold_of_a_minority_was_already_lost() {
     for lost in [[0, 1, 2], [2, 3, 4], [0, 2, 4]] {
-        let five = five();
-        let held = claim("x");
-        grant(&five.redlock, &held).await;
-        wait_until("all hold it", || five.holders(&held) == 5).await;
+        let (five, held) = five_with_hold().await;
         for at in lost {
             five.nodes[at].state().holds.clear();
         }
@@ -127,13 +111,7 @@ async fn hold_of_a_minority_was_already_lost() {
         assert_eq!(ended, ReleaseOutcome::NotHeld, "{lost:?}");
     }
     // A minority that replies `NotHeld` doesn't decide, even if it replies first.
-    let five = five();
-    let held = claim("x");
-    grant(&five.redlock, &held).await;
-    wait_until("all hold it", || five.holders(&held) == 5).await;
-    for node in &five.nodes[..2] {
-        node.state().holds.clear();
-    }
-    let ended = five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
-    assert_eq!(ended, ReleaseOutcome::Released);
+    let (five, held) = five_with_hold().await;
+    five.clear(0..2);
+    released(&five.redlock, &held, ReleaseMode::Plain).await;
 }

@@ -7,7 +7,9 @@ use lockwright_core::{
 use lockwright_redlock::Redlock;
 use tokio::time::{Instant, sleep};
 
-use crate::common::{NODE_TIMEOUT, TTL, busy, claim, fails, five, grant, wait_until};
+use crate::common::{
+    NODE_TIMEOUT, TTL, busy, claim, fails, five, five_with_hold, grant, wait_until,
+};
 use crate::node::Fate;
 
 async fn renew(redlock: &Redlock, claims: &[&Claim]) -> Result<Vec<RenewalOutcome>> {
@@ -61,9 +63,7 @@ async fn repair_copies_the_fence_of_the_quorum() {
     let held = claim("x");
     let fence = grant(&five.redlock, &held).await.fence;
     wait_until("all hold it", || five.holders(&held) == 5).await;
-    for node in &five.nodes[..2] {
-        node.state().holds.clear();
-    }
+    five.clear(0..2);
     five.nodes[0].state().counters.insert(held.name.clone(), 90_000);
     assert_eq!(renew(&five.redlock, &[&held]).await.unwrap(), [RENEWED]);
     wait_until("it is repaired", || five.holders(&held) == 5).await;
@@ -73,20 +73,14 @@ async fn repair_copies_the_fence_of_the_quorum() {
 
 #[tokio::test(start_paused = true)]
 async fn less_than_a_quorum_is_not_topped_up() {
-    let five = five();
-    let held = claim("x");
-    grant(&five.redlock, &held).await;
-    wait_until("all hold it", || five.holders(&held) == 5).await;
-    for node in &five.nodes[..3] {
-        node.state().holds.clear();
-    }
+    let (five, held) = five_with_hold().await;
+    five.clear(0..3);
     let outcomes = renew(&five.redlock, &[&held]).await.unwrap();
     assert_eq!(outcomes, [RenewalOutcome::NotHeld(Reason::Gone)]);
     sleep(Duration::from_secs(1)).await;
     assert_eq!(five.holders(&held), 2);
     // The hold isn't repaired either while the two nodes that have it are down.
-    five.nodes[4].fate(Fate::Down);
-    five.nodes[3].fate(Fate::Down);
+    five.fate([4, 3], Fate::Down);
     let _ = renew(&five.redlock, &[&held]).await;
     sleep(Duration::from_secs(1)).await;
     assert_eq!(five.holders(&held), 2);
@@ -94,10 +88,7 @@ async fn less_than_a_quorum_is_not_topped_up() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_topped_up_after_its_release() {
-    let five = five();
-    let held = claim("x");
-    grant(&five.redlock, &held).await;
-    wait_until("all hold it", || five.holders(&held) == 5).await;
+    let (five, held) = five_with_hold().await;
     five.nodes[0].state().holds.clear();
     // Node 0's reply to the renewal, which shows that it lacks the hold, arrives after the release.
     five.nodes[0].fate(Fate::Late(Duration::from_millis(500)));
@@ -110,10 +101,7 @@ async fn nothing_is_topped_up_after_its_release() {
 
 #[tokio::test(start_paused = true)]
 async fn a_top_up_without_an_answer_leaves_nothing() {
-    let five = five();
-    let held = claim("x");
-    grant(&five.redlock, &held).await;
-    wait_until("all hold it", || five.holders(&held) == 5).await;
+    let (five, held) = five_with_hold().await;
     five.nodes[0].state().holds.clear();
     five.nodes[0].state().attempts = Fate::Late(Duration::from_secs(2));
     assert_eq!(renew(&five.redlock, &[&held]).await.unwrap(), [RENEWED]);
@@ -128,9 +116,7 @@ async fn silence_is_no_loss() {
     let five = five();
     let held = claim("x");
     grant(&five.redlock, &held).await;
-    for node in &five.nodes[..3] {
-        node.fate(Fate::Unanswered);
-    }
+    five.fate(0..3, Fate::Unanswered);
     let begun = Instant::now();
     fails(renew(&five.redlock, &[&held]).await, ErrorKind::Indeterminate);
     assert!(begun.elapsed() <= NODE_TIMEOUT + Duration::from_millis(2), "{:?}", begun.elapsed());
@@ -157,13 +143,8 @@ async fn a_broken_hold_is_reported_as_broken() {
 
 #[tokio::test(start_paused = true)]
 async fn a_repeat_that_fails_takes_nothing_away() {
-    let five = five();
-    let held = claim("x");
-    grant(&five.redlock, &held).await;
-    wait_until("all hold it", || five.holders(&held) == 5).await;
-    for node in &five.nodes[..3] {
-        node.fate(Fate::Down);
-    }
+    let (five, held) = five_with_hold().await;
+    five.fate(0..3, Fate::Down);
     fails(five.redlock.try_acquire(&held).await, ErrorKind::Indeterminate);
     sleep(Duration::from_secs(1)).await;
     assert_eq!(five.holders(&held), 5);
@@ -176,12 +157,12 @@ async fn a_late_vote_for_a_round_that_failed_does_not_count() {
     // Node 0 votes late in the first round, and answers that vote's release even later.
     five.nodes[0].state().attempts = Fate::Late(Duration::from_millis(500));
     five.nodes[0].state().releases = Fate::Late(Duration::from_secs(2));
-    five.nodes[1..].iter().for_each(|node| node.hold(&other));
+    five.at(1..5).for_each(|node| node.hold(&other));
     busy(&five.redlock, &held, Wait::No).await;
-    five.nodes.iter().for_each(|node| node.state().holds.clear());
+    five.clear(0..5);
     grant(&five.redlock, &held).await;
     wait_until("it votes late", || five.holders(&held) == 5).await;
-    five.nodes[1..3].iter().for_each(|node| node.forget());
+    five.at(1..3).for_each(|node| node.forget());
     let outcomes = renew(&five.redlock, &[&held]).await;
     assert_ne!(outcomes.ok(), Some(vec![RENEWED]), "only two nodes will have it");
     sleep(Duration::from_secs(5)).await;

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 pub(crate) use lockwright_conformance::test_helpers::{
-    LIMIT, busy, claim, claim_for, eventually, fails, grant,
+    LIMIT, busy, claim, claim_for, eventually, fails, fails_with, grant,
 };
 use lockwright_core::{Claim, DistributedLock, Renew};
 use lockwright_redlock::{Config, NodeStatus, Options, Redlock};
@@ -44,6 +44,14 @@ impl Five {
 
     pub(crate) fn server(&mut self, at: usize) -> &mut testbed::Redis {
         &mut self.fleet.servers[at]
+    }
+
+    pub(crate) fn each(
+        &mut self,
+        nodes: impl IntoIterator<Item = usize>,
+        act: impl Fn(&mut testbed::Redis),
+    ) {
+        nodes.into_iter().for_each(|at| act(self.server(at)));
     }
 
     pub(crate) fn holder(&self, at: usize, name: &str) -> Option<String> {

@@ -78,15 +78,15 @@ async fn it_goes_on_while_minorities_come_and_go() {
     }
     room.goes_on(20).await;
     for pair in [[0, 1], [2, 3]] {
-        pair.into_iter().for_each(|at| five.server(at).kill());
+        five.each(pair, |server| server.kill());
         room.goes_on(20).await;
-        pair.into_iter().for_each(|at| five.server(at).restart(true).unwrap());
+        five.each(pair, |server| server.restart(true).unwrap());
         room.goes_on(20).await;
     }
     for pair in [[1, 2], [3, 4]] {
-        pair.into_iter().for_each(|at| five.server(at).freeze());
+        five.each(pair, |server| server.freeze());
         room.goes_on(10).await;
-        pair.into_iter().for_each(|at| five.server(at).thaw());
+        five.each(pair, |server| server.thaw());
         room.goes_on(10).await;
     }
     // Node 4 can't vote after losing its data, and node 0 is dead: the other three are needed.

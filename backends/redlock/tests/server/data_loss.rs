@@ -15,9 +15,7 @@ async fn bare_quorum() -> (Five, Redlock, Claim, Instant) {
     let servers = testbed::Redis::options().append_only("always");
     let mut five = Five::start_as(servers, options().largest_ttl(LARGEST_TTL)).await;
     let redlock = five.connect().await;
-    for at in [3, 4] {
-        five.server(at).kill();
-    }
+    five.each([3, 4], |server| server.kill());
     let held = claim_for("x", LARGEST_TTL);
     let since = Instant::now();
     grant(&redlock, &held).await;
@@ -42,9 +40,7 @@ async fn exclusive_hold_excludes_all_others(five: &Five, since: Instant) {
 async fn a_node_restarted_empty_lets_no_second_holder_in() {
     // If the emptied node 2 voted, it would complete a quorum with nodes 3 and 4.
     let (mut five, _redlock, _held, since) = bare_quorum().await;
-    for at in [3, 4] {
-        five.server(at).restart(true).unwrap();
-    }
+    five.each([3, 4], |server| server.restart(true).unwrap());
     five.server(2).kill();
     five.server(2).restart(false).unwrap();
     exclusive_hold_excludes_all_others(&five, since).await;
@@ -53,9 +49,7 @@ async fn a_node_restarted_empty_lets_no_second_holder_in() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flushed_node_lets_no_second_holder_in() {
     let (mut five, _redlock, _held, since) = bare_quorum().await;
-    for at in [3, 4] {
-        five.server(at).restart(true).unwrap();
-    }
+    five.each([3, 4], |server| server.restart(true).unwrap());
     // After the flush, `other` still has the old incarnation, and must get no grant.
     let other = five.connect().await;
     busy(&other, &claim_for("x", LARGEST_TTL), Wait::No).await;

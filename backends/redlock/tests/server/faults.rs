@@ -13,9 +13,7 @@ async fn with_two_of_five_killed_it_goes_on() {
     let redlock = five.connect().await;
     let before = claim("x");
     grant(&redlock, &before).await;
-    for at in [1, 3] {
-        five.server(at).kill();
-    }
+    five.each([1, 3], |server| server.kill());
     let hold = Renew::of(&before);
     let renewed = redlock.renew(&[hold]).await.unwrap();
     assert_eq!(renewed[0].outcome, RenewalOutcome::Renewed { valid: None });
@@ -34,9 +32,7 @@ async fn with_three_of_five_killed_it_refuses_in_time_with_every_nodes_error() {
     let mut five = Five::start().await;
     let redlock = five.connect().await;
     let addresses: Vec<_> = (0..3).map(|at| five.server(at).address().to_string()).collect();
-    for at in 0..3 {
-        five.server(at).kill();
-    }
+    five.each(0..3, |server| server.kill());
     // The first requests may fail with another error, because their connections break.
     let begun = Instant::now();
     let error = eventually(async || {
@@ -69,10 +65,9 @@ async fn with_three_of_five_killed_it_refuses_in_time_with_every_nodes_error() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_hangs_costs_no_more_than_its_time_out() {
-    let five = Five::start().await;
+    let mut five = Five::start().await;
     let redlock = five.connect().await;
-    five.fleet.servers[0].freeze();
-    five.fleet.servers[4].freeze();
+    five.each([0, 4], |server| server.freeze());
     let mut took = Vec::new();
     for round in 0..10 {
         let held = claim(&format!("x{round}"));
@@ -93,9 +88,7 @@ async fn a_node_that_hangs_costs_no_more_than_its_time_out() {
     assert_eq!(error.kind(), ErrorKind::Indeterminate, "three may vote when they go on: {error}");
     // The acquire waits one time-out for the votes, and another for the releases.
     assert!(took >= NODE_TIMEOUT && took < NODE_TIMEOUT * 8, "late: {took:?}");
-    for at in [0, 2, 4] {
-        five.fleet.servers[at].thaw();
-    }
+    five.each([0, 2, 4], |server| server.thaw());
     five.nothing_is_left(0..5).await;
     eventually(async || {
         let next = claim("y");
@@ -106,18 +99,16 @@ async fn a_node_that_hangs_costs_no_more_than_its_time_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_outlives_a_frozen_minority() {
-    let five = Five::start().await;
+    let mut five = Five::start().await;
     let ttl = NODE_TIMEOUT * 6;
     let locks = Locks::builder(five.connect().await).ttl(ttl).build().unwrap();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    five.fleet.servers[1].freeze();
-    five.fleet.servers[2].freeze();
+    five.each([1, 2], |server| server.freeze());
     // The hold expires on the frozen nodes.
     tokio::time::sleep(ttl * 3 / 2).await;
     guard.check().unwrap();
     guard.renew().await.unwrap();
-    five.fleet.servers[1].thaw();
-    five.fleet.servers[2].thaw();
+    five.each([1, 2], |server| server.thaw());
     eventually(async || {
         guard.renew().await.ok()?;
         let token = guard.token().to_string();

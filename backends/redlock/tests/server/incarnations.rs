@@ -27,14 +27,10 @@ async fn bare_quorum() -> (Five, Redlock, Instant) {
 }
 
 async fn hold_by_a_bare_quorum(mut five: Five, redlock: &Redlock) -> (Five, Instant) {
-    for at in [3, 4] {
-        five.server(at).kill();
-    }
+    five.each([3, 4], |server| server.kill());
     let since = Instant::now();
     grant(redlock, &claim_for("x", LARGEST_TTL)).await;
-    for at in [3, 4] {
-        five.server(at).restart(true).unwrap();
-    }
+    five.each([3, 4], |server| server.restart(true).unwrap());
     (five, since)
 }
 

@@ -11,9 +11,7 @@ async fn a_quorum_that_shrank_is_topped_up() {
     let held = claim("x");
     let fence = grant(&redlock, &held).await.fence;
     five.all_hold(&redlock, &held).await;
-    for at in [1, 2] {
-        five.server(at).command::<()>(&["DEL", "x"]).unwrap();
-    }
+    five.each([1, 2], |server| server.command::<()>(&["DEL", "x"]).unwrap());
     let hold = Renew::of(&held);
     let renewed = redlock.renew(&[hold]).await.unwrap();
     assert_eq!(renewed[0].outcome, RenewalOutcome::Renewed { valid: None });
@@ -40,9 +38,7 @@ async fn less_than_a_quorum_is_lost_and_not_topped_up() {
     let held = claim("x");
     grant(&redlock, &held).await;
     five.all_hold(&redlock, &held).await;
-    for at in [0, 1, 2] {
-        five.server(at).command::<()>(&["DEL", "x"]).unwrap();
-    }
+    five.each([0, 1, 2], |server| server.command::<()>(&["DEL", "x"]).unwrap());
     let hold = Renew::of(&held);
     let renewed = redlock.renew(&[hold]).await.unwrap();
     assert_eq!(renewed[0].outcome, RenewalOutcome::NotHeld(Reason::Gone));

@@ -1,19 +1,15 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, DistributedLock, ErrorKind, Fence, Reason, ReleaseMode,
-    ReleaseOutcome, Renew, Renewal, Token, Wait,
+    AcquireOutcome, BreakMode, BreakTarget, Claim, DistributedLock, ErrorKind, Fence, Reason,
+    ReleaseMode, Renew, Renewal, Token, Wait,
 };
 use lockwright_redis::Config;
 
 use crate::common::{
-    FOR_EVER, busy, claim, claim_for, connect, eventually, fails, fails_with, grant, name,
-    released, renewed, server_and_client, token_in,
+    FOR_EVER, busy, calls, claim, claim_for, connect, eventually, exists, fails, fails_with, grant,
+    name, not_held, patient, released, renewed, server_and_client, token_in, until, weak_user,
 };
-
-fn renew_of(claim: &lockwright_core::Claim) -> Renew<'_> {
-    Renew::of(claim)
-}
 
 #[tokio::test]
 async fn the_lock_is_what_set_nx_px_makes_and_leaves() {
@@ -35,19 +31,7 @@ async fn the_lock_is_what_set_nx_px_makes_and_leaves() {
     assert_eq!(keys, ["lockwright:{orders/42}:fence"], "only the fence stays");
     let life: i64 = server.command(&["TTL", "lockwright:{orders/42}:fence"]).unwrap();
     assert!(life >= 7 * 24 * 60 * 60, "an idle fence lives for a week or more: {life}");
-    assert_eq!(redis.release(&claim, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
-}
-
-#[tokio::test]
-async fn a_repeat_is_the_same_hold_armed_again() {
-    let (server, redis) = server_and_client().await;
-    let claim = claim("a");
-    let first = grant(&redis, &claim).await;
-    server.command::<()>(&["PEXPIRE", "a", "5000"]).unwrap();
-    let again = grant(&redis, &claim).await;
-    assert_eq!(again, first);
-    let left: i64 = server.command(&["PTTL", "a"]).unwrap();
-    assert!(left > 25_000, "it is armed for the full TTL again: {left}");
+    not_held(&redis, &claim, ReleaseMode::Plain).await;
 }
 
 #[tokio::test]
@@ -76,7 +60,7 @@ async fn a_batch_is_renewed_hold_by_hold() {
     server.command::<()>(&["SET", "lock 5", "somebody else's"]).unwrap();
     server.command::<()>(&["DEL", "lock 7"]).unwrap();
     server.command::<()>(&["LPUSH", "lock 7", "no lock"]).unwrap();
-    let batch: Vec<_> = claims.iter().map(renew_of).collect();
+    let batch: Vec<_> = claims.iter().map(Renew::of).collect();
     let renewals = redis.renew(&batch).await.unwrap();
     assert_eq!(renewals.len(), 100);
     for (at, renewal) in renewals.iter().enumerate() {
@@ -99,20 +83,19 @@ async fn a_counter_of_a_held_lock_is_kept_once_a_day() {
     // expiry, for one TTL. Of 256 tokens with different first bytes, one or two are in this period
     // now.
     let ttl = Duration::from_secs(24 * 60 * 60 / 256 + 10);
-    let claims: Vec<_> = (0..=255)
-        .map(|byte| {
-            let mut token = *Token::random().as_bytes();
-            token[0] = byte;
-            let token = Token::from_bytes(token);
-            lockwright_core::Claim { token, ..claim_for(&format!("lock {byte}"), ttl) }
-        })
-        .collect();
-    let fence = |claim: &lockwright_core::Claim| format!("lockwright:{{{}}}:fence", claim.name);
+    let claim = |byte| {
+        let mut token = *Token::random().as_bytes();
+        token[0] = byte;
+        let token = Token::from_bytes(token);
+        Claim { token, ..claim_for(&format!("lock {byte}"), ttl) }
+    };
+    let claims: Vec<_> = (0..=255).map(claim).collect();
+    let fence = |claim: &Claim| format!("lockwright:{{{}}}:fence", claim.name);
     for claim in &claims {
         grant(&redis, claim).await;
         server.command::<()>(&["EXPIRE", &fence(claim), "900"]).unwrap();
     }
-    let batch: Vec<_> = claims.iter().map(renew_of).collect();
+    let batch: Vec<_> = claims.iter().map(Renew::of).collect();
     assert_eq!(redis.renew(&batch).await.unwrap(), vec![Renewal::RENEWED; 256]);
     let lives = claims.iter().map(|claim| server.command::<i64>(&["TTL", &fence(claim)]).unwrap());
     let kept = lives.filter(|life| *life >= 7 * 24 * 60 * 60).count();
@@ -124,25 +107,16 @@ async fn a_ttl_below_a_millisecond_more_is_rounded_up() {
     let (server, redis) = server_and_client().await;
     let day = Duration::from_secs(24 * 60 * 60);
     let claim = claim_for("a", day + Duration::from_nanos(1));
-    server.command::<()>(&["CONFIG", "RESETSTAT"]).unwrap();
     let mut monitor = server.connection().unwrap();
-    redis_monitor(&mut monitor);
+    redis::cmd("MONITOR").exec(&mut monitor).unwrap();
     grant(&redis, &claim).await;
-    let asked = wait_for_line(&mut monitor, "EVALSHA");
-    assert!(asked.contains("\"86400001\""), "{asked}");
-}
-
-fn redis_monitor(connection: &mut redis::Connection) {
-    redis::cmd("MONITOR").exec(connection).unwrap();
-}
-
-fn wait_for_line(connection: &mut redis::Connection, wanted: &str) -> String {
-    loop {
-        let line: String = redis::from_redis_value(connection.recv_response().unwrap()).unwrap();
-        if line.to_uppercase().contains(wanted) {
-            return line;
+    let asked = loop {
+        let line: String = redis::from_redis_value(monitor.recv_response().unwrap()).unwrap();
+        if line.to_uppercase().contains("EVALSHA") {
+            break line;
         }
-    }
+    };
+    assert!(asked.contains("\"86400001\""), "{asked}");
 }
 
 #[tokio::test]
@@ -150,8 +124,8 @@ async fn fences_grow_through_release_expiry_and_reserved_blocks() {
     let (server, redis) = server_and_client().await;
     let mut highest = Fence::new(0);
     for round in 0..20 {
-        let mut claim = claim_for("a", Duration::from_millis(100));
-        claim.fences = round % 4 + 1;
+        let fences = round % 4 + 1;
+        let claim = Claim { fences, ..claim_for("a", Duration::from_millis(100)) };
         let granted = loop {
             match redis.try_acquire(&claim).await {
                 Ok(AcquireOutcome::Granted(granted)) => break granted,
@@ -191,10 +165,9 @@ async fn fences_are_exact_up_to_the_largest() {
         redis.release(&claim, ReleaseMode::Plain).await.unwrap();
     }
     // The last fence was max - 2, so two are left.
-    let mut block = claim("a");
-    block.fences = 3;
+    let block = Claim { fences: 3, ..claim("a") };
     fails(redis.try_acquire(&block).await, ErrorKind::Conflict);
-    block.fences = 2;
+    let block = Claim { fences: 2, ..block };
     assert_eq!(grant(&redis, &block).await.fence.get(), max - 1);
     redis.release(&block, ReleaseMode::Plain).await.unwrap();
     fails_with(redis.try_acquire(&claim("a")).await, ErrorKind::Conflict, "lockwright:{a}:fence");
@@ -202,7 +175,7 @@ async fn fences_are_exact_up_to_the_largest() {
         server.command::<()>(&["SET", "lockwright:{a}:fence", damaged]).unwrap();
         fails(redis.try_acquire(&claim("a")).await, ErrorKind::Conflict);
     }
-    assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "nothing was granted");
+    assert!(!exists(&server, "a"), "nothing was granted");
 }
 
 #[tokio::test]
@@ -254,9 +227,8 @@ async fn counter_lives_as_long_as_it_is_needed() {
         server.command(&["PTTL", &format!("lockwright:{{{name}}}:fence")]).unwrap()
     };
     // The counter is so far ahead that the clock doesn't reach it within a week.
-    server
-        .command::<()>(&["SET", "lockwright:{a}:fence", "5000000000000000", "PX", "60000"])
-        .unwrap();
+    let counter = ["SET", "lockwright:{a}:fence", "5000000000000000", "PX", "60000"];
+    server.command::<()>(&counter).unwrap();
     grant(&redis, &claim("a")).await;
     assert!(left("a") >= WEEK, "{}", left("a"));
 
@@ -281,9 +253,7 @@ async fn counter_lives_as_long_as_it_is_needed() {
 async fn a_denied_grant_counts_no_fence() {
     let (server, _redis) = server_and_client().await;
     for missing in ["-set", "-time"] {
-        let rules = ["ACL", "SETUSER", "weak", "reset", "on", ">pw", "~*", "&*", "+@all", missing];
-        server.command::<()>(&rules).unwrap();
-        let weak = connect(&format!("redis://weak:pw@127.0.0.1:{}/", server.port())).await;
+        let weak = connect(&weak_user(&server, missing)).await;
         fails(weak.try_acquire(&claim("a")).await, ErrorKind::Denied);
         assert_eq!(server.command::<i64>(&["DBSIZE"]).unwrap(), 0, "{missing}");
     }
@@ -295,12 +265,9 @@ async fn a_refused_acquire_leaves_no_hold_without_the_permission_to_delete() {
     let (server, redis) = server_and_client().await;
     let ended = claim("a");
     redis.release(&ended, ReleaseMode::Reconcile).await.unwrap();
-    let rules = ["ACL", "SETUSER", "weak", "reset", "on", ">pw", "~*", "&*", "+@all", "-del"];
-    server.command::<()>(&rules).unwrap();
-    let weak = connect(&format!("redis://weak:pw@127.0.0.1:{}/", server.port())).await;
+    let weak = connect(&weak_user(&server, "-del")).await;
     fails(weak.try_acquire(&ended).await, ErrorKind::Denied);
-    eventually(|| async { (server.command::<i64>(&["EXISTS", "a"]).unwrap() == 0).then_some(()) })
-        .await;
+    until(|| !exists(&server, "a")).await;
     grant(&redis, &claim("a")).await;
 }
 
@@ -324,12 +291,9 @@ async fn counter_far_ahead_of_the_clock_is_counted_once() {
     const FAR: u64 = 9_000_000_000_000_000;
     let (server, _redis) = server_and_client().await;
     for missing in ["-pttl", "-pexpire", "+get"] {
-        let rules = ["ACL", "SETUSER", "weak", "reset", "on", ">pw", "~*", "&*", "+@all", missing];
-        server.command::<()>(&rules).unwrap();
-        server
-            .command::<()>(&["SET", "lockwright:{a}:fence", &FAR.to_string(), "EX", "60"])
-            .unwrap();
-        let weak = connect(&format!("redis://weak:pw@127.0.0.1:{}/", server.port())).await;
+        let counter = ["SET", "lockwright:{a}:fence", &FAR.to_string(), "EX", "60"];
+        server.command::<()>(&counter).unwrap();
+        let weak = connect(&weak_user(&server, missing)).await;
         assert_eq!(grant(&weak, &claim("a")).await.fence.get(), FAR + 1, "{missing}");
         server.command::<()>(&["FLUSHALL"]).unwrap();
     }
@@ -352,11 +316,9 @@ async fn an_expired_hold_is_not_revived() {
     let (server, redis) = server_and_client().await;
     let claim = claim_for("a", Duration::from_millis(100));
     grant(&redis, &claim).await;
-    crate::common::eventually(|| async {
-        (server.command::<i64>(&["EXISTS", "a"]).unwrap() == 0).then_some(())
-    })
-    .await;
-    assert_eq!(redis.renew(&[renew_of(&claim)]).await.unwrap(), [Renewal::not_held(Reason::Gone)]);
+    until(|| !exists(&server, "a")).await;
+    let renewals = redis.renew(&[Renew::of(&claim)]).await.unwrap();
+    assert_eq!(renewals, [Renewal::not_held(Reason::Gone)]);
     let keys: Vec<String> = server.command(&["KEYS", "*"]).unwrap();
     assert_eq!(keys, ["lockwright:{a}:fence"]);
 }
@@ -365,12 +327,9 @@ async fn an_expired_hold_is_not_revived() {
 async fn a_released_token_with_a_tombstone_does_not_come_back() {
     let (server, redis) = server_and_client().await;
     let claim = claim("a");
-    assert_eq!(
-        redis.release(&claim, ReleaseMode::Reconcile).await.unwrap(),
-        ReleaseOutcome::NotHeld
-    );
+    not_held(&redis, &claim, ReleaseMode::Reconcile).await;
     fails(redis.try_acquire(&claim).await, ErrorKind::Lost(Reason::Gone));
-    assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0);
+    assert!(!exists(&server, "a"));
     let tombstone = format!("lockwright:{{a}}:ended:{}", claim.token);
     let life: i64 = server.command(&["PTTL", &tombstone]).unwrap();
     assert!((3_590_000..=3_600_000).contains(&life), "{life}");
@@ -391,10 +350,9 @@ async fn a_key_of_another_type_is_a_conflict_and_stays_as_it_is() {
     assert_eq!(refused.kind(), ErrorKind::Conflict);
     assert_eq!(refused.name(), Some(&claim.name));
     assert_eq!(redis.inspect(&claim.name).await.unwrap_err().kind(), ErrorKind::Conflict);
-    assert_eq!(redis.release(&claim, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
+    not_held(&redis, &claim, ReleaseMode::Plain).await;
     assert_eq!(server.command::<String>(&["HGET", "a", "field"]).unwrap(), "value");
-    let fences: i64 = server.command(&["EXISTS", "lockwright:{a}:fence"]).unwrap();
-    assert_eq!(fences, 0, "no fence was counted for it");
+    assert!(!exists(&server, "lockwright:{a}:fence"), "no fence was counted for it");
 }
 
 #[tokio::test]
@@ -410,12 +368,8 @@ async fn a_foreign_holder_keeps_us_out_and_counts_no_fence() {
     assert!(holder.remaining.unwrap() > Duration::from_secs(15));
     let poll = busy.retry_after.unwrap();
     assert!((50..=500).contains(&poll.as_millis()), "{poll:?}");
-    let fences: i64 = server.command(&["EXISTS", "lockwright:{a}:fence"]).unwrap();
-    assert_eq!(fences, 0);
-    assert_eq!(
-        redis.release(&claim, ReleaseMode::Reconcile).await.unwrap(),
-        ReleaseOutcome::NotHeld
-    );
+    assert!(!exists(&server, "lockwright:{a}:fence"));
+    not_held(&redis, &claim, ReleaseMode::Reconcile).await;
     assert_eq!(server.command::<String>(&["GET", "a"]).unwrap(), theirs);
 }
 
@@ -434,10 +388,8 @@ async fn remains_of_a_hold_do_not_describe_the_next_holder() {
 
     let (broken, next) = (claim("b"), claim("b"));
     grant(&redis, &broken).await;
-    redis
-        .break_lock(&broken.name, BreakTarget::Any, BreakMode::RunOut, "anna", "stuck")
-        .await
-        .unwrap();
+    let how = BreakMode::RunOut;
+    redis.break_lock(&broken.name, BreakTarget::Any, how, "anna", "stuck").await.unwrap();
     server.command::<()>(&["DEL", "b"]).unwrap();
     grant(&redis, &next).await;
     let found = redis.inspect(&next.name).await.unwrap();
@@ -459,9 +411,8 @@ async fn scripts_are_sent_again_after_the_server_forgot_them() {
     grant(&redis, &claim).await;
     server.command::<()>(&["CONFIG", "RESETSTAT"]).unwrap();
     grant(&redis, &self::claim("b")).await;
-    let stats: String = server.command(&["INFO", "commandstats"]).unwrap();
-    assert!(stats.contains("cmdstat_evalsha:"), "{stats}");
-    assert!(!stats.contains("cmdstat_eval:"), "{stats}");
+    assert!(calls(&server, &["evalsha"]) > 0);
+    assert_eq!(calls(&server, &["eval"]), 0);
 }
 
 #[tokio::test]
@@ -473,16 +424,11 @@ async fn names_with_braces_and_prefixes_work_on_a_cluster_too() {
         .start()
         .unwrap();
     server.command::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).unwrap();
-    crate::common::eventually(|| async {
-        let info: String = server.command(&["CLUSTER", "INFO"]).unwrap();
-        info.contains("cluster_state:ok").then_some(())
-    })
-    .await;
+    let info = || server.command::<String>(&["CLUSTER", "INFO"]).unwrap();
+    until(|| info().contains("cluster_state:ok")).await;
     for prefix in ["", "shop:", "{shop}", "sh}op{"] {
-        let config = crate::common::patient(Config::new(&server.url()).unwrap())
-            .key_prefix(prefix)
-            .for_diagnosis();
-        let redis = config.connect().await.unwrap();
+        let config = patient(Config::new(&server.url()).unwrap()).key_prefix(prefix);
+        let redis = config.for_diagnosis().connect().await.unwrap();
         for awkward in ["a", "{a}b", "a}b{c", "{}", "}{", "{", "a{b}c{d}", "Zürich {x} 🔒"] {
             let claim = claim(awkward);
             grant(&redis, &claim).await;
@@ -500,8 +446,7 @@ async fn names_with_braces_and_prefixes_work_on_a_cluster_too() {
 #[tokio::test]
 async fn a_transferred_hold_has_one_fence() {
     let (_server, redis) = server_and_client().await;
-    let (from, mut to) = (claim("a"), claim("a"));
-    to.fences = 3;
+    let (from, to) = (claim("a"), Claim { fences: 3, ..claim("a") });
     grant(&redis, &from).await;
     let AcquireOutcome::Granted(granted) = redis.swap(from.token, &to).await.unwrap() else {
         panic!("not transferred");

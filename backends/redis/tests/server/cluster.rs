@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use lockwright_core::{
     AcquireOutcome, BreakTarget, Clock, DistributedLock, ErrorKind, Fault, HoldState, Locks,
-    ReleaseMode, ReleaseOutcome, Renew, Renewal, RenewalOutcome, Severity, Wait,
+    ReleaseMode, Renew, Renewal, RenewalOutcome, Severity, Wait,
 };
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed::{self as testbed, Cluster};
@@ -11,16 +11,9 @@ use tokio::task::block_in_place;
 use tokio::time::timeout;
 
 use crate::common::{
-    LIMIT, busy, claim, claim_for, connect, eventually, fails, fails_with, grant, name, released,
-    renewed, token_in,
+    LIMIT, QUICK, busy, claim, claim_for, connect, eventually, exists, fails, fails_with, grant,
+    impatient, name, not_held, patient, released, renewed, token_in,
 };
-
-const QUICK: Duration = Duration::from_secs(1);
-
-pub(crate) async fn impatient(url: &str) -> Redis {
-    let config = Config::new(url).unwrap().response_timeout(QUICK).connect_timeout(QUICK);
-    config.connect().await.unwrap()
-}
 
 /// Returns a lock name on each master, in the order of `cluster.nodes`.
 pub(crate) fn names_of_all_masters(cluster: &Cluster) -> [String; 3] {
@@ -41,41 +34,19 @@ async fn replicated(cluster: &Cluster, master: usize, key: &str, token: &str) {
     .await;
 }
 
-fn renew_of(claim: &lockwright_core::Claim) -> Renew<'_> {
-    Renew::of(claim)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn names_that_try_to_escape_their_slot_stay_in_it() {
     let cluster = block_in_place(Cluster::start).unwrap();
     let redis = connect(&cluster.url()).await;
-    let mut names = vec![
-        "a",
-        "{a}",
-        "a{b}c",
-        "a{b}c{d}e",
-        "{}",
-        "{}a",
-        "a{}b{c}",
-        "}",
-        "a}b",
-        "}{",
-        "}a{b",
-        "}a{b}c",
-        "{",
-        "a{b",
-        "{{a}}",
-        "{a",
-        "{a}}",
-        "Zürich {x} 🔒",
-    ];
+    let names = "a|{a}|a{b}c|a{b}c{d}e|{}|{}a|a{}b{c}|}|a}b|}{|}a{b|}a{b}c|{|a{b|{{a}}|{a|{a}}";
+    let mut names: Vec<&str> = names.split('|').chain(["Zürich {x} 🔒"]).collect();
     names.sort_unstable();
     let claims: Vec<_> = names.iter().map(|name| claim(name)).collect();
     for claim in &claims {
         grant(&redis, claim).await;
         busy(&redis, &self::claim(claim.name.as_str()), Wait::No).await;
     }
-    let batch: Vec<_> = claims.iter().map(renew_of).collect();
+    let batch: Vec<_> = claims.iter().map(Renew::of).collect();
     assert_eq!(redis.renew(&batch).await.unwrap(), vec![Renewal::RENEWED; names.len()]);
     let page = redis.list("", None).await.unwrap();
     let listed: Vec<_> = page.names.iter().map(|found| found.name.as_str()).collect();
@@ -86,8 +57,7 @@ async fn names_that_try_to_escape_their_slot_stay_in_it() {
         if at % 2 == 0 {
             let how = lockwright_core::BreakMode::Now;
             redis.break_lock(&claim.name, BreakTarget::Any, how, "anna", "x").await.unwrap();
-            let ended = redis.release(claim, ReleaseMode::Reconcile).await.unwrap();
-            assert_eq!(ended, ReleaseOutcome::NotHeld, "{}", claim.name);
+            not_held(&redis, claim, ReleaseMode::Reconcile).await;
         } else {
             released(&redis, claim, ReleaseMode::Reconcile).await;
         }
@@ -157,7 +127,7 @@ async fn a_node_with_a_view_of_its_own_is_not_trusted() {
         for (name, node) in names.iter().zip(&cluster.nodes) {
             let name = format!("{{{name}}}{round}");
             grant(&redis, &claim(&name)).await;
-            assert!(node.command::<bool>(&["EXISTS", &name]).unwrap(), "round {round}");
+            assert!(exists(node, &name), "round {round}");
         }
     }
     assert_eq!(stray.command::<u64>(&["DBSIZE"]).unwrap(), 0);
@@ -195,7 +165,7 @@ async fn a_master_that_dies_takes_no_others_with_it_and_its_replica_goes_on() {
     }
     replicated(&cluster, 0, &names[0], &claims[0].token.to_string()).await;
     cluster.nodes[0].kill();
-    let batch: Vec<_> = claims.iter().map(renew_of).collect();
+    let batch: Vec<_> = claims.iter().map(Renew::of).collect();
     let renewals = redis.renew(&batch).await.unwrap();
     assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate);
     assert_eq!(renewals[1..], [Renewal::RENEWED, Renewal::RENEWED]);
@@ -221,7 +191,7 @@ async fn a_frozen_master_holds_up_no_renewals_of_others() {
         grant(&redis, claim).await;
     }
     cluster.nodes[0].freeze();
-    let batch: Vec<_> = claims.iter().map(renew_of).collect();
+    let batch: Vec<_> = claims.iter().map(Renew::of).collect();
     let begun = Instant::now();
     let renewals = redis.renew(&batch).await.unwrap();
     // The renewal task waits for at most a quarter of the TTL.
@@ -295,7 +265,7 @@ async fn a_loss_is_reported_in_time_when_nobody_takes_over() {
     cluster.nodes[0].freeze();
     // Renew at once: by default, a Cluster with unserved slots soon rejects requests for all slots.
     other.renew().await.unwrap();
-    let ended = tokio::time::timeout(2 * ttl, signal.ended()).await.unwrap();
+    let ended = timeout(2 * ttl, signal.ended()).await.unwrap();
     assert!(matches!(ended, HoldState::Lost(_)), "{ended:?}");
     assert!(Clock::boot().now() < signal.deadline(), "late: after its deadline");
     cluster.nodes[0].thaw();
@@ -322,11 +292,11 @@ async fn a_frozen_master_is_noticed_and_not_trusted_when_it_thaws() {
 
     cluster.nodes[0].freeze();
     let begun = Instant::now();
-    fails(redis.renew(&[renew_of(&held)]).await, ErrorKind::Indeterminate);
+    fails(redis.renew(&[Renew::of(&held)]).await, ErrorKind::Indeterminate);
     assert!(begun.elapsed() < 3 * QUICK, "late: {:?}", begun.elapsed());
     renewed(&redis, &other).await;
     block_in_place(|| cluster.wait_for_failover(&name, 0)).unwrap();
-    let renewals = eventually(|| async { redis.renew(&[renew_of(&held)]).await.ok() }).await;
+    let renewals = eventually(|| async { redis.renew(&[Renew::of(&held)]).await.ok() }).await;
     assert_eq!(renewals, [Renewal::RENEWED]);
     let seen = held.name.clone();
     eventually(async || timeout(QUICK / 4, hasty.inspect(&seen)).await.ok()?.ok()).await;
@@ -375,7 +345,7 @@ async fn a_master_that_comes_back_empty_has_lost_its_locks_and_no_fences() {
     let replica = cluster.replica_of(0).unwrap();
     cluster.nodes[replica].kill();
     block_in_place(|| cluster.nodes[0].restart(false)).unwrap();
-    let ended = tokio::time::timeout(2 * ttl, signal.ended()).await.unwrap();
+    let ended = timeout(2 * ttl, signal.ended()).await.unwrap();
     assert!(matches!(ended, HoldState::Lost(_)), "{ended:?}");
     assert_eq!(guard.deadline(), deadline, "nothing confirmed it any more");
     let fence = guard.fence();
@@ -419,7 +389,7 @@ async fn a_failover_can_lose_a_lock_and_the_fence_tells() {
 async fn the_doctor_looks_at_every_master_and_at_how_they_hang_together() {
     let servers = testbed::Redis::options().append_only("always");
     let mut cluster = block_in_place(|| Cluster::options().servers(servers).start()).unwrap();
-    let config = crate::common::patient(Config::new(&cluster.url()).unwrap());
+    let config = patient(Config::new(&cluster.url()).unwrap());
     let redis = config.for_diagnosis().connect().await.unwrap();
     let findings = redis.doctor().await.unwrap();
     let mut places = Vec::new();

@@ -1,5 +1,9 @@
+use std::time::Duration;
+
 pub(crate) use lockwright_conformance::test_helpers::*;
-use lockwright_core::{Event, Granted, Token};
+use lockwright_core::{
+    Claim, DistributedLock, Event, Granted, ReleaseMode, ReleaseOutcome, Token,
+};
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed as testbed;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -10,6 +14,46 @@ pub(crate) async fn connect(url: &str) -> Redis {
 
 pub(crate) fn patient(config: Config) -> Config {
     config.response_timeout(LIMIT).connect_timeout(LIMIT)
+}
+
+pub(crate) const QUICK: Duration = Duration::from_secs(1);
+
+pub(crate) async fn impatient(url: &str) -> Redis {
+    let config = Config::new(url).unwrap().response_timeout(QUICK).connect_timeout(QUICK);
+    config.connect().await.unwrap()
+}
+
+/// Releases a claim, and panics if it was held or queued.
+pub(crate) async fn not_held(redis: &Redis, claim: &Claim, release_mode: ReleaseMode) {
+    let ended = redis.release(claim, release_mode).await.unwrap();
+    assert_eq!(ended, ReleaseOutcome::NotHeld, "{}", claim.name);
+}
+
+pub(crate) async fn until(mut is_so: impl FnMut() -> bool) {
+    eventually(async || is_so().then_some(())).await;
+}
+
+pub(crate) fn exists(server: &testbed::Redis, key: &str) -> bool {
+    server.command(&["EXISTS", key]).unwrap()
+}
+
+/// Returns how often the server ran these commands.
+pub(crate) fn calls(server: &testbed::Redis, commands: &[&str]) -> u64 {
+    let stats: String = server.command(&["INFO", "commandstats"]).unwrap();
+    let calls = |line: &str| -> Option<u64> {
+        let (command, calls) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        commands.contains(&command).then_some(())?;
+        calls.split(',').next()?.parse().ok()
+    };
+    stats.lines().filter_map(calls).sum()
+}
+
+/// Adds a user with all permissions but for `rules`. Returns the URL with its login.
+pub(crate) fn weak_user(server: &testbed::Redis, rules: &str) -> String {
+    let all = ["ACL", "SETUSER", "weak", "reset", "on", ">pw", "~*", "&*", "+@all"];
+    let rules: Vec<&str> = rules.split_whitespace().collect();
+    server.command::<()>(&[&all[..], &rules].concat()).unwrap();
+    format!("redis://weak:pw@127.0.0.1:{}/", server.port())
 }
 
 pub(crate) async fn handed(events: &mut UnboundedReceiver<Event>) -> (Token, Granted) {

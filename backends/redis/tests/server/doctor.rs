@@ -1,9 +1,11 @@
-use lockwright_core::{DistributedLock, Finding, Severity};
+use lockwright_core::{DistributedLock, Fault, Finding, Severity};
 use lockwright_redis::Config;
 use lockwright_testbed as testbed;
 
+use crate::common::{connect, eventually, patient, weak_user};
+
 async fn findings_at(url: &str) -> Vec<Finding> {
-    let config = crate::common::patient(Config::new(url).unwrap());
+    let config = patient(Config::new(url).unwrap());
     let redis = config.for_diagnosis().connect().await.unwrap();
     redis.doctor().await.unwrap()
 }
@@ -18,8 +20,10 @@ fn sound() -> testbed::redis::Options {
 
 #[tokio::test]
 async fn a_sound_server_has_nothing() {
-    let server = sound().start().unwrap();
-    let redis = crate::common::connect(&server.url()).await;
+    // The login makes no difference, because it is the default user's.
+    let server = sound().password("secret").start().unwrap();
+    let redis = connect(&server.url()).await;
+    assert!(redis.profile().survives.contains(Fault::ServerRestart));
     assert_eq!(redis.doctor().await.unwrap(), []);
 }
 
@@ -50,8 +54,8 @@ async fn a_replica_is_an_error_and_replicas_are_a_note() {
     let master = sound().start().unwrap();
     let replica = sound().replica_of(&master).start().unwrap();
     assert_eq!(found(&replica).await, [("replica", Severity::Error)]);
-    let redis = crate::common::connect(&master.url()).await;
-    crate::common::eventually(|| async {
+    let redis = connect(&master.url()).await;
+    eventually(|| async {
         let findings = redis.doctor().await.unwrap();
         findings.iter().any(|f| f.code == "replicas" && f.severity == Severity::Note).then_some(())
     })
@@ -86,7 +90,7 @@ async fn a_snapshot_that_fails_is_an_error() {
     server.command::<()>(&["CONFIG", "SET", "dir", path]).unwrap();
     std::fs::create_dir(folder.path().join("dump.rdb")).unwrap();
     server.command::<()>(&["BGSAVE"]).unwrap();
-    crate::common::eventually(|| async {
+    eventually(|| async {
         found(&server).await.contains(&("persistence-failing", Severity::Error)).then_some(())
     })
     .await;
@@ -95,24 +99,16 @@ async fn a_snapshot_that_fails_is_an_error() {
 #[tokio::test]
 async fn failed_inspection_is_a_finding() {
     let server = sound().start().unwrap();
-    let url = |user: &str| format!("redis://{user}:secret@127.0.0.1:{}/", server.port());
-    for (user, denied, wanted) in [
-        ("no-config", "-config", vec!["config-denied"]),
-        ("no-info", "-info", vec!["info-denied"]),
-        ("no-publish", "-publish", vec!["publish-denied"]),
-    ] {
-        server
-            .command::<()>(&["ACL", "SETUSER", user, "on", ">secret", "~*", "&*", "+@all", denied])
-            .unwrap();
-        let findings = findings_at(&url(user)).await;
-        let codes: Vec<_> = findings.iter().map(|finding| finding.code).collect();
-        assert_eq!(codes, wanted, "{findings:?}");
-        assert_eq!(findings[0].severity, Severity::Warning);
+    for denied in ["config", "info", "publish"] {
+        let findings = findings_at(&weak_user(&server, &format!("-{denied}"))).await;
+        let [finding] = &findings[..] else { panic!("{findings:?}") };
+        assert_eq!(finding.code, format!("{denied}-denied"));
+        assert_eq!(finding.severity, Severity::Warning);
     }
     // Some hosted services rename `CONFIG`.
     let server = sound().set("rename-command", "CONFIG hidden").start().unwrap();
     assert_eq!(found(&server).await, [("config-denied", Severity::Warning)]);
-    let redis = crate::common::connect(&server.url()).await;
-    let fault = lockwright_core::Fault::ServerRestart;
-    assert!(!redis.profile().survives.contains(fault), "not claimed when it can't be seen");
+    let redis = connect(&server.url()).await;
+    let survives = redis.profile().survives.contains(Fault::ServerRestart);
+    assert!(!survives, "not claimed when it can't be seen");
 }

@@ -1,9 +1,9 @@
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use lockwright_core::{
-    AcquireOutcome, DistributedLock, ErrorKind, Fault, Mode, ReleaseMode, ReleaseOutcome, Renew,
-    Renewal, Wait,
+    AcquireOutcome, Claim, DistributedLock, ErrorKind, Fault, Mode, ReleaseMode, ReleaseOutcome,
+    Renew, Renewal, Wait,
 };
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed::proxy::Traffic;
@@ -11,16 +11,9 @@ use lockwright_testbed::{self as testbed, Proxy};
 use tokio::time::timeout;
 
 use crate::common::{
-    busy, claim, eventually, fails, fails_with, grant, released, renewed, server_and_client,
-    token_in,
+    QUICK, busy, calls, claim, eventually, exists, fails, fails_with, grant, impatient, not_held,
+    released, renewed, server_and_client, token_in, until,
 };
-
-const QUICK: Duration = Duration::from_secs(1);
-
-async fn impatient(url: &str) -> Redis {
-    let config = Config::new(url).unwrap().response_timeout(QUICK).connect_timeout(QUICK);
-    config.connect().await.unwrap()
-}
 
 async fn behind_proxy() -> (testbed::Redis, Proxy, Redis) {
     let server = testbed::Redis::start().unwrap();
@@ -136,13 +129,8 @@ async fn dropped_callers_share_one_attempt_to_connect() {
     assert_eq!(proxy.accepted(), 2, "the first connection and one attempt");
 }
 
-fn scripts_run(server: &testbed::Redis) -> u32 {
-    let stats: String = server.command(&["INFO", "commandstats"]).unwrap();
-    stats
-        .lines()
-        .filter(|line| line.starts_with("cmdstat_eval:") || line.starts_with("cmdstat_evalsha:"))
-        .filter_map(|line| line.split("calls=").nth(1)?.split(',').next()?.parse::<u32>().ok())
-        .sum()
+fn scripts_run(server: &testbed::Redis) -> u64 {
+    calls(server, &["eval", "evalsha"])
 }
 
 #[tokio::test]
@@ -156,14 +144,11 @@ async fn an_acquire_that_arrives_after_its_release_is_defeated_by_the_tombstone(
     let late = claim("a");
     proxy.set(Traffic::Hold);
     fails(redis.try_acquire(&late).await, ErrorKind::Indeterminate);
-    assert_eq!(
-        settling.release(&late, ReleaseMode::Reconcile).await.unwrap(),
-        ReleaseOutcome::NotHeld
-    );
+    not_held(&settling, &late, ReleaseMode::Reconcile).await;
     let run = scripts_run(&server);
     proxy.set(Traffic::Forward);
-    eventually(|| async { (scripts_run(&server) > run).then_some(()) }).await;
-    assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "it did not come back");
+    until(|| scripts_run(&server) > run).await;
+    assert!(!exists(&server, "a"), "it did not come back");
     grant(&settling, &claim("a")).await;
 }
 
@@ -179,8 +164,8 @@ async fn a_frozen_server_that_thaws_leaves_nothing_that_its_release_did_not_end(
     server.thaw();
     // The earlier acquire runs before or after this release.
     eventually(|| async { redis.release(&claim, ReleaseMode::Reconcile).await.ok() }).await;
-    eventually(|| async { (scripts_run(&server) >= run + 2).then_some(()) }).await;
-    assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "it did not come back");
+    until(|| scripts_run(&server) >= run + 2).await;
+    assert!(!exists(&server, "a"), "it did not come back");
     fails(redis.try_acquire(&claim).await, ErrorKind::Lost(lockwright_core::Reason::Gone));
 }
 
@@ -220,7 +205,7 @@ async fn a_full_server_refuses_and_grants_nothing() {
     grant(&redis, &held).await;
     server.command::<()>(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
     fails_with(redis.try_acquire(&claim("a")).await, ErrorKind::Unavailable, "memory");
-    assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0);
+    assert!(!exists(&server, "a"));
     renewed(&redis, &held).await;
     released(&redis, &held, ReleaseMode::Plain).await;
 }
@@ -230,19 +215,13 @@ async fn a_full_server_refuses_and_grants_nothing() {
 #[tokio::test]
 async fn readers_and_permits_go_on_on_a_full_server() {
     let (server, redis) = server_and_client().await;
-    let holders = [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 1, of: 2 }].map(|mode| {
-        let mut holder = claim(&format!("{mode}"));
-        holder.mode = mode;
-        holder
-    });
+    let modes = [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 1, of: 2 }];
+    let holders = modes.map(|mode| Claim { mode, ..claim(&format!("{mode}")) });
     for holder in &holders {
         grant(&redis, holder).await;
     }
     server.command::<()>(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
-    let longer = holders.clone().map(|mut holder| {
-        holder.ttl *= 2;
-        holder
-    });
+    let longer = holders.clone().map(|holder| Claim { ttl: holder.ttl * 2, ..holder });
     for holder in &longer {
         renewed(&redis, holder).await;
         let seen = redis.inspect(&holder.name).await.unwrap().holders.remove(0);

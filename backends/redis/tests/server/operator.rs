@@ -2,14 +2,22 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Broken, DistributedLock, ErrorKind, Event, Mode,
-    Reason, ReleaseMode, ReleaseOutcome, Renew, Renewal, Token,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, DistributedLock, ErrorKind, Event, Mode,
+    Reason, ReleaseMode, Renew, Renewal, Result, Token,
 };
 use lockwright_redis::{Config, Redis};
 
-use crate::common::{claim, claim_for, events, fails, grant, name, next, server_and_client};
+use crate::common::{
+    claim, claim_for, events, eventually, exists, fails, grant, name, next, not_held,
+    server_and_client,
+};
 
 const NOT_HELD_BROKEN: [Renewal; 1] = [Renewal::not_held(Reason::Broken)];
+
+/// Breaks the hold of `a`.
+async fn broken(redis: &Redis, seen: BreakTarget, how: BreakMode) -> Result<Broken> {
+    redis.break_lock(&name("a"), seen, how, "anna", "stuck").await
+}
 
 async fn list(redis: &Redis, prefix: &str) -> Vec<String> {
     let mut names = Vec::new();
@@ -28,13 +36,11 @@ async fn list(redis: &Redis, prefix: &str) -> Vec<String> {
 async fn a_hold_that_was_made_to_run_out_keeps_its_end_and_is_not_renewed() {
     let (server, redis) = server_and_client().await;
     let mut events = events(&redis);
-    let mut holder = claim("a");
-    holder.fences = 5;
+    let holder = Claim { fences: 5, ..claim("a") };
     let granted = grant(&redis, &holder).await;
     let seen = BreakTarget::Token(holder.token);
-    let broken =
-        redis.break_lock(&holder.name, seen, BreakMode::RunOut, "anna", "stuck").await.unwrap();
-    let Broken::RunsOut(left) = broken else { panic!("{broken:?}") };
+    let broken = broken(&redis, seen, BreakMode::RunOut).await;
+    let Ok(Broken::RunsOut(left)) = broken else { panic!("{broken:?}") };
     assert!(left > Duration::from_secs(25), "{left:?}");
 
     let told = Event::Lost(holder.token, Reason::Broken);
@@ -52,7 +58,7 @@ async fn a_hold_that_was_made_to_run_out_keeps_its_end_and_is_not_renewed() {
     assert_eq!(list(&redis, "").await, ["a"]);
 
     server.command::<()>(&["PEXPIRE", "a", "1"]).unwrap();
-    let after = crate::common::eventually(|| async {
+    let after = eventually(|| async {
         match redis.try_acquire(&claim("a")).await.unwrap() {
             AcquireOutcome::Granted(granted) => Some(granted),
             AcquireOutcome::Busy(_) => None,
@@ -66,8 +72,7 @@ async fn a_hold_that_was_made_to_run_out_keeps_its_end_and_is_not_renewed() {
 async fn first_break_is_the_recorded_one() {
     let (_server, redis) = server_and_client().await;
     for mode in [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 1, of: 2 }] {
-        let mut holder = claim(&format!("{mode}"));
-        holder.mode = mode;
+        let holder = Claim { mode, ..claim(&format!("{mode}")) };
         grant(&redis, &holder).await;
         let seen = BreakTarget::Token(holder.token);
         for (by, reason) in [("anna", "stuck"), ("ben", "no idea")] {
@@ -84,9 +89,7 @@ async fn first_break_is_the_recorded_one() {
 async fn a_share_that_moved_and_was_broken_is_not_armed_again_by_a_repeat() {
     let (_server, redis) = server_and_client().await;
     for mode in [Mode::Shared, Mode::Permits { count: 1, of: 2 }] {
-        let locked = format!("{mode}");
-        let (mut from, mut to) = (claim(&locked), claim(&locked));
-        (from.mode, to.mode) = (mode, mode);
+        let [from, mut to] = [(); 2].map(|()| Claim { mode, ..claim(&format!("{mode}")) });
         grant(&redis, &from).await;
         let moved = redis.swap(from.token, &to).await.unwrap();
         assert!(matches!(moved, AcquireOutcome::Granted(_)), "{mode}: {moved:?}");
@@ -107,13 +110,11 @@ async fn a_share_that_moved_and_was_broken_is_not_armed_again_by_a_repeat() {
 async fn a_hold_that_was_freed_at_once_is_gone_and_does_not_come_back() {
     let (_server, redis) = server_and_client().await;
     let mut events = events(&redis);
-    let mut holder = claim("a");
-    holder.fences = 3;
+    let holder = Claim { fences: 3, ..claim("a") };
     let granted = grant(&redis, &holder).await;
     let seen = BreakTarget::Token(holder.token);
-    let broken =
-        redis.break_lock(&holder.name, seen, BreakMode::Now, "anna", "stuck").await.unwrap();
-    assert!(matches!(broken, Broken::Freed(left) if left > Duration::from_secs(25)), "{broken:?}");
+    let freed = broken(&redis, seen, BreakMode::Now).await.unwrap();
+    assert!(matches!(freed, Broken::Freed(left) if left > Duration::from_secs(25)), "{freed:?}");
     assert_eq!(next(&mut events).await, Event::Lost(holder.token, Reason::Broken));
     assert_eq!(next(&mut events).await, Event::Wake(name("a")));
 
@@ -122,10 +123,9 @@ async fn a_hold_that_was_freed_at_once_is_gone_and_does_not_come_back() {
     assert!(after.fence.get() > granted.fence.get() + 2, "past the reserved block");
     let renewal = Renew::of(&holder);
     assert_eq!(redis.renew(&[renewal]).await.unwrap(), NOT_HELD_BROKEN);
-    assert_eq!(redis.release(&holder, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
+    not_held(&redis, &holder, ReleaseMode::Plain).await;
     fails(redis.try_acquire(&holder).await, ErrorKind::Lost(Reason::Gone));
-    let broken = redis.break_lock(&holder.name, seen, BreakMode::Now, "anna", "stuck").await;
-    assert_eq!(broken.unwrap(), Broken::NotHeld);
+    assert_eq!(broken(&redis, seen, BreakMode::Now).await.unwrap(), Broken::NotHeld);
     let seen = redis.inspect(&holder.name).await.unwrap().holders.remove(0);
     assert_eq!(seen.token, Some(successor.token));
 }
@@ -136,13 +136,9 @@ async fn a_break_moves_the_fence_even_if_the_clock_stands_still() {
     // The counter is far ahead of the clock, so that only counting moves it.
     let ahead = 3_000_000_000_000_000_u64;
     server.command::<()>(&["SET", "lockwright:{a}:fence", &ahead.to_string()]).unwrap();
-    let mut holder = claim("a");
-    holder.fences = 10;
+    let holder = Claim { fences: 10, ..claim("a") };
     assert_eq!(grant(&redis, &holder).await.fence.get(), ahead + 1);
-    redis
-        .break_lock(&holder.name, BreakTarget::Any, BreakMode::Now, "anna", "stuck")
-        .await
-        .unwrap();
+    broken(&redis, BreakTarget::Any, BreakMode::Now).await.unwrap();
     let fence = redis.inspect(&holder.name).await.unwrap().fence.unwrap();
     assert_eq!(fence.get(), ahead + 11);
 }
@@ -150,50 +146,27 @@ async fn a_break_moves_the_fence_even_if_the_clock_stands_still() {
 #[tokio::test]
 async fn present_holder_can_be_broken_without_a_token() {
     let (server, redis) = server_and_client().await;
-    let name = name("a");
+    let any = async |how| broken(&redis, BreakTarget::Any, how).await;
+    assert_eq!(redis.inspect(&name("a")).await.unwrap().fence, None);
     for how in [BreakMode::Now, BreakMode::RunOut] {
-        let free = redis.break_lock(&name, BreakTarget::Any, how, "anna", "stuck").await.unwrap();
-        assert_eq!(free, Broken::NotHeld);
+        assert_eq!(any(how).await.unwrap(), Broken::NotHeld);
     }
-    let ours = claim("a");
-    grant(&redis, &ours).await;
-    let broken =
-        redis.break_lock(&name, BreakTarget::Any, BreakMode::RunOut, "anna", "stuck").await;
-    assert!(matches!(broken.unwrap(), Broken::RunsOut(_)));
-    let broken = redis.break_lock(&name, BreakTarget::Any, BreakMode::Now, "anna", "stuck").await;
-    assert!(matches!(broken.unwrap(), Broken::Freed(_)));
+    grant(&redis, &claim("a")).await;
+    assert!(matches!(any(BreakMode::RunOut).await.unwrap(), Broken::RunsOut(_)));
+    assert!(matches!(any(BreakMode::Now).await.unwrap(), Broken::Freed(_)));
 
     // A foreign holder renews its hold despite a break, so only freeing the lock has an effect.
     server.command::<()>(&["SET", "a", "theirs", "PX", "20000"]).unwrap();
     let seen = BreakTarget::Token(Token::random());
-    let broken = redis.break_lock(&name, seen, BreakMode::Now, "anna", "stuck").await;
-    assert_eq!(broken.unwrap(), Broken::NotHeld);
-    let refused =
-        redis.break_lock(&name, BreakTarget::Any, BreakMode::RunOut, "anna", "stuck").await;
-    fails(refused, ErrorKind::Conflict);
-    let broken =
-        redis.break_lock(&name, BreakTarget::Any, BreakMode::Now, "anna", "stuck").await.unwrap();
-    assert!(matches!(broken, Broken::Freed(left) if left > Duration::from_secs(15)), "{broken:?}");
-    assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0);
+    assert_eq!(broken(&redis, seen, BreakMode::Now).await.unwrap(), Broken::NotHeld);
+    fails(any(BreakMode::RunOut).await, ErrorKind::Conflict);
+    let freed = any(BreakMode::Now).await.unwrap();
+    assert!(matches!(freed, Broken::Freed(left) if left > Duration::from_secs(15)), "{freed:?}");
+    assert!(!exists(&server, "a"));
 
     server.command::<()>(&["HSET", "a", "no", "lock"]).unwrap();
-    let refused = redis.break_lock(&name, BreakTarget::Any, BreakMode::Now, "anna", "stuck").await;
-    fails(refused, ErrorKind::Conflict);
-    assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 1);
-}
-
-#[tokio::test]
-async fn a_free_name_is_free() {
-    let (_server, redis) = server_and_client().await;
-    let found = redis.inspect(&name("never locked")).await.unwrap();
-    assert!(found.holders.is_empty());
-    assert_eq!(found.fence, None);
-    let claim = claim("a");
-    let granted = grant(&redis, &claim).await;
-    redis.release(&claim, ReleaseMode::Plain).await.unwrap();
-    let found = redis.inspect(&claim.name).await.unwrap();
-    assert!(found.holders.is_empty());
-    assert_eq!(found.fence, Some(granted.fence), "its fence is remembered");
+    fails(any(BreakMode::Now).await, ErrorKind::Conflict);
+    assert!(exists(&server, "a"));
 }
 
 #[tokio::test]

@@ -14,7 +14,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::acl::SCRIPTED;
 use crate::common::{
-    FOR_EVER, busy, claim, connect, events, eventually, grant, name, patient, token_in,
+    FOR_EVER, LIMIT, busy, claim, connect, events, eventually, grant, name, patient, token_in,
+    weak_user,
 };
 
 fn commands() -> impl Iterator<Item = &'static str> {
@@ -87,10 +88,8 @@ struct Setting {
 impl Setting {
     async fn new() -> Self {
         let server = testbed::Redis::start().unwrap();
-        let rules = ["ACL", "SETUSER", "weak", "reset", "on", "nopass", "~*", "&*", "+@all"];
-        server.command::<()>(&rules).unwrap();
         let strong = connect(&server.url()).await;
-        let weak = connect(&format!("redis://weak:x@127.0.0.1:{}/", server.port())).await;
+        let weak = connect(&weak_user(&server, "")).await;
         let waiter = connect(&server.url()).await;
         let told = events(&waiter);
         Self { server, strong, weak, waiter, told }
@@ -132,12 +131,13 @@ impl Setting {
         self.server.command::<()>(&["ACL", "SETUSER", "weak", &format!("-{missing}")]).unwrap();
         let ends = held.first().map(|first| first.token);
         let weak = &self.weak;
+        let granted = |attempt| match attempt {
+            AcquireOutcome::Granted(_) => Some(wanted.token),
+            _ => None,
+        };
         let done: Result<Option<Token>, Error> = match case.request {
             Request::Acquire | Request::Queue | Request::AcquireBehindTheDead => {
-                weak.acquire(&wanted, FOR_EVER).await.map(|attempt| match attempt {
-                    AcquireOutcome::Granted(_) => Some(wanted.token),
-                    _ => None,
-                })
+                weak.acquire(&wanted, FOR_EVER).await.map(granted)
             }
             Request::ReleaseWaiting => {
                 weak.release(&wanted, ReleaseMode::Plain).await.map(|_| None)
@@ -149,10 +149,7 @@ impl Setting {
                 let seen = BreakTarget::Token(held[0].token);
                 weak.break_lock(&name("a"), seen, how, "ops", "test").await.map(|_| None)
             }
-            Request::Swap => weak.swap(held[0].token, &wanted).await.map(|attempt| match attempt {
-                AcquireOutcome::Granted(_) => Some(wanted.token),
-                _ => None,
-            }),
+            Request::Swap => weak.swap(held[0].token, &wanted).await.map(granted),
             Request::Renew => weak.renew(&[Renew::of(&held[0])]).await.map(|_| None),
         };
         let holders = self.holders().await;
@@ -163,11 +160,9 @@ impl Setting {
         let holds = |token| holders.iter().any(|(holder, _)| *holder == token);
         let is_intact = |token| holders.contains(&(token, false));
         // The tokens whose clients were granted the lock.
-        let mut claimants: Vec<(Token, Mode)> = Vec::new();
         let ended = matches!(case.request, Request::Release | Request::BreakNow | Request::Swap);
-        for claim in held.iter().skip(usize::from(ended)) {
-            claimants.push((claim.token, claim.mode));
-        }
+        let held_on = held.iter().skip(usize::from(ended));
+        let mut claimants: Vec<_> = held_on.map(|claim| (claim.token, claim.mode)).collect();
         match &done {
             Ok(granted) => claimants.extend(granted.map(|token| (token, case.wanted))),
             Err(error) => {
@@ -192,7 +187,7 @@ impl Setting {
         let arrived = self.server.command::<i64>(&["PUBLISH", "lockwright:broken:0:", &broken]);
         assert!(arrived.unwrap() > 0);
         loop {
-            match tokio::time::timeout(crate::common::LIMIT, self.told.recv()).await.unwrap() {
+            match tokio::time::timeout(LIMIT, self.told.recv()).await.unwrap() {
                 Some(Event::Lost(token, _)) if token == marker => break,
                 Some(Event::Handed(token, granted)) if granted.valid != Some(Duration::ZERO) => {
                     assert!(holds(token), "{token} was offered it and doesn't hold: {context}");
@@ -234,9 +229,7 @@ async fn unwritten_offer_is_not_published() {
 #[tokio::test(flavor = "multi_thread")]
 async fn node_reports_a_script_that_fails_halfway() {
     let server = testbed::Redis::start().unwrap();
-    let rules = ["ACL", "SETUSER", "weak", "reset", "on", "nopass", "~*", "&*", "+@all"];
-    server.command::<()>(&rules).unwrap();
-    let config = Config::new(&format!("redis://weak:x@127.0.0.1:{}/", server.port())).unwrap();
+    let config = Config::new(&weak_user(&server, "")).unwrap();
     let weak = Node::new(patient(config), Duration::from_secs(60)).unwrap();
     let new = eventually(async || weak.look().await.ok()).await;
     let incarnation = weak.admit(&new).await.unwrap();

@@ -8,7 +8,7 @@ use lockwright_core::{DistributedLock, Locks, ReleaseMode};
 use lockwright_testbed::{self as testbed, Cluster, Sentinels};
 use tokio::task::block_in_place;
 
-use crate::common::{claim_for, connect, eventually, grant, name, server_and_client};
+use crate::common::{calls, claim_for, connect, eventually, grant, name, server_and_client};
 
 const PROCESSES: usize = 4;
 const WAITERS: usize = 25;
@@ -90,15 +90,8 @@ impl Drop for Process {
 }
 
 fn requests(server: &testbed::Redis) -> u64 {
-    let stats: String = server.command(&["INFO", "commandstats"]).unwrap();
-    let asked =
-        ["evalsha:", "eval:", "subscribe:", "client|caching:", "client|tracking:", "hello:"];
-    let calls = |line: &str| -> Option<u64> {
-        let line = line.strip_prefix("cmdstat_")?;
-        asked.iter().any(|command| line.starts_with(command)).then_some(())?;
-        line.split_once("calls=")?.1.split(',').next()?.parse().ok()
-    };
-    stats.lines().filter_map(calls).sum()
+    let asked = ["evalsha", "eval", "subscribe", "client|caching", "client|tracking", "hello"];
+    calls(server, &asked)
 }
 
 #[tokio::test(flavor = "multi_thread")]

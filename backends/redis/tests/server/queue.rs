@@ -9,8 +9,8 @@ use lockwright_testbed as testbed;
 
 use crate::acl;
 use crate::common::{
-    FOR_EVER, busy, claim, claim_for, connect, events, eventually, fails, grant, handed, name,
-    renewed, server_and_client, token_in,
+    FOR_EVER, busy, claim, claim_for, connect, events, eventually, exists, fails, grant, handed,
+    name, renewed, server_and_client, token_in, until,
 };
 
 const OFFER: Duration = Duration::from_secs(2);
@@ -42,7 +42,7 @@ async fn a_hold_that_is_handed_over_ends_no_later_than_the_server_says() {
     assert!(start + Duration::from_millis(100) >= released);
     let value: String = server.command(&["GET", "a"]).unwrap();
     assert_eq!(token_in(&value), token.to_string());
-    while server.command::<i64>(&["EXISTS", "a"]).unwrap() == 1 {
+    while exists(&server, "a") {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let ended = Clock::boot().now();
@@ -187,8 +187,7 @@ async fn waiters_are_not_overtaken() {
     grant(&redis, &held).await;
     busy(&redis, &first, FOR_EVER).await;
     busy(&redis, &second, FOR_EVER).await;
-    eventually(|| async { (server.command::<i64>(&["EXISTS", "a"]).unwrap() == 0).then_some(()) })
-        .await;
+    until(|| !exists(&server, "a")).await;
     assert!(!busy(&newcomer, &claim("a"), Wait::No).await.queued);
     assert_eq!(handed(&mut told).await.0, first.token);
     redis.release(&first, ReleaseMode::Plain).await.unwrap();
@@ -245,8 +244,7 @@ async fn a_place_outlives_the_limit_a_little() {
 async fn unrenewed_position_is_requested_again() {
     let (_server, redis) = server_and_client().await;
     let mut told = events(&redis);
-    let (held, mut fixed) = (claim("a"), claim("a"));
-    fixed.renewal_mode = RenewalMode::Off;
+    let (held, fixed) = (claim("a"), Claim { renewal_mode: RenewalMode::Off, ..claim("a") });
     grant(&redis, &held).await;
     busy(&redis, &fixed, FOR_EVER).await;
     redis.release(&held, ReleaseMode::Plain).await.unwrap();
@@ -272,8 +270,8 @@ async fn strangers_stay_out_while_readers_hold() {
         server.command::<Option<String>>(&set).unwrap()
     };
     for mode in [Mode::Shared, Mode::Permits { count: 1, of: 3 }] {
-        let (mut one, mut two) = (claim("a"), claim_for("a", Duration::from_secs(300)));
-        (one.mode, two.mode) = (mode, mode);
+        let one = Claim { mode, ..claim("a") };
+        let two = Claim { mode, ..claim_for("a", Duration::from_secs(300)) };
         grant(&redis, &one).await;
         grant(&redis, &two).await;
         assert_eq!(set(), None);
@@ -333,8 +331,7 @@ async fn readers_keep_their_time_where_the_clock_is_another() {
 #[tokio::test]
 async fn readers_whose_marker_was_deleted_do_not_hold() {
     let (server, redis) = server_and_client().await;
-    let mut reader = claim("a");
-    reader.mode = Mode::Shared;
+    let reader = Claim { mode: Mode::Shared, ..claim("a") };
     grant(&redis, &reader).await;
     server.command::<()>(&["DEL", "a"]).unwrap();
     let renewed = redis.renew(&[Renew::of(&reader)]).await;
@@ -342,9 +339,7 @@ async fn readers_whose_marker_was_deleted_do_not_hold() {
     let writer = claim("a");
     grant(&redis, &writer).await;
     redis.release(&writer, ReleaseMode::Plain).await.unwrap();
-    let mut other = claim("a");
-    other.mode = Mode::Shared;
-    grant(&redis, &other).await;
+    grant(&redis, &Claim { mode: Mode::Shared, ..claim("a") }).await;
     assert_eq!(redis.inspect(&name("a")).await.unwrap().holders.len(), 1);
 }
 
@@ -358,8 +353,7 @@ async fn nothing_is_left_of_readers_that_died() {
     grant(&redis, &dies).await;
     let waits = claim("a");
     busy(&redis, &waits, FOR_EVER).await;
-    let exists = |key: &str| server.command::<i64>(&["EXISTS", key]).unwrap() == 1;
-    eventually(|| async { (!exists("lockwright:{a}:holders")).then_some(()) }).await;
+    until(|| !exists(&server, "lockwright:{a}:holders")).await;
     redis.release(&waits, ReleaseMode::Plain).await.unwrap();
     let (held, waits) = (claim("a"), claim("a"));
     grant(&redis, &held).await;
@@ -384,7 +378,7 @@ async fn waiter_without_notifications_keeps_its_place() {
     let rules: Vec<&str> = rules.split(' ').collect();
     server.command::<()>(&[&user[..], &rules].concat()).unwrap();
     let redis = connect(&format!("redis://quiet:x@127.0.0.1:{}/", server.port())).await;
-    let (held, first, second, third) = (claim("a"), claim("a"), claim("a"), claim("a"));
+    let [held, first, second, third] = [(); 4].map(|()| claim("a"));
     grant(&redis, &held).await;
     for waits in [&first, &second, &third] {
         busy(&redis, waits, FOR_EVER).await;
@@ -420,11 +414,8 @@ async fn holders_without_a_record_are_described() {
         // A holder without a record may have all permits.
         let one_more = Claim { mode, ..claim("a") };
         let attempt = redis.try_acquire(&one_more).await.unwrap();
-        assert_eq!(
-            matches!(attempt, AcquireOutcome::Granted(_)),
-            mode == Mode::Shared,
-            "{attempt:?}"
-        );
+        let is_granted = matches!(attempt, AcquireOutcome::Granted(_));
+        assert_eq!(is_granted, mode == Mode::Shared, "{attempt:?}");
         for claim in [&held, &one_more] {
             redis.release(claim, ReleaseMode::Plain).await.unwrap();
         }

@@ -9,7 +9,8 @@ use lockwright_redis::{Config, Redis};
 use lockwright_testbed::{self as testbed, Proxy};
 
 use crate::common::{
-    LIMIT, busy, claim, eventually, fails, grant, name, patient, released, renewed, token_in,
+    LIMIT, busy, calls, claim, eventually, exists, fails, grant, name, patient, released, renewed,
+    token_in, until,
 };
 use crate::connect::{SECRET, wrong};
 
@@ -34,12 +35,6 @@ async fn acknowledges(master: &testbed::Redis) {
         std::future::ready((count == 1).then_some(()))
     })
     .await;
-}
-
-fn calls_of_wait(server: &testbed::Redis) -> u64 {
-    let stats: String = server.command(&["INFO", "commandstats"]).unwrap();
-    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_wait:calls="));
-    line.and_then(|line| line.split(',').next()).map_or(0, |count| count.parse().unwrap())
 }
 
 /// A socket path that can be switched to another server.
@@ -92,13 +87,9 @@ async fn grants_and_renewals_are_on_the_replica() {
         let claim = claim(&format!("lock {i}"));
         grant(&redis, &claim).await;
         let there: Option<String> = replica.command(&["GET", claim.name.as_str()]).unwrap();
-        assert_eq!(
-            token_in(&there.unwrap()),
-            claim.token.to_string(),
-            "nobody waited for it since"
-        );
-        let mut longer = claim.clone();
-        longer.ttl *= 10;
+        let token = claim.token.to_string();
+        assert_eq!(token_in(&there.unwrap()), token, "nobody waited for it since");
+        let longer = Claim { ttl: claim.ttl * 10, ..claim.clone() };
         renewed(&redis, &longer).await;
         let left: u64 = replica.command(&["PTTL", claim.name.as_str()]).unwrap();
         assert!(u128::from(left) > claim.ttl.as_millis(), "{left}");
@@ -122,17 +113,18 @@ async fn without_its_replica_a_grant_is_given_back_and_a_renewal_is_uncertain() 
     for says in ["0 of 1 replicas", "200ms", "given back"] {
         assert!(refused.to_string().contains(says), "{refused}");
     }
-    assert_eq!(master.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "it is free again");
+    assert!(!exists(&master, "a"), "it is free again");
     let lost = claim("never granted");
     let both = [Renew::of(&lost), Renew::of(&held)];
     let renewals = redis.renew(&both).await.unwrap();
     assert_eq!(renewals[0], Renewal::not_held(Reason::Gone), "what is lost is told all the same");
     assert_eq!(renewals[1].outcome, RenewalOutcome::Indeterminate);
-    let waits = calls_of_wait(&master);
+    let waits = calls(&master, &["wait"]);
     busy(&redis, &claim("held"), Wait::No).await;
     let gone = redis.renew(&both[..1]).await.unwrap();
     assert_eq!(gone, [Renewal::not_held(Reason::Gone)]);
-    assert_eq!(calls_of_wait(&master), waits, "nothing was written that could be waited for");
+    let after = calls(&master, &["wait"]);
+    assert_eq!(after, waits, "nothing was written that could be waited for");
     released(&redis, &held, ReleaseMode::Plain).await;
     let gone = redis.renew(&[Renew::of(&held)]).await.unwrap();
     assert!(matches!(gone[0].outcome, RenewalOutcome::NotHeld(_)), "{gone:?}");
@@ -172,16 +164,15 @@ async fn missing_vote_may_still_be_held() {
     address.lead_to("new");
     // Kill the connection that waits for replicas. Its replacement leads to the new server.
     let listed = || old.command::<String>(&["CLIENT", "LIST", "TYPE", "normal"]).unwrap();
-    eventually(|| async { listed().contains("cmd=wait").then_some(()) }).await;
+    until(|| listed().contains("cmd=wait")).await;
     kill_what_waits(&old, "cmd=wait");
     let ours = claim("a");
-    let refused = eventually(|| async {
+    let (refused, value) = eventually(|| async {
         let refused = redis.try_acquire(&ours).await.unwrap_err();
         let there: Option<String> = new.command(&["GET", "a"]).unwrap();
         there.map(|value| (refused, value))
     })
     .await;
-    let (refused, value) = refused;
     assert_eq!(token_in(&value), ours.token.to_string());
     assert_eq!(refused.kind(), ErrorKind::Indeterminate, "{refused}");
 }
@@ -229,11 +220,8 @@ impl Late {
 
     async fn deliver(&self) {
         self.proxy.keep_requests_of(None);
-        eventually(|| async {
-            let left: String = self.master.command(&["CLIENT", "LIST", "ID", &self.id]).unwrap();
-            left.trim().is_empty().then_some(())
-        })
-        .await;
+        let left = || self.master.command::<String>(&["CLIENT", "LIST", "ID", &self.id]).unwrap();
+        until(|| left().trim().is_empty()).await;
     }
 }
 
@@ -324,12 +312,8 @@ async fn unwaitable_setting_is_refused_when_connecting() {
         ("replicas=1&replica_timeout=soon", "replica_timeout=soon"),
         ("replica_timeout=1s", "without replicas"),
     ] {
-        wrong(
-            &format!("redis://u:{SECRET}@127.0.0.1/?{parameters}"),
-            ErrorKind::InvalidConfig,
-            says,
-        )
-        .await;
+        let url = format!("redis://u:{SECRET}@127.0.0.1/?{parameters}");
+        wrong(&url, ErrorKind::InvalidConfig, says).await;
     }
     let server = testbed::Redis::start().unwrap();
     let password = format!(">{SECRET}");
@@ -354,11 +338,8 @@ async fn each_node_of_a_cluster_waits_for_its_own_replicas() {
         redis::cmd("READONLY").exec(&mut connection).unwrap();
         let there: Option<String> =
             redis::cmd("GET").arg(claim.name.as_str()).query(&mut connection).unwrap();
-        assert_eq!(
-            token_in(&there.unwrap()),
-            claim.token.to_string(),
-            "nobody waited for it since"
-        );
+        let token = claim.token.to_string();
+        assert_eq!(token_in(&there.unwrap()), token, "nobody waited for it since");
     }
     let claim = claim("lock 0");
     let master = cluster.master_of("lock 0").unwrap();
@@ -369,5 +350,5 @@ async fn each_node_of_a_cluster_waits_for_its_own_replicas() {
     let refused = redis.try_acquire(&claim).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
     assert!(refused.to_string().starts_with("redis-cluster: "), "{refused}");
-    assert_eq!(cluster.nodes[master].command::<i64>(&["EXISTS", "{lock 0}lock 0"]).unwrap(), 0);
+    assert!(!exists(&cluster.nodes[master], "{lock 0}lock 0"));
 }

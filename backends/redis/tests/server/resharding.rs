@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Claim, DistributedLock, ErrorKind, Event, Locks, Mode,
-    Reason, ReleaseMode, ReleaseOutcome, Renew, Renewal, Wait,
+    Reason, ReleaseMode, Renew, Renewal, Wait,
 };
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed::proxy::Traffic;
@@ -11,10 +11,10 @@ use lockwright_testbed::redis::SlotMove;
 use lockwright_testbed::{self as testbed, Cluster, Proxy};
 use tokio::task::block_in_place;
 
-use crate::cluster::{impatient, names_of_all_masters};
+use crate::cluster::names_of_all_masters;
 use crate::common::{
-    FOR_EVER, busy, claim, claim_for, connect, events, eventually, fails, fails_with, grant,
-    handed, next, released, renewed,
+    FOR_EVER, busy, calls, claim, claim_for, connect, events, exists, fails, fails_with, grant,
+    handed, impatient, next, not_held, released, renewed, until,
 };
 
 /// Begins to move the slot of `key`, without moving keys.
@@ -86,8 +86,7 @@ async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
             let stranger = self::claim(claim.name.as_str());
             let renewal = redis.renew(&[Renew::of(&stranger)]).await.unwrap();
             assert_eq!(renewal, [Renewal::not_held(Reason::Gone)], "step {step}");
-            let ended = redis.release(&stranger, ReleaseMode::Reconcile).await.unwrap();
-            assert_eq!(ended, ReleaseOutcome::NotHeld, "step {step}");
+            not_held(&redis, &stranger, ReleaseMode::Reconcile).await;
         }
         let batch: Vec<_> = live.iter().map(Renew::of).collect();
         let renewals = redis.renew(&batch).await.unwrap();
@@ -95,10 +94,8 @@ async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
         let names: Vec<_> = live.iter().map(|claim| claim.name.as_str().to_owned()).collect();
         assert_eq!(listed(&redis).await, names, "step {step}");
 
-        let ended = redis.release(&claims[step], ReleaseMode::Plain).await.unwrap();
-        assert_eq!(ended, ReleaseOutcome::Released, "step {step}");
-        let again = redis.release(&claims[step], ReleaseMode::Plain).await.unwrap();
-        assert_eq!(again, ReleaseOutcome::NotHeld, "step {step}");
+        released(&redis, &claims[step], ReleaseMode::Plain).await;
+        not_held(&redis, &claims[step], ReleaseMode::Plain).await;
     }
     for (claim, fence) in claims.iter().zip(fences) {
         let next = self::claim(claim.name.as_str());
@@ -197,10 +194,7 @@ async fn nothing_is_granted_or_broken_by_halves() {
         fails(broken, ErrorKind::Unavailable);
     }
     let settled = claim("s");
-    assert_eq!(
-        redis.release(&settled, ReleaseMode::Reconcile).await.unwrap(),
-        ReleaseOutcome::NotHeld
-    );
+    not_held(&redis, &settled, ReleaseMode::Reconcile).await;
     let refused = redis.try_acquire(&claim("s")).await.unwrap_err();
     assert_eq!(refused.backend(), Some("redis-cluster"));
     block_in_place(|| cluster.finish_move(moving)).unwrap();
@@ -218,11 +212,8 @@ async fn waiter_is_served_after_its_slot_has_moved() {
     let guard = holder.mutex("s").acquire().await.unwrap();
     let fence = guard.fence();
     let waiting = tokio::spawn(async move { waiter.mutex("s").acquire().await });
-    eventually(|| async {
-        let node = &cluster.nodes[cluster.master_of("s").unwrap()];
-        node.command::<bool>(&["EXISTS", "lockwright:{s}:queue"]).unwrap().then_some(())
-    })
-    .await;
+    let node = &cluster.nodes[cluster.master_of("s").unwrap()];
+    until(|| exists(node, "lockwright:{s}:queue")).await;
     let moving = begin(&cluster, "s");
     move_some(&cluster, &moving, &["s"]);
     guard.renew().await.unwrap();
@@ -344,13 +335,9 @@ async fn listed_while_it_moves_behind(slow: Duration, finish: impl FnOnce(&Clust
     let moved = &names_of_all_masters(&cluster)[last];
     grant(&redis, &claim(moved)).await;
 
-    let scans = || {
-        let stats: String = cluster.nodes[first].command(&["INFO", "commandstats"]).unwrap();
-        stats.contains("cmdstat_scan:")
-    };
     proxies[last].set(Traffic::Delay(slow));
     let listing = tokio::spawn(async move { listed(&redis).await });
-    eventually(|| async { scans().then_some(()) }).await;
+    until(|| calls(&cluster.nodes[first], &["scan"]) > 0).await;
     let moving = cluster.begin_move(moved, first).unwrap();
     assert!(cluster.move_keys(&moving).unwrap() > 0);
     block_in_place(|| finish(&cluster, moving));

@@ -10,13 +10,11 @@ use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy, Sentinels};
 
 use crate::common::{
-    FOR_EVER, busy, claim, claim_for, connect, events, eventually, fails, grant, handed, name,
-    released, token_in,
+    FOR_EVER, QUICK, busy, claim, claim_for, connect, events, eventually, exists, fails, grant,
+    handed, name, released, token_in, until,
 };
 use crate::connect::{SECRET, wrong};
 use crate::replicas::kill_what_waits;
-
-const QUICK: Duration = Duration::from_secs(1);
 
 async fn impatient(set: &Sentinels) -> Redis {
     let config = Config::new(&set.url()).unwrap().response_timeout(QUICK);
@@ -24,11 +22,8 @@ async fn impatient(set: &Sentinels) -> Redis {
 }
 
 async fn wait_for(server: &testbed::Redis, key: &str, token: &str) {
-    eventually(|| async {
-        let found: Option<String> = server.command(&["GET", key]).unwrap();
-        (found.as_deref().map(token_in) == Some(token)).then_some(())
-    })
-    .await;
+    let found = || server.command::<Option<String>>(&["GET", key]).unwrap();
+    until(|| found().as_deref().map(token_in) == Some(token)).await;
 }
 
 /// Returns whether each Sentinel has a subscribed connection with RESP3, which is the client's.
@@ -150,12 +145,8 @@ async fn logins_of_servers_and_sentinels_are_distinct() {
     let redis = connect(&format!("{}?sentinel_password=another", set.url())).await;
     assert!(!format!("{redis:?}").contains(SECRET), "{redis:?}");
     grant(&redis, &claim("a")).await;
-    wrong(
-        &format!("{}?sentinel_password=another", set.url()).replace(SECRET, "x"),
-        ErrorKind::Denied,
-        "the master of",
-    )
-    .await;
+    let url = format!("{}?sentinel_password=another", set.url()).replace(SECRET, "x");
+    wrong(&url, ErrorKind::Denied, "the master of").await;
 }
 
 #[tokio::test]
@@ -219,9 +210,7 @@ async fn a_master_is_not_trusted_because_nobody_can_say_otherwise() {
     grant(&redis, &claim("before")).await;
     eventually(|| async { all_are_listened_to(&set).then_some(()) }).await;
 
-    for proxy in &proxies {
-        proxy.set(Traffic::SwallowAll);
-    }
+    proxies.iter().for_each(|proxy| proxy.set(Traffic::SwallowAll));
     set.servers[0].freeze();
     let (set, master) = off_the_runtime(set, |set| set.wait_for_failover(0).unwrap()).await;
     assert_eq!(master, 1);
@@ -237,8 +226,7 @@ async fn a_master_is_not_trusted_because_nobody_can_say_otherwise() {
     eventually(|| async {
         let ours = claim(&format!("a {:?}", Instant::now()));
         redis.try_acquire(&ours).await.ok()?;
-        let there: i64 = set.servers[1].command(&["EXISTS", ours.name.as_str()]).unwrap();
-        (there == 1).then_some(())
+        exists(&set.servers[1], ours.name.as_str()).then_some(())
     })
     .await;
 }
@@ -314,11 +302,7 @@ async fn a_failover_can_lose_a_lock_and_its_holder_is_reported() {
     let earliest = grant(&redis, &before).await;
     wait_for(&set.servers[1], "a", &before.token.to_string()).await;
     redis.release(&before, ReleaseMode::Plain).await.unwrap();
-    eventually(|| async {
-        let left: i64 = set.servers[1].command(&["EXISTS", "a"]).unwrap();
-        (left == 0).then_some(())
-    })
-    .await;
+    until(|| !exists(&set.servers[1], "a")).await;
 
     cut_replication(&set);
     let locks = Locks::new(Arc::clone(&redis)).unwrap();
@@ -404,8 +388,7 @@ async fn the_doctor_looks_at_the_sentinels_too() {
     }
     let one = set.url_through([set.sentinels[0].port()]).replace("lockwright", "solo");
     assert_eq!(codes(one).await, ["no-replica", "sentinels-too-few"]);
-    let all = set.url().replace("lockwright", "solo");
-    let all = codes(all).await;
+    let all = codes(set.url().replace("lockwright", "solo")).await;
     for code in ["sentinel-unusable", "sentinels-disagree"] {
         assert!(all.contains(&code), "{all:?}");
     }

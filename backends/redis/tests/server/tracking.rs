@@ -3,14 +3,14 @@ use std::time::Duration;
 use lockwright_core::{
     DistributedLock, Event, HoldState, Locks, Reason, ReleaseMode, Renew, Renewal, Wait,
 };
-use lockwright_redis::{Config, Redis};
+use lockwright_redis::Redis;
 use lockwright_testbed::{self as testbed, Cluster, Proxy};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::block_in_place;
 
 use crate::common::{
-    FOR_EVER, LIMIT, busy, claim, claim_for, connect, events, eventually, grant, name, next,
-    renewed, server_and_client,
+    FOR_EVER, LIMIT, busy, calls, claim, claim_for, connect, events, eventually, grant, name, next,
+    renewed, server_and_client, until, weak_user,
 };
 
 /// A TTL so long that each event comes from the server, not from a timer.
@@ -26,7 +26,7 @@ fn tracked(server: &testbed::Redis) -> u64 {
 }
 
 async fn until_tracked(server: &testbed::Redis, keys: u64) {
-    eventually(|| async { (tracked(server) == keys).then_some(()) }).await;
+    until(|| tracked(server) == keys).await;
 }
 
 async fn held(server: &testbed::Redis, redis: &Redis, locked: &str) -> lockwright_core::Claim {
@@ -124,9 +124,7 @@ async fn a_waiter_asks_seldom_and_is_let_in_all_the_same() {
     server.command::<()>(&["CONFIG", "RESETSTAT"]).unwrap();
     // Polls every 100 ms would be a dozen requests.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    let stats: String = server.command(&["INFO", "commandstats"]).unwrap();
-    let asked = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-    let asked: u32 = asked.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap());
+    let asked = calls(&server, &["evalsha"]);
     assert!(asked <= 5, "{asked} times in 1.5 s");
     server.command::<()>(&["DEL", "a"]).unwrap();
     waiting.await.unwrap().unwrap();
@@ -273,12 +271,8 @@ async fn it_works_in_a_cluster_and_when_slots_are_moved() {
 #[tokio::test]
 async fn client_without_tracking_polls_more_often() {
     let server = testbed::Redis::start().unwrap();
-    let mut user = vec!["ACL", "SETUSER", "deaf", "on", ">secret", "~*", "&*", "+@all"];
-    user.push("-client|tracking");
-    server.command::<()>(&user).unwrap();
     server.command::<()>(&["SET", "a", THEIRS]).unwrap();
-    let url = server.url().replace("redis://", "redis://deaf:secret@");
-    let redis = Config::new(&url).unwrap().connect().await.unwrap();
+    let redis = Redis::connect(&weak_user(&server, "-client|tracking")).await.unwrap();
     let busy = busy(&redis, &claim("a"), FOR_EVER).await;
     let poll = busy.retry_after.unwrap();
     assert!((50..=500).contains(&poll.as_millis()), "{poll:?}");

@@ -2,7 +2,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use lockwright_core::{ErrorKind, Finding, Result, Severity};
+use lockwright_core::backend_util::finding;
+use lockwright_core::{ErrorKind, Finding, Result};
 use redis::Value;
 
 use crate::answer::read;
@@ -127,50 +128,43 @@ pub(crate) async fn examine_one(link: &Arc<Link>) -> Result<Vec<Finding>> {
 fn denied(server: &Server) -> Vec<Finding> {
     let mut findings = Vec::new();
     if server.info.is_none() {
-        findings.push(Finding {
-            severity: Severity::Warning,
-            code: "info-denied",
-            what: "the user may not run INFO".to_owned(),
-            why: "the client can't check whether the server is a replica, evicts keys or is too \
-                  old"
-            .to_owned(),
-            fix: "permit it: ACL SETUSER … +info".to_owned(),
-        });
+        findings.push(finding::warning(
+            "info-denied",
+            "the user may not run INFO",
+            "the client can't check whether the server is a replica, evicts keys or is too old",
+            "permit it: ACL SETUSER … +info",
+        ));
     }
     if server.config.is_none() {
-        findings.push(Finding {
-            severity: Severity::Warning,
-            code: "config-denied",
-            what: "the user may not run CONFIG GET".to_owned(),
-            why: "the client can't check whether the server persists every write, so the profile \
-                  doesn't include its restart"
-                .to_owned(),
-            fix: "permit it: ACL SETUSER … +config|get; or ask the server's operator".to_owned(),
-        });
+        findings.push(finding::warning(
+            "config-denied",
+            "the user may not run CONFIG GET",
+            "the client can't check whether the server persists every write, so the profile \
+             doesn't include its restart",
+            "permit it: ACL SETUSER … +config|get; or ask the server's operator",
+        ));
     }
     findings
 }
 
 fn replica(server: &Server) -> Option<Finding> {
-    server.master().map(|master| Finding {
-        severity: Severity::Error,
-        code: "replica",
-        what: format!("the server is a replica of {master}"),
-        why: "a replica refuses writes, so nothing can be locked on it".to_owned(),
-        fix: format!("connect to {master}"),
-    })
+    let master = server.master()?;
+    Some(finding::error(
+        "replica",
+        format!("the server is a replica of {master}"),
+        "a replica refuses writes, so nothing can be locked on it",
+        format!("connect to {master}"),
+    ))
 }
 
 fn eviction(server: &Server) -> Option<Finding> {
     let policy = server.says("maxmemory_policy")?;
-    (policy != "noeviction").then(|| Finding {
-        severity: Severity::Error,
-        code: "eviction-policy",
-        what: format!("the eviction policy is {policy}"),
-        why: "when its memory is full, the server evicts held locks and fences".to_owned(),
-        fix: "CONFIG SET maxmemory-policy noeviction, or use a separate server for locks"
-            .to_owned(),
-    })
+    (policy != "noeviction").then_some(finding::error(
+        "eviction-policy",
+        format!("the eviction policy is {policy}"),
+        "when its memory is full, the server evicts held locks and fences",
+        "CONFIG SET maxmemory-policy noeviction, or use a separate server for locks",
+    ))
 }
 
 fn persistence(server: &Server) -> Vec<Finding> {
@@ -189,30 +183,25 @@ fn persistence(server: &Server) -> Vec<Finding> {
         _ => None,
     };
     if let Some(what) = loses {
-        findings.push(Finding {
-            severity: Severity::Warning,
-            code: "persistence",
+        findings.push(finding::warning(
+            "persistence",
             what,
-            why: "a crash of the server frees locks that are held, and two may then hold one"
-                .to_owned(),
-            fix: "appendonly yes, appendfsync always and no-appendfsync-on-rewrite no; else let \
-                  what the lock protects check fences"
-                .to_owned(),
-        });
+            "a crash of the server frees locks that are held, and two may then hold one",
+            "appendonly yes, appendfsync always and no-appendfsync-on-rewrite no; else let what \
+             the lock protects check fences",
+        ));
     }
     findings.extend(replay_of(server.replay));
     for (fact, subject) in
         [("aof_last_write_status", "the log"), ("rdb_last_bgsave_status", "a snapshot")]
     {
         if server.says(fact) == Some("err") {
-            findings.push(Finding {
-                severity: Severity::Error,
-                code: "persistence-failing",
-                what: format!("the server could not write {subject}"),
-                why: "the server refuses writes until this works again, so nothing can be locked"
-                    .to_owned(),
-                fix: "see the server's log; a full disk is the usual reason".to_owned(),
-            });
+            findings.push(finding::error(
+                "persistence-failing",
+                format!("the server could not write {subject}"),
+                "the server refuses writes until this works again, so nothing can be locked",
+                "see the server's log; a full disk is the usual reason",
+            ));
         }
     }
     findings
@@ -231,57 +220,49 @@ fn replay_of(replay: Replay) -> Option<Finding> {
             "permit the check: ACL SETUSER … +acl|dryrun (Redis 7.0 or newer)",
         ),
     };
-    Some(Finding {
-        severity: Severity::Warning,
-        code: "persistence",
-        what: what.to_owned(),
-        why: "when the server restarts, it may drop every lock in its log, and a lock may get a \
-              second holder; the profile doesn't include a restart"
-            .to_owned(),
-        fix: fix.to_owned(),
-    })
+    Some(finding::warning(
+        "persistence",
+        what,
+        "when the server restarts, it may drop every lock in its log, and a lock may get a second \
+         holder; the profile doesn't include a restart",
+        fix,
+    ))
 }
 
 fn memory(server: &Server) -> Option<Finding> {
     let (used, limit) = (server.number("used_memory")?, server.number("maxmemory")?);
-    (limit > 0 && used.saturating_mul(100) >= limit.saturating_mul(NEARLY_FULL_PERCENT)).then(
-        || Finding {
-            severity: Severity::Warning,
-            code: "memory-nearly-full",
-            what: format!("{used} of {limit} bytes of memory are in use"),
-            why: "once it is full, the server refuses locks or evicts held ones".to_owned(),
-            fix: "raise maxmemory or remove data".to_owned(),
-        },
-    )
+    let bound = limit.saturating_mul(NEARLY_FULL_PERCENT);
+    (limit > 0 && used.saturating_mul(100) >= bound).then_some(finding::warning(
+        "memory-nearly-full",
+        format!("{used} of {limit} bytes of memory are in use"),
+        "once it is full, the server refuses locks or evicts held ones",
+        "raise maxmemory or remove data",
+    ))
 }
 
 fn version(version: &str) -> Option<Finding> {
     let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
     let found = (parts.next()?, parts.next().unwrap_or(0));
-    (found < OLDEST_MAINTAINED).then(|| Finding {
-        severity: Severity::Warning,
-        code: "version-too-old",
-        what: format!("the server is Redis {version}"),
-        why: "this version gets no more fixes, also for vulnerabilities of the script engine, \
-              which locks use; and Lockwright isn't tested with it"
-            .to_owned(),
-        fix: format!(
+    (found < OLDEST_MAINTAINED).then_some(finding::warning(
+        "version-too-old",
+        format!("the server is Redis {version}"),
+        "this version gets no more fixes, also for vulnerabilities of the script engine, which \
+         locks use; and Lockwright isn't tested with it",
+        format!(
             "upgrade to at least {}.{}, better to a version that is maintained",
             OLDEST_MAINTAINED.0, OLDEST_MAINTAINED.1
         ),
-    })
+    ))
 }
 
 fn replicas(server: &Server) -> Option<Finding> {
     let replicas = server.number("connected_slaves").filter(|replicas| *replicas > 0)?;
-    Some(Finding {
-        severity: Severity::Note,
-        code: "replicas",
-        what: format!("{replicas} replicas follow this server"),
-        why: "a replica lags behind: if it takes over, the latest locks are lost".to_owned(),
-        fix: "let what the lock protects check fences, or use a backend that survives a failover"
-            .to_owned(),
-    })
+    Some(finding::note(
+        "replicas",
+        format!("{replicas} replicas follow this server"),
+        "a replica lags behind: if it takes over, the latest locks are lost",
+        "let what the lock protects check fences, or use a backend that survives a failover",
+    ))
 }
 
 async fn clock(link: &Arc<Link>) -> Result<Option<Finding>> {
@@ -301,39 +282,34 @@ async fn clock(link: &Arc<Link>) -> Result<Option<Finding>> {
 }
 
 fn clock_is_off(off: Duration) -> Option<Finding> {
-    (off > CLOCK_TOLERANCE).then(|| Finding {
-        severity: Severity::Warning,
-        code: "clock",
-        what: format!("the clocks of the server and of this machine differ by {off:.1?}"),
-        why: "one of them is wrong; if the server's clock is set ahead, locks expire while they \
-              are held; if it is set back, they expire late"
-            .to_owned(),
-        fix: "synchronise the clocks of both, slewing rather than stepping".to_owned(),
-    })
+    (off > CLOCK_TOLERANCE).then_some(finding::warning(
+        "clock",
+        format!("the clocks of the server and of this machine differ by {off:.1?}"),
+        "one of them is wrong; if the server's clock is set ahead, locks expire while they are \
+         held; if it is set back, they expire late",
+        "synchronise the clocks of both, slewing rather than stepping",
+    ))
 }
 
 async fn publishing(link: &Arc<Link>) -> Result<Option<Finding>> {
     // Clients ignore this text.
     let publish = command(&["PUBLISH", link.shared.wakeups.broken(), "doctor"]);
-    Ok(permitted(link.read(&publish).await)?.is_none().then(|| Finding {
-        severity: Severity::Warning,
-        code: "publish-denied",
-        what: "the user may not publish under lockwright:*".to_owned(),
-        why: "a release doesn't wake waiters; they notice it at their next poll".to_owned(),
-        fix: "permit it: ACL SETUSER … +publish &lockwright:*".to_owned(),
-    }))
+    Ok(permitted(link.read(&publish).await)?.is_none().then_some(finding::warning(
+        "publish-denied",
+        "the user may not publish under lockwright:*",
+        "a release doesn't wake waiters; they notice it at their next poll",
+        "permit it: ACL SETUSER … +publish &lockwright:*",
+    )))
 }
 
 fn tracking(link: &Link) -> Option<Finding> {
-    (!link.shared.wakeups.tracked().works()).then(|| Finding {
-        severity: Severity::Note,
-        code: "tracking-denied",
-        what: "the user may not use client tracking, or the server doesn't support it".to_owned(),
-        why: "when another client deletes the key of a hold, the holder notices it only at its \
-              next renewal; and a waiter for a lock of another library must poll often"
-            .to_owned(),
-        fix: "permit it: ACL SETUSER … +client|tracking +client|caching".to_owned(),
-    })
+    (!link.shared.wakeups.tracked().works()).then_some(finding::note(
+        "tracking-denied",
+        "the user may not use client tracking, or the server doesn't support it",
+        "when another client deletes the key of a hold, the holder notices it only at its next \
+         renewal; and a waiter for a lock of another library must poll often",
+        "permit it: ACL SETUSER … +client|tracking +client|caching",
+    ))
 }
 
 pub(crate) fn permitted(answer: Result<Value>) -> Result<Option<Value>> {

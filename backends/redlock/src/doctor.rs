@@ -1,7 +1,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{Finding, Result, Severity};
+use lockwright_core::backend_util::finding;
+use lockwright_core::{Finding, Result};
 use tokio::time::Instant;
 
 use crate::fleet::{Fleet, ask_all};
@@ -25,15 +26,12 @@ pub(crate) async fn examine(fleet: &Arc<Fleet>) -> Result<Vec<Finding>> {
                 finding.what = format!("{address}: {}", finding.what);
                 finding
             })),
-            Err(error) => findings.push(Finding {
-                severity: Severity::Warning,
-                code: "node-down",
-                what: format!("{address} doesn't answer: {error}"),
-                why: "the quorum has one node fewer to lose".to_owned(),
-                fix: "bring it back; if it comes back without its data, it votes one largest TTL \
-                      later"
-                    .to_owned(),
-            }),
+            Err(error) => findings.push(finding::warning(
+                "node-down",
+                format!("{address} doesn't answer: {error}"),
+                "the quorum has one node fewer to lose",
+                "bring it back; if it comes back without its data, it votes one largest TTL later",
+            )),
         }
         findings.extend(membership(fleet, at));
     }
@@ -44,40 +42,29 @@ pub(crate) async fn examine(fleet: &Arc<Fleet>) -> Result<Vec<Finding>> {
 fn membership(fleet: &Fleet, at: usize) -> Option<Finding> {
     let (membership, address) = (&fleet.memberships[at], fleet.address(at));
     if let Some(why) = membership.refused() {
-        return Some(Finding {
-            severity: Severity::Error,
-            code: "node-refused",
-            what: format!("{address} gets no vote: {why}"),
-            why: "the quorum is reckoned with a node that never votes".to_owned(),
-            fix: "name as many independent servers as there are nodes, with one largest TTL"
-                .to_owned(),
-        });
+        return Some(finding::error(
+            "node-refused",
+            format!("{address} gets no vote: {why}"),
+            "the quorum is reckoned with a node that never votes",
+            "name as many independent servers as there are nodes, with one largest TTL",
+        ));
     }
     let left = membership.waits(fleet.now())?;
-    Some(Finding {
-        severity: Severity::Warning,
-        code: "node-new",
-        what: format!("{address} is new: it votes in {} s", left.as_secs() + 1),
-        why: "it may have lost holds that are still valid, so it waits for one largest TTL"
-            .to_owned(),
-        fix:
-            "wait; or, if no lock was held on it, let it vote with `lockwright admit --yes`. With \
-              `appendonly yes` and `appendfsync always` a restart would not cost it its vote"
-                .to_owned(),
-    })
+    Some(finding::warning(
+        "node-new",
+        format!("{address} is new: it votes in {} s", left.as_secs() + 1),
+        "it may have lost holds that are still valid, so it waits for one largest TTL",
+        "wait; or, if no lock was held on it, let it vote with `lockwright admit --yes`. With \
+         `appendonly yes` and `appendfsync always` a restart would not cost it its vote",
+    ))
 }
 
 fn quorum(fleet: &Fleet) -> Option<Finding> {
     let votes = fleet.memberships.iter().filter(|membership| membership.votes()).count();
-    (votes < fleet.quorum).then(|| Finding {
-        severity: Severity::Error,
-        code: "no-quorum",
-        what: format!(
-            "{votes} of {} nodes vote, and {} are required",
-            fleet.nodes.len(),
-            fleet.quorum
-        ),
-        why: "no lock can be taken or renewed".to_owned(),
-        fix: "bring the other nodes back, or wait for those that are new".to_owned(),
-    })
+    (votes < fleet.quorum).then_some(finding::error(
+        "no-quorum",
+        format!("{votes} of {} nodes vote, and {} are required", fleet.nodes.len(), fleet.quorum),
+        "no lock can be taken or renewed",
+        "bring the other nodes back, or wait for those that are new",
+    ))
 }

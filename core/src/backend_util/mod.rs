@@ -3,6 +3,7 @@
 pub mod admission;
 mod claim_registry;
 mod ended_claims;
+pub mod finding;
 mod jitter;
 pub mod percent;
 mod recent_names;

@@ -1,7 +1,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use lockwright_core::{Finding, Result, Severity};
+use lockwright_core::backend_util::finding;
+use lockwright_core::{Finding, Result};
 
 use super::{Address, Cluster};
 use crate::answer::read;
@@ -33,23 +34,20 @@ pub(crate) async fn examine(cluster: &Arc<Cluster>) -> Result<Vec<Finding>> {
         }
     }
     if failing {
-        findings.push(Finding {
-            severity: Severity::Error,
-            code: "cluster-down",
-            what: "the Cluster is down (cluster_state isn't ok)".to_owned(),
-            why: "it refuses requests, so nothing can be locked or renewed".to_owned(),
-            fix: "see which nodes or slots are missing: redis-cli --cluster check".to_owned(),
-        });
+        findings.push(finding::error(
+            "cluster-down",
+            "the Cluster is down (cluster_state isn't ok)",
+            "it refuses requests, so nothing can be locked or renewed",
+            "see which nodes or slots are missing: redis-cli --cluster check",
+        ));
     }
     if nodes_denied {
-        findings.push(Finding {
-            severity: Severity::Warning,
-            code: "cluster-denied",
-            what: "the user may not run CLUSTER INFO or CLUSTER NODES".to_owned(),
-            why: "failing nodes, masters without a replica and slots on the move can't be seen"
-                .to_owned(),
-            fix: "permit it: ACL SETUSER … +cluster|info +cluster|nodes".to_owned(),
-        });
+        findings.push(finding::warning(
+            "cluster-denied",
+            "the user may not run CLUSTER INFO or CLUSTER NODES",
+            "failing nodes, masters without a replica and slots on the move can't be seen",
+            "permit it: ACL SETUSER … +cluster|info +cluster|nodes",
+        ));
     }
     findings.extend(of_nodes.into_iter().map(Problem::finding));
     Ok(findings)
@@ -67,27 +65,22 @@ fn at_node(at: &Address, mut finding: Finding) -> Finding {
 
 fn coverage(cluster: &Cluster) -> Option<Finding> {
     let uncovered = cluster.map().uncovered();
-    (uncovered > 0).then(|| Finding {
-        severity: Severity::Error,
-        code: "slots-uncovered",
-        what: format!("no node serves {uncovered} of the slots"),
-        why: "names in these slots can't be locked; with cluster-require-full-coverage, no name \
-              can"
-        .to_owned(),
-        fix: "start the missing nodes, or run redis-cli --cluster fix".to_owned(),
-    })
+    (uncovered > 0).then_some(finding::error(
+        "slots-uncovered",
+        format!("no node serves {uncovered} of the slots"),
+        "names in these slots can't be locked; with cluster-require-full-coverage, no name can",
+        "start the missing nodes, or run redis-cli --cluster fix",
+    ))
 }
 
 fn unreachable(at: &Address, problem: &lockwright_core::Error) -> Finding {
-    Finding {
-        severity: Severity::Error,
-        code: "node-unreachable",
-        what: format!("{at}: {problem}"),
-        why: "names in its slots can't be locked or renewed from this machine".to_owned(),
-        fix: "check that the node runs, and that this machine can reach its announced address \
-              (cluster-announce-ip, cluster-announce-hostname)"
-            .to_owned(),
-    }
+    finding::error(
+        "node-unreachable",
+        format!("{at}: {problem}"),
+        "names in its slots can't be locked or renewed from this machine",
+        "check that the node runs, and that this machine can reach its announced address \
+         (cluster-announce-ip, cluster-announce-hostname)",
+    )
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,32 +93,25 @@ enum Problem {
 impl Problem {
     fn finding(self) -> Finding {
         match self {
-            Self::Failing(node) => Finding {
-                severity: Severity::Warning,
-                code: "node-failing",
-                what: format!("{node}: other nodes of the Cluster can't reach it"),
-                why: "if it is a master, its locks are unavailable until a replica takes over, \
-                      and the latest locks may be lost; a replica can't take over"
-                    .to_owned(),
-                fix: "check that it runs; if it was removed permanently, run CLUSTER FORGET"
-                    .to_owned(),
-            },
-            Self::WithoutReplica(node) => Finding {
-                severity: Severity::Warning,
-                code: "no-replica",
-                what: format!("{node}: a master without a working replica"),
-                why: "if it fails, its locks are unavailable until it is back".to_owned(),
-                fix: "add a replica: redis-cli --cluster add-node … --cluster-slave".to_owned(),
-            },
-            Self::Moving(node) => Finding {
-                severity: Severity::Warning,
-                code: "slots-moving",
-                what: format!("{node}: slots are being moved to another node"),
-                why: "until the move ends, no lock in these slots is granted; held locks stay \
-                      held"
-                    .to_owned(),
-                fix: "wait; if the move was aborted, run redis-cli --cluster fix".to_owned(),
-            },
+            Self::Failing(node) => finding::warning(
+                "node-failing",
+                format!("{node}: other nodes of the Cluster can't reach it"),
+                "if it is a master, its locks are unavailable until a replica takes over, and the \
+                 latest locks may be lost; a replica can't take over",
+                "check that it runs; if it was removed permanently, run CLUSTER FORGET",
+            ),
+            Self::WithoutReplica(node) => finding::warning(
+                "no-replica",
+                format!("{node}: a master without a working replica"),
+                "if it fails, its locks are unavailable until it is back",
+                "add a replica: redis-cli --cluster add-node … --cluster-slave",
+            ),
+            Self::Moving(node) => finding::warning(
+                "slots-moving",
+                format!("{node}: slots are being moved to another node"),
+                "until the move ends, no lock in these slots is granted; held locks stay held",
+                "wait; if the move was aborted, run redis-cli --cluster fix",
+            ),
         }
     }
 }

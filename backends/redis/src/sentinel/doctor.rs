@@ -1,6 +1,7 @@
 use std::sync::atomic::AtomicU64;
 
-use lockwright_core::{Finding, Severity};
+use lockwright_core::Finding;
+use lockwright_core::backend_util::finding;
 
 use super::master::{Master, Refusal, Sentinels};
 use crate::config::Config;
@@ -26,17 +27,16 @@ pub(crate) async fn examine(config: &Config) -> Vec<Finding> {
 }
 
 fn unusable(address: &str, name: &str, refusal: &Refusal) -> Finding {
-    Finding {
-        severity: Severity::Warning,
-        code: "sentinel-unusable",
-        what: match refusal {
-            Refusal::Unknown => format!("the Sentinel at {address} has no master {name:?}"),
-            Refusal::Failed(failure) => failure.message.clone(),
-        },
-        why: "with fewer Sentinels, clients may not find the master, and a failover may fail"
-            .to_owned(),
-        fix: "check that the Sentinel runs, and that the URL has its address and login".to_owned(),
-    }
+    let what = match refusal {
+        Refusal::Unknown => format!("the Sentinel at {address} has no master {name:?}"),
+        Refusal::Failed(failure) => failure.message.clone(),
+    };
+    finding::warning(
+        "sentinel-unusable",
+        what,
+        "with fewer Sentinels, clients may not find the master, and a failover may fail",
+        "check that the Sentinel runs, and that the URL has its address and login",
+    )
 }
 
 fn disagreement(named: &[(String, Master)]) -> Option<Finding> {
@@ -45,35 +45,30 @@ fn disagreement(named: &[(String, Master)]) -> Option<Finding> {
     named.iter().find(is_other)?;
     let opinions = named.iter().map(|(address, master)| format!("{} by {address}", master.at));
     let opinions: Vec<_> = opinions.collect();
-    Some(Finding {
-        severity: Severity::Warning,
-        code: "sentinels-disagree",
-        what: format!("the master is {}", opinions.join(", ")),
-        why: "clients of different masters can hold the same lock".to_owned(),
-        fix: "wait for a failover in progress; otherwise check the connections between the \
-              Sentinels"
-            .to_owned(),
-    })
+    Some(finding::warning(
+        "sentinels-disagree",
+        format!("the master is {}", opinions.join(", ")),
+        "clients of different masters can hold the same lock",
+        "wait for a failover in progress; otherwise check the connections between the Sentinels",
+    ))
 }
 
 fn too_few(named: &[(String, Master)]) -> Option<Finding> {
     let known = named.iter().map(|(_, master)| master.sentinels).max()?;
-    (known < ENOUGH).then(|| Finding {
-        severity: Severity::Warning,
-        code: "sentinels-too-few",
-        what: format!("{known} Sentinels watch over the master"),
-        why: "when one of them fails, no majority is left for a failover".to_owned(),
-        fix: format!("run at least {ENOUGH}, on separate machines, and name each in the URL"),
-    })
+    (known < ENOUGH).then_some(finding::warning(
+        "sentinels-too-few",
+        format!("{known} Sentinels watch over the master"),
+        "when one of them fails, no majority is left for a failover",
+        format!("run at least {ENOUGH}, on separate machines, and name each in the URL"),
+    ))
 }
 
 fn no_replica(named: &[(String, Master)]) -> Option<Finding> {
     let replicas = named.iter().map(|(_, master)| master.replicas).max()?;
-    (replicas == 0).then(|| Finding {
-        severity: Severity::Warning,
-        code: "no-replica",
-        what: "the master has no replica".to_owned(),
-        why: "if it fails, its locks are unavailable until it is back".to_owned(),
-        fix: "add a replica".to_owned(),
-    })
+    (replicas == 0).then_some(finding::warning(
+        "no-replica",
+        "the master has no replica",
+        "if it fails, its locks are unavailable until it is back",
+        "add a replica",
+    ))
 }

@@ -49,13 +49,13 @@ impl Config {
         let config = Self {
             topology: contents.topology,
             shown,
-            key_prefix: String::new(),
+            key_prefix: contents.key_prefix,
             response_timeout: Duration::from_secs(1),
             connect_timeout: Duration::from_secs(2),
             for_diagnosis: false,
             replicas: contents.replicas,
         };
-        config.checked_prefix(contents.key_prefix)
+        config.checked_prefix()
     }
 
     /// Sets the prefix of each lock's key; empty by default.
@@ -100,32 +100,26 @@ impl Config {
         self
     }
 
-    fn checked_prefix(mut self, prefix: String) -> Result<Self> {
-        if prefix.chars().any(char::is_control) || prefix.len() > 512 {
-            return Err(Error::invalid_config(
-                "the key prefix has control characters or more than 512 bytes",
-            )
-            .with_backend(self.topology.backend()));
+    fn refused(&self, problem: &str) -> Result<Self> {
+        Err(Error::invalid_config(problem).with_backend(self.topology.backend()))
+    }
+
+    fn checked_prefix(self) -> Result<Self> {
+        if self.key_prefix.chars().any(char::is_control) || self.key_prefix.len() > 512 {
+            return self.refused("the key prefix has control characters or more than 512 bytes");
         }
-        self.key_prefix = prefix;
         Ok(self)
     }
 
-    pub(crate) fn checked(mut self) -> Result<Self> {
-        let prefix = std::mem::take(&mut self.key_prefix);
-        let this = self.checked_prefix(prefix)?;
+    pub(crate) fn checked(self) -> Result<Self> {
+        let this = self.checked_prefix()?;
         if this.response_timeout.is_zero() || this.connect_timeout.is_zero() {
-            return Err(Error::invalid_config(
-                "a time-out is zero, so that every request would \
-                                              fail",
-            )
-            .with_backend(this.topology.backend()));
+            return this.refused("a time-out is zero, so that every request would fail");
         }
         if this.replicas.is_some_and(|replicas| replicas.count == 0 || replicas.limit.is_zero()) {
-            return Err(Error::invalid_config(
+            return this.refused(
                 "the number of replicas to wait for, or the time, is zero; omit the setting",
-            )
-            .with_backend(this.topology.backend()));
+            );
         }
         Ok(this)
     }

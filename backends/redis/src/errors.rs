@@ -71,8 +71,7 @@ const REFUSALS: [(&str, ErrorKind, &str); 15] = [
     (
         "BUSY",
         ErrorKind::Unavailable,
-        "the server is busy with a long script of another client; \
-                                      try again later",
+        "the server is busy with a long script of another client; try again later",
     ),
     ("READONLY", ErrorKind::Unavailable, "the server is a replica and can't lock; use its master"),
     ("MASTERDOWN", ErrorKind::Unavailable, "the server is a replica that has lost its master"),
@@ -85,23 +84,17 @@ const REFUSALS: [(&str, ErrorKind, &str); 15] = [
     ("NOREPLICAS", ErrorKind::Unavailable, "the server has too few replicas to accept writes"),
     ("CLUSTERDOWN", ErrorKind::Unavailable, "the Cluster is down"),
     ("TRYAGAIN", ErrorKind::Unavailable, "the Cluster is moving the lock's slot"),
-    (
-        "MOVED",
-        ErrorKind::InvalidConfig,
-        "the server is a node of a Cluster; connect to it by redis+cluster: or rediss+cluster:",
-    ),
-    (
-        "ASK",
-        ErrorKind::InvalidConfig,
-        "the server is a node of a Cluster; connect to it by redis+cluster: or rediss+cluster:",
-    ),
+    ("MOVED", ErrorKind::InvalidConfig, IN_A_CLUSTER),
+    ("ASK", ErrorKind::InvalidConfig, IN_A_CLUSTER),
     (
         "WRONGTYPE",
         ErrorKind::Conflict,
-        "a key of the lock contains other data; use another name \
-                                        or a key prefix",
+        "a key of the lock contains other data; use another name or a key prefix",
     ),
 ];
+
+const IN_A_CLUSTER: &str =
+    "the server is a node of a Cluster; connect to it by redis+cluster: or rediss+cluster:";
 
 pub(crate) fn translate(cause: RedisError, effect: Effect) -> Error {
     if let Some((kind, message)) = refusal(&cause) {
@@ -159,23 +152,19 @@ fn refused_database(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
         return None;
     }
     let detail = cause.detail().unwrap_or_default();
-    Some(if detail.contains("permission") {
-        (
-            ErrorKind::Denied,
-            "the user may not select a database; grant +select, or omit the database from the \
-             URL",
-        )
+    if detail.contains("permission") {
+        let problem = "the user may not select a database; grant +select, or omit the database \
+                       from the URL";
+        Some((ErrorKind::Denied, problem))
     } else if detail.contains("cluster") {
-        return find("MOVED");
+        find("MOVED")
     } else if detail.contains("range") || detail.contains("invalid") {
-        (
-            ErrorKind::InvalidConfig,
-            "the server has no database with the number in the URL; use a lower one, or raise \
-             the server's setting 'databases'",
-        )
+        let problem = "the server has no database with the number in the URL; use a lower one, or \
+                       raise the server's setting 'databases'";
+        Some((ErrorKind::InvalidConfig, problem))
     } else {
-        return None;
-    })
+        None
+    }
 }
 
 fn find(code: &str) -> Option<(ErrorKind, &'static str)> {

@@ -49,8 +49,8 @@ impl Failure {
             (None, _) if cause.is_connection_dropped() => (
                 ErrorKind::Unavailable,
                 format!(
-                    "{server} closed the connection; if it requires TLS, use rediss instead \
-                         of redis{words}"
+                    "{server} closed the connection; if it requires TLS, use rediss instead of \
+                     redis{words}"
                 ),
             ),
             (None, _) => (ErrorKind::Unavailable, format!("can't connect to {server}{words}")),

@@ -1,63 +1,23 @@
 use std::time::{Duration, Instant};
 
+use lockwright_conformance::silence::{free_locks_are_acquired, holds_are_renewed};
 use lockwright_core::Locks;
 use lockwright_redis::Redis;
 use lockwright_testbed::{self as testbed, Cluster, Proxy, Sentinels};
-use tokio::task::{JoinSet, block_in_place};
-use tokio::time::{sleep, timeout};
+use tokio::task::block_in_place;
+use tokio::time::timeout;
 
 use crate::common::eventually;
 
-const TTLS: [u64; 5] = [1, 2, 3, 5, 30];
 /// The longest permitted time for acquiring a free lock.
 const SOON: Duration = Duration::from_secs(2);
 
-/// Acquires a free lock for each TTL, after the client's connections went silent.
-async fn free_lock_is_acquired_soon(url: &str, proxies: &[Proxy], name: &str) {
-    for ttl in TTLS {
-        let locks = Locks::new(Redis::connect(url).await.unwrap()).unwrap();
-        let name = format!("{{{name}}} {ttl}");
-        let request = || locks.mutex(&name).ttl(Duration::from_secs(ttl)).wait_for(5 * SOON);
-        request().acquire().await.unwrap().release().await.unwrap();
-        proxies.iter().for_each(Proxy::silence_present);
-        let started = Instant::now();
-        let guard = request().acquire().await.unwrap_or_else(|error| panic!("{ttl} s: {error:?}"));
-        assert!(started.elapsed() < SOON, "late: {ttl} s: {:?}", started.elapsed());
-        drop(guard);
-        locks.close().await;
-    }
-}
-
-/// Renews a hold for each TTL, after the client's connections went silent.
-async fn hold_survives(url: &str, proxies: &[Proxy], name: &str) {
-    let mut holds = Vec::new();
-    for ttl in TTLS {
-        let locks = Locks::new(Redis::connect(url).await.unwrap()).unwrap();
-        let name = format!("{{{name}}} held {ttl}");
-        let guard = locks.mutex(name).ttl(Duration::from_secs(ttl)).acquire().await.unwrap();
-        holds.push((ttl, locks, guard));
-    }
-    proxies.iter().for_each(Proxy::silence_present);
-    let mut tasks = JoinSet::new();
-    for (ttl, locks, guard) in holds {
-        tasks.spawn(async move {
-            let renewed = locks.metrics().renewals;
-            while locks.metrics().renewals == renewed {
-                guard.check().unwrap_or_else(|error| panic!("{ttl} s: {error:?}"));
-                sleep(Duration::from_millis(5)).await;
-            }
-            assert!(locks.metrics().renewals_failed > 0, "{ttl} s: nothing was silent");
-            drop(guard);
-        });
-    }
-    while let Some(end) = tasks.join_next().await {
-        end.unwrap();
-    }
-}
-
+/// Tests with names in the slot of `name`.
 async fn everything(url: &str, proxies: Vec<Proxy>, name: &str) {
-    free_lock_is_acquired_soon(url, &proxies, name).await;
-    hold_survives(url, &proxies, name).await;
+    let connect = async || Locks::new(Redis::connect(url).await.unwrap()).unwrap();
+    let silence = || proxies.iter().for_each(Proxy::silence_present);
+    free_locks_are_acquired(&connect, silence, &format!("{{{name}}}")).await;
+    holds_are_renewed(&connect, silence, &format!("{{{name}}} held"), true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

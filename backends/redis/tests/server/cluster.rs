@@ -80,12 +80,8 @@ async fn non_cluster_and_incomplete_cluster_are_refused() {
     fails_with(Redis::connect(&url).await, ErrorKind::Unavailable, "no slots");
     fails_with(Redis::connect(&lonely.url()).await, ErrorKind::InvalidConfig, "redis+cluster:");
 
-    let port = testbed::port::free();
-    fails_with(
-        Redis::connect(&format!("redis+cluster://127.0.0.1:{port}")).await,
-        ErrorKind::Unavailable,
-        "refuses connections",
-    );
+    let url = format!("redis+cluster://127.0.0.1:{}", testbed::port::free());
+    fails_with(Redis::connect(&url).await, ErrorKind::Unavailable, "refuses connections");
 }
 
 #[tokio::test(flavor = "multi_thread")]

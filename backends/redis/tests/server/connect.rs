@@ -6,7 +6,7 @@ use lockwright_core::{DistributedLock, Error, ErrorKind};
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed as testbed;
 
-use crate::common::{claim, fails, grant, patient, token_in};
+use crate::common::{claim, connect, eventually, exists, fails, grant, patient, token_in};
 
 pub(crate) const SECRET: &str = "hush-hush";
 
@@ -67,13 +67,8 @@ async fn malformed_urls_are_refused_with_what_is_wrong() {
     {
         assert!(Config::new(url).is_ok(), "{url}");
     }
-    let error = Config::new("redis://localhost/")
-        .unwrap()
-        .response_timeout(Duration::ZERO)
-        .connect()
-        .await
-        .unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+    let config = Config::new("redis://localhost/").unwrap().response_timeout(Duration::ZERO);
+    fails(config.connect().await, ErrorKind::InvalidConfig);
     let shown = format!("{:?}", Config::new(&format!("redis://u:{SECRET}@localhost/")).unwrap());
     assert!(!shown.contains(SECRET), "{shown}");
 }
@@ -81,12 +76,8 @@ async fn malformed_urls_are_refused_with_what_is_wrong() {
 #[tokio::test]
 async fn a_connection_that_is_refused_says_so() {
     let port = testbed::port::free();
-    let error = wrong(
-        &format!("redis://u:{SECRET}@127.0.0.1:{port}/"),
-        ErrorKind::Unavailable,
-        "refuses connections",
-    )
-    .await;
+    let url = format!("redis://u:{SECRET}@127.0.0.1:{port}/");
+    let error = wrong(&url, ErrorKind::Unavailable, "refuses connections").await;
     assert!(error.to_string().contains(&format!("127.0.0.1:{port}")), "{error}");
     wrong("redis://no-such-host.invalid/", ErrorKind::Unavailable, "").await;
 }
@@ -99,7 +90,7 @@ async fn a_password_is_asked_for_and_checked() {
     wrong(&format!("redis://:not-{SECRET}@127.0.0.1:{port}/"), ErrorKind::Denied, "").await;
     wrong(&format!("redis://nobody:{SECRET}@127.0.0.1:{port}/"), ErrorKind::Denied, "").await;
 
-    let redis = crate::common::connect(&server.url()).await;
+    let redis = connect(&server.url()).await;
     assert!(!format!("{redis:?}").contains(SECRET), "{redis:?}");
     grant(&redis, &claim("a")).await;
 }
@@ -124,7 +115,7 @@ async fn an_error_names_the_missing_permission() {
     make("halfway", &["~*", "&lockwright:*", "+@all", "-set"]);
     let redis = Redis::connect(&user("halfway")).await.unwrap();
     fails(redis.try_acquire(&claim("a")).await, ErrorKind::Denied);
-    assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0);
+    assert!(!exists(&server, "a"));
 }
 
 #[tokio::test]
@@ -144,13 +135,9 @@ async fn other_server_is_not_taken_for_redis() {
             let _ = socket.write_all(greeting.as_bytes());
             while matches!(socket.read(&mut [0; 64]), Ok(read) if read > 0) {}
         });
-        let error = Config::new(&format!("redis://:{SECRET}@127.0.0.1:{port}/"))
-            .unwrap()
-            .connect_timeout(Duration::from_millis(300))
-            .connect()
-            .await
-            .unwrap_err();
-        assert_eq!(error.kind(), kind, "{greeting:?}: {error}");
+        let config = Config::new(&format!("redis://:{SECRET}@127.0.0.1:{port}/")).unwrap();
+        let config = config.connect_timeout(Duration::from_millis(300));
+        let error = fails(config.connect().await, kind);
         assert!(!format!("{error:?}").contains(SECRET), "{error:?}");
         assert_eq!(error.to_string().lines().count(), 1, "{error}");
         stranger.join().unwrap();
@@ -182,7 +169,7 @@ async fn databases_and_prefixes_come_from_the_url() {
     assert_eq!(token_in(&value), claim.token.to_string());
     wrong(&format!("{}99", server.url()), ErrorKind::InvalidConfig, "no database").await;
     // The same name in another database is another lock.
-    grant(&crate::common::connect(&server.url()).await, &self::claim("a")).await;
+    grant(&connect(&server.url()).await, &self::claim("a")).await;
 }
 
 #[tokio::test]
@@ -220,12 +207,9 @@ fn the_connection_lives_in_the_runtime_that_made_it() {
     let second = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     second.block_on(grant(&redis, &claim("a")));
     drop(first);
-    let error = second.block_on(async {
-        crate::common::eventually(|| async {
-            let error = redis.try_acquire(&claim("b")).await.unwrap_err();
-            (error.kind() == ErrorKind::Unavailable).then_some(error)
-        })
-        .await
-    });
+    let error = second.block_on(eventually(async || {
+        let error = redis.try_acquire(&claim("b")).await.unwrap_err();
+        (error.kind() == ErrorKind::Unavailable).then_some(error)
+    }));
     assert!(error.to_string().contains("runtime"), "{error}");
 }

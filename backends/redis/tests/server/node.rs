@@ -130,11 +130,8 @@ async fn a_node_that_kept_every_write_votes_on() {
 async fn a_node_that_may_have_lost_writes_is_new() {
     for fsync in [None, Some("everysec"), Some("always")] {
         let options = testbed::Redis::options();
-        let options = match fsync {
-            Some(fsync) => options.append_only(fsync),
-            None => options,
-        };
-        let mut server = options.start().unwrap();
+        let logging = fsync.map(|fsync| options.clone().append_only(fsync));
+        let mut server = logging.unwrap_or(options).start().unwrap();
         let node = node(&server);
         let former = admitted(&node).await;
         server.restart(fsync != Some("always")).unwrap();

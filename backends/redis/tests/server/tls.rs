@@ -6,7 +6,7 @@ use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode};
 use lockwright_redis::Config;
 use lockwright_testbed::{self as testbed, Certificates};
 
-use crate::common::{claim, connect, eventually, grant};
+use crate::common::{claim, connect, eventually, exists, grant};
 use crate::connect::{SECRET, refused, wrong};
 
 fn with(url: &str, parameters: &[(&str, &Path)]) -> String {
@@ -66,12 +66,8 @@ async fn a_certificate_is_for_its_host_and_its_time_only() {
         .set("tls-key-file", key)
         .start()
         .unwrap();
-    wrong(
-        &with(&outdated.url(), &[("ca", Path::new(certificate))]),
-        ErrorKind::InvalidConfig,
-        "expired",
-    )
-    .await;
+    let url = with(&outdated.url(), &[("ca", Path::new(certificate))]);
+    wrong(&url, ErrorKind::InvalidConfig, "expired").await;
 }
 
 #[tokio::test]
@@ -150,14 +146,13 @@ async fn sentinels_and_whoever_they_name_are_reached_by_tls_and_so_are_the_nodes
     wrong(&url.replace("ca=", "prefix="), ErrorKind::InvalidConfig, "ca=PATH").await;
 
     set.servers[0].kill();
-    let (set, ()) = tokio::task::spawn_blocking(move || {
+    let failing_over = tokio::task::spawn_blocking(move || {
         set.wait_for_failover(0).unwrap();
-        (set, ())
-    })
-    .await
-    .unwrap();
+        set
+    });
+    let set = failing_over.await.unwrap();
     eventually(|| async { redis.try_acquire(&claim("b")).await.ok() }).await;
-    assert_eq!(set.servers[1].command::<i64>(&["EXISTS", "b"]).unwrap(), 1);
+    assert!(exists(&set.servers[1], "b"));
 
     let cluster = testbed::Cluster::options().servers(servers).start().unwrap();
     let url = with(&cluster.url(), &[("ca", &cluster.nodes[0].authority())]);

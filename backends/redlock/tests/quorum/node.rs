@@ -12,8 +12,9 @@ use lockwright_core::{
 use lockwright_redlock::node::{Incarnation, No, Node, Vote, Yes};
 use tokio::time::{Instant, sleep};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Fate {
+    #[default]
     Answered,
     Down,
     /// The request is executed, and never answered.
@@ -31,7 +32,7 @@ pub(crate) struct TestNode {
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) fate: Fate,
     /// `releases`, `raises` and `attempts` override `fate` for their requests, unless `Answered`.
@@ -63,18 +64,10 @@ impl TestNode {
             address: format!("node:{number}"),
             largest_ttl,
             state: Mutex::new(State {
-                fate: Fate::Answered,
-                releases: Fate::Answered,
-                raises: Fate::Answered,
-                attempts: Fate::Answered,
                 run: number as u64 + 1_000,
                 text: number as u64 + 1_000,
                 votes: true,
-                holds: HashMap::new(),
-                counters: HashMap::new(),
-                tombstones: HashMap::new(),
-                requests: Vec::new(),
-                events: Vec::new(),
+                ..State::default()
             }),
         })
     }

@@ -48,7 +48,7 @@ pub(crate) struct Offers {
     made: Mutex<HashMap<LockName, Instant>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Waiting {
     /// When the client sent the claim, and when the server queued it (server time in µs).
     queued: Option<(BootInstant, u64)>,
@@ -89,13 +89,7 @@ impl Offers {
 
     /// Registers a claim before its request is sent, because an offer may arrive before the reply.
     pub(crate) fn asks(&self, token: Token) {
-        self.waiting().entry(token).or_insert(Waiting {
-            queued: None,
-            ask_again: true,
-            offered_at: None,
-            name: None,
-            asks_at: None,
-        });
+        self.waiting().entry(token).or_insert(Waiting { ask_again: true, ..Waiting::default() });
     }
 
     pub(crate) fn asked(&self, token: Token) {
@@ -233,22 +227,12 @@ async fn grant_next(servers: &Servers, name: &LockName) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use lockwright_core::{Identity, Mode};
+    use lockwright_conformance::test_helpers;
 
     use super::*;
 
     fn claim(renewal_mode: RenewalMode) -> Claim {
-        Claim {
-            name: LockName::new("a").unwrap(),
-            mode: Mode::Exclusive,
-            token: Token::random(),
-            identity: Arc::new(Identity::of_this_process(None)),
-            ttl: Duration::from_secs(30),
-            fences: 1,
-            renewal_mode,
-        }
+        Claim { renewal_mode, ..test_helpers::claim("a") }
     }
 
     fn offered(offers: &Offers, claim: &Claim, micros: u64) -> Granted {
@@ -268,11 +252,8 @@ mod tests {
         assert_eq!(granted.start, Some(sent + Duration::from_millis(9_900)));
         assert_eq!((granted.fence.get(), granted.valid), (7, Some(Duration::from_secs(2))));
 
-        assert_eq!(
-            offers.receive(&format!("{} 7 1 15000000 2000", claim.token)),
-            None,
-            "reported once"
-        );
+        let again = offers.receive(&format!("{} 7 1 15000000 2000", claim.token));
+        assert_eq!(again, None, "reported once");
 
         // The server's clock steps ahead between claim and offer.
         offers.waits(&claim, sent, 5_000_000, false);

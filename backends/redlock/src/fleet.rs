@@ -79,13 +79,8 @@ impl Fleet {
     }
 
     fn on_incarnation(&self, at: usize, shown: Result<Incarnation>) -> Result<()> {
-        let now = self.now();
-        let membership = &self.memberships[at];
-        let shown = shown.and_then(|incarnation| match self.why_of_wrong_fleet(&incarnation) {
-            Some(error) => Err(error),
-            None => Ok(incarnation),
-        });
-        match shown {
+        let (now, membership) = (self.now(), &self.memberships[at]);
+        match shown.and_then(|incarnation| self.of_this_fleet(incarnation)) {
             Ok(incarnation) => {
                 membership.mark_alive();
                 // Nodes join one at a time, so that a server with two addresses gets one vote.
@@ -112,17 +107,16 @@ impl Fleet {
 
     /// Returns an error if the node has another largest TTL. The operator may correct the setting,
     /// so the error isn't permanent.
-    fn why_of_wrong_fleet(&self, incarnation: &Incarnation) -> Option<Error> {
-        (incarnation.largest_ttl != self.options.largest_ttl).then(|| {
-            error(
-                ErrorKind::InvalidConfig,
-                format!(
-                    "its fleet's largest TTL is {:?}, and this client's is {:?}; set the same \
-                     largest_ttl in every client",
-                    incarnation.largest_ttl, self.options.largest_ttl
-                ),
-            )
-        })
+    fn of_this_fleet(&self, incarnation: Incarnation) -> Result<Incarnation> {
+        let (theirs, ours) = (incarnation.largest_ttl, self.options.largest_ttl);
+        if theirs == ours {
+            return Ok(incarnation);
+        }
+        let problem = format!(
+            "its fleet's largest TTL is {theirs:?}, and this client's is {ours:?}; set the same \
+             largest_ttl in every client"
+        );
+        Err(error(ErrorKind::InvalidConfig, problem))
     }
 
     fn why_refused(&self, at: usize, incarnation: &Incarnation) -> Option<String> {

@@ -97,14 +97,9 @@ impl Fleet {
             // The claim may be granted late, so its hold may not have begun.
             ReleaseMode::Reconcile => self.options.largest_ttl,
         };
-        let until = self.now() + longest;
+        let (claim, until) = (claim.clone(), self.now() + longest);
         let mut releases_of_node = self.pending_releases.of(at);
-        releases_of_node.add(PendingRelease {
-            claim: claim.clone(),
-            release_mode,
-            until,
-            token_state,
-        });
+        releases_of_node.add(PendingRelease { claim, release_mode, until, token_state });
         if !std::mem::replace(&mut releases_of_node.is_retrying, true) {
             self.runtime.spawn(retry(Arc::clone(self), at));
         }

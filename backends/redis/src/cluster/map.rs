@@ -54,11 +54,8 @@ pub(crate) struct SlotMap {
 
 impl SlotMap {
     pub(crate) fn empty() -> Self {
-        Self {
-            masters: Vec::new(),
-            owners: vec![NO_OWNER; SLOTS].into(),
-            replicas: BTreeSet::new(),
-        }
+        let owners = vec![NO_OWNER; SLOTS].into();
+        Self { masters: Vec::new(), owners, replicas: BTreeSet::new() }
     }
 
     /// Parses `CLUSTER SLOTS`: per range the first and last slot, master, replicas. Returns `None`

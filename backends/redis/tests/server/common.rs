@@ -1,9 +1,7 @@
 use std::time::Duration;
 
 pub(crate) use lockwright_conformance::test_helpers::*;
-use lockwright_core::{
-    Claim, DistributedLock, Event, Granted, ReleaseMode, ReleaseOutcome, Token,
-};
+use lockwright_core::{Claim, DistributedLock, Event, Granted, ReleaseMode, ReleaseOutcome, Token};
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed as testbed;
 use tokio::sync::mpsc::UnboundedReceiver;

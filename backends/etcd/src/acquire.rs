@@ -307,14 +307,7 @@ impl AcquireSteps<'_> {
         let left = left();
         let ends = shared.clock.now() + claim.ttl;
         let is_unsure = self.is_unsure();
-        let place = Place {
-            lease: Arc::clone(lease),
-            key: key.to_vec(),
-            created: Some(created),
-            is_unsure,
-            is_held: true,
-            is_overdue: false,
-        };
+        let place = Place { is_unsure, ..Place::new(lease, key, Some(created)) };
         if !shared.hold(claim, place, ends) {
             return Ok(Step::Again);
         }
@@ -340,14 +333,7 @@ impl AcquireSteps<'_> {
         created: Option<i64>,
         is_unsure: bool,
     ) {
-        let place = Place {
-            lease: Arc::clone(lease),
-            key: key.to_vec(),
-            created,
-            is_unsure,
-            is_held: false,
-            is_overdue: false,
-        };
+        let place = Place { is_unsure, ..Place::new(lease, key, created) };
         self.shared.registry.enter(self.claim, place, self.shared.queued_until(self.claim));
     }
 }
@@ -359,14 +345,7 @@ pub(crate) async fn take_over(shared: &Arc<Shared>, claim: &Claim, entry: &Entry
     }
     shared.forget(claim);
     let lease = shared.reserve_lease(claim).await?.into_lease();
-    let place = Place {
-        lease: Arc::clone(&lease),
-        key: entry.key.clone(),
-        created: Some(entry.created),
-        is_unsure: false,
-        is_held: false,
-        is_overdue: false,
-    };
+    let place = Place::new(&lease, &entry.key, Some(entry.created));
     shared.registry.enter(claim, place, shared.queued_until(claim));
     let is_unchanged = Compare::mod_revision(entry.key.clone(), CompareOp::Equal, entry.modified);
     let value = entry.value.as_ref().map(Value::bytes).unwrap_or_default();

@@ -88,14 +88,7 @@ async fn remove(shared: &Arc<Shared>, lease: &Arc<Lease>, name: LockName, entry:
     if !lease.add_orphan(&name, token, keys::mode(&entry.key)) {
         return;
     }
-    let place = Place {
-        lease: Arc::clone(lease),
-        key: entry.key.clone(),
-        created: Some(entry.created),
-        is_unsure: false,
-        is_held: false,
-        is_overdue: true,
-    };
+    let place = Place { is_overdue: true, ..Place::new(lease, &entry.key, Some(entry.created)) };
     let is_registered = shared.registry.any(|_, _, place| place.key == entry.key);
     if is_registered || !shared.registry.enter_overdue(&name, token, place.clone()) {
         lease.drop_claim(&name, token, shared.clock.now());

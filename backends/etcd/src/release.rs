@@ -208,15 +208,8 @@ mod tests {
         let held = shared.registry.place(&claim).unwrap();
         let gone = Arc::new(Lease::new(1, Duration::from_secs(30), false, shared.clock.now()));
         for created in [None, held.created] {
-            let lease = Arc::clone(&gone);
-            let place = Place {
-                lease,
-                created,
-                is_unsure: true,
-                is_held: false,
-                is_overdue: true,
-                ..held.clone()
-            };
+            let place = Place::new(&gone, &held.key, created);
+            let place = Place { is_unsure: true, is_overdue: true, ..place };
             end_overdue(shared, claim.token, &place).await.unwrap();
         }
         let renewed = etcd.renew(&[Renew::of(&claim)]).await.unwrap();

@@ -44,6 +44,13 @@ pub(crate) struct Place {
     pub(crate) is_overdue: bool,
 }
 
+impl Place {
+    pub(crate) fn new(lease: &Arc<Lease>, key: &[u8], created: Option<i64>) -> Self {
+        let (lease, key) = (Arc::clone(lease), key.to_vec());
+        Self { lease, key, created, is_unsure: false, is_held: false, is_overdue: false }
+    }
+}
+
 pub(crate) struct TxnReply {
     pub(crate) succeeded: bool,
     pub(crate) revision: i64,

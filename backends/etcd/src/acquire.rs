@@ -140,15 +140,14 @@ impl AcquireSteps<'_> {
             return Ok(step);
         }
         let queue = shared.keys().queue(&claim.name);
-        let txn = Txn::new().and_then([
+        let gets = [
             TxnOp::get(key, None),
             TxnOp::get(shared.keys().tombstone(claim.token), None),
             TxnOp::get(queue.clone(), Some(first(i64::MAX))),
             TxnOp::get(queue, Some(last(created - 1))),
-        ]);
-        let answered =
-            shared.transact(txn, Effect::Reads, Some(lease)).await.map_err(RequestError::error)?;
-        let [own, tombstone, owner, previous] = several(answered.found);
+        ];
+        let found = shared.get(gets, Some(lease)).await.map_err(RequestError::error)?;
+        let [own, tombstone, owner, previous] = several(found);
         let Some(own) = own.first().filter(|own| own.token() == Some(claim.token)) else {
             return self.own_is_gone(lease, key, is_held, tombstone.as_tombstone()).await;
         };

@@ -133,13 +133,7 @@ impl AcquireSteps<'_> {
         }
         let snapshot = shared.queue_snapshot(&claim.name, lease).await?;
         let Some(at) = snapshot.entries.iter().position(|entry| entry.key == key) else {
-            let tombstone = TxnOp::get(shared.keys().tombstone(claim.token), None);
-            let txn = Txn::new().and_then([tombstone]);
-            let answered = shared
-                .transact(txn, Effect::Reads, Some(lease))
-                .await
-                .map_err(RequestError::error)?;
-            let tombstone = answered.found.first().and_then(Found::as_tombstone);
+            let tombstone = shared.tombstone(claim.token, Some(lease)).await?;
             return self.own_is_gone(lease, key, is_held, tombstone).await;
         };
         let own = &snapshot.entries[at];

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_client::{LeaseTimeToLiveOptions, Txn, TxnOp};
+use etcd_client::{LeaseTimeToLiveOptions, TxnOp};
 use lockwright_core::{LockName, Result};
 
 use crate::errors::Effect;
@@ -75,10 +75,9 @@ async fn orphans(shared: &Shared, lease: &Lease) -> Result<Vec<(LockName, Entry)
         return Ok(Vec::new());
     }
     let gets: Vec<_> = suspects.iter().map(|(_, key)| TxnOp::get(key.as_slice(), None)).collect();
-    let txn = Txn::new().and_then(gets);
-    let answered = shared.transact(txn, Effect::Reads, None).await.map_err(RequestError::error)?;
+    let found = shared.get(gets, None).await.map_err(RequestError::error)?;
     let is_ours = |entry: &Entry| entry.lease == lease.id && entry.token().is_some();
-    let found = answered.found.iter().map(|found| found.first().filter(is_ours));
+    let found = found.iter().map(|found| found.first().filter(is_ours));
     let orphans = suspects.into_iter().zip(found);
     Ok(orphans.filter_map(|((name, _), entry)| Some((name, entry?))).collect())
 }

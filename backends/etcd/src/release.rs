@@ -179,9 +179,8 @@ async fn put_tombstone_on_lease(
 }
 
 async fn by_key(shared: &Shared, token: Token, key: &[u8]) -> Result<()> {
-    let txn = Txn::new().and_then([TxnOp::get(key, None)]);
-    let answered = shared.transact(txn, Effect::Reads, None).await.map_err(RequestError::error)?;
-    let found = answered.found.first().and_then(Found::first);
+    let found = shared.get([TxnOp::get(key, None)], None).await.map_err(RequestError::error)?;
+    let found = found.first().and_then(Found::first);
     if let Some(entry) = found.filter(|entry| entry.token() == Some(token)) {
         delete(shared, key, entry.created).await?;
     }

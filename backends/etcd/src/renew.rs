@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use etcd_client::{Txn, TxnOp};
+use etcd_client::TxnOp;
 use lockwright_core::{Claim, Error, Reason, Renew, Renewal, RenewalOutcome, Result};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
@@ -140,10 +140,9 @@ async fn prove(
         for some in places.chunks(OPERATIONS_AT_ONCE) {
             let gets: Vec<_> =
                 some.iter().map(|one| TxnOp::get(one.place.key.clone(), None)).collect();
-            let txn = Txn::new().and_then(gets);
-            let looked = shared.transact(txn, Effect::Reads, Some(lease)).await;
-            let answered = looked.map_err(|trouble| RequestError::Failed(trouble.error()))?;
-            found.extend(answered.found.iter().map(Found::first));
+            let looked = shared.get(gets, Some(lease)).await;
+            let looked = looked.map_err(|trouble| RequestError::Failed(trouble.error()))?;
+            found.extend(looked.iter().map(Found::first));
         }
         let valid_until = lease.valid_until();
         if valid_until < begun + lease.ttl {

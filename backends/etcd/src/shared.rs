@@ -113,13 +113,30 @@ impl Shared {
         Ok(answered)
     }
 
+    pub(crate) async fn get(
+        &self,
+        gets: impl Into<Vec<TxnOp>>,
+        lease: Option<&Lease>,
+    ) -> Result<Vec<Found>, RequestError> {
+        let txn = Txn::new().and_then(gets);
+        Ok(self.transact(txn, Effect::Reads, lease).await?.found)
+    }
+
+    pub(crate) async fn tombstone(
+        &self,
+        token: Token,
+        lease: Option<&Lease>,
+    ) -> Result<Option<Tombstone>> {
+        let get = TxnOp::get(self.keys().tombstone(token), None);
+        let found = self.get([get], lease).await.map_err(RequestError::error)?;
+        Ok(found.first().and_then(Found::as_tombstone))
+    }
+
     pub(crate) async fn confirm(&self, lease: &Arc<Lease>) -> Result<(), RequestError> {
         let begun = self.clock.now();
         for _ in 0..PROOFS {
             self.keep_alive(lease).await?;
-            let probe_key = TxnOp::get(self.keys().probe_key(), None);
-            let txn = Txn::new().and_then([probe_key]);
-            self.transact(txn, Effect::Reads, Some(lease)).await?;
+            self.get([TxnOp::get(self.keys().probe_key(), None)], Some(lease)).await?;
             if lease.valid_until() >= begun + lease.ttl {
                 return Ok(());
             }
@@ -160,21 +177,12 @@ impl Shared {
         if reads.is_empty() {
             return Ok(false);
         }
-        let answered = self.transact(Txn::new().and_then(reads), Effect::Reads, None).await?;
-        let mut found = answered.found.iter().filter_map(Found::first);
-        Ok(found.any(|entry| entry.lease == lease.id))
+        let found = self.get(reads, None).await?;
+        Ok(found.iter().filter_map(Found::first).any(|entry| entry.lease == lease.id))
     }
 
     pub(crate) async fn loss_reason(&self, token: Token) -> Result<Reason> {
-        let tombstone = TxnOp::get(self.keys().tombstone(token), None);
-        let txn = Txn::new().and_then([tombstone]);
-        let answered =
-            self.transact(txn, Effect::Reads, None).await.map_err(RequestError::error)?;
-        let broken = answered
-            .found
-            .first()
-            .and_then(Found::as_tombstone)
-            .and_then(|tombstone| tombstone.broken);
+        let broken = self.tombstone(token, None).await?.and_then(|tombstone| tombstone.broken);
         Ok(if broken.is_some() { Reason::Broken } else { Reason::Gone })
     }
 

@@ -4,10 +4,11 @@
 //! carries only one exclusive claim of a name, because a key consists of the name and the lease.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use etcd_client::{Error as ClientError, LeaseKeepAliveStream, LeaseKeeper};
+use lockwright_core::backend_util::lock;
 use lockwright_core::{BootInstant, Claim, Clock, LockName, Mode, Token};
 use tokio::time::timeout;
 
@@ -107,40 +108,40 @@ impl Lease {
             return Err(ClientError::LeaseKeepAliveError("lease not found".to_owned()));
         }
         let term = answer.header().map_or(0, |header| header.raft_term());
-        self.state().answered = Some(KeptAlive { sent, link: link.number, term });
+        lock(&self.state).answered = Some(KeptAlive { sent, link: link.number, term });
         *slot = Some(stream);
         Ok(())
     }
 
     pub(crate) fn kept_alive(&self) -> Option<KeptAlive> {
-        self.state().answered
+        lock(&self.state).answered
     }
 
     /// Records a response that needed a majority. It proves the keep-alive `kept` if both have the same `link`
     /// and `term`.
     pub(crate) fn prove(&self, kept: Option<KeptAlive>, link: u64, term: u64) {
         if let Some(kept) = kept.filter(|kept| (kept.link, kept.term) == (link, term)) {
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             state.proven = state.proven.max(kept.sent);
         }
     }
 
     pub(crate) fn valid_until(&self) -> BootInstant {
-        self.state().proven + self.ttl
+        lock(&self.state).proven + self.ttl
     }
 
     pub(crate) fn due(&self) -> BootInstant {
-        self.state().proven + self.ttl / 4
+        lock(&self.state).proven + self.ttl / 4
     }
 
     pub(crate) fn idle_deadline(&self) -> BootInstant {
-        self.state().used + IDLE_TIMEOUT
+        lock(&self.state).used + IDLE_TIMEOUT
     }
 
     /// Adds a claim. Returns false if the lease is closed or gone, or another claim has the same
     /// key.
     pub(crate) fn add_claim(&self, claim: &Claim, now: BootInstant) -> bool {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if state.is_closed(now) || state.is_gone {
             return false;
         }
@@ -152,16 +153,16 @@ impl Lease {
     }
 
     pub(crate) fn add_only_claim(&self, claim: &Claim) {
-        self.state().add_claim(&claim.name, claim.token, claim.mode);
+        lock(&self.state).add_claim(&claim.name, claim.token, claim.mode);
     }
 
     /// Like [`add_claim`](Self::add_claim), but even on a closed lease.
     pub(crate) fn add_orphan(&self, name: &LockName, token: Token, mode: Mode) -> bool {
-        self.state().add_claim(name, token, mode)
+        lock(&self.state).add_claim(name, token, mode)
     }
 
     pub(crate) fn drop_claim(&self, name: &LockName, token: Token, now: BootInstant) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if state.claims.get(name) == Some(&token) {
             state.claims.remove(name);
         }
@@ -170,21 +171,21 @@ impl Lease {
     }
 
     pub(crate) fn retire(&self) {
-        self.state().is_retired = true;
+        lock(&self.state).is_retired = true;
     }
 
     /// Counts a tombstone. After a minute, a lease with tombstones accepts no more claims, so that
     /// the lease and its tombstones end. If it closed at once, each canceled request would leave a
     /// lease behind.
     pub(crate) fn count_tombstone(&self, now: BootInstant) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.closes = state.closes.min(now + IDLE_TIMEOUT);
         state.tombstones += 1;
         state.is_retired |= state.tombstones >= TOMBSTONES;
     }
 
     pub(crate) fn is_finished(&self, now: BootInstant) -> bool {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let is_finished =
             state.is_empty() && (state.is_closed(now) || now >= state.used + IDLE_TIMEOUT);
         state.is_retired |= is_finished;
@@ -192,19 +193,15 @@ impl Lease {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.state().is_empty()
+        lock(&self.state).is_empty()
     }
 
     pub(crate) fn set_gone(&self) {
-        self.state().is_gone = true;
+        lock(&self.state).is_gone = true;
     }
 
     pub(crate) fn is_gone(&self) -> bool {
-        self.state().is_gone
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state).is_gone
     }
 }
 
@@ -255,11 +252,7 @@ impl LeaseRequest {
 
 impl Pool {
     pub(crate) fn lease_request(&self, seconds: u64, now: BootInstant) -> LeaseRequest {
-        *self.lease_requests().entry(seconds).or_insert_with(|| LeaseRequest::new(now))
-    }
-
-    fn lease_requests(&self) -> MutexGuard<'_, HashMap<u64, LeaseRequest>> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.wanted).entry(seconds).or_insert_with(|| LeaseRequest::new(now))
     }
 
     pub(crate) fn add_claim(
@@ -268,30 +261,26 @@ impl Pool {
         claim: &Claim,
         now: BootInstant,
     ) -> Option<Arc<Lease>> {
-        let leases = self.leases();
+        let leases = lock(&self.leases);
         leases.get(&seconds)?.iter().find(|lease| lease.add_claim(claim, now)).map(Arc::clone)
     }
 
     pub(crate) fn add(&self, seconds: u64, lease: Arc<Lease>) {
-        self.lease_requests().remove(&seconds);
-        self.leases().entry(seconds).or_default().push(lease);
+        lock(&self.wanted).remove(&seconds);
+        lock(&self.leases).entry(seconds).or_default().push(lease);
     }
 
     pub(crate) fn remove(&self, lease: &Lease) {
-        self.leases().retain(|_, leases| {
+        lock(&self.leases).retain(|_, leases| {
             leases.retain(|one| one.id != lease.id);
             !leases.is_empty()
         });
     }
 
     pub(crate) fn count_tombstone(&self, id: i64, now: BootInstant) {
-        if let Some(lease) = self.leases().values().flatten().find(|lease| lease.id == id) {
+        if let Some(lease) = lock(&self.leases).values().flatten().find(|lease| lease.id == id) {
             lease.count_tombstone(now);
         }
-    }
-
-    fn leases(&self) -> MutexGuard<'_, HashMap<u64, Vec<Arc<Lease>>>> {
-        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

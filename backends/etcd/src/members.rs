@@ -3,10 +3,11 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use etcd_client::{Client, ConnectOptions, GetOptions};
+use lockwright_core::backend_util::lock;
 use lockwright_core::{Error, ErrorKind, Result};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -334,9 +335,9 @@ impl Members {
 
     fn take(&self, link: Link) -> Arc<Link> {
         let link = Arc::new(link);
-        *self.round() = None;
+        *lock(&self.round) = None;
         tracing::debug!(member = self.config.endpoints[link.member], "etcd: asking this member");
-        *self.current() = Some(Arc::clone(&link));
+        *lock(&self.current) = Some(Arc::clone(&link));
         link
     }
 
@@ -357,12 +358,12 @@ impl Members {
         if let Some(link) = self.in_use() {
             return Ok(link);
         }
-        self.round().as_ref().map_or(Ok(()), |round| round.answer())?;
-        let failed = self.current().as_ref().map(|link| link.member);
+        lock(&self.round).as_ref().map_or(Ok(()), |round| round.answer())?;
+        let failed = lock(&self.current).as_ref().map(|link| link.member);
         match self.connect(failed).await {
             Ok(link) => Ok(self.take(link)),
             Err(link_error) => {
-                let mut round = self.round();
+                let mut round = lock(&self.round);
                 *round = Some(Round::failed(&link_error, round.as_ref()));
                 Err(link_error)
             }
@@ -425,15 +426,7 @@ impl Members {
     }
 
     pub(crate) fn in_use(&self) -> Option<Arc<Link>> {
-        self.current().clone().filter(|link| !link.is_suspect())
-    }
-
-    fn round(&self) -> MutexGuard<'_, Option<Round>> {
-        self.round.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn current(&self) -> MutexGuard<'_, Option<Arc<Link>>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.current).clone().filter(|link| !link.is_suspect())
     }
 }
 

@@ -2,7 +2,9 @@
 //! fences repeat. Only a client that saw a higher revision detects this, because all of the
 //! cluster's data come from the snapshot.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+
+use lockwright_core::backend_util::lock;
 
 #[derive(Debug, Default)]
 pub(crate) struct Revisions(Mutex<State>);
@@ -21,14 +23,14 @@ pub(crate) struct Fall {
 
 impl Revisions {
     pub(crate) fn highest(&self) -> i64 {
-        self.state().highest
+        lock(&self.0).highest
     }
 
     /// Records a response's revision. A revision below `before`, the highest known when the request
     /// was sent, shows a restore. `highest` isn't compared, because a later request may have raised
     /// it.
     pub(crate) fn saw(&self, revision: i64, before: i64) {
-        let mut state = self.state();
+        let mut state = lock(&self.0);
         if revision < before {
             // Later responses are compared with the restored store's revision.
             state.highest = revision;
@@ -40,11 +42,7 @@ impl Revisions {
     }
 
     pub(crate) fn fell(&self) -> Option<Fall> {
-        self.state().fell
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).fell
     }
 }
 

@@ -1,11 +1,11 @@
 //! Registration of the keys whose deletion wakes a waiter or ends a hold.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockwright_core::backend_util::Subscribers;
+use lockwright_core::backend_util::{Subscribers, lock};
 use lockwright_core::{LockName, Token};
 use tokio::sync::watch;
 
@@ -43,7 +43,7 @@ pub(crate) struct DeletionRecorder<'a> {
 impl DeletionRecorder<'_> {
     /// Registers the keys whose deletion wakes the waiter. Returns false if one is already deleted.
     pub(crate) fn waits_for<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> bool {
-        let mut state = self.wakeups.state();
+        let mut state = lock(&self.wakeups.state);
         for key in keys {
             let gone = state.recorders.get(&self.name);
             if gone.is_some_and(|(_, gone)| gone.iter().any(|one| one == key)) {
@@ -57,7 +57,7 @@ impl DeletionRecorder<'_> {
 
 impl Drop for DeletionRecorder<'_> {
     fn drop(&mut self) {
-        let mut state = self.wakeups.state();
+        let mut state = lock(&self.wakeups.state);
         if let Some((count, _)) = state.recorders.get_mut(&self.name) {
             *count -= 1;
             if *count == 0 {
@@ -80,13 +80,13 @@ impl Default for Wakeups {
 
 impl Wakeups {
     pub(crate) fn record_deletions(&self, name: &LockName) -> DeletionRecorder<'_> {
-        self.state().recorders.entry(name.clone()).or_default().0 += 1;
+        lock(&self.state).recorders.entry(name.clone()).or_default().0 += 1;
         DeletionRecorder { wakeups: self, name: name.clone() }
     }
 
     /// Registers a held key. Returns false if the key is already deleted.
     pub(crate) fn holds(&self, key: &[u8], token: Token, created: i64) -> bool {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if state.recent.iter().any(|(gone, at)| gone == key && *at > created) {
             return false;
         }
@@ -95,7 +95,7 @@ impl Wakeups {
     }
 
     pub(crate) fn forget(&self, key: &[u8]) -> Option<Token> {
-        self.state().held.remove(key).map(|(token, _)| token)
+        lock(&self.state).held.remove(key).map(|(token, _)| token)
     }
 
     pub(crate) fn record_deletion(
@@ -104,7 +104,7 @@ impl Wakeups {
         key: &[u8],
         at: i64,
     ) -> (Option<LockName>, Option<Token>) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if let Some((_, gone)) = state.recorders.get_mut(name) {
             gone.push(key.to_vec());
         }
@@ -122,12 +122,8 @@ impl Wakeups {
     }
 
     pub(crate) fn wake_after_gap(&self) {
-        self.state().waited.clear();
+        lock(&self.state).waited.clear();
         self.subscribers.wake_all();
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

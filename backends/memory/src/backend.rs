@@ -1,6 +1,6 @@
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{
     AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Claim, Cursor, DistributedLock,
     Event, Events, Finding, Inspection, LockName, Page, Profile, Reason, ReleaseMode,
@@ -17,7 +17,7 @@ impl DistributedLock for Memory {
 
     fn attach(&self, events: Events) {
         let id = self.0.next_client.fetch_add(1, Ordering::Relaxed);
-        self.0.clients.lock().unwrap_or_else(PoisonError::into_inner).push((id, events));
+        lock(&self.0.clients).push((id, events));
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {

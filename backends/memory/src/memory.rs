@@ -1,8 +1,9 @@
 use std::fmt;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{
     AcquireOutcome, BootInstant, Claim, Clock, Event, Events, Profile, ReleaseMode, ReleaseOutcome,
     Result, Wait,
@@ -53,7 +54,7 @@ impl Memory {
     }
 
     pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
-        self.0.store.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.store)
     }
 
     /// Locks the store for one step. Returns the later of `now` and the previous step's instant, so
@@ -104,14 +105,14 @@ impl Memory {
     /// Sends events to all clients. The caller must not hold the store's lock, because a client may
     /// call the store.
     pub(crate) fn send(&self, events: &[Event]) {
-        let clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let clients = lock(&self.0.clients).clone();
         let mut gone = Vec::new();
         for (id, client) in &clients {
             let listens = events.iter().all(|event| client.send(event.clone()));
             gone.extend((!listens).then_some(*id));
         }
         if !gone.is_empty() {
-            let mut clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut clients = lock(&self.0.clients);
             clients.retain(|(id, _)| !gone.contains(id));
         }
     }

@@ -1,8 +1,9 @@
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 
+use lockwright_core::backend_util::lock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zookeeper_client as zk;
 
@@ -41,7 +42,7 @@ pub(crate) fn reserve(bytes_left: &Arc<Semaphore>, bytes: usize) -> Option<Owned
 impl HoldWatch {
     /// Reserves the path's bytes. Returns whether the session may watch the node.
     pub(crate) fn reserve(&self, bytes_left: &Arc<Semaphore>, bytes: usize) -> bool {
-        let mut state = self.state();
+        let mut state = lock(&self.0);
         if state.reserved.is_none() && bytes_left.available_permits() >= bytes + BYTES_FOR_WAITERS {
             state.reserved = reserve(bytes_left, bytes);
         }
@@ -51,12 +52,12 @@ impl HoldWatch {
     /// Replaces the watch. `reconnect_count` is from before the node was read.
     pub(crate) fn replace(&self, reconnect_count: u64, watcher: zk::OneshotWatcher) {
         let changed = Box::pin(async move { drop(watcher.changed().await) });
-        self.state().active = Some(ActiveWatch { reconnect_count, changed });
+        lock(&self.0).active = Some(ActiveWatch { reconnect_count, changed });
     }
 
     /// Returns whether the node was unchanged at the session's last proof.
     pub(crate) fn is_unchanged(&self, reconnect_count: u64) -> bool {
-        let mut state = self.state();
+        let mut state = lock(&self.0);
         let Some(mut watch) = state.active.take() else { return false };
         let mut context = Context::from_waker(Waker::noop());
         if watch.changed.as_mut().poll(&mut context).is_ready() {
@@ -67,10 +68,6 @@ impl HoldWatch {
         // request.
         state.active = Some(watch);
         is_current
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

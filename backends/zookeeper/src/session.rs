@@ -1,8 +1,9 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{BootInstant, Clock, Error, ErrorKind, Result};
 use tokio::sync::Semaphore;
 use zookeeper_client as zk;
@@ -216,10 +217,6 @@ impl Session {
     pub(crate) fn idle(&self) -> Duration {
         self.clock.now().saturating_since(*lock(&self.used))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn committed(answer: Result<(), Failure>) -> Result<()> {

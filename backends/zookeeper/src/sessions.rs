@@ -1,9 +1,10 @@
 //! The sessions of a client: one per TTL.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{BootInstant, Error};
 use tokio::runtime::Handle;
 
@@ -75,7 +76,7 @@ impl Sessions {
         });
         // A second reference shows that a caller is about to use the slot.
         let is_empty = |slot: &Slot| slot.try_lock().is_ok_and(|slot| slot.session.is_none());
-        self.slots().retain(|_, slot| Arc::strong_count(slot) > 1 || !is_empty(slot));
+        lock(&self.slots).retain(|_, slot| Arc::strong_count(slot) > 1 || !is_empty(slot));
     }
 
     pub(crate) fn close(&self) {
@@ -83,7 +84,7 @@ impl Sessions {
     }
 
     fn each(&self, change: impl Fn(&mut Current)) {
-        for slot in self.slots().values() {
+        for slot in lock(&self.slots).values() {
             if let Ok(mut slot) = slot.try_lock() {
                 change(&mut slot);
             }
@@ -91,10 +92,6 @@ impl Sessions {
     }
 
     pub(crate) fn slot(&self, kind: Kind) -> Slot {
-        Arc::clone(self.slots().entry(kind).or_default())
-    }
-
-    fn slots(&self) -> MutexGuard<'_, HashMap<Kind, Slot>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        Arc::clone(lock(&self.slots).entry(kind).or_default())
     }
 }

@@ -1,9 +1,10 @@
 use std::collections::HashMap;
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwright_core::BootInstant;
+use lockwright_core::backend_util::lock;
 use tokio::sync::Notify;
 
 use crate::limits::Granted;
@@ -33,7 +34,7 @@ impl SuspectSessions {
     }
 
     pub(crate) fn learn(&self, granted: &[Granted]) {
-        let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut longest = lock(&self.longest);
         for Granted { host, asked, timeout } in granted {
             let known = longest.entry(host.clone()).or_insert(*timeout);
             // A server that grants less than requested has reached its limit. Otherwise the server
@@ -43,12 +44,12 @@ impl SuspectSessions {
     }
 
     pub(crate) fn all_grant(&self, hosts: &[String], timeout: Duration) -> bool {
-        let longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
+        let longest = lock(&self.longest);
         hosts.iter().all(|host| longest.get(host).is_some_and(|longest| *longest >= timeout))
     }
 
     pub(crate) fn enter(&self, session: Arc<Session>, until: BootInstant) -> bool {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.sessions.retain(|(known, _)| !Arc::ptr_eq(known, &session));
         state.sessions.push((session, until));
         let is_first = !mem::replace(&mut state.is_checking, true);
@@ -59,15 +60,11 @@ impl SuspectSessions {
     }
 
     pub(crate) fn left(&self) -> Option<Vec<(Arc<Session>, BootInstant)>> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state
             .sessions
             .retain(|(session, _)| session.timeout_check().is_suspect() && !session.is_over());
         state.is_checking = !state.sessions.is_empty();
         state.is_checking.then(|| state.sessions.clone())
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

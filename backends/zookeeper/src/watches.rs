@@ -1,7 +1,8 @@
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use lockwright_core::backend_util::lock;
 use tokio::task::AbortHandle;
 
 /// The polling interval of a waiter. It is long, because a watch wakes the waiter.
@@ -20,6 +21,6 @@ impl Watches {
     }
 
     pub(crate) fn all(&self) -> MutexGuard<'_, HashMap<Key, AbortHandle>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }

@@ -1,9 +1,10 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use tokio::sync::Notify;
 
+use super::lock;
 use crate::claim::Claim;
 use crate::clock::{BootInstant, Clock};
 use crate::name::LockName;
@@ -50,15 +51,19 @@ impl<P: Clone> ClaimRegistry<P> {
 
     /// Adds a claim, or replaces its place and end.
     pub fn enter(&self, claim: &Claim, place: P, ends: BootInstant) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.places.insert(key(claim), Place { place, ends });
-        self.ends_at(state, ends);
+        if ends < state.earliest {
+            state.earliest = ends;
+            drop(state);
+            self.changed.notify_one();
+        }
     }
 
     /// Adds an overdue claim, which the caller will remove. [`mark_overdue`](Self::mark_overdue)
     /// never returns this claim. If the claim is registered, changes nothing and returns false.
     pub fn enter_overdue(&self, name: &LockName, token: Token, place: P) -> bool {
-        match self.state().places.entry((name.clone(), token)) {
+        match lock(&self.state).places.entry((name.clone(), token)) {
             Entry::Occupied(_) => false,
             Entry::Vacant(free) => {
                 free.insert(Place { place, ends: BootInstant::FAR_FUTURE });
@@ -69,12 +74,12 @@ impl<P: Clone> ClaimRegistry<P> {
 
     /// Returns a claim's place.
     pub fn place(&self, claim: &Claim) -> Option<P> {
-        self.state().places.get(&key(claim)).map(|found| found.place.clone())
+        lock(&self.state).places.get(&key(claim)).map(|found| found.place.clone())
     }
 
     /// Extends a claim to at least `ends` if its place satisfies `is`; otherwise returns false.
     pub fn extend_if(&self, claim: &Claim, ends: BootInstant, is: impl Fn(&P) -> bool) -> bool {
-        match self.state().places.get_mut(&key(claim)) {
+        match lock(&self.state).places.get_mut(&key(claim)) {
             Some(found) if is(&found.place) => {
                 found.ends = found.ends.max(ends);
                 true
@@ -85,12 +90,12 @@ impl<P: Clone> ClaimRegistry<P> {
 
     /// Removes a claim, and returns its place.
     pub fn leave(&self, claim: &Claim) -> Option<P> {
-        self.state().places.remove(&key(claim)).map(|found| found.place)
+        lock(&self.state).places.remove(&key(claim)).map(|found| found.place)
     }
 
     /// Removes and returns all claims whose place `is_gone`.
     pub fn leave_all(&self, is_gone: impl Fn(&P) -> bool) -> Vec<(LockName, Token, P)> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let gone = state.places.extract_if(|_, found| is_gone(&found.place));
         gone.map(|((name, token), found)| (name, token, found.place)).collect()
     }
@@ -100,7 +105,7 @@ impl<P: Clone> ClaimRegistry<P> {
     /// until [removed](Self::leave_if).
     pub fn mark_overdue(&self, mark: impl Fn(&mut P)) -> Vec<(LockName, Token, P)> {
         let now = self.clock.now();
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let overdue = state.places.iter_mut().filter(|(_, found)| found.ends <= now);
         overdue
             .map(|((name, token), found)| {
@@ -113,17 +118,9 @@ impl<P: Clone> ClaimRegistry<P> {
 
     /// Removes a claim whose place satisfies `is`, and returns the place.
     pub fn leave_if(&self, name: &LockName, token: Token, is: impl Fn(&P) -> bool) -> Option<P> {
-        match self.state().places.entry((name.clone(), token)) {
+        match lock(&self.state).places.entry((name.clone(), token)) {
             Entry::Occupied(found) if is(&found.get().place) => Some(found.remove().place),
             _ => None,
-        }
-    }
-
-    fn ends_at(&self, mut state: MutexGuard<'_, State<P>>, ends: BootInstant) {
-        if ends < state.earliest {
-            state.earliest = ends;
-            drop(state);
-            self.changed.notify_one();
         }
     }
 
@@ -133,7 +130,7 @@ impl<P: Clone> ClaimRegistry<P> {
     /// May be dropped.
     pub async fn until_overdue(&self) {
         loop {
-            let next = self.state().earliest;
+            let next = lock(&self.state).earliest;
             if next == BootInstant::FAR_FUTURE {
                 self.changed.notified().await;
             } else if next > self.clock.now() {
@@ -148,7 +145,7 @@ impl<P: Clone> ClaimRegistry<P> {
     }
 
     fn look_for_the_next_end(&self) -> BootInstant {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let next = state.places.values().map(|found| found.ends).min();
         state.earliest = next.unwrap_or(BootInstant::FAR_FUTURE);
         state.earliest
@@ -156,21 +153,14 @@ impl<P: Clone> ClaimRegistry<P> {
 
     /// Returns whether any place matches.
     pub fn any(&self, mut is: impl FnMut(&LockName, Token, &P) -> bool) -> bool {
-        self.state().places.iter().any(|((name, token), found)| is(name, *token, &found.place))
+        lock(&self.state).places.iter().any(|((name, token), found)| is(name, *token, &found.place))
     }
 
     /// Returns the claims with a matching place.
     pub fn all(&self, is: impl Fn(&LockName, &P) -> bool) -> Vec<(LockName, Token, P)> {
-        self.state()
-            .places
-            .iter()
-            .filter(|((name, _), found)| is(name, &found.place))
-            .map(|((name, token), found)| (name.clone(), *token, found.place.clone()))
-            .collect()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State<P>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let state = lock(&self.state);
+        let matching = state.places.iter().filter(|((name, _), found)| is(name, &found.place));
+        matching.map(|((name, token), found)| (name.clone(), *token, found.place.clone())).collect()
     }
 }
 

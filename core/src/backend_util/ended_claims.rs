@@ -1,7 +1,8 @@
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use super::lock;
 use crate::claim::Claim;
 use crate::clock::{BootInstant, Clock};
 use crate::loss_reason::Reason;
@@ -35,7 +36,7 @@ impl EndedClaims {
     /// Adds a tombstone, unless the claim has one.
     pub fn set(&self, claim: &Claim, reason: Reason) {
         let now = self.clock.now();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         if state.claims.len() >= state.tidy_at {
             state.claims.retain(|_, (_, until)| *until > now);
             state.tidy_at = (state.claims.len() * 2).max(MANY);
@@ -46,8 +47,8 @@ impl EndedClaims {
 
     /// Returns why a claim ended, if it has a tombstone.
     pub fn reason(&self, claim: &Claim) -> Option<Reason> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.claims.get(&(claim.name.clone(), claim.token)).map(|(reason, _)| *reason)
+        let key = (claim.name.clone(), claim.token);
+        lock(&self.state).claims.get(&key).map(|(reason, _)| *reason)
     }
 }
 

@@ -1,6 +1,7 @@
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
+use super::lock;
 use crate::clock::BootInstant;
 use crate::name::{LockName, NameMap};
 
@@ -19,7 +20,7 @@ impl RecentNames {
     /// Sets the last instant of `name` to `now`.
     pub fn note(&self, name: &LockName, now: BootInstant) {
         self.is_used.store(true, Ordering::Relaxed);
-        let mut names = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = lock(&self.last);
         if let Some(last) = names.get_mut(name) {
             *last = now;
             return;
@@ -33,7 +34,7 @@ impl RecentNames {
     /// Removes `name`.
     pub fn forget(&self, name: &LockName) {
         if self.is_used.load(Ordering::Relaxed) {
-            self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+            lock(&self.last).remove(name);
         }
     }
 
@@ -42,7 +43,6 @@ impl RecentNames {
         if !self.is_used.load(Ordering::Relaxed) {
             return false;
         }
-        let names = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        names.get(name).is_some_and(|last| *last > instant)
+        lock(&self.last).get(name).is_some_and(|last| *last > instant)
     }
 }

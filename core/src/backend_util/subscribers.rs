@@ -1,7 +1,8 @@
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::lock;
 use crate::event::{Event, Events};
 use crate::name::LockName;
 
@@ -40,13 +41,13 @@ impl Subscribers {
 
     /// Adds a client.
     pub fn attach(&self, events: Events) {
-        Arc::make_mut(&mut self.attached()).push(events);
+        Arc::make_mut(&mut lock(&self.attached)).push(events);
     }
 
     /// Records that a client waits for `name`.
     pub fn waits(&self, name: &LockName) {
         let now = Instant::now();
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         waiting.names.insert(name.clone(), now);
         if waiting.names.len() > waiting.sweep_at {
             waiting.forget(now, self.forgotten_after);
@@ -56,14 +57,14 @@ impl Subscribers {
 
     /// Returns whether any client waits for a name.
     pub fn anybody(&self) -> bool {
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         waiting.forget(Instant::now(), self.forgotten_after);
         !waiting.names.is_empty()
     }
 
     /// Sends a wake-up to all clients if one waits for `name`.
     pub fn wake(&self, name: &LockName) {
-        let somebody = self.waiting().names.contains_key(name);
+        let somebody = lock(&self.waiting).names.contains_key(name);
         if somebody {
             self.send(&Event::Wake(name.clone()));
         }
@@ -72,7 +73,7 @@ impl Subscribers {
     /// Wakes all waiters. Call it when notifications may have been lost.
     pub fn wake_all(&self) {
         let names: Vec<LockName> = {
-            let mut waiting = self.waiting();
+            let mut waiting = lock(&self.waiting);
             waiting.forget(Instant::now(), self.forgotten_after);
             waiting.names.keys().cloned().collect()
         };
@@ -83,7 +84,7 @@ impl Subscribers {
 
     /// Sends an event to all clients.
     pub fn send(&self, event: &Event) {
-        let attached = Arc::clone(&self.attached());
+        let attached = Arc::clone(&lock(&self.attached));
         let gone: Vec<usize> = attached
             .iter()
             .enumerate()
@@ -92,7 +93,7 @@ impl Subscribers {
         if gone.is_empty() {
             return;
         }
-        let mut present = self.attached();
+        let mut present = lock(&self.attached);
         // While `attached` shares the list, a change copies the list. Different pointers thus mean
         // that the indices in `gone` are outdated.
         if Arc::ptr_eq(&present, &attached) {
@@ -103,14 +104,6 @@ impl Subscribers {
             };
             Arc::make_mut(&mut present).retain(staying);
         }
-    }
-
-    fn attached(&self) -> MutexGuard<'_, Arc<Vec<Events>>> {
-        self.attached.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

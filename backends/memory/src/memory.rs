@@ -9,7 +9,7 @@ use lockwright_core::{
     Result, Wait,
 };
 
-use crate::store::Store;
+use crate::store::{Done, Store};
 
 /// The number of missed slow polls after which a waiter leaves the queue.
 const PATIENCE: u32 = 5;
@@ -45,7 +45,7 @@ impl Memory {
 
     /// Returns the number of names in use.
     pub fn len(&self) -> usize {
-        self.store().len()
+        self.store().names.len()
     }
 
     /// Returns whether no name is in use.
@@ -80,10 +80,7 @@ impl Memory {
             let (mut store, now) = self.step(now);
             store.acquire(claim, queue_for, now)?
         };
-        if done.wake {
-            self.send(&[Event::Wake(claim.name.clone())]);
-        }
-        Ok(done.answer)
+        Ok(self.wake_after(done, claim))
     }
 
     pub(crate) fn answer_release(
@@ -96,6 +93,10 @@ impl Memory {
             let (mut store, now) = self.step(now);
             store.release(claim, release_mode, now)
         };
+        self.wake_after(done, claim)
+    }
+
+    fn wake_after<T>(&self, done: Done<T>, claim: &Claim) -> T {
         if done.wake {
             self.send(&[Event::Wake(claim.name.clone())]);
         }

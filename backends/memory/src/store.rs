@@ -20,12 +20,6 @@ pub(crate) struct Done<T> {
     pub(crate) wake: bool,
 }
 
-impl Store {
-    pub(crate) fn len(&self) -> usize {
-        self.names.len()
-    }
-}
-
 pub(crate) fn next_fence(last: &mut u64, count: u32) -> Result<u64> {
     let reserved = *last + u64::from(count);
     if reserved > Fence::MAX.get() {

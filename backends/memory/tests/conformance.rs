@@ -3,12 +3,13 @@
 
 use std::collections::HashMap;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwright_conformance::{
     Connect, Factory, Protect, Protected, Runtime, connector, harness, protect,
 };
+use lockwright_core::backend_util::lock;
 use lockwright_core::fencing::{Fenced, Gate};
 use lockwright_core::{Clock, LockName, Result, async_trait};
 use lockwright_memory::Memory;
@@ -22,12 +23,6 @@ struct Service {
     values: Arc<Mutex<HashMap<LockName, u64>>>,
 }
 
-impl Service {
-    fn values(&self) -> MutexGuard<'_, HashMap<LockName, u64>> {
-        self.values.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 struct Value(Service, LockName);
 
 #[async_trait]
@@ -36,13 +31,13 @@ impl Protected for Value {
         let inside = self.0.gate.enter(&self.1, fenced).await?;
         // Other tasks run during the write, and its duration varies, as with a remote service.
         Clock::tokio().sleep(Duration::from_millis(fenced.fence.get() % 3)).await;
-        self.0.values().insert(self.1.clone(), value);
+        lock(&self.0.values).insert(self.1.clone(), value);
         drop(inside);
         Ok(())
     }
 
     async fn read(&self) -> Result<Option<u64>> {
-        Ok(self.0.values().get(&self.1).copied())
+        Ok(lock(&self.0.values).get(&self.1).copied())
     }
 }
 

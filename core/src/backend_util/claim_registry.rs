@@ -170,23 +170,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::claim::RenewalMode;
-    use crate::identity::Identity;
-    use crate::mode::Mode;
+    use crate::backend_util::tests::claim;
 
     const SECOND: Duration = Duration::from_secs(1);
-
-    fn claim(name: &str) -> Claim {
-        Claim {
-            name: LockName::new(name).unwrap(),
-            mode: Mode::Exclusive,
-            token: Token::random(),
-            identity: Arc::new(Identity::of_this_process(None)),
-            ttl: SECOND,
-            fences: 1,
-            renewal_mode: RenewalMode::Auto,
-        }
-    }
 
     #[tokio::test(start_paused = true)]
     async fn unrenewed_waiters_are_overdue() {

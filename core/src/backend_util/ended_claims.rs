@@ -54,24 +54,8 @@ impl EndedClaims {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::claim::RenewalMode;
-    use crate::identity::Identity;
-    use crate::mode::Mode;
-
-    fn claim(name: &str) -> Claim {
-        Claim {
-            name: LockName::new(name).unwrap(),
-            mode: Mode::Exclusive,
-            token: Token::random(),
-            identity: Arc::new(Identity::of_this_process(None)),
-            ttl: Duration::from_secs(1),
-            fences: 1,
-            renewal_mode: RenewalMode::Auto,
-        }
-    }
+    use crate::backend_util::tests::claim;
 
     #[test]
     fn ended_hold_is_remembered_with_its_first_reason() {

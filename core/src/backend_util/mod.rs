@@ -22,3 +22,27 @@ pub use subscribers::Subscribers;
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use crate::claim::{Claim, RenewalMode};
+    use crate::identity::Identity;
+    use crate::mode::Mode;
+    use crate::name::LockName;
+    use crate::token::Token;
+
+    pub(super) fn claim(name: &str) -> Claim {
+        Claim {
+            name: LockName::new(name).unwrap(),
+            mode: Mode::Exclusive,
+            token: Token::random(),
+            identity: Arc::new(Identity::of_this_process(None)),
+            ttl: Duration::from_secs(1),
+            fences: 1,
+            renewal_mode: RenewalMode::Auto,
+        }
+    }
+}

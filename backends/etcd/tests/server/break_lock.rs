@@ -8,13 +8,12 @@ use lockwright_core::{
     RenewalOutcome,
 };
 use lockwright_testbed::proxy::Traffic;
-use lockwright_testbed::{self as testbed, Proxy};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::common::{
-    FOR_EVER, busy, claim, claim_for, connect, events, eventually, grant, granted_soon,
-    member_and_client, next as next_event,
+    FOR_EVER, busy, claim, claim_for, connect, events, eventually, grant, granted_soon, key_of,
+    next as next_event, server_and_client, server_and_proxy,
 };
 
 /// Returns a key's lease and the lease's remaining time, or `None` if the key doesn't exist.
@@ -26,16 +25,11 @@ async fn lease_of(client: &Client, key: &str) -> Option<(i64, Duration)> {
     Some((lease, Duration::from_secs(told.ttl().try_into().ok()?)))
 }
 
-fn key_of(cluster: &testbed::Etcd, name: &str) -> String {
-    let keys = cluster.ctl(&["get", &format!("lockwright/{name}/"), "--prefix", "--keys-only"]);
-    keys.unwrap().trim().to_owned()
-}
-
 /// An operator's client died after it marked the hold, before it moved the hold to an expiring
 /// lease. A second break moves it.
 #[tokio::test(flavor = "multi_thread")]
 async fn marked_hold_runs_out_after_a_second_break() {
-    let (cluster, etcd) = member_and_client().await;
+    let (cluster, etcd) = server_and_client().await;
     let client = Client::connect(cluster.endpoints(), None).await.unwrap();
     let ttl = Duration::from_secs(30);
     let (broken, other) = (claim_for("orders", ttl), claim_for("other", ttl));
@@ -65,7 +59,7 @@ async fn marked_hold_runs_out_after_a_second_break() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_breaks_report_the_outcome_and_leave_nothing() {
-    let (cluster, etcd) = member_and_client().await;
+    let (cluster, etcd) = server_and_client().await;
     let client = Client::connect(cluster.endpoints(), None).await.unwrap();
     // The TTL is so long that no hold expires during the test.
     let ttl = Duration::from_secs(120);
@@ -102,9 +96,8 @@ async fn concurrent_breaks_report_the_outcome_and_leave_nothing() {
 /// Breaks a lock, but the response is lost. The lock is granted to another claim before the
 /// operator's client repeats the request.
 async fn freed_unheard(seen: impl Fn(&Claim) -> BreakTarget) {
-    let (cluster, etcd) = member_and_client().await;
-    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
-    let operator = Arc::new(connect(&cluster.url_through([proxy.port()])).await);
+    let (cluster, proxy, url) = server_and_proxy();
+    let (etcd, operator) = (connect(&cluster.url()).await, Arc::new(connect(&url).await));
     let delay = Duration::from_millis(200);
     for round in 0..30 {
         let name = format!("orders-{round}");
@@ -153,7 +146,7 @@ async fn break_with_a_lost_response_reports_success() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn holder_of_a_lock_broken_at_once_gets_broken() {
-    let (cluster, etcd) = member_and_client().await;
+    let (cluster, etcd) = server_and_client().await;
     let operator = connect(&cluster.url()).await;
     let (held, next) = (claim("orders"), claim("orders"));
     let mut told = events(&etcd);

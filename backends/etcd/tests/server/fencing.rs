@@ -1,12 +1,13 @@
 use etcd_client::{Client, Compare, CompareOp, GetOptions, Txn, TxnOp};
 use lockwright_core::fencing::Fenced;
-use lockwright_core::{ErrorKind, Fence, Reason, Result};
+use lockwright_core::{ErrorKind, Fence, Reason};
 use lockwright_etcd::fencing::transact;
-use lockwright_testbed as testbed;
 
-use crate::common::name;
+use crate::common::{Cluster, fails, name, one_server};
 
 const FENCE: &str = "order/42/fence";
+
+const SUPERSEDED: ErrorKind = ErrorKind::Lost(Reason::Superseded);
 
 fn fenced(fence: u64) -> Fenced {
     Fenced { name: name("orders/42"), fence: Fence::new(fence) }
@@ -21,14 +22,10 @@ async fn get(client: &Client, key: &str) -> Option<String> {
     found.kvs().first().map(|found| found.value_str().unwrap().to_owned())
 }
 
-async fn server() -> (testbed::Etcd, Client) {
-    let cluster = testbed::Etcd::options().members(1).start().unwrap();
+async fn server() -> (Cluster, Client) {
+    let cluster = one_server();
     let client = Client::connect(cluster.endpoints(), None).await.unwrap();
     (cluster, client)
-}
-
-fn refused<T>(answer: Result<T>, kind: ErrorKind) {
-    assert_eq!(answer.err().map(|error| error.kind()), Some(kind));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,14 +45,8 @@ async fn a_fence_below_the_highest_is_refused_and_no_other() {
     transact(&client, "another/fence", &fenced(1), put("another")).await.unwrap();
     let largest = Fence::MAX.get();
     transact(&client, FENCE, &fenced(largest), put("largest")).await.unwrap();
-    refused(
-        transact(&client, FENCE, &fenced(100), put("late")).await,
-        ErrorKind::Lost(Reason::Superseded),
-    );
-    refused(
-        transact(&client, FENCE, &fenced(largest + 1), put("x")).await,
-        ErrorKind::InvalidInput,
-    );
+    fails(transact(&client, FENCE, &fenced(100), put("late")).await, SUPERSEDED);
+    fails(transact(&client, FENCE, &fenced(largest + 1), put("x")).await, ErrorKind::InvalidInput);
     assert_eq!(get(&client, "order/42").await.as_deref(), Some("largest"));
 }
 
@@ -77,10 +68,7 @@ async fn the_users_own_conditions_count_and_their_answers_come() {
     assert!(answer.succeeded());
     assert_eq!(get(&client, "order/42").await.as_deref(), Some("paid"));
     // The fence is stored even if the caller's conditions don't hold.
-    refused(
-        transact(&client, FENCE, &fenced(3), put("x")).await,
-        ErrorKind::Lost(Reason::Superseded),
-    );
+    fails(transact(&client, FENCE, &fenced(3), put("x")).await, SUPERSEDED);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -88,17 +76,17 @@ async fn invalid_fenced_write_is_rejected_and_changes_nothing() {
     let (_cluster, client) = server().await;
     for other in ["", "x", "5", "0", "0000000000000000000x"] {
         client.kv_client().put("other", other, None).await.unwrap();
-        refused(transact(&client, "other", &fenced(5), put("x")).await, ErrorKind::Conflict);
+        fails(transact(&client, "other", &fenced(5), put("x")).await, ErrorKind::Conflict);
         assert_eq!(get(&client, "other").await.as_deref(), Some(other));
     }
     let twice = ["a", "b"].map(|text| TxnOp::put("order/42", text, None));
     let twice = Txn::new().and_then(twice);
-    refused(transact(&client, FENCE, &fenced(5), twice).await, ErrorKind::InvalidInput);
+    fails(transact(&client, FENCE, &fenced(5), twice).await, ErrorKind::InvalidInput);
     let own = Txn::new().and_then([TxnOp::put(FENCE, "x", None)]);
-    refused(transact(&client, FENCE, &fenced(5), own).await, ErrorKind::InvalidInput);
+    fails(transact(&client, FENCE, &fenced(5), own).await, ErrorKind::InvalidInput);
     let options = etcd_client::PutOptions::new().with_lease(42);
     let no_lease = Txn::new().and_then([TxnOp::put("order/42", "x", Some(options))]);
-    refused(transact(&client, FENCE, &fenced(5), no_lease).await, ErrorKind::InvalidInput);
+    fails(transact(&client, FENCE, &fenced(5), no_lease).await, ErrorKind::InvalidInput);
     let all = client.kv_client().get("order", Some(GetOptions::new().with_prefix())).await.unwrap();
     assert!(all.kvs().is_empty(), "{all:?}");
 }

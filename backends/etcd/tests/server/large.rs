@@ -7,23 +7,21 @@ use lockwright_core::{
     BreakMode, BreakTarget, Broken, DistributedLock, ErrorKind, ReleaseMode, Wait,
 };
 use lockwright_testbed::proxy::Traffic;
-use lockwright_testbed::{self as testbed, Proxy};
 use tokio::time::{sleep, timeout};
 
-use crate::common::{FOR_EVER, LIMIT, busy, claim, connect, grant, grant_next, name, released};
+use crate::common::{
+    Cluster, FOR_EVER, LIMIT, busy, claim, connect, grant, grant_next, name, one_server, released,
+    server_and_client, server_and_proxy,
+};
 
 /// The number of large values, which together exceed 4 MiB, the limit of a response.
 const MANY: usize = 45;
 
-async fn client(cluster: &testbed::Etcd) -> Client {
+async fn client(cluster: &Cluster) -> Client {
     Client::connect(cluster.endpoints(), None).await.unwrap()
 }
 
-fn start() -> testbed::Etcd {
-    testbed::Etcd::options().members(1).start().unwrap()
-}
-
-async fn put_large(cluster: &testbed::Etcd, below: &str) {
+async fn put_large(cluster: &Cluster, below: &str) {
     let mut client = client(cluster).await;
     for at in 0..MANY {
         client.put(format!("{below}{at:03}"), vec![b'x'; 100_000], None).await.unwrap();
@@ -32,7 +30,7 @@ async fn put_large(cluster: &testbed::Etcd, below: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_of_large_values_is_taken_refused_inspected_and_broken() {
-    let cluster = start();
+    let cluster = one_server();
     let (etcd, other) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
     let held = claim("orders");
     grant(&etcd, &held).await;
@@ -64,7 +62,7 @@ async fn a_queue_of_large_values_is_taken_refused_inspected_and_broken() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn large_values_of_nested_names_block_no_lock() {
-    let cluster = start();
+    let cluster = one_server();
     put_large(&cluster, "raw/a/x/").await;
     let etcd = connect(&format!("{}?names=raw&prefix=raw/", cluster.url())).await;
     let (held, waits) = (claim("a"), claim("a"));
@@ -78,7 +76,7 @@ async fn large_values_of_nested_names_block_no_lock() {
 /// The server accepts a value of 5 MB, but the limit of a response is 4 MiB.
 #[tokio::test(flavor = "multi_thread")]
 async fn too_large_response_is_reported_at_once() {
-    let options = testbed::Etcd::options().members(1).set("max-request-bytes", "8000000");
+    let options = Cluster::options().members(1).set("max-request-bytes", "8000000");
     let cluster = options.start().unwrap();
     let mut client = client(&cluster).await;
     client.put("lockwright/a/77", vec![b'x'; 5_000_000], None).await.unwrap();
@@ -98,7 +96,7 @@ async fn too_large_response_is_reported_at_once() {
 }
 
 /// Creates a queue of a holder and `waiters` waiters, whose keys sort before the holder's.
-async fn long_queue(cluster: &testbed::Etcd, waiters: usize) {
+async fn long_queue(cluster: &Cluster, waiters: usize) {
     let mut client = client(cluster).await;
     client.put("lockwright/long/f", "", None).await.unwrap();
     let keys: Vec<_> = (0..waiters).map(|at| format!("lockwright/long/0{at:05}")).collect();
@@ -110,8 +108,7 @@ async fn long_queue(cluster: &testbed::Etcd, waiters: usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_of_more_than_one_page_is_read_as_a_whole() {
-    let cluster = start();
-    let etcd = connect(&cluster.url()).await;
+    let (cluster, etcd) = server_and_client().await;
     long_queue(&cluster, 2_100).await;
     let waits = claim("long");
     busy(&etcd, &waits, FOR_EVER).await;
@@ -128,9 +125,8 @@ async fn a_queue_of_more_than_one_page_is_read_as_a_whole() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn compacted_queue_is_read_again() {
-    let cluster = start();
-    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
-    let etcd = connect(&cluster.url_through([proxy.port()])).await;
+    let (cluster, proxy, url) = server_and_proxy();
+    let etcd = connect(&url).await;
     let mut client = client(&cluster).await;
     long_queue(&cluster, 1_100).await;
     let delay = Duration::from_millis(300);
@@ -157,9 +153,8 @@ async fn compacted_queue_is_read_again() {
 /// although it never held the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_is_read_as_it_was_at_one_moment() {
-    let cluster = start();
-    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
-    let etcd = connect(&cluster.url_through([proxy.port()])).await;
+    let (cluster, proxy, url) = server_and_proxy();
+    let etcd = connect(&url).await;
     let mut client = client(&cluster).await;
     long_queue(&cluster, 1_100).await;
     let delay = Duration::from_millis(500);

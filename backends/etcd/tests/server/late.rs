@@ -7,33 +7,29 @@ use etcd_client::{Client, Compare, CompareOp, PutOptions, Txn, TxnOp};
 use lockwright_core::{
     AcquireOutcome, DistributedLock, ErrorKind, Reason, ReleaseMode, ReleaseOutcome, Wait,
 };
-use lockwright_etcd::{Config, Etcd};
-use lockwright_testbed::proxy::Traffic;
-use lockwright_testbed::{self as testbed, Proxy};
+use lockwright_etcd::Etcd;
+use lockwright_testbed::proxy::{Proxy, Traffic};
 use tokio::time::sleep;
 
 use crate::common::{
-    FOR_EVER, busy, claim, claim_for, connect, eventually, fails, grant, granted_soon,
-    member_and_client, name, released, renewed,
+    Cluster, FOR_EVER, busy, claim, claim_for, connect, eventually, fails, grant, granted_soon,
+    lease_of, name, released, renewed, server_and_client, server_and_proxy, stubborn,
 };
 
 struct Late {
-    cluster: testbed::Etcd,
+    cluster: Cluster,
     proxy: Proxy,
+    url: String,
 }
 
 impl Late {
     fn start() -> Self {
-        let cluster = testbed::Etcd::options().members(1).start().unwrap();
-        let proxy = Proxy::start(cluster.members[0].address()).unwrap();
-        Self { cluster, proxy }
+        let (cluster, proxy, url) = server_and_proxy();
+        Self { cluster, proxy, url }
     }
 
     async fn hasty(&self) -> Etcd {
-        let hour = Duration::from_secs(3_600);
-        let config = Config::new(&self.cluster.url_through([self.proxy.port()])).unwrap();
-        let config = config.response_timeout(Duration::from_millis(500)).keep_alive(hour, hour);
-        config.connect().await.unwrap()
+        stubborn(&self.url, Duration::from_millis(500)).await
     }
 
     fn tombstones(&self) -> usize {
@@ -87,8 +83,7 @@ async fn a_lease_whose_grant_was_not_heard_of_is_asked_for_again_and_not_another
     }
     eventually(|| async { (leases().lines().count() > before).then_some(()) }).await;
     let claim = claim("orders");
-    let granted = granted_soon(&etcd, &claim, Wait::No);
-    granted.await;
+    granted_soon(&etcd, &claim, Wait::No).await;
     assert_eq!(leases().lines().count(), before + 1, "{}", leases());
     renewed(&etcd, &claim).await;
 }
@@ -152,7 +147,7 @@ async fn a_tombstone_keeps_out_a_request_that_is_put_after_it() {
 /// Leases cost renewals, so canceled claims must not each leave one behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_cancellations_share_a_lease() {
-    let (cluster, etcd) = member_and_client().await;
+    let (cluster, etcd) = server_and_client().await;
     let mut leases = HashSet::new();
     for round in 0..120 {
         let given_up = claim("given-up");
@@ -166,11 +161,6 @@ async fn repeated_cancellations_share_a_lease() {
     }
     // A lease accepts no claims after a hundred tombstones, so 120 cancellations need two.
     assert_eq!(leases.len(), 2, "{leases:?}");
-}
-
-fn lease_of(cluster: &testbed::Etcd, name: &str) -> String {
-    let keys = cluster.ctl(&["get", &format!("lockwright/{name}/"), "--prefix", "--keys-only"]);
-    keys.unwrap().trim().rsplit('/').next().unwrap().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -194,8 +184,7 @@ async fn a_refusal_that_may_be_overtaken_is_to_be_ended() {
     let late = Late::start();
     let second = Proxy::start(late.cluster.members[0].address()).unwrap();
     let ports = [late.proxy.port(), second.port()];
-    let config = Config::new(&late.cluster.url_through(ports)).unwrap();
-    let etcd = config.connect().await.unwrap();
+    let etcd = Etcd::connect(&late.cluster.url_through(ports)).await.unwrap();
     late.cluster.ctl(&["put", "lockwright/orders/77", ""]).unwrap();
     grant(&etcd, &claim("first")).await;
     let mut unsure = 0;

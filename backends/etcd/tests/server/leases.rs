@@ -3,14 +3,13 @@ use std::time::Duration;
 use lockwright_core::{
     AcquireOutcome, DistributedLock, Fence, Reason, ReleaseMode, Renew, RenewalOutcome,
 };
-use lockwright_etcd::{Config, Etcd};
+use lockwright_etcd::Etcd;
 use lockwright_testbed::proxy::Traffic;
-use lockwright_testbed::{self as testbed, Proxy};
 use tokio::time::{Instant, sleep};
 
 use crate::common::{
-    FOR_EVER, LIMIT, busy, claim, claim_for, connect, eventually, grant, grant_next,
-    member_and_client, name, renewed,
+    FOR_EVER, LIMIT, busy, claim, claim_for, connect, eventually, grant, grant_next, leases, name,
+    renewed, server_and_client, server_and_proxy, stubborn,
 };
 
 const SHORT: Duration = Duration::from_secs(2);
@@ -23,13 +22,10 @@ async fn holder(etcd: &Etcd) -> Option<Fence> {
 /// the queue may be that of an expired lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_ran_out_during_the_wait_grants_nothing() {
-    let cluster = testbed::Etcd::options().members(1).start().unwrap();
-    let (operator, hour) = (connect(&cluster.url()).await, Duration::from_secs(3_600));
+    let (cluster, operator) = server_and_client().await;
     let mut shown = 0;
     for _ in 0..6 {
-        // This client stays connected to a paused member.
-        let config = Config::new(&cluster.url()).unwrap();
-        let waiter = config.response_timeout(LIMIT).keep_alive(hour, hour).connect().await.unwrap();
+        let waiter = stubborn(&cluster.url(), LIMIT).await;
         let waits = claim_for("orders", SHORT);
         let holds = claim("orders");
         grant(&operator, &holds).await;
@@ -61,7 +57,7 @@ async fn a_lease_that_ran_out_during_the_wait_grants_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_on_a_lease_in_use_is_for_as_long_as_that_is_good() {
-    let (cluster, etcd) = member_and_client().await;
+    let (cluster, etcd) = server_and_client().await;
     let ttl = Duration::from_secs(4);
     grant(&etcd, &claim_for("first", ttl)).await;
     // A task renews the lease after a quarter of its TTL, so each grant is for at least two thirds.
@@ -88,9 +84,8 @@ async fn a_grant_on_a_lease_in_use_is_for_as_long_as_that_is_good() {
 /// After an outage, the renewals of all leases are due at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_leases_are_renewed_at_the_same_time() {
-    let cluster = testbed::Etcd::options().members(1).start().unwrap();
-    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
-    let etcd = connect(&cluster.url_through([proxy.port()])).await;
+    let (_cluster, proxy, url) = server_and_proxy();
+    let etcd = connect(&url).await;
     let ttl = |at: u64| Duration::from_secs(60 + at);
     let claims: Vec<_> = (0..40).map(|at| claim_for(&format!("held-{at}"), ttl(at))).collect();
     for claim in &claims {
@@ -114,9 +109,8 @@ async fn many_leases_are_renewed_at_the_same_time() {
 /// timeout.
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_lease_delays_no_other_renewal() {
-    let cluster = testbed::Etcd::options().members(1).start().unwrap();
-    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
-    let etcd = connect(&cluster.url_through([proxy.port()])).await;
+    let (_cluster, proxy, url) = server_and_proxy();
+    let etcd = connect(&url).await;
     // The renewal of `held` gets no response. `over` has ended, so its renewal sends no request.
     let (held, over) = (claim("held"), claim_for("over", SHORT));
     for claim in [&held, &over] {
@@ -134,7 +128,7 @@ async fn silent_lease_delays_no_other_renewal() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_waits_is_not_renewed() {
-    let (_cluster, etcd) = member_and_client().await;
+    let (_cluster, etcd) = server_and_client().await;
     let (holds, waits) = (claim("orders"), claim("orders"));
     grant(&etcd, &holds).await;
     busy(&etcd, &waits, FOR_EVER).await;
@@ -147,7 +141,7 @@ async fn a_claim_that_waits_is_not_renewed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_keeps_its_place_for_as_long_as_it_asks() {
-    let (cluster, etcd) = member_and_client().await;
+    let (cluster, etcd) = server_and_client().await;
     let waiter = connect(&cluster.url()).await;
     let (holds, waits) = (claim("orders"), claim_for("orders", SHORT));
     grant(&etcd, &holds).await;
@@ -165,8 +159,7 @@ async fn a_waiter_keeps_its_place_for_as_long_as_it_asks() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dropped_client_revokes_its_empty_leases() {
-    let (cluster, etcd) = member_and_client().await;
-    let leases = || cluster.ctl(&["lease", "list"]).unwrap().lines().count() - 1;
+    let (cluster, etcd) = server_and_client().await;
     let (held, other) = (claim("held"), claim("other"));
     grant(&etcd, &held).await;
     grant(&etcd, &other).await;
@@ -174,10 +167,10 @@ async fn dropped_client_revokes_its_empty_leases() {
     let second = connect(&cluster.url()).await;
     grant(&second, &other).await;
     second.release(&other, ReleaseMode::Plain).await.unwrap();
-    assert_eq!(leases(), 2);
+    assert_eq!(leases(&cluster), 2);
     drop(second);
-    eventually(|| async { (leases() == 1).then_some(()) }).await;
+    eventually(|| async { (leases(&cluster) == 1).then_some(()) }).await;
     drop(etcd);
     sleep(Duration::from_millis(1_500)).await;
-    assert_eq!(leases(), 1, "a lease with a hold is left to expire");
+    assert_eq!(leases(&cluster), 1, "a lease with a hold is left to expire");
 }

@@ -1,10 +1,10 @@
 use lockwright_core::ReleaseMode;
 
-use crate::common::{claim, grant, member_and_client, released};
+use crate::common::{claim, grant, server_and_client, released};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_is_one_key_that_ends_with_the_lease() {
-    let (cluster, etcd) = member_and_client().await;
+    let (cluster, etcd) = server_and_client().await;
     let claim = claim("orders/42");
     let granted = grant(&etcd, &claim).await;
     let keys = cluster.ctl(&["get", "", "--prefix", "--keys-only"]).unwrap();

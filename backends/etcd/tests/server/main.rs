@@ -2,8 +2,9 @@
 #![forbid(unsafe_code)]
 
 mod break_lock;
+#[path = "../../../../tests/clusters/mod.rs"]
+mod clusters;
 mod common;
-mod dead_connection;
 mod doctor;
 mod faults;
 mod fencing;
@@ -11,7 +12,6 @@ mod full;
 mod large;
 mod late;
 mod leases;
-mod liveness;
 mod locking;
 mod login;
 mod members;
@@ -21,7 +21,6 @@ mod queue;
 mod runtimes;
 mod shared;
 mod sharing;
-mod silence;
 #[cfg(feature = "tls")]
 mod tls;
 mod wakeup;

@@ -1,28 +1,31 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{AcquireOutcome, DistributedLock, ErrorKind, Locks, ReleaseMode};
+use lockwright_core::{AcquireOutcome, DistributedLock, ErrorKind, ReleaseMode};
 use lockwright_etcd::{Config, Etcd};
-use lockwright_testbed::proxy::Traffic;
-use lockwright_testbed::{self as testbed, Proxy};
+use lockwright_testbed::proxy::{Proxy, Traffic};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use crate::clusters::faults::{follower, whole};
+use crate::clusters::liveness::waiter_gets_an_error;
 use crate::common::{
-    FOR_EVER, LIMIT, busy, claim, claim_for, eventually, fails, grant, name, released, renewed,
+    Cluster, FOR_EVER, LIMIT, busy, claim, claim_for, eventually, fails, grant, one_server,
+    released, renewed, server_and_proxy,
 };
+use crate::faults::connected_to;
 
 /// A cluster with proxies to two of its members.
 struct TwoWays {
-    _cluster: testbed::Etcd,
+    _cluster: Cluster,
     proxies: Vec<Proxy>,
     url: String,
 }
 
 impl TwoWays {
     fn start() -> Self {
-        let cluster = testbed::Etcd::start().unwrap();
+        let cluster = Cluster::start().unwrap();
         let proxies: Vec<Proxy> =
             cluster.members[..2].iter().map(|one| Proxy::start(one.address()).unwrap()).collect();
         let url = cluster.url_through(proxies.iter().map(Proxy::port));
@@ -105,10 +108,8 @@ async fn the_next_member_is_asked_when_one_fails() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_is_down_is_not_stormed() {
-    let cluster = testbed::Etcd::options().members(1).start().unwrap();
-    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
-    let config = Config::new(&cluster.url_through([proxy.port()])).unwrap();
-    let etcd = Arc::new(config.connect().await.unwrap());
+    let (_cluster, proxy, url) = server_and_proxy();
+    let etcd = Arc::new(Etcd::connect(&url).await.unwrap());
     grant(&*etcd, &claim("first")).await;
     proxy.cut();
     // A listener in the proxy's place closes each connection at once, and counts them.
@@ -139,7 +140,7 @@ async fn a_cluster_that_is_down_is_not_stormed() {
 /// The client repeats a request until its timeout, even if all members refuse connections.
 #[tokio::test(flavor = "multi_thread")]
 async fn request_during_an_outage_succeeds_once_a_majority_is_back() {
-    let mut cluster = testbed::Etcd::start().unwrap();
+    let mut cluster = Cluster::start().unwrap();
     let etcd = Arc::new(crate::common::connect(&cluster.url()).await);
     let held = claim("held");
     grant(&*etcd, &held).await;
@@ -174,7 +175,7 @@ async fn request_during_an_outage_succeeds_once_a_majority_is_back() {
 /// All requests need a lease, which one of them requests while the others wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn however_many_ask_while_the_cluster_is_down_each_is_answered_in_time() {
-    let mut cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let mut cluster = one_server();
     let config = Config::new(&cluster.url()).unwrap().response_timeout(Duration::from_secs(1));
     let etcd = Arc::new(config.connect().await.unwrap());
     cluster.members[0].kill();
@@ -193,7 +194,7 @@ async fn however_many_ask_while_the_cluster_is_down_each_is_answered_in_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn times_without_end_are_no_end() {
-    let cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let cluster = one_server();
     let config = Config::new(&cluster.url()).unwrap();
     let config = config.response_timeout(Duration::MAX).connect_timeout(Duration::MAX);
     let etcd = config.keep_alive(Duration::MAX, Duration::MAX).connect().await.unwrap();
@@ -202,35 +203,39 @@ async fn times_without_end_are_no_end() {
     renewed(&etcd, &claim).await;
 }
 
-/// The server dies, and the waiting claims expire. The error reports the dead server, not the
-/// expiry.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_gets_an_error_from_a_silent_server() {
-    let mut cluster = testbed::Etcd::options().members(1).start().unwrap();
-    let (holder, ttl) = (Etcd::connect(&cluster.url()).await.unwrap(), Duration::from_secs(10));
-    grant(&holder, &claim_for("orders", ttl * 6)).await;
-    let mut waiting = JoinSet::new();
-    for limit in [None, Some(ttl * 2)] {
-        let etcd = Etcd::connect(&cluster.url()).await.unwrap();
-        let locks = Locks::builder(etcd).ttl(ttl).build().unwrap();
-        waiting.spawn(async move {
-            let request = locks.mutex("orders");
-            match limit {
-                None => request.acquire().await,
-                Some(limit) => request.wait_for(limit).acquire().await,
+    let ttl = Duration::from_secs(10);
+    waiter_gets_an_error(ttl, ttl * 2, "neither repeated nor renewed").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hold_with_a_short_ttl_survives_the_loss_of_its_member() {
+    let cluster = Cluster::start().unwrap();
+    let follower = follower(&cluster);
+    for is_cut_off in [false, true] {
+        for ttl in [2, 3].map(Duration::from_secs) {
+            let (locks, _proxies) = connected_to(&cluster, follower).await;
+            let name = format!("held-{is_cut_off}-{ttl:?}");
+            let guard = locks.mutex(name).ttl(ttl).acquire().await.unwrap();
+            match is_cut_off {
+                true => cluster.isolate(follower),
+                false => cluster.members[follower].freeze(),
             }
-            .unwrap_err()
-        });
-    }
-    eventually(|| async {
-        let found = holder.inspect(&name("orders")).await.ok()?;
-        (found.waiters == Some(2)).then_some(())
-    })
-    .await;
-    cluster.members[0].kill();
-    for told in waiting.join_all().await {
-        let told = format!("{told:?}");
-        assert!(told.contains("refuses connections"), "{told}");
-        assert!(!told.contains("neither repeated nor renewed"), "{told}");
+            let lost = Instant::now();
+            while lost.elapsed() < ttl * 2 {
+                sleep(Duration::from_millis(50)).await;
+                let passed = lost.elapsed();
+                guard.check().unwrap_or_else(|lost| {
+                    panic!("TTL {ttl:?}, cut off: {is_cut_off}: {lost:?} after {passed:?}")
+                });
+            }
+            match is_cut_off {
+                true => cluster.heal(follower),
+                false => cluster.members[follower].thaw(),
+            }
+            whole(&cluster);
+            drop(guard);
+        }
     }
 }

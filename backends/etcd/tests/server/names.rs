@@ -2,17 +2,15 @@ use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, DistributedLock, ErrorKind, ReleaseMode, Token, Wait,
 };
 use lockwright_etcd::Config;
-use lockwright_testbed as testbed;
 
-use crate::common::{FOR_EVER, busy, claim, connect, fails, grant, grant_next, name, released};
-
-fn start() -> testbed::Etcd {
-    testbed::Etcd::options().members(1).start().unwrap()
-}
+use crate::common::{
+    FOR_EVER, busy, claim, connect, fails, grant, grant_next, name, one_server, released,
+    server_and_client,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nested_names_are_independent_also_raw() {
-    let cluster = start();
+    let cluster = one_server();
     for url in [cluster.url(), format!("{}?names=raw&prefix=raw/", cluster.url())] {
         let (one, other) = (connect(&url).await, connect(&url).await);
         let claims: Vec<_> = ["a/b/c", "a/b", "a", "a/"].map(claim).into();
@@ -32,8 +30,7 @@ async fn nested_names_are_independent_also_raw() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_keys_below_a_name_are_ignored() {
-    let cluster = start();
-    let etcd = connect(&cluster.url()).await;
+    let (cluster, etcd) = server_and_client().await;
     cluster.ctl(&["put", "lockwright/a/b/c", "x"]).unwrap();
     cluster.ctl(&["put", "lockwright/a/b/", "x"]).unwrap();
     let (held, refused, waits) = (claim("a"), claim("a"), claim("a"));
@@ -52,8 +49,7 @@ async fn foreign_keys_below_a_name_are_ignored() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_key_holds_and_queues_like_a_claim() {
-    let cluster = start();
-    let etcd = connect(&cluster.url()).await;
+    let (cluster, etcd) = server_and_client().await;
     cluster.ctl(&["put", "lockwright/a/77", ""]).unwrap();
     let waits = claim("a");
     let held = busy(&etcd, &claim("a"), Wait::No).await.holder.unwrap();
@@ -72,8 +68,7 @@ async fn foreign_key_holds_and_queues_like_a_claim() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_prefixes_are_two_places() {
-    let cluster = start();
-    let one = connect(&cluster.url()).await;
+    let (cluster, one) = server_and_client().await;
     let other = Config::new(&cluster.url()).unwrap().key_prefix("shop/");
     let other = other.connect().await.unwrap();
     grant(&one, &claim("a")).await;
@@ -85,7 +80,7 @@ async fn two_prefixes_are_two_places() {
 /// such queue contains a tombstone.
 #[tokio::test(flavor = "multi_thread")]
 async fn tombstone_is_in_no_queue_of_any_prefix_on_etcd() {
-    let cluster = start();
+    let cluster = one_server();
     for (prefix, others) in [("orders", ["orders", "orders/"]), ("shop/", ["shop", "shop/"])] {
         let config = Config::new(&cluster.url()).unwrap().key_prefix(prefix);
         let etcd = config.connect().await.unwrap();
@@ -114,8 +109,7 @@ async fn tombstone_is_in_no_queue_of_any_prefix_on_etcd() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_without_a_lease_does_not_run_out() {
-    let cluster = start();
-    let etcd = connect(&cluster.url()).await;
+    let (cluster, etcd) = server_and_client().await;
     let value = format!("{{\"token\":\"{}\"}}", Token::random());
     cluster.ctl(&["put", "lockwright/a/77", &value]).unwrap();
     let broken =
@@ -128,7 +122,7 @@ async fn a_key_without_a_lease_does_not_run_out() {
 /// With raw names, keys of `a/b` lie among those of `a`, and a page may end at any key.
 #[tokio::test(flavor = "multi_thread")]
 async fn raw_names_are_all_listed_once_wherever_a_page_ends() {
-    let cluster = start();
+    let cluster = one_server();
     let mut client = etcd_client::Client::connect(cluster.endpoints(), None).await.unwrap();
     let etcd = connect(&format!("{}?names=raw&prefix=raw/", cluster.url())).await;
     // The first page ends within the nested names of `a`.

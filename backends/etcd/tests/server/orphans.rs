@@ -6,11 +6,11 @@ use etcd_client::{Client, PutOptions, Txn, TxnOp};
 use lockwright_core::{AcquireOutcome, DistributedLock, ErrorKind, ReleaseMode, Renew};
 use lockwright_etcd::{Config, Etcd};
 use lockwright_testbed::proxy::Traffic;
-use lockwright_testbed::{self as testbed, Proxy};
 use tokio::time::{Instant, sleep};
 
 use crate::common::{
-    FOR_EVER, LIMIT, busy, claim_for, connect, eventually, fails, grant, name, renewed,
+    FOR_EVER, LIMIT, busy, claim_for, connect, eventually, fails, grant, name, one_server, renewed,
+    server_and_proxy,
 };
 use crate::queue::queue;
 
@@ -27,7 +27,7 @@ async fn watchful(url: &str) -> Etcd {
 /// The held claim keeps the lease alive, and thus the restored key of the released claim.
 #[tokio::test(flavor = "multi_thread")]
 async fn restored_claims_are_removed_and_holds_stay() {
-    let mut cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let mut cluster = one_server();
     let etcd = watchful(&cluster.url()).await;
     let ttl = Duration::from_secs(8);
     let (ended, held) = (claim_for("ended", ttl), claim_for("held", ttl));
@@ -73,9 +73,8 @@ async fn restored_claims_are_removed_and_holds_stay() {
 /// The key of an unanswered request is registered, so it isn't an orphan.
 #[tokio::test(flavor = "multi_thread")]
 async fn unanswered_and_waiting_claims_are_not_removed() {
-    let cluster = testbed::Etcd::options().members(1).start().unwrap();
-    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
-    let etcd = watchful(&cluster.url_through([proxy.port()])).await;
+    let (cluster, proxy, url) = server_and_proxy();
+    let etcd = watchful(&url).await;
     let other = connect(&cluster.url()).await;
     let ttl = Duration::from_secs(3);
     grant(&other, &claim_for("orders", LIMIT)).await;

@@ -2,17 +2,17 @@ use std::time::Duration;
 
 use etcd_client::{Client, GetOptions, SortOrder, SortTarget};
 use lockwright_core::{Claim, DistributedLock, ErrorKind, Locks, ReleaseMode, RenewalMode};
-use lockwright_etcd::{Config, Etcd};
-use lockwright_testbed::proxy::Traffic;
-use lockwright_testbed::{self as testbed, Proxy};
+use lockwright_etcd::Etcd;
+use lockwright_testbed::proxy::{Proxy, Traffic};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::common::{
-    FOR_EVER, LIMIT, busy, claim, claim_for, connect, eventually, fails, grant, member_and_client,
+    Cluster, FOR_EVER, LIMIT, busy, claim, claim_for, connect, eventually, fails, grant,
+    server_and_client, server_and_proxy, stubborn,
 };
 
 /// Returns a queue's keys in order of creation, with their creation revisions.
-pub(crate) async fn queue(cluster: &testbed::Etcd, name: &str) -> Vec<(String, i64)> {
+pub(crate) async fn queue(cluster: &Cluster, name: &str) -> Vec<(String, i64)> {
     let mut client = Client::connect(cluster.endpoints(), None).await.unwrap();
     let sorted = GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Ascend);
     let found = client.get(format!("lockwright/{name}/"), Some(sorted)).await.unwrap();
@@ -25,7 +25,7 @@ pub(crate) async fn queue(cluster: &testbed::Etcd, name: &str) -> Vec<(String, i
 /// longer. These claims are repeated for 23 s, and keep their places.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_acquire_keeps_the_queue_position() {
-    let (cluster, etcd) = member_and_client().await;
+    let (cluster, etcd) = server_and_client().await;
     let waiter = connect(&cluster.url()).await;
     grant(&etcd, &claim("orders")).await;
     let short = Duration::from_secs(2);
@@ -50,7 +50,7 @@ async fn repeated_acquire_keeps_the_queue_position() {
 /// No background task renews the lease of a fixed claim, so the waiter's polls must.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_fixed_claim_keeps_its_lease() {
-    let (cluster, etcd) = member_and_client().await;
+    let (cluster, etcd) = server_and_client().await;
     grant(&etcd, &claim("orders")).await;
     let locks = Locks::new(connect(&cluster.url()).await).unwrap();
     let ttl = Duration::from_secs(2);
@@ -66,12 +66,8 @@ async fn waiting_fixed_claim_keeps_its_lease() {
 /// The client puts the key, but its next read fails, so that the outcome is unknown.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_after_the_key_was_put_is_no_certain_one() {
-    let cluster = testbed::Etcd::options().members(1).start().unwrap();
-    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
-    let hour = Duration::from_secs(3_600);
-    let url = format!("{}?names=raw", cluster.url_through([proxy.port()]));
-    let config = Config::new(&url).unwrap().response_timeout(Duration::from_secs(2));
-    let etcd = config.keep_alive(hour, hour).connect().await.unwrap();
+    let (cluster, proxy, url) = server_and_proxy();
+    let etcd = stubborn(&format!("{url}?names=raw"), Duration::from_secs(2)).await;
     // With raw names, these keys make the client read the queue again after the put.
     for nested in ["1", "2"] {
         cluster.ctl(&["put", &format!("lockwright/orders/nested/{nested}"), ""]).unwrap();
@@ -95,12 +91,8 @@ async fn a_failure_after_the_key_was_put_is_no_certain_one() {
 /// client must not forget the claim's key.
 #[tokio::test(flavor = "multi_thread")]
 async fn overdue_claim_is_removed_despite_a_repeated_acquire() {
-    let cluster = testbed::Etcd::options().members(1).start().unwrap();
-    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
-    let hour = Duration::from_secs(3_600);
-    let config = Config::new(&cluster.url_through([proxy.port()])).unwrap();
-    let config = config.response_timeout(Duration::from_secs(1)).keep_alive(hour, hour);
-    let etcd = config.connect().await.unwrap();
+    let (cluster, proxy, url) = server_and_proxy();
+    let etcd = stubborn(&url, Duration::from_secs(1)).await;
     let ttl = Duration::from_secs(8);
     let (late, second) = (claim_for("orders", ttl), claim_for("orders", ttl));
     let begun = Instant::now();
@@ -119,11 +111,8 @@ async fn overdue_claim_is_removed_despite_a_repeated_acquire() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_was_dropped_while_its_lease_was_kept_alive_leaves_it() {
-    let cluster = testbed::Etcd::options().members(1).start().unwrap();
-    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
-    let hour = Duration::from_secs(3_600);
-    let config = Config::new(&cluster.url_through([proxy.port()])).unwrap();
-    let etcd = config.response_timeout(LIMIT).keep_alive(hour, hour).connect().await.unwrap();
+    let (cluster, proxy, url) = server_and_proxy();
+    let etcd = stubborn(&url, LIMIT).await;
     let ttl = Duration::from_secs(16);
     grant(&etcd, &claim_for("first", ttl)).await;
     proxy.set(Traffic::Hold);

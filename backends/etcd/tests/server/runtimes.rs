@@ -1,11 +1,12 @@
 use std::time::Duration;
 
 use lockwright_core::{DistributedLock, ErrorKind, Event, ReleaseMode, Wait};
-use lockwright_testbed as testbed;
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::common::{FOR_EVER, LIMIT, busy, claim_for, connect, events, fails_with, grant};
+use crate::common::{
+    FOR_EVER, LIMIT, busy, claim_for, connect, events, fails_with, grant, one_server,
+};
 
 const SHORT: Duration = Duration::from_secs(2);
 
@@ -17,7 +18,7 @@ fn runtime() -> Runtime {
 /// runtime.
 #[test]
 fn ended_runtime_of_the_first_caller_stops_no_tasks() {
-    let cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let cluster = one_server();
     let main = runtime();
     let etcd = main.block_on(connect(&cluster.url()));
     // This runtime ends with the statement.
@@ -49,7 +50,7 @@ fn ended_runtime_of_the_first_caller_stops_no_tasks() {
 
 #[test]
 fn a_client_whose_runtime_has_ended_says_so_and_does_nothing() {
-    let cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let cluster = one_server();
     let first = runtime();
     let etcd = first.block_on(async {
         let etcd = connect(&cluster.url()).await;

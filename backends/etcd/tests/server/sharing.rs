@@ -6,18 +6,16 @@ use lockwright_core::{
     AcquireOutcome, DistributedLock, ReleaseMode, ReleaseOutcome, Renew, RenewalMode,
     RenewalOutcome, Wait,
 };
-
-use lockwright_testbed::Proxy;
 use lockwright_testbed::proxy::Traffic;
 
 use crate::common::{
-    FOR_EVER, busy, claim, claim_for, connect, eventually, grant, member_and_client, name,
-    released, renewed,
+    FOR_EVER, busy, claim, claim_for, connect, eventually, grant, leases, name, released, renewed,
+    server_and_client, server_and_proxy,
 };
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_claim_of_a_name_is_another_one() {
-    let (_cluster, etcd) = member_and_client().await;
+    let (_cluster, etcd) = server_and_client().await;
     let claims: Vec<_> = (0..4).map(|_| claim("a")).collect();
     let first = grant(&etcd, &claims[0]).await;
     busy(&etcd, &claims[1], Wait::No).await;
@@ -38,31 +36,27 @@ async fn a_second_claim_of_a_name_is_another_one() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_of_one_ttl_share_a_lease_and_fixed_ones_have_their_own() {
-    let (cluster, etcd) = member_and_client().await;
-    let leases = || {
-        let list = cluster.ctl(&["lease", "list"]).unwrap();
-        list.lines().filter(|line| !line.starts_with("found")).count()
-    };
+    let (cluster, etcd) = server_and_client().await;
     for at in 0..5 {
         grant(&etcd, &claim(&format!("shared-{at}"))).await;
     }
-    assert_eq!(leases(), 1);
+    assert_eq!(leases(&cluster), 1);
     let mut fixed = claim("fixed");
     fixed.renewal_mode = RenewalMode::Off;
     grant(&etcd, &fixed).await;
-    assert_eq!(leases(), 2);
+    assert_eq!(leases(&cluster), 2);
     grant(&etcd, &claim_for("other", Duration::from_secs(29))).await;
-    assert_eq!(leases(), 3);
+    assert_eq!(leases(&cluster), 3);
     // 29.5 s are rounded up to 30 s.
     grant(&etcd, &claim_for("rounded", Duration::from_millis(29_500))).await;
-    assert_eq!(leases(), 3);
+    assert_eq!(leases(&cluster), 3);
     released(&etcd, &fixed, ReleaseMode::Plain).await;
-    eventually(|| async { (leases() == 2).then_some(()) }).await;
+    eventually(|| async { (leases(&cluster) == 2).then_some(()) }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_that_is_not_renewed_ends_while_its_lease_goes_on() {
-    let (_cluster, etcd) = member_and_client().await;
+    let (_cluster, etcd) = server_and_client().await;
     let (kept, forgotten) =
         (claim_for("kept", Duration::from_secs(3)), claim_for("forgotten", Duration::from_secs(3)));
     let mut fences = Vec::new();
@@ -82,7 +76,7 @@ async fn a_hold_that_is_not_renewed_ends_while_its_lease_goes_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hold_moves_to_the_backend_that_repeats_its_claim() {
-    let (cluster, one) = member_and_client().await;
+    let (cluster, one) = server_and_client().await;
     let other = connect(&cluster.url()).await;
     let claim = claim_for("a", Duration::from_secs(2));
     let first = grant(&one, &claim).await;
@@ -105,9 +99,8 @@ async fn hold_moves_to_the_backend_that_repeats_its_claim() {
 /// deletes that key, the next hold may get the same key.
 #[tokio::test(flavor = "multi_thread")]
 async fn release_by_token_never_ends_the_next_hold() {
-    let (cluster, etcd) = member_and_client().await;
-    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
-    let far = connect(&cluster.url_through([proxy.port()])).await;
+    let (cluster, proxy, url) = server_and_proxy();
+    let (etcd, far) = (connect(&cluster.url()).await, connect(&url).await);
     let delay = Duration::from_millis(300);
     proxy.set(Traffic::Delay(delay));
     // This hold keeps the lease in use, so that each hold of `orders` has the same key.

@@ -2,21 +2,19 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use lockwright_core::{BreakMode, BreakTarget, DistributedLock, Event, Reason, ReleaseMode};
-use lockwright_testbed::{self as testbed, Proxy};
 use tokio::time::{sleep, timeout};
 
-use crate::common::{FOR_EVER, busy, claim_for, connect, events, grant, next};
+use crate::common::{
+    FOR_EVER, busy, claim_for, connect, events, grant, lease_of, next, server_and_client,
+    server_and_proxy,
+};
 
 const LONG: Duration = Duration::from_secs(120);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_the_next_waiter_is_woken() {
-    let cluster = testbed::Etcd::options().members(1).start().unwrap();
-    let (holder, second, third) = (
-        connect(&cluster.url()).await,
-        connect(&cluster.url()).await,
-        connect(&cluster.url()).await,
-    );
+    let (cluster, holder) = server_and_client().await;
+    let (second, third) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
     let claims: Vec<_> = (0..3).map(|_| claim_for("orders", LONG)).collect();
     grant(&holder, &claims[0]).await;
     busy(&second, &claims[1], FOR_EVER).await;
@@ -33,8 +31,8 @@ async fn only_the_next_waiter_is_woken() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_watch_goes_on_after_a_restart() {
-    let mut cluster = testbed::Etcd::options().members(1).start().unwrap();
-    let (holder, waiter) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
+    let (mut cluster, holder) = server_and_client().await;
+    let waiter = connect(&cluster.url()).await;
     let (held, waits) = (claim_for("orders", LONG), claim_for("orders", LONG));
     grant(&holder, &held).await;
     busy(&waiter, &waits, FOR_EVER).await;
@@ -50,9 +48,8 @@ async fn the_watch_goes_on_after_a_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn missed_deletions_wake_after_a_reconnect() {
-    let cluster = testbed::Etcd::options().members(1).start().unwrap();
-    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
-    let etcd = connect(&cluster.url_through([proxy.port()])).await;
+    let (cluster, proxy, url) = server_and_proxy();
+    let etcd = connect(&url).await;
     let (held, other) = (claim_for("held", LONG), claim_for("other", LONG));
     grant(&etcd, &held).await;
     // The client's first waiter starts the watch.
@@ -72,10 +69,8 @@ async fn missed_deletions_wake_after_a_reconnect() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_watch_goes_on_after_a_compaction() {
-    let cluster = testbed::Etcd::options().members(1).start().unwrap();
-    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
-    let holder = connect(&cluster.url()).await;
-    let waiter = connect(&cluster.url_through([proxy.port()])).await;
+    let (cluster, proxy, url) = server_and_proxy();
+    let (holder, waiter) = (connect(&cluster.url()).await, connect(&url).await);
     let claims: Vec<_> = ["a", "b"].iter().map(|name| claim_for(name, LONG)).collect();
     let waits: Vec<_> = ["a", "b"].iter().map(|name| claim_for(name, LONG)).collect();
     for (held, waits) in claims.iter().zip(&waits) {
@@ -107,8 +102,7 @@ async fn the_watch_goes_on_after_a_compaction() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn holder_is_notified_of_a_deleted_key() {
-    let cluster = testbed::Etcd::options().members(1).start().unwrap();
-    let etcd = connect(&cluster.url()).await;
+    let (cluster, etcd) = server_and_client().await;
     let (mine, given_back) = (claim_for("mine", LONG), claim_for("back", LONG));
     // The client's first waiter starts the watch.
     grant(&etcd, &given_back).await;
@@ -125,9 +119,8 @@ async fn holder_is_notified_of_a_deleted_key() {
 /// late report of the first hold's deletion must not end the next hold.
 #[tokio::test(flavor = "multi_thread")]
 async fn holder_is_not_notified_of_an_earlier_holds_end() {
-    let cluster = testbed::Etcd::options().members(1).start().unwrap();
-    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
-    let etcd = connect(&cluster.url_through([proxy.port()])).await;
+    let (cluster, proxy, url) = server_and_proxy();
+    let etcd = connect(&url).await;
     let (last, hot) = (claim_for("last", LONG), claim_for("hot", LONG));
     grant(&etcd, &last).await;
     // The client's first waiter starts the watch.
@@ -149,15 +142,10 @@ async fn holder_is_not_notified_of_an_earlier_holds_end() {
     }
 }
 
-fn lease_of(cluster: &testbed::Etcd, name: &str) -> String {
-    let keys = cluster.ctl(&["get", &format!("lockwright/{name}/"), "--prefix", "--keys-only"]);
-    keys.unwrap().trim().rsplit('/').next().unwrap().to_owned()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn holder_is_notified_of_a_break_by_another_client() {
-    let cluster = testbed::Etcd::options().members(1).start().unwrap();
-    let (etcd, operator) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
+    let (cluster, etcd) = server_and_client().await;
+    let operator = connect(&cluster.url()).await;
     grant(&etcd, &claim_for("other", LONG)).await;
     busy(&etcd, &claim_for("other", LONG), FOR_EVER).await;
     let (mut told, mut leases) = (events(&etcd), HashSet::new());
@@ -177,8 +165,7 @@ async fn holder_is_notified_of_a_break_by_another_client() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_holders_of_a_lost_lease_are_notified() {
-    let cluster = testbed::Etcd::options().members(1).start().unwrap();
-    let etcd = connect(&cluster.url()).await;
+    let (cluster, etcd) = server_and_client().await;
     let mut tokens = Vec::new();
     for name in ["a", "b"] {
         let claim = claim_for(name, LONG);

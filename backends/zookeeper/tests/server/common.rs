@@ -2,12 +2,23 @@ use std::time::Duration;
 
 pub(crate) use lockwright_conformance::test_helpers::*;
 use lockwright_core::{Claim, DistributedLock, Renew, RenewalOutcome};
-use lockwright_testbed as testbed;
-use lockwright_zookeeper::{Config, ZooKeeper};
+pub(crate) use lockwright_testbed::ZooKeeper as Cluster;
+use lockwright_testbed::zookeeper::Options;
+use lockwright_zookeeper::Config;
+pub(crate) use lockwright_zookeeper::ZooKeeper as Backend;
+use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error};
+
+pub(crate) use crate::clusters::{locks, one_server, server_and_client, server_and_proxy};
 
 pub(crate) const TTL: Duration = Duration::from_secs(4);
 
-pub(crate) async fn connect(url: &str) -> ZooKeeper {
+/// TTLs in seconds. With ZooKeeper's default tick, the shortest TTL would be 8 s.
+pub(crate) const SHORT_TTLS: &[u64] = &[1, 2, 3, 5];
+
+/// How long a caller waits before it drops a request.
+pub(crate) const DROPPED_AFTER: Duration = Duration::from_millis(300);
+
+pub(crate) async fn connect(url: &str) -> Backend {
     patient(Config::new(url).unwrap()).connect().await.unwrap()
 }
 
@@ -15,46 +26,66 @@ pub(crate) fn patient(config: Config) -> Config {
     config.response_timeout(LIMIT).connect_timeout(LIMIT).silence_timeout(LIMIT)
 }
 
-pub(crate) async fn ensemble_and_client() -> (testbed::ZooKeeper, ZooKeeper) {
-    let ensemble = testbed::ZooKeeper::start().unwrap();
+pub(crate) async fn cluster_and_client() -> (Cluster, Backend) {
+    let ensemble = Cluster::start().unwrap();
     let zookeeper = connect(&ensemble.url()).await;
     (ensemble, zookeeper)
 }
 
-pub(crate) async fn server_and_client() -> (testbed::ZooKeeper, ZooKeeper) {
-    let server = testbed::ZooKeeper::options().members(1).start().unwrap();
-    let zookeeper = connect(&server.url()).await;
-    (server, zookeeper)
-}
-
 /// Connects the client library itself, to simulate other programs.
-pub(crate) async fn raw(url: &str) -> zookeeper_client::Client {
+pub(crate) async fn raw(url: &str) -> Client {
     let servers = url.strip_prefix("zookeeper:").unwrap();
-    zookeeper_client::Client::connector()
-        .with_session_timeout(Duration::from_secs(20))
-        .connect(servers)
-        .await
-        .unwrap()
+    let connector = Client::connector().with_session_timeout(Duration::from_secs(20));
+    connector.connect(servers).await.unwrap()
 }
 
-pub(crate) fn sessions(server: &testbed::ZooKeeper, timeout: Duration) -> usize {
+pub(crate) async fn queue(raw: &Client, name: &str) -> Vec<String> {
+    match raw.list_children(&format!("/lockwright/{name}")).await {
+        Err(Error::NoNode) => Vec::new(),
+        answer => answer.unwrap(),
+    }
+}
+
+/// Returns the number of claims that hold or wait for a lock.
+pub(crate) async fn entries(cluster: &Cluster, name: &str) -> usize {
+    queue(&raw(&cluster.url()).await, name).await.len()
+}
+
+/// Returns a figure of the first server.
+pub(crate) fn figure(cluster: &Cluster, name: &str) -> usize {
+    let all = cluster.four_letter(0, "mntr").unwrap();
+    let line = all.lines().find_map(|line| line.strip_prefix(name)).expect("it has that figure");
+    line.trim().parse().unwrap()
+}
+
+/// Returns whether abandoned requests left no nodes and watches.
+pub(crate) fn is_clean(cluster: &Cluster) -> bool {
+    ["zk_ephemerals_count", "zk_watch_count"].iter().all(|name| figure(cluster, name) == 0)
+}
+
+pub(crate) fn assert_few_sessions(cluster: &Cluster) {
+    let sessions = figure(cluster, "zk_num_alive_connections");
+    assert!(sessions <= 5, "{sessions} connections");
+}
+
+pub(crate) fn sessions(server: &Cluster, timeout: Duration) -> usize {
     let timeout = format!("to={},", timeout.as_millis());
     let members = 0..server.members.len();
     let all = members.map(|member| server.four_letter(member, "cons").unwrap());
     all.map(|listed| listed.matches(&timeout).count()).sum()
 }
 
-pub(crate) fn crowdable() -> testbed::zookeeper::Options {
-    testbed::ZooKeeper::options().members(1).set("maxClientCnxns", "12")
+pub(crate) fn crowdable() -> Options {
+    Cluster::options().members(1).set("maxClientCnxns", "12")
 }
 
 /// Takes all remaining connections of a `crowdable` server. A client that loses its connection can
 /// reconnect, but no other client can connect.
-pub(crate) async fn crowd(server: &testbed::ZooKeeper) -> Vec<zookeeper_client::Client> {
+pub(crate) async fn crowd(server: &Cluster) -> Vec<Client> {
     let address = server.members[0].address().to_string();
     let mut crowd = Vec::new();
     // Connect one by one, because the server doesn't count connections that are being opened.
-    while let Ok(client) = zookeeper_client::Client::connector()
+    while let Ok(client) = Client::connector()
         .with_session_timeout(Duration::from_secs(20))
         .with_fail_eagerly()
         .connect(&address)
@@ -76,7 +107,22 @@ pub(crate) fn node_of(claim: &Claim) -> String {
     format!("_c_{}-{}-{}-{}-{}-lock-", &t[..8], &t[8..12], &t[12..16], &t[16..20], &t[20..])
 }
 
-pub(crate) async fn renew(zookeeper: &ZooKeeper, claim: &Claim) -> RenewalOutcome {
+pub(crate) async fn renew(zookeeper: &Backend, claim: &Claim) -> RenewalOutcome {
     let renewals = zookeeper.renew(&[Renew::of(claim)]).await.unwrap();
     renewals[0].outcome.clone()
+}
+
+pub(crate) async fn renewed_soon(zookeeper: &Backend, claim: &Claim) {
+    eventually(|| async {
+        matches!(renew(zookeeper, claim).await, RenewalOutcome::Renewed { .. }).then_some(())
+    })
+    .await;
+}
+
+pub(crate) fn ephemeral() -> CreateOptions<'static> {
+    CreateMode::EphemeralSequential.with_acls(Acls::anyone_all())
+}
+
+pub(crate) fn persistent() -> CreateOptions<'static> {
+    CreateMode::Persistent.with_acls(Acls::anyone_all())
 }

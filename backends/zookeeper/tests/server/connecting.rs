@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use zookeeper_client as zk;
 
 use crate::common::{
-    LIMIT, claim, connect, eventually, fails, fails_with, grant, name, node_of, patient, raw,
-    server_and_client,
+    LIMIT, claim, connect, eventually, fails, fails_with, grant, name, node_of, patient, persistent,
+    raw, server_and_client,
 };
 
 const SECRET: &str = "hush";
@@ -150,8 +150,7 @@ async fn ttl_range_matches_the_servers_grants() {
 async fn locks_are_below_the_prefix_and_the_chroot() {
     let (server, zookeeper) = server_and_client().await;
     let raw = raw(&server.url()).await;
-    let options = zk::CreateMode::Persistent.with_acls(zk::Acls::anyone_all());
-    raw.create("/up", b"", &options).await.unwrap();
+    raw.create("/up", b"", &persistent()).await.unwrap();
     let url = server.url();
     let (here, rooted) = (claim("orders/42"), claim("orders/42"));
     let below = connect(&format!("{url}/up?prefix=/locks/of%20mine")).await;
@@ -216,8 +215,7 @@ async fn a_missing_chroot_is_named() {
     is_named(patient(Config::new(&url).unwrap()).connect().await.unwrap_err());
     // The error also names a chroot that was removed after the client connected.
     let raw = raw(&server.url()).await;
-    let options = zk::CreateMode::Persistent.with_acls(zk::Acls::anyone_all());
-    raw.create("/nowhere", b"", &options).await.unwrap();
+    raw.create("/nowhere", b"", &persistent()).await.unwrap();
     let zookeeper = connect(&url).await;
     raw.delete("/nowhere", None).await.unwrap();
     is_named(zookeeper.try_acquire(&claim("x")).await.unwrap_err());

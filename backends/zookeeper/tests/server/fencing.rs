@@ -2,11 +2,10 @@ use std::error::Error as _;
 
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{ErrorKind, Fence, Reason, Result};
-use lockwright_testbed as testbed;
 use lockwright_zookeeper::fencing::commit;
 use zookeeper_client::{self as zk, Client};
 
-use crate::common::{name, raw};
+use crate::common::{Cluster, fails, name, one_server, persistent, raw};
 
 const FENCE: &str = "/order/fence";
 const ORDER: &str = "/order";
@@ -15,11 +14,10 @@ fn fenced(fence: u64) -> Fenced {
     Fenced { name: name("orders/42"), fence: Fence::new(fence) }
 }
 
-async fn server() -> (testbed::ZooKeeper, Client) {
-    let server = testbed::ZooKeeper::options().members(1).start().unwrap();
+async fn server() -> (Cluster, Client) {
+    let server = one_server();
     let client = raw(&server.url()).await;
-    let options = zk::CreateMode::Persistent.with_acls(zk::Acls::anyone_all());
-    client.create(ORDER, b"", &options).await.unwrap();
+    client.create(ORDER, b"", &persistent()).await.unwrap();
     (server, client)
 }
 
@@ -29,10 +27,6 @@ async fn put(client: &Client, fence: &Fenced, text: &str) -> Result<Vec<zk::Mult
 
 async fn get(client: &Client) -> String {
     String::from_utf8(client.get_data(ORDER).await.unwrap().0).unwrap()
-}
-
-fn refused<T>(answer: Result<T>, kind: ErrorKind) {
-    assert_eq!(answer.err().map(|error| error.kind()), Some(kind));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,7 +45,7 @@ async fn a_fence_below_the_highest_is_refused_and_no_other() {
     }
     let largest = Fence::MAX.get();
     put(&client, &fenced(largest), "largest").await.unwrap();
-    refused(put(&client, &fenced(largest + 1), "x").await, ErrorKind::InvalidInput);
+    fails(put(&client, &fenced(largest + 1), "x").await, ErrorKind::InvalidInput);
     assert_eq!(get(&client).await, "largest");
 }
 
@@ -76,15 +70,14 @@ async fn failed_operation_undoes_all_and_is_reported() {
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_fenced_write_is_rejected_and_changes_nothing() {
     let (_server, client) = server().await;
-    let options = zk::CreateMode::Persistent.with_acls(zk::Acls::anyone_all());
-    client.create("/other", b"", &options).await.unwrap();
+    client.create("/other", b"", &persistent()).await.unwrap();
     let write = |write: &mut zk::MultiWriter<'_>| write.add_set_data(ORDER, b"x", None);
     for other in ["", "x", "05", "-1", "5 "] {
         client.set_data("/other", other.as_bytes(), None).await.unwrap();
-        refused(commit(&client, "/other", &fenced(5), write).await, ErrorKind::Conflict);
+        fails(commit(&client, "/other", &fenced(5), write).await, ErrorKind::Conflict);
     }
     for path in ["/nothing/fence", "no path"] {
-        refused(commit(&client, path, &fenced(5), write).await, ErrorKind::InvalidInput);
+        fails(commit(&client, path, &fenced(5), write).await, ErrorKind::InvalidInput);
     }
     assert_eq!(get(&client).await, "");
 }
@@ -101,6 +94,6 @@ async fn a_later_holder_that_comes_in_between_is_noticed() {
         write.add_set_data(ORDER, b"late", None)
     })
     .await;
-    refused(answer, ErrorKind::Lost(Reason::Superseded));
+    fails(answer, ErrorKind::Lost(Reason::Superseded));
     assert_eq!(get(&client).await, "paid");
 }

@@ -3,41 +3,31 @@ use std::time::Duration;
 use lockwright_core::{
     BreakMode, BreakTarget, Claim, DistributedLock, LockName, Reason, Renew, RenewalOutcome,
 };
-use lockwright_testbed::{self as testbed, Proxy};
 use lockwright_zookeeper::ZooKeeper;
 
-use crate::common::{claim_for, connect, eventually, grant, raw, renew, server_and_client};
+use crate::common::{
+    Cluster, claim_for, connect, eventually, figure, grant, raw, renew, renewed, renewed_soon,
+    server_and_client, server_and_proxy,
+};
 
 const HOLDS: usize = 200;
 
 const LONG: Duration = Duration::from_secs(20);
 
-fn packets_received(server: &testbed::ZooKeeper) -> usize {
-    let stats = server.four_letter(0, "mntr").unwrap();
-    let figure = stats.lines().find_map(|line| line.strip_prefix("zk_packets_received"));
-    figure.unwrap().trim().parse().unwrap()
-}
-
 /// Renews the holds. Returns how many packets the server received.
-async fn renew_all(server: &testbed::ZooKeeper, zookeeper: &ZooKeeper, holds: &[Claim]) -> usize {
-    let before = packets_received(server);
+async fn renew_all(server: &Cluster, zookeeper: &ZooKeeper, holds: &[Claim]) -> usize {
+    let before = figure(server, "zk_packets_received");
     let holds: Vec<_> = holds.iter().map(Renew::of).collect();
     for renewal in zookeeper.renew(&holds).await.unwrap() {
         assert!(matches!(renewal.outcome, RenewalOutcome::Renewed { .. }), "{renewal:?}");
     }
-    packets_received(server) - before
-}
-
-async fn assert_renewed(zookeeper: &ZooKeeper, held: &Claim) {
-    let outcome = renew(zookeeper, held).await;
-    assert!(matches!(outcome, RenewalOutcome::Renewed { .. }), "{outcome:?}");
+    figure(server, "zk_packets_received") - before
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn renewals_read_each_node_once_per_connection() {
-    let server = testbed::ZooKeeper::options().members(1).start().unwrap();
-    let proxy = Proxy::start(server.members[0].address()).unwrap();
-    let zookeeper = connect(&server.url_through([proxy.port()])).await;
+    let (server, proxy, url) = server_and_proxy();
+    let zookeeper = connect(&url).await;
     let holds: Vec<_> = (0..HOLDS).map(|at| claim_for(&format!("x{at}"), LONG)).collect();
     for held in &holds {
         grant(&zookeeper, held).await;
@@ -47,11 +37,7 @@ async fn renewals_read_each_node_once_per_connection() {
     assert!(quiet < HOLDS / 4, "{quiet} packets");
 
     proxy.drop_connections();
-    eventually(|| async {
-        let renewed = renew(&zookeeper, &holds[0]).await;
-        matches!(renewed, RenewalOutcome::Renewed { .. }).then_some(())
-    })
-    .await;
+    renewed_soon(&zookeeper, &holds[0]).await;
     assert!(renew_all(&server, &zookeeper, &holds[1..]).await >= HOLDS - 1);
     let quiet = renew_all(&server, &zookeeper, &holds).await;
     assert!(quiet < HOLDS / 4, "{quiet} packets");
@@ -66,7 +52,7 @@ async fn renewal_detects_a_change() {
             let held = claim_for("x", LONG);
             grant(&zookeeper, &held).await;
             if round % 2 == 0 {
-                assert_renewed(&zookeeper, &held).await;
+                renewed(&zookeeper, &held).await;
             }
             let seen = BreakTarget::Token(held.token);
             other.break_lock(&held.name, seen, how, "me", "why").await.unwrap();
@@ -79,7 +65,7 @@ async fn renewal_detects_a_change() {
     }
     let held = claim_for("deleted", LONG);
     grant(&zookeeper, &held).await;
-    assert_renewed(&zookeeper, &held).await;
+    renewed(&zookeeper, &held).await;
     let raw = raw(&server.url()).await;
     let queue = "/lockwright/deleted";
     let node = raw.list_children(queue).await.unwrap().remove(0);
@@ -89,13 +75,12 @@ async fn renewal_detects_a_change() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn break_during_an_outage_is_detected() {
-    let server = testbed::ZooKeeper::options().members(1).start().unwrap();
-    let proxy = Proxy::start(server.members[0].address()).unwrap();
-    let zookeeper = connect(&server.url_through([proxy.port()])).await;
+    let (server, proxy, url) = server_and_proxy();
+    let zookeeper = connect(&url).await;
     let other = connect(&server.url()).await;
     let held = claim_for("x", LONG);
     grant(&zookeeper, &held).await;
-    assert_renewed(&zookeeper, &held).await;
+    renewed(&zookeeper, &held).await;
     proxy.cut();
     let seen = BreakTarget::Token(held.token);
     other.break_lock(&held.name, seen, BreakMode::RunOut, "me", "why").await.unwrap();
@@ -110,9 +95,8 @@ async fn break_during_an_outage_is_detected() {
 /// The client library can't reconnect a session with more than 128 KiB of watched paths.
 #[tokio::test(flavor = "multi_thread")]
 async fn holds_of_long_names_survive_a_reconnect() {
-    let server = testbed::ZooKeeper::options().members(1).start().unwrap();
-    let proxy = Proxy::start(server.members[0].address()).unwrap();
-    let zookeeper = connect(&server.url_through([proxy.port()])).await;
+    let (server, proxy, url) = server_and_proxy();
+    let zookeeper = connect(&url).await;
     let name = |at: usize| format!("{at}{}", "x".repeat(LockName::MAX_LEN - 3));
     let holds: Vec<_> = (0..2 * HOLDS).map(|at| claim_for(&name(at), LONG)).collect();
     for held in &holds {
@@ -120,10 +104,6 @@ async fn holds_of_long_names_survive_a_reconnect() {
     }
     renew_all(&server, &zookeeper, &holds).await;
     proxy.drop_connections();
-    eventually(|| async {
-        let renewed = renew(&zookeeper, &holds[0]).await;
-        matches!(renewed, RenewalOutcome::Renewed { .. }).then_some(())
-    })
-    .await;
+    renewed_soon(&zookeeper, &holds[0]).await;
     renew_all(&server, &zookeeper, &holds).await;
 }

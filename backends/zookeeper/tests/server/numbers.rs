@@ -4,27 +4,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lockwright_core::{
-    AcquireOutcome, DistributedLock, ErrorKind, ReleaseMode, RenewalOutcome, Wait,
-};
-use lockwright_testbed as testbed;
-use zookeeper_client as zk;
+use lockwright_core::{AcquireOutcome, DistributedLock, ErrorKind, ReleaseMode, Wait};
 
 use crate::common::{
-    FOR_EVER, busy, claim_for, connect, eventually, fails, grant, granted_soon, node_of, raw, renew,
+    Cluster, FOR_EVER, busy, claim_for, connect, eventually, fails, grant, granted_soon, node_of,
+    persistent, raw, renewed,
 };
 
 const LONG: Duration = Duration::from_secs(30);
 
 /// Starts a server that has created `nodes` nodes below `/lockwright/x`.
-async fn server_after(nodes: i32) -> testbed::ZooKeeper {
+async fn server_after(nodes: i32) -> Cluster {
     // The test changes a snapshot, so the server takes one every few transactions. A digest would
     // reveal the change.
-    let options = testbed::ZooKeeper::options().members(1).property("zookeeper.snapCount", "10");
+    let options = Cluster::options().members(1).property("zookeeper.snapCount", "10");
     let mut server = options.property("zookeeper.digest.enabled", "false").start().unwrap();
     let raw = raw(&server.url()).await;
-    let persistent = zk::CreateMode::Persistent.with_acls(zk::Acls::anyone_all());
-    raw.mkdir("/lockwright/x", &persistent).await.unwrap();
+    raw.mkdir("/lockwright/x", &persistent()).await.unwrap();
     let settings = fs::read_to_string(server.members[0].settings()).unwrap();
     let data = settings.lines().find_map(|line| line.strip_prefix("dataDir=")).unwrap();
     let data = PathBuf::from(data).join("version-2");
@@ -115,7 +111,7 @@ async fn spent_numbers_block_grants_until_the_queue_is_empty() {
             assert!(!told.queued, "{told:?}");
         }
         assert!(!busy(&ours, &late, FOR_EVER).await.queued);
-        assert!(matches!(renew(holder, held).await, RenewalOutcome::Renewed { .. }));
+        renewed(holder, held).await;
         holder.release(held, ReleaseMode::Plain).await.unwrap();
         let granted = eventually(|| async {
             match next.acquire(waiting, FOR_EVER).await.unwrap() {
@@ -142,8 +138,7 @@ async fn spent_numbers_block_grants_until_the_queue_is_empty() {
 async fn nodes_that_prevent_a_restart_of_numbers_are_reported() {
     let server = server_after(i32::MAX).await;
     let (raw, zookeeper) = (raw(&server.url()).await, connect(&server.url()).await);
-    let persistent = zk::CreateMode::Persistent.with_acls(zk::Acls::anyone_all());
-    raw.create("/lockwright/x/other", b"", &persistent).await.unwrap();
+    raw.create("/lockwright/x/other", b"", &persistent()).await.unwrap();
     fails(zookeeper.try_acquire(&claim_for("x", LONG)).await, ErrorKind::Conflict);
     assert_eq!(raw.list_children("/lockwright/x").await.unwrap(), ["other"]);
     raw.delete("/lockwright/x/other", None).await.unwrap();

@@ -1,23 +1,15 @@
 use lockwright_core::{BreakMode, BreakTarget, Broken, ErrorKind, Reason, RenewalOutcome};
-use lockwright_core::{Busy, DistributedLock, Event, Locks, ReleaseMode, Wait};
-use lockwright_testbed as testbed;
+use lockwright_core::{Busy, DistributedLock, Event, ReleaseMode, Wait};
 use lockwright_zookeeper::ZooKeeper;
-use zookeeper_client as zk;
 
+use crate::clusters::liveness::waiter_gets_an_error;
 use crate::common::{
-    FOR_EVER, TTL, busy, claim, claim_for, connect, events, eventually, fails, grant, granted_soon,
-    name, next, node_of, raw, released, renew, server_and_client,
+    FOR_EVER, TTL, busy, claim, claim_for, connect, ephemeral, events, eventually, fails, grant,
+    granted_soon, name, next, node_of, one_server, persistent, raw, released, renew,
+    server_and_client,
 };
 
 const CURATOR: &str = "/lockwright/x/_c_7b0a1f2e-1111-4222-8333-444455556666-lock-";
-
-fn ephemeral() -> zk::CreateOptions<'static> {
-    zk::CreateMode::EphemeralSequential.with_acls(zk::Acls::anyone_all())
-}
-
-fn persistent() -> zk::CreateOptions<'static> {
-    zk::CreateMode::Persistent.with_acls(zk::Acls::anyone_all())
-}
 
 #[tokio::test]
 async fn a_hold_is_a_node_as_curator_has_it_and_its_fence_is_its_transaction() {
@@ -158,42 +150,14 @@ async fn fences_grow_though_the_queue_itself_is_removed() {
     }
 }
 
-/// The server dies, and the waiting sessions expire. The error reports the dead server, not the
-/// expiry.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_gets_an_error_from_a_silent_server() {
-    let mut server = testbed::ZooKeeper::options().members(1).start().unwrap();
-    let holder = connect(&server.url()).await;
-    grant(&holder, &claim_for("orders", TTL * 4)).await;
-    let mut waiting = tokio::task::JoinSet::new();
-    for limit in [None, Some(TTL * 3)] {
-        let zookeeper = ZooKeeper::connect(&server.url()).await.unwrap();
-        let locks = Locks::builder(zookeeper).ttl(TTL).build().unwrap();
-        waiting.spawn(async move {
-            let request = locks.mutex("orders");
-            match limit {
-                None => request.acquire().await,
-                Some(limit) => request.wait_for(limit).acquire().await,
-            }
-            .unwrap_err()
-        });
-    }
-    eventually(|| async {
-        let found = holder.inspect(&name("orders")).await.ok()?;
-        (found.waiters == Some(2)).then_some(())
-    })
-    .await;
-    server.members[0].kill();
-    for told in waiting.join_all().await {
-        let told = format!("{told:?}");
-        assert!(told.contains("refuses connections"), "{told}");
-        assert!(!told.contains("session ended"), "{told}");
-    }
+    waiter_gets_an_error(TTL, TTL * 3, "session ended").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn acquire_during_a_session_end_reports_why_there_is_no_session() {
-    let mut server = testbed::ZooKeeper::options().members(1).start().unwrap();
+    let mut server = one_server();
     // With the longer timeouts of `connect`, the claim would leave the queue before its session
     // ends, and get another error.
     let zookeeper = ZooKeeper::connect(&server.url()).await.unwrap();

@@ -5,14 +5,14 @@ use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Broken, Clock, DistributedLock, ErrorKind, Event,
     ReleaseMode, Renew, RenewalMode, RenewalOutcome, Wait,
 };
-use lockwright_testbed::proxy::Traffic;
-use lockwright_testbed::{self as testbed, Proxy};
+use lockwright_testbed::proxy::{Proxy, Traffic};
 use lockwright_zookeeper::Config;
 use tokio::task::JoinSet;
 
 use crate::common::{
-    FOR_EVER, TTL, claim, claim_for, connect, ensemble_and_client, events, eventually, grant,
-    granted_soon, next, patient, raw, released, renew, server_and_client, sessions,
+    Cluster, FOR_EVER, TTL, busy, claim, claim_for, cluster_and_client, connect, events, eventually,
+    grant, granted_soon, next, one_server, patient, raw, released, renew, renewed, renewed_soon,
+    server_and_client, server_and_proxy, sessions,
 };
 
 #[tokio::test]
@@ -36,9 +36,8 @@ async fn claims_of_one_ttl_share_a_session_except_fixed_ones() {
 /// A caller of `renew` waits for a limited time, and then treats the whole batch as unanswered.
 #[tokio::test]
 async fn a_session_that_is_silent_holds_up_no_renewals_of_others() {
-    let server = testbed::ZooKeeper::options().members(1).start().unwrap();
-    let proxy = Proxy::start(server.members[0].address()).unwrap();
-    let zookeeper = connect(&server.url_through([proxy.port()])).await;
+    let (_server, proxy, url) = server_and_proxy();
+    let zookeeper = connect(&url).await;
     let (one, other) = (claim_for("x", TTL * 2), claim_for("y", TTL * 4));
     grant(&zookeeper, &one).await;
     let connection = proxy.accepted();
@@ -55,7 +54,7 @@ async fn a_session_that_is_silent_holds_up_no_renewals_of_others() {
 
 #[tokio::test]
 async fn only_unused_sessions_are_closed() {
-    let server = testbed::ZooKeeper::options().members(1).start().unwrap();
+    let server = one_server();
     let config = patient(Config::new(&server.url()).unwrap());
     let zookeeper = config.idle_timeout(Duration::from_millis(500)).connect().await.unwrap();
     let (held, other) = (claim("x"), claim_for("y", TTL * 2));
@@ -63,7 +62,7 @@ async fn only_unused_sessions_are_closed() {
     grant(&zookeeper, &held).await;
     zookeeper.release(&other, ReleaseMode::Plain).await.unwrap();
     eventually(|| async { (sessions(&server, TTL * 2) == 0).then_some(()) }).await;
-    assert!(matches!(renew(&zookeeper, &held).await, RenewalOutcome::Renewed { .. }));
+    renewed(&zookeeper, &held).await;
     grant(&zookeeper, &claim("z")).await;
     assert_eq!(
         sessions(&server, TTL),
@@ -75,9 +74,8 @@ async fn only_unused_sessions_are_closed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_callers_share_a_failed_session() {
-    let server = testbed::ZooKeeper::options().members(1).start().unwrap();
-    let proxy = Proxy::start(server.members[0].address()).unwrap();
-    let config = Config::new(&server.url_through([proxy.port()])).unwrap();
+    let (server, proxy, url) = server_and_proxy();
+    let config = Config::new(&url).unwrap();
     let zookeeper = config
         .connect_timeout(Duration::from_secs(1))
         .idle_timeout(Duration::from_millis(100))
@@ -173,7 +171,7 @@ async fn a_renewal_is_valid_from_a_request_that_is_a_tick_old() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_is_cut_off_is_a_risk_and_another_takes_its_place() {
-    let (ensemble, other) = ensemble_and_client().await;
+    let (ensemble, other) = cluster_and_client().await;
     let proxies: Vec<Proxy> =
         ensemble.members.iter().map(|member| Proxy::start(member.address()).unwrap()).collect();
     let ways = ensemble.url_through(proxies.iter().map(Proxy::port));
@@ -189,11 +187,8 @@ async fn a_session_that_is_cut_off_is_a_risk_and_another_takes_its_place() {
     for hold in [&one, &two] {
         assert!(at_risk.contains(&Event::AtRisk(hold.token)), "{at_risk:?}");
     }
-    eventually(|| async {
-        matches!(renew(&zookeeper, &one).await, RenewalOutcome::Renewed { .. }).then_some(())
-    })
-    .await;
-    assert!(matches!(renew(&zookeeper, &two).await, RenewalOutcome::Renewed { .. }));
+    renewed_soon(&zookeeper, &one).await;
+    renewed(&zookeeper, &two).await;
     proxies.iter().for_each(Proxy::cut);
     eventually(|| async {
         let granted = other.try_acquire(&claim("x")).await.unwrap();
@@ -217,7 +212,7 @@ async fn holds_outlive_the_backend_and_waiters_do_not() {
     grant(&other, &blocking).await;
     let begun = Clock::boot().now();
     grant(&zookeeper, &held).await;
-    crate::common::busy(&zookeeper, &waiting, FOR_EVER).await;
+    busy(&zookeeper, &waiting, FOR_EVER).await;
     drop(zookeeper);
     let until_gone = eventually(|| async {
         let waiters = other.inspect(&waiting.name).await.unwrap().waiters;
@@ -238,7 +233,7 @@ async fn holds_outlive_the_backend_and_waiters_do_not() {
 #[tokio::test]
 async fn the_longest_ttl_is_renewed_too() {
     let (shortest, longest) = (Duration::from_millis(400), Duration::from_secs(4));
-    let server = testbed::ZooKeeper::options().members(1).sessions(shortest, longest);
+    let server = Cluster::options().members(1).sessions(shortest, longest);
     let server = server.start().unwrap();
     let zookeeper = connect(&server.url()).await;
     assert_eq!(*zookeeper.profile().ttl.end(), longest);

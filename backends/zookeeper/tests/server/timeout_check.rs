@@ -7,8 +7,8 @@ use lockwright_testbed::{self as testbed, Proxy};
 use lockwright_zookeeper::{Config, ZooKeeper};
 
 use crate::common::{
-    FOR_EVER, busy, claim_for, connect, crowd, crowdable, events, eventually, grant, granted_soon,
-    next, raw, renew, sessions,
+    Cluster, FOR_EVER, busy, claim_for, connect, crowd, crowdable, events, eventually, grant,
+    granted_soon, next, raw, renew, renewed, renewed_soon, server_and_proxy, sessions,
 };
 
 const LONG: Duration = Duration::from_secs(39);
@@ -16,7 +16,7 @@ const LONG: Duration = Duration::from_secs(39);
 /// A server that accepts few connections, a client that can lose its only connection, and another
 /// client that holds the lock `taken`.
 struct Crowded {
-    server: testbed::ZooKeeper,
+    server: Cluster,
     proxy: Proxy,
     zookeeper: ZooKeeper,
     other: ZooKeeper,
@@ -63,10 +63,7 @@ async fn suspect_session_renews_nothing() {
         assert_eq!(renew(&zookeeper, &held).await, RenewalOutcome::Indeterminate);
     }
     drop(strangers);
-    eventually(|| async {
-        matches!(renew(&zookeeper, &held).await, RenewalOutcome::Renewed { .. }).then_some(())
-    })
-    .await;
+    renewed_soon(&zookeeper, &held).await;
 }
 
 /// The session's connections break before the servers are checked, as when a majority fails at
@@ -83,10 +80,7 @@ async fn session_survives_moves_among_checked_servers() {
     }
     assert_eq!(renew(&zookeeper, &held).await, RenewalOutcome::Indeterminate);
     drop(strangers);
-    eventually(|| async {
-        matches!(renew(&zookeeper, &held).await, RenewalOutcome::Renewed { .. }).then_some(())
-    })
-    .await;
+    renewed_soon(&zookeeper, &held).await;
 }
 
 /// The URL names a server that was never checked and may have shortened the timeout.
@@ -112,7 +106,7 @@ async fn session_is_given_up_after_an_unchecked_server() {
     }
     let another = claim_for("z", ttl);
     granted_soon(&zookeeper, &another, Wait::No).await;
-    assert!(matches!(renew(&zookeeper, &another).await, RenewalOutcome::Renewed { .. }));
+    renewed(&zookeeper, &another).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,9 +115,8 @@ async fn suspect_session_is_given_up_and_admits_other_waiters() {
     let Crowded { server, proxy, zookeeper, other, taken } = crowded(ttl).await;
     let raw = raw(&server.url()).await;
     let (held, waiting) = (claim_for("x", ttl), claim_for("taken", ttl));
-    let forever = FOR_EVER;
     grant(&zookeeper, &held).await;
-    busy(&zookeeper, &waiting, forever).await;
+    busy(&zookeeper, &waiting, FOR_EVER).await;
     let mut told = events(&zookeeper);
     let strangers = crowd(&server).await;
     proxy.drop_connections();
@@ -131,7 +124,7 @@ async fn suspect_session_is_given_up_and_admits_other_waiters() {
     other.release(&taken, ReleaseMode::Plain).await.unwrap();
     let asks_on = async {
         loop {
-            let asked = zookeeper.acquire(&waiting, forever).await;
+            let asked = zookeeper.acquire(&waiting, FOR_EVER).await;
             assert!(!matches!(asked, Ok(AcquireOutcome::Granted(_))), "{asked:?}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -153,11 +146,9 @@ async fn suspect_session_is_given_up_and_admits_other_waiters() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn session_with_a_shortened_timeout_is_given_up() {
-    let mut server = testbed::ZooKeeper::options().members(1).start().unwrap();
-    let proxy = Proxy::start(server.members[0].address()).unwrap();
-    let config = Config::new(&server.url_through([proxy.port()])).unwrap();
-    let zookeeper = config.connect().await.unwrap();
-    let other = Config::new(&server.url()).unwrap().connect().await.unwrap();
+    let (mut server, proxy, url) = server_and_proxy();
+    let zookeeper = ZooKeeper::connect(&url).await.unwrap();
+    let other = ZooKeeper::connect(&server.url()).await.unwrap();
     let held = claim_for("x", Duration::from_secs(20));
     grant(&zookeeper, &held).await;
     let mut told = events(&zookeeper);

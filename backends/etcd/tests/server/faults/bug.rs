@@ -6,9 +6,10 @@ use lockwright_core::{Fault, HoldState};
 use lockwright_testbed::etcd::Version;
 
 use super::{
-    LONG, SHORT, blocking, connected_to, elected, locks, on_each_version, participants, start,
-    url_without, whole,
+    LONG, SHORT, blocking, connected_to, elected, holder_and_waiter, locks, on_each_version,
+    participants, start, url_without, whole,
 };
+use crate::common::lease_of;
 
 on_each_version!(a_leader_that_freezes_and_thaws_may_end_holds_and_nothing_else);
 
@@ -21,8 +22,7 @@ async fn a_leader_that_freezes_and_thaws_may_end_holds_and_nothing_else(version:
     let (ours, _proxies) = connected_to(&cluster, old).await;
     assert!(!ours.profile().survives.contains(Fault::Failover), "or else it must outlive this");
     let others = locks(&url_without(&cluster, old)).await;
-    let holder = all.hold("holder", &ours).await;
-    let waiter = all.wait("waiter", &others).await;
+    let (holder, waiter) = holder_and_waiter(&all, &ours, &others).await;
     cluster.members[old].freeze();
     elected(&cluster, old);
     holder.goes_on().await;
@@ -59,9 +59,7 @@ async fn holder_of_a_revoked_lease_is_notified_at_once() {
     let cluster = start(Version::Debian);
     let all = participants(LONG * 2);
     let holder = all.hold("holder", &locks(&cluster.url()).await).await;
-    let keys = cluster.ctl(&["get", "lockwright/orders/", "--prefix", "-w=fields"]).unwrap();
-    let lease = keys.lines().find_map(|line| line.strip_prefix("\"Lease\" : ")).unwrap();
-    let lease = format!("{:x}", lease.parse::<i64>().unwrap());
+    let lease = lease_of(&cluster, "orders");
     let before = now();
     blocking(|| cluster.ctl(&["lease", "revoke", &lease])).unwrap();
     let revoked = now();

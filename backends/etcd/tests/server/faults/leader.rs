@@ -1,10 +1,9 @@
-use lockwright_conformance::participants::now;
 use lockwright_core::Fault;
 use lockwright_testbed::etcd::Version;
 
 use super::{
-    LONG, SHORT, connected_to, elected, locks, on_each_version, participants, start, url_of,
-    url_without,
+    LONG, SHORT, blocking, connected_to, elected, hold_is_lost_in_time, holder_and_waiter, locks,
+    on_each_version, participants, start, url_without,
 };
 
 on_each_version!(
@@ -21,14 +20,13 @@ async fn a_hold_outlives_the_leader(version: Version) {
     // Only the holder's client is connected to the leader, which is killed below.
     let (ours, _proxies) = connected_to(&cluster, old).await;
     let others = locks(&url_without(&cluster, old)).await;
-    let holder = all.hold("holder", &ours).await;
-    let waiter = all.wait("waiter", &others).await;
+    let (holder, waiter) = holder_and_waiter(&all, &ours, &others).await;
     cluster.members[old].kill();
     let old = elected(&cluster, old);
     all.survives(holder, waiter).await;
 
     // Now the waiter's client is connected to the leader that is killed.
-    super::blocking(|| {
+    blocking(|| {
         for member in &mut cluster.members {
             if !member.is_healthy() {
                 member.restart(true).unwrap();
@@ -40,8 +38,7 @@ async fn a_hold_outlives_the_leader(version: Version) {
     let old = cluster.leader().unwrap_or(old);
     let (waiting, _proxies) = connected_to(&cluster, old).await;
     let others = locks(&url_without(&cluster, old)).await;
-    let holder = all.hold("holder", &others).await;
-    let waiter = all.wait("waiter", &waiting).await;
+    let (holder, waiter) = holder_and_waiter(&all, &others, &waiting).await;
     cluster.members[old].kill();
     elected(&cluster, old);
     all.survives(holder, waiter).await;
@@ -49,19 +46,14 @@ async fn a_hold_outlives_the_leader(version: Version) {
 
 async fn a_client_of_a_leader_that_is_cut_off_loses_its_hold_in_time(version: Version) {
     let cluster = start(version);
-    let all = participants(SHORT);
     let old = cluster.leader().unwrap();
-    let ours = locks(&url_of(&cluster, old)).await;
-    let others = locks(&url_without(&cluster, old)).await;
-    let holder = all.hold("holder", &ours).await;
-    let waiter = all.wait("waiter", &others).await;
-    let since = now();
-    cluster.isolate(old);
-    elected(&cluster, old);
+    let harm = || {
+        cluster.isolate(old);
+        elected(&cluster, old);
+    };
     // A new leader restarts all TTLs, so the loss may take two TTLs.
-    let next = all.is_lost(&holder, waiter, since, SHORT * 2).await;
-    cluster.heal(old);
-    all.comes_back(&ours, next).await;
+    let times = (SHORT, SHORT * 2);
+    hold_is_lost_in_time(&cluster, old, times, harm, async || cluster.heal(old)).await;
 }
 
 async fn client_leaves_a_partitioned_leader(version: Version) {
@@ -71,8 +63,7 @@ async fn client_leaves_a_partitioned_leader(version: Version) {
     let (ours, _proxies) = connected_to(&cluster, old).await;
     assert!(ours.profile().survives.contains(Fault::Partition));
     let others = locks(&url_without(&cluster, old)).await;
-    let holder = all.hold("holder", &ours).await;
-    let waiter = all.wait("waiter", &others).await;
+    let (holder, waiter) = holder_and_waiter(&all, &ours, &others).await;
     cluster.isolate(old);
     elected(&cluster, old);
     all.survives(holder, waiter).await;

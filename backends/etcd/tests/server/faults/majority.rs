@@ -1,7 +1,9 @@
 use lockwright_core::Fault;
 use lockwright_testbed::etcd::Version;
 
-use super::{LONG, blocking, locks, on_each_version, participants, start, url_of};
+use super::{
+    LONG, blocking, holder_and_waiter, locks, on_each_version, participants, start, url_of, whole,
+};
 
 on_each_version!(
     a_hold_outlives_a_restart_of_one_member_after_the_other,
@@ -13,8 +15,7 @@ async fn a_hold_outlives_a_restart_of_one_member_after_the_other(version: Versio
     let all = participants(LONG);
     let (ours, others) = (locks(&cluster.url()).await, locks(&cluster.url()).await);
     assert!(ours.profile().survives.contains(Fault::ServerRestart));
-    let holder = all.hold("holder", &ours).await;
-    let waiter = all.wait("waiter", &others).await;
+    let (holder, waiter) = holder_and_waiter(&all, &ours, &others).await;
     for member in 0..3 {
         blocking(|| {
             cluster.members[member].restart(true).unwrap();
@@ -32,8 +33,7 @@ async fn a_hold_outlives_a_restart_of_most_members_at_once(version: Version) {
     // The holder's client keeps its member, and the waiter's client loses its own.
     let ours = locks(&url_of(&cluster, (leader + 1) % 3)).await;
     let others = locks(&url_of(&cluster, leader)).await;
-    let holder = all.hold("holder", &ours).await;
-    let waiter = all.wait("waiter", &others).await;
+    let (holder, waiter) = holder_and_waiter(&all, &ours, &others).await;
     for gone in [leader, (leader + 2) % 3] {
         cluster.members[gone].kill();
     }
@@ -41,6 +41,6 @@ async fn a_hold_outlives_a_restart_of_most_members_at_once(version: Version) {
     for gone in [leader, (leader + 2) % 3] {
         blocking(|| cluster.members[gone].restart(true)).unwrap();
     }
-    blocking(|| cluster.wait_until_whole()).unwrap();
+    whole(&cluster);
     all.survives(holder, waiter).await;
 }

@@ -1,25 +1,19 @@
-use lockwright_conformance::participants::now;
 use lockwright_core::Fault;
 use lockwright_testbed::etcd::Version;
 
-use super::{LONG, SHORT, connected_to, follower, locks, participants, start, url_of, url_without};
+use super::{
+    LONG, SHORT, connected_to, follower, hold_is_lost_in_time, holder_and_waiter, locks,
+    participants, start, url_of, url_without,
+};
 
 /// The follower is cut off from the other members, but not from the client, whose pings it answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_a_follower_that_is_cut_off_loses_its_hold_in_time() {
     let cluster = start(Version::Debian);
-    let all = participants(SHORT);
     let member = follower(&cluster);
-    let ours = locks(&url_of(&cluster, member)).await;
-    let others = locks(&url_without(&cluster, member)).await;
-    let holder = all.hold("holder", &ours).await;
-    let waiter = all.wait("waiter", &others).await;
-    let since = now();
-    cluster.isolate(member);
+    let (harm, mend) = (|| cluster.isolate(member), async || cluster.heal(member));
     // The leader doesn't change, so the TTL counts from the last renewal that it received.
-    let next = all.is_lost(&holder, waiter, since, SHORT).await;
-    cluster.heal(member);
-    all.comes_back(&ours, next).await;
+    hold_is_lost_in_time(&cluster, member, (SHORT, SHORT), harm, mend).await;
 }
 
 /// A waiter at a cut-off member loses its place, and later joins the end of the queue.
@@ -33,8 +27,7 @@ async fn a_waiter_that_is_cut_off_comes_back_by_itself() {
     let member = follower(&cluster);
     let ours = locks(&url_of(&cluster, member)).await;
     let others = locks(&url_without(&cluster, member)).await;
-    let holder = all.hold("holder", &others).await;
-    let waiter = all.wait("waiter", &ours).await;
+    let (holder, waiter) = holder_and_waiter(&all, &others, &ours).await;
     cluster.isolate(member);
     holder.goes_on().await;
     // By now the waiter's lease has expired, and its key is deleted.
@@ -58,8 +51,7 @@ async fn client_leaves_a_partitioned_follower() {
     let (ours, _proxies) = connected_to(&cluster, member).await;
     assert!(ours.profile().survives.contains(Fault::MinorityLoss));
     let others = locks(&url_without(&cluster, member)).await;
-    let holder = all.hold("holder", &ours).await;
-    let waiter = all.wait("waiter", &others).await;
+    let (holder, waiter) = holder_and_waiter(&all, &ours, &others).await;
     cluster.isolate(member);
     all.survives(holder, waiter).await;
 }
@@ -72,8 +64,7 @@ async fn hold_survives_a_dead_and_a_frozen_follower() {
         let member = follower(&cluster);
         let (ours, _proxies) = connected_to(&cluster, member).await;
         let (others, _proxies) = connected_to(&cluster, member).await;
-        let holder = all.hold("holder", &ours).await;
-        let waiter = all.wait("waiter", &others).await;
+        let (holder, waiter) = holder_and_waiter(&all, &ours, &others).await;
         if dies {
             cluster.members[member].kill();
         } else {

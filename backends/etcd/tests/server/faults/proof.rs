@@ -7,38 +7,24 @@ use lockwright_conformance::participants::now;
 use lockwright_core::{
     AcquireOutcome, BootInstant, DistributedLock, Fence, ReleaseMode, Renew, RenewalOutcome, Wait,
 };
-use lockwright_etcd::{Config, Etcd};
 use lockwright_testbed::etcd::{Member, Version};
-use lockwright_testbed::proxy::Traffic;
-use lockwright_testbed::{self as testbed, Proxy};
+use lockwright_testbed::proxy::{Proxy, Traffic};
 use tokio::time::{sleep, timeout};
 
-use super::{elected, on_each_version, start, url_of};
-use crate::common::{busy, claim_for, eventually, grant};
+use super::{cut_others, elected, on_each_version, start, url_of};
+use crate::common::{busy, claim_for, eventually, grant, server_and_client, stubborn};
 
 on_each_version!(a_leader_that_was_replaced_proves_nothing);
 
 /// How long a request to a paused member may take.
 const STANDSTILL: Duration = Duration::from_secs(12);
 
-/// Connects a client that stays connected to a paused member. Once the member resumes, it carries
-/// out the client's requests.
-async fn stubborn(url: &str) -> Etcd {
-    stubborn_for(url, STANDSTILL).await
-}
-
-async fn stubborn_for(url: &str, standstill: Duration) -> Etcd {
-    let hour = Duration::from_secs(3_600);
-    let config = Config::new(url).unwrap().response_timeout(standstill).keep_alive(hour, hour);
-    config.connect().await.unwrap()
-}
-
 /// A replaced leader that thaws still acts as leader for a second. The keep-alives that it answers
 /// then don't reach the other members, so they don't renew the lease.
 async fn a_leader_that_was_replaced_proves_nothing(version: Version) {
     let cluster = start(version);
     let old = cluster.leader().unwrap();
-    let etcd = stubborn(&url_of(&cluster, old)).await;
+    let etcd = stubborn(&url_of(&cluster, old), STANDSTILL).await;
     let claim = claim_for("orders", Duration::from_secs(30));
     grant(&etcd, &claim).await;
     let endpoint = cluster.members[old].endpoint();
@@ -77,15 +63,9 @@ async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
     let ttl = Duration::from_secs(240);
     let cluster = start(Version::Debian);
     let old = cluster.leader().unwrap();
-    let proxies: Vec<_> = (0..3)
-        .filter(|member| *member != old)
-        .map(|member| Proxy::start(cluster.members[member].address()).unwrap())
-        .collect();
-    proxies.iter().for_each(Proxy::cut);
-    let ports = [cluster.members[old].port()].into_iter();
-    let url = cluster.url_through(ports.chain(proxies.iter().map(Proxy::port)));
+    let (proxies, url) = cut_others(&cluster, old);
     // The client waits for the old leader for a third of the timeout, which must exceed the pause.
-    let etcd = stubborn_for(&url, STANDSTILL * 6).await;
+    let etcd = stubborn(&url, STANDSTILL * 6).await;
     let claim = claim_for("orders", ttl);
     let granted = grant(&etcd, &claim).await;
 
@@ -119,7 +99,7 @@ async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
     let cluster = start(Version::Debian);
     let old = cluster.leader().unwrap();
     let proxy = Proxy::start(cluster.members[old].address()).unwrap();
-    let etcd = stubborn_for(&cluster.url_through([proxy.port()]), STANDSTILL * 6).await;
+    let etcd = stubborn(&cluster.url_through([proxy.port()]), STANDSTILL * 6).await;
     let claim = claim_for("orders", ttl);
     let granted = grant(&etcd, &claim).await;
     // Open the stream of keep-alives now, so that a later keep-alive takes one message each way.
@@ -169,9 +149,8 @@ fn left_of_the_hold(member: &Member, fence: Fence) -> Duration {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_after_a_wait_is_on_a_lease_that_is_alive() {
     let ttl = Duration::from_secs(3);
-    let cluster = testbed::Etcd::options().members(1).start().unwrap();
-    let etcd = Arc::new(stubborn(&cluster.url()).await);
-    let rival = crate::common::connect(&cluster.url()).await;
+    let (cluster, rival) = server_and_client().await;
+    let etcd = Arc::new(stubborn(&cluster.url(), STANDSTILL).await);
     let mut highest = None;
     for round in 0..5 {
         let first = claim_for("orders", Duration::from_secs(60));

@@ -1,8 +1,7 @@
 use std::time::Duration;
 
-use lockwright_testbed::ZooKeeper;
-
-use super::{LONG, blocking, is_back, locks, participants};
+use super::{LONG, blocking, holder_and_waiter, is_back, locks, participants, whole};
+use crate::common::Cluster;
 
 /// A TTL longer than two successive outages. In each, two members start and elect a leader, and the
 /// client reconnects. Each step takes some seconds on a busy machine.
@@ -10,15 +9,14 @@ const TWO_OUTAGES: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_outlives_the_restart_of_all_members_one_after_the_other() {
-    let mut ensemble = ZooKeeper::start().unwrap();
+    let mut ensemble = Cluster::start().unwrap();
     let all = participants(LONG);
     let ours = locks(&ensemble.url()).await;
     let others = locks(&ensemble.url()).await;
-    let holder = all.hold("holder", &ours).await;
-    let waiter = all.wait("waiter", &others).await;
+    let (holder, waiter) = holder_and_waiter(&all, &ours, &others).await;
     for member in 0..3 {
         blocking(|| ensemble.members[member].restart(true)).unwrap();
-        blocking(|| ensemble.wait_until_whole()).unwrap();
+        whole(&ensemble);
         is_back(&ours, LONG).await;
     }
     all.survives(holder, waiter).await;
@@ -26,12 +24,11 @@ async fn a_hold_outlives_the_restart_of_all_members_one_after_the_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_outlives_the_crash_of_a_majority() {
-    let mut ensemble = ZooKeeper::options().durable().start().unwrap();
+    let mut ensemble = Cluster::options().durable().start().unwrap();
     let all = participants(TWO_OUTAGES);
     let ours = locks(&ensemble.url()).await;
     let others = locks(&ensemble.url()).await;
-    let holder = all.hold("holder", &ours).await;
-    let waiter = all.wait("waiter", &others).await;
+    let (holder, waiter) = holder_and_waiter(&all, &ours, &others).await;
     // The leader is among the members that are killed first.
     let leader = ensemble.leader().unwrap();
     for both in [[leader, (leader + 1) % 3], [(leader + 1) % 3, (leader + 2) % 3]] {
@@ -41,7 +38,7 @@ async fn a_hold_outlives_the_crash_of_a_majority() {
         for member in both {
             blocking(|| ensemble.members[member].restart(true)).unwrap();
         }
-        blocking(|| ensemble.wait_until_whole()).unwrap();
+        whole(&ensemble);
         is_back(&ours, TWO_OUTAGES).await;
     }
     all.survives(holder, waiter).await;

@@ -1,43 +1,37 @@
 //! Tests with a cut-off follower, which still answers its clients' pings and reads.
 
-use lockwright_conformance::participants::now;
-use lockwright_testbed::ZooKeeper;
-
-use super::{LONG, SHORT, blocking, follower, hold_at, locks, participants, url_of, url_without};
-use crate::common::eventually;
+use super::{
+    LONG, SHORT, follower, hold_at, hold_is_lost_in_time, holder_and_waiter, locks, participants,
+    url_of, url_without, whole,
+};
+use crate::common::{Cluster, eventually};
 
 /// A sync limit so long that a cut-off follower keeps serving: only requests to the quorum fail.
 const UNNOTICED: u32 = 100;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_a_follower_that_is_cut_off_loses_its_hold_in_time() {
-    let ensemble = ZooKeeper::options().sync_limit(UNNOTICED).start().unwrap();
-    let all = participants(SHORT);
+    let ensemble = Cluster::options().sync_limit(UNNOTICED).start().unwrap();
     let cut_off = follower(&ensemble);
-    let ours = locks(&url_of(&ensemble, cut_off)).await;
-    let others = locks(&url_without(&ensemble, cut_off)).await;
-    let holder = all.hold("holder", &ours).await;
-    let waiter = all.wait("waiter", &others).await;
-    let since = now();
-    ensemble.isolate(cut_off);
-    let next = all.is_lost(&holder, waiter, since, SHORT).await;
-    let mode = eventually(|| async { ensemble.members[cut_off].mode() }).await;
-    assert_eq!(mode, "follower", "it still answers as if nothing was");
-    ensemble.heal(cut_off);
-    all.comes_back(&ours, next).await;
+    let mend = async || {
+        let mode = eventually(|| async { ensemble.members[cut_off].mode() }).await;
+        assert_eq!(mode, "follower", "it still answers as if nothing was");
+        ensemble.heal(cut_off);
+    };
+    let harm = || ensemble.isolate(cut_off);
+    hold_is_lost_in_time(&ensemble, cut_off, (SHORT, SHORT), harm, mend).await;
 }
 
 /// A waiter at the cut-off follower isn't granted the lock, and waits on after the follower's
 /// return.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_at_a_follower_that_is_cut_off_gets_its_turn_later() {
-    let ensemble = ZooKeeper::options().sync_limit(UNNOTICED).start().unwrap();
+    let ensemble = Cluster::options().sync_limit(UNNOTICED).start().unwrap();
     let all = participants(SHORT);
     let cut_off = follower(&ensemble);
     let ours = locks(&url_of(&ensemble, cut_off)).await;
     let others = locks(&url_without(&ensemble, cut_off)).await;
-    let holder = all.hold("holder", &others).await;
-    let waiter = all.wait("waiter", &ours).await;
+    let (holder, waiter) = holder_and_waiter(&all, &others, &ours).await;
     ensemble.isolate(cut_off);
     holder.goes_on().await;
     assert!(!waiter.is_finished());
@@ -57,7 +51,7 @@ async fn a_waiter_at_a_follower_that_is_cut_off_gets_its_turn_later() {
 /// another.
 #[tokio::test(flavor = "multi_thread")]
 async fn hold_survives_a_partitioned_follower_if_the_url_has_others() {
-    let ensemble = ZooKeeper::start().unwrap();
+    let ensemble = Cluster::start().unwrap();
     let all = participants(LONG);
     let first = follower(&ensemble);
     let (_ours, holder) = hold_at(first, &ensemble, &all, LONG).await;
@@ -69,7 +63,7 @@ async fn hold_survives_a_partitioned_follower_if_the_url_has_others() {
         eventually(|| async { ensemble.members[cut_off].mode().is_none().then_some(()) }).await;
         holder.goes_on().await;
         ensemble.heal(cut_off);
-        blocking(|| ensemble.wait_until_whole()).unwrap();
+        whole(&ensemble);
     }
     all.survives(holder, waiter).await;
 }

@@ -12,30 +12,19 @@ use std::time::Duration;
 
 use lockwright_conformance::participants::{Holder, Participants};
 use lockwright_core::Locks;
-use lockwright_testbed as testbed;
-use lockwright_zookeeper::ZooKeeper;
 
-use crate::common::eventually;
+use crate::clusters::faults::{
+    LONG, blocking, elected, follower, hold_is_lost_in_time, holder_and_waiter, participants,
+    url_of, url_without, whole,
+};
+use crate::common::{Cluster, eventually, locks};
 
 const SHORT: Duration = Duration::from_secs(6);
-
-/// A TTL longer than an election on a busy machine.
-const LONG: Duration = Duration::from_secs(15);
-
-const SLACK: Duration = Duration::from_secs(20);
-
-fn participants(ttl: Duration) -> Participants {
-    Participants::new("orders", ttl, SLACK)
-}
-
-async fn locks(url: &str) -> Locks {
-    Locks::new(ZooKeeper::connect(url).await.unwrap()).unwrap()
-}
 
 /// Returns a hold whose session is at `member`, and its client, which has the URL of all members.
 async fn hold_at(
     member: usize,
-    ensemble: &testbed::ZooKeeper,
+    ensemble: &Cluster,
     all: &Participants,
     ttl: Duration,
 ) -> (Locks, Holder) {
@@ -52,23 +41,6 @@ async fn hold_at(
     panic!("its session never was at this member");
 }
 
-fn url_of(ensemble: &testbed::ZooKeeper, member: usize) -> String {
-    ensemble.url_through([ensemble.members[member].port()])
-}
-
-fn url_without(ensemble: &testbed::ZooKeeper, member: usize) -> String {
-    let others = ensemble.members.iter().enumerate().filter(|(index, _)| *index != member);
-    ensemble.url_through(others.map(|(_, member)| member.port()))
-}
-
-fn follower(ensemble: &testbed::ZooKeeper) -> usize {
-    (ensemble.leader().unwrap() + 1) % 3
-}
-
-fn elected(ensemble: &testbed::ZooKeeper, old: usize) -> usize {
-    blocking(|| ensemble.wait_for_another_leader(old)).unwrap()
-}
-
 /// Waits until a client's session is connected and its timeout is verified. If the connection broke
 /// before that, the client would give up its holds.
 async fn is_back(locks: &Locks, ttl: Duration) {
@@ -77,8 +49,4 @@ async fn is_back(locks: &Locks, ttl: Duration) {
         granted.release().await.ok()
     })
     .await;
-}
-
-fn blocking<T>(what: impl FnOnce() -> T) -> T {
-    tokio::task::block_in_place(what)
 }

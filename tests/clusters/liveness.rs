@@ -2,34 +2,23 @@ use std::time::Duration;
 
 use lockwright_conformance::liveness;
 use lockwright_core::{DistributedLock, Locks, ReleaseMode, Wait};
-use lockwright_testbed::{self as testbed, Proxy};
-use lockwright_zookeeper::ZooKeeper;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use crate::common::{LIMIT, busy, claim, connect, eventually, grant};
+use super::{locks, one_server, server_and_proxy};
+use crate::common::{
+    Backend, LIMIT, assert_few_sessions, busy, claim, claim_for, connect, entries, eventually,
+    grant, is_clean, name,
+};
 
 const TTL: Duration = Duration::from_secs(2);
 
+/// Time for the server to end an expired lease, for a waiter's slow poll, and for a busy machine.
 const MORE: Duration = Duration::from_secs(4);
-
-async fn locks(url: String) -> Locks {
-    Locks::new(ZooKeeper::connect(&url).await.unwrap()).unwrap()
-}
-
-fn server() -> testbed::ZooKeeper {
-    testbed::ZooKeeper::options().members(1).start().unwrap()
-}
-
-fn figure(server: &testbed::ZooKeeper, name: &str) -> usize {
-    let all = server.four_letter(0, "mntr").unwrap();
-    let line = all.lines().find_map(|line| line.strip_prefix(name)).expect("it has that figure");
-    line.trim().parse().unwrap()
-}
 
 #[test]
 fn live_waiter_holds_after_the_dead_ones() {
-    let server = server();
+    let server = one_server();
     for are_killed in [true, false] {
         for dead in [0, 3] {
             let connect = || locks(server.url());
@@ -45,16 +34,15 @@ fn live_waiter_holds_after_the_dead_ones() {
 
 #[test]
 fn guard_without_a_runtime_is_lost() {
-    let server = server();
+    let server = one_server();
     liveness::guard_without_a_runtime_is_lost(|| locks(server.url()), TTL);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn closed_client_is_granted_nothing() {
-    let server = server();
-    let proxy = Proxy::start(server.members[0].address()).unwrap();
+    let (server, proxy, url) = server_and_proxy();
     let other = locks(server.url()).await;
-    let connect = || locks(server.url_through([proxy.port()]));
+    let connect = || locks(url.clone());
     liveness::closed_client_is_granted_nothing(connect, &other, || ()).await;
     // This makes the client's open connections silent, but new connections work.
     let silence = || proxy.silence_present();
@@ -63,13 +51,12 @@ async fn closed_client_is_granted_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_try_leaves_nothing_behind() {
-    let server = server();
+    let server = one_server();
     let (ours, other) = (connect(&server.url()).await, connect(&server.url()).await);
     let held = claim("x");
     grant(&other, &held).await;
     assert!(!busy(&ours, &claim("x"), Wait::No).await.queued);
-    let nodes = || figure(&server, "zk_ephemerals_count");
-    assert_eq!(nodes(), 1);
+    assert_eq!(entries(&server, "x").await, 1);
     // A `try_acquire` that is dropped in flight leaves nothing either, once its client has released
     // it.
     let locks = Locks::new(ours).unwrap();
@@ -77,21 +64,21 @@ async fn one_try_leaves_nothing_behind() {
         let tries = locks.mutex("x").try_acquire();
         drop(timeout(Duration::from_micros(at * 200), tries).await);
     }
-    eventually(|| async { (nodes() == 1).then_some(()) }).await;
+    eventually(|| async { (entries(&server, "x").await == 1).then_some(()) }).await;
     other.release(&held, ReleaseMode::Plain).await.unwrap();
-    eventually(|| async { (nodes() == 0).then_some(()) }).await;
+    eventually(|| async { (entries(&server, "x").await == 0).then_some(()) }).await;
 }
 
 /// Requests to a frozen server time out. The little that they leave on the server expires.
 #[tokio::test(flavor = "multi_thread")]
-async fn abandoned_requests_leave_nothing_on_the_servers() {
-    let server = server();
+async fn abandoned_requests_leave_nothing_on_the_server() {
+    let server = one_server();
     let locks = locks(server.url()).await;
     locks.mutex("warm").ttl(TTL).acquire().await.unwrap().release().await.unwrap();
     server.members[0].freeze();
     let mut burst = JoinSet::new();
     for at in 0..1_000 {
-        let request = locks.mutex(format!("burst-{at}")).ttl(TTL).wait_for(TTL).acquire();
+        let request = locks.mutex(format!("burst/{at}")).ttl(TTL).wait_for(TTL).acquire();
         burst.spawn(async move { request.await.map(drop) });
     }
     let begun = Instant::now();
@@ -101,15 +88,46 @@ async fn abandoned_requests_leave_nothing_on_the_servers() {
     let gave_up = begun.elapsed();
     assert!(gave_up < LIMIT, "{gave_up:?}");
     server.members[0].thaw();
-    let left = || ["zk_ephemerals_count", "zk_watch_count"].map(|name| figure(&server, name));
-    eventually(|| async { (left() == [0, 0]).then_some(()) }).await;
-    // A burst that is answered needs only one session.
+    eventually(|| async { is_clean(&server).then_some(()) }).await;
+    // A burst of requests that are answered needs only one more lease or session.
     let mut burst = JoinSet::new();
     for at in 0..1_000 {
-        let request = locks.mutex(format!("burst-{at}")).ttl(LIMIT).acquire();
+        let request = locks.mutex(format!("burst/{at}")).ttl(LIMIT).acquire();
         burst.spawn(async move { request.await.unwrap() });
     }
     let held = burst.join_all().await;
-    let sessions = figure(&server, "zk_num_alive_connections");
-    assert!(sessions <= 5, "{sessions} connections for {} holds", held.len());
+    assert_few_sessions(&server);
+    drop(held);
+}
+
+/// The server dies, and the waiting claims expire. The error reports the dead server, not the
+/// `expiry`.
+pub(crate) async fn waiter_gets_an_error(ttl: Duration, limit: Duration, expiry: &str) {
+    let mut server = one_server();
+    let holder = connect(&server.url()).await;
+    grant(&holder, &claim_for("orders", ttl * 6)).await;
+    let mut waiting = JoinSet::new();
+    for limit in [None, Some(limit)] {
+        let backend = Backend::connect(&server.url()).await.unwrap();
+        let locks = Locks::builder(backend).ttl(ttl).build().unwrap();
+        waiting.spawn(async move {
+            let request = locks.mutex("orders");
+            match limit {
+                None => request.acquire().await,
+                Some(limit) => request.wait_for(limit).acquire().await,
+            }
+            .unwrap_err()
+        });
+    }
+    eventually(|| async {
+        let found = holder.inspect(&name("orders")).await.ok()?;
+        (found.waiters == Some(2)).then_some(())
+    })
+    .await;
+    server.members[0].kill();
+    for told in waiting.join_all().await {
+        let told = format!("{told:?}");
+        assert!(told.contains("refuses connections"), "{told}");
+        assert!(!told.contains(expiry), "{told}");
+    }
 }

@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use lockwright_conformance::silence;
-use lockwright_testbed as testbed;
 
-use crate::silence::client;
+use super::one_server;
+use super::silence::client;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hold_with_a_long_ttl_survives() {
     let ttl = Duration::from_secs(30);
-    let server = testbed::ZooKeeper::options().members(1).start().unwrap();
+    let server = one_server();
     let (at_once, later) = (client(&server).await, client(&server).await);
     tokio::join!(
         silence::hold_survives(&at_once, "at once", ttl, Duration::ZERO),

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
+use etcd_client::{PutOptions, Txn, TxnOp};
 use lockwright_core::{
     AcquireOutcome, BootInstant, Busy, Claim, Error, ErrorKind, Fence, Granted, Mode, Reason,
     Result, Wait,
@@ -346,10 +346,9 @@ pub(crate) async fn take_over(shared: &Arc<Shared>, claim: &Claim, entry: &Entry
     let lease = shared.reserve_lease(claim).await?.into_lease();
     let place = Place::new(&lease, &entry.key, Some(entry.created));
     shared.registry.enter(claim, place, shared.queued_until(claim));
-    let is_unchanged = Compare::mod_revision(entry.key.clone(), CompareOp::Equal, entry.modified);
     let value = entry.value.as_ref().map(Value::bytes).unwrap_or_default();
     let put = TxnOp::put(entry.key.clone(), value, Some(PutOptions::new().with_lease(lease.id)));
-    let txn = Txn::new().when([is_unchanged]).and_then([put]);
+    let txn = Txn::new().when([entry.is_unchanged()]).and_then([put]);
     match shared.transact(txn, Effect::Changes, Some(&lease)).await {
         Ok(answered) if answered.succeeded || answered.was_unsure => Ok(()),
         Ok(_) => {

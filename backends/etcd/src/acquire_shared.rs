@@ -98,7 +98,7 @@ impl AcquireSteps<'_> {
             let is_old =
                 Compare::create_revision(queue.clone(), CompareOp::Less, snapshot.revision + 1);
             conditions.push(is_old.with_range(after(&queue)));
-            conditions.extend(with.map(is_unchanged));
+            conditions.extend(with.map(Entry::is_unchanged));
             value.taken = with.map(|with| with.fence().get());
         }
         let on_lease = PutOptions::new().with_lease(lease.id);
@@ -188,7 +188,7 @@ impl AcquireSteps<'_> {
         let value = Value { taken: Some(fence.get()), ..value.clone() };
         let on_its_lease = PutOptions::new().with_ignore_lease();
         let put = TxnOp::put(own.key.clone(), value.bytes(), Some(on_its_lease));
-        let txn = Txn::new().when([is_unchanged(own), is_unchanged(from)]).and_then([put]);
+        let txn = Txn::new().when([own.is_unchanged(), from.is_unchanged()]).and_then([put]);
         let noting = self.shared.transact(txn, Effect::Changes, Some(lease)).await;
         // `succeeded` is also false if an earlier, unanswered copy of the request has stored the
         // value. The next read then shows the value.
@@ -218,8 +218,4 @@ impl QueueSnapshot {
         let readers = self.entries.iter().take_while(|entry| entry.mode() == Mode::Shared);
         readers.map(Entry::reader).collect()
     }
-}
-
-fn is_unchanged(entry: &Entry) -> Compare {
-    Compare::mod_revision(entry.key.clone(), CompareOp::Equal, entry.modified)
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
+use etcd_client::{PutOptions, Txn, TxnOp};
 use lockwright_core::{
     BreakMode, BreakTarget, Broken, ErrorKind, Event, LockName, Reason, Result, Token,
 };
@@ -80,7 +80,7 @@ async fn free(shared: &Shared, entry: &Entry, note: &str) -> Result<Option<Broke
         looking.push(TxnOp::get(shared.keys().tombstone(token), None));
         shared.leases.count_tombstone(entry.lease, shared.clock.now());
     }
-    let txn = Txn::new().when([is_unchanged(entry)]).and_then(ending).or_else(looking);
+    let txn = Txn::new().when([entry.is_unchanged()]).and_then(ending).or_else(looking);
     let answered = match shared.transact(txn, Effect::Changes, None).await {
         Ok(answered) => answered,
         Err(RequestError::NoLease) => return Ok(None),
@@ -130,7 +130,7 @@ async fn let_run_out(shared: &Arc<Shared>, entry: &Entry, note: &str) -> Result<
         let value = Value { broken: Some(note.to_owned()), ..value.clone() };
         let on_its_lease = PutOptions::new().with_ignore_lease();
         let marking = TxnOp::put(entry.key.clone(), value.bytes(), Some(on_its_lease));
-        let txn = Txn::new().when([is_unchanged(entry)]).and_then([marking]);
+        let txn = Txn::new().when([entry.is_unchanged()]).and_then([marking]);
         let answered =
             shared.transact(txn, Effect::Changes, None).await.map_err(RequestError::error)?;
         if !answered.succeeded {
@@ -165,7 +165,7 @@ async fn move_marked(shared: &Arc<Shared>, mut marked: Entry) -> Result<Broken> 
                 let value = Value { moved: true, ..value };
                 let on_lease = PutOptions::new().with_lease(lease.id);
                 let moving = TxnOp::put(marked.key.clone(), value.bytes(), Some(on_lease));
-                let txn = Txn::new().when([is_unchanged(&marked)]).and_then([moving]);
+                let txn = Txn::new().when([marked.is_unchanged()]).and_then([moving]);
                 (txn.or_else([looking()]), Some(lease))
             }
             None => (Txn::new().and_then([looking()]), None),
@@ -188,8 +188,4 @@ async fn move_marked(shared: &Arc<Shared>, mut marked: Entry) -> Result<Broken> 
         }
     }
     Ok(Broken::RunsOut(Duration::ZERO))
-}
-
-fn is_unchanged(entry: &Entry) -> Compare {
-    Compare::mod_revision(entry.key.clone(), CompareOp::Equal, entry.modified)
 }

@@ -152,32 +152,27 @@ enum Meaning {
 
 pub(crate) fn classify(cause: &etcd_client::Error, effect: Effect) -> ErrorClass {
     let words = words(cause);
+    let unknown = match cause {
+        etcd_client::Error::LeaseKeepAliveError(why) if why.contains("lease not found") => {
+            ("", Meaning::NoLease, "")
+        }
+        _ => ("", Meaning::Unsure, "the connection broke before the response"),
+    };
     let found = REFUSALS.iter().find(|(says, ..)| words.contains(says));
-    match found {
-        Some((_, Meaning::NoLease, _)) => ErrorClass::NoLease,
-        Some((_, Meaning::Refused(kind), means)) => {
-            ErrorClass::Refused(error(*kind, *means).with_source(words))
+    let (_, meaning, means) = found.copied().unwrap_or(unknown);
+    let failure = match meaning {
+        Meaning::Refused(kind) | Meaning::Elsewhere(kind) | Meaning::Later(kind) => {
+            error(kind, means)
         }
-        Some((_, Meaning::Elsewhere(kind), means)) => {
-            ErrorClass::Elsewhere(error(*kind, *means).with_source(words))
-        }
-        Some((_, Meaning::Later(kind), means)) => {
-            ErrorClass::Later(error(*kind, *means).with_source(words))
-        }
-        Some((_, Meaning::MaybeDone, means)) => {
-            ErrorClass::Refused(effect.unanswered(means).with_source(words))
-        }
-        Some((_, Meaning::Unsure, means)) => {
-            ErrorClass::Unsure(effect.unanswered(means).with_source(words))
-        }
-        None => match cause {
-            etcd_client::Error::LeaseKeepAliveError(why) if why.contains("lease not found") => {
-                ErrorClass::NoLease
-            }
-            _ => ErrorClass::Unsure(
-                effect.unanswered("the connection broke before the response").with_source(words),
-            ),
-        },
+        Meaning::NoLease | Meaning::MaybeDone | Meaning::Unsure => effect.unanswered(means),
+    };
+    let failure = failure.with_source(words);
+    match meaning {
+        Meaning::NoLease => ErrorClass::NoLease,
+        Meaning::Refused(_) | Meaning::MaybeDone => ErrorClass::Refused(failure),
+        Meaning::Elsewhere(_) => ErrorClass::Elsewhere(failure),
+        Meaning::Later(_) => ErrorClass::Later(failure),
+        Meaning::Unsure => ErrorClass::Unsure(failure),
     }
 }
 

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use etcd_client::{Compare, CompareOp};
 use lockwright_core::backend_util::admission::Reader;
 use lockwright_core::{Claim, Fence, Holder, Identity, Mode, RenewalMode, Token};
 use serde::{Deserialize, Serialize};
@@ -80,6 +81,10 @@ impl Entry {
             lease: found.lease(),
             value: Value::read(found.value()),
         }
+    }
+
+    pub(crate) fn is_unchanged(&self) -> Compare {
+        Compare::mod_revision(self.key.clone(), CompareOp::Equal, self.modified)
     }
 
     pub(crate) fn token(&self) -> Option<Token> {

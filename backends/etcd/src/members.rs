@@ -93,7 +93,7 @@ impl Round {
         let jitter = u32::try_from(random).unwrap_or(0);
         Self {
             kind: link_error.error.kind(),
-            what: link_error.error.to_string().trim_start_matches("etcd: ").to_owned(),
+            what: link_error.error.message().to_owned(),
             may_pass: link_error.may_pass,
             pause,
             until: Instant::now() + pause / 2 + pause / 2 * jitter / 1_000,
@@ -434,26 +434,22 @@ fn summed_up(failures: Vec<LinkError>) -> LinkError {
     let is_electing = failures.iter().any(|failure| failure.may_pass);
     let mut failures: Vec<Error> =
         failures.into_iter().map(|link_error| link_error.error).collect();
-    let weight = |failure: &Error| match failure.kind() {
+    failures.sort_by_key(|failure| match failure.kind() {
         ErrorKind::Denied => 0,
         ErrorKind::InvalidConfig => 1,
         _ => 2,
-    };
-    failures.sort_by_key(weight);
-    let mut failures = failures.into_iter();
-    let Some(first) = failures.next() else {
+    });
+    let Some(first) = failures.first() else {
         return LinkError {
             error: error(ErrorKind::Unavailable, "no member answers"),
             may_pass: true,
         };
     };
     let may_pass = is_electing || first.kind() == ErrorKind::Unavailable;
-    let said = |failure: &Error| failure.to_string().trim_start_matches("etcd: ").to_owned();
-    let mut all = vec![said(&first)];
-    for failure in failures {
-        let text = said(&failure);
-        if !all.contains(&text) {
-            all.push(text);
+    let mut all = Vec::new();
+    for failure in &failures {
+        if !all.contains(&failure.message()) {
+            all.push(failure.message());
         }
     }
     LinkError { error: error(first.kind(), all.join("; ")), may_pass }
@@ -499,13 +495,12 @@ fn no_connection(endpoint: &str, cause: &etcd_client::Error) -> LinkError {
     {
         return sure(kind, format!("{endpoint}: {what} ({said})"));
     }
-    let bare = |failure: &Error| failure.to_string().trim_start_matches("etcd: ").to_owned();
     match classify(cause, Effect::Reads) {
         ErrorClass::Refused(failure) => {
-            sure(failure.kind(), format!("{endpoint}: {}", bare(&failure)))
+            sure(failure.kind(), format!("{endpoint}: {}", failure.message()))
         }
         ErrorClass::Elsewhere(failure) | ErrorClass::Later(failure) => LinkError {
-            error: error(failure.kind(), format!("{endpoint}: {}", bare(&failure))),
+            error: error(failure.kind(), format!("{endpoint}: {}", failure.message())),
             may_pass: failure.kind() == ErrorKind::Unavailable,
         },
         ErrorClass::NoLease | ErrorClass::Unsure(_) if said.contains("onnection refused") => sure(

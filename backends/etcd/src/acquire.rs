@@ -102,10 +102,8 @@ async fn run(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<AcquireO
             return Ok(outcome);
         }
     }
-    Err(error(
-        ErrorKind::Indeterminate,
-        "the lock's queue or its leases changed during each attempt; retry",
-    ))
+    let message = "the lock's queue or its leases changed during each attempt; retry";
+    Err(error(ErrorKind::Indeterminate, message))
 }
 
 impl AcquireSteps<'_> {
@@ -371,24 +369,17 @@ fn busy(owner: &Entry, queued: bool) -> Busy {
 
 fn expired(shared: &Shared, claim: &Claim) -> Error {
     shared.ended_claims.set(claim, Reason::Expired);
-    error(
-        ErrorKind::Lost(Reason::Expired),
-        "the claim was neither repeated nor renewed in time and is being removed; acquire the \
-         lock again",
-    )
+    let message = "the claim was neither repeated nor renewed in time and is being removed; \
+                   acquire the lock again";
+    error(ErrorKind::Lost(Reason::Expired), message)
 }
 
 pub(crate) fn ended(broken: Option<&str>) -> Error {
-    match broken {
-        None => error(
-            ErrorKind::Lost(Reason::Gone),
-            "the claim was released or its key deleted; acquire the lock again",
-        ),
-        Some(note) => error(
-            ErrorKind::Lost(Reason::Broken),
-            format!("the hold was broken by {note}; acquire the lock again"),
-        ),
-    }
+    let (reason, cause) = match broken {
+        None => (Reason::Gone, "the claim was released or its key deleted".to_owned()),
+        Some(note) => (Reason::Broken, format!("the hold was broken by {note}")),
+    };
+    error(ErrorKind::Lost(reason), format!("{cause}; acquire the lock again"))
 }
 
 pub(crate) fn several<const N: usize>(found: Vec<Found>) -> [Found; N] {

@@ -54,11 +54,8 @@ async fn break_one(
         let holders = shared.queue(name, None).await?.holders;
         found = holders.into_iter().find(|entry| entry.created == created);
     }
-    Err(error(
-        ErrorKind::Unavailable,
-        "the holder changed during each attempt to break the lock; \
-                                       retry",
-    ))
+    let message = "the holder changed during each attempt to break the lock; retry";
+    Err(error(ErrorKind::Unavailable, message))
 }
 
 /// Returns how long the holder may rely on the hold: for `left` if it is fixed, otherwise for the
@@ -113,17 +110,14 @@ fn did_first_request(answered: &TxnReply, entry: &Entry, request: Token) -> Resu
 /// Marks the hold, so that later renewals are rejected, and moves it to a lease that isn't renewed.
 async fn let_run_out(shared: &Arc<Shared>, entry: &Entry, note: &str) -> Result<Option<Broken>> {
     let Some(value) = &entry.value else {
-        return Err(error(
-            ErrorKind::Conflict,
-            "the holder isn't a Lockwright client and can't be stopped from renewing; free the \
-             lock at once instead",
-        ));
+        let message = "the holder isn't a Lockwright client and can't be stopped from renewing; \
+                       free the lock at once instead";
+        return Err(error(ErrorKind::Conflict, message));
     };
     if entry.lease == 0 {
-        return Err(error(
-            ErrorKind::Conflict,
-            "the holder's key has no lease and never expires; free the lock at once instead",
-        ));
+        let message =
+            "the holder's key has no lease and never expires; free the lock at once instead";
+        return Err(error(ErrorKind::Conflict, message));
     }
     let mut marked = entry.clone();
     if entry.broken().is_none() {

@@ -53,11 +53,9 @@ pub(crate) async fn page(shared: &Shared, prefix: &str, from: Option<Cursor>) ->
         None if beginning.is_empty() => Position { start: vec![0], listed: Vec::new() },
         None => Position { start: beginning, listed: Vec::new() },
         Some(from) => Position::read(&from).ok_or_else(|| {
-            error(
-                ErrorKind::InvalidInput,
-                "the cursor isn't from an etcd listing; use the cursor \
-                                            of the previous page",
-            )
+            let message =
+                "the cursor isn't from an etcd listing; use the cursor of the previous page";
+            error(ErrorKind::InvalidInput, message)
         })?,
     };
     let found = shared.page(position.start.clone(), end).await?;

@@ -172,10 +172,8 @@ async fn put_tombstone_on_lease(
             None => return Ok(ReleaseOutcome::NotHeld),
         }
     }
-    Err(RequestError::Failed(error(
-        ErrorKind::Indeterminate,
-        "the claim's key changed during each attempt to delete it; retry",
-    )))
+    let message = "the claim's key changed during each attempt to delete it; retry";
+    Err(RequestError::Failed(error(ErrorKind::Indeterminate, message)))
 }
 
 async fn by_key(shared: &Shared, token: Token, key: &[u8]) -> Result<()> {

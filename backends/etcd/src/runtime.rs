@@ -39,11 +39,9 @@ impl Runtime {
 }
 
 pub(crate) fn gone() -> Error {
-    error(
-        ErrorKind::Unavailable,
-        "the tokio runtime of the connect call has ended, so this client can't renew its locks; \
-         connect again on a runtime that outlives the client",
-    )
+    let message = "the tokio runtime of the connect call has ended, so this client can't renew \
+                   its locks; connect again on a runtime that outlives the client";
+    error(ErrorKind::Unavailable, message)
 }
 
 #[cfg(test)]

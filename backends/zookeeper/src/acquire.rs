@@ -208,11 +208,9 @@ impl Acquire<'_> {
                 }
             };
             if stat.ephemeral_owner != self.session.id() {
-                return Err(error(
-                    ErrorKind::Indeterminate,
-                    "the servers created a node that doesn't end with its session: they are too \
-                     old; use ZooKeeper 3.5 or newer",
-                ));
+                let message = "the servers created a node that doesn't end with its session: they \
+                               are too old; use ZooKeeper 3.5 or newer";
+                return Err(error(ErrorKind::Indeterminate, message));
             }
             let own = Node::new(format!("{prefix}{sequence}"), fence(&stat)?);
             self.note(&own, false)?;
@@ -229,11 +227,9 @@ impl Acquire<'_> {
             };
         }
         self.shared.registry.leave(self.claim);
-        Err(error(
-            ErrorKind::Unavailable,
-            "the lock's parent node was removed during each attempt; find the program that \
-             removes it",
-        ))
+        let message = "the lock's parent node was removed during each attempt; find the program \
+                       that removes it";
+        Err(error(ErrorKind::Unavailable, message))
     }
 
     fn make_parent(&self) -> impl Future<Output = Result<()>> {
@@ -356,10 +352,9 @@ impl Acquire<'_> {
                 None => return vanished(self.shared, self.claim, self.is_held()),
             }
         }
-        Err(error(
-            ErrorKind::Indeterminate,
-            "the concurrent readers changed during each attempt to read their fence; retry",
-        ))
+        let message =
+            "the concurrent readers changed during each attempt to read their fence; retry";
+        Err(error(ErrorKind::Indeterminate, message))
     }
 
     async fn wait_or_leave(
@@ -409,11 +404,9 @@ impl Acquire<'_> {
         };
         self.shared.registry.leave(self.claim);
         if retry_after == POLL && self.read_queue().await?.is_empty() {
-            return Err(error(
-                ErrorKind::Conflict,
-                "the sequence numbers of this lock's nodes are used up, and other nodes below it \
-                 prevent its recreation; remove them, or use another name",
-            ));
+            let message = "the sequence numbers of this lock's nodes are used up, and other nodes \
+                           below it prevent its recreation; remove them, or use another name";
+            return Err(error(ErrorKind::Conflict, message));
         }
         Ok(AcquireOutcome::Busy(Busy { retry_after: Some(retry_after), ..Busy::default() }))
     }
@@ -463,9 +456,7 @@ pub(crate) fn fence(stat: &zk::Stat) -> Result<Fence> {
         .filter(|number| (1..=Fence::MAX.get()).contains(number))
         .map(Fence::new)
         .ok_or_else(|| {
-            error(
-                ErrorKind::Indeterminate,
-                format!("the transaction {} of a node can't be a fence", stat.czxid),
-            )
+            let message = format!("the transaction {} of a node can't be a fence", stat.czxid);
+            error(ErrorKind::Indeterminate, message)
         })
 }

@@ -57,11 +57,9 @@ async fn break_one(
             return Ok(Broken::NotHeld);
         }
         let Some(mut value) = held.value else {
-            return Err(error(
-                ErrorKind::Conflict,
-                "the holder isn't a Lockwright client and can't be stopped from renewing; free \
-                 the lock at once instead",
-            ));
+            let message = "the holder isn't a Lockwright client and can't be stopped from \
+                           renewing; free the lock at once instead";
+            return Err(error(ErrorKind::Conflict, message));
         };
         // A dead client's node is removed with its session, up to a tick after the session's
         // timeout. For a fixed hold, that timeout exceeds the TTL by `SPARE_TICKS`.
@@ -78,11 +76,8 @@ async fn break_one(
         let holders = holders(session, queue_path).await?.holders;
         found = holders.into_iter().find(|held| held.path == path);
     }
-    Err(error(
-        ErrorKind::Unavailable,
-        "the holder changed during each attempt to break the lock; \
-                                       retry",
-    ))
+    let message = "the holder changed during each attempt to break the lock; retry";
+    Err(error(ErrorKind::Unavailable, message))
 }
 
 async fn free(session: &Session, queue_path: &str, held: &Held, note: &str) -> Result<bool> {

@@ -37,36 +37,35 @@ impl Failure {
             }
             Self::Response(cause) => cause,
         };
-        let refused = |kind, message: &str| error(kind, message);
         let made = match &cause {
-            zk::Error::NoAuth => refused(
+            zk::Error::NoAuth => error(
                 ErrorKind::Denied,
                 "the servers deny access: the nodes belong to another login; add it to the URL, \
                  or use another prefix",
             ),
-            zk::Error::InvalidAcl => refused(
+            zk::Error::InvalidAcl => error(
                 ErrorKind::Denied,
                 "the servers reject a new node's ACL: they have no such login as in the URL",
             ),
-            zk::Error::NoChildrenForEphemerals => refused(
+            zk::Error::NoChildrenForEphemerals => error(
                 ErrorKind::Conflict,
                 "the prefix is a node of another program; use another prefix",
             ),
-            zk::Error::QuotaExceeded => refused(
+            zk::Error::QuotaExceeded => error(
                 ErrorKind::Unavailable,
                 "the quota of the locks' node is used up; raise it, or use another prefix",
             ),
             zk::Error::Throttled => {
-                refused(ErrorKind::Unavailable, "the servers are overloaded and reject requests")
+                error(ErrorKind::Unavailable, "the servers are overloaded and reject requests")
             }
             zk::Error::NotReadOnly => {
-                refused(ErrorKind::Unavailable, "the server has no quorum and only answers reads")
+                error(ErrorKind::Unavailable, "the server has no quorum and only answers reads")
             }
-            zk::Error::Unimplemented => refused(
+            zk::Error::Unimplemented => error(
                 ErrorKind::Unsupported,
                 "the servers are too old: ZooKeeper 3.5 or newer is needed",
             ),
-            zk::Error::UnexpectedErrorCode(EPHEMERAL_ON_LOCAL_SESSION) => refused(
+            zk::Error::UnexpectedErrorCode(EPHEMERAL_ON_LOCAL_SESSION) => error(
                 ErrorKind::Unsupported,
                 "the servers reject ephemeral nodes in local sessions; set \
                  localSessionsUpgradingEnabled=true, or localSessionsEnabled=false",
@@ -83,11 +82,9 @@ impl Failure {
 
 impl Effect {
     fn unanswered(self, what: String) -> Error {
+        let outcome = "; the request may have been carried out, or may be";
         match self {
-            Self::Changes => error(
-                ErrorKind::Indeterminate,
-                format!("{what}; the request may have been carried out, or may be"),
-            ),
+            Self::Changes => error(ErrorKind::Indeterminate, what + outcome),
             Self::Reads => error(ErrorKind::Unavailable, what),
         }
     }
@@ -96,10 +93,7 @@ impl Effect {
 /// Returns the error for a missing chroot. The backend doesn't create it, because a mistyped one
 /// would look like an ensemble without locks.
 pub(crate) fn no_chroot(chroot: &str) -> Error {
-    error(
-        ErrorKind::InvalidConfig,
-        format!("the chroot of the URL, {chroot}, is not there; make that node first"),
-    )
+    invalid(format!("the chroot of the URL, {chroot}, is not there; make that node first"))
 }
 
 pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {

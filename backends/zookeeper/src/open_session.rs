@@ -60,11 +60,8 @@ impl Sessions {
             }
         });
         opening.await.map_err(|_| {
-            error(
-                ErrorKind::Unavailable,
-                "the tokio runtime of the connect call has ended; \
-                                           connect again",
-            )
+            let message = "the tokio runtime of the connect call has ended; connect again";
+            error(ErrorKind::Unavailable, message)
         })?
     }
 

@@ -94,10 +94,9 @@ impl Session {
         if self.timeout_check.wait(self.response_timeout).await {
             return Ok(());
         }
-        Err(error(
-            ErrorKind::Indeterminate,
-            "the connection broke, and the session's timeout isn't verified yet on the new server",
-        ))
+        let message =
+            "the connection broke, and the session's timeout isn't verified yet on the new server";
+        Err(error(ErrorKind::Indeterminate, message))
     }
 
     pub(crate) fn set_tick(&self, tick: Duration) {

@@ -9,7 +9,7 @@ use lockwright_core::{
 use zookeeper_client as zk;
 
 use crate::claim_removal::deleted;
-use crate::errors::{BACKEND, Effect, Failure, error, no_chroot};
+use crate::errors::{BACKEND, Effect, Failure, error, if_present, no_chroot};
 use crate::paths::node;
 use crate::queue::{Contender, can_be_admitted, modes, queue};
 use crate::registration::{expired, lost, maybe_indeterminate, note, registered_place, vanished};
@@ -261,15 +261,11 @@ impl Acquire<'_> {
         let queue = self.read_queue_from(looking).await?;
         let found = queue.iter().position(|contender| own.path.ends_with(&contender.node));
         let Some(at) = found else { return vanished(self.shared, self.claim, is_held) };
-        match self.session.answer(reading).await {
-            Ok((data, _)) if Value::is_broken(&data) => return self.broken(&own, is_held).await,
-            Ok(_) => {}
-            Err(failure) if failure.is(&zk::Error::NoNode) => {
-                return vanished(self.shared, self.claim, is_held);
-            }
-            Err(failure) => return Err(failure.error(Effect::Reads)),
+        match if_present(self.session.answer(reading).await, Effect::Reads)? {
+            None => vanished(self.shared, self.claim, is_held),
+            Some((data, _)) if Value::is_broken(&data) => self.broken(&own, is_held).await,
+            Some(_) => self.grant_if_admitted(queue, at, own).await,
         }
-        self.grant_if_admitted(queue, at, own).await
     }
 
     /// Ends a broken claim. A granted hold's node stays until the TTL ends, because the holder may
@@ -286,13 +282,10 @@ impl Acquire<'_> {
 
     async fn adopt(&self, queue: Vec<Contender>, at: usize) -> Result<AcquireOutcome> {
         let path = format!("{}/{}", self.queue_path, queue[at].node);
-        let (data, stat) = match self.session.read(|| self.session.client().get_data(&path)).await {
-            Ok(found) => found,
-            Err(failure) if failure.is(&zk::Error::NoNode) => {
-                return vanished(self.shared, self.claim, false);
-            }
-            // The node exists, so an earlier request had an effect.
-            Err(failure) => return Err(failure.error(Effect::Changes)),
+        let found = self.session.read(|| self.session.client().get_data(&path)).await;
+        // The node exists, so an earlier request had an effect.
+        let Some((data, stat)) = if_present(found, Effect::Changes)? else {
+            return vanished(self.shared, self.claim, false);
         };
         let own = Node::new(path, fence(&stat)?);
         let is_broken = Value::is_broken(&data);

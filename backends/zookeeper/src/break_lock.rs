@@ -5,7 +5,7 @@ use lockwright_core::{BreakMode, BreakTarget, Broken, ErrorKind, LockName, Resul
 use zookeeper_client as zk;
 
 use crate::claim_removal::deleted;
-use crate::errors::{Effect, Failure, error};
+use crate::errors::{Effect, Failure, error, if_present};
 use crate::inspect::{Held, holders, up_to_date};
 use crate::notes;
 use crate::session::Session;
@@ -84,11 +84,8 @@ async fn free(session: &Session, queue_path: &str, held: &Held, note: &str) -> R
     let client = session.client();
     if let Some(Value { token, .. }) = &held.value {
         for _ in 0..TRIES {
-            let (data, stat) = match session.read(|| client.get_data(queue_path)).await {
-                Ok(found) => found,
-                Err(failure) if failure.is(&zk::Error::NoNode) => return Ok(false),
-                Err(failure) => return Err(failure.error(Effect::Reads)),
-            };
+            let found = session.read(|| client.get_data(queue_path)).await;
+            let Some((data, stat)) = if_present(found, Effect::Reads)? else { return Ok(false) };
             let Some(data) = notes::with(&data, *token, note) else { break };
             let mut both = client.new_multi_writer();
             both.add_delete(&held.path, None)

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use lockwright_core::backend_util::ClaimRegistry;
 use lockwright_core::{LockName, Result, Token};
-use zookeeper_client as zk;
 
-use crate::errors::{Effect, Failure};
+use crate::errors::{Effect, Failure, if_present};
 use crate::queue::queue;
 use crate::session::Session;
 use crate::shared::{Place, Shared};
@@ -101,11 +100,7 @@ impl Shared {
 }
 
 pub(crate) fn deleted(answer: Result<(), Failure>) -> Result<bool> {
-    match answer {
-        Ok(()) => Ok(true),
-        Err(Failure::Response(zk::Error::NoNode)) => Ok(false),
-        Err(failure) => Err(failure.error(Effect::Changes)),
-    }
+    Ok(if_present(answer, Effect::Changes)?.is_some())
 }
 
 pub(crate) async fn remove_by_token(
@@ -136,11 +131,8 @@ async fn remove_of_session(session: &Arc<Session>, queue_path: &str, token: Toke
 /// Returns the token's nodes, after this session's earlier requests have taken effect.
 async fn nodes(session: &Arc<Session>, queue_path: &str, token: Token) -> Result<Vec<String>> {
     session.prove().await?;
-    let children = match session.read(|| session.client().list_children(queue_path)).await {
-        Ok(children) => children,
-        Err(Failure::Response(zk::Error::NoNode)) => return Ok(Vec::new()),
-        Err(failure) => return Err(failure.error(Effect::Reads)),
-    };
+    let children = session.read(|| session.client().list_children(queue_path)).await;
+    let children = if_present(children, Effect::Reads)?.unwrap_or_default();
     let contenders = queue(children).into_iter().filter(|contender| contender.is_of(token));
     Ok(contenders.map(|contender| format!("{queue_path}/{}", contender.node)).collect())
 }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use lockwright_core::{Error, ErrorKind};
+use lockwright_core::{Error, ErrorKind, Result};
 use zookeeper_client as zk;
 
 pub(crate) const BACKEND: &str = "zookeeper";
@@ -102,6 +102,15 @@ pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
 
 pub(crate) fn invalid(message: impl Into<String>) -> Error {
     error(ErrorKind::InvalidConfig, message)
+}
+
+/// Returns `None` if the node doesn't exist.
+pub(crate) fn if_present<T>(answer: Result<T, Failure>, effect: Effect) -> Result<Option<T>> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(failure) if failure.is(&zk::Error::NoNode) => Ok(None),
+        Err(failure) => Err(failure.error(effect)),
+    }
 }
 
 /// Waits for a response. If the future is dropped, the request may still be carried out.

@@ -6,7 +6,7 @@ use zookeeper_client as zk;
 
 use crate::acquire::fence;
 use crate::config::Config;
-use crate::errors::{Effect, error, no_chroot};
+use crate::errors::{Effect, error, if_present, no_chroot};
 use crate::paths::Paths;
 use crate::queue::{Contender, modes, queue};
 use crate::session::Session;
@@ -179,9 +179,5 @@ async fn read<T>(
     session: &Session,
     asked: impl Future<Output = Result<T, zk::Error>>,
 ) -> Result<Option<T>> {
-    match session.answer(asked).await {
-        Ok(found) => Ok(Some(found)),
-        Err(failure) if failure.is(&zk::Error::NoNode) => Ok(None),
-        Err(failure) => Err(failure.error(Effect::Reads)),
-    }
+    if_present(session.answer(asked).await, Effect::Reads)
 }

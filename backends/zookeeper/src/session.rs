@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use zookeeper_client as zk;
 
 use crate::config::Config;
-use crate::errors::{Effect, Failure, answer, error, invalid};
+use crate::errors::{Effect, Failure, answer, error, if_present, invalid};
 use crate::liveness::LivenessBound;
 use crate::timeout_check::TimeoutCheck;
 use crate::{hold_watch, reachability, tls};
@@ -193,20 +193,15 @@ impl Session {
     }
 
     pub(crate) async fn sync(&self) -> Result<()> {
-        match self.read(|| self.client.sync("/")).await {
-            Ok(()) | Err(Failure::Response(zk::Error::NoNode)) => Ok(()),
-            Err(failure) => Err(failure.error(Effect::Reads)),
-        }
+        if_present(self.read(|| self.client.sync("/")).await, Effect::Reads).map(drop)
     }
 
     pub(crate) async fn has_chroot(&self, config: &Config) -> Result<bool> {
         if config.contents.chroot.is_empty() {
             return Ok(true);
         }
-        match self.read(|| self.client.check_stat("/")).await {
-            Ok(found) => Ok(found.is_some()),
-            Err(failure) => Err(failure.error(Effect::Reads)),
-        }
+        let found = self.read(|| self.client.check_stat("/")).await;
+        found.map(|found| found.is_some()).map_err(|failure| failure.error(Effect::Reads))
     }
 
     pub(crate) fn touch(&self) {

@@ -9,7 +9,7 @@ use lockwright_core::{Fence, Mode, Result};
 use zookeeper_client as zk;
 
 use crate::acquire::{Acquire, fence};
-use crate::errors::{Effect, Failure};
+use crate::errors::{Effect, Failure, if_present};
 use crate::queue::Contender;
 use crate::shared::Node;
 use crate::value::Value;
@@ -34,11 +34,8 @@ impl Acquire<'_> {
         let asked: Vec<_> = paths.iter().map(|path| client.get_data(path)).collect();
         let (mut readers, mut read) = (Vec::new(), Vec::new());
         for (path, asked) in paths.iter().zip(asked) {
-            let (data, stat) = match self.session.answer(asked).await {
-                Ok(found) => found,
-                Err(failure) if failure.is(&zk::Error::NoNode) => return Ok(None),
-                Err(failure) => return Err(failure.error(Effect::Reads)),
-            };
+            let found = if_present(self.session.answer(asked).await, Effect::Reads)?;
+            let Some((data, stat)) = found else { return Ok(None) };
             let value = Value::read(&data);
             let taken = value.as_ref().and_then(|value| value.taken);
             readers.push(Reader { created: fence(&stat)?.get(), taken });

@@ -100,87 +100,71 @@ fn of_member(member: &Member, findings: &mut Vec<Finding>) {
     let status = match &member.status {
         Ok(status) => status,
         Err(failure) => {
-            findings.push(Finding {
-                severity: Severity::Warning,
-                code: "etcd-member-unreachable",
-                what: failure.to_string(),
-                why: "the cluster survives the loss of fewer than half of its members, and this \
-                      one may already be lost"
-                    .to_owned(),
-                fix: format!("start {endpoint}, or remove it from the URL if it left the cluster"),
-            });
+            findings.push(Severity::Warning.finding(
+                "etcd-member-unreachable",
+                failure.to_string(),
+                "the cluster survives the loss of fewer than half of its members, and this one may \
+                 already be lost",
+                format!("start {endpoint}, or remove it from the URL if it left the cluster"),
+            ));
             return;
         }
     };
     if let Some(version) = member.version().filter(|version| version.revokes_live_leases()) {
-        findings.push(Finding {
-            severity: Severity::Warning,
-            code: "etcd-lease-bug",
-            what: format!("{endpoint} runs etcd {version}, which can revoke leases that are alive"),
-            why: "a leader that was paused, for example by its disk, and then replaced revokes \
-                 live leases when it resumes; the locks on them are lost"
-                .to_owned(),
-            fix: "update all members to 3.4.31, 3.5.13 or newer".to_owned(),
-        });
+        findings.push(Severity::Warning.finding(
+            "etcd-lease-bug",
+            format!("{endpoint} runs etcd {version}, which can revoke leases that are alive"),
+            "a leader that was paused, for example by its disk, and then replaced revokes live \
+             leases when it resumes; the locks on them are lost",
+            "update all members to 3.4.31, 3.5.13 or newer",
+        ));
     }
     if status.leader() == 0 {
-        findings.push(Finding {
-            severity: Severity::Error,
-            code: "etcd-no-leader",
-            what: format!("{endpoint} has no leader"),
-            why: "without a majority nothing can be locked, renewed or released".to_owned(),
-            fix: "start the members that are down, and repair the network between them".to_owned(),
-        });
+        findings.push(Severity::Error.finding(
+            "etcd-no-leader",
+            format!("{endpoint} has no leader"),
+            "without a majority nothing can be locked, renewed or released",
+            "start the members that are down, and repair the network between them",
+        ));
     }
     if status.is_learner() {
-        findings.push(Finding {
-            severity: Severity::Warning,
-            code: "etcd-learner",
-            what: format!("{endpoint} is a learner"),
-            why: "a learner has no vote and rejects nearly every request; without the other \
-                  members nothing can be locked"
-                .to_owned(),
-            fix: format!(
-                "promote it ('etcdctl member promote'), or remove {endpoint} from the URL"
-            ),
-        });
+        findings.push(Severity::Warning.finding(
+            "etcd-learner",
+            format!("{endpoint} is a learner"),
+            "a learner has no vote and rejects nearly every request; without the other members \
+             nothing can be locked",
+            format!("promote it ('etcdctl member promote'), or remove {endpoint} from the URL"),
+        ));
     }
     let raised = |alarm: &str| status.errors().iter().any(|it| it.contains(alarm));
     if raised("alarm:NOSPACE") {
-        findings.push(Finding {
-            severity: Severity::Error,
-            code: "etcd-no-space",
-            what: format!("{endpoint} reports that the database is full (NOSPACE)"),
-            why: "the cluster accepts no more writes: nothing can be locked".to_owned(),
-            fix: "remove data, 'etcdctl compact', 'etcdctl defrag' on each member, 'etcdctl alarm \
-                  disarm'; a larger --quota-backend-bytes"
-                .to_owned(),
-        });
+        findings.push(Severity::Error.finding(
+            "etcd-no-space",
+            format!("{endpoint} reports that the database is full (NOSPACE)"),
+            "the cluster accepts no more writes: nothing can be locked",
+            "remove data, 'etcdctl compact', 'etcdctl defrag' on each member, 'etcdctl alarm \
+             disarm'; a larger --quota-backend-bytes",
+        ));
     }
     if raised("alarm:CORRUPT") {
-        findings.push(Finding {
-            severity: Severity::Error,
-            code: "etcd-corrupt",
-            what: format!("{endpoint} reports that the members' data differ (CORRUPT)"),
-            why: "the cluster rejects all requests, and two members may have granted the same lock"
-                .to_owned(),
-            fix: "find the member whose data are wrong ('etcdctl endpoint hashkv'), replace it, \
-                  and 'etcdctl alarm disarm'"
-                .to_owned(),
-        });
+        findings.push(Severity::Error.finding(
+            "etcd-corrupt",
+            format!("{endpoint} reports that the members' data differ (CORRUPT)"),
+            "the cluster rejects all requests, and two members may have granted the same lock",
+            "find the member whose data are wrong ('etcdctl endpoint hashkv'), replace it, and \
+             'etcdctl alarm disarm'",
+        ));
     }
     // etcd before 3.6 reports a quota of 0.
     let (used, quota) = (status.db_size(), status.db_size_quota());
     if quota > 0 && used.saturating_mul(100) >= quota.saturating_mul(NEARLY_FULL_PERCENT) {
-        findings.push(Finding {
-            severity: Severity::Warning,
-            code: "etcd-nearly-full",
-            what: format!("{used} of {quota} bytes of the database of {endpoint} are in use"),
-            why: "a full cluster accepts no more writes, and nothing can be locked".to_owned(),
-            fix: "let it compact (--auto-compaction-retention), 'etcdctl defrag' on each member, \
-                  or raise --quota-backend-bytes"
-                .to_owned(),
-        });
+        findings.push(Severity::Warning.finding(
+            "etcd-nearly-full",
+            format!("{used} of {quota} bytes of the database of {endpoint} are in use"),
+            "a full cluster accepts no more writes, and nothing can be locked",
+            "let it compact (--auto-compaction-retention), 'etcdctl defrag' on each member, or \
+             raise --quota-backend-bytes",
+        ));
     }
 }
 
@@ -198,13 +182,12 @@ fn several_clusters(members: &[Member]) -> Option<Finding> {
         }
     }
     let (first, second) = (clusters.first()?, clusters.get(1)?);
-    Some(Finding {
-        severity: Severity::Error,
-        code: "etcd-several-clusters",
-        what: format!("{} and {} are members of different clusters", first.1, second.1),
-        why: "the clusters are independent, and each grants the same lock".to_owned(),
-        fix: "list only the members of one cluster in the URL".to_owned(),
-    })
+    Some(Severity::Error.finding(
+        "etcd-several-clusters",
+        format!("{} and {} are members of different clusters", first.1, second.1),
+        "the clusters are independent, and each grants the same lock",
+        "list only the members of one cluster in the URL",
+    ))
 }
 
 fn unencrypted_findings(config: &Config) -> Vec<Finding> {
@@ -213,26 +196,22 @@ fn unencrypted_findings(config: &Config) -> Vec<Finding> {
     };
     let mut findings = Vec::new();
     if !config.security.is_secured() {
-        findings.push(Finding {
-            severity: Severity::Warning,
-            code: "etcd-no-tls",
-            what: format!("the connection to {endpoint} is not encrypted"),
-            why: "an attacker on the network can read, take and release locks".to_owned(),
-            fix: "enable TLS on the members, and use https in the URL".to_owned(),
-        });
+        findings.push(Severity::Warning.finding(
+            "etcd-no-tls",
+            format!("the connection to {endpoint} is not encrypted"),
+            "an attacker on the network can read, take and release locks",
+            "enable TLS on the members, and use https in the URL",
+        ));
     }
     if config.login.is_none() && !config.security.shows_certificate() {
-        findings.push(Finding {
-            severity: Severity::Warning,
-            code: "etcd-no-login",
-            what: format!("{endpoint} requires neither a user nor a certificate"),
-            why: "every client that reaches the cluster can take and release locks, and read and \
-                  delete all other data"
-                .to_owned(),
-            fix: "create a user for locks and run 'etcdctl auth enable', or require client \
-                  certificates (--client-cert-auth)"
-                .to_owned(),
-        });
+        findings.push(Severity::Warning.finding(
+            "etcd-no-login",
+            format!("{endpoint} requires neither a user nor a certificate"),
+            "every client that reaches the cluster can take and release locks, and read and delete \
+             all other data",
+            "create a user for locks and run 'etcdctl auth enable', or require client certificates \
+             (--client-cert-auth)",
+        ));
     }
     findings
 }
@@ -240,26 +219,26 @@ fn unencrypted_findings(config: &Config) -> Vec<Finding> {
 fn size(members: &[etcd_client::Member]) -> Option<Finding> {
     let voters = members.iter().filter(|member| !member.is_learner()).count();
     if voters == 1 {
-        return Some(Finding {
-            severity: Severity::Warning,
-            code: "etcd-one-member",
-            what: "the cluster has one member that votes".to_owned(),
-            why: "while it is down, nothing can be locked or renewed; if its disk is lost, so are \
-                  all locks and fences"
-                .to_owned(),
-            fix: "add two members on separate machines".to_owned(),
-        });
+        return Some(Severity::Warning.finding(
+            "etcd-one-member",
+            "the cluster has one member that votes",
+            "while it is down, nothing can be locked or renewed; if its disk is lost, so are all \
+             locks and fences",
+            "add two members on separate machines",
+        ));
     }
-    (voters % 2 == 0 && voters > 0).then(|| Finding {
-        severity: Severity::Note,
-        code: "etcd-even-size",
-        what: format!("the cluster has {voters} members that vote"),
-        why: format!(
-            "it survives the loss of {}, like a cluster of {}, but has one more member that can fail",
-            (voters - 1) / 2,
-            voters - 1
-        ),
-        fix: "use three or five members".to_owned(),
+    (voters % 2 == 0 && voters > 0).then(|| {
+        Severity::Note.finding(
+            "etcd-even-size",
+            format!("the cluster has {voters} members that vote"),
+            format!(
+                "it survives the loss of {}, like a cluster of {}, but has one more member that \
+                 can fail",
+                (voters - 1) / 2,
+                voters - 1
+            ),
+            "use three or five members",
+        )
     })
 }
 
@@ -279,55 +258,49 @@ async fn writes(shared: &Shared) -> Result<Option<Finding>> {
     shared.revoke_soon(&shortest);
     took.sort_unstable();
     let median = took[WRITES / 2];
-    Ok((median > shortest.ttl / SLOW_PART).then(|| Finding {
-        severity: Severity::Warning,
-        code: "etcd-slow-writes",
-        what: format!("half of {WRITES} writes took {median:.1?} or longer"),
-        why: "the members' disks, or the network between them, are so slow that a live leader may \
-              be replaced; each election delays all requests, and short TTLs expire during it"
-            .to_owned(),
-        fix: "give etcd a separate disk with fast syncs (an SSD), or raise --heartbeat-interval \
-              and --election-timeout"
-            .to_owned(),
+    Ok((median > shortest.ttl / SLOW_PART).then(|| {
+        Severity::Warning.finding(
+            "etcd-slow-writes",
+            format!("half of {WRITES} writes took {median:.1?} or longer"),
+            "the members' disks, or the network between them, are so slow that a live leader may \
+             be replaced; each election delays all requests, and short TTLs expire during it",
+            "give etcd a separate disk with fast syncs (an SSD), or raise --heartbeat-interval and \
+             --election-timeout",
+        )
     }))
 }
 
 fn no_answer(what: &str, failure: &Error) -> Finding {
-    Finding {
-        severity: Severity::Error,
-        code: "etcd-no-answer",
-        what: format!("{what}: {failure}"),
-        why: "requests for locks probably fail for the same reason".to_owned(),
-        fix: "remove the cause in the message, and run the doctor again".to_owned(),
-    }
+    Severity::Error.finding(
+        "etcd-no-answer",
+        format!("{what}: {failure}"),
+        "requests for locks probably fail for the same reason",
+        "remove the cause in the message, and run the doctor again",
+    )
 }
 
 fn denied(config: &Config, failure: &Error) -> Finding {
     let prefix = &config.keys.prefix;
-    Finding {
-        severity: Severity::Error,
-        code: "etcd-denied",
-        what: format!("the user may not read and write all keys that begin with {prefix:?}"),
-        why: format!("nothing can be locked ({failure})"),
-        fix: format!("'etcdctl role grant-permission ROLE --prefix=true readwrite {prefix}'"),
-    }
+    Severity::Error.finding(
+        "etcd-denied",
+        format!("the user may not read and write all keys that begin with {prefix:?}"),
+        format!("nothing can be locked ({failure})"),
+        format!("'etcdctl role grant-permission ROLE --prefix=true readwrite {prefix}'"),
+    )
 }
 
 fn fell(fall: Fall) -> Finding {
-    Finding {
-        severity: Severity::Error,
-        code: "etcd-revision-fell",
-        what: format!(
+    Severity::Error.finding(
+        "etcd-revision-fell",
+        format!(
             "the revision of the store went back from {} to {}: a snapshot was restored without \
              --bump-revision",
             fall.from, fall.to
         ),
-        why: "locks that were held before the restore are free or held by other clients, and \
-              fences are issued a second time"
-            .to_owned(),
-        fix: "restart all clients that hold locks; restore with 'etcdutl snapshot restore \
-              --bump-revision 1000000000 --mark-compacted'; raise the stored fences of protected \
-              resources"
-            .to_owned(),
-    }
+        "locks that were held before the restore are free or held by other clients, and fences are \
+         issued a second time",
+        "restart all clients that hold locks; restore with 'etcdutl snapshot restore \
+         --bump-revision 1000000000 --mark-compacted'; raise the stored fences of protected \
+         resources",
+    )
 }

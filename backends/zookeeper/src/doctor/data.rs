@@ -41,34 +41,30 @@ pub(super) async fn look(shared: &Shared, session: &Session) -> Result<Vec<Findi
 }
 
 fn no_chroot(chroot: &str) -> Finding {
-    Finding {
-        severity: Severity::Error,
-        code: "zookeeper-no-chroot",
-        what: format!("the chroot of the URL, {chroot}, is not there"),
-        why: "nothing can be locked".to_owned(),
-        fix: "see whether it is spelled right; if it is, make that node".to_owned(),
-    }
+    Severity::Error.finding(
+        "zookeeper-no-chroot",
+        format!("the chroot of the URL, {chroot}, is not there"),
+        "nothing can be locked",
+        "see whether it is spelled right; if it is, make that node",
+    )
 }
 
 fn denied(root: &str) -> Finding {
-    Finding {
-        severity: Severity::Error,
-        code: "zookeeper-denied",
-        what: format!("nothing may be made below {root}: it belongs to another login"),
-        why: "nothing can be locked".to_owned(),
-        fix: "add that login to the URL, or use another prefix".to_owned(),
-    }
+    Severity::Error.finding(
+        "zookeeper-denied",
+        format!("nothing may be made below {root}: it belongs to another login"),
+        "nothing can be locked",
+        "add that login to the URL, or use another prefix",
+    )
 }
 
 fn unsupported(cause: &Error) -> Finding {
-    Finding {
-        severity: Severity::Error,
-        code: "zookeeper-local-sessions",
-        what: format!("no lock's node can be made: {}", cause.message()),
-        why: "nothing can be locked".to_owned(),
-        fix: "localSessionsUpgradingEnabled=true, or localSessionsEnabled=false, on all servers"
-            .to_owned(),
-    }
+    Severity::Error.finding(
+        "zookeeper-local-sessions",
+        format!("no lock's node can be made: {}", cause.message()),
+        "nothing can be locked",
+        "localSessionsUpgradingEnabled=true, or localSessionsEnabled=false, on all servers",
+    )
 }
 
 fn went_back(root: &str, zxid: i64, seen: i64) -> Finding {
@@ -76,15 +72,11 @@ fn went_back(root: &str, zxid: i64, seen: i64) -> Finding {
         0 => format!("{root} is gone"),
         _ => format!("the servers are at transaction {zxid:#x}"),
     };
-    Finding {
-        severity: Severity::Error,
-        code: "zookeeper-data-went-back",
-        what: format!("{what}, and this client has seen {seen:#x}: older data were restored"),
-        why: "two clients may hold the same lock, and fences decrease: resources written with \
-              later fences reject the new ones"
-            .to_owned(),
-        fix:
-            "restart all clients that use locks, and reset the stored fences of protected resources"
-                .to_owned(),
-    }
+    Severity::Error.finding(
+        "zookeeper-data-went-back",
+        format!("{what}, and this client has seen {seen:#x}: older data were restored"),
+        "two clients may hold the same lock, and fences decrease: resources written with later \
+         fences reject the new ones",
+        "restart all clients that use locks, and reset the stored fences of protected resources",
+    )
 }

@@ -29,52 +29,48 @@ pub(super) async fn look(
 }
 
 pub(super) fn no_quorum(cause: &Error) -> Finding {
-    Finding {
-        severity: Severity::Error,
-        code: "zookeeper-no-quorum",
-        what: format!("servers run, and nothing is committed: {cause}"),
-        why: "no lock can be acquired or renewed, and held locks expire".to_owned(),
-        fix:
-            "bring servers back until more than half of them run, and see whether they reach each \
-              other"
-                .to_owned(),
-    }
+    Severity::Error.finding(
+        "zookeeper-no-quorum",
+        format!("servers run, and nothing is committed: {cause}"),
+        "no lock can be acquired or renewed, and held locks expire",
+        "bring servers back until more than half of them run, and see whether they reach each \
+         other",
+    )
 }
 
 fn limits(limits: &Limits) -> Option<Finding> {
     let (shortest, longest) = (limits.shortest_ttl(), limits.longest);
-    (!(shortest..=longest).contains(&DEFAULT_TTL)).then(|| Finding {
-        severity: Severity::Warning,
-        code: "zookeeper-session-limits",
-        what: format!(
-            "sessions last for {:?} to {longest:?}, with a tick of {:?}: a TTL must be within \
-             {shortest:?} to {longest:?}",
-            limits.shortest, limits.tick
-        ),
-        why: format!(
-            "the default TTL, {DEFAULT_TTL:?}, isn't: a program that names none gets the nearest, and the \
-             command gets no lock"
-        ),
-        fix:
+    (!(shortest..=longest).contains(&DEFAULT_TTL)).then(|| {
+        Severity::Warning.finding(
+            "zookeeper-session-limits",
+            format!(
+                "sessions last for {:?} to {longest:?}, with a tick of {:?}: a TTL must be within \
+                 {shortest:?} to {longest:?}",
+                limits.shortest, limits.tick
+            ),
+            format!(
+                "the default TTL, {DEFAULT_TTL:?}, isn't: a program that names none gets the \
+                 nearest, and the command gets no lock"
+            ),
             "set minSessionTimeout, maxSessionTimeout or tickTime of the servers; or a TTL in the \
-              client"
-                .to_owned(),
+             client",
+        )
     })
 }
 
 fn differing(granted: &[Granted]) -> Option<Finding> {
     let least = granted.iter().min_by_key(|granted| granted.timeout)?;
     let most = granted.iter().max_by_key(|granted| granted.timeout)?;
-    (least.timeout < most.timeout).then(|| Finding {
-        severity: Severity::Warning,
-        code: "zookeeper-limits-differ",
-        what: format!(
-            "{} grants sessions of {:?}, and {} of {:?}",
-            least.host, least.timeout, most.host, most.timeout
-        ),
-        why: "a session that moves to the first is kept for less than before: its locks are lost"
-            .to_owned(),
-        fix: "the same maxSessionTimeout and tickTime on all servers".to_owned(),
+    (least.timeout < most.timeout).then(|| {
+        Severity::Warning.finding(
+            "zookeeper-limits-differ",
+            format!(
+                "{} grants sessions of {:?}, and {} of {:?}",
+                least.host, least.timeout, most.host, most.timeout
+            ),
+            "a session that moves to the first is kept for less than before: its locks are lost",
+            "the same maxSessionTimeout and tickTime on all servers",
+        )
     })
 }
 
@@ -92,18 +88,15 @@ async fn commits(shared: &Shared, session: &Arc<Session>) -> Result<Option<Findi
     commits.sort_unstable();
     reads.sort_unstable();
     let (commit, read, tick) = (commits[TIMED / 2], reads[TIMED / 2], shared.limits.tick);
-    Ok((commit > tick / 4).then(|| Finding {
-        severity: Severity::Warning,
-        code: "zookeeper-slow-commits",
-        what: format!(
-            "a commit takes {commit:.1?}, and a read {read:.1?}, where a tick is {tick:?}"
-        ),
-        why: "each lock and release waits for one; when it gets worse, servers give each other up \
-              and holds are lost"
-            .to_owned(),
-        fix: "if reads are as slow, check the network to the servers; otherwise put their \
-              transaction logs on a separate disk (dataLogDir)"
-            .to_owned(),
+    Ok((commit > tick / 4).then(|| {
+        Severity::Warning.finding(
+            "zookeeper-slow-commits",
+            format!("a commit takes {commit:.1?}, and a read {read:.1?}, where a tick is {tick:?}"),
+            "each lock and release waits for one; when it gets worse, servers give each other up \
+             and holds are lost",
+            "if reads are as slow, check the network to the servers; otherwise put their \
+             transaction logs on a separate disk (dataLogDir)",
+        )
     }))
 }
 
@@ -111,13 +104,12 @@ async fn members(named: usize, servers: &[Server], session: &Session) -> Result<
     let config = match session.answer(session.client().get_config()).await {
         Ok((config, _)) => String::from_utf8_lossy(&config).into_owned(),
         Err(Failure::Response(cause @ (zk::Error::NoNode | zk::Error::NoAuth))) => {
-            let unseen = Finding {
-                severity: Severity::Warning,
-                code: "zookeeper-not-looked-at",
-                what: format!("/zookeeper/config can't be read: {cause}"),
-                why: "the number of voting servers can't be read".to_owned(),
-                fix: "let the login in the URL read it; or look by hand".to_owned(),
-            };
+            let unseen = Severity::Warning.finding(
+                "zookeeper-not-looked-at",
+                format!("/zookeeper/config can't be read: {cause}"),
+                "the number of voting servers can't be read",
+                "let the login in the URL read it; or look by hand",
+            );
             let has_others = servers.iter().any(|server| match &server.status {
                 Status::Serves { mode, .. } => mode != "standalone",
                 _ => false,
@@ -137,18 +129,15 @@ async fn members(named: usize, servers: &[Server], session: &Session) -> Result<
 }
 
 fn unnamed(named: usize, voters: &str) -> Finding {
-    Finding {
-        severity: Severity::Warning,
-        code: "zookeeper-servers-unnamed",
-        what: format!("the URL names {named} of the servers that vote: there are {voters}"),
-        why: "if several servers share the address, a session may move unnoticed to a server with \
-              a shorter timeout, and two clients may hold the same lock; if it is a single \
-              server, locks are lost with it"
-            .to_owned(),
-        fix: "name all servers that vote, each with an address of its own; else see to it that they have \
-              the same maxSessionTimeout, minSessionTimeout and tickTime"
-            .to_owned(),
-    }
+    Severity::Warning.finding(
+        "zookeeper-servers-unnamed",
+        format!("the URL names {named} of the servers that vote: there are {voters}"),
+        "if several servers share the address, a session may move unnoticed to a server with a \
+         shorter timeout, and two clients may hold the same lock; if it is a single server, locks \
+         are lost with it",
+        "name all servers that vote, each with an address of its own; else see to it that they \
+         have the same maxSessionTimeout, minSessionTimeout and tickTime",
+    )
 }
 
 fn few(voters: usize) -> Option<Finding> {
@@ -170,19 +159,19 @@ fn few(voters: usize) -> Option<Finding> {
     } else {
         return None;
     };
-    let why = "without more than half of them, no lock can be acquired or renewed".to_owned();
-    Some(Finding { severity, code, what, why, fix: fix.to_owned() })
+    let why = "without more than half of them, no lock can be acquired or renewed";
+    Some(severity.finding(code, what, why, fix))
 }
 
 fn observers(observers: usize) -> Option<Finding> {
-    (observers > 0).then(|| Finding {
-        severity: Severity::Note,
-        code: "zookeeper-observers",
-        what: format!("{observers} of the servers are observers"),
-        why: "observers don't count for the quorum, and their clients lose their locks when an \
-             observer is cut off"
-            .to_owned(),
-        fix: "remove them from the URLs of clients that use locks".to_owned(),
+    (observers > 0).then(|| {
+        Severity::Note.finding(
+            "zookeeper-observers",
+            format!("{observers} of the servers are observers"),
+            "observers don't count for the quorum, and their clients lose their locks when an \
+             observer is cut off",
+            "remove them from the URLs of clients that use locks",
+        )
     })
 }
 

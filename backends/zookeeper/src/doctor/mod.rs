@@ -53,30 +53,24 @@ fn unencrypted(config: &Config) -> Option<Finding> {
     let Contents { hosts, tls, login, .. } = &config.contents;
     let host = hosts.iter().find(|host| !is_local(host)).filter(|_| tls.is_none())?;
     let password = if login.is_some() { " and the password" } else { "" };
-    Some(Finding {
-        severity: Severity::Warning,
-        code: "zookeeper-no-tls",
-        what: format!("the connection to {host} is not encrypted"),
-        why: format!(
+    Some(Severity::Warning.finding(
+        "zookeeper-no-tls",
+        format!("the connection to {host} is not encrypted"),
+        format!(
             "an attacker on the network can read lock names{password}, and take and release locks"
         ),
-        fix: "give the servers a port for TLS (secureClientPort), and write zookeeper+tls for \
-              zookeeper"
-            .to_owned(),
-    })
+        "give the servers a port for TLS (secureClientPort), and write zookeeper+tls for zookeeper",
+    ))
 }
 
 fn no_access_control() -> Finding {
-    Finding {
-        severity: Severity::Note,
-        code: "zookeeper-open",
-        what: "there is no login in the URL".to_owned(),
-        why: "every client that reaches the servers can read, take and release these locks"
-            .to_owned(),
-        fix: "use zookeeper:user:password@… with the same login for all clients that share the \
-              locks, or restrict network access to the servers"
-            .to_owned(),
-    }
+    Severity::Note.finding(
+        "zookeeper-open",
+        "there is no login in the URL",
+        "every client that reaches the servers can read, take and release these locks",
+        "use zookeeper:user:password@… with the same login for all clients that share the locks, \
+         or restrict network access to the servers",
+    )
 }
 
 #[cfg(test)]

@@ -18,65 +18,55 @@ pub(super) fn look_at(server: &Server) -> Vec<Finding> {
             vec![server_down(host, &format!("doesn't answer: {cause}"))]
         }
         Status::Alone => vec![server_down(host, "serves no clients: it has no quorum")],
-        Status::Refuses(why) => vec![Finding {
-            severity: Severity::Warning,
-            code: "zookeeper-not-looked-at",
-            what: format!("{host} doesn't say how it is: {why}"),
-            why: "its role, read-only state and version can't be checked".to_owned(),
-            fix: "have it answer to srvr, one of the commands of four letters, which ZooKeeper itself \
-                  never forbids; or look by hand"
-                .to_owned(),
-        }],
+        Status::Refuses(why) => vec![Severity::Warning.finding(
+            "zookeeper-not-looked-at",
+            format!("{host} doesn't say how it is: {why}"),
+            "its role, read-only state and version can't be checked",
+            "have it answer to srvr, one of the commands of four letters, which ZooKeeper itself \
+             never forbids; or look by hand",
+        )],
     }
 }
 
 /// Reports that the servers' states are unknown, because four-letter commands aren't available over
 /// TLS.
 pub(super) fn unseen(shared: &Shared) -> Finding {
-    Finding {
-        severity: Severity::Note,
-        code: "zookeeper-not-looked-at",
-        what: "over TLS the servers aren't asked one by one how they are".to_owned(),
-        why: format!(
-            "whether one is down, is an observer, only reads, is too old, or has a longer tick than \
-             {:?} can't be seen",
+    Severity::Note.finding(
+        "zookeeper-not-looked-at",
+        "over TLS the servers aren't asked one by one how they are",
+        format!(
+            "whether one is down, is an observer, only reads, is too old, or has a longer tick \
+             than {:?} can't be seen",
             shared.limits.tick
         ),
-        fix: "look by hand, or have the doctor look at a port without TLS".to_owned(),
-    }
+        "look by hand, or have the doctor look at a port without TLS",
+    )
 }
 
 fn server_down(host: &str, what: &str) -> Finding {
-    Finding {
-        severity: Severity::Warning,
-        code: "zookeeper-server-down",
-        what: format!("{host} {what}"),
-        why:
-            "the ensemble tolerates one failure fewer, or the URL has a server that isn't a member"
-                .to_owned(),
-        fix: "start it, check that it reaches the other servers, or remove it from the URL"
-            .to_owned(),
-    }
+    Severity::Warning.finding(
+        "zookeeper-server-down",
+        format!("{host} {what}"),
+        "the ensemble tolerates one failure fewer, or the URL has a server that isn't a member",
+        "start it, check that it reaches the other servers, or remove it from the URL",
+    )
 }
 
 fn mode(host: &str, mode: &str) -> Option<Finding> {
     match mode {
-        "observer" => Some(Finding {
-            severity: Severity::Warning,
-            code: "zookeeper-observer",
-            what: format!("{host} is an observer"),
-            why: "an observer isn't part of the quorum: each request takes one hop more, and \
-                  clients that reach no other server lose their locks when it is cut off"
-                .to_owned(),
-            fix: "name servers that vote in the URL".to_owned(),
-        }),
-        "read-only" => Some(Finding {
-            severity: Severity::Error,
-            code: "zookeeper-read-only",
-            what: format!("{host} has no quorum and only reads"),
-            why: "nothing can be locked there, and its responses may be stale".to_owned(),
-            fix: "see why it doesn't reach the others".to_owned(),
-        }),
+        "observer" => Some(Severity::Warning.finding(
+            "zookeeper-observer",
+            format!("{host} is an observer"),
+            "an observer isn't part of the quorum: each request takes one hop more, and clients \
+             that reach no other server lose their locks when it is cut off",
+            "name servers that vote in the URL",
+        )),
+        "read-only" => Some(Severity::Error.finding(
+            "zookeeper-read-only",
+            format!("{host} has no quorum and only reads"),
+            "nothing can be locked there, and its responses may be stale",
+            "see why it doesn't reach the others",
+        )),
         _ => None,
     }
 }
@@ -95,40 +85,35 @@ fn version(host: &str, version: &str) -> Option<Finding> {
     } else {
         return None;
     };
-    Some(Finding {
-        severity,
-        code: "zookeeper-version-too-old",
-        what: format!("{host} is ZooKeeper {version}"),
-        why: why.to_owned(),
-        fix: format!("upgrade to at least {}.{}", OLDEST_MAINTAINED.0, OLDEST_MAINTAINED.1),
-    })
+    Some(severity.finding(
+        "zookeeper-version-too-old",
+        format!("{host} is ZooKeeper {version}"),
+        why,
+        format!("upgrade to at least {}.{}", OLDEST_MAINTAINED.0, OLDEST_MAINTAINED.1),
+    ))
 }
 
 pub(super) fn tick(shared: &Shared, server: &Server) -> Option<Finding> {
     let (host, assumed) = (&server.host, shared.limits.tick);
     let fix = "say tick=… in the URL: the longest tickTime of the servers".to_owned();
     match server.tick {
-        Some(tick) if tick > assumed => Some(Finding {
-            severity: Severity::Error,
-            code: "zookeeper-tick",
-            what: format!("the tick of {host} is {tick:?}, and {assumed:?} is taken for it"),
-            why: "a holder that is cut off with its server may rely on its lock for longer than \
-                  its session lives"
-                .to_owned(),
+        Some(tick) if tick > assumed => Some(Severity::Error.finding(
+            "zookeeper-tick",
+            format!("the tick of {host} is {tick:?}, and {assumed:?} is taken for it"),
+            "a holder that is cut off with its server may rely on its lock for longer than its \
+             session lives",
             fix,
-        }),
+        )),
         None if matches!(server.status, Status::Serves { .. })
             && shared.config.contents.tick.is_none() =>
         {
-            Some(Finding {
-                severity: Severity::Note,
-                code: "zookeeper-not-looked-at",
-                what: format!("{host} doesn't answer to conf: its tick is taken for {assumed:?}"),
-                why: "that is half of the shortest session, which is less than a tick if \
-                      minSessionTimeout was set to less than two"
-                    .to_owned(),
-                fix: format!("{fix}; or allow conf (4lw.commands.whitelist)"),
-            })
+            Some(Severity::Note.finding(
+                "zookeeper-not-looked-at",
+                format!("{host} doesn't answer to conf: its tick is taken for {assumed:?}"),
+                "that is half of the shortest session, which is less than a tick if \
+                 minSessionTimeout was set to less than two",
+                format!("{fix}; or allow conf (4lw.commands.whitelist)"),
+            ))
         }
         _ => None,
     }

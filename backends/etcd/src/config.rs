@@ -5,7 +5,7 @@ use lockwright_core::{Error, Result, redact};
 
 use crate::keys::Keys;
 use crate::tls::Security;
-use crate::url::{self, Problem};
+use crate::url;
 
 /// Settings of a connection to etcd.
 ///
@@ -44,7 +44,7 @@ impl Config {
     /// message omits the password.
     pub fn new(url: &str) -> Result<Self> {
         let shown = url::shown(url);
-        let contents = url::read(url).map_err(|Problem(what)| {
+        let contents = url::read(url).map_err(|what| {
             let what = redact::hidden_password(url).unwrap_or(&what);
             Error::invalid_url(&shown, what, url::FORM).with_backend("etcd")
         })?;

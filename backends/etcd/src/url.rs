@@ -11,6 +11,8 @@ pub(crate) const FORM: &str = "etcd:http://[user:password@]host[:port],http://ho
 
 const PREFIX: &str = "lockwright/";
 
+const PARAMETERS: [&str; 5] = ["prefix", "names", "ca", "cert", "key"];
+
 #[derive(Debug)]
 pub(crate) struct Contents {
     pub(crate) endpoints: Vec<String>,
@@ -19,22 +21,13 @@ pub(crate) struct Contents {
     pub(crate) keys: Keys,
 }
 
-#[derive(Debug)]
-pub(crate) struct Problem(pub(crate) String);
-
-impl From<&str> for Problem {
-    fn from(what: &str) -> Self {
-        Self(what.to_owned())
-    }
-}
-
-pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
+pub(crate) fn read(url: &str) -> Result<Contents, String> {
     let rest = url.trim().strip_prefix("etcd:").ok_or("there is no etcd URL")?;
     let (members, query) = rest.split_once('?').unwrap_or((rest, ""));
     if members.contains('#') || query.contains('#') {
         return Err("there is a #, which is %23 in a URL".into());
     }
-    let mut parameters = Parameters::of(query)?;
+    let mut parameters = parameters(query)?;
     let (mut endpoints, mut login, mut secured) = (Vec::new(), None, None);
     for member in members.split(',') {
         let member = Member::of(member)?;
@@ -47,21 +40,19 @@ pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
             return Err("the members have different logins, and users are the cluster's".into());
         }
         if endpoints.contains(&member.endpoint) {
-            return Err(Problem(format!("{} is listed twice", member.endpoint)));
+            return Err(format!("{} is listed twice", member.endpoint));
         }
         endpoints.push(member.endpoint);
     }
-    let security =
-        Security::take(|name| parameters.take(name), secured == Some(true)).map_err(Problem)?;
-    let raw = match parameters.take("names").as_deref() {
+    let security = Security::take(|name| parameters.remove(name), secured == Some(true))?;
+    let raw = match parameters.remove("names").as_deref() {
         None => false,
         Some("raw") => true,
         Some(other) => {
-            return Err(Problem(format!("names={other} is unknown; the only value is names=raw")));
+            return Err(format!("names={other} is unknown; the only value is names=raw"));
         }
     };
-    let prefix = parameters.take("prefix").unwrap_or_else(|| PREFIX.to_owned());
-    parameters.finish()?;
+    let prefix = parameters.remove("prefix").unwrap_or_else(|| PREFIX.to_owned());
     Ok(Contents { endpoints, login, security, keys: Keys { prefix, raw } })
 }
 
@@ -77,7 +68,7 @@ pub(crate) fn shown(url: &str) -> String {
     for (at, parameter) in query.into_iter().flat_map(|query| query.split('&')).enumerate() {
         text.push(if at == 0 { '?' } else { '&' });
         let name = parameter.split('=').next().unwrap_or_default();
-        text.push_str(if Parameters::ALL.contains(&name) { parameter } else { "***" });
+        text.push_str(if PARAMETERS.contains(&name) { parameter } else { "***" });
     }
     text
 }
@@ -99,7 +90,7 @@ struct Member {
 }
 
 impl Member {
-    fn of(text: &str) -> Result<Self, Problem> {
+    fn of(text: &str) -> Result<Self, String> {
         let (scheme, rest) = text.split_once("://").ok_or("a member lacks http:// or https://")?;
         let secured = match scheme.to_ascii_lowercase().as_str() {
             "http" => false,
@@ -133,7 +124,7 @@ impl Member {
         Ok(Self { endpoint: format!("{scheme}://{name}:{port}"), secured, login })
     }
 
-    fn login(text: &str) -> Result<(String, String), Problem> {
+    fn login(text: &str) -> Result<(String, String), String> {
         let (user, password) =
             text.split_once(':').ok_or("a user without a password precedes an @")?;
         let decoded = |part| {
@@ -148,40 +139,22 @@ impl Member {
     }
 }
 
-struct Parameters(BTreeMap<String, String>);
-
-impl Parameters {
-    const ALL: [&str; 5] = ["prefix", "names", "ca", "cert", "key"];
-
-    fn of(query: &str) -> Result<Self, Problem> {
-        let mut parameters = BTreeMap::new();
-        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
-            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            if !Self::ALL.contains(&name) {
-                let name = if parameter.contains('=') { name } else { "***" };
-                let known = Self::ALL.join(", ");
-                let what = format!("the parameter {name:?} is unknown (use {known})");
-                return Err(Problem(what));
-            }
-            let value = percent::decode(value)
-                .ok_or_else(|| Problem(format!("{name} has a % that isn't percent-encoded")))?;
-            if parameters.insert(name.to_owned(), value).is_some() {
-                return Err(Problem(format!("the parameter {name:?} is listed twice")));
-            }
+fn parameters(query: &str) -> Result<BTreeMap<&str, String>, String> {
+    let mut parameters = BTreeMap::new();
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        if !PARAMETERS.contains(&name) {
+            let name = if parameter.contains('=') { name } else { "***" };
+            let known = PARAMETERS.join(", ");
+            return Err(format!("the parameter {name:?} is unknown (use {known})"));
         }
-        Ok(Self(parameters))
-    }
-
-    fn take(&mut self, name: &str) -> Option<String> {
-        self.0.remove(name)
-    }
-
-    fn finish(self) -> Result<(), Problem> {
-        match self.0.keys().next() {
-            None => Ok(()),
-            Some(name) => Err(Problem(format!("the parameter {name:?} is of no use here"))),
+        let value = percent::decode(value)
+            .ok_or_else(|| format!("{name} has a % that isn't percent-encoded"))?;
+        if parameters.insert(name, value).is_some() {
+            return Err(format!("the parameter {name:?} is listed twice"));
         }
     }
+    Ok(parameters)
 }
 
 #[cfg(test)]
@@ -221,7 +194,7 @@ mod tests {
             ("etcd:http://a#x", "%23"),
             ("etcd:http://a?ca=/x", "https"),
         ] {
-            let Problem(what) = read(url).unwrap_err();
+            let what = read(url).unwrap_err();
             assert!(what.contains(says), "{url}: {what}");
             let error = crate::Config::new(url).unwrap_err();
             assert!(!format!("{error:?}").contains("hu"), "{error:?}");

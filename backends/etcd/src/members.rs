@@ -9,6 +9,7 @@ use std::time::Duration;
 use etcd_client::{Client, ConnectOptions, GetOptions};
 use lockwright_core::backend_util::lock;
 use lockwright_core::{Error, ErrorKind, Result};
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
@@ -183,8 +184,8 @@ impl Members {
         &self.config
     }
 
-    pub(crate) fn runtime(&self) -> &Runtime {
-        &self.runtime
+    pub(crate) fn runtime(&self) -> &Handle {
+        self.runtime.handle()
     }
 
     /// Returns a request's timeout: at most half of `ttl`, so that a second request fits in.
@@ -300,7 +301,7 @@ impl Members {
             return;
         }
         let (members, link) = (Arc::downgrade(self), Arc::clone(link));
-        self.runtime.spawn(async move {
+        self.runtime().spawn(async move {
             let lives = link.says_anything();
             tokio::pin!(lives);
             let mut pause = link.patience;
@@ -395,7 +396,7 @@ impl Members {
                 };
                 (member, found.unwrap_or_else(silence))
             };
-            trying.spawn_on(connecting, self.runtime.handle());
+            trying.spawn_on(connecting, self.runtime());
         }
         let mut failures = Vec::new();
         while let Some(tried) = trying.join_next().await {

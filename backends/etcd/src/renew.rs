@@ -60,7 +60,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
             && let Some((lease, places)) = leases.next()
         {
             let shared = Arc::clone(shared);
-            let runtime = shared.members.runtime().handle().clone();
+            let runtime = shared.members.runtime().clone();
             let renewing_one = async move { renew_lease(&shared, &lease, &places).await };
             renewing.spawn_on(renewing_one, &runtime);
         }

@@ -4,7 +4,6 @@
 use lockwright_core::{Error, ErrorKind};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 use crate::errors::error;
 
@@ -24,13 +23,6 @@ impl Runtime {
 
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
-    }
-
-    pub(crate) fn spawn<T: Send + 'static>(
-        &self,
-        task: impl Future<Output = T> + Send + 'static,
-    ) -> JoinHandle<T> {
-        self.handle.spawn(task)
     }
 
     pub(crate) fn has_ended(&self) -> bool {

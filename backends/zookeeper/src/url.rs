@@ -97,9 +97,7 @@ pub(crate) fn is_tick(tick: Duration) -> bool {
 }
 
 fn login(login: &str) -> Result<String, String> {
-    let Some((user, password)) = login.split_once(':') else {
-        return Err("there is a user without a password".to_owned());
-    };
+    let (user, password) = login.split_once(':').ok_or("there is a user without a password")?;
     if user.is_empty() || password.is_empty() {
         return Err("the user or the password is empty".to_owned());
     }
@@ -134,9 +132,9 @@ fn hosts(text: &str, has_login: bool, secured: bool) -> Result<Vec<String>, Stri
                 _ if has_login => return Err(format!("the port {port:?} is not a port")),
                 // Don't quote the text, because it may be a password.
                 _ => {
-                    return Err(
-                        "the text after the host is not a port (a password must be followed by an @)".to_owned()
-                    );
+                    return Err("the text after the host is not a port (a password must be followed \
+                                by an @)"
+                        .to_owned());
                 }
             },
         };

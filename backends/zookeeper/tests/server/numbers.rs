@@ -127,8 +127,7 @@ async fn spent_numbers_block_grants_until_the_queue_is_empty() {
     assert_eq!(nodes.len(), 1, "{nodes:?}");
 
     others[1].release(&third, ReleaseMode::Plain).await.unwrap();
-    let granted = granted_soon(&ours, &late, FOR_EVER);
-    assert!(granted.await.fence > fence);
+    assert!(granted_soon(&ours, &late, FOR_EVER).await.fence > fence);
     let nodes = raw.list_children("/lockwright/x").await.unwrap();
     assert_eq!(nodes, [format!("{}0000000000", node_of(&late))]);
     assert!(busy(&others[0], &claim_for("x", LONG), FOR_EVER).await.queued);

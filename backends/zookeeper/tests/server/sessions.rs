@@ -199,8 +199,7 @@ async fn a_session_that_is_cut_off_is_a_risk_and_another_takes_its_place() {
     let gone = renew(&zookeeper, &one).await;
     assert!(matches!(gone, RenewalOutcome::NotHeld(_)), "{gone:?}");
     let again = claim_for("y", long);
-    let granted = granted_soon(&zookeeper, &again, Wait::No);
-    assert!(granted.await.fence > fence);
+    assert!(granted_soon(&zookeeper, &again, Wait::No).await.fence > fence);
 }
 
 #[tokio::test]

@@ -103,12 +103,8 @@ fn next<'n>(
     listed: impl Iterator<Item = &'n LockName>,
 ) -> Position {
     let start = behind(last);
-    let mut ends: Vec<usize> = before
-        .listed
-        .iter()
-        .copied()
-        .filter(|end| before.start.get(..*end) == start.get(..*end))
-        .collect();
+    let mut ends = before.listed.clone();
+    ends.retain(|end| before.start.get(..*end) == start.get(..*end));
     for queue in listed.map(|name| keys.queue(name)).filter(|queue| start.starts_with(queue)) {
         if !keys.raw {
             return Position { start: after(&queue), listed: Vec::new() };

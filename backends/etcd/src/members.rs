@@ -1,13 +1,12 @@
 //! All requests go to one member until it fails, because only responses over one connection prove a
 //! renewal (see `KeptAlive`). `etcd_client` would rotate among all members, even frozen ones.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use etcd_client::{Client, ConnectOptions, GetOptions};
-use lockwright_core::backend_util::lock;
+use lockwright_core::backend_util::{Jitter, lock};
 use lockwright_core::{Error, ErrorKind, Result};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -90,14 +89,12 @@ struct Round {
 impl Round {
     fn failed(link_error: &LinkError, before: Option<&Self>) -> Self {
         let pause = before.map_or(PAUSE, |round| (round.pause * 2).min(LONGEST_PAUSE));
-        let random = RandomState::new().build_hasher().finish() % 1_000;
-        let jitter = u32::try_from(random).unwrap_or(0);
         Self {
             kind: link_error.error.kind(),
             what: link_error.error.message().to_owned(),
             may_pass: link_error.may_pass,
             pause,
-            until: Instant::now() + pause / 2 + pause / 2 * jitter / 1_000,
+            until: Instant::now() + pause / 2 + Jitter::default().below(pause / 2),
         }
     }
 

@@ -90,12 +90,8 @@ impl Shared {
             Ok((sent, link.client.lease_client().grant(asked, None).await?))
         };
         // If the response is lost, the lease stays empty and expires. So `Effect::Reads` is right.
-        let (sent, granted) = self
-            .members
-            .ask(Effect::Reads, limit, request)
-            .await
-            .map_err(RequestError::error)?
-            .value;
+        let answer = self.members.ask(Effect::Reads, limit, request).await;
+        let (sent, granted) = answer.map_err(RequestError::error)?.value;
         let ttl = Duration::from_secs(granted.ttl().unsigned_abs());
         Ok(Arc::new(Lease::new(granted.id(), ttl, true, sent)))
     }
@@ -114,12 +110,8 @@ impl Shared {
             }
         };
         let limit = self.members.limit(Duration::from_secs(seconds));
-        let (sent, ttl) = self
-            .members
-            .ask(Effect::Reads, limit, request)
-            .await
-            .map_err(RequestError::error)?
-            .value;
+        let answer = self.members.ask(Effect::Reads, limit, request).await;
+        let (sent, ttl) = answer.map_err(RequestError::error)?.value;
         Ok(Arc::new(Lease::new(id, Duration::from_secs(ttl.unsigned_abs()), false, sent)))
     }
 }

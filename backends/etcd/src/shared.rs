@@ -95,13 +95,11 @@ impl Shared {
         let kept = lease.and_then(Lease::kept_alive);
         let limit = self.members.limit(lease.map_or(Duration::MAX, |lease| lease.ttl));
         let before = self.revisions.highest();
-        let Answer { value, link, was_unsure } = self
-            .members
-            .ask(effect, limit, |link: Arc<Link>| {
-                let (mut kv, txn) = (link.client.kv_client(), txn.clone());
-                async move { kv.txn(txn).await }
-            })
-            .await?;
+        let request = |link: Arc<Link>| {
+            let (mut kv, txn) = (link.client.kv_client(), txn.clone());
+            async move { kv.txn(txn).await }
+        };
+        let Answer { value, link, was_unsure } = self.members.ask(effect, limit, request).await?;
         let answered = read(&value, was_unsure).ok_or_else(|| {
             RequestError::Failed(unexpected_response(effect, "a transaction without a header"))
         })?;

@@ -444,12 +444,11 @@ impl Acquire<'_> {
 /// Returns the fence: the id of the transaction that created the node. Fences increase in queue
 /// order.
 pub(crate) fn fence(stat: &zk::Stat) -> Result<Fence> {
-    u64::try_from(stat.czxid)
-        .ok()
-        .filter(|number| (1..=Fence::MAX.get()).contains(number))
-        .map(Fence::new)
-        .ok_or_else(|| {
+    match u64::try_from(stat.czxid) {
+        Ok(number) if (1..=Fence::MAX.get()).contains(&number) => Ok(Fence::new(number)),
+        _ => {
             let message = format!("the transaction {} of a node can't be a fence", stat.czxid);
-            error(ErrorKind::Indeterminate, message)
-        })
+            Err(error(ErrorKind::Indeterminate, message))
+        }
+    }
 }

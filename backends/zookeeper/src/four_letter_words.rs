@@ -28,18 +28,14 @@ pub(crate) enum Status {
 }
 
 pub(crate) async fn look(config: &Config) -> Vec<Server> {
-    let asked: Vec<_> = config
-        .contents
-        .hosts
-        .iter()
-        .map(|host| {
-            let (host, limit) = (host.clone(), config.response_timeout);
-            tokio::spawn(async move {
-                let (status, tick) = tokio::join!(ask(&host, limit), tick(&host, limit));
-                Server { host, status, tick }
-            })
+    let ask_one = |host: &String| {
+        let (host, limit) = (host.clone(), config.response_timeout);
+        tokio::spawn(async move {
+            let (status, tick) = tokio::join!(ask(&host, limit), tick(&host, limit));
+            Server { host, status, tick }
         })
-        .collect();
+    };
+    let asked: Vec<_> = config.contents.hosts.iter().map(ask_one).collect();
     let mut servers = Vec::with_capacity(asked.len());
     for server in asked {
         servers.extend(server.await.ok());

@@ -53,12 +53,9 @@ pub(crate) async fn page(shared: &Arc<Shared>, prefix: &str, from: Option<Cursor
         name.as_str().starts_with(prefix)
             && after.as_deref().is_none_or(|after| name.as_str() > after)
     };
-    let mut names: Vec<LockName> = children
-        .unwrap_or_default()
-        .iter()
-        .filter_map(|child| Paths::name_of(child))
-        .filter(is_wanted)
-        .collect();
+    let children = children.unwrap_or_default();
+    let names = children.iter().filter_map(|child| Paths::name_of(child));
+    let mut names: Vec<LockName> = names.filter(is_wanted).collect();
     names.sort_unstable();
     let is_last = names.len() <= PAGE;
     names.truncate(PAGE);

@@ -85,11 +85,8 @@ impl Subscribers {
     /// Sends an event to all clients.
     pub fn send(&self, event: &Event) {
         let attached = Arc::clone(&lock(&self.attached));
-        let gone: Vec<usize> = attached
-            .iter()
-            .enumerate()
-            .filter_map(|(at, events)| (!events.send(event.clone())).then_some(at))
-            .collect();
+        let is_gone = |at: &usize| !attached[*at].send(event.clone());
+        let gone: Vec<usize> = (0..attached.len()).filter(is_gone).collect();
         if gone.is_empty() {
             return;
         }

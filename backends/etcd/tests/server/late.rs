@@ -33,12 +33,8 @@ impl Late {
     }
 
     fn tombstones(&self) -> usize {
-        self.cluster
-            .ctl(&["get", "lockwright/ended:", "--prefix", "--keys-only"])
-            .unwrap()
-            .lines()
-            .filter(|line| !line.is_empty())
-            .count()
+        let keys = self.cluster.ctl(&["get", "lockwright/ended:", "--prefix", "--keys-only"]);
+        keys.unwrap().lines().filter(|line| !line.is_empty()).count()
     }
 }
 

@@ -32,12 +32,8 @@ pub(super) async fn look(shared: &Shared, session: &Session) -> Result<Vec<Findi
             return Err(cause);
         }
     };
-    Ok(shared
-        .zxid_watermark
-        .went_back(zxid)
-        .map(|seen| went_back(root, zxid, seen))
-        .into_iter()
-        .collect())
+    let seen = shared.zxid_watermark.went_back(zxid);
+    Ok(seen.map(|seen| went_back(root, zxid, seen)).into_iter().collect())
 }
 
 fn no_chroot(chroot: &str) -> Finding {

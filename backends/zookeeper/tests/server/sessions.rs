@@ -75,13 +75,9 @@ async fn only_unused_sessions_are_closed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_callers_share_a_failed_session() {
     let (server, proxy, url) = server_and_proxy();
-    let config = Config::new(&url).unwrap();
-    let zookeeper = config
-        .connect_timeout(Duration::from_secs(1))
-        .idle_timeout(Duration::from_millis(100))
-        .connect()
-        .await
-        .unwrap();
+    let config = Config::new(&url).unwrap().connect_timeout(Duration::from_secs(1));
+    let config = config.idle_timeout(Duration::from_millis(100));
+    let zookeeper = config.connect().await.unwrap();
     // The session for reads would reconnect, so wait for its end.
     let longest = *zookeeper.profile().ttl.end();
     eventually(|| async { (sessions(&server, longest) == 0).then_some(()) }).await;

@@ -19,12 +19,6 @@ pub(crate) struct Member {
     pub(crate) status: Result<StatusResponse>,
 }
 
-impl Member {
-    pub(crate) fn version(&self) -> Option<Version> {
-        Version::read(self.status.as_ref().ok()?.version())
-    }
-}
-
 pub(crate) async fn ask_all(config: &Config) -> Vec<Member> {
     let mut asking = JoinSet::new();
     for (at, endpoint) in config.endpoints.iter().cloned().enumerate() {
@@ -47,11 +41,9 @@ pub(crate) async fn ask_all(config: &Config) -> Vec<Member> {
 async fn status(config: &Config, endpoint: &str) -> Result<StatusResponse> {
     let client = members::client(config, endpoint).await.map_err(|link_error| link_error.error)?;
     let status = client.maintenance_client().status().await;
-    status.map_err(|cause| unreachable(endpoint, &words(&cause)))
-}
-
-fn unreachable(endpoint: &str, why: &str) -> Error {
-    error(ErrorKind::Unavailable, format!("{endpoint} can't be queried: {why}"))
+    status.map_err(|cause| {
+        error(ErrorKind::Unavailable, format!("{endpoint} can't be queried: {}", words(&cause)))
+    })
 }
 
 const NEARLY_FULL_PERCENT: i64 = 90;
@@ -71,7 +63,8 @@ pub(crate) async fn examine(shared: &Shared) -> Vec<Finding> {
     findings.extend(several_clusters(&members));
     findings.extend(unencrypted_findings(config));
     let answering = || members.iter().filter_map(|member| member.status.as_ref().ok());
-    let has_alarm = answering().any(|status| status.errors().iter().any(|it| is_alarm(it)));
+    let mut errors = answering().flat_map(|status| status.errors());
+    let has_alarm = errors.any(|error| error.contains("alarm:"));
     if answering().any(|status| status.leader() != 0 && !status.is_learner()) {
         let listing =
             |link: Arc<Link>| async move { link.client.cluster_client().member_list().await };
@@ -110,7 +103,8 @@ fn of_member(member: &Member, findings: &mut Vec<Finding>) {
             return;
         }
     };
-    if let Some(version) = member.version().filter(|version| version.revokes_live_leases()) {
+    let version = Version::read(status.version());
+    if let Some(version) = version.filter(|version| version.revokes_live_leases()) {
         findings.push(Severity::Warning.finding(
             "etcd-lease-bug",
             format!("{endpoint} runs etcd {version}, which can revoke leases that are alive"),
@@ -166,10 +160,6 @@ fn of_member(member: &Member, findings: &mut Vec<Finding>) {
              raise --quota-backend-bytes",
         ));
     }
-}
-
-fn is_alarm(error: &str) -> bool {
-    error.contains("alarm:")
 }
 
 fn several_clusters(members: &[Member]) -> Option<Finding> {

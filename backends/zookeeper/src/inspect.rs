@@ -77,10 +77,7 @@ pub(crate) async fn up_to_date(shared: &Arc<Shared>) -> Result<Arc<Session>> {
 /// Brings the session's server up to date. A missing chroot is an error.
 pub(crate) async fn refresh(session: &Session, config: &Config) -> Result<()> {
     session.sync().await?;
-    match session.has_chroot(config).await? {
-        true => Ok(()),
-        false => Err(no_chroot(&config.contents.chroot)),
-    }
+    if session.has_chroot(config).await? { Ok(()) } else { Err(no_chroot(&config.contents.chroot)) }
 }
 
 async fn inspect_all(

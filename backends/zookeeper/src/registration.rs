@@ -66,12 +66,8 @@ pub(crate) fn note(
     is_held: bool,
 ) -> Result<()> {
     shared.zxid_watermark.note(own.fence);
-    let end = match is_held {
-        true => shared.end_of_hold(claim),
-        false => shared.end_of_wait(claim),
-    };
-    let place = shared.registry.leave(claim);
-    match place {
+    let end = if is_held { shared.end_of_hold(claim) } else { shared.end_of_wait(claim) };
+    match shared.registry.leave(claim) {
         Some(place) if !place.is_overdue => {
             let place =
                 Place { node: Some(own.clone()), is_held: place.is_held || is_held, ..place };

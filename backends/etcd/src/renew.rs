@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use etcd_client::TxnOp;
-use lockwright_core::{Claim, Error, Reason, Renew, Renewal, RenewalOutcome, Result};
+use lockwright_core::{Claim, Reason, Renew, Renewal, RenewalOutcome, Result};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
@@ -26,12 +26,10 @@ struct Numbered {
     place: Place,
 }
 
-struct LeaseRenewals {
-    renewals: Vec<(usize, Renewal)>,
-    failure: Option<Error>,
-}
-
 pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
+    let all_unknown = |outcomes: &[Renewal]| {
+        outcomes.iter().all(|renewal| renewal.outcome == RenewalOutcome::Indeterminate)
+    };
     let mut outcomes = vec![Renewal::INDETERMINATE; holds.len()];
     let mut by_lease: HashMap<i64, (Arc<Lease>, Vec<Numbered>)> = HashMap::new();
     let begun = Instant::now();
@@ -64,24 +62,21 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
             let renewing_one = async move { renew_lease(&shared, &lease, &places).await };
             renewing.spawn_on(renewing_one, &runtime);
         }
-        let none_answered = outcomes.iter().all(|one| one.outcome == RenewalOutcome::Indeterminate);
-        let until = if none_answered { give_up } else { give_up.min(answer_by) };
+        let until = if all_unknown(&outcomes) { give_up } else { give_up.min(answer_by) };
         let Ok(Some(known)) = timeout_at(until, renewing.join_next()).await else { break };
         match known {
-            Ok(known) => {
-                for (at, renewal) in known.renewals {
+            Ok(Ok(renewals)) => {
+                for (at, renewal) in renewals {
                     outcomes[at] = renewal;
                 }
-                failure = known.failure.or(failure);
             }
+            Ok(Err(error)) => failure = Some(error),
             Err(cause) if cause.is_panic() => std::panic::resume_unwind(cause.into_panic()),
             Err(_) => failure = Some(runtime::gone()),
         }
     }
-    let all_unknown =
-        outcomes.iter().all(|renewal| renewal.outcome == RenewalOutcome::Indeterminate);
     match failure {
-        Some(failure) if all_unknown => Err(failure),
+        Some(failure) if all_unknown(&outcomes) => Err(failure),
         _ => Ok(outcomes),
     }
 }
@@ -115,16 +110,13 @@ async fn renew_lease(
     shared: &Arc<Shared>,
     lease: &Arc<Lease>,
     places: &[Numbered],
-) -> LeaseRenewals {
+) -> Result<Vec<(usize, Renewal)>> {
     match prove(shared, lease, places).await {
-        Ok(renewals) => LeaseRenewals { renewals, failure: None },
         Err(RequestError::NoLease) => {
             let expired = |numbered: &Numbered| (numbered.at, Renewal::not_held(Reason::Expired));
-            LeaseRenewals { renewals: places.iter().map(expired).collect(), failure: None }
+            Ok(places.iter().map(expired).collect())
         }
-        Err(RequestError::Failed(failure)) => {
-            LeaseRenewals { renewals: Vec::new(), failure: Some(failure) }
-        }
+        renewals => renewals.map_err(RequestError::error),
     }
 }
 
@@ -159,7 +151,13 @@ async fn prove(
                     } else {
                         shared.hold(claim, place.clone(), ends)
                     };
-                    renewed(is_registered, left, claim)
+                    if is_registered {
+                        let valid = (left < claim.ttl).then_some(left);
+                        Renewal { outcome: RenewalOutcome::Renewed { valid }, waiters: false }
+                    } else {
+                        // The claim became overdue during the renewal.
+                        Renewal::not_held(Reason::Expired)
+                    }
                 }
                 Ok(Err(reason)) => Renewal::not_held(reason),
                 Err(_) => Renewal::INDETERMINATE,
@@ -169,19 +167,6 @@ async fn prove(
         return Ok(renewals);
     }
     Ok(Vec::new())
-}
-
-/// Returns the outcome of a renewal. A claim that isn't registered became overdue during the
-/// renewal, so the hold has expired.
-fn renewed(is_registered: bool, left: std::time::Duration, claim: &Claim) -> Renewal {
-    if !is_registered {
-        return Renewal::not_held(Reason::Expired);
-    }
-    let mut renewal = Renewal::RENEWED;
-    if left < claim.ttl {
-        renewal.outcome = RenewalOutcome::Renewed { valid: Some(left) };
-    }
-    renewal
 }
 
 async fn renewal_of(

@@ -1,4 +1,4 @@
-use lockwright_core::Mode;
+use lockwright_core::{Claim, Error, Mode, Result};
 
 /// Returns the token column's value for a name with shared holders of this mode.
 ///
@@ -49,6 +49,13 @@ pub(crate) fn mode(word: &str, permits: i64, size: i64) -> Option<Mode> {
         }
         _ => None,
     }
+}
+
+/// Returns the claim's identity as JSON.
+pub(crate) fn identity_text(claim: &Claim) -> Result<String> {
+    serde_json::to_string(&*claim.identity).map_err(|cause| {
+        Error::invalid_input("the identity can't be written as JSON").with_source(cause)
+    })
 }
 
 #[cfg(test)]

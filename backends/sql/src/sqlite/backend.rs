@@ -6,9 +6,10 @@ use lockwright_core::{
     ReleaseOutcome, Renew, Renewal, Result, SweepReport, Token, Wait, async_trait,
 };
 
-use super::statements::{Acquire, Hold};
+use super::statements::{Acquire, Acquired};
 use super::writer::{Answer, Request};
 use super::{PROFILE, Sqlite};
+use crate::kind::identity_text;
 
 /// Unwraps an answer, which always has its request's kind.
 macro_rules! expect {
@@ -55,14 +56,13 @@ impl DistributedLock for Sqlite {
     }
 
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
-        let holds = holds.iter().map(|hold| self::hold(hold.claim)).collect();
-        let answer = self.jobs.ask(Request::Renew(holds)).await?;
-        Ok(expect!(answer, Renewed))
+        let claims = holds.iter().map(|hold| hold.claim.clone()).collect();
+        Ok(expect!(self.jobs.ask(Request::Renew(claims)).await?, Renewed))
     }
 
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         let tombstone = release_mode == ReleaseMode::Reconcile;
-        let request = Request::Release { hold: hold(claim), tombstone };
+        let request = Request::Release { claim: claim.clone(), tombstone };
         let answer = self.jobs.ask(request).await.map_err(|e| e.with_name(&claim.name))?;
         match answer {
             Answer::Released { ended, .. } => Ok(ended),
@@ -118,38 +118,24 @@ impl Sqlite {
     }
 
     async fn granted(&self, request: Request, claim: &Claim) -> Result<AcquireOutcome> {
-        match self.jobs.ask(request).await.map_err(|e| e.with_name(&claim.name))? {
-            Answer::Ended => Err(Error::new(
+        let error = match self.jobs.ask(request).await.map_err(|e| e.with_name(&claim.name))? {
+            Answer::Acquired(Acquired::Outcome(outcome)) => return Ok(outcome),
+            Answer::Acquired(Acquired::Ended) => Error::new(
                 ErrorKind::Lost(Reason::Gone),
                 "the request was cancelled before it reached the server; acquire the lock again",
-            )
-            .with_backend(PROFILE.backend)
-            .with_name(&claim.name)),
-            Answer::OtherKind(present) => Err(Error::other_kind(present, claim.mode)
-                .with_backend(PROFILE.backend)
-                .with_name(&claim.name)),
-            answer => Ok(expect!(answer, Acquired)),
-        }
+            ),
+            Answer::Acquired(Acquired::OtherKind(present)) => {
+                Error::other_kind(present, claim.mode)
+            }
+            other => unreachable!("asked for a hold, got {other:?}"),
+        };
+        Err(error.with_backend(PROFILE.backend).with_name(&claim.name))
     }
 }
 
 fn asked(claim: &Claim, wait: Wait) -> Result<Acquire> {
-    let identity = serde_json::to_string(&*claim.identity).map_err(|source| {
-        Error::invalid_input("the identity can't be written as JSON").with_source(source)
-    })?;
-    Ok(Acquire {
-        name: claim.name.clone(),
-        mode: claim.mode,
-        token: claim.token,
-        identity,
-        fences: claim.fences,
-        ttl: claim.ttl,
-        waits: wait != Wait::No,
-    })
-}
-
-fn hold(claim: &Claim) -> Hold {
-    Hold { name: claim.name.clone(), mode: claim.mode, token: claim.token, ttl: claim.ttl }
+    let identity = identity_text(claim)?;
+    Ok(Acquire { claim: claim.clone(), identity, waits: wait != Wait::No })
 }
 
 fn known_mode(claim: &Claim) -> Result<()> {

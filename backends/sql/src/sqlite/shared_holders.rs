@@ -1,19 +1,16 @@
 //! Readers and holders of permits.
-//!
-//! Most functions need a transaction, and a [`Moment`] read within it.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BootInstant, Busy, Fence, Granted, LockName, Mode, ReleaseOutcome, Token,
+    BootInstant, Claim, Fence, Granted, Holder, LockName, Mode, ReleaseOutcome, Token,
 };
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::sqlite::SqliteRow;
 use sqlx::{Result, Row};
 
 use super::statements::{
-    Acquire, Acquired, Asked, Hold, Moment, TOMBSTONE, decode, expires, holder, json, nanos,
-    put_tombstone, query, seen, stored,
+    Acquire, Acquired, Asked, Tables, decode, expires, json, nanos, query, stored, to_renew,
 };
 use crate::kind;
 
@@ -27,318 +24,230 @@ struct Look {
     writer_until: Option<BootInstant>,
 }
 
-pub(super) async fn acquire(
-    connection: &mut SqliteConnection,
-    asked: &Acquire,
-    at: Moment<'_>,
-) -> Result<Acquired> {
-    let row = seen(connection, asked, at).await?;
-    if row.try_get("is_ended")? {
-        return Ok(Acquired::Ended);
+/// Most of these operations need a transaction, and an instant within it.
+impl Tables<'_> {
+    pub(super) async fn acquire_shared(&mut self, asked: &Acquire) -> Result<Acquired> {
+        let claim = &asked.claim;
+        let token = claim.token.to_string();
+        let (row, is_live, is_ended) = self.seen(&claim.name, Some(&token)).await?;
+        if is_ended {
+            return Ok(Acquired::Ended);
+        }
+        if is_live {
+            let present = present(&row)?;
+            if !present.is_of_the_kind_of(claim.mode) {
+                return Ok(Acquired::OtherKind(present));
+            }
+            if present == Mode::Exclusive {
+                let holder = self.holder(&row)?;
+                return Ok(Acquired::busy(Some(self.remaining(&row)?), Some(holder), false));
+            }
+            if let Some(own) = self.own(&claim.name, claim.token).await? {
+                return self.again_shared(claim, &own).await;
+            }
+        }
+        let look = self.look(&claim.name).await?;
+        let (fits, free_at) = match claim.mode {
+            Mode::Permits { count, of } => {
+                (look.taken + u64::from(count) <= u64::from(of), look.first_end)
+            }
+            _ => (look.writer_until.is_none(), look.last_end.or(look.writer_until)),
+        };
+        if !fits {
+            let retry_after = free_at.map(|end| end.saturating_since(self.now));
+            let first = self.first_shared(&claim.name).await?;
+            return Ok(Acquired::busy(retry_after, first, false));
+        }
+        let until = self.now + claim.ttl;
+        let fence = if !is_live {
+            query!("acquire", "shared_open";
+                claim.name.as_str(), kind::kind(claim.mode).unwrap_or_default(),
+                kind::word(claim.mode), nanos(claim.ttl), stored(until), self.boot
+            )
+            .fetch_one(&mut *self.connection)
+            .await?
+            .try_get("fence")?
+        } else if claim.mode == Mode::Shared {
+            row.try_get("fence")?
+        } else {
+            self.number(&claim.name).await?
+        };
+        self.add(asked, fence, until).await?;
+        if is_live {
+            self.keep(&[claim.name.as_str()]).await?;
+        }
+        Ok(Acquired::granted(granted(fence)?))
     }
-    let is_live = row.try_get::<Option<&str>, _>("name")?.is_some() && at.is_live(&row)?;
-    if is_live {
-        let present = present(&row)?;
-        if !present.is_of_the_kind_of(asked.mode) {
-            return Ok(Acquired::OtherKind(present));
-        }
-        if present == Mode::Exclusive {
-            return Ok(Acquired::Outcome(AcquireOutcome::Busy(Busy {
-                retry_after: Some(at.remaining(&row)?),
-                holder: Some(Box::new(holder(&row, at)?)),
-                queued: false,
-            })));
-        }
-        if let Some(own) = own(connection, &asked.name, asked.token, at).await? {
-            let granted = again(connection, asked, &own, at).await?;
-            return Ok(Acquired::Outcome(AcquireOutcome::Granted(granted)));
-        }
+
+    /// Records that a writer waits for readers. Needs no transaction, because the record is void
+    /// once the name's `fence` has changed.
+    pub(super) async fn wait(&mut self, asked: &Acquire, fence: i64) -> Result<()> {
+        self.add(asked, fence, self.now + WAITS).await
     }
-    let look = look(connection, &asked.name, at).await?;
-    let (fits, free_at) = match asked.mode {
-        Mode::Permits { count, of } => {
-            (look.taken + u64::from(count) <= u64::from(of), look.first_end)
-        }
-        _ => (look.writer_until.is_none(), look.last_end.or(look.writer_until)),
-    };
-    if !fits {
-        return Ok(Acquired::Outcome(AcquireOutcome::Busy(Busy {
-            retry_after: free_at.map(|end| end.saturating_since(at.now)),
-            holder: first(connection, &asked.name, at).await?,
-            queued: false,
-        })));
+
+    pub(super) async fn first_shared(&mut self, name: &LockName) -> Result<Option<Holder>> {
+        self.shared_holders(name).await?.first().map(|row| self.holder(row)).transpose()
     }
-    let until = at.now + asked.ttl;
-    let fence = if !is_live {
-        let kind = kind::kind(asked.mode).unwrap_or_default();
-        let opened = query!("acquire", "shared_open")
-            .bind(asked.name.as_str())
-            .bind(kind)
-            .bind(kind::word(asked.mode))
-            .bind(nanos(asked.ttl))
-            .bind(stored(until))
-            .bind(at.boot)
-            .fetch_one(&mut *connection)
+
+    pub(super) async fn shared_holders(&mut self, name: &LockName) -> Result<Vec<SqliteRow>> {
+        query!("inspect", "shared_holders"; name.as_str(), self.boot, stored(self.now))
+            .fetch_all(&mut *self.connection)
+            .await
+    }
+
+    pub(super) async fn swap_shared(&mut self, from: Token, asked: &Acquire) -> Result<Acquired> {
+        let claim = &asked.claim;
+        let token = claim.token.to_string();
+        let (_, _, is_ended) = self.seen(&claim.name, Some(&token)).await?;
+        if is_ended {
+            return Ok(Acquired::Ended);
+        }
+        if let Some(own) = self.own(&claim.name, claim.token).await? {
+            return self.again_shared(claim, &own).await;
+        }
+        let not_held = Ok(Acquired::busy(None, None, false));
+        let Some(old) = self.own(&claim.name, from).await? else { return not_held };
+        let is_broken = old.try_get::<Option<&str>, _>("broken")?.is_some();
+        if is_broken || self.holder(&old)?.mode != claim.mode {
+            return not_held;
+        }
+        let fence = match claim.mode {
+            Mode::Shared => old.try_get("fence")?,
+            _ => self.number(&claim.name).await?,
+        };
+        let from = from.to_string();
+        query!("swap", "shared_swap";
+            claim.name.as_str(), &from, &token, &asked.identity, fence, nanos(claim.ttl),
+            stored(self.now + claim.ttl)
+        )
+        .execute(&mut *self.connection)
+        .await?;
+        self.keep(&[claim.name.as_str()]).await?;
+        self.put_tombstone(&from, claim.ttl, None).await?;
+        Ok(Acquired::granted(granted(fence)?))
+    }
+
+    /// Adds the tokens of renewed holds to `renewed`.
+    pub(super) async fn renew_shared(
+        &mut self,
+        asked: &[Asked<'_>],
+        renewed: &mut HashSet<String>,
+    ) -> Result<()> {
+        let rows = query!("renew", "shared_renew"; json(asked)?, stored(self.now), self.boot)
+            .fetch_all(&mut *self.connection)
             .await?;
-        opened.try_get("fence")?
-    } else if asked.mode == Mode::Shared {
-        row.try_get("fence")?
-    } else {
-        number(connection, &asked.name).await?
-    };
-    add(connection, asked, fence, until, at).await?;
-    if is_live {
-        keep(connection, &[&asked.name], at).await?;
+        for row in &rows {
+            renewed.insert(row.try_get("token")?);
+        }
+        let names: Vec<&str> = asked.iter().map(|(name, _, _)| *name).collect();
+        self.keep(&names).await
     }
-    Ok(Acquired::Outcome(AcquireOutcome::Granted(granted(fence)?)))
-}
 
-/// Records that a writer waits for readers. Needs no transaction, because the record is void once
-/// the name's fence has changed.
-pub(super) async fn wait(
-    connection: &mut SqliteConnection,
-    asked: &Acquire,
-    row: &SqliteRow,
-    at: Moment<'_>,
-) -> Result<()> {
-    add(connection, asked, row.try_get("fence")?, at.now + WAITS, at).await
-}
-
-pub(super) async fn first(
-    connection: &mut SqliteConnection,
-    name: &LockName,
-    at: Moment<'_>,
-) -> Result<Option<Box<lockwright_core::Holder>>> {
-    match holders(connection, name, at).await?.first() {
-        Some(row) => Ok(Some(Box::new(holder(row, at)?))),
-        None => Ok(None),
+    /// Returns whether the hold existed, and whether its end may admit a waiter.
+    pub(super) async fn release_shared(
+        &mut self,
+        name: &LockName,
+        token: Token,
+        mode: Mode,
+    ) -> Result<(ReleaseOutcome, bool)> {
+        let gone = self.remove_shared(name, token).await?;
+        if !gone.map_or(Ok(false), |gone| self.is_live(&gone))? {
+            return Ok((ReleaseOutcome::NotHeld, false));
+        }
+        let look = self.look(name).await?;
+        let ends = match (look.last_end, look.writer_until) {
+            (Some(end), _) => end,
+            // The row stays, because the waiting writer's record depends on its fence.
+            (None, Some(_)) => self.now,
+            (None, None) => {
+                let close = query!("release", "shared_close"; name.as_str());
+                close.execute(&mut *self.connection).await?;
+                return Ok((ReleaseOutcome::Released, true));
+            }
+        };
+        let shorten = query!("release", "shared_shorten"; name.as_str(), stored(ends));
+        shorten.execute(&mut *self.connection).await?;
+        let makes_room = look.last_end.is_none() || mode != Mode::Shared;
+        Ok((ReleaseOutcome::Released, makes_room))
     }
-}
 
-pub(super) async fn holders(
-    connection: &mut SqliteConnection,
-    name: &LockName,
-    at: Moment<'_>,
-) -> Result<Vec<SqliteRow>> {
-    query!("inspect", "shared_holders")
-        .bind(name.as_str())
-        .bind(at.boot)
-        .bind(stored(at.now))
-        .fetch_all(connection)
+    /// Removes the row of a hold or of a waiting writer. Needs no transaction for a writer.
+    pub(super) async fn remove_shared(
+        &mut self,
+        name: &LockName,
+        token: Token,
+    ) -> Result<Option<SqliteRow>> {
+        let gone = query!("release", "shared_release"; name.as_str(), token.to_string())
+            .fetch_all(&mut *self.connection)
+            .await?;
+        Ok(gone.into_iter().next())
+    }
+
+    async fn look(&mut self, name: &LockName) -> Result<Look> {
+        let row = query!("acquire", "shared_look"; name.as_str(), self.boot, stored(self.now))
+            .fetch_one(&mut *self.connection)
+            .await?;
+        let end = |column| -> Result<Option<BootInstant>> {
+            let nanos: Option<i64> = row.try_get(column)?;
+            nanos.map(|end| end.try_into().map(BootInstant::from_nanos).map_err(decode)).transpose()
+        };
+        Ok(Look {
+            taken: row.try_get::<i64, _>("taken")?.try_into().map_err(decode)?,
+            first_end: end("first_end")?,
+            last_end: end("last_end")?,
+            writer_until: end("writer_until")?,
+        })
+    }
+
+    async fn own(&mut self, name: &LockName, token: Token) -> Result<Option<SqliteRow>> {
+        let rows = query!("renew", "shared_own"; name.as_str(), token.to_string())
+            .fetch_all(&mut *self.connection)
+            .await?;
+        let Some(row) = rows.into_iter().next() else { return Ok(None) };
+        let is_hold = self.is_live(&row)? && row.try_get::<&str, _>("mode")? != "exclusive";
+        Ok(is_hold.then_some(row))
+    }
+
+    /// Renews the hold, unless it was broken.
+    async fn again_shared(&mut self, claim: &Claim, own: &SqliteRow) -> Result<Acquired> {
+        let mut renewed = HashSet::new();
+        self.renew_shared(&[to_renew(claim)], &mut renewed).await?;
+        let mut granted = granted(own.try_get("fence")?)?;
+        if renewed.is_empty() {
+            granted.valid = Some(expires(own)?.saturating_since(self.now));
+        }
+        Ok(Acquired::granted(granted))
+    }
+
+    async fn number(&mut self, name: &LockName) -> Result<i64> {
+        let number = query!("acquire", "shared_number"; name.as_str());
+        number.fetch_one(&mut *self.connection).await?.try_get("fence")
+    }
+
+    async fn add(&mut self, asked: &Acquire, fence: i64, until: BootInstant) -> Result<()> {
+        let claim = &asked.claim;
+        let (count, of) = kind::permits(claim.mode);
+        query!("acquire", "shared_add";
+            claim.name.as_str(), claim.token.to_string(), &asked.identity, kind::word(claim.mode),
+            count, of, fence, nanos(claim.ttl), stored(until), self.boot
+        )
+        .execute(&mut *self.connection)
         .await
+        .map(drop)
+    }
+
+    async fn keep(&mut self, names: &[&str]) -> Result<()> {
+        let names: Vec<[&str; 1]> = names.iter().map(|name| [*name]).collect();
+        query!("renew", "shared_keep"; json(&names)?, stored(self.now), self.boot)
+            .execute(&mut *self.connection)
+            .await
+            .map(drop)
+    }
 }
 
 pub(super) fn present(row: &SqliteRow) -> Result<Mode> {
     let token: &str = row.try_get("token")?;
     kind::present(token).ok_or_else(|| sqlx::Error::Decode(format!("{token:?} is no token").into()))
-}
-
-pub(super) async fn swap(
-    connection: &mut SqliteConnection,
-    from: Token,
-    asked: &Acquire,
-    at: Moment<'_>,
-) -> Result<Acquired> {
-    let row = seen(connection, asked, at).await?;
-    if row.try_get("is_ended")? {
-        return Ok(Acquired::Ended);
-    }
-    if let Some(own) = own(connection, &asked.name, asked.token, at).await? {
-        let granted = again(connection, asked, &own, at).await?;
-        return Ok(Acquired::Outcome(AcquireOutcome::Granted(granted)));
-    }
-    let not_held = Ok(Acquired::Outcome(AcquireOutcome::Busy(Busy::default())));
-    let Some(old) = own(connection, &asked.name, from, at).await? else { return not_held };
-    let is_broken = old.try_get::<Option<&str>, _>("broken")?.is_some();
-    if is_broken || holder(&old, at)?.mode != asked.mode {
-        return not_held;
-    }
-    let fence = match asked.mode {
-        Mode::Shared => old.try_get("fence")?,
-        _ => number(connection, &asked.name).await?,
-    };
-    let from = from.to_string();
-    query!("swap", "shared_swap")
-        .bind(asked.name.as_str())
-        .bind(&from)
-        .bind(asked.token.to_string())
-        .bind(&asked.identity)
-        .bind(fence)
-        .bind(nanos(asked.ttl))
-        .bind(stored(at.now + asked.ttl))
-        .execute(&mut *connection)
-        .await?;
-    keep(connection, &[&asked.name], at).await?;
-    put_tombstone(connection, &from, at.now + asked.ttl.max(TOMBSTONE), at.boot, None).await?;
-    Ok(Acquired::Outcome(AcquireOutcome::Granted(granted(fence)?)))
-}
-
-/// Adds the tokens of renewed holds to `renewed`.
-pub(super) async fn renew(
-    connection: &mut SqliteConnection,
-    asked: &[Asked<'_>],
-    at: Moment<'_>,
-    renewed: &mut HashSet<String>,
-) -> Result<()> {
-    let rows = query!("renew", "shared_renew")
-        .bind(json(asked)?)
-        .bind(stored(at.now))
-        .bind(at.boot)
-        .fetch_all(&mut *connection)
-        .await?;
-    for row in &rows {
-        renewed.insert(row.try_get("token")?);
-    }
-    let names: Vec<&str> = asked.iter().map(|(name, _, _)| *name).collect();
-    keep(connection, &names, at).await
-}
-
-/// Returns whether the hold existed, and whether its end may admit a waiter.
-pub(super) async fn release(
-    connection: &mut SqliteConnection,
-    hold: &Hold,
-    at: Moment<'_>,
-) -> Result<(ReleaseOutcome, bool)> {
-    let name = hold.name.as_str();
-    let gone = remove(connection, hold).await?;
-    let Some(gone) = gone else { return Ok((ReleaseOutcome::NotHeld, false)) };
-    if !at.is_live(&gone)? {
-        return Ok((ReleaseOutcome::NotHeld, false));
-    }
-    let look = look(connection, &hold.name, at).await?;
-    let ends = match (look.last_end, look.writer_until) {
-        (Some(end), _) => end,
-        // The row stays, because the waiting writer's record depends on its fence.
-        (None, Some(_)) => at.now,
-        (None, None) => {
-            query!("release", "shared_close").bind(name).execute(connection).await?;
-            return Ok((ReleaseOutcome::Released, true));
-        }
-    };
-    query!("release", "shared_shorten").bind(name).bind(stored(ends)).execute(connection).await?;
-    let makes_room = look.last_end.is_none() || hold.mode != Mode::Shared;
-    Ok((ReleaseOutcome::Released, makes_room))
-}
-
-/// Removes a waiting writer's record. Needs no transaction.
-pub(super) async fn withdraw(
-    connection: &mut SqliteConnection,
-    hold: &Hold,
-    at: Moment<'_>,
-) -> Result<bool> {
-    remove(connection, hold).await?.map_or(Ok(false), |gone| at.is_live(&gone))
-}
-
-async fn remove(connection: &mut SqliteConnection, hold: &Hold) -> Result<Option<SqliteRow>> {
-    let gone = query!("release", "shared_release")
-        .bind(hold.name.as_str())
-        .bind(hold.token.to_string())
-        .fetch_all(connection)
-        .await?;
-    Ok(gone.into_iter().next())
-}
-
-async fn look(connection: &mut SqliteConnection, name: &LockName, at: Moment<'_>) -> Result<Look> {
-    let row = query!("acquire", "shared_look")
-        .bind(name.as_str())
-        .bind(at.boot)
-        .bind(stored(at.now))
-        .fetch_one(connection)
-        .await?;
-    let end = |column| -> Result<Option<BootInstant>> {
-        let nanos: Option<i64> = row.try_get(column)?;
-        nanos.map(|end| end.try_into().map(BootInstant::from_nanos).map_err(decode)).transpose()
-    };
-    Ok(Look {
-        taken: row.try_get::<i64, _>("taken")?.try_into().map_err(decode)?,
-        first_end: end("first_end")?,
-        last_end: end("last_end")?,
-        writer_until: end("writer_until")?,
-    })
-}
-
-async fn own(
-    connection: &mut SqliteConnection,
-    name: &LockName,
-    token: Token,
-    at: Moment<'_>,
-) -> Result<Option<SqliteRow>> {
-    let rows = query!("renew", "shared_own")
-        .bind(name.as_str())
-        .bind(token.to_string())
-        .fetch_all(connection)
-        .await?;
-    match rows.into_iter().next() {
-        Some(row) if at.is_live(&row)? && row.try_get::<&str, _>("mode")? != "exclusive" => {
-            Ok(Some(row))
-        }
-        _ => Ok(None),
-    }
-}
-
-/// Renews the hold, unless it was broken.
-async fn again(
-    connection: &mut SqliteConnection,
-    asked: &Acquire,
-    own: &SqliteRow,
-    at: Moment<'_>,
-) -> Result<Granted> {
-    let token = asked.token.to_string();
-    let mut renewed = HashSet::new();
-    let hold = [(asked.name.as_str(), token, nanos(asked.ttl))];
-    renew(connection, &hold, at, &mut renewed).await?;
-    let mut granted = granted(own.try_get("fence")?)?;
-    if renewed.is_empty() {
-        granted.valid = Some(expires(own)?.saturating_since(at.now));
-    }
-    Ok(granted)
-}
-
-async fn number(connection: &mut SqliteConnection, name: &LockName) -> Result<i64> {
-    query!("acquire", "shared_number")
-        .bind(name.as_str())
-        .fetch_one(connection)
-        .await?
-        .try_get("fence")
-}
-
-async fn add(
-    connection: &mut SqliteConnection,
-    asked: &Acquire,
-    fence: i64,
-    until: BootInstant,
-    at: Moment<'_>,
-) -> Result<()> {
-    let (count, of) = kind::permits(asked.mode);
-    query!("acquire", "shared_add")
-        .bind(asked.name.as_str())
-        .bind(asked.token.to_string())
-        .bind(&asked.identity)
-        .bind(kind::word(asked.mode))
-        .bind(count)
-        .bind(of)
-        .bind(fence)
-        .bind(nanos(asked.ttl))
-        .bind(stored(until))
-        .bind(at.boot)
-        .execute(connection)
-        .await
-        .map(drop)
-}
-
-async fn keep(
-    connection: &mut SqliteConnection,
-    names: &[impl AsRef<str>],
-    at: Moment<'_>,
-) -> Result<()> {
-    let names: Vec<[&str; 1]> = names.iter().map(|name| [name.as_ref()]).collect();
-    query!("renew", "shared_keep")
-        .bind(json(&names)?)
-        .bind(stored(at.now))
-        .bind(at.boot)
-        .execute(connection)
-        .await
-        .map(drop)
 }
 
 fn granted(fence: i64) -> Result<Granted> {

@@ -7,25 +7,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Clock, Cursor, Error, LockName,
-    Mode, Page, ReleaseOutcome, Renewal, Result, SweepReport, Token,
+    BootInstant, BreakMode, BreakTarget, Broken, Claim, Clock, Cursor, Error, LockName, Mode, Page,
+    ReleaseOutcome, Renewal, Result, SweepReport, Token,
 };
-use sqlx::sqlite::SqliteConnection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::connection::{BUSY_LIMIT, Database, Open, Patience};
 use super::doctor::{self, Examination};
 use super::errors::{Effect, Failure, is_busy, is_foreign_row};
-use super::shared_holders;
-use super::statements::{self, Acquire, Acquired, Hold, Moment};
+use super::statements::{Acquire, Acquired, Tables};
 use super::wakeup::Waiters;
 
 #[derive(Debug)]
 pub(super) enum Request {
     Acquire(Acquire),
     Swap { from: Token, to: Acquire },
-    Renew(Vec<Hold>),
-    Release { hold: Hold, tombstone: bool },
+    Renew(Vec<Claim>),
+    Release { claim: Claim, tombstone: bool },
     Break { name: LockName, seen: BreakTarget, how: BreakMode, broken: String },
     Inspect(LockName),
     List { prefix: String, after: Option<Cursor> },
@@ -36,9 +34,8 @@ pub(super) enum Request {
 
 #[derive(Debug)]
 pub(super) enum Answer {
-    Acquired(AcquireOutcome),
-    Ended,
-    OtherKind(Mode),
+    /// To a caller, never [`Acquired::Again`].
+    Acquired(Acquired),
     Renewed(Vec<Renewal>),
     Released {
         ended: ReleaseOutcome,
@@ -135,31 +132,12 @@ impl Request {
 
     fn is_one_statement(&self) -> bool {
         match self {
-            Self::Acquire(asked) => asked.mode == Mode::Exclusive,
-            Self::Release { hold, tombstone } => !tombstone && hold.mode == Mode::Exclusive,
+            Self::Acquire(asked) => asked.claim.mode == Mode::Exclusive,
+            Self::Release { claim, tombstone } => !tombstone && claim.mode == Mode::Exclusive,
             _ => false,
         }
     }
 }
-
-enum Outcome {
-    Done(Answer),
-    /// The request needs a transaction.
-    Again,
-}
-
-impl From<Acquired> for Outcome {
-    fn from(acquired: Acquired) -> Self {
-        match acquired {
-            Acquired::Outcome(attempt) => Self::Done(Answer::Acquired(attempt)),
-            Acquired::Ended => Self::Done(Answer::Ended),
-            Acquired::OtherKind(present) => Self::Done(Answer::OtherKind(present)),
-            Acquired::Again => Self::Again,
-        }
-    }
-}
-
-const SWEEP: u32 = 200;
 
 const BATCH: usize = 64;
 
@@ -197,12 +175,8 @@ impl Writer {
         let (reads, writes): (Vec<_>, Vec<_>) =
             batch.drain(..).partition(|job| job.request.only_reads());
         for Job { request, answer } in reads {
-            let result = match self.run(&request, false).await {
-                Ok(Outcome::Done(done)) => Ok(done),
-                Ok(Outcome::Again) => unreachable!("a reading needs no transaction"),
-                Err(e) => Err(Failure::without_effect(e).to_error()),
-            };
-            let _ = answer.send(result);
+            let result = self.run(&request, false).await;
+            let _ = answer.send(result.map_err(|e| Failure::without_effect(e).to_error()));
         }
         match &writes[..] {
             [] => {}
@@ -237,8 +211,8 @@ impl Writer {
         }
         let freed =
             jobs.iter().zip(&results).filter_map(|(job, result)| match (&job.request, result) {
-                (Request::Release { hold, .. }, Ok(Answer::Released { makes_room: true, .. })) => {
-                    Some(hold.name.clone())
+                (Request::Release { claim, .. }, Ok(Answer::Released { makes_room: true, .. })) => {
+                    Some(claim.name.clone())
                 }
                 (Request::Break { name, .. }, Ok(Answer::Broken(Broken::Freed(_)))) => {
                     Some(name.clone())
@@ -274,8 +248,8 @@ impl Writer {
             let mut patience = Patience::new(BUSY_LIMIT);
             loop {
                 match self.run(request, false).await {
-                    Ok(Outcome::Done(answer)) => return Ok(answer),
-                    Ok(Outcome::Again) => break,
+                    Ok(Answer::Acquired(Acquired::Again)) => break,
+                    Ok(answer) => return Ok(answer),
                     Err(e) if is_busy(&e) && patience.again().await => {}
                     // Retries in a transaction, whose rollback makes the error definite.
                     Err(e) if is_foreign_row(&e) => break,
@@ -303,9 +277,11 @@ impl Writer {
         for request in requests {
             // `run` reads the clock, here under the write lock.
             match self.run(request, true).await {
-                Ok(Outcome::Done(answer)) => answers.push(answer),
                 // Under the write lock, only a missing row of `lockwright_meta` gives no answer.
-                Ok(Outcome::Again) => return Err(self.roll_back(sqlx::Error::RowNotFound).await),
+                Ok(Answer::Acquired(Acquired::Again)) => {
+                    return Err(self.roll_back(sqlx::Error::RowNotFound).await);
+                }
+                Ok(answer) => answers.push(answer),
                 Err(e) => return Err(self.roll_back(e).await),
             }
         }
@@ -326,48 +302,38 @@ impl Writer {
     }
 
     async fn execute(&mut self, sql: &'static str) -> sqlx::Result<()> {
-        let connection = open_connection(&mut self.open)?;
-        sqlx::query(sql).execute(connection).await.map(drop)
+        sqlx::query(sql).execute(self.tables()?.connection).await.map(drop)
     }
 
-    async fn run(&mut self, request: &Request, in_transaction: bool) -> sqlx::Result<Outcome> {
-        let connection = open_connection(&mut self.open)?;
-        let at = Moment { now: self.clock.now(), boot: &self.database.boot };
-        Ok(Outcome::Done(match request {
-            Request::Acquire(asked) if asked.mode == Mode::Exclusive => {
-                return Ok(statements::acquire(connection, asked, at, in_transaction)
-                    .await?
-                    .into());
-            }
+    async fn run(&mut self, request: &Request, in_transaction: bool) -> sqlx::Result<Answer> {
+        let mut tables = self.tables()?;
+        Ok(match request {
             Request::Acquire(asked) => {
-                return Ok(shared_holders::acquire(connection, asked, at).await?.into());
+                Answer::Acquired(tables.acquire(asked, in_transaction).await?)
             }
-            Request::Swap { from, to } => {
-                return Ok(statements::swap(connection, *from, to, at).await?.into());
-            }
-            Request::Renew(holds) => {
-                Answer::Renewed(statements::renew(connection, holds, at).await?)
-            }
-            Request::Release { hold, tombstone } => {
-                let (ended, makes_room) =
-                    statements::release(connection, hold, *tombstone, at).await?;
+            Request::Swap { from, to } => Answer::Acquired(tables.swap(*from, to).await?),
+            Request::Renew(claims) => Answer::Renewed(tables.renew(claims).await?),
+            Request::Release { claim, tombstone } => {
+                let (ended, makes_room) = tables.release(claim, *tombstone).await?;
                 Answer::Released { ended, makes_room }
             }
-            Request::Break { name, seen, how, broken } => Answer::Broken(
-                statements::break_lock(connection, name, *seen, *how, broken, at).await?,
-            ),
-            Request::Inspect(name) => {
-                Answer::Inspection(statements::inspect(connection, name, at).await?)
+            Request::Break { name, seen, how, broken } => {
+                Answer::Broken(tables.break_lock(name, *seen, *how, broken).await?)
             }
+            Request::Inspect(name) => Answer::Inspection(tables.inspect(name).await?),
             Request::List { prefix, after } => {
-                Answer::Page(statements::list(connection, prefix, after.as_ref(), at).await?)
+                Answer::Page(tables.list(prefix, after.as_ref()).await?)
             }
-            Request::Held(names) => Answer::Held(statements::held(connection, names, at).await?),
-            Request::Sweep(idle) => {
-                Answer::Swept(statements::sweep(connection, *idle, SWEEP, at).await?)
-            }
-            Request::Examine => Answer::Examination(doctor::examine(connection).await?),
-        }))
+            Request::Held(names) => Answer::Held(tables.held(names).await?),
+            Request::Sweep(idle) => Answer::Swept(tables.sweep(*idle).await?),
+            Request::Examine => Answer::Examination(doctor::examine(tables.connection).await?),
+        })
+    }
+
+    fn tables(&mut self) -> sqlx::Result<Tables<'_>> {
+        let open = self.open.as_mut().ok_or(sqlx::Error::WorkerCrashed)?;
+        let connection = &mut open.connection;
+        Ok(Tables { connection, now: self.clock.now(), boot: &self.database.boot })
     }
 
     async fn sweep(&mut self) {
@@ -375,14 +341,13 @@ impl Writer {
         const PAUSE: Duration = Duration::from_secs(60);
         const SHORT_PAUSE: Duration = Duration::from_secs(1);
 
-        let now = self.clock.now();
-        if now < self.next_sweep {
+        if self.clock.now() < self.next_sweep {
             return;
         }
-        let Ok(connection) = open_connection(&mut self.open) else { return };
-        let at = Moment { now, boot: &self.database.boot };
+        let Ok(mut tables) = self.tables() else { return };
+        let now = tables.now;
         // A failure is ignored, because the next request also reports it.
-        let swept = statements::sweep(connection, KEPT, SWEEP, at).await.unwrap_or_default();
+        let swept = tables.sweep(KEPT).await.unwrap_or_default();
         self.next_sweep = now + if swept.more { SHORT_PAUSE } else { PAUSE };
     }
 }
@@ -394,12 +359,5 @@ fn again(error: &Error) -> Error {
     match std::error::Error::source(error) {
         Some(cause) => renamed.with_source(cause.to_string()),
         None => renamed,
-    }
-}
-
-fn open_connection(open: &mut Option<Open>) -> sqlx::Result<&mut SqliteConnection> {
-    match open {
-        Some(open) => Ok(&mut open.connection),
-        None => Err(sqlx::Error::WorkerCrashed),
     }
 }

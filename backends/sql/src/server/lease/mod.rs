@@ -12,7 +12,7 @@ mod break_lock;
 mod renew;
 mod turns;
 
-use crate::kind;
+use crate::kind::{self, identity_text};
 use crate::server::dialect::{BadRow, Dialect, Row, StatementTexts};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::hold_row::{Holding, inspections, micros_up};
@@ -435,12 +435,6 @@ impl<D: Dialect> LeaseBackend<D> {
     fn sound<T>(&self, read: Result<T, BadRow>) -> Result<T> {
         read.map_err(|bad| bad_row(bad, self.profile.backend))
     }
-}
-
-fn identity_text(claim: &Claim) -> Result<String> {
-    serde_json::to_string(&*claim.identity).map_err(|cause| {
-        Error::invalid_input("the identity can't be written as JSON").with_source(cause)
-    })
 }
 
 #[async_trait]

@@ -11,6 +11,7 @@ use lockwright_core::{
 use tokio::time::Instant;
 
 use super::{Permit, RECORD_AFTER, SessionId};
+use crate::kind::identity_text;
 use crate::server::dialect::{BadRow, Dialect, Row};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
@@ -623,10 +624,4 @@ impl View<'_> {
 
 pub(crate) fn table_of(mode: Mode, text: &str) -> String {
     text.replace("{held}", if mode == Mode::Shared { "{reader}" } else { "{hold}" })
-}
-
-pub(crate) fn identity_text(claim: &Claim) -> Result<String> {
-    serde_json::to_string(&*claim.identity).map_err(|source| {
-        Error::invalid_input("the identity can't be written as JSON").with_source(source)
-    })
 }

@@ -14,6 +14,12 @@
     feature = "postgres",
     all(feature = "sqlite", any(target_os = "linux", target_os = "android"))
 ))]
+mod finding;
+#[cfg(any(
+    feature = "mysql",
+    feature = "postgres",
+    all(feature = "sqlite", any(target_os = "linux", target_os = "android"))
+))]
 mod kind;
 #[cfg(feature = "mysql")]
 pub mod mysql;

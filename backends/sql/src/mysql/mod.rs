@@ -29,7 +29,6 @@ mod facts;
 mod fencing;
 mod proxy;
 mod session_lock;
-mod tls;
 pub mod transaction;
 
 use std::sync::Arc;

@@ -26,7 +26,6 @@ mod fencing;
 mod listener;
 mod pooler;
 mod session_lock;
-mod tls;
 pub mod transaction;
 
 use std::sync::Arc;

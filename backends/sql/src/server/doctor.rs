@@ -1,16 +1,104 @@
-use lockwright_core::{Finding, Severity};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-pub(crate) fn not_encrypted(fix: &str) -> Finding {
-    let fix = if cfg!(feature = "tls") {
-        fix.to_owned()
-    } else {
-        format!("{fix}; this build needs the feature `tls` for it")
-    };
-    Finding {
-        severity: Severity::Warning,
-        code: "connection-not-encrypted",
-        what: "the connection leaves this machine, and is not encrypted".to_owned(),
-        why: "a network attacker can read, take or release locks".to_owned(),
-        fix,
+use lockwright_core::{Error, Finding, Result};
+
+use super::dialect::{BadRow, Dialect, Row};
+use super::errors::{Effect, bad_row};
+use super::pool::Pool;
+use super::tls::is_on_this_machine;
+use crate::finding::finding;
+
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
+
+const MANY_NAMES: i64 = 1_000_000;
+
+const FEW_CONNECTIONS: i64 = 20;
+
+/// Asks by `query` whether the connection is encrypted, if it leaves this machine. Behind a pooler
+/// or a proxy, the answer is about its connection to the server.
+pub(crate) async fn encryption<D: Dialect>(
+    pool: &Pool<D>,
+    is_demanded: bool,
+    host: &str,
+    query: &str,
+    is_encrypted: impl Fn(&[Row]) -> Result<bool, BadRow>,
+    fix: &str,
+) -> Result<Option<Finding>> {
+    if is_demanded || pool.dialect().is_by_file() || is_on_this_machine(host) {
+        return Ok(None);
     }
+    let rows = pool.fetch_text(query.to_owned(), Effect::Reads).await?;
+    if is_encrypted(&rows).map_err(|bad| bad_row(bad, pool.dialect().backend()))? {
+        return Ok(None);
+    }
+    let needs =
+        if cfg!(feature = "tls") { "" } else { "; this build needs the feature `tls` for it" };
+    Ok(Some(finding!(Warning, "connection-not-encrypted";
+        what: "the connection leaves this machine, and is not encrypted",
+        why: "a network attacker can read, take or release locks",
+        fix: format!("{fix}{needs}"))))
+}
+
+/// Compares the server's time `now` in µs with this machine's before and after the request.
+pub(crate) fn clock(now: i64, asked: SystemTime, answered: SystemTime) -> Option<Finding> {
+    let server = UNIX_EPOCH + Duration::from_micros(now.try_into().unwrap_or(0));
+    let ahead = server.duration_since(answered).unwrap_or_default();
+    let behind = asked.duration_since(server).unwrap_or_default();
+    let difference = ahead.max(behind);
+    let direction = if ahead > behind { "ahead of" } else { "behind" };
+    (difference > CLOCK_TOLERANCE).then(|| {
+        finding!(Warning, "clock";
+            what: format!("the server's clock is {difference:.1?} {direction} this machine's"),
+            why: "one of them is wrong; if the server's is set forward, holds expire while their \
+                  clients still use them",
+            fix: "synchronise both, by slewing and not by stepping")
+    })
+}
+
+pub(crate) fn no_tables(error: &Error) -> Finding {
+    finding!(Error, "tables";
+        what: error.to_string(),
+        why: "nothing can be locked without Lockwright's tables",
+        fix: "connect as a user who may create them, or create them with the SQL that `lockwright \
+              schema` prints")
+}
+
+pub(crate) fn not_writable() -> Finding {
+    finding!(Error, "tables-not-writable";
+        what: "the user lacks a permission on Lockwright's tables",
+        why: "requests fail",
+        fix: "GRANT SELECT, INSERT, UPDATE, DELETE on them")
+}
+
+pub(crate) fn many_names(names: i64, tables_have: &str) -> Option<Finding> {
+    (names > MANY_NAMES).then(|| {
+        finding!(Note, "many-names";
+            what: format!("{tables_have} rows of about {names} names"),
+            why: "the row of a free name is kept for its fence",
+            fix: "run `lockwright sweep` regularly")
+    })
+}
+
+pub(crate) fn no_session(error: &Error, fix: &str) -> Finding {
+    finding!(Error, "no-session";
+        what: format!("can't open a connection for a hold: {error}"),
+        why: "a hold needs a connection, which the server ends when it is idle for longer than the \
+              TTL",
+        fix: fix)
+}
+
+pub(crate) fn shared_sessions(error: &Error) -> Finding {
+    finding!(Error, "shared-sessions";
+        what: error.to_string(),
+        why: "a session's locks must stay with one connection",
+        fix: "connect to the server itself, or use the mode lease")
+}
+
+pub(crate) fn few_connections(free: i64) -> Option<Finding> {
+    (free < FEW_CONNECTIONS).then(|| {
+        finding!(Warning, "few-connections";
+            what: format!("the server has room for {free} more connections"),
+            why: "holds take them, and so does each name that a process waits for",
+            fix: "raise max_connections, or use the mode lease")
+    })
 }

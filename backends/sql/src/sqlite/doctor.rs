@@ -1,11 +1,12 @@
 use std::path::Path;
 
-use lockwright_core::{Error, Finding, Severity};
+use lockwright_core::{Error, Finding};
 use sqlx::Row;
 use sqlx::sqlite::SqliteConnection;
 
 use super::connection::{Database, VERSION, version, writable};
 use super::file_system::{self, Network};
+use crate::finding::finding;
 
 #[derive(Debug)]
 pub(super) struct Examination {
@@ -51,16 +52,20 @@ pub(super) fn findings(
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(file_system(&database.path));
-    findings.extend(permissions(&database.path));
+    for what in [Some(&*database.path), database.path.parent()].into_iter().flatten() {
+        if let Err(error) = writable(what) {
+            findings.push(finding!(Error, "not-writable";
+                what: format!("{what:?} can't be written by this user: {error}"),
+                why: "locks can't be acquired, renewed or released",
+                fix: "give the user write permission on the file and its folder"));
+        }
+    }
     match examination {
         Ok(examination) => contents(&examination, &mut findings),
-        Err(error) => findings.push(Finding {
-            severity: Severity::Error,
-            code: "unreadable",
+        Err(error) => findings.push(finding!(Error, "unreadable";
             what: format!("the lock file can't be examined: {}", chain(&error)),
-            why: "requests fail in the same way, and the file couldn't be examined further".into(),
-            fix: "follow the error's advice, then run the doctor again".into(),
-        }),
+            why: "requests fail in the same way, and the file couldn't be examined further",
+            fix: "follow the error's advice, then run the doctor again")),
     }
     findings
 }
@@ -78,96 +83,57 @@ fn chain(error: &Error) -> String {
 
 fn file_system(path: &Path) -> Option<Finding> {
     match file_system::network(path) {
-        Ok(network) => network.map(|Network(kind)| Finding {
-            severity: Severity::Error,
-            code: "network-file-system",
-            what: format!("{path:?} is on a file system that other machines may share ({kind})"),
-            why:
-                "SQLite needs memory that all processes share, and working file locks; two machines \
-                  could both get the same lock"
-                    .into(),
-            fix: "put the lock file on a local disk; for locks between machines, use a server"
-                .into(),
+        Ok(network) => network.map(|Network(kind)| {
+            finding!(Error, "network-file-system";
+                what: format!(
+                    "{path:?} is on a file system that other machines may share ({kind})"
+                ),
+                why: "SQLite needs memory that all processes share, and working file locks; two \
+                      machines could both get the same lock",
+                fix: "put the lock file on a local disk; for locks between machines, use a server")
         }),
-        Err(error) => Some(Finding {
-            severity: Severity::Warning,
-            code: "file-system-unknown",
+        Err(error) => Some(finding!(Warning, "file-system-unknown";
             what: format!("the file system of {path:?} can't be determined: {error}"),
-            why: "a network file system would make the locks unsafe".into(),
-            fix: "make sure that the file lies on a local disk".into(),
-        }),
+            why: "a network file system would make the locks unsafe",
+            fix: "make sure that the file lies on a local disk")),
     }
-}
-
-fn permissions(path: &Path) -> Vec<Finding> {
-    [Some(path), path.parent()]
-        .into_iter()
-        .flatten()
-        .filter_map(|what| {
-            let error = writable(what).err()?;
-            Some(Finding {
-                severity: Severity::Error,
-                code: "not-writable",
-                what: format!("{what:?} can't be written by this user: {error}"),
-                why: "locks can't be acquired, renewed or released".into(),
-                fix: "give the user write permission on the file and its folder".into(),
-            })
-        })
-        .collect()
 }
 
 fn contents(found: &Examination, findings: &mut Vec<Finding>) {
+    const FULL: i64 = 2;
+
     if found.journal_mode != "wal" {
-        findings.push(Finding {
-            severity: Severity::Warning,
-            code: "journal-mode",
+        findings.push(finding!(Warning, "journal-mode";
             what: format!("the journal mode is {:?}, not \"wal\"", found.journal_mode),
             why: "readers keep writers waiting and the other way round, and each grant waits for \
-                  the disk several times"
-                .into(),
+                  the disk several times",
             fix: "stop all processes that use the file, then open it again: the mode is changed \
-                 when no other process has it open"
-                .into(),
-        });
+                 when no other process has it open"));
     }
-    const FULL: i64 = 2;
     if found.synchronous < FULL {
-        findings.push(Finding {
-            severity: Severity::Warning,
-            code: "synchronous",
-            what: "this process writes without waiting for the disk".into(),
-            why: "after a power cut fences may repeat".into(),
-            fix: "remove synchronous=normal from the URL, unless nothing relies on fences".into(),
-        });
+        findings.push(finding!(Warning, "synchronous";
+            what: "this process writes without waiting for the disk",
+            why: "after a power cut fences may repeat",
+            fix: "remove synchronous=normal from the URL, unless nothing relies on fences"));
     }
     if found.version != VERSION {
-        findings.push(Finding {
-            severity: Severity::Error,
-            code: "unknown-version",
+        findings.push(finding!(Error, "unknown-version";
             what: format!("the tables are of version {}, not {VERSION}", found.version),
-            why: "another version of Lockwright has changed them while this one was running".into(),
-            fix: "use the same version of Lockwright in all processes".into(),
-        });
+            why: "another version of Lockwright has changed them while this one was running",
+            fix: "use the same version of Lockwright in all processes"));
     }
     if found.foreign_rows > 0 {
-        findings.push(Finding {
-            severity: Severity::Error,
-            code: "foreign-rows",
+        findings.push(finding!(Error, "foreign-rows";
             what: format!("{} rows were not written by this version", found.foreign_rows),
-            why: "their names can't be locked, or not safely".into(),
+            why: "their names can't be locked, or not safely",
             fix: "find out which program writes to the table lockwright_lease, and delete those \
-                  rows"
-                .into(),
-        });
+                  rows"));
     }
     if found.integrity != SOUND {
-        findings.push(Finding {
-            severity: Severity::Error,
-            code: "damaged",
+        findings.push(finding!(Error, "damaged";
             what: format!("the file is damaged: {}", found.integrity),
-            why: "rows may be missing, and with them holds and fences".into(),
-            fix: "stop all processes that use it, delete it, and check the disk".into(),
-        });
+            why: "rows may be missing, and with them holds and fences",
+            fix: "stop all processes that use it, delete it, and check the disk"));
     }
 }
 

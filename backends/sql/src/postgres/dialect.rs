@@ -6,8 +6,9 @@ use sqlx::{AssertSqlSafe, Column, ConnectOptions, Row as _, TypeInfo, ValueRef};
 
 use super::config::Config;
 use crate::server::abandoned::ServerSession;
-use crate::server::dialect::{BadRow, Cell, Dialect, Row, StatementTexts};
+use crate::server::dialect::{BadRow, Cell, Dialect, Row};
 use crate::server::errors::Verdict;
+use crate::server::lease::{StatementTexts, statement_texts};
 use crate::server::pool::{Limits, Pool};
 use crate::server::schema::MISSING;
 use crate::server::sql::{Arguments, Placeholder, Prepared, Sql, Value};
@@ -90,57 +91,13 @@ impl std::fmt::Debug for Postgresql {
     }
 }
 
-macro_rules! text {
-    ($name:ident) => {
-        include_str!(concat!("queries/", stringify!($name), ".sql"))
-    };
-}
-
-macro_rules! texts {
-    ($($name:ident),*) => {
-        StatementTexts {
-            schema: concat!(
-                include_str!("../../schema/postgres.sql"),
-                "\n",
-                include_str!("../../schema/postgres_session_lock.sql"),
-                "\n",
-                include_str!("../../schema/postgres_transaction.sql")
-            ),
-            $($name: text!($name),)*
-            shared_acquire: concat!(text!(shared_lock), text!(shared_acquire)),
-            shared_release: concat!(text!(shared_lock), text!(shared_end)),
-            shared_reconcile: concat!(text!(shared_tombstone), text!(shared_lock), text!(shared_end)),
-            shared_swap: concat!(text!(shared_lock), text!(shared_swap)),
-            shared_break: concat!(text!(shared_lock), text!(shared_break)),
-            shared_break_now: concat!(
-                text!(shared_lock),
-                text!(shared_tombstone_broken),
-                text!(shared_end)
-            ),
-        }
-    };
-}
-
-static TEXTS: StatementTexts = texts!(
-    version,
-    acquire_free,
-    acquire,
-    renew,
-    release,
-    reconcile,
-    swap,
-    inspect,
-    list,
-    break_run_out,
-    break_now,
-    sweep_floor,
-    sweep_leases,
-    sweep_tombstones,
-    shared_renew,
-    shared_end,
-    shared_wait,
-    shared_sweep
-);
+static TEXTS: StatementTexts = statement_texts!(concat!(
+    include_str!("../../schema/postgres.sql"),
+    "\n",
+    include_str!("../../schema/postgres_session_lock.sql"),
+    "\n",
+    include_str!("../../schema/postgres_transaction.sql")
+));
 
 impl Dialect for Postgresql {
     type Connection = Connection;

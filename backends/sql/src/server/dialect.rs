@@ -7,6 +7,7 @@ use sqlx::error::DatabaseError;
 
 use super::abandoned::ServerSession;
 use super::errors::Verdict;
+use super::lease::StatementTexts;
 use super::pool::{Limits, Pool};
 use super::sql::{Arguments, Placeholder, Sql, Value};
 use super::table::Tables;
@@ -88,39 +89,6 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
     fn judge(code: &str, message: &str) -> Option<Verdict>;
 
     fn examine(&self, pool: &Pool<Self>) -> impl Future<Output = Result<Vec<Finding>>> + Send;
-}
-
-/// SQL about lease rows. The files in `postgres/queries` describe the parameters and columns, which
-/// are the same on all servers. Times are the server's, in µs.
-#[derive(Debug)]
-pub(crate) struct StatementTexts {
-    pub(crate) schema: &'static str,
-    pub(crate) version: &'static str,
-    /// An update of a free name's row. Returns whether the name was free, the fence, and on
-    /// PostgreSQL whether others wait.
-    pub(crate) acquire_free: &'static str,
-    pub(crate) acquire: &'static str,
-    pub(crate) renew: &'static str,
-    pub(crate) release: &'static str,
-    pub(crate) reconcile: &'static str,
-    pub(crate) swap: &'static str,
-    pub(crate) inspect: &'static str,
-    pub(crate) list: &'static str,
-    pub(crate) break_run_out: &'static str,
-    pub(crate) break_now: &'static str,
-    pub(crate) sweep_floor: &'static str,
-    pub(crate) sweep_leases: &'static str,
-    pub(crate) sweep_tombstones: &'static str,
-    pub(crate) shared_acquire: &'static str,
-    pub(crate) shared_renew: &'static str,
-    pub(crate) shared_release: &'static str,
-    pub(crate) shared_reconcile: &'static str,
-    pub(crate) shared_end: &'static str,
-    pub(crate) shared_wait: &'static str,
-    pub(crate) shared_swap: &'static str,
-    pub(crate) shared_break: &'static str,
-    pub(crate) shared_break_now: &'static str,
-    pub(crate) shared_sweep: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

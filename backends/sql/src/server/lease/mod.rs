@@ -13,7 +13,7 @@ mod renew;
 mod turns;
 
 use crate::kind::{self, identity_text};
-use crate::server::dialect::{BadRow, Dialect, Row, StatementTexts};
+use crate::server::dialect::{BadRow, Dialect, Row};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::hold_row::{Holding, inspections, micros_up};
 use crate::server::pool::{self, Pool, Sending};
@@ -85,6 +85,16 @@ enum QuickOutcome {
 
 macro_rules! statements {
     (often: $($hot:ident),*; seldom: $($other:ident),*) => {
+        /// SQL about lease rows. The files in `postgres/queries` describe the parameters and
+        /// columns, which are the same on all servers. Times are the server's, in µs.
+        #[derive(Debug)]
+        pub(crate) struct StatementTexts {
+            pub(crate) schema: &'static str,
+            pub(crate) version: &'static str,
+            $(pub(crate) $hot: &'static str,)*
+            $(pub(crate) $other: &'static str),*
+        }
+
         #[derive(Debug)]
         struct Statements { $($hot: Sql,)* $($other: Sql),* }
 
@@ -109,6 +119,30 @@ statements!(
         sweep_tombstones, shared_acquire, shared_renew, shared_release, shared_reconcile, shared_end,
         shared_wait, shared_swap, shared_break, shared_break_now, shared_sweep
 );
+
+/// Reads the [`StatementTexts`] from the dialect's `queries`.
+macro_rules! statement_texts {
+    ($schema:expr; $($name:ident),+; $($joined:ident: $($part:ident)+),+) => {
+        StatementTexts {
+            schema: $schema,
+            $($name: include_str!(concat!("queries/", stringify!($name), ".sql")),)+
+            $($joined: concat!($(include_str!(concat!("queries/", stringify!($part), ".sql"))),+)),+
+        }
+    };
+    ($schema:expr) => {
+        $crate::server::lease::statement_texts!($schema;
+            version, acquire_free, acquire, renew, release, reconcile, swap, inspect, list,
+            break_run_out, break_now, sweep_floor, sweep_leases, sweep_tombstones, shared_renew,
+            shared_end, shared_wait, shared_sweep;
+            shared_acquire: shared_lock shared_acquire,
+            shared_release: shared_lock shared_end,
+            shared_reconcile: shared_tombstone shared_lock shared_end,
+            shared_swap: shared_lock shared_swap,
+            shared_break: shared_lock shared_break,
+            shared_break_now: shared_lock shared_tombstone_broken shared_end)
+    };
+}
+pub(crate) use statement_texts;
 
 impl<D: Dialect> LeaseBackend<D> {
     pub(crate) fn new(

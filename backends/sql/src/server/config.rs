@@ -1,3 +1,4 @@
+use std::str::FromStr;
 use std::time::Duration;
 
 use lockwright_core::{Error, Result, redact};
@@ -5,6 +6,7 @@ use lockwright_core::{Error, Result, redact};
 use super::pool::Limits;
 use super::session_limit::SessionLimit;
 use super::table::Tables;
+use super::tls;
 
 /// How the server stores a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -84,16 +86,33 @@ impl Common {
     }
 }
 
+/// Reads a URL with one of the schemes. `drivers` are the names of the driver's parameters.
+pub(crate) fn parse<T: FromStr<Err = sqlx::Error>>(
+    url: &str,
+    schemes: [&str; 2],
+    wrong_scheme: &str,
+    drivers: &str,
+) -> Result<(T, Common)> {
+    let is_of = |scheme: &str| url.strip_prefix(scheme).is_some_and(|rest| rest.starts_with("://"));
+    if !schemes.into_iter().any(is_of) {
+        return Err(Error::invalid_config(wrong_scheme));
+    }
+    let (rest, common) = take(url, drivers)?;
+    tls::choose_provider();
+    let server = rest.parse::<T>().map_err(|cause| invalid_url(&rest, &cause))?;
+    Ok((server, common))
+}
+
 /// Splits Lockwright's parameters off the URL. Errors omit the values of unknown parameters, which
 /// may be secret.
-pub(crate) fn take(url: &str, drivers: &[&str]) -> Result<(String, Common)> {
+fn take(url: &str, drivers: &str) -> Result<(String, Common)> {
     taken(url, drivers).map_err(|error| match redact::hidden_password(url) {
         Some(what) => Error::invalid_config(format!("the URL {:?}: {what}", redact::url(url))),
         None => error,
     })
 }
 
-fn taken(url: &str, drivers: &[&str]) -> Result<(String, Common)> {
+fn taken(url: &str, drivers: &str) -> Result<(String, Common)> {
     let mut common = Common::default();
     let Some((server, query)) = url.split_once('?') else {
         return Ok((url.to_owned(), common));
@@ -114,12 +133,11 @@ fn taken(url: &str, drivers: &[&str]) -> Result<(String, Common)> {
                     )
                 })?);
             }
-            _ if drivers.iter().any(|known| is_named(name, known)) => rest.push(parameter),
+            _ if drivers.split(", ").any(|known| is_named(name, known)) => rest.push(parameter),
             _ => {
                 return Err(Error::invalid_config(format!(
                     "the URL has an unknown parameter {name:?}; Lockwright's are mode, table, \
-                     schema and connections, and the driver's {}",
-                    drivers.join(", ")
+                     schema and connections, and the driver's {drivers}"
                 )));
             }
         }
@@ -134,12 +152,88 @@ fn is_named(name: &str, known: &str) -> bool {
     name == known || (known.ends_with('[') && name.starts_with(known))
 }
 
-pub(crate) fn invalid_url(url: &str, problem: &str, cause: &dyn std::fmt::Display) -> Error {
+fn invalid_url(url: &str, cause: &sqlx::Error) -> Error {
     // The cause may quote the URL, with its password.
     let cause = cause.to_string();
     let shown = redact::url(url);
     if url.contains(&cause) || cause.contains(url) || redact::hidden_password(url).is_some() {
-        return Error::invalid_config(format!("{problem} in {shown:?}"));
+        return Error::invalid_config(format!("there is a mistake in {shown:?}"));
     }
-    Error::invalid_config(format!("{problem} in {shown:?}: {cause}"))
+    Error::invalid_config(format!("there is a mistake in {shown:?}: {cause}"))
 }
+
+/// Implements the settings that a `Config` of PostgreSQL and one of MySQL have in common.
+macro_rules! common_settings {
+    ($dialect:ident, $schema:literal, [$session:literal, $row:literal]) => {
+        impl Config {
+            /// Sets the mode.
+            pub fn mode(mut self, mode: $crate::server::Mode) -> Self {
+                self.common.mode = mode;
+                self
+            }
+
+            /// Sets the prefix of the tables' names; `lockwright` by default.
+            ///
+            /// # Errors
+            /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) unless it has only
+            /// lower-case letters, digits and underscores.
+            pub fn table(mut self, prefix: &str) -> Result<Self> {
+                self.common.tables = self.common.tables.named(prefix)?;
+                Ok(self)
+            }
+
+            #[doc = concat!("Sets the tables' ", $schema, ". It must exist.")]
+            ///
+            /// # Errors
+            /// As [`Config::table`].
+            pub fn schema_name(mut self, schema: &str) -> Result<Self> {
+                self.common.tables = self.common.tables.within(schema)?;
+                Ok(self)
+            }
+
+            /// Sets the time limit for the server's answer; 1.2 s by default, 3 s in the modes
+            /// `session` and `row`. In the lease mode, a request takes at most half of its TTL, a
+            /// renewal a fifth. Unless this method is called, listings and sweeps may take 5 s.
+            pub fn response_timeout(mut self, limit: std::time::Duration) -> Self {
+                self.common.answer = Some(limit);
+                self
+            }
+
+            /// Sets the time limit for getting a connection; 5 s by default.
+            pub fn connect_timeout(mut self, limit: std::time::Duration) -> Self {
+                self.common.connect = limit;
+                self
+            }
+
+            /// Makes `connect` accept a server that can't lock, such as a replica, for
+            /// [`doctor`](lockwright_core::DistributedLock::doctor). Creates no tables.
+            pub fn for_diagnosis(mut self) -> Self {
+                self.common.for_diagnosis = true;
+                self
+            }
+
+            /// Returns the SQL that creates the tables.
+            pub fn schema(&self) -> String {
+                $crate::server::schema::text(&$dialect::new(self))
+            }
+
+            pub(super) fn backend(&self) -> &'static str {
+                match self.common.mode {
+                    $crate::server::Mode::Lease => super::LEASE,
+                    $crate::server::Mode::Session => $session,
+                    $crate::server::Mode::Row => $row,
+                }
+            }
+        }
+
+        impl std::fmt::Debug for Config {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct("Config")
+                    .field("url", &self.shown)
+                    .field("common", &self.common)
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+pub(crate) use common_settings;

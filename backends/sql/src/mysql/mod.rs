@@ -16,7 +16,8 @@
 //! # Limits of the lease mode
 //!
 //! - The server's clock decides when a hold expires. If it steps ahead, two clients may have the
-//!   lock: the profile doesn't promise [`Fault::ServerClockStep`].
+//!   lock: the profile doesn't promise
+//!   [`ServerClockStep`](lockwright_core::Fault::ServerClockStep).
 //! - Fences grow unless data are lost **and** the server's clock steps back.
 //! - A replica promoted without the last commits may grant a held lock.
 //! - Waiters poll: the server has no notifications.
@@ -34,16 +35,14 @@ pub mod transaction;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{
-    Clock, DistributedLock, Fault, Faults, Fencing, Modes, Order, Profile, Result, Scope, WakeUp,
-};
+use lockwright_core::{Clock, DistributedLock, Profile, Result, WakeUp};
 
 pub use crate::server::Mode;
 pub use config::Config;
 pub use fencing::check_fence;
 pub use transaction::{InTransaction, lock_in_transaction};
 
-use crate::server::lease::LeaseBackend;
+use crate::server::lease::{self, LeaseBackend};
 use crate::server::pool::Pool;
 use crate::server::schema;
 use crate::server::session_lock::Engine;
@@ -129,20 +128,7 @@ pub fn session_lock_profile(mode: Mode) -> Option<Profile> {
 
 /// Returns the profile of the lease mode.
 pub fn profile() -> Profile {
-    let mut profile = Profile::new(LEASE);
-    profile.scope = Scope::Network;
-    profile.fencing = Fencing::Clocked;
-    profile.order = Order::None;
-    profile.modes = Modes { exclusive: true, shared: true, permits: true };
-    profile.wake_up = WakeUp::Poll;
-    profile.survives = Faults::of(&[Fault::ClientCrash, Fault::Partition, Fault::ServerRestart]);
-    profile.tombstones = true;
-    profile.breakable = true;
-    profile.tickets = true;
-    profile.ttl = Duration::from_millis(100)..=Profile::LONGEST_TTL;
-    profile.renew_batch = 500;
-    profile.slow_poll = POLL;
-    profile
+    lease::profile(LEASE, WakeUp::Poll, POLL)
 }
 
 const LEASE: &str = "mysql-lease";

@@ -14,7 +14,8 @@
 //! # Limits of the lease mode
 //!
 //! - The server's clock decides when a hold expires. If it steps ahead, two clients may have the
-//!   lock: the profile doesn't promise [`Fault::ServerClockStep`].
+//!   lock: the profile doesn't promise
+//!   [`ServerClockStep`](lockwright_core::Fault::ServerClockStep).
 //! - Fences grow unless data are lost **and** the server's clock steps back.
 //! - A replica promoted without the last commits may grant a held lock.
 //! - Rows of unused names remain until a [`sweep`](lockwright_core::DistributedLock::sweep).
@@ -32,17 +33,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::backend_util::Subscribers;
-use lockwright_core::{
-    Clock, DistributedLock, ErrorKind, Fault, Faults, Fencing, Modes, Order, Profile, Result,
-    Scope, WakeUp,
-};
+use lockwright_core::{Clock, DistributedLock, ErrorKind, Profile, Result, WakeUp};
 
 pub use crate::server::Mode;
 pub use config::Config;
 pub use fencing::check_fence;
 pub use transaction::{InTransaction, lock_in_transaction};
 
-use crate::server::lease::{LeaseBackend, ReleaseListener};
+use crate::server::lease::{self, LeaseBackend, ReleaseListener};
 use crate::server::pool::Pool;
 use crate::server::schema;
 use crate::server::session_lock::Engine;
@@ -160,20 +158,9 @@ pub fn profile() -> Profile {
 }
 
 fn profile_of(is_direct: bool) -> Profile {
-    let mut profile = Profile::new(LEASE);
-    profile.scope = Scope::Network;
-    profile.fencing = Fencing::Clocked;
-    profile.order = Order::None;
-    profile.modes = Modes { exclusive: true, shared: true, permits: true };
-    profile.wake_up = if is_direct { WakeUp::Push } else { WakeUp::Poll };
-    profile.survives = Faults::of(&[Fault::ClientCrash, Fault::Partition, Fault::ServerRestart]);
-    profile.tombstones = true;
-    profile.breakable = true;
-    profile.tickets = true;
-    profile.ttl = Duration::from_millis(100)..=Profile::LONGEST_TTL;
-    profile.renew_batch = 500;
-    profile.slow_poll = if is_direct { SLOW_POLL } else { POLL };
-    profile
+    let (wake_up, slow_poll) =
+        if is_direct { (WakeUp::Push, SLOW_POLL) } else { (WakeUp::Poll, POLL) };
+    lease::profile(LEASE, wake_up, slow_poll)
 }
 
 const LEASE: &str = "postgres-lease";

@@ -37,8 +37,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use lockwright_core::{
-    Error, ErrorKind, Fault, Faults, Fencing, Finding, LockName, Modes, Order, Profile, Result,
-    Scope, WakeUp, async_trait,
+    Error, ErrorKind, Fault, Finding, LockName, Profile, Result, async_trait,
 };
 
 use sha2::{Digest, Sha256};
@@ -50,7 +49,7 @@ use crate::server::dialect::Dialect;
 use crate::server::errors::not_connected_in;
 use crate::server::pool::Pool;
 use crate::server::session_lock::records::{Records, StatementTexts, statement_texts};
-use crate::server::session_lock::{Permit, Server};
+use crate::server::session_lock::{self, Permit, Server};
 
 use session::MySqlSession;
 use statements::Statements;
@@ -147,23 +146,8 @@ const LEFT: &str = "CASE WHEN activity.id IS NULL THEN NULL \
      ELSE held.ttl_ms * 1000 END";
 
 fn profile(backend: &'static str, shared: bool) -> Profile {
-    let mut profile = Profile::new(backend);
-    profile.scope = Scope::Network;
-    profile.fencing = Fencing::Strict;
-    profile.order = Order::None;
-    profile.modes = Modes { exclusive: true, shared, permits: false };
-    profile.wake_up = WakeUp::Push;
-    // A hold ends with its connection, but the holder notices later. So holds survive neither a
-    // server restart nor a network failure.
-    profile.survives = Faults::of(&[Fault::ClientCrash, Fault::ServerClockStep]);
-    profile.tombstones = true;
-    profile.breakable = true;
-    profile.blocks = true;
-    profile.ttl = Duration::from_secs(1)..=LONGEST_TTL;
-    // Each hold is renewed alone, so that a stuck connection delays no other hold.
-    profile.renew_batch = 1;
-    profile.slow_poll = Duration::from_secs(1);
-    profile
+    let survives = [Fault::ClientCrash, Fault::ServerClockStep];
+    session_lock::profile(backend, shared, &survives, Duration::from_secs(1)..=LONGEST_TTL)
 }
 
 #[derive(Debug)]

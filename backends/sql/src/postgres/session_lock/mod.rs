@@ -28,10 +28,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lockwright_core::{
-    Fault, Faults, Fencing, Finding, LockName, Modes, Order, Profile, Result, Scope, WakeUp,
-    async_trait,
-};
+use lockwright_core::{Fault, Finding, LockName, Profile, Result, async_trait};
 
 use sha2::{Digest, Sha256};
 
@@ -40,7 +37,7 @@ use crate::kind::READERS;
 use crate::server::dialect::Dialect;
 use crate::server::pool::Pool;
 use crate::server::session_lock::records::{Records, StatementTexts, statement_texts};
-use crate::server::session_lock::{Permit, Server};
+use crate::server::session_lock::{self, Permit, Server};
 use crate::server::table::Tables;
 
 use session::PgSession;
@@ -234,25 +231,10 @@ const LEFT: &str = "CASE WHEN holding.state IS NULL THEN NULL \
      ELSE held.ttl_ms * 1000 END";
 
 fn profile(backend: &'static str) -> Profile {
-    let mut profile = Profile::new(backend);
-    profile.scope = Scope::Network;
-    profile.fencing = Fencing::Strict;
-    profile.order = Order::None;
-    profile.modes = Modes { exclusive: true, shared: true, permits: false };
-    profile.wake_up = WakeUp::Push;
-    // A hold ends with its connection, but the holder notices later. So holds survive neither a
-    // server restart nor a network failure. A clock step ahead ends them too, because idle timeouts
-    // use the wall clock.
-    profile.survives = Faults::of(&[Fault::ClientCrash]);
-    profile.tombstones = true;
-    profile.breakable = true;
-    profile.blocks = true;
-    // A hold with a shorter TTL could expire before it is recorded.
-    profile.ttl = Duration::from_millis(200)..=LONGEST_TTL;
-    // Each hold is renewed alone, so that a stuck connection delays no other hold.
-    profile.renew_batch = 1;
-    profile.slow_poll = Duration::from_secs(1);
-    profile
+    // A clock step ahead ends holds, because idle timeouts use the wall clock. A hold with a shorter
+    // TTL than 200 ms could expire before it is recorded.
+    let ttl = Duration::from_millis(200)..=LONGEST_TTL;
+    session_lock::profile(backend, true, &[Fault::ClientCrash], ttl)
 }
 
 #[derive(Debug)]

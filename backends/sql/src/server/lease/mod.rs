@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 use lockwright_core::backend_util::{RecentNames, Subscribers};
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Broken, Busy, Claim, Clock, Cursor, DistributedLock,
-    Error, ErrorKind, Events, Finding, Granted, Inspection, LockName, Mode, Page, Profile, Reason,
-    ReleaseMode, ReleaseOutcome, Renew, Renewal, Result, SweepReport, Token, Wait, async_trait,
+    Error, ErrorKind, Events, Fault, Faults, Fencing, Finding, Granted, Inspection, LockName, Mode,
+    Modes, Page, Profile, Reason, ReleaseMode, ReleaseOutcome, Renew, Renewal, Result, Scope,
+    SweepReport, Token, Wait, WakeUp, async_trait,
 };
 
 mod break_lock;
@@ -62,6 +63,22 @@ pub(crate) struct LeaseBackend<D: Dialect> {
     /// The names recently granted to this client. Their rows aren't swept within
     /// [`YOUNGEST_SWEPT`].
     grants: RecentNames,
+}
+
+pub(crate) fn profile(backend: &'static str, wake_up: WakeUp, slow_poll: Duration) -> Profile {
+    let mut profile = Profile::new(backend);
+    profile.scope = Scope::Network;
+    profile.fencing = Fencing::Clocked;
+    profile.modes = Modes { exclusive: true, shared: true, permits: true };
+    profile.wake_up = wake_up;
+    profile.survives = Faults::of(&[Fault::ClientCrash, Fault::Partition, Fault::ServerRestart]);
+    profile.tombstones = true;
+    profile.breakable = true;
+    profile.tickets = true;
+    profile.ttl = Duration::from_millis(100)..=Profile::LONGEST_TTL;
+    profile.renew_batch = 500;
+    profile.slow_poll = slow_poll;
+    profile
 }
 
 pub(crate) trait ReleaseListener: std::fmt::Debug + Send + Sync {

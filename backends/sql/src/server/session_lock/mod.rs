@@ -31,9 +31,13 @@ mod task;
 mod withdraw;
 
 use std::fmt::Debug;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use lockwright_core::{Claim, Fence, Finding, Profile, Result, async_trait};
+use lockwright_core::{
+    Claim, Fault, Faults, Fence, Fencing, Finding, Modes, Profile, Result, Scope, WakeUp,
+    async_trait,
+};
 
 use crate::server::dialect::{Dialect, Row};
 
@@ -47,6 +51,30 @@ pub(crate) type SessionId = i64;
 
 /// The age at which a hold is recorded. A hold that ends earlier needs no record.
 pub(crate) const RECORD_AFTER: Duration = Duration::from_millis(20);
+
+pub(crate) fn profile(
+    backend: &'static str,
+    shared: bool,
+    survives: &[Fault],
+    ttl: RangeInclusive<Duration>,
+) -> Profile {
+    let mut profile = Profile::new(backend);
+    profile.scope = Scope::Network;
+    profile.fencing = Fencing::Strict;
+    profile.modes = Modes { exclusive: true, shared, permits: false };
+    profile.wake_up = WakeUp::Push;
+    // A hold ends with its connection, but the holder notices later. So holds survive neither a
+    // server restart nor a network failure.
+    profile.survives = Faults::of(survives);
+    profile.tombstones = true;
+    profile.breakable = true;
+    profile.blocks = true;
+    profile.ttl = ttl;
+    // Each hold is renewed alone, so that a stuck connection delays no other hold.
+    profile.renew_batch = 1;
+    profile.slow_poll = Duration::from_secs(1);
+    profile
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Locked {

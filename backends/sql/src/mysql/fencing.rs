@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use lockwright_core::{Error, Fence, LockName, Result};
+use lockwright_core::{Error, Fence, Result};
 use sqlx::{Connection, MySqlConnection};
 
 use super::dialect::fetch_on;
 use super::transaction::{BACKEND, DEFAULT, InTransaction, failed, run};
 use crate::server::errors::bad_row;
 use crate::server::fence_check;
-use crate::server::sql::Value;
 
 /// Rejects a holder's transaction if a later holder has already written.
 ///
@@ -21,8 +20,8 @@ use crate::server::sql::Value;
 /// - [`Lost`](lockwright_core::ErrorKind::Lost) with
 ///   [`Superseded`](lockwright_core::Reason::Superseded): a later holder has written. Roll the
 ///   transaction back.
-/// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): an invalid [name](LockName), a
-///   fence above [`Fence::MAX`], or no open transaction.
+/// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): an invalid
+///   [name](lockwright_core::LockName), a fence above [`Fence::MAX`], or no open transaction.
 /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the tables don't exist.
 /// - [`Denied`](lockwright_core::ErrorKind::Denied): the user may not change them.
 /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another transaction had locked the
@@ -67,23 +66,5 @@ impl InTransaction {
             swept += fence_check::swept(&rows).map_err(|bad| bad_row(bad, BACKEND))?;
         }
         Ok(swept)
-    }
-
-    /// Does the same as [`check_fence`](check_fence()), with these tables.
-    pub async fn check_fence(
-        &self,
-        tx: &mut MySqlConnection,
-        name: &str,
-        fence: Fence,
-    ) -> Result<()> {
-        let name = LockName::new(name)?;
-        let arguments = [
-            ("name", Value::Text(name.as_str())),
-            ("fence", Value::Int(fence_check::number(fence, BACKEND)?)),
-        ];
-        let rows = run(tx, &self.fence, &arguments)
-            .await
-            .map_err(|cause| failed(&cause).with_name(&name))?;
-        fence_check::check(&name, fence, &rows, BACKEND)
     }
 }

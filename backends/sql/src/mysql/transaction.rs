@@ -54,14 +54,14 @@
 //! A second transaction with the same name waits, and sees the writes of the first if the second
 //! has read nothing before.
 
-use std::sync::LazyLock;
 use std::time::Duration;
 
-use lockwright_core::{Error, LockName, Result};
+use lockwright_core::{Error, Fence, LockName, Result};
 use sqlx::{Connection, MySqlConnection};
 
 use super::dialect::{DEADLOCK, LOCK_WAIT_TIMEOUT, MySql, fetch_on, number};
 use crate::server::dialect::{Dialect, Row};
+use crate::server::fence_check;
 use crate::server::sql::{Arguments, Sql, Value};
 use crate::server::table::Tables;
 use crate::server::transaction::{self, Limit, Outcome, Wait};
@@ -101,8 +101,6 @@ pub async fn lock_in_transaction(
     DEFAULT.lock(tx, name, wait).await
 }
 
-pub(super) static DEFAULT: LazyLock<InTransaction> = LazyLock::new(InTransaction::default);
-
 /// The functions of this module with other tables. Create one value and reuse it.
 #[derive(Debug, Clone)]
 pub struct InTransaction {
@@ -111,22 +109,13 @@ pub struct InTransaction {
     lock: Sql,
     restore: Sql,
     passed: Sql,
-    pub(super) fence: Sql,
+    fence: Sql,
     pub(super) sweep: [Sql; 2],
 }
 
-impl Default for InTransaction {
-    fn default() -> Self {
-        Self::of(Tables::default())
-    }
-}
+transaction::in_transaction!(MySqlConnection, "the tables' database; by default the connection's. It must exist.");
 
 impl InTransaction {
-    /// Uses the tables `lockwright_*`.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     fn of(tables: Tables) -> Self {
         let sql = |text: &str| Sql::new(&tables.expand(text, MySql::QUOTE));
         Self {
@@ -141,22 +130,6 @@ impl InTransaction {
             }),
             tables,
         }
-    }
-
-    /// Sets the prefix of the tables' names; `lockwright` by default.
-    ///
-    /// # Errors
-    /// As [`Config::table`](super::Config::table).
-    pub fn table(self, prefix: &str) -> Result<Self> {
-        Ok(Self::of(self.tables.named(prefix)?))
-    }
-
-    /// Sets the tables' database; by default the connection's. It must exist.
-    ///
-    /// # Errors
-    /// As [`InTransaction::table`].
-    pub fn schema_name(self, schema: &str) -> Result<Self> {
-        Ok(Self::of(self.tables.within(schema)?))
     }
 
     /// Returns the SQL that creates the tables.
@@ -182,13 +155,6 @@ impl InTransaction {
             .with_backend(BACKEND));
         }
         fetch_on(connection, self.schema()).await.map(drop).map_err(|cause| failed(&cause))
-    }
-
-    /// Does the same as [`lock_in_transaction`], with these tables.
-    pub async fn lock(&self, tx: &mut MySqlConnection, name: &str, wait: Wait) -> Result<Outcome> {
-        let limit = Limit::of(wait);
-        let name = LockName::new(name)?;
-        self.lock_name(tx, &name, &limit).await.map_err(|error| error.with_name(&name))
     }
 
     async fn lock_name(

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use lockwright_core::{Fence, LockName, Result};
+use lockwright_core::{Fence, Result};
 use sqlx::PgConnection;
 
 use super::dialect::{Postgresql, fetch_on};
-use super::transaction::{BACKEND, DEFAULT, InTransaction, failed, run};
+use super::transaction::{BACKEND, DEFAULT, InTransaction, failed};
 use crate::server::dialect::Dialect;
 use crate::server::errors::bad_row;
 use crate::server::fence_check;
-use crate::server::sql::Value;
 
 /// Rejects a holder's transaction if a later holder has already written.
 ///
@@ -22,8 +21,9 @@ use crate::server::sql::Value;
 /// - [`Lost`](lockwright_core::ErrorKind::Lost) with
 ///   [`Superseded`](lockwright_core::Reason::Superseded): a later holder has written. Roll the
 ///   transaction back.
-/// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): an invalid [name](LockName), a
-///   fence above [`Fence::MAX`], no open transaction, or a failed transaction.
+/// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): an invalid
+///   [name](lockwright_core::LockName), a fence above [`Fence::MAX`], no open transaction, or a
+///   failed transaction.
 /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the table doesn't exist.
 /// - [`Denied`](lockwright_core::ErrorKind::Denied): the user may not change the table.
 /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another transaction had locked the
@@ -52,18 +52,5 @@ impl InTransaction {
         let text = self.sweep.render(&fence_check::sweeping(idle), Postgresql::literal);
         let rows = fetch_on(connection, text).await.map_err(|cause| failed(&cause))?;
         fence_check::swept(&rows).map_err(|bad| bad_row(bad, BACKEND))
-    }
-
-    /// Does the same as [`check_fence`](check_fence()), with this table.
-    pub async fn check_fence(&self, tx: &mut PgConnection, name: &str, fence: Fence) -> Result<()> {
-        let name = LockName::new(name)?;
-        let arguments = [
-            ("name", Value::Text(name.as_str())),
-            ("fence", Value::Int(fence_check::number(fence, BACKEND)?)),
-        ];
-        let rows = run(tx, &self.fence, &arguments)
-            .await
-            .map_err(|cause| failed(&cause).with_name(&name))?;
-        fence_check::check(&name, fence, &rows, BACKEND)
     }
 }

@@ -63,15 +63,15 @@
 //! A second transaction with the same name waits, and sees the writes of the first. Call
 //! `check_fence` before reading anything that decides the writes.
 
-use std::sync::LazyLock;
 use std::time::Duration;
 
-use lockwright_core::{Error, ErrorKind, LockName, Result};
+use lockwright_core::{Error, ErrorKind, Fence, LockName, Result};
 use sqlx::PgConnection;
 
 use super::dialect::{Postgresql, fetch_on};
 use crate::server::dialect::{BadRow, Dialect, Row};
 use crate::server::errors::bad_row;
+use crate::server::fence_check;
 use crate::server::sql::{Arguments, Sql, Value};
 use crate::server::table::Tables;
 use crate::server::transaction::{self, Limit, Outcome, Wait};
@@ -107,30 +107,19 @@ pub async fn lock_in_transaction(tx: &mut PgConnection, name: &str, wait: Wait) 
     DEFAULT.lock(tx, name, wait).await
 }
 
-pub(super) static DEFAULT: LazyLock<InTransaction> = LazyLock::new(InTransaction::default);
-
 /// The functions of this module with other tables. Create one value and reuse it.
 #[derive(Debug, Clone)]
 pub struct InTransaction {
     tables: Tables,
     try_lock: Sql,
     wait: Sql,
-    pub(super) fence: Sql,
+    fence: Sql,
     pub(super) sweep: Sql,
 }
 
-impl Default for InTransaction {
-    fn default() -> Self {
-        Self::of(Tables::default())
-    }
-}
+transaction::in_transaction!(PgConnection, "the tables' schema. It must exist.");
 
 impl InTransaction {
-    /// Uses the tables `lockwright_*`.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     fn of(tables: Tables) -> Self {
         let sql = |text: &str| Sql::new(&expand(&tables, text));
         Self {
@@ -140,22 +129,6 @@ impl InTransaction {
             sweep: sql(include_str!("queries/transaction_sweep.sql")),
             tables,
         }
-    }
-
-    /// Sets the prefix of the tables' names; `lockwright` by default.
-    ///
-    /// # Errors
-    /// As [`Config::table`](super::Config::table).
-    pub fn table(self, prefix: &str) -> Result<Self> {
-        Ok(Self::of(self.tables.named(prefix)?))
-    }
-
-    /// Sets the tables' schema. It must exist.
-    ///
-    /// # Errors
-    /// As [`InTransaction::table`].
-    pub fn schema_name(self, schema: &str) -> Result<Self> {
-        Ok(Self::of(self.tables.within(schema)?))
     }
 
     /// Returns the SQL that creates the table of fences.
@@ -175,13 +148,6 @@ impl InTransaction {
         // The query is one transaction, so the lock serializes concurrent creation.
         let text = format!("SELECT pg_advisory_xact_lock(5499258310474722403); {}", self.schema());
         fetch_on(connection, text).await.map(drop).map_err(|cause| failed(&cause))
-    }
-
-    /// Does the same as [`lock_in_transaction`], with these tables.
-    pub async fn lock(&self, tx: &mut PgConnection, name: &str, wait: Wait) -> Result<Outcome> {
-        let limit = Limit::of(wait);
-        let name = LockName::new(name)?;
-        self.lock_name(tx, &name, &limit).await.map_err(|error| error.with_name(&name))
     }
 
     async fn lock_name(
@@ -212,11 +178,7 @@ fn expand(tables: &Tables, text: &str) -> String {
 }
 
 /// Executes SQL that begins with a savepoint. Rolls back to it after an error.
-pub(super) async fn run(
-    tx: &mut PgConnection,
-    sql: &Sql,
-    arguments: Arguments<'_>,
-) -> sqlx::Result<Vec<Row>> {
+async fn run(tx: &mut PgConnection, sql: &Sql, arguments: Arguments<'_>) -> sqlx::Result<Vec<Row>> {
     let answer = fetch_on(tx, sql.render(arguments, Postgresql::literal)).await;
     if let Err(cause @ sqlx::Error::Database(_)) = &answer
         && !is(cause, NO_TRANSACTION)

@@ -73,6 +73,74 @@ pub(crate) fn no_transaction(what: &str) -> Error {
     ))
 }
 
+/// Implements what PostgreSQL's and MySQL's `InTransaction` have in common.
+macro_rules! in_transaction {
+    ($connection:ty, $schema:literal) => {
+        pub(super) static DEFAULT: std::sync::LazyLock<InTransaction> =
+            std::sync::LazyLock::new(InTransaction::default);
+
+        impl Default for InTransaction {
+            fn default() -> Self {
+                Self::of(Tables::default())
+            }
+        }
+
+        impl InTransaction {
+            /// Uses the tables `lockwright_*`.
+            pub fn new() -> Self {
+                Self::default()
+            }
+
+            /// Sets the prefix of the tables' names; `lockwright` by default.
+            ///
+            /// # Errors
+            /// As [`Config::table`](super::Config::table).
+            pub fn table(self, prefix: &str) -> Result<Self> {
+                Ok(Self::of(self.tables.named(prefix)?))
+            }
+
+            #[doc = concat!("Sets ", $schema)]
+            ///
+            /// # Errors
+            /// As [`InTransaction::table`].
+            pub fn schema_name(self, schema: &str) -> Result<Self> {
+                Ok(Self::of(self.tables.within(schema)?))
+            }
+
+            /// Does the same as [`lock_in_transaction`], with these tables.
+            pub async fn lock(
+                &self,
+                tx: &mut $connection,
+                name: &str,
+                wait: Wait,
+            ) -> Result<Outcome> {
+                let limit = Limit::of(wait);
+                let name = LockName::new(name)?;
+                self.lock_name(tx, &name, &limit).await.map_err(|error| error.with_name(&name))
+            }
+
+            /// Does the same as [`check_fence`](super::check_fence), with these tables.
+            pub async fn check_fence(
+                &self,
+                tx: &mut $connection,
+                name: &str,
+                fence: Fence,
+            ) -> Result<()> {
+                let name = LockName::new(name)?;
+                let arguments = [
+                    ("name", Value::Text(name.as_str())),
+                    ("fence", Value::Int(fence_check::number(fence, BACKEND)?)),
+                ];
+                let rows = run(tx, &self.fence, &arguments)
+                    .await
+                    .map_err(|cause| failed(&cause).with_name(&name))?;
+                fence_check::check(&name, fence, &rows, BACKEND)
+            }
+        }
+    };
+}
+pub(crate) use in_transaction;
+
 /// Converts a statement's error. Before the commit, the statement has no effect.
 pub(crate) fn failed(
     cause: &sqlx::Error,

@@ -1,9 +1,7 @@
 BEGIN;
 
 UPDATE {lease} SET
-    token = NULL,
-    updated = {now},
-    tombstones = RIGHT(CONCAT(tombstones, ' ', :token), 16 * 33)
+    token = NULL, updated = {now}, tombstones = RIGHT(CONCAT(tombstones, ' ', :token), 16 * 33)
 WHERE name = :name AND token = :token AND expires > {now};
 
 -- The row is still locked, so `updated` is the time of this break.

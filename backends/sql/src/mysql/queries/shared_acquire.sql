@@ -48,15 +48,9 @@ UPDATE {shared_holder} SET ttl = :ttl, expires = @lockwright_now + :ttl, updated
 WHERE name = :name AND token = :token AND @lockwright_does = 1;
 
 UPDATE {lease} SET
-    token = :kind,
-    identity = '',
-    mode = :mode,
-    fence = @lockwright_fence,
-    fences = 1,
-    ttl = :ttl,
+    token = :kind, identity = '', mode = :mode, fence = @lockwright_fence, fences = 1, ttl = :ttl,
     expires = IF(@lockwright_ours, GREATEST(expires, @lockwright_now + :ttl), @lockwright_now + :ttl),
-    updated = @lockwright_now,
-    broken = NULL
+    updated = @lockwright_now, broken = NULL
 WHERE name = :name AND @lockwright_does > 0;
 
 DELETE FROM {shared_holder}

@@ -15,8 +15,7 @@ WHERE name = :name AND mode <> 'exclusive' AND expires > @lockwright_now;
 
 UPDATE {lease} SET
     token = IF(@lockwright_ends IS NULL, NULL, token),
-    expires = COALESCE(@lockwright_ends, @lockwright_now),
-    updated = @lockwright_now
+    expires = COALESCE(@lockwright_ends, @lockwright_now), updated = @lockwright_now
 WHERE name = :name AND mode <> 'exclusive' AND token IS NOT NULL AND @lockwright_own;
 
 SELECT COALESCE(CAST(@lockwright_remaining AS SIGNED) > 0, FALSE), NULL,

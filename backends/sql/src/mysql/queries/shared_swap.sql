@@ -17,12 +17,8 @@ SET @lockwright_epoch = IF(:size = 0, @lockwright_epoch,
                            GREATEST(@lockwright_fence + @lockwright_fences, @lockwright_now));
 
 UPDATE {shared_holder} SET
-    token = :token,
-    identity = :identity,
-    fence = @lockwright_epoch,
-    ttl = :ttl,
-    expires = @lockwright_now + :ttl,
-    updated = @lockwright_now
+    token = :token, identity = :identity, fence = @lockwright_epoch, ttl = :ttl,
+    expires = @lockwright_now + :ttl, updated = @lockwright_now
 WHERE name = :name AND token = :from AND @lockwright_old;
 
 UPDATE {shared_holder} SET ttl = :ttl, expires = @lockwright_now + :ttl, updated = @lockwright_now
@@ -30,8 +26,7 @@ WHERE name = :name AND token = :token AND @lockwright_own;
 
 UPDATE {lease} SET
     fence = IF(@lockwright_old, GREATEST(fence, @lockwright_epoch), fence),
-    expires = GREATEST(expires, @lockwright_now + :ttl),
-    updated = @lockwright_now
+    expires = GREATEST(expires, @lockwright_now + :ttl), updated = @lockwright_now
 WHERE name = :name AND (@lockwright_old OR @lockwright_own);
 
 INSERT INTO {tombstone} (token, until_us)

@@ -5,6 +5,4 @@ FROM {lease} AS lease
 WHERE lease.name = :name AND lease.mode = 'shared' AND lease.token IS NOT NULL
   AND lease.expires > {now}
 ON DUPLICATE KEY UPDATE
-    fence = VALUES(fence),
-    expires = VALUES(expires),
-    updated = VALUES(updated);
+    fence = VALUES(fence), expires = VALUES(expires), updated = VALUES(updated);

@@ -5,11 +5,7 @@ UPDATE {lease} SET
     fence = IF(token = :from, GREATEST(fence + fences, {now}), fence),
     fences = IF(token = :from, 1, fences),
     tombstones = IF(token = :from, RIGHT(CONCAT(tombstones, ' ', :from), 16 * 33), tombstones),
-    token = :token,
-    identity = :identity,
-    ttl = :ttl,
-    expires = {now} + :ttl,
-    updated = {now}
+    token = :token, identity = :identity, ttl = :ttl, expires = {now} + :ttl, updated = {now}
 WHERE name = :name AND token IN (:from, :token) AND expires > {now} AND broken IS NULL
   AND LOCATE(:token, tombstones) = 0
   AND NOT EXISTS (SELECT 1 FROM {tombstone} AS tombstone WHERE tombstone.token = :token);

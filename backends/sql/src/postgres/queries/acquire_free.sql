@@ -4,15 +4,9 @@
 -- If the row changes while the update waits for it, the server evaluates the update again. Otherwise
 -- the TTL starts before the wait.
 UPDATE {lease} SET
-    token = :token,
-    identity = :identity,
-    mode = 'exclusive',
-    fence = greatest(fence + fences, {now}),
-    fences = :fences,
-    ttl = :ttl,
-    expires = {now} + :ttl,
-    updated = {now},
-    broken = NULL
+    token = :token, identity = :identity, mode = 'exclusive',
+    fence = greatest(fence + fences, {now}), fences = :fences, ttl = :ttl, expires = {now} + :ttl,
+    updated = {now}, broken = NULL
 WHERE name = :name AND (token IS NULL OR expires <= {now})
   AND position(:token IN tombstones) = 0
   AND NOT EXISTS (SELECT FROM {tombstone} WHERE token = :token)

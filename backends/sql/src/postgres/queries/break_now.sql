@@ -2,9 +2,7 @@
 -- claim. If the token had a hold, returns how many microseconds were left.
 WITH freed AS (
     UPDATE {lease} SET
-        token = NULL,
-        updated = {now},
-        tombstones = right(tombstones || ' ' || :token, 16 * 33)
+        token = NULL, updated = {now}, tombstones = right(tombstones || ' ' || :token, 16 * 33)
     WHERE name = :name AND token = :token
       AND expires > {now}
     RETURNING expires - updated AS remaining, updated, waiting

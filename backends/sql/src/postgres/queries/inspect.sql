@@ -1,17 +1,9 @@
 -- Returns the name's row, or one row for each of its shared holders. `waiting` is false if a
 -- waiter's `acquire` would extend the row's `waiting`.
-SELECT lease.name,
-       coalesce(holder.token, lease.token),
-       coalesce(holder.identity, lease.identity),
-       lease.mode,
-       coalesce(holder.fence, lease.fence),
-       lease.fences::bigint,
-       coalesce(holder.expires, lease.expires),
-       coalesce(holder.broken, lease.broken),
-       lease.waiting > now + 15000000,
-       now,
-       holder.permits,
-       holder.size
+SELECT lease.name, coalesce(holder.token, lease.token), coalesce(holder.identity, lease.identity),
+       lease.mode, coalesce(holder.fence, lease.fence), lease.fences::bigint,
+       coalesce(holder.expires, lease.expires), coalesce(holder.broken, lease.broken),
+       lease.waiting > now + 15000000, now, holder.permits, holder.size
 FROM {lease} AS lease
 CROSS JOIN (SELECT {now} AS now OFFSET 0) AS at
 LEFT JOIN {shared_holder} AS holder

@@ -8,18 +8,10 @@ WITH held AS (
     ORDER BY name
     LIMIT :limit
 )
-SELECT held.name,
-       coalesce(holder.token, held.token),
-       coalesce(holder.identity, held.identity),
-       held.mode,
-       coalesce(holder.fence, held.fence),
-       held.fences::bigint,
-       coalesce(holder.expires, held.expires),
-       coalesce(holder.broken, held.broken),
-       held.waiting > now,
-       now,
-       holder.permits,
-       holder.size
+SELECT held.name, coalesce(holder.token, held.token), coalesce(holder.identity, held.identity),
+       held.mode, coalesce(holder.fence, held.fence), held.fences::bigint,
+       coalesce(holder.expires, held.expires), coalesce(holder.broken, held.broken),
+       held.waiting > now, now, holder.permits, holder.size
 FROM held
 LEFT JOIN {shared_holder} AS holder
     ON held.mode <> 'exclusive'

@@ -19,8 +19,7 @@ ON CONFLICT (name) DO UPDATE SET
 
 WITH ended AS (
     UPDATE {lease} SET
-        token = NULL,
-        updated = {now}
+        token = NULL, updated = {now}
     WHERE name = :name AND token = :token
     RETURNING expires > updated AS held, waiting > updated AS waiting
 )

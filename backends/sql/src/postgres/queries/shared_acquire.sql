@@ -55,15 +55,10 @@ WITH seen AS MATERIALIZED (
     RETURNING holder.*
 ), kept AS (
     UPDATE {lease} AS lease SET
-        token = :kind,
-        identity = '',
-        mode = :mode,
-        fence = CASE WHEN does = 'new' THEN next ELSE lease.fence END,
-        fences = 1,
-        ttl = :ttl,
+        token = :kind, identity = '', mode = :mode,
+        fence = CASE WHEN does = 'new' THEN next ELSE lease.fence END, fences = 1, ttl = :ttl,
         expires = CASE WHEN ours THEN greatest(lease.expires, now + :ttl) ELSE now + :ttl END,
-        updated = now,
-        broken = NULL
+        updated = now, broken = NULL
     FROM state
     WHERE does IN ('new', 'again') AND lease.name = :name
 ), noted AS (

@@ -11,8 +11,7 @@ WITH at AS MATERIALIZED (
     WHERE name = :name AND token <> :token AND mode <> 'exclusive' AND expires > now
 ), kept AS (
     UPDATE {lease} AS lease SET
-        token = CASE WHEN ends IS NOT NULL THEN lease.token END,
-        expires = coalesce(ends, now),
+        token = CASE WHEN ends IS NOT NULL THEN lease.token END, expires = coalesce(ends, now),
         updated = now
     FROM at CROSS JOIN others CROSS JOIN gone
     WHERE lease.name = :name AND lease.mode = gone.mode AND gone.mode <> 'exclusive'

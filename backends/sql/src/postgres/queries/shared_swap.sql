@@ -20,19 +20,14 @@ WITH seen AS MATERIALIZED (
     LIMIT 1
 ), swapped AS (
     UPDATE {shared_holder} AS holder SET
-        token = :token,
-        identity = :identity,
-        fence = next,
-        ttl = :ttl,
-        expires = now + :ttl,
+        token = :token, identity = :identity, fence = next, ttl = :ttl, expires = now + :ttl,
         updated = now
     FROM old
     WHERE holder.name = :name AND holder.token = old.token
     RETURNING holder.*, old.waiting > now AS waiting
 ), kept AS (
     UPDATE {lease} AS lease SET
-        fence = greatest(lease.fence, next),
-        expires = greatest(lease.expires, now + :ttl),
+        fence = greatest(lease.fence, next), expires = greatest(lease.expires, now + :ttl),
         updated = now
     FROM old
     WHERE lease.name = :name

@@ -7,6 +7,4 @@ FROM {lease} AS lease
 WHERE lease.name = :name AND lease.mode = 'shared' AND lease.token IS NOT NULL
   AND lease.expires > {now}
 ON CONFLICT (name, token) DO UPDATE SET
-    fence = excluded.fence,
-    expires = excluded.expires,
-    updated = excluded.updated
+    fence = excluded.fence, expires = excluded.expires, updated = excluded.updated

@@ -7,11 +7,7 @@ WITH swapped AS (
         fences = CASE WHEN lease.token = :from THEN 1 ELSE lease.fences END,
         tombstones = CASE WHEN lease.token = :from THEN right(lease.tombstones || ' ' || :from, 16 * 33)
                       ELSE lease.tombstones END,
-        token = :token,
-        identity = :identity,
-        ttl = :ttl,
-        expires = {now} + :ttl,
-        updated = {now}
+        token = :token, identity = :identity, ttl = :ttl, expires = {now} + :ttl, updated = {now}
     WHERE lease.name = :name
       AND lease.token IN (:from, :token)
       AND lease.expires > {now}

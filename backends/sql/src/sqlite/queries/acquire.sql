@@ -7,15 +7,9 @@ SELECT ?1, ?2, ?3, 'exclusive', meta.fence + 1, ?4, ?5, ?7 + ?5, ?6, datetime('n
 FROM lockwright_meta AS meta
 WHERE NOT EXISTS (SELECT 1 FROM lockwright_tombstone WHERE token = ?2 AND boot = ?6)
 ON CONFLICT (name) DO UPDATE SET
-    token = excluded.token,
-    identity = excluded.identity,
-    mode = excluded.mode,
-    fence = excluded.fence,
-    fences = excluded.fences,
-    ttl_ns = excluded.ttl_ns,
-    expires_ns = excluded.expires_ns,
-    boot = excluded.boot,
-    updated = excluded.updated,
+    token = excluded.token, identity = excluded.identity, mode = excluded.mode,
+    fence = excluded.fence, fences = excluded.fences, ttl_ns = excluded.ttl_ns,
+    expires_ns = excluded.expires_ns, boot = excluded.boot, updated = excluded.updated,
     broken = NULL
 WHERE lockwright_lease.boot <> ?6 OR lockwright_lease.expires_ns <= ?7
 RETURNING fence, fences
@@ -63,15 +57,9 @@ SELECT ?1, ?2, 'null', ?3, meta.fence + 1, 1, ?4, ?5, ?6, datetime('now', 'subse
 FROM lockwright_meta AS meta
 WHERE true
 ON CONFLICT (name) DO UPDATE SET
-    token = excluded.token,
-    identity = excluded.identity,
-    mode = excluded.mode,
-    fence = excluded.fence,
-    fences = excluded.fences,
-    ttl_ns = excluded.ttl_ns,
-    expires_ns = excluded.expires_ns,
-    boot = excluded.boot,
-    updated = excluded.updated,
+    token = excluded.token, identity = excluded.identity, mode = excluded.mode,
+    fence = excluded.fence, fences = excluded.fences, ttl_ns = excluded.ttl_ns,
+    expires_ns = excluded.expires_ns, boot = excluded.boot, updated = excluded.updated,
     broken = NULL
 RETURNING fence
 
@@ -98,13 +86,7 @@ INSERT INTO lockwright_shared_holder
     (name, token, identity, mode, permits, size, fence, ttl_ns, expires_ns, boot, updated, broken)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, datetime('now', 'subsec'), NULL)
 ON CONFLICT (name, token) DO UPDATE SET
-    identity = excluded.identity,
-    mode = excluded.mode,
-    permits = excluded.permits,
-    size = excluded.size,
-    fence = excluded.fence,
-    ttl_ns = excluded.ttl_ns,
-    expires_ns = excluded.expires_ns,
-    boot = excluded.boot,
-    updated = excluded.updated,
+    identity = excluded.identity, mode = excluded.mode, permits = excluded.permits,
+    size = excluded.size, fence = excluded.fence, ttl_ns = excluded.ttl_ns,
+    expires_ns = excluded.expires_ns, boot = excluded.boot, updated = excluded.updated,
     broken = NULL

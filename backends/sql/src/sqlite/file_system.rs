@@ -11,16 +11,8 @@ pub(super) struct Network(pub(super) String);
 
 const FUSE: u64 = 0x6573_5546;
 
-const LOCAL_FUSE: [&str; 8] = [
-    "fuseblk",
-    "fuse.bindfs",
-    "fuse.encfs",
-    "fuse.exfat",
-    "fuse.fuse-overlayfs",
-    "fuse.gocryptfs",
-    "fuse.mergerfs",
-    "fuse.ntfs-3g",
-];
+const LOCAL_FUSE: &str = "fuseblk fuse.bindfs fuse.encfs fuse.exfat fuse.fuse-overlayfs \
+                          fuse.gocryptfs fuse.mergerfs fuse.ntfs-3g";
 
 pub(super) fn network(path: &Path) -> io::Result<Option<Network>> {
     let magic = rustix::fs::statfs(path)?.f_type as u64;
@@ -56,9 +48,8 @@ fn of_magic(magic: u64, kind: impl FnOnce() -> Option<String>) -> Option<Network
         0x2003_0528 => "OrangeFS",
         FUSE => {
             return match kind() {
-                Some(kind) if LOCAL_FUSE.contains(&kind.as_str()) => None,
-                Some(kind) => Some(Network(kind)),
-                None => Some(Network("FUSE".to_owned())),
+                Some(kind) if LOCAL_FUSE.split(' ').any(|local| local == kind) => None,
+                kind => Some(Network(kind.unwrap_or_else(|| "FUSE".to_owned()))),
             };
         }
         _ => return None,
@@ -84,18 +75,10 @@ mod tests {
 
     #[test]
     fn network_file_systems_are_found_by_their_number() {
+        let sign_extended = 0xffff_ffff_ff53_4d42;
         for network in [
-            0x6969,
-            0x517b,
-            0xff53_4d42,
-            0xfe53_4d42,
-            0x0102_1997,
-            0x00c3_6400,
-            0x0bd0_0bd0,
-            0x0116_1970,
-            0x7461_636f,
-            0x5346_414f,
-            0xffff_ffff_ff53_4d42,
+            0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997, 0x00c3_6400, 0x0bd0_0bd0,
+            0x0116_1970, 0x7461_636f, 0x5346_414f, sign_extended,
         ] {
             assert!(named(network, None).is_some(), "{network:x}");
         }

@@ -206,10 +206,9 @@ impl<D: Dialect> Records<D> {
 
     /// Returns the recorded reason, if any: a break, or a release through another connection.
     pub(crate) async fn why_ended(&self, claim: &Claim) -> Result<Option<Reason>> {
-        let rows =
-            self.about(&self.why_ended, &claim.name, claim.token, Effect::Reads, &[]).await?;
+        let why = &self.why_ended;
         let mut reason = None;
-        for row in &rows {
+        for row in self.about(why, &claim.name, claim.token, Effect::Reads, &[]).await? {
             if self.read(row.bool(0))? {
                 return Ok(Some(Reason::Broken));
             }
@@ -295,15 +294,15 @@ impl<D: Dialect> Records<D> {
     }
 
     fn not_recorded(&self) -> Error {
-        Error::unavailable("the hold isn't recorded yet, so it can't be ended; look again")
-            .with_backend(self.backend())
+        let message = "the hold isn't recorded yet, so it can't be ended; look again";
+        self.error(ErrorKind::Unavailable, message)
     }
 
     fn has_not_ended(&self) -> Error {
-        Error::indeterminate(
+        self.error(
+            ErrorKind::Indeterminate,
             "the holder's session hasn't ended: it is stuck, or its hold isn't recorded yet; look again",
         )
-        .with_backend(self.backend())
     }
 
     pub(crate) async fn inspect(&self, name: &LockName) -> Result<Inspection> {
@@ -434,11 +433,10 @@ impl<D: Dialect> Records<D> {
             broken = match self.break_one(name, holder, session, how, note).await {
                 Ok(one) => broken.and(one),
                 Err(error) if broken == Broken::NotHeld => return Err(error),
-                Err(error) => Err(Error::indeterminate(
-                    "some holders were broken, and one couldn't be; look again",
-                )
-                .with_backend(self.backend())
-                .with_source(error))?,
+                Err(error) => {
+                    let message = "some holders were broken, and one couldn't be; look again";
+                    return Err(self.error(ErrorKind::Indeterminate, message).with_source(error));
+                }
             };
         }
         // If another holder is shown, a session of this token only waits.
@@ -472,12 +470,11 @@ impl<D: Dialect> Records<D> {
                     }
                     Ok(Broken::Freed(Duration::MAX))
                 }
-                _ => Err(Error::new(
+                _ => Err(self.error(
                     ErrorKind::Unsupported,
                     "the holder isn't a Lockwright client, or its hold isn't recorded yet; look again, \
                      or end its session",
-                )
-                .with_backend(self.backend())),
+                )),
             };
         };
         let mark_broken = &self.written(holder.mode).mark_broken;
@@ -486,26 +483,20 @@ impl<D: Dialect> Records<D> {
         // A marked hold can't be renewed, so the remaining time is read after the mark.
         let remaining = self.remaining(name, token).await?;
         if how == BreakMode::RunOut {
-            return if marked {
-                Ok(Broken::RunsOut(remaining))
-            } else {
-                Err(Error::unavailable(
-                    "the hold has only just begun, or just ended, and couldn't be marked; look \
-                     again",
-                )
-                .with_backend(self.backend()))
-            };
+            let message =
+                "the hold has only just begun, or just ended, and couldn't be marked; look again";
+            let unmarked = || self.error(ErrorKind::Unavailable, message);
+            return marked.then_some(Broken::RunsOut(remaining)).ok_or_else(unmarked);
         }
         match self.end(name, token).await {
             Ok(0) => Ok(Broken::NotHeld),
             Ok(_) => Ok(Broken::Freed(remaining)),
-            Err(error) if error.kind() == ErrorKind::Denied => Err(Error::new(
-                ErrorKind::Denied,
-                "the holder's session belongs to another user of the server, and this one may not \
-                 end it; the hold can't be renewed any more, and runs out by itself",
-            )
-            .with_backend(self.backend())
-            .with_source(error)),
+            Err(error) if error.kind() == ErrorKind::Denied => {
+                let message = "the holder's session belongs to another user of the server, and this \
+                               one may not end it; the hold can't be renewed any more, and runs \
+                               out by itself";
+                Err(self.error(ErrorKind::Denied, message).with_source(error))
+            }
             Err(error) => Err(error),
         }
     }
@@ -569,13 +560,13 @@ impl<D: Dialect> Records<D> {
         if error.kind() != ErrorKind::Denied {
             return error;
         }
-        Error::new(
-            ErrorKind::Denied,
-            "the session belongs to another user of the server, and this one may not end it; \
-             connect as that user, or as a user who may end other users' sessions",
-        )
-        .with_backend(self.backend())
-        .with_source(error)
+        let message = "the session belongs to another user of the server, and this one may not end \
+                       it; connect as that user, or as a user who may end other users' sessions";
+        self.error(ErrorKind::Denied, message).with_source(error)
+    }
+
+    fn error(&self, kind: ErrorKind, message: &str) -> Error {
+        Error::new(kind, message).with_backend(self.backend())
     }
 
     pub(crate) fn backend(&self) -> &'static str {
@@ -589,11 +580,7 @@ impl<D: Dialect> Records<D> {
 
 impl View<'_> {
     fn session(&self) -> Result<Option<SessionId>, BadRow> {
-        if self.is_free() { Ok(None) } else { self.0.int(1).map(Some) }
-    }
-
-    fn is_free(&self) -> bool {
-        matches!(self.0.0.get(1), None | Some(crate::server::dialect::Cell::Null))
+        if self.0.is_null(1) { Ok(None) } else { self.0.int(1).map(Some) }
     }
 
     fn add_to(&self, inspection: &mut Inspection) -> Result<(), BadRow> {
@@ -601,7 +588,7 @@ impl View<'_> {
         if !row.is_null(5) {
             inspection.fence = Some(row.fence(5)?);
         }
-        if self.is_free() {
+        if row.is_null(1) {
             return Ok(());
         }
         let shown = row.text(2)?;

@@ -1,7 +1,7 @@
 //! Receives notifications of releases. The client listens while it has waiters.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lockwright_core::backend_util::Subscribers;
@@ -18,6 +18,7 @@ use crate::server::abandoned::ServerSession;
 use crate::server::dialect::Dialect;
 use crate::server::errors::{Effect, failed};
 use crate::server::lease::ReleaseListener;
+use crate::server::locked;
 use crate::server::pool::Pool;
 use crate::server::session_limit::{SessionPermit, Use};
 use crate::server::sql::Value;
@@ -61,12 +62,12 @@ impl Listener {
 
 impl ReleaseListener for Listener {
     fn listen(&self) -> Option<Duration> {
-        let polls_until = *self.polls_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let polls_until = *locked(&self.polls_until);
         let has_none = self.pool.sessions().share(Use::Listen) == 0;
         if has_none || polls_until.is_some_and(|until| Instant::now() < until) {
             return Some(POLL);
         }
-        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut task = locked(&self.task);
         // The previous task has ended if no waiter was left, or with its runtime.
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
             let listening = ListenTask {
@@ -87,7 +88,7 @@ impl ReleaseListener for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Some(task) = self.task.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(task) = locked(&self.task).take() {
             task.abort();
         }
     }
@@ -126,7 +127,7 @@ impl ListenTask {
                          poll every {POLL:?}"
                     );
                     let until = Instant::now() + POLL_FOR;
-                    *self.polls_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+                    *locked(&self.polls_until) = Some(until);
                     self.waiters.wake_all();
                     return;
                 }

@@ -4,7 +4,7 @@
 //! task ends such sessions through another connection.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use super::dialect::Dialect;
 use super::errors;
+use super::locked;
 use super::pool::Limits;
 use super::session_limit::SessionPermit;
 
@@ -85,7 +86,7 @@ impl<D: Dialect> Attending<D> {
 impl<D> Drop for Attending<D> {
     fn drop(&mut self) {
         if let Some(abandoned) = self.0.take() {
-            let mut waiting = abandoned.waiting();
+            let mut waiting = locked(&abandoned.waiting);
             waiting.is_attended = false;
             waiting.sessions.clear();
         }
@@ -104,19 +105,15 @@ impl<D> Abandoned<D> {
     }
 
     pub(crate) fn refusal(&self) -> Option<String> {
-        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        locked(&self.refusal).clone()
     }
 
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn set_refusal(&self, refusal: Option<String>) {
-        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
+        *locked(&self.refusal) = refusal;
     }
 }
 
@@ -129,7 +126,7 @@ impl<D: Dialect> Abandoned<D> {
         permits: Permits,
     ) -> oneshot::Receiver<()> {
         let (ended, when_ended) = oneshot::channel();
-        let mut waiting = self.waiting();
+        let mut waiting = locked(&self.waiting);
         let since = Instant::now();
         waiting.sessions.push(Ending { session, since, _permits: permits, ended });
         if !std::mem::replace(&mut waiting.is_attended, true) {
@@ -152,7 +149,7 @@ impl<D: Dialect> Abandoned<D> {
                     self.set_refusal(None);
                     let is_done = self.end_all(connection, own, begun).await;
                     tokio::time::sleep(CLOSING).await;
-                    let mut waiting = self.waiting();
+                    let mut waiting = locked(&self.waiting);
                     if waiting.sessions.is_empty() {
                         waiting.is_attended = false;
                         return true;
@@ -188,7 +185,7 @@ impl<D: Dialect> Abandoned<D> {
         let (mut pause, mut used) = (LOOKS.0, Instant::now());
         loop {
             let known: Vec<ServerSession> =
-                self.waiting().sessions.iter().filter_map(|ending| ending.session).collect();
+                locked(&self.waiting).sessions.iter().filter_map(|ending| ending.session).collect();
             let mut still_there = Vec::new();
             if !known.is_empty() {
                 let ending = self.dialect.end_sessions(&mut connection, &known);
@@ -201,7 +198,7 @@ impl<D: Dialect> Abandoned<D> {
                     }
                     Ok(Err(_)) | Err(_) => {
                         let (ended, _) = oneshot::channel();
-                        self.waiting().sessions.push(Ending {
+                        locked(&self.waiting).sessions.push(Ending {
                             session: own,
                             since: Instant::now(),
                             _permits: (None, None),
@@ -218,7 +215,7 @@ impl<D: Dialect> Abandoned<D> {
                 None => ending.since < begun && answered.elapsed() > CLOSING,
             };
             let (gone, is_empty, needs_another) = {
-                let mut waiting = self.waiting();
+                let mut waiting = locked(&self.waiting);
                 let gone: Vec<Ending> = waiting.sessions.extract_if(.., has_ended).collect();
                 let later = |ending: &Ending| ending.session.is_none() && ending.since >= begun;
                 (gone, waiting.sessions.is_empty(), waiting.sessions.iter().any(later))

@@ -4,7 +4,7 @@
 //! the server, so no late answer reaches the next request. sqlx's own pool would ping the server
 //! after each request.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lockwright_core::{Error, ErrorKind, Result};
@@ -15,6 +15,7 @@ use tokio::time::{Instant as Deadline, timeout_at};
 use super::abandoned::{Abandoned, ServerSession};
 use super::dialect::{Dialect, Row};
 use super::errors::{self, Effect, Failure};
+use super::locked;
 use super::session_limit::{SessionLimit, SessionPermit, Use};
 use super::sql::{Arguments, Sql};
 
@@ -316,7 +317,7 @@ impl<D: Dialect> Pool<D> {
             runtime: Handle::current(),
         };
         {
-            let mut idle = self.idle();
+            let mut idle = locked(&self.idle);
             taken.generation = idle.generation;
             // The most recently used connection is taken, so that unneeded ones reach the idle
             // limit.
@@ -351,7 +352,7 @@ impl<D: Dialect> Pool<D> {
     }
 
     fn give_back(&self, mut taken: Taken<'_, D>) {
-        let mut idle = self.idle();
+        let mut idle = locked(&self.idle);
         if taken.generation == idle.generation {
             let now = Instant::now();
             idle.answered = now;
@@ -370,7 +371,7 @@ impl<D: Dialect> Pool<D> {
     /// of the time since `sent`.
     fn forget(&self, generation: u64, sent: Option<Instant>, runtime: &Handle) {
         let dead = {
-            let mut idle = self.idle();
+            let mut idle = locked(&self.idle);
             let is_slow = sent.is_some_and(|sent| idle.answered > sent + sent.elapsed() / 2);
             if idle.generation != generation || is_slow {
                 return;
@@ -389,10 +390,6 @@ impl<D: Dialect> Pool<D> {
                 self.abandoned.add(runtime, session, (Some(permit), None));
             }
         }
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Idle<D::Connection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,4 +1,4 @@
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lockwright_core::backend_util::{RecentNames, Subscribers};
@@ -17,6 +17,7 @@ use crate::kind::{self, identity_text};
 use crate::server::dialect::{BadRow, Dialect, Row};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::hold_row::{Holding, inspections, micros_up};
+use crate::server::locked;
 use crate::server::pool::{self, Pool, Sending};
 use crate::server::sql::{Arguments, Placeholder, Sql, Value};
 use turns::Turns;
@@ -560,7 +561,7 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
     /// floor grants a fence above it. An earlier acquire has read the row, because of
     /// [`YOUNGEST_SWEPT`], and grants a fence above the row's.
     async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
-        let after = self.swept.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let after = locked(&self.swept).clone();
         let arguments = [
             ("after", Value::Text(&after)),
             ("idle", Value::Int(micros_up(idle.max(YOUNGEST_SWEPT)))),
@@ -582,7 +583,7 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
 
         let at_the_end = seen < SWEEP as i64;
         let next = if at_the_end { "" } else { last.unwrap_or_default() };
-        next.clone_into(&mut self.swept.lock().unwrap_or_else(PoisonError::into_inner));
+        next.clone_into(&mut locked(&self.swept));
         Ok(SweepReport {
             rows: u64::try_from(leases + tombstones + shared).unwrap_or(0),
             more: !at_the_end || tombstones.max(shared) >= SWEEP as i64,

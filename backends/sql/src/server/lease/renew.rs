@@ -1,4 +1,3 @@
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -7,6 +6,7 @@ use lockwright_core::{Error, Mode, Reason, Renew, Renewal, RenewalOutcome, Resul
 use super::LeaseBackend;
 use crate::server::dialect::{Dialect, Row};
 use crate::server::hold_row::micros_up;
+use crate::server::locked;
 use crate::server::pool::Sending;
 use crate::server::sql::{Sql, Value};
 
@@ -61,7 +61,7 @@ impl<D: Dialect> LeaseBackend<D> {
     ) -> Result<Renewals> {
         // Batches lock rows in the same order, so they don't deadlock.
         holds.sort_by(|(_, one), (_, other)| one.claim.name.cmp(&other.claim.name));
-        let size = match *self.batch.lock().unwrap_or_else(PoisonError::into_inner) {
+        let size = match *locked(&self.batch) {
             Some((size, failed)) if failed.elapsed() < SMALLER_FOR => size,
             _ => holds.len(),
         };
@@ -93,7 +93,7 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 
     fn grow_batch(&self, size: usize) {
-        let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut batch = locked(&self.batch);
         *batch = batch.map(|(halved, since)| (grown(halved, size), since));
     }
 
@@ -116,7 +116,7 @@ impl<D: Dialect> LeaseBackend<D> {
                 answer => return answer,
             };
             let smaller = Some((holds.len() / 2, begun));
-            *self.batch.lock().unwrap_or_else(PoisonError::into_inner) = smaller;
+            *locked(&self.batch) = smaller;
             if deadline.saturating_duration_since(Instant::now()) < begun.elapsed() {
                 return Err(error);
             }

@@ -6,10 +6,12 @@
 //! early or too late costs only time.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{Claim, LockName, Token};
+
+use crate::server::locked;
 
 /// The longest remembered wait. It limits the pause after other waiters have left.
 const LONGEST: Duration = Duration::from_millis(64);
@@ -47,7 +49,7 @@ impl Turns {
     }
 
     fn pause_at(&self, claim: &Claim, now: Instant) -> Option<Duration> {
-        let mut turns = self.turns();
+        let mut turns = locked(&self.0);
         let known = turns.get_mut(&claim.name).filter(|turn| turn.asked + REMEMBERED > now);
         let Some(turn) = known else {
             if turns.len() >= CAPACITY {
@@ -71,7 +73,7 @@ impl Turns {
     }
 
     fn granted_at(&self, claim: &Claim, now: Instant) {
-        if let Some(turn) = self.turns().get_mut(&claim.name)
+        if let Some(turn) = locked(&self.0).get_mut(&claim.name)
             && turn.token == claim.token
         {
             // Without a rejection, the pause was probably too long.
@@ -81,13 +83,9 @@ impl Turns {
     }
 
     pub(super) fn released(&self, claim: &Claim, others_wait: bool) {
-        if let Some(turn) = self.turns().get_mut(&claim.name) {
+        if let Some(turn) = locked(&self.0).get_mut(&claim.name) {
             turn.yields = others_wait;
         }
-    }
-
-    fn turns(&self) -> MutexGuard<'_, HashMap<LockName, Turn>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

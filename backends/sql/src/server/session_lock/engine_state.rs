@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use lockwright_core::backend_util::{EndedClaims, Subscribers};
@@ -18,6 +18,7 @@ use super::late_records::LateRecords;
 use super::local_queue::Queues;
 use super::permit::Permit;
 use super::{RECORD_AFTER, Server, Session};
+use crate::server::locked;
 use crate::server::session_limit::Use;
 
 const SESSION_LIMIT: Duration = Duration::from_millis(400);
@@ -93,7 +94,7 @@ impl<S: Server> EngineState<S> {
         (Place<S>, mpsc::UnboundedReceiver<Command>),
     > {
         let key = key(claim);
-        match lock(&self.tasks).entry(key.clone()) {
+        match locked(&self.tasks).entry(key.clone()) {
             Entry::Occupied(task) => Ok(task.get().commands.clone()),
             Entry::Vacant(free) => {
                 let (commands, receiver) = mpsc::unbounded_channel();
@@ -105,12 +106,12 @@ impl<S: Server> EngineState<S> {
     }
 
     pub(super) fn task(&self, claim: &Claim) -> Option<mpsc::UnboundedSender<Command>> {
-        lock(&self.tasks).get(&key(claim)).map(|task| task.commands.clone())
+        locked(&self.tasks).get(&key(claim)).map(|task| task.commands.clone())
     }
 
     /// Waits until the records of this client's holds are written, at most [`RECORD_LIMIT`].
     pub(super) async fn until_recorded(&self, is_wanted: impl Fn(&LockName) -> bool) {
-        let unrecorded: Vec<_> = lock(&self.tasks)
+        let unrecorded: Vec<_> = locked(&self.tasks)
             .iter()
             .filter(|((name, _), task)| is_wanted(name) && !is_set(&task.is_recorded))
             .map(|(_, task)| Arc::downgrade(&task.is_recorded))
@@ -231,14 +232,10 @@ impl<S: Server> EngineState<S> {
 
 impl<S: Server> Drop for Place<S> {
     fn drop(&mut self) {
-        lock(&self.state.tasks).remove(&self.key);
+        locked(&self.state.tasks).remove(&self.key);
     }
 }
 
 fn is_set(flag: &AtomicBool) -> bool {
     flag.load(Ordering::Relaxed)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

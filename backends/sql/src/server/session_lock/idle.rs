@@ -1,10 +1,12 @@
 //! Idle sessions without locks, for reuse, because connecting costs many times as much as locking.
 
 use std::ops::RangeInclusive;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
+
+use crate::server::locked;
 
 const MOST: usize = 8;
 
@@ -30,11 +32,11 @@ impl<S> Default for Idle<S> {
 impl<S> Idle<S> {
     /// Takes the session that was used last, and returns since when it is idle.
     pub(super) fn take(&self) -> Option<(Instant, S)> {
-        self.sessions().pop()
+        locked(&self.sessions).pop()
     }
 
     pub(super) fn keep(&self, session: S) -> Option<S> {
-        let mut sessions = self.sessions();
+        let mut sessions = locked(&self.sessions);
         if sessions.len() >= MOST {
             return Some(session);
         }
@@ -49,7 +51,7 @@ impl<S> Idle<S> {
     }
 
     pub(super) fn remove(&self, all: bool) -> Vec<S> {
-        let mut sessions = self.sessions();
+        let mut sessions = locked(&self.sessions);
         let old = match sessions.iter().position(|(since, _)| since.elapsed() < KEPT) {
             Some(first_young) if !all => first_young,
             _ => sessions.len(),
@@ -58,10 +60,6 @@ impl<S> Idle<S> {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.sessions().is_empty()
-    }
-
-    fn sessions(&self) -> std::sync::MutexGuard<'_, Vec<(Instant, S)>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.sessions).is_empty()
     }
 }

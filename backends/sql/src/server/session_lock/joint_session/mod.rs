@@ -9,7 +9,7 @@ mod task;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwright_core::{BootInstant, Claim, Clock, Error, Reason, Result};
@@ -21,6 +21,7 @@ use super::task::live_session;
 use super::{Grant, Kept, Server, Session, SessionId};
 use crate::server::dialect::Dialect;
 use crate::server::errors;
+use crate::server::locked;
 use crate::server::session_limit::Use;
 
 use task::{Task, limited};
@@ -90,13 +91,13 @@ pub(super) struct Member {
 
 impl JointSessions {
     pub(super) fn count(&self) -> usize {
-        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut list = locked(&self.list);
         list.retain(|joint| !joint.orders.is_closed());
         list.len()
     }
 
     fn slot(&self, ttl: Duration) -> Option<Slot> {
-        let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = locked(&self.list);
         list.iter()
             .filter(|joint| joint.ttl == ttl && !joint.orders.is_closed())
             .find_map(JointSession::slot)
@@ -104,14 +105,14 @@ impl JointSessions {
 
     /// Closes the sessions without holds, because another session needs a permit.
     pub(super) fn retire(&self) {
-        let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = locked(&self.list);
         for joint in list.iter().filter(|joint| joint.slots.available_permits() == MOST) {
             let _ = joint.orders.send(Order::Retire);
         }
     }
 
     fn add(&self, joint: Arc<JointSession>) {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner).push(joint);
+        locked(&self.list).push(joint);
     }
 }
 

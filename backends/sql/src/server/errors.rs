@@ -53,9 +53,15 @@ fn unanswered(effect: Effect, what: &str) -> Error {
     }
 }
 
+impl Failure {
+    fn definite(error: Error, backend: &'static str) -> Self {
+        Self { error: error.with_backend(backend), again: false, lost: false }
+    }
+}
+
 pub(crate) fn timed_out(effect: Effect, limit: Duration, backend: &'static str) -> Failure {
     let error = unanswered(effect, &format!("the server did not answer within {limit:?}"));
-    Failure { error: error.with_backend(backend), again: false, lost: false }
+    Failure::definite(error, backend)
 }
 
 pub(crate) fn not_connected_in(limit: Duration, backend: &'static str) -> Failure {
@@ -63,7 +69,7 @@ pub(crate) fn not_connected_in(limit: Duration, backend: &'static str) -> Failur
         "no connection to the server within {limit:?}; check that it runs, and that this machine \
          can reach it"
     ));
-    Failure { error: error.with_backend(backend), again: false, lost: false }
+    Failure::definite(error, backend)
 }
 
 pub(crate) fn no_session_in(
@@ -75,25 +81,21 @@ pub(crate) fn no_session_in(
         "no connection was free within {limit:?}; check that the server answers, or raise \
          `connections` in the URL"
     ));
-    let error = error.with_backend(backend);
     let error = match refusal {
         Some(refusal) => error.with_source(refusal),
         None => error,
     };
-    Failure { error, again: false, lost: false }
+    Failure::definite(error, backend)
 }
 
 pub(crate) fn not_connected<D: Dialect>(cause: sqlx::Error, dialect: &D) -> Failure {
     let error = match &cause {
-        sqlx::Error::Database(refusal) => {
-            let verdict = D::judge(&D::code(&**refusal), refusal.message());
-            match verdict {
-                Some(verdict) if verdict.kind != ErrorKind::Indeterminate => {
-                    Error::new(verdict.kind, verdict.message)
-                }
-                _ => Error::unavailable("the server refuses the connection"),
+        sqlx::Error::Database(refusal) => match D::judge(&D::code(&**refusal), refusal.message()) {
+            Some(verdict) if verdict.kind != ErrorKind::Indeterminate => {
+                Error::new(verdict.kind, verdict.message)
             }
-        }
+            _ => Error::unavailable("the server refuses the connection"),
+        },
         _ => tls::refusal(&cause, dialect.is_by_file()).unwrap_or_else(|| match &cause {
             sqlx::Error::Configuration(_) | sqlx::Error::InvalidArgument(_) => {
                 Error::invalid_config("the URL's settings can't be used")
@@ -101,11 +103,7 @@ pub(crate) fn not_connected<D: Dialect>(cause: sqlx::Error, dialect: &D) -> Fail
             _ => Error::unavailable("the server can't be reached"),
         }),
     };
-    Failure {
-        error: error.with_backend(dialect.backend()).with_source(plain(&cause)),
-        again: false,
-        lost: false,
-    }
+    Failure::definite(error.with_source(plain(&cause)), dialect.backend())
 }
 
 pub(crate) fn failed<D: Dialect>(cause: sqlx::Error, effect: Effect, dialect: &D) -> Failure {

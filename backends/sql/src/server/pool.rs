@@ -116,11 +116,7 @@ impl<D: Dialect> Pool<D> {
             sessions,
             turns: Arc::new(Semaphore::new(requests)),
             ordinary: Arc::new(Semaphore::new(requests.saturating_sub(1).max(1))),
-            idle: Mutex::new(Idle {
-                connections: Vec::new(),
-                generation: 0,
-                answered: Instant::now(),
-            }),
+            idle: Mutex::new(Idle { connections: vec![], generation: 0, answered: Instant::now() }),
         }
     }
 
@@ -153,7 +149,10 @@ impl<D: Dialect> Pool<D> {
     }
 
     pub(crate) fn slowly(&self) -> Sending {
-        let answer = self.limits.slow;
+        self.sending(self.limits.slow)
+    }
+
+    pub(crate) fn sending(&self, answer: Duration) -> Sending {
         let within = self.limits.connect + answer;
         Sending { within, answer, renews: false, again: false, waits: false }
     }
@@ -168,10 +167,7 @@ impl<D: Dialect> Pool<D> {
         arguments: Arguments<'_>,
         effect: Effect,
     ) -> Result<Vec<Row>> {
-        let answer = self.limits.answer;
-        let within = self.limits.connect + answer;
-        let sending = Sending { within, answer, renews: false, again: false, waits: false };
-        self.fetch_so(sql, arguments, effect, sending).await
+        self.fetch_so(sql, arguments, effect, self.sending(self.limits.answer)).await
     }
 
     pub(crate) async fn fetch_so(
@@ -223,11 +219,8 @@ impl<D: Dialect> Pool<D> {
                         _ => false,
                     };
                     if !has_ended {
-                        return Err(if is_unsure {
-                            in_doubt(failure.error)
-                        } else {
-                            failure.error
-                        });
+                        let error = failure.error;
+                        return Err(if is_unsure { in_doubt(error) } else { error });
                     }
                     is_unsure = effect == Effect::Changes;
                     sending.again = false;
@@ -293,10 +286,8 @@ impl<D: Dialect> Pool<D> {
 
     async fn take(&self, renews: bool, deadline: Deadline) -> Result<Taken<'_, D>, Failure> {
         let begun = Deadline::now();
-        let busy = || {
-            let waited = begun.elapsed();
-            errors::no_session_in(waited, self.refusal(), self.dialect.backend())
-        };
+        let backend = self.dialect.backend();
+        let busy = || errors::no_session_in(begun.elapsed(), self.refusal(), backend);
         let turn = async {
             let ordinary = match renews {
                 true => None,
@@ -347,7 +338,7 @@ impl<D: Dialect> Pool<D> {
                 taken.permit = None;
                 Err(errors::not_connected(cause, &*self.dialect))
             }
-            Err(_) => Err(errors::not_connected_in(limit, self.dialect.backend())),
+            Err(_) => Err(errors::not_connected_in(limit, backend)),
         }
     }
 

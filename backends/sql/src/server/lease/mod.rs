@@ -457,14 +457,7 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 
     fn sending(&self, claim: &Claim) -> Sending {
-        let limits = self.pool.limits();
-        Sending {
-            within: claim.patience(),
-            answer: limits.answer,
-            renews: false,
-            again: false,
-            waits: false,
-        }
+        Sending { within: claim.patience(), ..self.pool.sending(self.pool.limits().answer) }
     }
 
     async fn change_so(
@@ -570,23 +563,25 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         let slowly = self.pool.slowly();
         self.change_so(&self.statements.sweep_floor, &arguments, slowly).await?;
         let rows = self.change_so(&self.statements.sweep_leases, &arguments, slowly).await?;
-        let (leases, seen, last) = match rows.last() {
+        let (mut swept, seen, last) = match rows.last() {
             Some(row) => {
                 (self.sound(row.int(0))?, self.sound(row.int(1))?, self.sound(row.text(2))?)
             }
             None => (0, 0, None),
         };
-        let rows = self.change_so(&self.statements.sweep_tombstones, &arguments, slowly).await?;
-        let tombstones = rows.last().map_or(Ok(0), |row| self.sound(row.int(0)))?;
-        let rows = self.change_so(&self.statements.shared_sweep, &arguments, slowly).await?;
-        let shared = rows.last().map_or(Ok(0), |row| self.sound(row.int(0)))?;
+        let mut most = 0;
+        for sweep in [&self.statements.sweep_tombstones, &self.statements.shared_sweep] {
+            let rows = self.change_so(sweep, &arguments, slowly).await?;
+            let gone = rows.last().map_or(Ok(0), |row| self.sound(row.int(0)))?;
+            (swept, most) = (swept + gone, most.max(gone));
+        }
 
         let at_the_end = seen < SWEEP as i64;
         let next = if at_the_end { "" } else { last.unwrap_or_default() };
         next.clone_into(&mut locked(&self.swept));
         Ok(SweepReport {
-            rows: u64::try_from(leases + tombstones + shared).unwrap_or(0),
-            more: !at_the_end || tombstones.max(shared) >= SWEEP as i64,
+            rows: u64::try_from(swept).unwrap_or(0),
+            more: !at_the_end || most >= SWEEP as i64,
         })
     }
 

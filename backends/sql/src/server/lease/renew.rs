@@ -154,8 +154,8 @@ impl<D: Dialect> LeaseBackend<D> {
             Error::invalid_input("the holds can't be written as JSON").with_source(cause)
         })?;
         let within = deadline.saturating_duration_since(Instant::now());
-        let answer = self.pool.limits().answer;
-        let sending = Sending { within, answer, renews: true, again: false, waits };
+        let sending = self.pool.sending(self.pool.limits().answer);
+        let sending = Sending { within, renews: true, waits, ..sending };
         let rows = self.change_so(statement, &[("holds", Value::Text(&asked))], sending).await?;
         let mut renewals = Renewals::new();
         for row in &rows {

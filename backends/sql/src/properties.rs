@@ -51,64 +51,47 @@ fn a_password_with_a_question_mark() {
     assert_clear(format!("{:?}", crate::postgres::Config::new(url).unwrap_err()));
 }
 
-mod postgres {
-    use lockwright_properties::{assert_clear, texts, urls_with_secrets};
+macro_rules! server {
+    ($server:ident: $valid:expr; $before:expr, $after:expr) => {
+        mod $server {
+            use lockwright_properties::{assert_clear, texts, urls_with_secrets};
 
-    use crate::postgres::Config;
+            use crate::$server::Config;
 
-    #[test]
-    fn urls() {
-        let valid = [
-            "postgres://me:x@db:5432/app?mode=session&table=locks",
-            "postgresql://[::1]/app?sslmode=verify-full&schema=x&connections=3",
-        ];
-        texts(&valid, |url| match Config::new(url) {
-            Ok(config) => assert!(!config.schema().is_empty()),
-            Err(error) => assert!(error.to_string().len() > 20, "{error}"),
-        });
-    }
-
-    #[test]
-    fn no_password_is_shown() {
-        let after = ["db:5432/app?mode=session", "[::1]/app?table=x&sslmode=require"];
-        urls_with_secrets(&["postgres://me:", "postgresql://:"], &after, |url| {
-            match Config::new(url) {
-                Ok(config) => assert_clear(format!("{config:?}")),
-                Err(error) => {
-                    assert_clear(&error);
-                    assert_clear(format!("{error:?}"));
-                }
+            #[test]
+            fn urls() {
+                texts(&$valid, |url| match Config::new(url) {
+                    Ok(config) => assert!(!config.schema().is_empty()),
+                    Err(error) => assert!(error.to_string().len() > 20, "{error}"),
+                });
             }
-        });
-    }
+
+            #[test]
+            fn no_password_is_shown() {
+                urls_with_secrets(&$before, &$after, |url| match Config::new(url) {
+                    Ok(config) => assert_clear(format!("{config:?}")),
+                    Err(error) => {
+                        assert_clear(&error);
+                        assert_clear(format!("{error:?}"));
+                    }
+                });
+            }
+        }
+    };
 }
 
-mod mysql {
-    use lockwright_properties::{assert_clear, texts, urls_with_secrets};
+server!(postgres:
+    [
+        "postgres://me:x@db:5432/app?mode=session&table=locks",
+        "postgresql://[::1]/app?sslmode=verify-full&schema=x&connections=3",
+    ];
+    ["postgres://me:", "postgresql://:"],
+    ["db:5432/app?mode=session", "[::1]/app?table=x&sslmode=require"]);
 
-    use crate::mysql::Config;
-
-    #[test]
-    fn urls() {
-        let valid = [
-            "mysql://me:x@db:3306/app?mode=row&table=locks",
-            "mariadb://[::1]/app?ssl-mode=VERIFY_IDENTITY&schema=x&connections=3",
-        ];
-        texts(&valid, |url| match Config::new(url) {
-            Ok(config) => assert!(!config.schema().is_empty()),
-            Err(error) => assert!(error.to_string().len() > 20, "{error}"),
-        });
-    }
-
-    #[test]
-    fn no_password_is_shown() {
-        let after = ["db:3306/app?mode=session", "[::1]/app?table=x&ssl-mode=REQUIRED"];
-        urls_with_secrets(&["mysql://me:", "mariadb://:"], &after, |url| match Config::new(url) {
-            Ok(config) => assert_clear(format!("{config:?}")),
-            Err(error) => {
-                assert_clear(&error);
-                assert_clear(format!("{error:?}"));
-            }
-        });
-    }
-}
+server!(mysql:
+    [
+        "mysql://me:x@db:3306/app?mode=row&table=locks",
+        "mariadb://[::1]/app?ssl-mode=VERIFY_IDENTITY&schema=x&connections=3",
+    ];
+    ["mysql://me:", "mariadb://:"],
+    ["db:3306/app?mode=session", "[::1]/app?table=x&ssl-mode=REQUIRED"]);

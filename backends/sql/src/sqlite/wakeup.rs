@@ -6,7 +6,7 @@
 //! - SQLite opens the log for writing, so grants, renewals and checkpoints wake no waiter.
 //! - The log has no POSIX locks, so closing it is safe, unlike closing the database file.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use lockwright_core::backend_util::Subscribers;
 use lockwright_core::{BootInstant, Clock, Event, Events, LockName};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use tokio::io::unix::AsyncFd;
@@ -27,7 +28,7 @@ pub(super) struct Waiters {
     log: PathBuf,
     clock: Clock,
     runtime: Handle,
-    clients: Mutex<BTreeMap<u64, Events>>,
+    clients: Subscribers,
     expected: Mutex<Expected>,
 }
 
@@ -50,15 +51,13 @@ impl Waiters {
             log: database.log(),
             clock,
             runtime: Handle::current(),
-            clients: Mutex::default(),
+            clients: Subscribers::default(),
             expected: Mutex::default(),
         }
     }
 
     pub(super) fn attach(&self, events: Events) {
-        let mut clients = locked(&self.clients);
-        let id = clients.last_key_value().map_or(0, |(last, _)| last + 1);
-        clients.insert(id, events);
+        self.clients.attach(events);
     }
 
     pub(super) fn expect(self: &Arc<Self>, name: &LockName, until: BootInstant, jobs: &Jobs) {
@@ -94,12 +93,8 @@ impl Waiters {
                 expected.until.remove(name);
             }
         }
-        let clients: Vec<(u64, Events)> =
-            locked(&self.clients).iter().map(|(id, client)| (*id, client.clone())).collect();
-        for (id, client) in clients {
-            if !names.iter().all(|name| client.send(Event::Wake(name.clone()))) {
-                locked(&self.clients).remove(&id);
-            }
+        for name in names {
+            self.clients.send(&Event::Wake(name));
         }
     }
 

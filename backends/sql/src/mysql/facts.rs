@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use lockwright_core::{Error, ErrorKind, Result};
 
 use super::dialect::MySql;
-use crate::server::dialect::{BadRow, Row};
+use crate::server::dialect::{BadRow, Dialect, Row};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
 
@@ -15,9 +15,9 @@ const OLDEST_MYSQL: (u32, u32) = (8, 0);
 pub(super) struct Facts(HashMap<String, String>);
 
 impl Facts {
-    pub(super) async fn look(pool: &Pool<super::dialect::MySql>) -> Result<Self> {
+    pub(super) async fn look(pool: &Pool<MySql>) -> Result<Self> {
         let rows = pool.fetch_text(LOOK.to_owned(), Effect::Reads).await?;
-        Self::of(&rows).map_err(|bad| bad_row(bad, backend(pool)))
+        Self::of(&rows).map_err(|bad| bad_row(bad, pool.dialect().backend()))
     }
 
     fn of(rows: &[Row]) -> Result<Self, BadRow> {
@@ -103,12 +103,6 @@ impl Facts {
             .with_backend(backend)),
         }
     }
-}
-
-fn backend(pool: &Pool<MySql>) -> &'static str {
-    use crate::server::dialect::Dialect;
-
-    pool.dialect().backend()
 }
 
 const LOOK: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'read_only', \

@@ -31,11 +31,8 @@ pub(super) struct Database {
     pub(super) boot: Arc<str>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileId {
-    device: u64,
-    inode: u64,
-}
+/// The device and the inode.
+type FileId = (u64, u64);
 
 #[derive(Debug)]
 pub(super) struct Open {
@@ -88,9 +85,8 @@ impl Database {
                 Ok(found) if found.is_dir() => {}
                 Ok(_) => return Err(self.refused("can't be made: its folder is a file")),
                 Err(e) => {
-                    return Err(self
-                        .refused(&format!("can't be made: there is no folder {folder:?}; make it"))
-                        .with_source(e));
+                    let why = format!("can't be made: there is no folder {folder:?}; make it");
+                    return Err(self.refused(&why).with_source(e));
                 }
             },
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
@@ -195,7 +191,7 @@ pub(super) fn writable(path: &Path) -> io::Result<()> {
 fn file_id(path: &Path) -> io::Result<FileId> {
     use std::os::unix::fs::MetadataExt;
     let found = std::fs::metadata(path)?;
-    Ok(FileId { device: found.dev(), inode: found.ino() })
+    Ok((found.dev(), found.ino()))
 }
 
 /// Switches to WAL mode, which needs exclusive access. A file in use keeps its mode, which is

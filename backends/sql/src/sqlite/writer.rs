@@ -96,17 +96,16 @@ impl Jobs {
             )
             .with_backend("sqlite")
         })?;
-        match tokio::time::timeout(ANSWER_LIMIT, answered).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(Error::indeterminate(
-                "the task that owns the lock file ended before it answered",
-            )
-            .with_backend("sqlite")),
-            Err(_) => Err(Error::indeterminate(format!(
+        let error = match tokio::time::timeout(ANSWER_LIMIT, answered).await {
+            Ok(Ok(answer)) => return answer,
+            Ok(Err(_)) => {
+                Error::indeterminate("the task that owns the lock file ended before it answered")
+            }
+            Err(_) => Error::indeterminate(format!(
                 "the lock file didn't answer within {ANSWER_LIMIT:?}; look at its disk"
-            ))
-            .with_backend("sqlite")),
-        }
+            )),
+        };
+        Err(error.with_backend("sqlite"))
     }
 
     pub(super) fn downgrade(&self) -> WeakJobs {

@@ -313,7 +313,7 @@ impl Dialect for MySql {
         }
     }
 
-    async fn examine(&self, pool: &Pool<Self>) -> Result<Vec<Finding>> {
+    async fn examine(&self, pool: &Arc<Pool<Self>>) -> Result<Vec<Finding>> {
         super::doctor::examine(pool).await
     }
 }

@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{ErrorKind, Finding, Result, Token};
@@ -238,7 +239,7 @@ impl Dialect for Postgresql {
         judge(code, message)
     }
 
-    async fn examine(&self, pool: &Pool<Self>) -> Result<Vec<Finding>> {
+    async fn examine(&self, pool: &Arc<Pool<Self>>) -> Result<Vec<Finding>> {
         super::doctor::examine(pool).await
     }
 }

@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use lockwright_core::{Finding, Result};
@@ -17,7 +18,7 @@ const OLDEST_MAINTAINED: i64 = 140_000;
 /// The ages (in transactions, in seconds) above which a snapshot is old.
 const OLD_SNAPSHOT: (i64, i64) = (10_000, 60);
 
-pub(super) async fn examine(pool: &Pool<Postgresql>) -> Result<Vec<Finding>> {
+pub(super) async fn examine(pool: &Arc<Pool<Postgresql>>) -> Result<Vec<Finding>> {
     let dialect = pool.dialect();
     let sql = Sql::new(&dialect.expand(include_str!("queries/examine.sql")));
     let asked = SystemTime::now();
@@ -133,7 +134,7 @@ async fn tables(pool: &Pool<Postgresql>) -> Result<Vec<Finding>> {
     Ok(not_writable.into_iter().chain(doctor::many_names(names, "the table has")).collect())
 }
 
-async fn pooler(pool: &Pool<Postgresql>) -> Result<Option<Finding>> {
+async fn pooler(pool: &Arc<Pool<Postgresql>>) -> Result<Option<Finding>> {
     if !pooler::Server::look(pool).await?.is_direct {
         return Ok(Some(finding!(Note, "pooler";
             what: "a pooler is between this client and the server",

@@ -14,13 +14,13 @@ use tokio::time::Instant as Deadline;
 
 use super::POLL;
 use super::dialect::{Postgresql, fetch_on};
-use crate::server::abandoned::ServerSession;
 use crate::server::dialect::Dialect;
 use crate::server::errors::{Effect, failed};
 use crate::server::lease::ReleaseListener;
 use crate::server::locked;
 use crate::server::pool::Pool;
-use crate::server::session_limit::{SessionPermit, Use};
+use crate::server::session_limit::Use;
+use crate::server::session_lock::Permit;
 use crate::server::sql::Value;
 
 /// The time limit for a probe, a notification that this client sends to itself.
@@ -157,12 +157,10 @@ impl ListenTask {
     async fn listen_once(&self) -> sqlx::Result<End> {
         let limits = self.pool.limits();
         let deadline = Deadline::now() + limits.connect;
-        let permit = self.pool.sessions().permit(Use::Listen, deadline).await;
-        let Some(mut line) = line(&self.pool, permit.ok_or(sqlx::Error::PoolTimedOut)?).await?
-        else {
-            return Ok(End::NotNotified);
-        };
-        let Some(listener) = &mut line.listener else { return Ok(End::NotNotified) };
+        let permit = Permit::get(&self.pool, Use::Listen, deadline).await;
+        let permit = permit.map_err(|_| sqlx::Error::PoolTimedOut)?;
+        let Some(mut line) = line(&self.pool, permit).await? else { return Ok(End::NotNotified) };
+        let (listener, _) = &mut line;
         if !is_notified(&self.pool, listener, |name| self.wake(name)).await? {
             return Ok(End::NotNotified);
         }
@@ -191,37 +189,22 @@ impl ListenTask {
 
 /// Returns whether a new connection receives notifications. Without a free permit, returns true,
 /// because the active listener has tested its connection.
-pub(super) async fn is_notified_at_all(pool: &Pool<Postgresql>) -> Result<bool> {
-    let Some(permit) = pool.sessions().try_permit(Use::Listen) else { return Ok(true) };
+pub(super) async fn is_notified_at_all(pool: &Arc<Pool<Postgresql>>) -> Result<bool> {
+    let Some(permit) = Permit::try_get(pool, Use::Listen) else { return Ok(true) };
     let trying = async {
         match &mut line(pool, permit).await? {
-            Some(Line { listener: Some(listener), .. }) => {
-                is_notified(pool, listener, |_| ()).await
-            }
-            _ => Ok(false),
+            Some((listener, _)) => is_notified(pool, listener, |_| ()).await,
+            None => Ok(false),
         }
     };
     trying.await.map_err(|cause| failed(cause, Effect::Reads, pool.dialect()).error)
 }
 
-struct Line<'a> {
-    pool: &'a Pool<Postgresql>,
-    listener: Option<PgListener>,
-    session: Option<ServerSession>,
-    permit: Option<SessionPermit>,
-}
-
-impl Drop for Line<'_> {
-    fn drop(&mut self) {
-        drop(self.listener.take());
-        if let (Some(permit), Ok(runtime)) = (self.permit.take(), Handle::try_current()) {
-            drop(self.pool.abandon(&runtime, self.session, permit));
-        }
-    }
-}
+/// The permit is dropped after the connection.
+type Line = (PgListener, Permit<Postgresql>);
 
 /// Opens a connection that listens. Returns `None` behind a pooler.
-async fn line(pool: &Pool<Postgresql>, permit: SessionPermit) -> sqlx::Result<Option<Line<'_>>> {
+async fn line(pool: &Pool<Postgresql>, permit: Permit<Postgresql>) -> sqlx::Result<Option<Line>> {
     let limits = pool.limits();
     let dialect = pool.dialect();
     let only_one = PgPoolOptions::new()
@@ -231,10 +214,9 @@ async fn line(pool: &Pool<Postgresql>, permit: SessionPermit) -> sqlx::Result<Op
         .max_lifetime(None)
         .idle_timeout(None)
         .connect_lazy_with(dialect.server.clone());
-    let mut line = Line { pool, listener: None, session: None, permit: Some(permit) };
     let opened = Instant::now();
-    let listener = PgListener::connect_with(&only_one).await;
-    let listener = line.listener.insert(listener?);
+    let mut line = (PgListener::connect_with(&only_one).await?, permit);
+    let listener = &mut line.0;
     // Without this, sqlx would reconnect silently, and waiters would miss notifications.
     listener.eager_reconnect(false);
     let asking = async {
@@ -242,11 +224,12 @@ async fn line(pool: &Pool<Postgresql>, permit: SessionPermit) -> sqlx::Result<Op
         fetch_on(connection, format!("SELECT {}", dialect.identity())).await
     };
     let rows = within(limits.answer, asking).await?;
-    line.session = rows.first().and_then(|row| Postgresql::session(row, opened).ok().flatten());
-    if line.session.is_none() {
-        line.permit = None;
+    let session = rows.first().and_then(|row| Postgresql::session(row, opened).ok().flatten());
+    let Some(session) = session else {
+        line.1.give_back();
         return Ok(None);
-    }
+    };
+    line.1.is_of(session);
     within(limits.answer, listener.listen(dialect.channel())).await?;
     Ok(Some(line))
 }

@@ -1,6 +1,7 @@
 use std::borrow::Cow;
 use std::fmt::Debug;
 use std::future::Future;
+use std::sync::Arc;
 
 use lockwright_core::{Fence, Finding, Result};
 use sqlx::error::DatabaseError;
@@ -88,7 +89,7 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
 
     fn judge(code: &str, message: &str) -> Option<Verdict>;
 
-    fn examine(&self, pool: &Pool<Self>) -> impl Future<Output = Result<Vec<Finding>>> + Send;
+    fn examine(&self, pool: &Arc<Pool<Self>>) -> impl Future<Output = Result<Vec<Finding>>> + Send;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use sqlx::{AssertSqlSafe, Column, ConnectOptions, Either, Row as _, TypeInfo, Va
 use super::config::Config;
 use crate::server::abandoned::ServerSession;
 use crate::server::dialect::{Cell, Dialect, Row};
-use crate::server::errors::Verdict;
+use crate::server::errors::{Verdict, verdicts};
 use crate::server::lease::{StatementTexts, statement_texts};
 use crate::server::pool::{Limits, Pool};
 use crate::server::schema::MISSING;
@@ -459,59 +459,40 @@ pub(super) fn is_the_end(number: u16) -> bool {
 /// statement has no effect, because the server rolls it back. Errors that may follow a commit are
 /// `Indeterminate`, and so is [`Later`], an error after an earlier statement's change.
 fn judge(number: u16) -> Option<Verdict> {
-    use ErrorKind::{Conflict, Denied, Indeterminate, InvalidConfig, Unavailable};
-
-    Some(match number {
-        1045 | 1698 => Verdict::new(Denied, tls::REFUSED_OR_ENCRYPTED_ONLY),
-        1044 | 1142 | 1143 | 1227 | 1370 => Verdict::new(
+    verdicts!(number;
+        1045 | 1698 => Denied, tls::REFUSED_OR_ENCRYPTED_ONLY;
+        1044 | 1142 | 1143 | 1227 | 1370 =>
             Denied,
-            "the user may not do that; it needs SELECT, INSERT, UPDATE and DELETE on the tables",
-        ),
-        3159 => Verdict::new(Denied, tls::ENCRYPTED_ONLY),
-        1095 => Verdict::new(Denied, "the session is another user's, and this one may not end it"),
-        1046 => Verdict::new(InvalidConfig, "the URL names no database; write mysql://host/NAME"),
-        1049 => Verdict::new(
+            "the user may not do that; it needs SELECT, INSERT, UPDATE and DELETE on the tables";
+        3159 => Denied, tls::ENCRYPTED_ONLY;
+        1095 => Denied, "the session is another user's, and this one may not end it";
+        1046 => InvalidConfig, "the URL names no database; write mysql://host/NAME";
+        1049 => InvalidConfig, "there is no such database; create it, or name another in the URL";
+        1146 => InvalidConfig, MISSING;
+        1054 | 1136 | 1364 | 1406 | 1366 | 1265 | 1267 =>
+            InvalidConfig, "the tables are not as Lockwright made them; name others with ?table=";
+        1665 =>
             InvalidConfig,
-            "there is no such database; create it, or name another in the URL",
-        ),
-        1146 => Verdict::new(InvalidConfig, MISSING),
-        1054 | 1136 | 1364 | 1406 | 1366 | 1265 | 1267 => Verdict::new(
-            InvalidConfig,
-            "the tables are not as Lockwright made them; name others with ?table=",
-        ),
-        1665 => Verdict::new(
-            InvalidConfig,
-            "the server's binary log can't take this; set binlog_format to MIXED or ROW",
-        ),
-        3819 | 4025 | 1690 | 1264 => Verdict::new(
-            Conflict,
-            "the name's row was changed by hand, or its fences have reached their end; delete it \
-             when the name is free and none of its fences is in use",
-        ),
-        DEADLOCK | 1020 | 1062 => {
-            Verdict::again("the request failed repeatedly because of deadlocks; try again")
-        }
-        LOCK_WAIT_TIMEOUT => Verdict::new(Unavailable, "another session keeps the tables locked"),
-        INTERRUPTED | 1969 | 3024 => Verdict::new(
+            "the server's binary log can't take this; set binlog_format to MIXED or ROW";
+        3819 | 4025 | 1690 | 1264 =>
+            Conflict, "the name's row was changed by hand, or its fences have reached their end; \
+                       delete it when the name is free and none of its fences is in use";
+        DEADLOCK | 1020 | 1062 =>
+            Unavailable.again(), "the request failed repeatedly because of deadlocks; try again";
+        LOCK_WAIT_TIMEOUT => Unavailable, "another session keeps the tables locked";
+        INTERRUPTED | 1969 | 3024 =>
+            Unavailable, "the server cancelled the request, by its time limit or for an operator";
+        1290 | 1792 | 1836 | 3100 =>
+            Unavailable.useless(), "the server is read-only now: it is a replica, or set to be";
+        1047 => Unavailable.useless(), "the server's cluster has no majority";
+        1021 | 1114 => Unavailable, "the server's disk is full; make room";
+        1040 | 1203 | 1226 =>
             Unavailable,
-            "the server cancelled the request, by its time limit or for an operator",
-        ),
-        1290 | 1792 | 1836 | 3100 => {
-            Verdict::new(Unavailable, "the server is read-only now: it is a replica, or set to be")
-                .useless()
-        }
-        1047 => Verdict::new(Unavailable, "the server's cluster has no majority").useless(),
-        1021 | 1114 => Verdict::new(Unavailable, "the server's disk is full; make room"),
-        1040 | 1203 | 1226 => Verdict::new(
-            Unavailable,
-            "the server has no connection left; raise max_connections, or ask for fewer",
-        ),
-        1037 | 1038 | 1041 | 1135 => Verdict::new(Unavailable, "the server is short of memory"),
-        number if is_the_end(number) => {
-            Verdict::new(Indeterminate, "the server ended the connection").useless()
-        }
-        _ => return None,
-    })
+            "the server has no connection left; raise max_connections, or ask for fewer";
+        1037 | 1038 | 1041 | 1135 => Unavailable, "the server is short of memory";
+        number if is_the_end(number) =>
+            Indeterminate.useless(), "the server ended the connection";
+    )
 }
 
 #[cfg(test)]

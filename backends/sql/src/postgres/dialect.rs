@@ -1,14 +1,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockwright_core::{ErrorKind, Finding, Result, Token};
+use lockwright_core::{Finding, Result, Token};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Row as _, TypeInfo, ValueRef};
 
 use super::config::Config;
 use crate::server::abandoned::ServerSession;
 use crate::server::dialect::{BadRow, Cell, Dialect, Row};
-use crate::server::errors::Verdict;
+use crate::server::errors::{Verdict, verdicts};
 use crate::server::lease::{StatementTexts, statement_texts};
 use crate::server::pool::{Limits, Pool};
 use crate::server::schema::MISSING;
@@ -306,89 +306,64 @@ fn row(row: &PgRow) -> sqlx::Result<Row> {
 /// no effect, because the server rolls it back. Errors that may follow a commit, and those of a
 /// pooler that has lost its server, are `Indeterminate`.
 fn judge(code: &str, message: &str) -> Option<Verdict> {
-    use ErrorKind::{Conflict, Denied, Indeterminate, InvalidConfig, Unavailable};
-
-    Some(match code {
-        // These messages are English. In other languages, the next arm applies.
-        "28000" if message.contains("no encryption") || message.contains("SSL off") => {
-            Verdict::new(Denied, tls::ENCRYPTED_ONLY)
-        }
-        "28P01" | "28000" => Verdict::new(
-            Denied,
-            "the server refuses the user or the password; check both in the URL",
-        ),
-        "42501" => Verdict::new(
-            Denied,
-            "the user may not do that; it needs SELECT, INSERT, UPDATE and DELETE on the tables, and \
-             SELECT and UPDATE on the sequence of fences",
-        ),
-        "3D000" => Verdict::new(InvalidConfig, "there is no such database; name one in the URL"),
-        "3F000" => Verdict::new(
-            InvalidConfig,
-            "there is no such schema; create it, or name another with ?schema=",
-        ),
-        "42P01" => Verdict::new(InvalidConfig, MISSING),
-        "42703" | "42804" | "42883" | "42P10" | "42809" => Verdict::new(
-            InvalidConfig,
-            "the tables are not as Lockwright made them; name others with ?table=",
-        ),
-        "23514" | "22003" => Verdict::new(
-            Conflict,
-            "the name's row was changed by hand, or its fences have reached their end; delete it \
-             when the name is free and none of its fences is in use",
-        ),
-        "40001" | "40P01" | "23505" => {
-            Verdict::again("the request failed repeatedly because of deadlocks; try again")
-        }
+    verdicts!(code;
+        // These messages are English. In other languages, the next pattern matches.
+        "28000" if message.contains("no encryption") || message.contains("SSL off") =>
+            Denied, tls::ENCRYPTED_ONLY;
+        "28P01" | "28000" =>
+            Denied, "the server refuses the user or the password; check both in the URL";
+        "42501" =>
+            Denied, "the user may not do that; it needs SELECT, INSERT, UPDATE and DELETE on the \
+                     tables, and SELECT and UPDATE on the sequence of fences";
+        "3D000" => InvalidConfig, "there is no such database; name one in the URL";
+        "3F000" =>
+            InvalidConfig, "there is no such schema; create it, or name another with ?schema=";
+        "42P01" => InvalidConfig, MISSING;
+        "42703" | "42804" | "42883" | "42P10" | "42809" =>
+            InvalidConfig, "the tables are not as Lockwright made them; name others with ?table=";
+        "23514" | "22003" =>
+            Conflict, "the name's row was changed by hand, or its fences have reached their end; \
+                       delete it when the name is free and none of its fences is in use";
+        "40001" | "40P01" | "23505" =>
+            Unavailable.again(), "the request failed repeatedly because of deadlocks; try again";
         // The tables were altered after the server made the statement's plan.
-        "0A000" if message.contains("cached plan") => {
-            Verdict::again("the tables are being altered again and again; try again").useless()
-        }
-        "55P03" => Verdict::new(Unavailable, "another session keeps the tables locked"),
+        "0A000" if message.contains("cached plan") =>
+            Unavailable.again().useless(),
+            "the tables are being altered again and again; try again";
+        "55P03" => Unavailable, "another session keeps the tables locked";
         // A statement timeout precedes the commit. A cancellation by another session may follow the
         // commit, while the server still writes its log.
-        "57014" if message.contains("statement timeout") => {
-            Verdict::new(Unavailable, "the server cancelled the request by its statement_timeout")
-        }
-        "57014" => Verdict::new(Indeterminate, "the server cancelled the request for somebody"),
-        "40003" => Verdict::new(Indeterminate, "it is unknown whether the server committed"),
-        "57P01" => Verdict::new(Indeterminate, "the server ended the connection").useless(),
-        "25006" | "0A000" if code == "25006" || message.contains("during recovery") => {
-            Verdict::new(Unavailable, "the server is read-only now: it is a replica, or set to be")
-                .useless()
-        }
-        "53100" => Verdict::new(Unavailable, "the server's disk is full; make room"),
-        "53300" => Verdict::new(
+        "57014" if message.contains("statement timeout") =>
+            Unavailable, "the server cancelled the request by its statement_timeout";
+        "57014" => Indeterminate, "the server cancelled the request for somebody";
+        "40003" => Indeterminate, "it is unknown whether the server committed";
+        "57P01" => Indeterminate.useless(), "the server ended the connection";
+        "25006" | "0A000" if code == "25006" || message.contains("during recovery") =>
+            Unavailable.useless(), "the server is read-only now: it is a replica, or set to be";
+        "53100" => Unavailable, "the server's disk is full; make room";
+        "53300" =>
             Unavailable,
-            "the server has no connection left; raise max_connections, or ask for fewer",
-        ),
-        "57P03" | "57P05" => Verdict::new(
-            Unavailable,
-            "the server is stopping or starting, or ended a connection that did nothing",
-        )
-        .useless(),
-        _ if code.starts_with("53") => {
-            Verdict::new(Unavailable, "the server is short of memory, disk or connections")
-        }
+            "the server has no connection left; raise max_connections, or ask for fewer";
+        "57P03" | "57P05" =>
+            Unavailable.useless(),
+            "the server is stopping or starting, or ended a connection that did nothing";
+        _ if code.starts_with("53") =>
+            Unavailable, "the server is short of memory, disk or connections";
         // PgBouncer or RDS Proxy rejects the parameter before it forwards any request.
         "08P01" | "0A000"
             if message.contains("unsupported startup parameter")
                 || message.contains("command-line options") =>
-        {
-            Verdict::new(
-                InvalidConfig,
-                "a pooler refuses a parameter of the connection; leave `options` out of the URL",
-            )
-        }
-        _ if code.starts_with("08") || code.starts_with("57P") || code.starts_with("58") => {
-            Verdict::new(Indeterminate, "the server or a pooler ended the connection").useless()
-        }
-        _ => return None,
-    })
+            InvalidConfig,
+            "a pooler refuses a parameter of the connection; leave `options` out of the URL";
+        _ if code.starts_with("08") || code.starts_with("57P") || code.starts_with("58") =>
+            Indeterminate.useless(), "the server or a pooler ended the connection";
+    )
 }
 
 #[cfg(test)]
 mod tests {
+    use lockwright_core::ErrorKind;
+
     use super::*;
 
     #[test]

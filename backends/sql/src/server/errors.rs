@@ -26,8 +26,9 @@ impl Verdict {
         Self { kind, message, again: false, useless: false }
     }
 
-    pub(crate) const fn again(message: &'static str) -> Self {
-        Self { kind: ErrorKind::Unavailable, message, again: true, useless: false }
+    pub(crate) const fn again(mut self) -> Self {
+        self.again = true;
+        self
     }
 
     pub(crate) const fn useless(mut self) -> Self {
@@ -35,6 +36,21 @@ impl Verdict {
         self
     }
 }
+
+/// Returns the [`Verdict`] of the first pattern that matches the code, if any.
+macro_rules! verdicts {
+    ($code:expr; $(
+        $pattern:pat $(if $guard:expr)? => $kind:ident $(.$more:ident())*, $message:expr;
+    )*) => {
+        Some(match $code {
+            $($pattern $(if $guard)? => {
+                Verdict::new(lockwright_core::ErrorKind::$kind, $message)$(.$more())*
+            })*
+            _ => return None,
+        })
+    };
+}
+pub(crate) use verdicts;
 
 #[derive(Debug)]
 pub(crate) struct Failure {

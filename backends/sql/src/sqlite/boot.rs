@@ -83,17 +83,13 @@ mod tests {
 
     #[test]
     fn a_shifted_boot_clock_is_noticed() {
-        assert!(!shifts_boot_clock(
-            "monotonic           0         0\nboottime            0         0\n"
-        ));
-        assert!(!shifts_boot_clock(
-            "monotonic           5         0\nboottime            0         0\n"
-        ));
-        assert!(shifts_boot_clock(
-            "monotonic           0         0\nboottime          -10         0\n"
-        ));
-        assert!(shifts_boot_clock(
-            "monotonic           0         0\nboottime            0         1\n"
-        ));
+        for (offsets, is_shifted) in [
+            ("monotonic           0         0\nboottime            0         0\n", false),
+            ("monotonic           5         0\nboottime            0         0\n", false),
+            ("monotonic           0         0\nboottime          -10         0\n", true),
+            ("monotonic           0         0\nboottime            0         1\n", true),
+        ] {
+            assert_eq!(shifts_boot_clock(offsets), is_shifted, "{offsets}");
+        }
     }
 }

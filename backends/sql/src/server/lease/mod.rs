@@ -93,8 +93,7 @@ pub(crate) trait ReleaseListener: std::fmt::Debug + Send + Sync {
 
 /// The result of the requests that precede `acquire`.
 enum QuickOutcome {
-    Granted(Granted),
-    Busy(Busy),
+    Decided(AcquireOutcome),
     Undecided {
         /// True if an earlier, unanswered try may have acquired the lock.
         is_unsure: bool,
@@ -255,8 +254,7 @@ impl<D: Dialect> LeaseBackend<D> {
         if claim.mode == Mode::Exclusive {
             let waits = may_wait.then_some(waits);
             match self.acquire_quickly(claim, waits, &arguments, &mut sending).await? {
-                QuickOutcome::Granted(granted) => return Ok(AcquireOutcome::Granted(granted)),
-                QuickOutcome::Busy(busy) => return Ok(AcquireOutcome::Busy(busy)),
+                QuickOutcome::Decided(outcome) => return Ok(outcome),
                 QuickOutcome::Undecided { is_unsure: unsure } => is_unsure = unsure,
             }
         }
@@ -355,7 +353,7 @@ impl<D: Dialect> LeaseBackend<D> {
         let is_other = holding.token != Some(claim.token.to_string().as_str());
         let is_busy = holding.mode == Mode::Exclusive && is_other && (!waits || holding.waiting);
         Ok(Some(match is_busy {
-            true => QuickOutcome::Busy(holding.busy()),
+            true => QuickOutcome::Decided(AcquireOutcome::Busy(holding.busy())),
             false => QuickOutcome::Undecided { is_unsure: false },
         }))
     }
@@ -384,7 +382,7 @@ impl<D: Dialect> LeaseBackend<D> {
         let mut granted = Granted::new(fence);
         granted.fences = claim.fences.clamp(1, i32::MAX as u32);
         granted.waiters = rows.last().is_some_and(|row| row.bool(2).unwrap_or(false));
-        Ok(QuickOutcome::Granted(granted))
+        Ok(QuickOutcome::Decided(AcquireOutcome::Granted(granted)))
     }
 
     async fn take_over(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
@@ -451,7 +449,8 @@ impl<D: Dialect> LeaseBackend<D> {
 
     async fn look(&self, name: &LockName) -> Result<Inspection> {
         let arguments = [("name", Value::Text(name.as_str()))];
-        let rows = self.read(&self.statements.inspect, &arguments).await?;
+        let inspect = &self.statements.inspect;
+        let rows = self.pool.fetch(inspect, &arguments, Effect::Reads).await?;
         let found = self.sound(inspections(&rows))?.pop();
         Ok(found.unwrap_or_else(|| Inspection::free(name.clone())))
     }
@@ -471,10 +470,6 @@ impl<D: Dialect> LeaseBackend<D> {
 
     async fn change(&self, sql: &Sql, arguments: Arguments<'_>) -> Result<Vec<Row>> {
         self.pool.fetch(sql, arguments, Effect::Changes).await
-    }
-
-    async fn read(&self, sql: &Sql, arguments: Arguments<'_>) -> Result<Vec<Row>> {
-        self.pool.fetch(sql, arguments, Effect::Reads).await
     }
 
     fn sound<T>(&self, read: Result<T, BadRow>) -> Result<T> {

@@ -108,16 +108,11 @@ impl<S: Server> DistributedLock for Engine<S> {
                         inbox: Inbox::new(commands, self.open.subscribe(), answer),
                     };
                     self.runtime.spawn(task.run(wait));
-                    return match answered.await {
-                        Ok(result) => result.map_err(|error| self.named(error, claim)),
-                        Err(_) => Err(self.named(
-                            Error::indeterminate(
-                                "the task that asked for it has ended: it was released, or the \
-                                 runtime that the backend was opened on is gone",
-                            ),
-                            claim,
-                        )),
-                    };
+                    let ended = "the task that asked for it has ended: it was released, or the \
+                                 runtime that the backend was opened on is gone";
+                    let ended = |_| Err(Error::indeterminate(ended));
+                    let result = answered.await.unwrap_or_else(ended);
+                    return result.map_err(|error| self.named(error, claim));
                 }
             }
         }
@@ -153,13 +148,11 @@ impl<S: Server> DistributedLock for Engine<S> {
             tokio::task::yield_now().await;
         }
         let ending = tokio::time::timeout(LIMIT, self.state.server.records().release(claim));
-        match ending.await {
-            Ok(Ok(true)) => Ok(ReleaseOutcome::Released),
-            Ok(Ok(false)) => Ok(ReleaseOutcome::NotHeld),
-            Ok(Err(error)) => Err(self.named(error, claim)),
-            Err(_) => {
-                Err(self.named(Error::indeterminate("the server didn't answer the release"), claim))
-            }
+        let silent = |_| Err(Error::indeterminate("the server didn't answer the release"));
+        match ending.await.unwrap_or_else(silent) {
+            Ok(true) => Ok(ReleaseOutcome::Released),
+            Ok(false) => Ok(ReleaseOutcome::NotHeld),
+            Err(error) => Err(self.named(error, claim)),
         }
     }
 

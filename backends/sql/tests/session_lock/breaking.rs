@@ -3,7 +3,6 @@ use lockwright_core::{
 };
 
 use super::server::{HOUR, Server, client, count, plain, shared};
-use crate::in_each_mode;
 use crate::support::{
     LONG, acquiring, break_x, claim_for, grant, granted, hold, in_time, ms, name, until_one_waits,
 };

@@ -5,7 +5,6 @@ use std::time::Instant;
 use lockwright_core::{DistributedLock, ErrorKind, Locks, ReleaseMode};
 
 use super::server::{Server, client, plain, shared};
-use crate::in_each_mode;
 use crate::support::{
     LONG, claim_for, hold, is_busy, is_free, ms, until_one_waits, waiters, within,
 };

@@ -1,5 +1,4 @@
 use super::server::{Server, plain, shared};
-use crate::in_each_mode;
 use crate::support::{one_of_many, release};
 
 in_each_mode!(plain; of_many_on_a_fresh_name_one_is_granted);

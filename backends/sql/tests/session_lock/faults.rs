@@ -11,7 +11,6 @@ use super::{
     DEAD_SESSION, MODES_WITH_LATE_RECORD, NEXT_RECORD, OTHER_LOCKS, RECORDED_BEFORE_THE_GRANT,
     SHORT_TTL,
 };
-use crate::in_each_mode;
 use crate::support::{LONG, MODES, acquire_and_release, claim_for, hold, ms, within};
 
 in_each_mode!(

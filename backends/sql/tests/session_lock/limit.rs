@@ -13,7 +13,6 @@ use super::server::{
     Backend, Connection, FULL, SESSIONS, Server, application_connects, lock_table, options,
     session, wait_for_replica, with_application,
 };
-use crate::in_each_mode;
 use crate::support::{in_mode, ms, within};
 
 in_each_mode!(limited; burst_of_names_stays_within_the_limit,

@@ -2,12 +2,6 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::duplicate_mod, reason = "each server runs the same tests")]
 
-mod mariadb;
-mod mysql;
-mod postgres;
-#[path = "../support/mod.rs"]
-mod support;
-
 /// Makes a test of each function `$rule`. The test calls it in each mode, on one server that
 /// `$start` returns.
 macro_rules! in_each_mode {
@@ -25,4 +19,9 @@ macro_rules! in_each_mode {
         }
     };
 }
-pub(crate) use in_each_mode;
+
+mod mariadb;
+mod mysql;
+mod postgres;
+#[path = "../support/mod.rs"]
+mod support;

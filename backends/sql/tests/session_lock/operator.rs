@@ -10,7 +10,6 @@ use super::server::{
     Backend, Connection, HOUR, SCHEME, Server, add_user, backend, client, count, floor, holding,
     lock, plain, run, session, sessions, sessions_of, set_floor,
 };
-use crate::in_each_mode;
 use crate::support::{LONG, break_x, claim_for, grant, hold, in_mode, ms, refused, within};
 
 in_each_mode!(

@@ -5,7 +5,6 @@ use rustix::process::Signal;
 
 use super::server::{Backend, Server, backend, holding, plain, queued, raise_last_fence};
 use super::{SHARED_MODES, SHORT_TTL, dead_waiter_limit};
-use crate::in_each_mode;
 use crate::support::process::{Process, ROLE, print, this_binary};
 use crate::support::{
     LONG, acquire_and_release, claim_for, grant, hold, in_mode, in_time, is_busy, ms, reader,

@@ -6,7 +6,6 @@ use lockwright_core::{
 };
 
 use super::server::{Server, backend_through, lock_table, plain, shared};
-use crate::in_each_mode;
 use crate::support::{claim_for, grant, is_free, ms, within};
 
 in_each_mode!(plain; stuck_session_delays_no_other_renewal, locked_table_delays_no_release);

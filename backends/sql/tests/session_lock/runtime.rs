@@ -3,7 +3,6 @@ use std::time::Instant;
 use lockwright_core::{HoldState, Locks, Reason};
 
 use super::server::{Backend, Server, plain, shared};
-use crate::in_each_mode;
 use crate::support::{LONG, acquire_and_release, in_mode, is_free, ms, within};
 
 in_each_mode!(plain; hold_ends_with_its_runtime);

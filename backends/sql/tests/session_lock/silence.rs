@@ -2,7 +2,6 @@ use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode};
 use lockwright_testbed::Proxy;
 
 use super::server::{Server, client_through, plain, shared};
-use crate::in_each_mode;
 use crate::support::{hold, ms, until_one_waits, within};
 
 in_each_mode!(plain; waiter_on_a_silent_connection_ends);

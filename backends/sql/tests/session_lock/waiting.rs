@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use lockwright_core::{AcquireOutcome, Clock, DistributedLock, ReleaseMode, ReleaseOutcome};
 
 use super::server::{Server, backend, client, holding, plain, queued, sessions_of, shared};
-use crate::in_each_mode;
 use crate::support::{
     LONG, acquire_and_release, acquiring, claim_for, grant, hold, in_time, is_busy, ms, within,
 };

@@ -10,7 +10,6 @@ use super::server::{
     Connection, Server, backend, backend_through, count, holding, mark, plain, run, sessions_of,
     shared,
 };
-use crate::in_each_mode;
 use crate::support::{
     LONG, MODES, acquire_and_release, acquiring, claim_for, grant, in_time, ms, within,
 };

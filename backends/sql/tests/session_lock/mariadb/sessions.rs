@@ -2,15 +2,19 @@ use std::collections::BTreeSet;
 
 use lockwright_core::{DistributedLock, ReleaseMode};
 
-use super::server::{Backend, Server, backend, count, run, session, sessions_of, shared};
+use super::server::{Backend, Server, backend, count, plain, run, session, sessions_of, shared};
 use crate::support::{
     LONG, MODES, acquire_and_release, acquiring, claim_for, grant, granted, hold, in_time, is_busy,
     ms, reader, release, until_one_waits, within,
 };
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_idle_session_outlives_the_ttl_of_its_last_claim() {
-    let server = Server::start().unwrap();
+in_each_mode!(
+    plain;
+    an_idle_session_outlives_the_ttl_of_its_last_claim,
+    a_waiters_fence_is_issued_after_the_wait,
+);
+
+async fn an_idle_session_outlives_the_ttl_of_its_last_claim(server: &Server, mode: &str) {
     let connected = || {
         let ids = server
             .sql("SELECT id FROM information_schema.processlist WHERE user = 'lockwright'")
@@ -18,22 +22,20 @@ async fn an_idle_session_outlives_the_ttl_of_its_last_claim() {
         ids.split_whitespace().map(str::to_owned).collect::<BTreeSet<_>>()
     };
     let ttl = ms(1_000);
-    for mode in MODES {
-        let (one, two) = (backend(&server, mode).await, backend(&server, mode).await);
-        // Connecting opens more connections, which close again. Each backend keeps one.
-        within(ms(10_000), "two connections", async || connected().len() <= 2).await;
-        let held = claim_for("x", ttl);
-        grant(&one, &held).await;
-        assert!(is_busy(&two, &claim_for("x", ttl)).await);
-        one.release(&held, ReleaseMode::Plain).await.unwrap();
-        let before = connected();
-        assert!(before.len() >= 2, "{before:?} are kept");
-        tokio::time::sleep(ms(2_500)).await;
-        let gone: Vec<_> = before.difference(&connected()).cloned().collect();
-        assert!(gone.is_empty(), "{mode}: the server has ended {gone:?}");
-        drop((one, two));
-        within(ms(10_000), "the connections to go", async || connected().is_empty()).await;
-    }
+    let (one, two) = (backend(server, mode).await, backend(server, mode).await);
+    // Connecting opens more connections, which close again. Each backend keeps one.
+    within(ms(10_000), "two connections", async || connected().len() <= 2).await;
+    let held = claim_for("x", ttl);
+    grant(&one, &held).await;
+    assert!(is_busy(&two, &claim_for("x", ttl)).await);
+    one.release(&held, ReleaseMode::Plain).await.unwrap();
+    let before = connected();
+    assert!(before.len() >= 2, "{before:?} are kept");
+    tokio::time::sleep(ms(2_500)).await;
+    let gone: Vec<_> = before.difference(&connected()).cloned().collect();
+    assert!(gone.is_empty(), "{mode}: the server has ended {gone:?}");
+    drop((one, two));
+    within(ms(10_000), "the connections to go", async || connected().is_empty()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,19 +80,15 @@ async fn the_servers_limits_for_idle_transactions_end_no_hold() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_waiters_fence_is_issued_after_the_wait() {
-    let server = Server::start().unwrap();
-    for mode in MODES {
-        let (one, two) = (shared(&server, mode).await, shared(&server, mode).await);
-        let held = hold(&*one, "x").await;
-        let waiting = acquiring(&two, &claim_for("x", LONG), in_time(LONG));
-        until_one_waits(&*one).await;
-        let meanwhile = count(&server, "SELECT NEXTVAL(lockwright_hold_fence)") as u64;
-        release(&*one, &held).await;
-        let fence = granted(waiting).await.fence.get();
-        assert!(fence > meanwhile, "{mode}: {fence}, {meanwhile}");
-    }
+async fn a_waiters_fence_is_issued_after_the_wait(server: &Server, mode: &str) {
+    let (one, two) = (shared(server, mode).await, shared(server, mode).await);
+    let held = hold(&*one, "x").await;
+    let waiting = acquiring(&two, &claim_for("x", LONG), in_time(LONG));
+    until_one_waits(&*one).await;
+    let meanwhile = count(server, "SELECT NEXTVAL(lockwright_hold_fence)") as u64;
+    release(&*one, &held).await;
+    let fence = granted(waiting).await.fence.get();
+    assert!(fence > meanwhile, "{mode}: {fence}, {meanwhile}");
 }
 
 /// A hold of the mode `row` keeps the transaction open that issued its fence.

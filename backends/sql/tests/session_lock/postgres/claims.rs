@@ -7,7 +7,6 @@ use super::server::{
     Backend, Server, backend, backend_through, count, end_session_of, key, plain, queued, run,
     session, sessions_of,
 };
-use crate::in_each_mode;
 use crate::support::{LONG, acquiring, claim_for, grant, hold, in_time, ms, reader, within};
 
 in_each_mode!(

@@ -8,53 +8,55 @@ use lockwright_testbed::{Proxy, proxy::Traffic};
 
 use super::lock_fences;
 use super::server::{
-    Server, backend, backend_through, count, end_session_of, floor, queued, raise_last_fence, run,
-    sessions_of, set_floor, set_isolation,
+    Server, backend, backend_through, count, end_session_of, floor, plain, queued,
+    raise_last_fence, run, sessions_of, set_floor, set_isolation,
 };
 use crate::support::{
     LONG, MODES, acquire_and_release, claim_for, grant, hold, in_time, is_busy, ms, reader, within,
 };
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_idle_session_outlives_the_ttl_of_its_last_claim() {
-    let server = Server::start().unwrap();
+in_each_mode!(
+    plain;
+    an_idle_session_outlives_the_ttl_of_its_last_claim,
+    a_broken_hold_runs_out_at_every_level_of_isolation,
+    fences_grow_after_a_restore,
+    a_refused_request_takes_no_fence,
+    readers_after_a_young_writer_have_a_higher_fence,
+    readers_before_and_after_a_waiting_writer_differ_in_fence,
+);
+
+async fn an_idle_session_outlives_the_ttl_of_its_last_claim(server: &Server, mode: &str) {
     let idle = || {
         let pids = "SELECT coalesce(string_agg(pid::text, ' ' ORDER BY pid), '') \
                     FROM pg_stat_activity WHERE application_name = 'lockwright/own'";
         server.sql(pids).unwrap()
     };
     let ttl = ms(1_000);
-    for mode in MODES {
-        for new_claim in [claim_for, reader] {
-            let held = new_claim("x", ttl);
-            let (one, two) = (backend(&server, mode).await, backend(&server, mode).await);
-            grant(&one, &held).await;
-            assert!(is_busy(&two, &claim_for("x", ttl)).await);
-            one.release(&held, ReleaseMode::Plain).await.unwrap();
-            let before = idle();
-            assert_eq!(before.split(' ').count(), 2, "{before:?} are kept");
-            tokio::time::sleep(ttl * 2).await;
-            assert_eq!(idle(), before, "{mode}: the server has ended one");
-            drop((one, two));
-            within(ms(10_000), "the sessions to go", async || idle().is_empty()).await;
-        }
+    for new_claim in [claim_for, reader] {
+        let held = new_claim("x", ttl);
+        let (one, two) = (backend(server, mode).await, backend(server, mode).await);
+        grant(&one, &held).await;
+        assert!(is_busy(&two, &claim_for("x", ttl)).await);
+        one.release(&held, ReleaseMode::Plain).await.unwrap();
+        let before = idle();
+        assert_eq!(before.split(' ').count(), 2, "{before:?} are kept");
+        tokio::time::sleep(ttl * 2).await;
+        assert_eq!(idle(), before, "{mode}: the server has ended one");
+        drop((one, two));
+        within(ms(10_000), "the sessions to go", async || idle().is_empty()).await;
     }
 }
 
 /// In the mode `row`, the renewal must see the break although it was committed after the hold's
 /// transaction began.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_broken_hold_runs_out_at_every_level_of_isolation() {
-    let server = Server::start().unwrap();
-    set_isolation(&server, "repeatable read");
-    for mode in MODES {
-        let backend = backend(&server, mode).await;
-        let held = hold(&backend, "x").await;
-        let (how, seen) = (BreakMode::RunOut, BreakTarget::Token(held.token));
-        backend.break_lock(&held.name, seen, how, "us", "test").await.unwrap();
-        let renewed = backend.renew(&[Renew::of(&held)]).await.unwrap();
-        assert_eq!(renewed, [Renewal::not_held(Reason::Broken)], "{mode}");
-    }
+async fn a_broken_hold_runs_out_at_every_level_of_isolation(server: &Server, mode: &str) {
+    set_isolation(server, "repeatable read");
+    let backend = backend(server, mode).await;
+    let held = hold(&backend, "x").await;
+    let (how, seen) = (BreakMode::RunOut, BreakTarget::Token(held.token));
+    backend.break_lock(&held.name, seen, how, "us", "test").await.unwrap();
+    let renewed = backend.renew(&[Renew::of(&held)]).await.unwrap();
+    assert_eq!(renewed, [Renewal::not_held(Reason::Broken)], "{mode}");
 }
 
 /// A crash may lose the sequence's last numbers, and empties the unlogged tables. The test moves
@@ -81,15 +83,11 @@ async fn fences_grow_after_a_crash() {
 }
 
 /// A restored backup has an older sequence of fences.
-#[tokio::test(flavor = "multi_thread")]
-async fn fences_grow_after_a_restore() {
-    let server = Server::start().unwrap();
-    for mode in MODES {
-        let last = grant(&backend(&server, mode).await, &claim_for("x", LONG)).await.fence;
-        set_floor(&server, last.get() - 3_600_000_000);
-        let next = grant(&backend(&server, mode).await, &claim_for("y", LONG)).await.fence;
-        assert!(next > last, "{mode}: {next} after {last}");
-    }
+async fn fences_grow_after_a_restore(server: &Server, mode: &str) {
+    let last = grant(&backend(server, mode).await, &claim_for("x", LONG)).await.fence;
+    set_floor(server, last.get() - 3_600_000_000);
+    let next = grant(&backend(server, mode).await, &claim_for("y", LONG)).await.fence;
+    assert!(next > last, "{mode}: {next} after {last}");
 }
 
 /// Another session locks the sequence, so the acquire waits for its fence until its session ends.
@@ -164,79 +162,64 @@ fn granted_advisory_locks(server: &Server) -> usize {
 
 /// A request that takes a fence before it has the lock could get a lower fence than the previous
 /// holder's.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_refused_request_takes_no_fence() {
-    let server = Server::start().unwrap();
-    for mode in MODES {
-        let (one, two) = (backend(&server, mode).await, backend(&server, mode).await);
-        let held = hold(&one, "x").await;
-        let last = floor(&server);
-        for refused in [claim_for("x", LONG), reader("x", LONG)] {
-            assert!(is_busy(&two, &refused).await);
-            assert_eq!(floor(&server), last, "{mode}, {:?}", refused.mode);
-        }
-        one.release(&held, ReleaseMode::Plain).await.unwrap();
+async fn a_refused_request_takes_no_fence(server: &Server, mode: &str) {
+    let (one, two) = (backend(server, mode).await, backend(server, mode).await);
+    let held = hold(&one, "x").await;
+    let last = floor(server);
+    for refused in [claim_for("x", LONG), reader("x", LONG)] {
+        assert!(is_busy(&two, &refused).await);
+        assert_eq!(floor(server), last, "{mode}, {:?}", refused.mode);
     }
+    one.release(&held, ReleaseMode::Plain).await.unwrap();
 }
 
 /// The writer's hold is too short for a record.
-#[tokio::test(flavor = "multi_thread")]
-async fn readers_after_a_young_writer_have_a_higher_fence() {
-    let server = Server::start().unwrap();
-    for mode in MODES {
-        let (one, two) = (backend(&server, mode).await, backend(&server, mode).await);
-        for _ in 0..3 {
-            let mut last = None;
-            for claim in [reader("x", LONG), claim_for("x", LONG)] {
-                let fence = grant(&one, &claim).await.fence;
-                assert!(Some(fence) > last, "{mode}: {fence} after {last:?}");
-                last = Some(fence);
-                one.release(&claim, ReleaseMode::Plain).await.unwrap();
-            }
-            let after = reader("x", LONG);
-            let fence = grant(&two, &after).await.fence;
+async fn readers_after_a_young_writer_have_a_higher_fence(server: &Server, mode: &str) {
+    let (one, two) = (backend(server, mode).await, backend(server, mode).await);
+    for _ in 0..3 {
+        let mut last = None;
+        for claim in [reader("x", LONG), claim_for("x", LONG)] {
+            let fence = grant(&one, &claim).await.fence;
             assert!(Some(fence) > last, "{mode}: {fence} after {last:?}");
-            two.release(&after, ReleaseMode::Plain).await.unwrap();
+            last = Some(fence);
+            one.release(&claim, ReleaseMode::Plain).await.unwrap();
         }
+        let after = reader("x", LONG);
+        let fence = grant(&two, &after).await.fence;
+        assert!(Some(fence) > last, "{mode}: {fence} after {last:?}");
+        two.release(&after, ReleaseMode::Plain).await.unwrap();
     }
 }
 
 /// A reader holds between two writers. The second writer's statement began before the reader's
 /// record, so it doesn't see the record.
-#[tokio::test(flavor = "multi_thread")]
-async fn readers_before_and_after_a_waiting_writer_differ_in_fence() {
-    let server = Server::start().unwrap();
-    for mode in MODES {
-        let [one, two, three] = [
-            backend(&server, mode).await,
-            backend(&server, mode).await,
-            backend(&server, mode).await,
-        ];
-        acquire_and_release(&one, "x").await;
-        let first = hold(&one, "x").await;
-        let (between, second) = (reader("x", LONG), claim_for("x", LONG));
-        let reading = async {
-            let answer = two.acquire(&between, in_time(LONG)).await.unwrap();
-            assert!(matches!(answer, AcquireOutcome::Granted(_)));
-            two.release(&between, ReleaseMode::Plain).await.unwrap();
-        };
-        let writing = async {
-            within(ms(5_000), "the reader to wait", async || queued(&server) == 1).await;
-            let answer = three.acquire(&second, in_time(LONG)).await.unwrap();
-            let AcquireOutcome::Granted(granted) = answer else { panic!("not granted") };
-            three.release(&second, ReleaseMode::Plain).await.unwrap();
-            granted.fence
-        };
-        let releasing = async {
-            within(ms(5_000), "both to wait", async || queued(&server) == 2).await;
-            one.release(&first, ReleaseMode::Plain).await.unwrap();
-        };
-        let ((), last, ()) = tokio::join!(reading, writing, releasing);
-        let after = reader("x", LONG);
-        let fence = grant(&one, &after).await.fence;
-        assert!(fence > last, "{mode}: {fence} after {last}");
-        one.release(&after, ReleaseMode::Plain).await.unwrap();
-    }
+async fn readers_before_and_after_a_waiting_writer_differ_in_fence(server: &Server, mode: &str) {
+    let [one, two, three] =
+        [backend(server, mode).await, backend(server, mode).await, backend(server, mode).await];
+    acquire_and_release(&one, "x").await;
+    let first = hold(&one, "x").await;
+    let (between, second) = (reader("x", LONG), claim_for("x", LONG));
+    let reading = async {
+        let answer = two.acquire(&between, in_time(LONG)).await.unwrap();
+        assert!(matches!(answer, AcquireOutcome::Granted(_)));
+        two.release(&between, ReleaseMode::Plain).await.unwrap();
+    };
+    let writing = async {
+        within(ms(5_000), "the reader to wait", async || queued(server) == 1).await;
+        let answer = three.acquire(&second, in_time(LONG)).await.unwrap();
+        let AcquireOutcome::Granted(granted) = answer else { panic!("not granted") };
+        three.release(&second, ReleaseMode::Plain).await.unwrap();
+        granted.fence
+    };
+    let releasing = async {
+        within(ms(5_000), "both to wait", async || queued(server) == 2).await;
+        one.release(&first, ReleaseMode::Plain).await.unwrap();
+    };
+    let ((), last, ()) = tokio::join!(reading, writing, releasing);
+    let after = reader("x", LONG);
+    let fence = grant(&one, &after).await.fence;
+    assert!(fence > last, "{mode}: {fence} after {last}");
+    one.release(&after, ReleaseMode::Plain).await.unwrap();
 }
 
 /// The proxy delays the grant's answer.

@@ -7,7 +7,6 @@ use sqlx::Connection as _;
 use super::interop::sql;
 use super::processes::{can_read, start};
 use super::server::{Connection, Server, backend, key, plain, queued};
-use crate::in_each_mode;
 use crate::support::{LONG, claim_for, grant, in_time, is_busy, ms, reader, within};
 
 in_each_mode!(

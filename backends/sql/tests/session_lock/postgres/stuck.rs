@@ -11,7 +11,6 @@ use super::server::{
     Connection, Server, backend, backend_through, count, holding, lock, plain, queued, run,
     session_sql, sessions_of, shared,
 };
-use crate::in_each_mode;
 use crate::support::{
     LONG, acquiring, break_x, claim_for, grant, hold, in_time, is_busy, ms, reader, within,
 };

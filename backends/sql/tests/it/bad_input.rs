@@ -7,12 +7,9 @@ use std::process::Command;
 use lockwright_core::{DistributedLock, ErrorKind, Wait};
 use lockwright_sql::Sqlite;
 
-use crate::support::{LONG, Place, Process, claim_for, print, sql, start_as, this_binary};
-
-async fn refused(path: &Path) -> (ErrorKind, String) {
-    let error = Sqlite::open(path).await.expect_err("it was opened");
-    (error.kind(), format!("{error:?}"))
-}
+use crate::support::{
+    LONG, Place, Process, claim_for, grant, listen, print, refused, sql, start_as, this_binary,
+};
 
 #[tokio::test]
 async fn a_path_that_cannot_be_a_lock_file() {
@@ -26,9 +23,7 @@ async fn a_path_that_cannot_be_a_lock_file() {
         (file.join("locks.db"), "folder"),
         ("/dev/null".into(), "not an ordinary file"),
     ] {
-        let (kind, text) = refused(&path).await;
-        assert_eq!(kind, ErrorKind::InvalidConfig, "{text}");
-        assert!(text.contains(says), "{text}");
+        refused(Sqlite::open(path).await, ErrorKind::InvalidConfig, says);
     }
     assert!(Sqlite::open("").await.is_err());
 }
@@ -39,9 +34,9 @@ async fn a_file_that_is_not_a_database() {
     fs::write(place.file(), "no database, but longer than the header of one: ".repeat(100))
         .unwrap();
     let before = fs::read(place.file()).unwrap();
-    let (kind, text) = refused(&place.file()).await;
-    assert_eq!(kind, ErrorKind::InvalidConfig, "{text}");
-    assert!(text.contains("not a SQLite database"), "{text}");
+    let answer = Sqlite::open(place.file()).await;
+    let error = refused(answer, ErrorKind::InvalidConfig, "not a SQLite database");
+    assert!(error.to_string().contains("locks.db"), "{error}");
     assert_eq!(fs::read(place.file()).unwrap(), before, "it was changed");
 }
 
@@ -54,20 +49,17 @@ async fn a_damaged_file_is_no_reason_to_try_again() {
     let mut damaged = sound.clone();
     damaged[100..4096].fill(0xff);
     fs::write(place.file(), damaged).unwrap();
-    let (kind, text) = refused(&place.file()).await;
-    assert_eq!(kind, ErrorKind::InvalidConfig, "{text}");
-    assert!(text.contains("damaged"), "{text}");
-    assert_eq!(text.matches("sqlite: ").count(), 1, "{text}");
+    let error = refused(Sqlite::open(place.file()).await, ErrorKind::InvalidConfig, "damaged");
+    assert_eq!(format!("{error:?}").matches("sqlite: ").count(), 1, "{error:?}");
     fs::write(place.file(), &sound[..4096]).unwrap();
-    let (kind, text) = refused(&place.file()).await;
-    assert_eq!(kind, ErrorKind::InvalidConfig, "{text}");
+    refused(Sqlite::open(place.file()).await, ErrorKind::InvalidConfig, "");
 
     // Opening the file doesn't read the holds, so that the doctor can run on a damaged file.
     let mut damaged = sound;
     damaged[8192..].fill(0xff);
     fs::write(place.file(), damaged).unwrap();
-    let error = place.open().await.acquire(&claim_for("x", LONG), Wait::No).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error:?}");
+    let answer = place.open().await.try_acquire(&claim_for("x", LONG)).await;
+    refused(answer, ErrorKind::InvalidConfig, "");
 
     for change in ["DELETE FROM lockwright_meta", "DROP TABLE lockwright_lease"] {
         let place = Place::new();
@@ -87,11 +79,8 @@ async fn a_damaged_file_is_no_reason_to_try_again() {
 async fn a_newer_file_is_refused_and_left_alone() {
     let place = Place::new();
     place.close(place.open().await).await;
-    let mut raw = place.raw().await;
-    sql(&mut raw, "UPDATE lockwright_meta SET version = 99").await;
-    let (kind, text) = refused(&place.file()).await;
-    assert_eq!(kind, ErrorKind::InvalidConfig, "{text}");
-    assert!(text.contains("version 99"), "{text}");
+    sql(&mut place.raw().await, "UPDATE lockwright_meta SET version = 99").await;
+    refused(Sqlite::open(place.file()).await, ErrorKind::InvalidConfig, "version 99");
 }
 
 #[tokio::test]
@@ -100,7 +89,7 @@ async fn the_tables_live_beside_an_applications_own() {
     let mut raw = place.raw().await;
     sql(&mut raw, "CREATE TABLE mine (a); PRAGMA user_version = 7").await;
     let backend = place.open().await;
-    crate::support::grant(&backend, &claim_for("x", LONG)).await;
+    grant(&backend, &claim_for("x", LONG)).await;
     sql(&mut raw, "INSERT INTO mine VALUES (1)").await;
     let version: i64 = sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut raw).await.unwrap();
     assert_eq!(version, 7);
@@ -108,8 +97,7 @@ async fn the_tables_live_beside_an_applications_own() {
 
 #[tokio::test]
 async fn a_read_only_file_system() {
-    let (kind, text) = refused(Path::new("/proc/sys/kernel/locks.db")).await;
-    assert_eq!(kind, ErrorKind::Denied, "{text}");
+    refused(Sqlite::open("/proc/sys/kernel/locks.db").await, ErrorKind::Denied, "");
 }
 
 /// Starts a process that plays `part` as a user without permissions in the folder of `place`.
@@ -154,10 +142,10 @@ async fn a_file_or_folder_that_cannot_be_written() {
 
 pub(crate) async fn as_another_user(file: &Path) {
     for _ in 0..2 {
-        let (kind, text) = refused(file).await;
-        let what = if text.contains("locks.db\" can't") { "locks.db" } else { "folder" };
-        print(format_args!("{kind:?}: {what}"));
-        crate::support::listen();
+        let error = Sqlite::open(file).await.expect_err("it was opened");
+        let is_file = format!("{error:?}").contains("locks.db\" can't");
+        print(format_args!("{:?}: {}", error.kind(), if is_file { "locks.db" } else { "folder" }));
+        listen();
     }
     let backend = Sqlite::open(file).await.unwrap();
     backend.acquire(&claim_for("x", LONG), Wait::No).await.unwrap();
@@ -169,11 +157,10 @@ async fn foreign_row_is_a_conflict() {
     let place = Place::new();
     let backend = place.open().await;
     let claim = claim_for("x", LONG);
-    crate::support::grant(&backend, &claim).await;
+    grant(&backend, &claim).await;
     let mut raw = place.raw().await;
     sql(&mut raw, "UPDATE lockwright_lease SET token = 'semaphore of many', mode = 'permits'")
         .await;
-    let error = backend.acquire(&claim_for("x", LONG), Wait::No).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Conflict, "{error:?}");
-    assert!(error.to_string().contains("run the doctor"), "{error:?}");
+    let answer = backend.try_acquire(&claim_for("x", LONG)).await;
+    refused(answer, ErrorKind::Conflict, "run the doctor");
 }

@@ -1,27 +1,22 @@
-use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    AcquireOutcome, Claim, Clock, DistributedLock, ErrorKind, Event, Events, Fence, Reason,
-    ReleaseMode, Renew, Renewal, Wait,
+    AcquireOutcome, Clock, DistributedLock, ErrorKind, Reason, ReleaseMode, Renew, Renewal,
 };
 use lockwright_sql::Sqlite;
-use tokio::sync::Notify;
 
 use crate::support::{
-    FOLDER, LONG, Place, ROLE, claim_for, grant, hold, is_busy, listen, ms, name, print, sql, start,
+    FOLDER, LONG, Place, ROLE, claim_for, grant, hold, is_busy, listen, ms, name, print, refused,
+    sql, start, within,
 };
 
 #[tokio::test]
 #[ignore = "a part of other tests, played in a process of its own"]
 async fn part() {
-    let folder = PathBuf::from(std::env::var_os(FOLDER).unwrap());
-    let file = folder.join("locks.db");
+    let file = PathBuf::from(std::env::var_os(FOLDER).unwrap()).join("locks.db");
     match &*std::env::var(ROLE).unwrap() {
-        "worker" => work(&folder, &file).await,
         "holder" => {
             let backend = Sqlite::open(&file).await.unwrap();
             grant(&backend, &claim_for("x", HELD)).await;
@@ -51,87 +46,7 @@ async fn part() {
     }
 }
 
-const HELD: Duration = Duration::from_millis(1_500);
-const TURNS: u64 = 60;
-
-/// Acquires one name in turn with other processes. Files in `folder` show any lack of exclusion.
-async fn work(folder: &Path, file: &Path) {
-    let backend = Sqlite::open(file).await.unwrap();
-    let woken = Arc::new(Notify::new());
-    let wakeup = woken.clone();
-    backend.attach(Events::to(move |event| {
-        if matches!(event, Event::Wake(_)) {
-            wakeup.notify_one();
-        }
-        true
-    }));
-    print("ready");
-    listen();
-    let mut longest = Duration::ZERO;
-    for _ in 0..TURNS {
-        let mine = claim_for("x", LONG);
-        let start = Instant::now();
-        let fence = wait_for(&backend, &mine, &woken).await;
-        longest = longest.max(start.elapsed());
-        alone(folder, fence);
-        backend.release(&mine, ReleaseMode::Plain).await.unwrap();
-    }
-    print(longest.as_millis());
-}
-
-async fn wait_for(backend: &Sqlite, claim: &Claim, woken: &Notify) -> Fence {
-    loop {
-        let far = Wait::Until(Clock::boot().now() + LONG);
-        match backend.acquire(claim, far).await.unwrap() {
-            AcquireOutcome::Granted(granted) => return granted.fence,
-            AcquireOutcome::Busy(_) => {
-                let _ = tokio::time::timeout(backend.profile().slow_poll, woken.notified()).await;
-            }
-        }
-    }
-}
-
-/// Checks that no other process is in the critical section, and that `fence` is above the last one.
-fn alone(folder: &Path, fence: Fence) {
-    let inside = folder.join("inside");
-    OpenOptions::new().write(true).create_new(true).open(&inside).expect("two are inside");
-    let register = folder.join("register");
-    let (turns, highest) = read_register(&register);
-    assert!(fence.get() > highest, "fence {fence} after {highest}");
-    // Writing takes several steps, during which a second process would find the file `inside`.
-    std::thread::yield_now();
-    let mut file = fs::File::create(&register).unwrap();
-    write!(file, "{} {fence}", turns + 1).unwrap();
-    fs::remove_file(&inside).unwrap();
-}
-
-fn read_register(path: &Path) -> (u64, u64) {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    let mut numbers = text.split(' ').map(|number| number.parse().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
-}
-
-#[tokio::test]
-async fn processes_exclude_each_other_and_fences_grow() {
-    const PROCESSES: u64 = 6;
-
-    let place = Place::new();
-    let mut workers: Vec<_> = (0..PROCESSES).map(|_| start("worker", place.folder())).collect();
-    for worker in &mut workers {
-        assert_eq!(worker.next_line(), "ready");
-    }
-    for worker in &mut workers {
-        worker.go_on();
-    }
-    for mut worker in workers {
-        let longest: u128 = worker.next_line().parse().unwrap();
-        assert!(longest < 20_000, "one waited for {longest} ms");
-        worker.finish();
-    }
-    let (turns, highest) = read_register(&place.folder().join("register"));
-    assert_eq!(turns, PROCESSES * TURNS);
-    assert!(highest > 0);
-}
+const HELD: Duration = ms(1_500);
 
 #[tokio::test]
 async fn a_killed_holder_delays_the_next_by_one_ttl_and_no_less() {
@@ -249,9 +164,7 @@ async fn a_process_stopped_while_it_writes_makes_requests_fail_without_effect() 
     assert_eq!(backend.inspect(&held.name).await.unwrap().holders.len(), 1);
     let start = Instant::now();
     let mine = claim_for("x", LONG);
-    let error = backend.acquire(&mine, Wait::No).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.to_string().contains("another process"), "{error}");
+    refused(backend.try_acquire(&mine).await, ErrorKind::Unavailable, "another process");
     assert!(start.elapsed() < Duration::from_secs(10), "late: {:?}", start.elapsed());
 
     sql(&mut raw, "COMMIT").await;
@@ -267,10 +180,8 @@ async fn rows_of_the_dead_do_not_stay_for_ever() {
     let backend = place.open().await;
     for i in 0..50 {
         grant(&backend, &claim_for(&format!("orders/{i}"), LONG)).await;
-        backend
-            .release(&claim_for(&format!("none/{i}"), LONG), ReleaseMode::Reconcile)
-            .await
-            .unwrap();
+        let none = claim_for(&format!("none/{i}"), LONG);
+        backend.release(&none, ReleaseMode::Reconcile).await.unwrap();
     }
     place.close(backend).await;
     let mut raw = place.raw().await;
@@ -284,15 +195,11 @@ async fn rows_of_the_dead_do_not_stay_for_ever() {
     let fence = grant(&backend, &claim_for("orders/7", LONG)).await.fence;
     let count = "SELECT (SELECT count(*) FROM lockwright_lease)
                       + (SELECT count(*) FROM lockwright_tombstone)";
-    let start = Instant::now();
-    loop {
+    within(ms(5_000), "the rows to be swept", async || {
         let rows: i64 = sqlx::query_scalar(count).fetch_one(&mut raw).await.unwrap();
-        if rows == 1 {
-            break;
-        }
-        assert!(start.elapsed() < Duration::from_secs(5), "late: {rows} rows are left");
-        tokio::time::sleep(ms(5)).await;
-    }
+        rows == 1
+    })
+    .await;
     assert!(grant(&backend, &claim_for("orders/8", LONG)).await.fence > fence);
 }
 
@@ -305,8 +212,7 @@ async fn a_file_that_was_replaced_is_noticed() {
         fs::rename(place.folder().join(file), place.folder().join(format!("old-{file}"))).unwrap();
     }
     for _ in 0..2 {
-        let error = backend.acquire(&claim_for("y", LONG), Wait::No).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        refused(backend.try_acquire(&claim_for("y", LONG)).await, ErrorKind::Unavailable, "");
         assert!(!place.file().exists(), "an empty file was put in its place");
     }
     let other = place.open().await;

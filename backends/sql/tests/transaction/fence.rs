@@ -2,39 +2,35 @@ use std::time::Duration;
 
 use lockwright_core::{ErrorKind, Fence};
 use lockwright_sql::transaction::Wait;
-use sqlx::{Connection as _, Executor, Row};
+use sqlx::{Connection as _, Executor};
 use tokio::task::JoinSet;
 
-use super::server::{Connection, InTransaction, SCHEME, check_fence, lock_in_transaction, run};
+use super::server::{Connection, InTransaction, SCHEME, check_fence, lock_in_transaction};
 use super::shop::{sell, shop, stock};
-use super::{CREATE_SCHEMA, CREATE_WRITTEN, SHORT_LIMIT, TABLES, waiting};
+use super::{CREATE_SCHEMA, SHORT_LIMIT, TABLES, waiting};
 use crate::expect::{locked, refused, superseded};
-
-fn fence(number: u64) -> Fence {
-    Fence::new(number)
-}
 
 #[tokio::test]
 async fn a_fence_below_the_highest_is_refused_and_no_other() {
     let (_server, pool) = shop().await;
     for number in [5, 5, 9] {
         let mut tx = pool.begin().await.unwrap();
-        check_fence(&mut tx, "orders/42", fence(number)).await.unwrap();
+        check_fence(&mut tx, "orders/42", Fence::new(number)).await.unwrap();
         sell(&mut tx).await;
         tx.commit().await.unwrap();
     }
     for number in [0, 8] {
         let mut tx = pool.begin().await.unwrap();
-        superseded(check_fence(&mut tx, "orders/42", fence(number)).await);
+        superseded(check_fence(&mut tx, "orders/42", Fence::new(number)).await);
         assert_eq!(stock(&mut tx).await, 4, "it can be used");
     }
     let mut tx = pool.begin().await.unwrap();
     for name in ["Orders/42", "orders/4", "ord'ers"] {
-        check_fence(&mut tx, name, fence(1)).await.unwrap();
+        check_fence(&mut tx, name, Fence::new(1)).await.unwrap();
     }
     check_fence(&mut tx, "orders/42", Fence::MAX).await.unwrap();
     for number in [Fence::MAX.get() + 1, u64::MAX] {
-        let too_large = check_fence(&mut tx, "orders/42", fence(number)).await;
+        let too_large = check_fence(&mut tx, "orders/42", Fence::new(number)).await;
         refused(too_large, ErrorKind::InvalidInput, &Fence::MAX.to_string());
     }
     check_fence(&mut tx, "orders/42", Fence::MAX).await.unwrap();
@@ -44,10 +40,10 @@ async fn a_fence_below_the_highest_is_refused_and_no_other() {
 async fn rolled_back_write_refuses_no_later_write() {
     let (_server, pool) = shop().await;
     let mut tx = pool.begin().await.unwrap();
-    check_fence(&mut tx, "a", fence(9)).await.unwrap();
+    check_fence(&mut tx, "a", Fence::new(9)).await.unwrap();
     tx.rollback().await.unwrap();
     let mut tx = pool.begin().await.unwrap();
-    check_fence(&mut tx, "a", fence(5)).await.unwrap();
+    check_fence(&mut tx, "a", Fence::new(5)).await.unwrap();
 }
 
 #[tokio::test]
@@ -55,12 +51,12 @@ async fn the_later_of_two_waits_for_the_earlier_and_sees_its_work() {
     let (server, pool) = shop().await;
     for (first, second) in [(5, 6), (9, 7)] {
         let mut holder = pool.begin().await.unwrap();
-        check_fence(&mut holder, "a", fence(first)).await.unwrap();
+        check_fence(&mut holder, "a", Fence::new(first)).await.unwrap();
         let before = stock(&mut holder).await;
         sell(&mut holder).await;
         let mut tx = pool.begin().await.unwrap();
         let later = tokio::spawn(async move {
-            let answer = check_fence(&mut tx, "a", fence(second)).await;
+            let answer = check_fence(&mut tx, "a", Fence::new(second)).await;
             (answer, stock(&mut tx).await)
         });
         waiting(&server, 1).await;
@@ -79,10 +75,10 @@ async fn the_later_of_two_waits_for_the_earlier_and_sees_its_work() {
 async fn the_users_limit_ends_the_wait_for_another_one() {
     let (_server, pool) = shop().await;
     let mut holder = pool.begin().await.unwrap();
-    check_fence(&mut holder, "a", fence(5)).await.unwrap();
+    check_fence(&mut holder, "a", Fence::new(5)).await.unwrap();
     let mut tx = pool.begin().await.unwrap();
     tx.execute(SHORT_LIMIT.0).await.unwrap();
-    let late = check_fence(&mut tx, "a", fence(6)).await;
+    let late = check_fence(&mut tx, "a", Fence::new(6)).await;
     refused(late, ErrorKind::Unavailable, SHORT_LIMIT.1);
     assert_eq!(stock(&mut tx).await, 7, "it can be used");
 }
@@ -91,7 +87,7 @@ async fn the_users_limit_ends_the_wait_for_another_one() {
 async fn outside_a_transaction_it_is_refused_and_nothing_is_recorded() {
     let (_server, pool) = shop().await;
     let mut connection = pool.acquire().await.unwrap();
-    let answer = check_fence(&mut connection, "a", fence(5)).await;
+    let answer = check_fence(&mut connection, "a", Fence::new(5)).await;
     refused(answer, ErrorKind::InvalidInput, "there is no transaction");
     let rows = connection.fetch_all("SELECT * FROM lockwright_fence").await.unwrap();
     assert!(rows.is_empty());
@@ -110,7 +106,7 @@ async fn tables_of_other_names_are_made_by_many_at_once() {
             let mut connection = Connection::connect(&url).await.unwrap();
             ours.make_tables(&mut connection).await.unwrap();
             let mut tx = connection.begin().await.unwrap();
-            ours.check_fence(&mut tx, "a", fence(5)).await.unwrap();
+            ours.check_fence(&mut tx, "a", Fence::new(5)).await.unwrap();
             tx.commit().await.unwrap();
         });
     }
@@ -118,39 +114,12 @@ async fn tables_of_other_names_are_made_by_many_at_once() {
     assert_eq!(server.sql("SELECT fence FROM app.mine_fence WHERE name = 'a'").unwrap(), "5");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn writes_have_the_order_of_fences() {
-    let (_server, pool) = shop().await;
-    pool.execute(CREATE_WRITTEN).await.unwrap();
-    let mut writers = JoinSet::new();
-    for number in 1..=200u64 {
-        let pool = pool.clone();
-        writers.spawn(async move {
-            // The writers check their fences out of order.
-            tokio::time::sleep(Duration::from_millis(number * 7919 % 97)).await;
-            let mut tx = pool.begin().await.unwrap();
-            if check_fence(&mut tx, "a", fence(number)).await.is_err() {
-                return false;
-            }
-            run(&mut tx, &format!("INSERT INTO written (fence) VALUES ({number})")).await;
-            tx.commit().await.unwrap();
-            true
-        });
-    }
-    let written = writers.join_all().await.into_iter().filter(|written| *written).count();
-    let rows = pool.fetch_all("SELECT fence FROM written ORDER BY at").await.unwrap();
-    let fences: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
-    assert_eq!(fences.len(), written);
-    assert!(fences.is_sorted(), "{fences:?}");
-    assert!(written < 200, "some were late");
-}
-
 #[tokio::test]
 async fn long_unused_rows_are_swept_unless_in_use() {
     let (server, pool) = shop().await;
     let mut tx = pool.begin().await.unwrap();
     for number in 0..2_001 {
-        check_fence(&mut tx, &format!("{number}"), fence(5)).await.unwrap();
+        check_fence(&mut tx, &format!("{number}"), Fence::new(5)).await.unwrap();
     }
     tx.commit().await.unwrap();
     for name in ["b", "c"] {
@@ -163,7 +132,7 @@ async fn long_unused_rows_are_swept_unless_in_use() {
         server.sql(&old).unwrap();
     }
     let mut tx = pool.begin().await.unwrap();
-    check_fence(&mut tx, "7", fence(5)).await.unwrap();
+    check_fence(&mut tx, "7", Fence::new(5)).await.unwrap();
     locked(lock_in_transaction(&mut tx, "c", Wait::No).await);
     let mut connection = pool.acquire().await.unwrap();
     let ours = InTransaction::new();

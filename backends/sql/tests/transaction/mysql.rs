@@ -17,8 +17,6 @@ use crate::expect::PATIENCE;
 use crate::support::{ms, mysql as server, within};
 
 const CREATE_SCHEMA: &str = "CREATE DATABASE app; GRANT ALL ON app.* TO lockwright@'%'";
-const CREATE_WRITTEN: &str =
-    "CREATE TABLE written (at BIGINT AUTO_INCREMENT PRIMARY KEY, fence BIGINT NOT NULL)";
 
 /// The tables whose rows belong to names, each with the column of the last use.
 const TABLES: [(&str, &str); 2] = [("fence", "updated"), ("turn", "used")];

@@ -17,7 +17,6 @@ use crate::expect::PATIENCE;
 use crate::support::{postgres as server, within};
 
 const CREATE_SCHEMA: &str = "CREATE SCHEMA app AUTHORIZATION lockwright";
-const CREATE_WRITTEN: &str = "CREATE TABLE written (at bigserial, fence bigint NOT NULL)";
 
 const TABLES: [(&str, &str); 1] = [("fence", "updated")];
 

@@ -2,11 +2,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) use lockwright_conformance::test_helpers::{
-    LIMIT, busy, claim, claim_for, events, eventually, grant, name, next,
+    LIMIT, busy, claim, claim_for, events, eventually, fails_with as refused, grant, name, next,
 };
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock, Error,
-    ErrorKind, Granted, Mode, ReleaseMode, ReleaseOutcome, Result, Wait,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock, Error, Granted,
+    Mode, ReleaseMode, ReleaseOutcome, Result, Wait,
 };
 use tokio::task::JoinHandle;
 
@@ -33,18 +33,6 @@ pub(crate) fn reader(of: &str, ttl: Duration) -> Claim {
 
 pub(crate) async fn is_busy(backend: &dyn DistributedLock, claim: &Claim) -> bool {
     matches!(backend.try_acquire(claim).await.unwrap(), AcquireOutcome::Busy(_))
-}
-
-#[track_caller]
-pub(crate) fn refused<T: std::fmt::Debug>(
-    answer: Result<T, Error>,
-    kind: ErrorKind,
-    says: &str,
-) -> Error {
-    let error = answer.unwrap_err();
-    assert_eq!(error.kind(), kind, "{error:?}");
-    assert!(error.to_string().contains(says), "{error:?}");
-    error
 }
 
 pub(crate) async fn hold(backend: &dyn DistributedLock, of: &str) -> Claim {

@@ -21,11 +21,8 @@ async fn closed_client_is_granted_nothing(server: &Server, mode: &str) {
         let locks = Locks::builder(Arc::clone(&two)).ttl(LONG).build().unwrap();
         let closed = Arc::new(AtomicBool::new(false));
         let waiting = tokio::spawn({
-            let (locks, closed) = (locks.clone(), Arc::clone(&closed));
-            async move {
-                let answer = locks.mutex("x").no_limit().acquire().await;
-                (answer, closed.load(Ordering::SeqCst))
-            }
+            let (asking, closed) = (locks.mutex("x").no_limit().acquire(), Arc::clone(&closed));
+            async move { (asking.await, closed.load(Ordering::SeqCst)) }
         });
         until_one_waits(&*one).await;
         let closing = async {
@@ -54,10 +51,7 @@ async fn closed_waiter_leaves_the_server(server: &Server, mode: &str) {
     let one = shared(server, mode).await;
     let locks = client(server, mode, LONG).await;
     let holder = hold(&*one, "x").await;
-    let waiting = tokio::spawn({
-        let locks = locks.clone();
-        async move { locks.mutex("x").no_limit().acquire().await }
-    });
+    let waiting = tokio::spawn(locks.mutex("x").no_limit().acquire());
     until_one_waits(&*one).await;
     let begun = Instant::now();
     locks.close().await;

@@ -296,12 +296,8 @@ async fn blocked_attempt_loses_no_hold() {
     let other = backend(&server, FEWEST).await;
     until_recorded(&*other, "kept").await;
     let operator = lock_fences(&server).await;
-    let attempts: Vec<_> = (0..4)
-        .map(|number| {
-            let mutex = locks.mutex(format!("x{number}"));
-            tokio::spawn(async move { mutex.try_acquire().await })
-        })
-        .collect();
+    let names = [0, 1, 2, 3].map(|number| format!("x{number}"));
+    let attempts = names.each_ref().map(|name| tokio::spawn(locks.mutex(name).try_acquire()));
     // To last two TTLs, `kept` needs renewals.
     sleep(TTL * 2).await;
     kept.check().unwrap();
@@ -309,11 +305,8 @@ async fn blocked_attempt_loses_no_hold() {
     for attempt in attempts {
         drop(attempt.await.unwrap());
     }
-    for number in 0..4 {
-        within(ms(10_000), "the name to be free", async || {
-            is_free(&*other, &format!("x{number}")).await
-        })
-        .await;
+    for name in &names {
+        within(ms(10_000), "the name to be free", async || is_free(&*other, name).await).await;
     }
     kept.release().await.unwrap();
 }
@@ -341,10 +334,7 @@ async fn waiter_follows_a_hold_in_a_joint_session() {
     for round in 0..20 {
         let (from, to) = if round % 2 == 0 { (&one, &other) } else { (&other, &one) };
         let held = from.mutex("x").acquire().await.unwrap();
-        let waiting = tokio::spawn({
-            let mutex = to.mutex("x");
-            async move { mutex.no_limit().acquire().await.unwrap() }
-        });
+        let waiting = tokio::spawn(to.mutex("x").no_limit().acquire());
         within(ms(3_000), "the waiter to block", async || {
             from.inspect("x").await.unwrap().waiters == Some(1)
         })
@@ -352,7 +342,7 @@ async fn waiter_follows_a_hold_in_a_joint_session() {
         assert!(held.fence().get() > fence);
         fence = held.fence().get();
         held.release().await.unwrap();
-        let next = timeout(ms(3_000), waiting).await.unwrap().unwrap();
+        let next = timeout(ms(3_000), waiting).await.unwrap().unwrap().unwrap();
         assert!(next.fence().get() > fence);
         fence = next.fence().get();
         next.release().await.unwrap();

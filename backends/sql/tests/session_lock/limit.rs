@@ -82,12 +82,8 @@ async fn burst_of_names_stays_within_the_limit(server: &Server, mode: &str) {
     let sampler = Sampler::start(server).await;
     let mut all = JoinSet::new();
     for number in 0..1_000 {
-        let locks = locks.clone();
-        all.spawn(async move {
-            let limit = Duration::from_secs(120);
-            let guard = locks.mutex(format!("x{number}")).wait_for(limit).acquire().await?;
-            guard.release().await
-        });
+        let asking = locks.mutex(format!("x{number}")).wait_for(Duration::from_secs(120)).acquire();
+        all.spawn(async move { asking.await?.release().await });
     }
     application_connects(server).await;
     while let Some(answer) = all.join_next().await {
@@ -203,10 +199,7 @@ async fn holds_beyond_the_limit_say_so() {
         guard.check().unwrap();
     }
     let freed = held.pop().unwrap();
-    let waiting = tokio::spawn({
-        let locks = locks.clone();
-        async move { locks.mutex("next").wait_for(ms(10_000)).acquire().await }
-    });
+    let waiting = tokio::spawn(locks.mutex("next").wait_for(ms(10_000)).acquire());
     freed.release().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
     for guard in held {
@@ -269,8 +262,7 @@ async fn full_server_is_named(server: &Server, mode: &str) {
     // the other modes, each request needs a new connection.
     let mut asking = JoinSet::new();
     for number in 0..if mode == "lease" { 6 } else { 1 } {
-        let request = locks.mutex(format!("x{number}"));
-        asking.spawn(async move { request.try_acquire().await });
+        asking.spawn(locks.mutex(format!("x{number}")).try_acquire());
     }
     let answers = asking.join_all().await;
     let errors: Vec<&Error> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();

@@ -12,10 +12,7 @@ async fn waiter_on_a_silent_connection_ends(server: &Server, mode: &str) {
     let proxy = Proxy::start(server.address()).unwrap();
     let locks = client_through(server, proxy.port(), mode, ms(3_000)).await;
     let holder = hold(&*one, "x").await;
-    let waiting = tokio::spawn({
-        let locks = locks.clone();
-        async move { locks.mutex("x").no_limit().acquire().await }
-    });
+    let waiting = tokio::spawn(locks.mutex("x").no_limit().acquire());
     until_one_waits(&*one).await;
     let accepted = proxy.accepted();
     proxy.silence_present();

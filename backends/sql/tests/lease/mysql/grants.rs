@@ -79,11 +79,10 @@ async fn an_error_after_the_grant_is_indeterminate() {
         )
         .unwrap();
     let held = claim("x");
-    let asking = tokio::spawn(async move { (backend.try_acquire(&held).await, held, backend) });
+    let asking = acquiring(&backend, &held, Wait::No);
     tokio::time::sleep(Duration::from_millis(400)).await;
     let locked = lock_table(&server, "lockwright_tombstone").await;
-    let (answer, held, backend) = asking.await.unwrap();
-    refused(answer, ErrorKind::Indeterminate, "");
+    refused(asking.await.unwrap(), ErrorKind::Indeterminate, "");
     locked.close().await.unwrap();
     let token = server.sql("SELECT token FROM lockwright_lease WHERE name = 'x'").unwrap();
     assert_eq!(token, held.token.to_string());

@@ -14,10 +14,7 @@ async fn silent_listener_is_replaced() {
     let client = locks(&server.url_through(proxy.port()), ttl).await;
     let other = locks(&server.url(), ttl).await;
     let held = other.mutex("x").acquire().await.unwrap();
-    let waiting = tokio::spawn({
-        let asking = client.mutex("x");
-        async move { asking.acquire().await.unwrap() }
-    });
+    let waiting = tokio::spawn(client.mutex("x").acquire());
     let listening = "SELECT min(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND pid > ";
     let listener = async |after: String| {
         let ask = format!("{listening}{after}");
@@ -27,5 +24,5 @@ async fn silent_listener_is_replaced() {
     proxy.silence_present();
     listener(first).await;
     held.release().await.unwrap();
-    waiting.await.unwrap().release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
 }

@@ -4,7 +4,8 @@ use lockwright_core::{
 };
 
 use crate::support::{
-    LONG, Place, break_x, busy, claim_for, grant, in_one_transaction, is_busy, ms, refused, sql,
+    LONG, Place, break_x, busy, claim_for, grant, in_one_transaction, is_busy, ms, refused, renew,
+    sql,
 };
 
 /// Asserts details that the conformance suite doesn't require of each backend.
@@ -21,9 +22,8 @@ async fn answers_name_the_holder_and_the_reason() {
     assert_eq!(holder.identity.as_ref(), Some(&*a.identity));
     assert!(busy.retry_after.unwrap() <= LONG);
 
-    let renewals = [&a, &b].map(Renew::of);
-    let renewed = backend.renew(&renewals).await.unwrap();
-    assert_eq!(renewed, [Renewal::RENEWED, Renewal::not_held(Reason::Gone)]);
+    assert_eq!(renew(&backend, &a).await, Renewal::RENEWED);
+    assert_eq!(renew(&backend, &b).await, Renewal::not_held(Reason::Gone));
 }
 
 #[tokio::test]
@@ -50,8 +50,7 @@ async fn a_hold_that_ran_out_is_not_revived() {
     while !backend.inspect(&a.name).await.unwrap().holders.is_empty() {
         tokio::time::sleep(ms(5)).await;
     }
-    let renewed = backend.renew(&[Renew::of(&a)]).await.unwrap();
-    assert_eq!(renewed, [Renewal::not_held(Reason::Expired)]);
+    assert_eq!(renew(&backend, &a).await, Renewal::not_held(Reason::Expired));
     assert_eq!(backend.release(&a, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
     grant(&backend, &claim_for("x", LONG)).await;
     assert!(is_busy(&backend, &a).await, "a repeat of the old claim took the new hold");
@@ -77,8 +76,7 @@ async fn breaking() {
     let broken = break_x(&backend, BreakTarget::Token(a.token), BreakMode::RunOut).await.unwrap();
     assert!(matches!(broken, Broken::RunsOut(left) if left > ms(50_000)), "{broken:?}");
     break_x(&backend, BreakTarget::Any, BreakMode::Now).await.unwrap();
-    let renewed = backend.renew(&[Renew::of(&a)]).await.unwrap();
-    assert_eq!(renewed, [Renewal::not_held(Reason::Broken)]);
+    assert_eq!(renew(&backend, &a).await, Renewal::not_held(Reason::Broken));
     refused(backend.try_acquire(&a).await, ErrorKind::Lost(Reason::Gone), "");
 }
 

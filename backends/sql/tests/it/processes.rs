@@ -3,13 +3,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    AcquireOutcome, Clock, DistributedLock, ErrorKind, Reason, ReleaseMode, Renew, Renewal,
+    AcquireOutcome, Clock, DistributedLock, ErrorKind, Reason, ReleaseMode, Renewal,
 };
 use lockwright_sql::Sqlite;
 
 use crate::support::{
     FOLDER, LONG, Place, ROLE, claim_for, grant, hold, is_busy, listen, ms, name, print, refused,
-    sql, start, within,
+    renew, sql, start, within,
 };
 
 #[tokio::test]
@@ -103,8 +103,7 @@ async fn a_hold_of_another_boot_is_over() {
 
     assert!(backend.inspect(&old.name).await.unwrap().holders.is_empty());
     assert!(backend.list("", None).await.unwrap().names.is_empty());
-    let renewed = backend.renew(&[Renew::of(&old)]).await.unwrap();
-    assert_eq!(renewed, [Renewal::not_held(Reason::Expired)]);
+    assert_eq!(renew(&backend, &old).await, Renewal::not_held(Reason::Expired));
     let next = claim_for("x", LONG);
     assert!(grant(&backend, &next).await.fence > fence);
     assert!(is_busy(&backend, &old).await);
@@ -170,8 +169,7 @@ async fn a_process_stopped_while_it_writes_makes_requests_fail_without_effect() 
     sql(&mut raw, "COMMIT").await;
     assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty(), "it had an effect");
     grant(&backend, &mine).await;
-    let renewed = backend.renew(&[Renew::of(&held)]).await.unwrap();
-    assert_eq!(renewed, [Renewal::RENEWED]);
+    assert_eq!(renew(&backend, &held).await, Renewal::RENEWED);
 }
 
 #[tokio::test]
@@ -217,6 +215,5 @@ async fn a_file_that_was_replaced_is_noticed() {
     }
     let other = place.open().await;
     grant(&other, &claim_for("x", LONG)).await;
-    let renewed = backend.renew(&[Renew::of(&mine)]).await.unwrap();
-    assert_eq!(renewed, [Renewal::not_held(Reason::Gone)]);
+    assert_eq!(renew(&backend, &mine).await, Renewal::not_held(Reason::Gone));
 }

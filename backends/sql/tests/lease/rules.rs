@@ -2,16 +2,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Claim, Clock, DistributedLock, Error, ErrorKind, Fence,
-    Reason, ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome, Wait,
+    AcquireOutcome, BreakMode, BreakTarget, Clock, DistributedLock, Error, ErrorKind, Fence,
+    Reason, ReleaseMode, ReleaseOutcome, Renewal, Wait,
 };
 use sqlx::Executor;
 
 use super::SETTINGS;
-use super::server::{Backend, connect, lock_lease, set_isolation, start, wait_for_blocked};
+use super::server::{connect, lock_lease, set_isolation, start, wait_for_blocked};
 use crate::support::{
     acquire_and_release, acquiring, break_x, claim, claim_for, grant, granted, name, one_of_many,
-    refused, release,
+    refused, release, renew,
 };
 
 /// All clients connect first, so that their requests are concurrent.
@@ -29,25 +29,16 @@ async fn of_many_at_once_one_is_granted() {
     }
 }
 
-async fn renew(backend: &Backend, claim: &Claim) -> RenewalOutcome {
-    let renewals = backend.renew(&[Renew::of(claim)]).await.unwrap();
-    assert_eq!(renewals.len(), 1);
-    renewals[0].outcome.clone()
-}
-
 #[tokio::test]
 async fn expired_hold_is_not_revived() {
     let (_server, backend) = start().await;
     let short = claim_for("x", Duration::from_secs(1));
     let first = grant(&backend, &short).await;
+    assert_eq!(renew(&backend, &claim("x")).await, Renewal::not_held(Reason::Gone));
     tokio::time::sleep(Duration::from_millis(1_050)).await;
-    assert_eq!(renew(&backend, &short).await, RenewalOutcome::NotHeld(Reason::Expired));
+    assert_eq!(renew(&backend, &short).await, Renewal::not_held(Reason::Expired));
     assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty());
-    assert_eq!(
-        backend.release(&short, ReleaseMode::Plain).await.unwrap(),
-        ReleaseOutcome::NotHeld,
-        "it had run out by itself"
-    );
+    assert_eq!(backend.release(&short, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
     let again = grant(&backend, &short).await;
     assert!(again.fence > first.fence, "{again:?}");
 }
@@ -67,7 +58,7 @@ async fn hold_that_expires_while_its_row_is_locked_is_not_revived() {
             let (backend, held) = (Arc::clone(&backend), held.clone());
             async move {
                 if by_renewal {
-                    renew(&backend, &held).await == RenewalOutcome::Renewed { valid: None }
+                    renew(&backend, &held).await == Renewal::RENEWED
                 } else {
                     // A grant with a new fence is correct. A grant with the old fence would revive
                     // the expired hold.
@@ -81,20 +72,6 @@ async fn hold_that_expires_while_its_row_is_locked_is_not_revived() {
         assert!(!asking.await.unwrap(), "it was revived, by a renewal: {by_renewal}");
         backend.release(&held, ReleaseMode::Plain).await.unwrap();
     }
-}
-
-#[tokio::test]
-async fn a_hold_ends_by_its_own_token_only() {
-    let (_server, backend) = start().await;
-    let (held, other) = (claim("x"), claim("x"));
-    grant(&backend, &held).await;
-    for release_mode in [ReleaseMode::Plain, ReleaseMode::Reconcile] {
-        assert_eq!(backend.release(&other, release_mode).await.unwrap(), ReleaseOutcome::NotHeld);
-        assert_eq!(renew(&backend, &other).await, RenewalOutcome::NotHeld(Reason::Gone));
-        assert_eq!(renew(&backend, &held).await, RenewalOutcome::Renewed { valid: None });
-    }
-    assert_eq!(backend.release(&held, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
-    assert_eq!(backend.release(&held, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
 }
 
 #[tokio::test]
@@ -114,7 +91,7 @@ async fn fences_grow_past_what_was_reserved() {
         assert_eq!(shown.fence, Some(last));
         if fences == 7 {
             break_x(&backend, BreakTarget::Any, BreakMode::Now).await.unwrap();
-            assert_eq!(renew(&backend, &held).await, RenewalOutcome::NotHeld(Reason::Broken));
+            assert_eq!(renew(&backend, &held).await, Renewal::not_held(Reason::Broken));
         } else {
             backend.release(&held, ReleaseMode::Plain).await.unwrap();
         }
@@ -233,7 +210,7 @@ async fn nothing_in_a_value_is_taken_for_sql() {
             broken.await.unwrap();
             let shown = backend.inspect(&name(odd)).await.unwrap();
             assert_eq!(shown.holders[0].broken.as_deref(), Some(&*format!("{odd}: {odd}")));
-            assert_eq!(renew(&backend, &held).await, RenewalOutcome::NotHeld(Reason::Broken));
+            assert_eq!(renew(&backend, &held).await, Renewal::not_held(Reason::Broken));
             backend.release(&held, ReleaseMode::Reconcile).await.unwrap();
         }
     }

@@ -1,10 +1,11 @@
 use lockwright_core::{
-    BreakMode, BreakTarget, DistributedLock, HoldState, Reason, ReleaseMode, Renew, Renewal,
+    BreakMode, BreakTarget, DistributedLock, HoldState, Reason, ReleaseMode, Renewal,
 };
 
 use super::server::{HOUR, Server, client, count, plain, shared};
 use crate::support::{
-    LONG, acquiring, break_x, claim_for, grant, granted, hold, in_time, ms, name, until_one_waits,
+    LONG, acquiring, break_x, claim_for, grant, granted, hold, in_time, ms, name, renew,
+    until_one_waits,
 };
 
 in_each_mode!(plain; holder_gets_broken_despite_a_next_holder,
@@ -38,8 +39,7 @@ async fn claim_gets_broken_through_another_connection(server: &Server, mode: &st
     let seen = BreakTarget::Token(held.token);
     break_x(&two, seen, BreakMode::Now).await.unwrap();
     grant(&*two, &next).await;
-    let renewed = two.renew(&[Renew::of(&held)]).await.unwrap();
-    assert_eq!(renewed, [Renewal::not_held(Reason::Broken)], "{mode}");
+    assert_eq!(renew(&*two, &held).await, Renewal::not_held(Reason::Broken), "{mode}");
     let inspection = two.inspect(&name("x")).await.unwrap();
     assert_eq!(inspection.holders.len(), 1, "{mode}: {inspection:?}");
     assert_eq!(inspection.holders[0].token, Some(next.token));

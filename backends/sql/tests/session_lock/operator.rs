@@ -1,6 +1,6 @@
 use lockwright_core::{
     BreakMode, BreakTarget, Broken, DistributedLock, ErrorKind, HoldState, Reason, ReleaseMode,
-    Renew, Renewal,
+    Renewal,
 };
 use sqlx::Connection as _;
 use tokio::time::sleep;
@@ -10,7 +10,7 @@ use super::server::{
     Backend, Connection, HOUR, SCHEME, Server, add_user, backend, client, count, floor, holding,
     lock, plain, run, session, sessions, sessions_of, set_floor,
 };
-use crate::support::{LONG, break_x, claim_for, grant, hold, in_mode, ms, refused, within};
+use crate::support::{LONG, break_x, claim_for, grant, hold, in_mode, ms, refused, renew, within};
 
 in_each_mode!(
     plain;
@@ -47,8 +47,8 @@ async fn a_young_hold_is_shown_listed_and_broken(server: &Server, mode: &str) {
         let held = hold(&one, "young").await;
         let seen = BreakTarget::Token(held.token);
         two.break_lock(&held.name, seen, how, "us", "test").await.unwrap();
-        let renewed = one.renew(&[Renew::of(&held)]).await.unwrap();
-        assert_eq!(renewed, [Renewal::not_held(Reason::Broken)], "{mode}, {how:?}");
+        let broken = Renewal::not_held(Reason::Broken);
+        assert_eq!(renew(&one, &held).await, broken, "{mode}, {how:?}");
         one.release(&held, ReleaseMode::Plain).await.unwrap();
 
         let held = hold(&one, "young").await;

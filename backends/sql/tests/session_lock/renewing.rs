@@ -2,11 +2,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lockwright_core::{
-    AcquireOutcome, DistributedLock, ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome,
+    AcquireOutcome, DistributedLock, ReleaseMode, ReleaseOutcome, Renew, Renewal, RenewalOutcome,
 };
 
 use super::server::{Server, backend_through, lock_table, plain, shared};
-use crate::support::{claim_for, grant, is_free, ms, within};
+use crate::support::{claim_for, grant, is_free, ms, renew, within};
 
 in_each_mode!(plain; stuck_session_delays_no_other_renewal, locked_table_delays_no_release);
 
@@ -20,7 +20,7 @@ async fn locked_table_delays_no_release(server: &Server, mode: &str) {
     let lock = lock_table(server, "lockwright_hold").await;
     let renewing = tokio::spawn({
         let (one, held) = (Arc::clone(&one), held.clone());
-        async move { one.renew(&[Renew::of(&held)]).await }
+        async move { renew(&*one, &held).await }
     });
     tokio::time::sleep(ms(500)).await;
     let begun = Instant::now();
@@ -28,8 +28,7 @@ async fn locked_table_delays_no_release(server: &Server, mode: &str) {
     assert_eq!(released.unwrap(), ReleaseOutcome::Released, "{mode}");
     let took = begun.elapsed();
     assert!(took < ttl / 2, "late: {mode}: the renewal delayed it by {took:?}");
-    let renewals = renewing.await.unwrap().unwrap();
-    assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate, "{mode}");
+    assert_eq!(renewing.await.unwrap(), Renewal::INDETERMINATE, "{mode}");
     drop(lock);
     let next = claim_for("x", ttl);
     within(ms(5_000), "the table to be unlocked", async || {
@@ -39,18 +38,16 @@ async fn locked_table_delays_no_release(server: &Server, mode: &str) {
     // A failed renewal keeps the hold. The table is locked before the first renewal, because in the
     // mode `row` a successful renewal leaves a lock on the table.
     let lock = lock_table(server, "lockwright_hold").await;
-    let renewals = one.renew(&[Renew::of(&next)]).await.unwrap();
-    assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate, "{mode}");
+    assert_eq!(renew(&*one, &next).await, Renewal::INDETERMINATE, "{mode}");
     drop(lock);
     within(ms(5_000), "the table to be unlocked", async || {
-        let renewals = one.renew(&[Renew::of(&next)]).await.unwrap();
-        assert!(!matches!(renewals[0].outcome, RenewalOutcome::NotHeld(_)), "{mode}: {renewals:?}");
-        renewals[0].outcome == RenewalOutcome::Renewed { valid: None }
+        let renewal = renew(&*one, &next).await;
+        assert!(!matches!(renewal.outcome, RenewalOutcome::NotHeld(_)), "{mode}: {renewal:?}");
+        renewal == Renewal::RENEWED
     })
     .await;
     for _ in 0..2 {
-        let renewals = one.renew(&[Renew::of(&next)]).await.unwrap();
-        assert_eq!(renewals[0].outcome, RenewalOutcome::Renewed { valid: None }, "{mode}");
+        assert_eq!(renew(&*one, &next).await, Renewal::RENEWED, "{mode}");
     }
     let other = shared(server, mode).await;
     assert!(!is_free(&*other, "x").await, "{mode}: the failed renewal has freed it");
@@ -84,10 +81,8 @@ async fn stuck_session_delays_no_other_renewal(server: &Server, mode: &str) {
     let renewals = one.renew(&batch).await.unwrap();
     let took = begun.elapsed();
     assert!(took < ttl / 4, "late: {mode}: too late for the client, after {took:?}");
-    assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate, "{mode}");
-    for renewal in &renewals[1..] {
-        assert_eq!(renewal.outcome, RenewalOutcome::Renewed { valid: None }, "{mode}");
-    }
+    assert_eq!(renewals[0], Renewal::INDETERMINATE, "{mode}");
+    assert_eq!(renewals[1..], vec![Renewal::RENEWED; others.len()], "{mode}");
     for other in &others {
         one.release(other, ReleaseMode::Plain).await.unwrap();
     }

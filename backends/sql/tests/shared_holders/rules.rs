@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::support::{
     LIMIT, acquire_and_release, busy, claim, claim_for, events, grant, in_time, is_busy, next,
-    refused, release, within,
+    refused, release, renew, within,
 };
 
 const OF: u32 = 3;
@@ -99,9 +99,7 @@ pub(crate) async fn a_writer_that_waits_comes_next(Two(one, two): Two) {
     let answer = busy(&*two, &writer, soon()).await;
     assert!(answer.queued, "it stands in the way of others: {answer:?}");
     busy(&*one, &late, Wait::No).await;
-    let [first_again] = &one.renew(&[Renew::of(&first)]).await.unwrap()[..] else {
-        panic!("one answer");
-    };
+    let first_again = renew(&*one, &first).await;
     assert!(matches!(first_again.outcome, RenewalOutcome::Renewed { .. }), "{first_again:?}");
     grant(&*one, &first).await;
     for reader in [&first, &last] {
@@ -153,10 +151,7 @@ pub(crate) async fn a_renewed_hold_keeps_others_out(Two(one, two): Two) {
             grant(&*one, claim).await;
         }
         let long = Claim { ttl: LIMIT, ..held[0].clone() };
-        let [renewed] = &one.renew(&[Renew::of(&long)]).await.unwrap()[..] else {
-            panic!("one answer");
-        };
-        assert_eq!(*renewed, Renewal::RENEWED);
+        assert_eq!(renew(&*one, &long).await, Renewal::RENEWED);
         tokio::time::sleep(ttl).await;
         busy(&*two, &claim_as("x", other), Wait::No).await;
         release(&*one, &long).await;

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock, Mode, Reason,
-    Renew, RenewalOutcome, Wait,
+    Renewal, Wait,
 };
 
 use super::server::{HOUR, Server, connect, count};
 use crate::rules::{Two, claim_as};
 use crate::support::{
     LIMIT, acquire_and_release, acquiring, busy, claim, claim_for, grant, granted, in_mode,
-    in_time, release,
+    in_time, release, renew,
 };
 
 pub(super) async fn two(server: &Server, mode: &str) -> Two {
@@ -150,8 +150,7 @@ pub(super) async fn all_are_broken_if_any_will_do(Two(one, two): Two) {
             _ => assert!(matches!(broken, Broken::Freed(_)), "{broken:?}"),
         }
         for reader in &readers {
-            let answers = one.renew(&[Renew::of(reader)]).await.unwrap();
-            assert_eq!(answers[0].outcome, RenewalOutcome::NotHeld(Reason::Broken));
+            assert_eq!(renew(&*one, reader).await, Renewal::not_held(Reason::Broken));
         }
         if how == BreakMode::RunOut {
             let shown = two.inspect(name).await.unwrap();

@@ -6,7 +6,7 @@ pub(crate) use lockwright_conformance::test_helpers::{
 };
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock, Error, Granted,
-    Mode, ReleaseMode, ReleaseOutcome, Result, Wait,
+    Mode, ReleaseMode, ReleaseOutcome, Renew, Renewal, Result, Wait,
 };
 use tokio::task::JoinHandle;
 
@@ -39,6 +39,12 @@ pub(crate) async fn hold(backend: &dyn DistributedLock, of: &str) -> Claim {
     let claim = claim_for(of, LONG);
     grant(backend, &claim).await;
     claim
+}
+
+pub(crate) async fn renew(backend: &dyn DistributedLock, claim: &Claim) -> Renewal {
+    let mut renewals = backend.renew(&[Renew::of(claim)]).await.unwrap();
+    assert_eq!(renewals.len(), 1);
+    renewals.remove(0)
 }
 
 /// Acquires and releases a free name, which then has a row.

@@ -45,8 +45,7 @@ async fn renewals_and_acquires_write_no_index() {
         for name in ["a", "b", "c", "d"] {
             let held = claim(name);
             grant(&backend, &held).await;
-            let renew = Renew::of(&held);
-            backend.renew(&[renew]).await.unwrap();
+            backend.renew(&[Renew::of(&held)]).await.unwrap();
             backend.release(&held, ReleaseMode::Plain).await.unwrap();
         }
     }

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Clock, DistributedLock, Reason, ReleaseMode, Renew,
-    Renewal, Wait,
+    AcquireOutcome, BreakMode, BreakTarget, Clock, DistributedLock, Reason, ReleaseMode, Renewal,
+    Wait,
 };
 use lockwright_testbed::{Proxy, proxy::Traffic};
 
@@ -12,7 +12,8 @@ use super::server::{
     raise_last_fence, run, sessions_of, set_floor, set_isolation,
 };
 use crate::support::{
-    LONG, MODES, acquire_and_release, claim_for, grant, hold, in_time, is_busy, ms, reader, within,
+    LONG, MODES, acquire_and_release, claim_for, grant, hold, in_time, is_busy, ms, reader, renew,
+    within,
 };
 
 in_each_mode!(
@@ -55,8 +56,7 @@ async fn a_broken_hold_runs_out_at_every_level_of_isolation(server: &Server, mod
     let held = hold(&backend, "x").await;
     let (how, seen) = (BreakMode::RunOut, BreakTarget::Token(held.token));
     backend.break_lock(&held.name, seen, how, "us", "test").await.unwrap();
-    let renewed = backend.renew(&[Renew::of(&held)]).await.unwrap();
-    assert_eq!(renewed, [Renewal::not_held(Reason::Broken)], "{mode}");
+    assert_eq!(renew(&backend, &held).await, Renewal::not_held(Reason::Broken), "{mode}");
 }
 
 /// A crash may lose the sequence's last numbers, and empties the unlogged tables. The test moves

@@ -4,7 +4,7 @@ use sqlx::{Connection as _, Executor};
 
 use super::server::{Connection, SCHEME, count, lock_in_transaction};
 use super::shop::{shop, stock};
-use super::{BEGIN, LOCKS, nothing_is_locked, terminate_holder};
+use super::{BEGIN, LOCKS, SET_LEVEL, nothing_is_locked, terminate_holder};
 use crate::expect::{busy, locked, refused};
 
 #[tokio::test]
@@ -58,5 +58,32 @@ async fn outside_a_transaction_it_is_refused_and_nothing_is_locked() {
             assert_eq!(count(&server, LOCKS), 1);
         }
         connection.execute("COMMIT").await.unwrap();
+    }
+}
+
+/// On MySQL, at `REPEATABLE READ`, a row lock may also lock the gap to the next row, and some of
+/// these names are adjacent. The second round finds existing rows.
+#[tokio::test]
+async fn other_names_are_other_locks() {
+    let (server, pool) = shop().await;
+    for _ in 0..2 {
+        let mut transactions = Vec::new();
+        for name in ["m", "l", "n", "mm", "M", "ö", "o", "m'", "m\\'", "'; ROLLBACK; --", ":name"]
+        {
+            let mut tx = Connection::connect(&server.url()).await.unwrap();
+            tx.execute(SET_LEVEL[0]).await.unwrap();
+            tx.execute("BEGIN").await.unwrap();
+            locked(lock_in_transaction(&mut tx, name, Wait::No).await);
+            transactions.push(tx);
+        }
+        if SCHEME == "postgres" {
+            assert_eq!(count(&server, LOCKS), 11);
+        }
+        let mut tx = pool.begin().await.unwrap();
+        refused(lock_in_transaction(&mut tx, " x", Wait::No).await, ErrorKind::InvalidInput, "");
+        busy(lock_in_transaction(&mut tx, "m'", Wait::No).await);
+        for mut tx in transactions {
+            tx.execute("COMMIT").await.unwrap();
+        }
     }
 }

@@ -1,4 +1,4 @@
-use lockwright_core::{ErrorKind, Locks};
+use lockwright_core::Locks;
 use lockwright_sql::transaction::Wait;
 use lockwright_testbed::PgBouncer;
 use sqlx::postgres::PgConnectOptions;
@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use super::advisory;
 use super::server::{PoolOptions, backend, lock_in_transaction};
 use super::shop::shop;
-use crate::expect::{BRIEFLY, busy, locked, refused};
+use crate::expect::{BRIEFLY, busy, locked};
 
 #[tokio::test]
 async fn rollback_to_a_savepoint_unlocks() {
@@ -22,22 +22,6 @@ async fn rollback_to_a_savepoint_unlocks() {
     locked(lock_in_transaction(&mut nested, "b", Wait::No).await);
     nested.commit().await.unwrap();
     busy(lock_in_transaction(&mut other, "b", Wait::No).await);
-}
-
-#[tokio::test]
-async fn names_are_compared_byte_by_byte_and_inject_nothing() {
-    let (server, pool) = shop().await;
-    let mut transactions = Vec::new();
-    for name in ["orders", "Orders", "örders", "ord'ers", "ord\\'ers", "'; ROLLBACK; --", ":name"]
-    {
-        let mut tx = pool.begin().await.unwrap();
-        locked(lock_in_transaction(&mut tx, name, Wait::No).await);
-        transactions.push(tx);
-    }
-    assert_eq!(advisory(&server, true), 7);
-    let mut tx = pool.begin().await.unwrap();
-    refused(lock_in_transaction(&mut tx, " x", Wait::No).await, ErrorKind::InvalidInput, "");
-    busy(lock_in_transaction(&mut tx, "ord'ers", Wait::No).await);
 }
 
 #[tokio::test]

@@ -7,8 +7,8 @@ use super::server::{Backend, Server, backend, holding, plain, queued, raise_last
 use super::{SHARED_MODES, SHORT_TTL, dead_waiter_limit};
 use crate::support::process::{Process, ROLE, print, this_binary};
 use crate::support::{
-    LONG, acquire_and_release, claim_for, grant, hold, in_mode, in_time, is_busy, ms, reader,
-    within,
+    LONG, acquire_and_release, can_read, claim_for, grant, hold, in_mode, in_time, is_busy,
+    is_free, ms, reader, within,
 };
 
 const URL: &str = "LOCKWRIGHT_TEST_URL";
@@ -102,9 +102,7 @@ async fn a_killed_holder_frees_at_once(server: &Server, mode: &str) {
     holder.next_line();
     assert!(is_busy(&backend, &claim_for("x", LONG)).await);
     holder.kill();
-    let next = claim_for("x", LONG);
-    within(ms(1_000), "the killed holder's end", async || !is_busy(&backend, &next).await).await;
-    backend.release(&next, ReleaseMode::Plain).await.unwrap();
+    within(ms(1_000), "the killed holder's end", async || is_free(&backend, "x").await).await;
 }
 
 /// A fence could be granted twice if it were rolled back with the holder's transaction, or read
@@ -182,13 +180,4 @@ async fn a_killed_reader_ends_alone(server: &Server, mode: &str) {
     let writer = claim_for("x", LONG);
     assert!(grant(&backend, &writer).await.fence.get() > fence);
     backend.release(&writer, ReleaseMode::Plain).await.unwrap();
-}
-
-pub(super) async fn can_read(backend: &Backend) -> bool {
-    let next = reader("x", LONG);
-    let can = !is_busy(backend, &next).await;
-    if can {
-        backend.release(&next, ReleaseMode::Plain).await.unwrap();
-    }
-    can
 }

@@ -62,8 +62,7 @@ async fn contend(
                 together.fetch_max(before + weight, Ordering::SeqCst);
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 taken.fetch_sub(weight, Ordering::SeqCst);
-                let ended = backend.release(&claim, ReleaseMode::Plain).await.unwrap();
-                assert_eq!(ended, ReleaseOutcome::Released);
+                release(&*backend, &claim).await;
             }
         });
     }
@@ -146,28 +145,24 @@ pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
 pub(crate) async fn a_renewed_hold_keeps_others_out(Two(one, two): Two) {
     let ttl = Duration::from_secs(2);
     for (mode, other) in [(Mode::Shared, Mode::Exclusive), (permits(1), permits(OF))] {
-        let held = [0, 1].map(|_| Claim { mode, ..claim_for("x", ttl) });
-        for claim in &held {
-            grant(&*one, claim).await;
+        for is_renewed in [true, false] {
+            let held = [0, 1].map(|_| Claim { mode, ..claim_for("x", ttl) });
+            for claim in &held {
+                grant(&*one, claim).await;
+            }
+            let long = Claim { ttl: LIMIT, ..held[0].clone() };
+            if is_renewed {
+                assert_eq!(renew(&*one, &long).await, Renewal::RENEWED);
+            } else {
+                grant(&*one, &long).await;
+            }
+            tokio::time::sleep(ttl).await;
+            let next = claim_as("x", other);
+            busy(&*two, &next, Wait::No).await;
+            release(&*one, &long).await;
+            grant(&*two, &next).await;
+            release(&*two, &next).await;
         }
-        let long = Claim { ttl: LIMIT, ..held[0].clone() };
-        assert_eq!(renew(&*one, &long).await, Renewal::RENEWED);
-        tokio::time::sleep(ttl).await;
-        busy(&*two, &claim_as("x", other), Wait::No).await;
-        release(&*one, &long).await;
-
-        let held = [0, 1].map(|_| Claim { mode, ..claim_for("x", ttl) });
-        for claim in &held {
-            grant(&*one, claim).await;
-        }
-        let long = Claim { ttl: LIMIT, ..held[0].clone() };
-        grant(&*one, &long).await;
-        tokio::time::sleep(ttl).await;
-        busy(&*two, &claim_as("x", other), Wait::No).await;
-        release(&*one, &long).await;
-        let next = claim_as("x", other);
-        grant(&*two, &next).await;
-        release(&*two, &next).await;
     }
 }
 
@@ -209,10 +204,8 @@ pub(crate) async fn their_holds_move(Two(one, two): Two) {
         assert!(matches!(answer, AcquireOutcome::Busy(_)), "{mode}: {answer:?}");
         assert_eq!(one.release(&first, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
         refused(one.try_acquire(&first).await, ErrorKind::Lost(Reason::Gone), "");
-        match mode {
-            Mode::Shared => drop(busy(&*one, &claim("x"), Wait::No).await),
-            _ => drop(busy(&*one, &other, Wait::No).await),
-        }
+        let kept_out = if mode == Mode::Shared { claim("x") } else { other.clone() };
+        busy(&*one, &kept_out, Wait::No).await;
         release(&*one, &moved).await;
         grant(&*one, &other).await;
         release(&*one, &other).await;
@@ -223,14 +216,10 @@ pub(crate) async fn a_buried_token_is_never_granted(Two(one, two): Two) {
     for mode in [Mode::Shared, permits(OF)] {
         let (held, unheard) = (claim_as("x", mode), claim_as("x", mode));
         grant(&*one, &held).await;
-        assert_eq!(
-            one.release(&unheard, ReleaseMode::Reconcile).await.unwrap(),
-            ReleaseOutcome::NotHeld
-        );
-        assert_eq!(
-            one.release(&held, ReleaseMode::Reconcile).await.unwrap(),
-            ReleaseOutcome::Released
-        );
+        let answer = one.release(&unheard, ReleaseMode::Reconcile).await.unwrap();
+        assert_eq!(answer, ReleaseOutcome::NotHeld);
+        let answer = one.release(&held, ReleaseMode::Reconcile).await.unwrap();
+        assert_eq!(answer, ReleaseOutcome::Released);
         for ended in [&held, &unheard] {
             refused(two.try_acquire(ended).await, ErrorKind::Lost(Reason::Gone), "");
         }

@@ -10,8 +10,8 @@ use lockwright_core::{
 use super::server::{HOUR, Server, connect, count};
 use crate::rules::{Two, claim_as};
 use crate::support::{
-    LIMIT, acquire_and_release, acquiring, busy, claim, claim_for, grant, granted, in_mode,
-    in_time, release, renew,
+    LIMIT, acquire_and_release, acquiring, busy, can_read, claim, claim_for, grant, granted,
+    in_mode, in_time, release, renew, within,
 };
 
 pub(super) async fn two(server: &Server, mode: &str) -> Two {
@@ -23,16 +23,6 @@ fn reader() -> Claim {
     claim_as("x", Mode::Shared)
 }
 
-async fn until_readers_are_refused(backend: &dyn DistributedLock) {
-    let limit = Clock::boot().now() + LIMIT;
-    loop {
-        let next = reader();
-        let AcquireOutcome::Granted(_) = backend.try_acquire(&next).await.unwrap() else { return };
-        release(backend, &next).await;
-        assert!(Clock::boot().now() < limit, "late: the writer that waits stops no readers");
-    }
-}
-
 /// The writer waits in several statements, each of one TTL. No reader is granted between them,
 /// whether the reader polls or is queued behind the writer.
 pub(super) async fn a_writer_that_waits_stays_ahead(Two(one, two): Two) {
@@ -41,7 +31,7 @@ pub(super) async fn a_writer_that_waits_stays_ahead(Two(one, two): Two) {
     let writer = claim_for("x", slice);
     grant(&*one, &first).await;
     let writes = acquiring(&two, &writer, in_time(LIMIT));
-    until_readers_are_refused(&*one).await;
+    within(LIMIT, "the writer to stop readers", async || !can_read(&*one).await).await;
     let reads = acquiring(&one, &late, in_time(LIMIT));
     let until = Clock::boot().now() + slice * 3;
     while Clock::boot().now() < until {

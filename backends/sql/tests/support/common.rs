@@ -66,10 +66,18 @@ pub(crate) async fn release(backend: &dyn DistributedLock, claim: &Claim) {
 }
 
 pub(crate) async fn is_free(backend: &dyn DistributedLock, of: &str) -> bool {
-    let claim = claim_for(of, LONG);
-    let free = !is_busy(backend, &claim).await;
+    is_free_for(backend, &claim_for(of, LONG)).await
+}
+
+/// Returns whether a reader of `x` is granted.
+pub(crate) async fn can_read(backend: &dyn DistributedLock) -> bool {
+    is_free_for(backend, &reader("x", LONG)).await
+}
+
+async fn is_free_for(backend: &dyn DistributedLock, claim: &Claim) -> bool {
+    let free = !is_busy(backend, claim).await;
     if free {
-        backend.release(&claim, ReleaseMode::Plain).await.unwrap();
+        backend.release(claim, ReleaseMode::Plain).await.unwrap();
     }
     free
 }

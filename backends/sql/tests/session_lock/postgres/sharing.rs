@@ -5,9 +5,9 @@ use rustix::process::Signal;
 use sqlx::Connection as _;
 
 use super::interop::sql;
-use super::processes::{can_read, start};
+use super::processes::start;
 use super::server::{Connection, Server, backend, key, plain, queued};
-use crate::support::{LONG, claim_for, grant, in_time, is_busy, ms, reader, within};
+use crate::support::{LONG, can_read, claim_for, grant, in_time, is_busy, ms, reader, within};
 
 in_each_mode!(
     plain;

@@ -7,7 +7,7 @@ use lockwright_sql::Sqlite;
 use lockwright_sql::sqlite::{Config, Synchronous};
 
 use crate::bad_input::{mode, start_as_another_user};
-use crate::support::{LONG, Place, claim_for, grant, listen, print, sql};
+use crate::support::{LONG, Place, claim_for, grant, is_busy, listen, print, sql};
 
 async fn codes(backend: &Sqlite) -> Vec<&'static str> {
     let findings = backend.doctor().await.unwrap();
@@ -18,14 +18,6 @@ async fn codes(backend: &Sqlite) -> Vec<&'static str> {
         }
     }
     findings.iter().map(|finding| finding.code).collect()
-}
-
-#[tokio::test]
-async fn a_sound_file_has_no_findings() {
-    let place = Place::new();
-    let backend = place.open().await;
-    grant(&backend, &claim_for("x", LONG)).await;
-    assert_eq!(backend.doctor().await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -40,7 +32,7 @@ async fn a_journal_mode_other_than_wal() {
     assert_eq!(codes(&backend).await, ["journal-mode"]);
     sql(&mut raw, "COMMIT").await;
     grant(&backend, &claim_for("x", LONG)).await;
-    assert!(crate::support::is_busy(&backend, &claim_for("x", LONG)).await);
+    assert!(is_busy(&backend, &claim_for("x", LONG)).await);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 use lockwright_core::ErrorKind;
 
 use super::server::{Config, SCHEME, Server, TLS, patient};
-use super::{SECRETS, missing_databases};
+use super::missing_databases;
 
 #[test]
 fn bad_urls_say_what_would_be_right() {
@@ -25,14 +25,14 @@ fn bad_urls_say_what_would_be_right() {
 
 #[test]
 fn no_secret_is_shown() {
-    for url in SECRETS {
-        let config = Config::new(url).unwrap();
-        assert!(!format!("{config:?}").contains("hush"), "{config:?}");
-    }
-    for rest in ["db:port/x", "db/x?sslpassword=hush", "db/x?sslmode=hush&password=hush"] {
-        let error = Config::new(&format!("{SCHEME}://me:hush@{rest}")).unwrap_err();
-        assert!(!format!("{error:?}").contains("me:hush"), "{error:?}");
-        assert!(!format!("{error:?}").contains("password=hush"), "{error:?}");
+    for parameters in ["password=hush&user=me", "sslpassword=hush", "sslmode=hush&password=hush"] {
+        match Config::new(&format!("{SCHEME}://me:hush@db/x?{parameters}")) {
+            Ok(config) => assert!(!format!("{config:?}").contains("hush"), "{config:?}"),
+            Err(error) => {
+                assert!(!format!("{error:?}").contains("me:hush"), "{error:?}");
+                assert!(!format!("{error:?}").contains("password=hush"), "{error:?}");
+            }
+        }
     }
 }
 

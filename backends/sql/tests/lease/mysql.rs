@@ -16,9 +16,6 @@ use lockwright_core::ErrorKind;
 
 use crate::support::mysql as server;
 
-const SECRETS: [&str; 2] =
-    ["mysql://me:hush@db/x", "mariadb://me:hush@db/x?mode=lease&ssl-mode=REQUIRED"];
-
 fn missing_databases(url: &str) -> Vec<(String, ErrorKind)> {
     let url = url.trim_end_matches("/lockwright");
     vec![(url.to_owned(), ErrorKind::InvalidConfig), (format!("{url}/nothere"), ErrorKind::Denied)]

@@ -18,12 +18,6 @@ use lockwright_core::ErrorKind;
 
 use crate::support::postgres as server;
 
-const SECRETS: [&str; 3] = [
-    "postgres://me:hush@db/x",
-    "postgres://db/x?password=hush&user=me",
-    "postgresql://me:hush@db/x?mode=lease&sslmode=require",
-];
-
 fn missing_databases(url: &str) -> Vec<(String, ErrorKind)> {
     vec![(format!("{url}?dbname=nothere"), ErrorKind::InvalidConfig)]
 }

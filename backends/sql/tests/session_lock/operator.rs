@@ -1,6 +1,5 @@
 use lockwright_core::{
-    BreakMode, BreakTarget, Broken, DistributedLock, ErrorKind, HoldState, Reason, ReleaseMode,
-    Renewal,
+    BreakMode, BreakTarget, Broken, DistributedLock, ErrorKind, Reason, ReleaseMode, Renewal,
 };
 use sqlx::Connection as _;
 use tokio::time::sleep;
@@ -16,22 +15,11 @@ in_each_mode!(
     plain;
     a_young_hold_is_shown_listed_and_broken,
     listing_waits_for_the_records_of_its_client,
-    a_break_ends_the_session_at_once_and_says_so,
     a_refusal_to_end_a_session_names_the_privilege,
     a_release_through_another_connection_ends_the_session,
     a_sweep_leaves_the_held_and_keeps_the_fences,
     nothing_is_left_behind,
 );
-
-async fn a_break_ends_the_session_at_once_and_says_so(server: &Server, mode: &str) {
-    let (locks, operator) = (client(server, mode, LONG).await, backend(server, mode).await);
-    let guard = locks.mutex("x").acquire().await.unwrap();
-    let seen = BreakTarget::Token(guard.token());
-    let broken = break_x(&operator, seen, BreakMode::Now).await.unwrap();
-    assert!(matches!(broken, Broken::Freed(left) if left > LONG - ms(5_000)), "{broken:?}");
-    assert_eq!(holding(server), 0, "it isn't free on the server");
-    assert_eq!(guard.signal().ended().await, HoldState::Lost(Reason::Broken));
-}
 
 /// A hold is recorded only when it is 20 ms old.
 async fn a_young_hold_is_shown_listed_and_broken(server: &Server, mode: &str) {

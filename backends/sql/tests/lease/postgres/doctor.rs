@@ -1,8 +1,8 @@
-use lockwright_core::{DistributedLock, Severity};
+use lockwright_core::{DistributedLock, ErrorKind, Severity};
 use sqlx::Executor;
 
 use super::server::{Server, connect, patient, session, start};
-use crate::support::{eventually, findings};
+use crate::support::{eventually, findings, refused};
 
 #[tokio::test]
 async fn a_sound_server_has_none() {
@@ -21,9 +21,10 @@ async fn lossy_settings_are_found() {
 }
 
 #[tokio::test]
-async fn replicas_are_found_from_both_sides() {
+async fn replicas_are_found_from_both_sides_and_refused() {
     let primary = Server::options().durable().start().unwrap();
     let replica = Server::options().replica_of(&primary).start().unwrap();
+    refused(patient(&replica.url()).connect().await, ErrorKind::Unsupported, "primary");
     let backend = connect(&primary.url()).await;
     eventually(|| async { (findings(&backend).await == ["replicas"]).then_some(()) }).await;
     // The replica receives the tables a moment after the primary.

@@ -5,7 +5,7 @@ use lockwright_testbed::{Proxy, proxy::Traffic};
 
 use super::server::{
     Server, backend, client, client_through, count, end_session_of, holding, plain, queued, run,
-    session, sessions_of, writing,
+    session_after, sessions_of, writing,
 };
 use super::{
     DEAD_SESSION, MODES_WITH_LATE_RECORD, NEXT_RECORD, OTHER_LOCKS, RECORDED_BEFORE_THE_GRANT,
@@ -143,8 +143,7 @@ async fn a_session_that_has_ended_is_not_written_down() {
         let records = "SELECT count(*) FROM lockwright_hold";
         within(ms(2_000), "a record", async || count(&server, records) == 1).await;
         backend.release(&earlier, ReleaseMode::Plain).await.unwrap();
-        let mut locking = session(&server).await;
-        run(&mut locking, lock).await;
+        let mut locking = session_after(&server, lock).await;
         let late = claim_for("x", LONG);
         let acquiring = backend.acquire(&late, Wait::No);
         let ending = async {

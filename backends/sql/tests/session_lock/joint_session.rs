@@ -13,8 +13,8 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::server::{Backend, HOUR, Server, count, plain, run, session, sessions};
-use super::{SHORT_TTL, lock_fences};
+use super::server::{Backend, HOUR, Server, count, lock_row, plain, session_after, sessions};
+use super::{LOCK_FENCES, SHORT_TTL, kill_joint_sessions};
 use crate::support::{
     LONG, acquire_and_release, break_x, claim_for, grant, hold, is_busy, is_free, ms, name, reader,
     release, renew, within,
@@ -266,7 +266,7 @@ async fn killed_session_loses_all_its_holds() {
         (0..20).map(async |number| one.mutex(format!("x{number}")).acquire().await.unwrap()),
     )
     .await;
-    super::kill_joint_sessions(&server).await;
+    kill_joint_sessions(&server);
     for guard in &guards {
         let ended = timeout(ms(3_000), guard.signal().ended()).await.unwrap();
         assert_eq!(ended, HoldState::Lost(Reason::SessionEnded));
@@ -287,7 +287,7 @@ async fn blocked_attempt_loses_no_hold() {
     let kept = locks.mutex("kept").acquire().await.unwrap();
     let other = backend(&server, FEWEST).await;
     until_recorded(&*other, "kept").await;
-    let operator = lock_fences(&server).await;
+    let operator = session_after(&server, LOCK_FENCES).await;
     let names = [0, 1, 2, 3].map(|number| format!("x{number}"));
     let attempts = names.each_ref().map(|name| tokio::spawn(locks.mutex(name).try_acquire()));
     // To last two TTLs, `kept` needs renewals.
@@ -459,9 +459,7 @@ async fn unrecorded_hold_is_not_broken_with_the_others() {
     let first = one.mutex("x").acquire().await.unwrap();
     until_recorded(&*other, "x").await;
     first.release().await.unwrap();
-    let mut operator = session(&server).await;
-    run(&mut operator, "BEGIN").await;
-    run(&mut operator, "SELECT * FROM lockwright_hold WHERE name = 'x' FOR UPDATE").await;
+    let _locking = lock_row(&server, "lockwright_hold", "name = 'x'").await;
     // MySQL, without sequences, records the hold before the grant, so the acquire fails.
     let Ok(guard) = one.mutex("x").acquire().await else { return };
     for seen in [BreakTarget::Token(guard.token()), BreakTarget::Any] {

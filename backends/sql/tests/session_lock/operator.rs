@@ -7,7 +7,7 @@ use tokio::time::sleep;
 use super::NO_RECORDS;
 use super::server::{
     Backend, Connection, HOUR, SCHEME, Server, add_user, backend, client, count, floor, holding,
-    lock, plain, run, session, sessions, sessions_of, set_floor,
+    lock, plain, run, session_after, sessions, sessions_of, set_floor,
 };
 use crate::support::{LONG, break_x, claim_for, grant, hold, in_mode, ms, refused, renew, within};
 
@@ -50,8 +50,7 @@ async fn a_young_hold_is_shown_listed_and_broken(server: &Server, mode: &str) {
 /// The record can't be written for 400 ms, longer than a listing's usual wait.
 async fn listing_waits_for_the_records_of_its_client(server: &Server, mode: &str) {
     let one = backend(server, mode).await;
-    let mut locking = session(server).await;
-    run(&mut locking, NO_RECORDS).await;
+    let locking = session_after(server, NO_RECORDS).await;
     let held = hold(&one, &format!("new-{mode}")).await;
     let (page, ()) = tokio::join!(one.list("new-", None), async {
         sleep(ms(400)).await;

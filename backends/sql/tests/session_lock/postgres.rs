@@ -66,15 +66,10 @@ fn dead_waiter_limit(_mode: &str) -> Duration {
     ms(3_000)
 }
 
-/// Blocks the issue of fences until the session ends.
-async fn lock_fences(server: &server::Server) -> server::Connection {
-    let mut session = server::session(server).await;
-    server::run(&mut session, "BEGIN; ALTER SEQUENCE lockwright_hold_fence CACHE 1").await;
-    session
-}
+const LOCK_FENCES: &str = "BEGIN; ALTER SEQUENCE lockwright_hold_fence CACHE 1";
 
-async fn kill_joint_sessions(server: &server::Server) {
+fn kill_joint_sessions(server: &server::Server) {
     let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                 WHERE application_name = 'lockwright/joint'";
-    server::run(&mut server::session(server).await, kill).await;
+    server.sql(kill).unwrap();
 }

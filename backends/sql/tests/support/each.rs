@@ -55,14 +55,20 @@ pub(crate) async fn session(server: &Server) -> Connection {
     Connection::connect(&server.admin_url()).await.unwrap()
 }
 
+/// Opens a session and runs `sql` in it.
+pub(crate) async fn session_after(server: &Server, sql: &str) -> Connection {
+    let mut session = session(server).await;
+    run(&mut session, sql).await;
+    session
+}
+
 pub(crate) async fn run(session: &mut Connection, sql: &str) {
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(session).await.unwrap();
 }
 
 pub(crate) async fn lock_row(server: &Server, table: &str, condition: &str) -> Connection {
-    let mut session = session(server).await;
+    let mut session = session_after(server, "BEGIN").await;
     let lock = format!("SELECT name FROM {table} WHERE {condition} FOR UPDATE");
-    run(&mut session, "BEGIN").await;
     let rows = sqlx::raw_sql(AssertSqlSafe(lock)).fetch_all(&mut session).await.unwrap();
     assert_eq!(rows.len(), 1, "{condition} has a row");
     session

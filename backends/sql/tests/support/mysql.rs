@@ -77,9 +77,7 @@ pub(crate) fn wait_for_replica(server: &Server, wait: bool) {
 }
 
 pub(crate) async fn lock_table(server: &Server, table: &str) -> Connection {
-    let mut session = session(server).await;
-    run(&mut session, &format!("LOCK TABLES {table} WRITE")).await;
-    session
+    session_after(server, &format!("LOCK TABLES {table} WRITE")).await
 }
 
 pub(crate) fn add_user(server: &Server, user: &str, password: &str) {

@@ -2,7 +2,9 @@ use std::collections::BTreeSet;
 
 use lockwright_core::{DistributedLock, ReleaseMode};
 
-use super::server::{Backend, Server, backend, count, plain, run, session, sessions_of, shared};
+use super::server::{
+    Backend, Server, backend, count, plain, run, session_after, sessions_of, shared,
+};
 use crate::support::{
     LONG, MODES, acquire_and_release, acquiring, claim_for, grant, granted, hold, in_time, is_busy,
     ms, reader, release, until_one_waits, within,
@@ -96,8 +98,7 @@ async fn a_waiters_fence_is_issued_after_the_wait(server: &Server, mode: &str) {
 async fn an_open_transaction_blocks_no_fences() {
     let server = Server::start().unwrap();
     let one = backend(&server, "row").await;
-    let mut open = session(&server).await;
-    run(&mut open, "BEGIN").await;
+    let mut open = session_after(&server, "BEGIN").await;
     // More than the sequence's cache, so that the sequence is written.
     run(&mut open, "SELECT COUNT(NEXTVAL(lockwright_hold_fence)) FROM seq_1_to_3000").await;
     grant(&one, &claim_for("x", ms(1_000))).await;

@@ -5,7 +5,7 @@ use lockwright_testbed::{Proxy, proxy::Traffic};
 
 use super::server::{
     Backend, Server, backend, backend_through, count, end_session_of, key, plain, queued, run,
-    session, sessions_of,
+    session_after, sessions_of,
 };
 use crate::support::{LONG, acquiring, claim_for, grant, hold, in_time, ms, reader, within};
 
@@ -34,9 +34,8 @@ async fn reader_with_only_the_claims_lock_shares_no_fence(server: &Server, mode:
     read(&one, &gone).await;
     end_session_of(server, gone.token);
     within(ms(5_000), "the session to end", async || sessions_of(server, gone.token) == 0).await;
-    let mut other = session(server).await;
-    let claim = key(&format!("{}x", gone.token));
-    run(&mut other, &format!("SELECT pg_advisory_lock({claim})")).await;
+    let lock = format!("SELECT pg_advisory_lock({})", key(&format!("{}x", gone.token)));
+    let mut other = session_after(server, &lock).await;
     for table in ["lockwright_hold", "lockwright_reader"] {
         run(&mut other, &format!("UPDATE {table} SET session = pg_backend_pid()")).await;
     }

@@ -6,10 +6,10 @@ use lockwright_core::{
 };
 use lockwright_testbed::{Proxy, proxy::Traffic};
 
-use super::lock_fences;
+use super::LOCK_FENCES;
 use super::server::{
     Server, backend, backend_through, count, end_session_of, floor, plain, queued,
-    raise_last_fence, run, sessions_of, set_floor, set_isolation,
+    raise_last_fence, run, session_after, sessions_of, set_floor, set_isolation,
 };
 use crate::support::{
     LONG, MODES, acquire_and_release, claim_for, grant, hold, in_time, is_busy, ms, reader, renew,
@@ -96,7 +96,7 @@ async fn an_acquire_retries_if_its_session_ends_before_the_fence() {
     let server = Server::start().unwrap();
     let backend = backend(&server, "session").await;
     acquire_and_release(&backend, "x").await;
-    let mut locking = lock_fences(&server).await;
+    let mut locking = session_after(&server, LOCK_FENCES).await;
     let claim = claim_for("x", LONG);
     let ending = async {
         let has_locked = async || sessions_of(&server, claim.token) == 1;
@@ -129,7 +129,7 @@ async fn the_lock_ends_within(limit: Duration, ttl: Duration) {
     let first = claim_for("x", ttl);
     grant(&backend, &first).await;
     backend.release(&first, ReleaseMode::Plain).await.unwrap();
-    let _locking = lock_fences(&server).await;
+    let _locking = session_after(&server, LOCK_FENCES).await;
     let claim = claim_for("x", ttl);
     let acquiring = backend.acquire(&claim, Wait::No);
     let failing = async {

@@ -1,6 +1,6 @@
 //! Tests of server faults. An error must state whether the request may have had an effect.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use lockwright_core::{AcquireOutcome, DistributedLock, ErrorKind, ReleaseMode};
 use lockwright_testbed::{Proxy, proxy::Traffic};
@@ -8,10 +8,12 @@ use sqlx::Executor;
 
 use super::server::{Backend, Server, connect, lock_lease, patient, start};
 use super::{READ_ONLY, SHORT_LIMIT};
-use crate::support::{LIMIT, acquire_and_release, claim, eventually, grant, hold, name, refused};
+use crate::support::{
+    LIMIT, acquire_and_release, claim, eventually, grant, hold, ms, name, refused,
+};
 
 async fn impatient(url: &str) -> Backend {
-    patient(url).response_timeout(Duration::from_secs(1)).connect().await.unwrap()
+    patient(url).response_timeout(ms(1_000)).connect().await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,8 +113,7 @@ async fn a_dropped_request_spoils_nothing() {
     for _ in 0..6 {
         let mut row = lock_lease(&server, "x").await;
         let dropped = claim("x");
-        let asking =
-            tokio::time::timeout(Duration::from_millis(100), backend.try_acquire(&dropped));
+        let asking = tokio::time::timeout(ms(100), backend.try_acquire(&dropped));
         assert!(asking.await.is_err(), "the row is locked");
         acquire_and_release(&backend, "y").await;
         row.execute("COMMIT").await.unwrap();

@@ -46,9 +46,8 @@ pub(crate) const BLOCKED: &str = "SELECT count(*) FROM pg_stat_activity \
 pub(crate) const FULL: [&str; 2] = ["too many clients", "remaining connection slots"];
 
 pub(crate) fn set_isolation(server: &Server, level: &str) {
-    server
-        .sql(&format!("ALTER ROLE lockwright SET default_transaction_isolation = '{level}'"))
-        .unwrap();
+    let set = format!("ALTER ROLE lockwright SET default_transaction_isolation = '{level}'");
+    server.sql(&set).unwrap();
 }
 
 pub(crate) fn options() -> Options {
@@ -67,13 +66,12 @@ pub(crate) async fn lock_table(server: &Server, table: &str) -> Connection {
 
 pub(crate) fn add_user(server: &Server, user: &str, password: &str) {
     server.sql(&format!("DROP OWNED BY {user}; DROP ROLE {user}")).ok();
-    server
-        .sql(&format!(
-            "CREATE ROLE {user} LOGIN PASSWORD '{password}'; \
-             GRANT ALL ON ALL TABLES IN SCHEMA public TO {user}; \
-             GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {user}"
-        ))
-        .unwrap();
+    let create = format!(
+        "CREATE ROLE {user} LOGIN PASSWORD '{password}'; \
+         GRANT ALL ON ALL TABLES IN SCHEMA public TO {user}; \
+         GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {user}"
+    );
+    server.sql(&create).unwrap();
 }
 
 /// Counts sessions with this token's lock for the name `x`.

@@ -1,4 +1,4 @@
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use lockwright_core::ErrorKind;
 use lockwright_sql::transaction::Wait;
@@ -10,6 +10,7 @@ use super::{
     DEFAULT_LIMIT, LOCAL_LIMIT, SESSION_LIMIT, SET_LEVEL, limit, nothing_is_locked, waiting,
 };
 use crate::expect::{BRIEFLY, PATIENCE, busy, locked, refused};
+use crate::support::ms;
 
 /// The waiter must not read from a snapshot taken before the wait.
 #[tokio::test]
@@ -42,15 +43,11 @@ async fn a_wait_is_as_long_as_was_asked_for() {
     let (_server, pool) = shop().await;
     let _holder = begin_locked(&pool, "a").await;
     let mut tx = pool.begin().await.unwrap();
-    for millis in [0, 300, 1_300, 5_500] {
+    for limit in [0, 300, 1_300, 5_500].map(ms) {
         let began = Instant::now();
-        let limit = Duration::from_millis(millis);
         busy(lock_in_transaction(&mut tx, "a", Wait::For(limit)).await);
         let took = began.elapsed();
-        assert!(
-            took >= limit && took < limit + Duration::from_secs(2),
-            "late: {limit:?}: {took:?}"
-        );
+        assert!(took >= limit && took < limit + ms(2_000), "late: {limit:?}: {took:?}");
     }
 }
 

@@ -44,12 +44,9 @@ async fn tables_are_looked_at() {
     let (server, backend) = start().await;
     let diagnosis = || async { patient(&server.url()).for_diagnosis().connect().await.unwrap() };
     assert_eq!(findings(&backend).await, ["durability"]);
-    server
-        .sql(
-            "CREATE USER guest@'%' IDENTIFIED BY 'guest'; \
-             GRANT SELECT, INSERT, UPDATE ON lockwright.* TO guest@'%'",
-        )
-        .unwrap();
+    let guest = "CREATE USER guest@'%' IDENTIFIED BY 'guest'; \
+                 GRANT SELECT, INSERT, UPDATE ON lockwright.* TO guest@'%'";
+    server.sql(guest).unwrap();
     let url = format!("mysql://guest:guest@127.0.0.1:{}/lockwright", server.port());
     let guest = connect(&url).await;
     assert!(findings(&guest).await.contains(&"tables-not-writable"));

@@ -72,12 +72,9 @@ async fn a_broken_hold_is_not_rearmed_by_a_repeat() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_after_the_grant_is_indeterminate() {
     let (server, backend) = start().await;
-    server
-        .sql(
-            "CREATE TRIGGER slow AFTER INSERT ON lockwright_lease FOR EACH ROW \
-             SET @slept = SLEEP(1)",
-        )
-        .unwrap();
+    let slow = "CREATE TRIGGER slow AFTER INSERT ON lockwright_lease FOR EACH ROW \
+                SET @slept = SLEEP(1)";
+    server.sql(slow).unwrap();
     let held = claim("x");
     let asking = acquiring(&backend, &held, Wait::No);
     tokio::time::sleep(Duration::from_millis(400)).await;
@@ -126,12 +123,9 @@ async fn names_are_whole_in_a_database_with_another_character_set() {
 async fn a_row_above_the_floor_stays() {
     let (server, backend) = start().await;
     one_off_names(&server, 10);
-    server
-        .sql(
-            "CREATE TRIGGER too_low BEFORE UPDATE ON lockwright_meta FOR EACH ROW \
-             SET NEW.floor = 1",
-        )
-        .unwrap();
+    let too_low = "CREATE TRIGGER too_low BEFORE UPDATE ON lockwright_meta FOR EACH ROW \
+                   SET NEW.floor = 1";
+    server.sql(too_low).unwrap();
     assert_eq!(sweep(&backend, Duration::ZERO).await, 0);
     server.sql("DROP TRIGGER too_low").unwrap();
     assert_eq!(sweep(&backend, Duration::ZERO).await, 10);

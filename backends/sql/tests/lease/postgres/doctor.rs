@@ -56,12 +56,9 @@ async fn tables_are_looked_at() {
 async fn a_second_source_of_rows_is_found() {
     let (server, backend) = start().await;
     assert_eq!(findings(&backend).await, ["fsync"]);
-    server
-        .sql(
-            "CREATE SUBSCRIPTION other CONNECTION 'host=127.0.0.1 port=1 dbname=x' \
-             PUBLICATION other WITH (connect = false, slot_name = NONE)",
-        )
-        .unwrap();
+    let other = "CREATE SUBSCRIPTION other CONNECTION 'host=127.0.0.1 port=1 dbname=x' \
+                 PUBLICATION other WITH (connect = false, slot_name = NONE)";
+    server.sql(other).unwrap();
     assert!(findings(&backend).await.contains(&"multi-primary"));
     server.sql("UPDATE pg_class SET reltuples = 2e6 WHERE relname = 'lockwright_lease'").unwrap();
     assert!(findings(&backend).await.contains(&"many-names"));

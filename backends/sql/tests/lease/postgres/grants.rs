@@ -49,16 +49,9 @@ async fn renewals_and_acquires_write_no_index() {
             backend.release(&held, ReleaseMode::Plain).await.unwrap();
         }
     }
-    eventually(|| async {
-        let counted = server
-            .sql(
-                "SELECT n_tup_upd >= 590 AND n_tup_hot_upd >= n_tup_upd * 0.95 \
-                 FROM pg_stat_user_tables WHERE relname = 'lockwright_lease'",
-            )
-            .unwrap();
-        (counted == "t").then_some(())
-    })
-    .await;
+    let are_hot = "SELECT n_tup_upd >= 590 AND n_tup_hot_upd >= n_tup_upd * 0.95 \
+                   FROM pg_stat_user_tables WHERE relname = 'lockwright_lease'";
+    eventually(|| async { (server.sql(are_hot).unwrap() == "t").then_some(()) }).await;
 }
 
 /// A name without a row gets a fence above the floor, so a sweep first raises the floor to the

@@ -3,19 +3,13 @@ use lockwright_core::{
 };
 use sqlx::postgres::PgListener;
 
-use super::server::{Server, connect, start};
+use super::server::{connect, count, start};
 use crate::support::{LIMIT, break_x, busy, claim, events, eventually, grant, hold, name, next};
 
 const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
-fn listeners(server: &Server) -> String {
-    server
-        .sql(
-            "SELECT count(*) FROM pg_stat_activity \
-             WHERE usename = 'lockwright' AND application_name = 'lockwright' AND query LIKE 'LISTEN%'",
-        )
-        .unwrap()
-}
+const LISTENERS: &str = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'lockwright' \
+                         AND application_name = 'lockwright' AND query LIKE 'LISTEN%'";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_and_a_break_are_reported() {
@@ -52,7 +46,7 @@ async fn nothing_is_published_that_nobody_waits_for() {
         busy(&waiter, &claim(&format!("quiet/{i}")), Wait::No).await;
         holder.release(&held, ReleaseMode::Plain).await.unwrap();
     }
-    assert_eq!(listeners(&server), "0", "nobody waits, so nobody of ours listens");
+    assert_eq!(count(&server, LISTENERS), 0, "nobody waits, so nobody of ours listens");
     let held = hold(&holder, "loud").await;
     let mut told = events(&waiter);
     busy(&waiter, &claim("loud"), WAIT).await;

@@ -18,10 +18,8 @@ in_each_mode!(
 
 async fn an_idle_session_outlives_the_ttl_of_its_last_claim(server: &Server, mode: &str) {
     let connected = || {
-        let ids = server
-            .sql("SELECT id FROM information_schema.processlist WHERE user = 'lockwright'")
-            .unwrap();
-        ids.split_whitespace().map(str::to_owned).collect::<BTreeSet<_>>()
+        let ids = "SELECT id FROM information_schema.processlist WHERE user = 'lockwright'";
+        server.sql(ids).unwrap().split_whitespace().map(str::to_owned).collect::<BTreeSet<_>>()
     };
     let ttl = ms(1_000);
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
@@ -117,13 +115,12 @@ async fn a_reader_joins_only_those_who_still_read() {
     for claim in [&first, &second] {
         one.release(claim, ReleaseMode::Plain).await.unwrap();
     }
-    server
-        .sql(&format!(
-            "INSERT INTO lockwright_reader (kind, name, token, identity, fence, ttl_ms, session, updated) \
-             VALUES ('row', 'x', '{}', '', {fence}, 1000, 1, 1)",
-            first.token
-        ))
-        .unwrap();
+    let record = format!(
+        "INSERT INTO lockwright_reader (kind, name, token, identity, fence, ttl_ms, session, updated) \
+         VALUES ('row', 'x', '{}', '', {fence}, 1000, 1, 1)",
+        first.token
+    );
+    server.sql(&record).unwrap();
     let writer = claim_for("x", LONG);
     let between = grant(&one, &writer).await.fence;
     one.release(&writer, ReleaseMode::Plain).await.unwrap();

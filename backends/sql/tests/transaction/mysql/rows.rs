@@ -1,4 +1,4 @@
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use lockwright_core::ErrorKind;
 use lockwright_sql::transaction::Wait;
@@ -9,6 +9,7 @@ use super::server::{Backend, Connection, InTransaction, lock_in_transaction};
 use super::shop::{begin_locked, shop, stock};
 use super::{DEFAULT_LIMIT, limit, waiting};
 use crate::expect::{locked, refused};
+use crate::support::ms;
 
 /// Each `CREATE TABLE` commits, so clients may see only some tables.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -45,7 +46,7 @@ async fn many_that_meet_a_new_name_get_it_one_after_the_other() {
                 let name = format!("new/{round}");
                 locked(lock_in_transaction(&mut tx, &name, Wait::NoLimit).await);
                 let left = stock(&mut tx).await;
-                tokio::time::sleep(Duration::from_millis(1)).await;
+                tokio::time::sleep(ms(1)).await;
                 let set = format!("UPDATE stock SET number = {}", left - 1);
                 tx.execute(AssertSqlSafe(set)).await.unwrap();
                 tx.commit().await.unwrap();
@@ -85,17 +86,14 @@ async fn the_statement_of_a_dropped_wait_ends_though_the_holder_stays() {
     let _holder = begin_locked(&pool, "a").await;
     let mut connection = Connection::connect(&server.url()).await.unwrap();
     let mut tx = connection.begin().await.unwrap();
-    let limited = tokio::time::timeout(
-        Duration::from_millis(300),
-        lock_in_transaction(&mut tx, "a", Wait::NoLimit),
-    );
-    assert!(limited.await.is_err());
+    let wait = lock_in_transaction(&mut tx, "a", Wait::NoLimit);
+    assert!(tokio::time::timeout(ms(300), wait).await.is_err());
     waiting(&server, 1).await;
     let began = Instant::now();
     drop(tx);
     // A ping succeeds only after the dropped wait has ended.
     while connection.ping().await.is_err() {}
-    assert!(began.elapsed() < Duration::from_secs(7), "late: {:?}", began.elapsed());
+    assert!(began.elapsed() < ms(7_000), "late: {:?}", began.elapsed());
     waiting(&server, 0).await;
     assert_eq!(limit(&mut connection).await, DEFAULT_LIMIT);
 }

@@ -1,4 +1,4 @@
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use lockwright_core::ErrorKind;
 use lockwright_sql::transaction::Wait;
@@ -8,7 +8,7 @@ use super::server::{count, lock_in_transaction};
 use super::shop::{begin_locked, sell, shop, stock};
 use super::{advisory, limit, waiting};
 use crate::expect::{PATIENCE, locked, refused};
-use crate::support::within;
+use crate::support::{ms, within};
 
 #[tokio::test]
 async fn a_short_lock_timeout_of_the_user_does_not_end_a_wait() {
@@ -19,11 +19,11 @@ async fn a_short_lock_timeout_of_the_user_does_not_end_a_wait() {
     let began = Instant::now();
     let (answer, ()) = tokio::join!(lock_in_transaction(&mut tx, "a", Wait::NoLimit), async {
         waiting(&server, 1).await;
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        tokio::time::sleep(ms(300)).await;
         holder.rollback().await.unwrap();
     });
     locked(answer);
-    assert!(began.elapsed() > Duration::from_millis(300));
+    assert!(began.elapsed() > ms(300));
     assert_eq!(limit(&mut tx).await, "50ms");
 }
 
@@ -45,17 +45,14 @@ async fn the_statement_of_a_dropped_wait_ends_though_the_holder_stays() {
     let (server, pool) = shop().await;
     let _holder = begin_locked(&pool, "a").await;
     let mut tx = pool.begin().await.unwrap();
-    let limited = tokio::time::timeout(
-        Duration::from_millis(300),
-        lock_in_transaction(&mut tx, "a", Wait::NoLimit),
-    );
-    assert!(limited.await.is_err());
+    let wait = lock_in_transaction(&mut tx, "a", Wait::NoLimit);
+    assert!(tokio::time::timeout(ms(300), wait).await.is_err());
     assert_eq!(advisory(&server, false), 1, "it goes on in the server");
     let began = Instant::now();
     // The rollback is sent with the connection's next use, and returns the error of the wait.
     let error = tx.rollback().await.unwrap_err();
     assert!(error.to_string().contains("lock timeout"), "{error}");
-    assert!(began.elapsed() < Duration::from_secs(6), "late: {:?}", began.elapsed());
+    assert!(began.elapsed() < ms(6_000), "late: {:?}", began.elapsed());
     assert_eq!(advisory(&server, false), 0);
     let open = "SELECT count(*) FROM pg_stat_activity \
                 WHERE usename = 'lockwright' AND state LIKE '%aborted%'";

@@ -10,7 +10,7 @@ use crate::support::{
 
 in_each_mode!(plain; holder_gets_broken_despite_a_next_holder,
     claim_gets_broken_through_another_connection,
-    tombstone_of_a_broken_hold_is_swept,);
+    tombstone_of_a_broken_hold_is_swept);
 
 /// The claim `next` waits in the server, so it is granted before the holder's client reads the loss
 /// reason.

@@ -13,12 +13,9 @@ use super::{
 };
 use crate::support::{LONG, MODES, acquire_and_release, claim_for, hold, ms, within};
 
-in_each_mode!(
-    plain;
-    a_terminated_session_is_reported_at_once,
+in_each_mode!(plain; a_terminated_session_is_reported_at_once,
     a_broken_way_is_reported_at_once,
-    a_silent_way_is_a_loss_by_the_deadline_and_frees_within_the_ttl,
-);
+    a_silent_way_is_a_loss_by_the_deadline_and_frees_within_the_ttl);
 
 /// A limit that is much shorter than the time until the next renewal.
 const AT_ONCE: Duration = ms(1_000);

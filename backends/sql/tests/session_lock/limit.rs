@@ -20,7 +20,7 @@ in_each_mode!(limited; burst_of_names_stays_within_the_limit,
     frozen_server_stays_within_the_limit,
     missing_replica_stays_within_the_limit,
     holds_are_kept_and_released_at_the_limit,
-    full_server_is_named,);
+    full_server_is_named);
 
 const LIMIT: usize = 12;
 

@@ -5,7 +5,7 @@
 /// Makes a test of each function `$rule`. The test calls it in each mode, on one server that
 /// `$start` returns.
 macro_rules! in_each_mode {
-    ($start:ident; $($rule:ident),* $(,)?) => {
+    ($start:ident; $($rule:ident),*) => {
         mod in_each_mode {
             $(
                 #[tokio::test(flavor = "multi_thread")]

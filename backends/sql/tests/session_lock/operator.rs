@@ -11,15 +11,12 @@ use super::server::{
 };
 use crate::support::{LONG, break_x, claim_for, grant, hold, in_mode, ms, refused, renew, within};
 
-in_each_mode!(
-    plain;
-    a_young_hold_is_shown_listed_and_broken,
+in_each_mode!(plain; a_young_hold_is_shown_listed_and_broken,
     listing_waits_for_the_records_of_its_client,
     a_refusal_to_end_a_session_names_the_privilege,
     a_release_through_another_connection_ends_the_session,
     a_sweep_leaves_the_held_and_keeps_the_fences,
-    nothing_is_left_behind,
-);
+    nothing_is_left_behind);
 
 /// A hold is recorded only when it is 20 ms old.
 async fn a_young_hold_is_shown_listed_and_broken(server: &Server, mode: &str) {

@@ -14,15 +14,12 @@ use crate::support::{
 const URL: &str = "LOCKWRIGHT_TEST_URL";
 const TTL: &str = "LOCKWRIGHT_TEST_TTL_MS";
 
-in_each_mode!(
-    plain;
-    a_stopped_holder_loses_it_within_its_ttl,
+in_each_mode!(plain; a_stopped_holder_loses_it_within_its_ttl,
     a_killed_holder_frees_at_once,
     a_crashed_holder_shares_its_fence_with_nobody,
     a_killed_waiter_leaves_the_queue,
     a_stopped_writer_that_waits_stops_readers_for_a_bounded_time,
-    a_killed_reader_ends_alone,
-);
+    a_killed_reader_ends_alone);
 
 pub(super) fn start(role: &str, server: &Server, mode: &str, ttl: Duration) -> Process {
     let (_, module) = module_path!().split_once("::").unwrap();

@@ -10,15 +10,12 @@ use crate::support::{
     within,
 };
 
-in_each_mode!(
-    plain;
-    a_dropped_wait_leaves_no_ghost,
+in_each_mode!(plain; a_dropped_wait_leaves_no_ghost,
     a_wait_dropped_as_it_is_granted_leaves_no_ghost,
     a_hold_after_a_wait_is_valid_from_the_end_of_the_wait,
     a_wait_states_when_it_was_over,
     many_waiters_of_a_process_block_one_connection,
-    a_limit_of_any_length_is_kept,
-);
+    a_limit_of_any_length_is_kept);
 
 async fn a_dropped_wait_leaves_no_ghost(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);

@@ -14,12 +14,9 @@ use crate::support::{
     LONG, MODES, acquire_and_release, acquiring, claim_for, grant, in_time, ms, within,
 };
 
-in_each_mode!(
-    plain;
-    a_wait_that_ends_as_it_is_granted_leaves_nothing,
+in_each_mode!(plain; a_wait_that_ends_as_it_is_granted_leaves_nothing,
     a_wait_that_may_yet_be_cut_off_is_no_grant,
-    a_wait_for_ones_own_ghost_is_no_hot_loop,
-);
+    a_wait_for_ones_own_ghost_is_no_hot_loop);
 
 fn asked(server: &Server) -> usize {
     let questions = "SELECT variable_value FROM information_schema.global_status \

@@ -10,11 +10,8 @@ use crate::support::{
     ms, reader, release, until_one_waits, within,
 };
 
-in_each_mode!(
-    plain;
-    an_idle_session_outlives_the_ttl_of_its_last_claim,
-    a_waiters_fence_is_issued_after_the_wait,
-);
+in_each_mode!(plain; an_idle_session_outlives_the_ttl_of_its_last_claim,
+    a_waiters_fence_is_issued_after_the_wait);
 
 async fn an_idle_session_outlives_the_ttl_of_its_last_claim(server: &Server, mode: &str) {
     let connected = || {

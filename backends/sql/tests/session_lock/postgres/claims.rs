@@ -9,11 +9,8 @@ use super::server::{
 };
 use crate::support::{LONG, acquiring, claim_for, grant, hold, in_time, ms, reader, within};
 
-in_each_mode!(
-    plain;
-    reader_with_only_the_claims_lock_shares_no_fence,
-    reader_that_returns_gets_a_later_fence,
-);
+in_each_mode!(plain; reader_with_only_the_claims_lock_shares_no_fence,
+    reader_that_returns_gets_a_later_fence);
 
 /// Holds `x` as a writer, without a record.
 async fn write_briefly(backend: &Backend) -> u64 {

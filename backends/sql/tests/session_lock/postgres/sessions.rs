@@ -16,15 +16,12 @@ use crate::support::{
     within,
 };
 
-in_each_mode!(
-    plain;
-    an_idle_session_outlives_the_ttl_of_its_last_claim,
+in_each_mode!(plain; an_idle_session_outlives_the_ttl_of_its_last_claim,
     a_broken_hold_runs_out_at_every_level_of_isolation,
     fences_grow_after_a_restore,
     a_refused_request_takes_no_fence,
     readers_after_a_young_writer_have_a_higher_fence,
-    readers_before_and_after_a_waiting_writer_differ_in_fence,
-);
+    readers_before_and_after_a_waiting_writer_differ_in_fence);
 
 async fn an_idle_session_outlives_the_ttl_of_its_last_claim(server: &Server, mode: &str) {
     let idle = || {

@@ -9,10 +9,7 @@ use super::processes::start;
 use super::server::{Connection, Server, backend, key, plain, queued};
 use crate::support::{LONG, can_read, claim_for, grant, in_time, is_busy, ms, reader, within};
 
-in_each_mode!(
-    plain;
-    a_stopped_writer_that_waits_holds_up_no_other,
-);
+in_each_mode!(plain; a_stopped_writer_that_waits_holds_up_no_other);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn shared_locks_of_others_stand_beside_ours() {

@@ -15,12 +15,9 @@ use crate::support::{
     LONG, acquiring, break_x, claim_for, grant, hold, in_time, is_free, ms, reader, within,
 };
 
-in_each_mode!(
-    plain;
-    unfinished_hold_is_not_reported_as_free,
+in_each_mode!(plain; unfinished_hold_is_not_reported_as_free,
     a_failed_wait_that_was_granted_in_the_last_moment_keeps_nothing,
-    a_reader_granted_in_the_last_moment_has_it_for_its_ttl,
-);
+    a_reader_granted_in_the_last_moment_has_it_for_its_ttl);
 
 const BLOCKED: &str = "SELECT DISTINCT pid FROM pg_locks WHERE NOT granted";
 

@@ -7,9 +7,7 @@ use std::process::Command;
 use lockwright_core::{DistributedLock, ErrorKind, Wait};
 use lockwright_sql::Sqlite;
 
-use crate::support::{
-    LONG, Place, Process, claim_for, grant, listen, print, refused, sql, start_as, this_binary,
-};
+use crate::support::*;
 
 #[tokio::test]
 async fn a_path_that_cannot_be_a_lock_file() {

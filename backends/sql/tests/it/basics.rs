@@ -3,10 +3,7 @@ use lockwright_core::{
     ReleaseOutcome, Renew, Renewal, Wait,
 };
 
-use crate::support::{
-    LONG, Place, break_x, busy, claim_for, grant, in_one_transaction, is_busy, ms, refused, renew,
-    sql,
-};
+use crate::support::*;
 
 /// Asserts details that the conformance suite doesn't require of each backend.
 #[tokio::test]

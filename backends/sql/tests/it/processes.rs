@@ -7,10 +7,7 @@ use lockwright_core::{
 };
 use lockwright_sql::Sqlite;
 
-use crate::support::{
-    FOLDER, LONG, Place, ROLE, claim_for, grant, hold, is_busy, listen, ms, name, print, refused,
-    renew, sql, start, within,
-};
+use crate::support::*;
 
 #[tokio::test]
 #[ignore = "a part of other tests, played in a process of its own"]

@@ -6,10 +6,7 @@ use lockwright_core::{
 use lockwright_sql::Sqlite;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-use crate::support::{
-    LONG, Place, acquire_and_release, busy, claim_for, grant, hold, in_one_transaction, in_time,
-    ms, sql, within,
-};
+use crate::support::*;
 
 fn wakes(backend: &Sqlite) -> UnboundedReceiver<String> {
     let (send, receive) = mpsc::unbounded_channel();

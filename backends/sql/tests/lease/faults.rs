@@ -8,9 +8,7 @@ use sqlx::Executor;
 
 use super::server::{Backend, Server, connect, lock_lease, patient, start};
 use super::{READ_ONLY, SHORT_LIMIT};
-use crate::support::{
-    LIMIT, acquire_and_release, claim, eventually, grant, hold, ms, name, refused,
-};
+use crate::support::*;
 
 async fn impatient(url: &str) -> Backend {
     patient(url).response_timeout(ms(1_000)).connect().await.unwrap()

@@ -9,10 +9,7 @@ use sqlx::Executor;
 
 use super::SETTINGS;
 use super::server::{connect, lock_lease, set_isolation, start, wait_for_blocked};
-use crate::support::{
-    acquire_and_release, acquiring, break_x, claim, claim_for, grant, granted, name, one_of_many,
-    refused, release, renew,
-};
+use crate::support::*;
 
 /// All clients connect first, so that their requests are concurrent.
 #[tokio::test(flavor = "multi_thread")]

@@ -5,9 +5,7 @@ use std::time::{Duration, Instant};
 use lockwright_core::{DistributedLock, Fence, ReleaseMode, SweepReport, Wait};
 use sqlx::Executor;
 
-use super::server::{
-    Backend, Server, connect, count, lock_lease, session, start, wait_for_blocked,
-};
+use super::server::*;
 use super::{PATIENTLY, UNTIL, insert_names, large_server};
 use crate::support::{LIMIT, acquiring, claim, grant, granted, hold, name};
 

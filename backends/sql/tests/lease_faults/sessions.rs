@@ -5,10 +5,7 @@ use std::time::{Duration, Instant};
 use lockwright_core::Locks;
 use tokio::task::JoinSet;
 
-use super::server::{
-    Backend, Server, application_connects, lock_table, options, sessions, wait_for_replica,
-    with_application,
-};
+use super::server::*;
 use crate::support::LIMIT as PATIENCE;
 
 const TTL: Duration = Duration::from_secs(2);

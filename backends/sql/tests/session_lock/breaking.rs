@@ -3,10 +3,7 @@ use lockwright_core::{
 };
 
 use super::server::{HOUR, Server, client, count, plain, shared};
-use crate::support::{
-    LONG, acquiring, break_x, claim_for, grant, granted, hold, in_time, ms, name, renew,
-    until_one_waits,
-};
+use crate::support::*;
 
 in_each_mode!(plain; holder_gets_broken_despite_a_next_holder,
     claim_gets_broken_through_another_connection,

@@ -5,9 +5,7 @@ use std::time::Instant;
 use lockwright_core::{DistributedLock, ErrorKind, Locks, ReleaseMode};
 
 use super::server::{Server, client, plain, shared};
-use crate::support::{
-    LONG, claim_for, hold, is_busy, is_free, ms, until_one_waits, waiters, within,
-};
+use crate::support::*;
 
 in_each_mode!(plain; closed_client_is_granted_nothing, closed_waiter_leaves_the_server);
 

@@ -3,10 +3,7 @@ use std::time::{Duration, Instant};
 use lockwright_core::{DistributedLock, ErrorKind, HoldState, Reason, ReleaseMode, Wait};
 use lockwright_testbed::{Proxy, proxy::Traffic};
 
-use super::server::{
-    Server, backend, client, client_through, count, end_session_of, holding, plain, queued, run,
-    session_after, sessions_of, writing,
-};
+use super::server::*;
 use super::{
     DEAD_SESSION, MODES_WITH_LATE_RECORD, NEXT_RECORD, OTHER_LOCKS, RECORDED_BEFORE_THE_GRANT,
     SHORT_TTL,

@@ -15,10 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::server::{Backend, HOUR, Server, count, lock_row, plain, session_after, sessions};
 use super::{LOCK_FENCES, SHORT_TTL, kill_joint_sessions};
-use crate::support::{
-    LONG, acquire_and_release, break_x, claim_for, grant, hold, is_busy, is_free, ms, name, reader,
-    release, renew, within,
-};
+use crate::support::*;
 
 const CONNECTIONS: usize = 10;
 

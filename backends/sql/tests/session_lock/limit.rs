@@ -9,10 +9,7 @@ use sqlx::Connection as _;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use super::server::{
-    Backend, Connection, FULL, SESSIONS, Server, application_connects, lock_table, options,
-    session, wait_for_replica, with_application,
-};
+use super::server::*;
 use crate::support::{in_mode, ms, within};
 
 in_each_mode!(limited; burst_of_names_stays_within_the_limit,

@@ -5,10 +5,7 @@ use sqlx::Connection as _;
 use tokio::time::sleep;
 
 use super::NO_RECORDS;
-use super::server::{
-    Backend, Connection, HOUR, SCHEME, Server, add_user, backend, client, count, floor, holding,
-    lock, plain, run, session_after, sessions, sessions_of, set_floor,
-};
+use super::server::*;
 use crate::support::{LONG, break_x, claim_for, grant, hold, in_mode, ms, refused, renew, within};
 
 in_each_mode!(plain; a_young_hold_is_shown_listed_and_broken,

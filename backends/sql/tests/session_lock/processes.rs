@@ -6,10 +6,7 @@ use rustix::process::Signal;
 use super::server::{Backend, Server, backend, holding, plain, queued, raise_last_fence};
 use super::{SHARED_MODES, SHORT_TTL, dead_waiter_limit};
 use crate::support::process::{Process, ROLE, print, this_binary};
-use crate::support::{
-    LONG, acquire_and_release, can_read, claim_for, grant, hold, in_mode, in_time, is_busy,
-    is_free, ms, reader, within,
-};
+use crate::support::*;
 
 const URL: &str = "LOCKWRIGHT_TEST_URL";
 const TTL: &str = "LOCKWRIGHT_TEST_TTL_MS";

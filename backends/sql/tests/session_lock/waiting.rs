@@ -5,10 +5,7 @@ use std::time::{Duration, Instant};
 use lockwright_core::{AcquireOutcome, Clock, DistributedLock, ReleaseMode, ReleaseOutcome};
 
 use super::server::{Server, backend, client, holding, plain, queued, sessions_of, shared};
-use crate::support::{
-    LONG, acquire_and_release, acquiring, claim_for, grant, hold, in_time, is_busy, is_free, ms,
-    within,
-};
+use crate::support::*;
 
 in_each_mode!(plain; a_dropped_wait_leaves_no_ghost,
     a_wait_dropped_as_it_is_granted_leaves_no_ghost,

@@ -8,10 +8,7 @@ use lockwright_core::{
 };
 use tokio::task::JoinSet;
 
-use crate::support::{
-    LIMIT, acquire_and_release, busy, claim, claim_for, events, grant, in_time, is_busy, next,
-    refused, release, renew, within,
-};
+use crate::support::*;
 
 const OF: u32 = 3;
 

@@ -9,10 +9,7 @@ use lockwright_core::{
 
 use super::server::{HOUR, Server, connect, count};
 use crate::rules::{Two, claim_as};
-use crate::support::{
-    LIMIT, acquire_and_release, acquiring, busy, can_read, claim, claim_for, grant, granted,
-    in_mode, in_time, release, renew, within,
-};
+use crate::support::*;
 
 pub(super) async fn two(server: &Server, mode: &str) -> Two {
     let url = in_mode(&server.url(), mode);

@@ -4,9 +4,7 @@ use sqlx::{Executor, Row, Transaction};
 
 use lockwright_sql::transaction::Wait;
 
-use super::server::{
-    Connection, Database, InTransaction, Pool, PoolOptions, Server, lock_in_transaction,
-};
+use super::server::*;
 use crate::expect::locked;
 
 pub(super) async fn shop() -> (Server, Pool) {

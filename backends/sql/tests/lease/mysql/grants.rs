@@ -11,9 +11,7 @@ use sqlx::{Connection, Executor};
 
 use super::server::{Server, connect, lock_lease, lock_table, start, wait_for_blocked};
 use super::sweeping::{an_hour_passes, one_off_names, sweep};
-use crate::support::{
-    acquire_and_release, acquiring, break_x, claim, claim_for, grant, hold, name, refused,
-};
+use crate::support::*;
 
 /// The acquire waits for the row when its token is released, so it doesn't see the release's
 /// tombstone.

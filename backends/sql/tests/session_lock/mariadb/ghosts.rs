@@ -6,13 +6,8 @@ use lockwright_core::{AcquireOutcome, DistributedLock, ErrorKind, ReleaseMode, W
 use sqlx::Connection as _;
 
 use super::meddler::{Harm, Meddler};
-use super::server::{
-    Connection, Server, backend, backend_through, count, holding, mark, plain, run, sessions_of,
-    shared,
-};
-use crate::support::{
-    LONG, MODES, acquire_and_release, acquiring, claim_for, grant, in_time, ms, within,
-};
+use super::server::*;
+use crate::support::*;
 
 in_each_mode!(plain; a_wait_that_ends_as_it_is_granted_leaves_nothing,
     a_wait_that_may_yet_be_cut_off_is_no_grant,

@@ -2,13 +2,8 @@ use std::collections::BTreeSet;
 
 use lockwright_core::{DistributedLock, ReleaseMode};
 
-use super::server::{
-    Backend, Server, backend, count, plain, run, session_after, sessions_of, shared,
-};
-use crate::support::{
-    LONG, MODES, acquire_and_release, acquiring, claim_for, grant, granted, hold, in_time, is_busy,
-    ms, reader, release, until_one_waits, within,
-};
+use super::server::*;
+use crate::support::*;
 
 in_each_mode!(plain; an_idle_session_outlives_the_ttl_of_its_last_claim,
     a_waiters_fence_is_issued_after_the_wait);

@@ -3,10 +3,7 @@ use std::sync::Arc;
 use lockwright_core::{Claim, DistributedLock, ReleaseMode};
 use lockwright_testbed::{Proxy, proxy::Traffic};
 
-use super::server::{
-    Backend, Server, backend, backend_through, count, end_session_of, key, plain, queued, run,
-    session_after, sessions_of,
-};
+use super::server::*;
 use crate::support::{LONG, acquiring, claim_for, grant, hold, in_time, ms, reader, within};
 
 in_each_mode!(plain; reader_with_only_the_claims_lock_shares_no_fence,

@@ -2,9 +2,7 @@ use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode};
 use lockwright_testbed::PgBouncer;
 
 use super::server::{Backend, Server, backend};
-use crate::support::{
-    LONG, MODES, acquire_and_release, claim_for, hold, in_mode, is_busy, refused,
-};
+use crate::support::*;
 
 fn pooler(server: &Server, pool_mode: &str) -> PgBouncer {
     let options = PgBouncer::in_front_of(server).set("default_pool_size", "20");

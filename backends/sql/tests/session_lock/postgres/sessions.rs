@@ -7,14 +7,8 @@ use lockwright_core::{
 use lockwright_testbed::{Proxy, proxy::Traffic};
 
 use super::LOCK_FENCES;
-use super::server::{
-    Server, backend, backend_through, count, end_session_of, floor, plain, queued,
-    raise_last_fence, run, session_after, sessions_of, set_floor, set_isolation,
-};
-use crate::support::{
-    LONG, MODES, acquire_and_release, claim_for, grant, hold, in_time, is_busy, ms, reader, renew,
-    within,
-};
+use super::server::*;
+use crate::support::*;
 
 in_each_mode!(plain; an_idle_session_outlives_the_ttl_of_its_last_claim,
     a_broken_hold_runs_out_at_every_level_of_isolation,

@@ -7,13 +7,8 @@ use lockwright_testbed::{Proxy, proxy::Traffic};
 use rustix::process::{Pid, Signal, kill_process};
 use sqlx::Connection as _;
 
-use super::server::{
-    Connection, Server, backend, backend_through, count, holding, lock, plain, queued, run,
-    session_sql, sessions_of, shared,
-};
-use crate::support::{
-    LONG, acquiring, break_x, claim_for, grant, hold, in_time, is_free, ms, reader, within,
-};
+use super::server::*;
+use crate::support::*;
 
 in_each_mode!(plain; unfinished_hold_is_not_reported_as_free,
     a_failed_wait_that_was_granted_in_the_last_moment_keeps_nothing,

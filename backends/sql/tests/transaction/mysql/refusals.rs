@@ -4,9 +4,7 @@ use lockwright_core::ErrorKind;
 use lockwright_sql::transaction::Wait;
 use sqlx::{Connection as _, Executor};
 
-use super::server::{
-    Backend, Config, Connection, InTransaction, Pool, Server, lock_in_transaction,
-};
+use super::server::*;
 use super::shop::{begin_locked, sell, shop, shop_on, stock};
 use crate::expect::refused;
 

@@ -3,9 +3,7 @@ use lockwright_sql::transaction::Wait;
 use sqlx::{AssertSqlSafe, Connection as _, Executor};
 
 use super::advisory;
-use super::server::{
-    Backend, Config, Connection, InTransaction, Server, check_fence, lock_in_transaction,
-};
+use super::server::*;
 use super::shop::{bare, sell, shop, stock};
 use crate::expect::refused;
 

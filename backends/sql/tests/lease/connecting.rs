@@ -1,7 +1,8 @@
 use lockwright_core::ErrorKind;
 
-use super::server::{Config, SCHEME, Server, TLS, patient};
 use super::missing_databases;
+use super::server::{Config, SCHEME, Server, TLS, patient};
+use crate::support::refused;
 
 #[test]
 fn bad_urls_say_what_would_be_right() {
@@ -17,9 +18,7 @@ fn bad_urls_say_what_would_be_right() {
         (format!("{SCHEME}://db:port/x"), "mistake"),
         (format!("{SCHEME}://db/x?table=a;b"), "small letters"),
     ] {
-        let error = Config::new(&url).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}");
-        assert!(error.to_string().contains(says), "{url}: {error}");
+        refused(Config::new(&url), ErrorKind::InvalidConfig, says);
     }
 }
 

@@ -36,14 +36,9 @@ async fn hold_twenty(table: &str, ask: impl AsyncFn(&Locks, &str) -> Guard) {
 
     let other = locks(&server.url(), TTL).await;
     for number in 0..20 {
-        let limit = Duration::from_secs(2);
         let name = format!("other-{number}");
-        timeout(limit, ask(&other, &name))
-            .await
-            .expect("another name is free")
-            .release()
-            .await
-            .unwrap();
+        let guard = timeout(Duration::from_secs(2), ask(&other, &name)).await;
+        guard.expect("another name is free").release().await.unwrap();
     }
 
     while begun.elapsed() < TTL * 10 {

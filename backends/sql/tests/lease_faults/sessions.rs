@@ -6,7 +6,7 @@ use lockwright_core::Locks;
 use tokio::task::JoinSet;
 
 use super::server::*;
-use crate::support::LIMIT as PATIENCE;
+use crate::support::{LIMIT as PATIENCE, within};
 
 const TTL: Duration = Duration::from_secs(2);
 const LIMIT: usize = 6;
@@ -50,15 +50,9 @@ async fn ask(server: &Server) -> Asking {
 impl Asking {
     /// Checks that the client works again, and stops its tasks.
     async fn end(self) {
-        let before = self.answers.load(Ordering::Relaxed);
-        let begun = Instant::now();
-        while self.answers.load(Ordering::Relaxed) < before + 30 {
-            assert!(
-                begun.elapsed() < Duration::from_secs(30),
-                "late: 30 grants did not happen within 30 s"
-            );
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let enough = self.answers.load(Ordering::Relaxed) + 30;
+        let are_enough = async || self.answers.load(Ordering::Relaxed) >= enough;
+        within(PATIENCE, "30 grants", are_enough).await;
         self.over.store(true, Ordering::Relaxed);
         self.tasks.join_all().await;
     }

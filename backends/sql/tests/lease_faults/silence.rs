@@ -111,15 +111,13 @@ async fn dropped_request_keeps_connections_that_answer() {
     .await;
     let mut opened = Vec::new();
     // If the machine stops for a moment, the client replaces all connections, so the test repeats.
-    while opened.len() < 3 && opened.last().is_none_or(|opened| !(1..=3).contains(opened)) {
+    let is_few = |opened: &usize| (1..=3).contains(opened);
+    while opened.len() < 3 && !opened.last().is_some_and(is_few) {
         opened.push(replacements(&proxy).await);
     }
     asking.shutdown().await;
     // One new connection replaces the silent one, and another ends the silent one's session.
-    assert!(
-        opened.last().is_some_and(|opened| (1..=3).contains(opened)),
-        "{opened:?} new connections"
-    );
+    assert!(opened.last().is_some_and(is_few), "{opened:?} new connections");
 }
 
 /// Makes a connection silent, and returns how many connections the client then opens.

@@ -56,9 +56,10 @@ impl Meddler {
 }
 
 async fn serve(client: TcpStream, server: TcpStream, plan: Plan) {
-    let (mut from_client, to_client) = client.into_split();
-    let (from_server, mut to_server) = server.into_split();
-    let answers = tokio::spawn(pass(from_server, to_client));
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    let pass = async move { tokio::io::copy(&mut from_server, &mut to_client).await };
+    let answers = tokio::spawn(pass);
     let Some((harm, request)) = requests(&mut from_client, &mut to_server, &plan).await else {
         return;
     };
@@ -99,8 +100,4 @@ fn harm_to(request: &[u8], plan: &Plan) -> Option<Harm> {
         *plan = None;
         harm
     })
-}
-
-async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
-    let _ = tokio::io::copy(&mut from, &mut to).await;
 }

@@ -7,7 +7,8 @@ pub(crate) fn block_on<T>(
     runtime: &mut Builder,
     future: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    let runtime = runtime.enable_all().build().map_err(|error| Failure::os("cannot start", error))?;
+    let runtime =
+        runtime.enable_all().build().map_err(|error| Failure::os("cannot start", error))?;
     let result = runtime.block_on(future);
     runtime.shutdown_background();
     result

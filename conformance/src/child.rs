@@ -187,7 +187,8 @@ impl Child {
         register: &Register,
     ) -> Verdict<Self> {
         let command = context.factory.child();
-        let mut command = command.ok_or_else(|| Failure::new("the factory has no child process"))?;
+        let mut command =
+            command.ok_or_else(|| Failure::new("the factory has no child process"))?;
         let (name, register) = (context.name("x").to_string(), register.serve()?.to_string());
         let job = serde_json::to_string(&Job { what, name, ttl, register });
         let mut process = command

@@ -49,7 +49,9 @@ impl Participants {
             let left = end.saturating_since(asked);
             let request = locks.mutex(&self.name).ttl(self.ttl).wait_for(left);
             match request.acquire().await {
-                Ok(guard) => return Holder { guard, who, asked, granted: now(), all: self.clone() },
+                Ok(guard) => {
+                    return Holder { guard, who, asked, granted: now(), all: self.clone() };
+                }
                 Err(error) if is_passing(&error) && now() < end => sleep(LOOK).await,
                 // Only `Debug` shows the error's cause.
                 Err(error) => panic!("{who}: {error:?}"),

@@ -132,9 +132,11 @@ fn hosts(text: &str, has_login: bool, secured: bool) -> Result<Vec<String>, Stri
                 _ if has_login => return Err(format!("the port {port:?} is not a port")),
                 // Don't quote the text, because it may be a password.
                 _ => {
-                    return Err("the text after the host is not a port (a password must be followed \
+                    return Err(
+                        "the text after the host is not a port (a password must be followed \
                                 by an @)"
-                        .to_owned());
+                            .to_owned(),
+                    );
                 }
             },
         };

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use lockwright_core::{Guard, Locks, Result};
 
-use crate::support::{Act, TTL, UNAVAILABLE, millis, poll_once, polled, secs, settle_down, troubled};
+use crate::support::{
+    Act, TTL, UNAVAILABLE, millis, poll_once, polled, secs, settle_down, troubled,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_acquire_leaves_nothing_whatever_the_server_did() {

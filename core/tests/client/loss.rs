@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use lockwright_core::{BreakMode, BreakTarget, Broken, ErrorKind, Event, HoldState, Reason};
+use lockwright_core::{BreakMode, BreakTarget, ErrorKind, Event, HoldState, Reason};
 
 use crate::support::{Act, TTL, UNAVAILABLE, client, millis, polled, secs, settle_down, troubled};
 

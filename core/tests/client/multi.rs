@@ -1,7 +1,9 @@
 use lockwright_core::{BootInstant, Clock, ErrorKind, Fence, Held, HoldState, Locks, Reason};
 use lockwright_memory::Memory;
 
-use crate::support::{Act, Stage, TTL, UNAVAILABLE, another_client, client, millis, secs, troubled};
+use crate::support::{
+    Act, Stage, TTL, UNAVAILABLE, another_client, client, millis, secs, troubled,
+};
 
 #[tokio::test(start_paused = true)]
 async fn fixed_ones_end_together_however_long_the_last_was_waited_for() {

@@ -1,6 +1,6 @@
 use lockwright_core::ReleaseMode;
 
-use crate::common::{claim, grant, server_and_client, released};
+use crate::common::{claim, grant, released, server_and_client};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_is_one_key_that_ends_with_the_lease() {

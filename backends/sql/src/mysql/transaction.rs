@@ -113,7 +113,10 @@ pub struct InTransaction {
     pub(super) sweep: [Sql; 2],
 }
 
-transaction::in_transaction!(MySqlConnection, "the tables' database; by default the connection's. It must exist.");
+transaction::in_transaction!(
+    MySqlConnection,
+    "the tables' database; by default the connection's. It must exist."
+);
 
 impl InTransaction {
     fn of(tables: Tables) -> Self {

@@ -77,8 +77,17 @@ mod tests {
     fn network_file_systems_are_found_by_their_number() {
         let sign_extended = 0xffff_ffff_ff53_4d42;
         for network in [
-            0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997, 0x00c3_6400, 0x0bd0_0bd0,
-            0x0116_1970, 0x7461_636f, 0x5346_414f, sign_extended,
+            0x6969,
+            0x517b,
+            0xff53_4d42,
+            0xfe53_4d42,
+            0x0102_1997,
+            0x00c3_6400,
+            0x0bd0_0bd0,
+            0x0116_1970,
+            0x7461_636f,
+            0x5346_414f,
+            sign_extended,
         ] {
             assert!(named(network, None).is_some(), "{network:x}");
         }

@@ -183,9 +183,8 @@ impl Tables<'_> {
             .await?;
         let row = rows.pop().ok_or(sqlx::Error::RowNotFound)?;
         let is_ended: bool = row.try_get("is_ended")?;
-        let is_live = !is_ended
-            && row.try_get::<Option<&str>, _>("name")?.is_some()
-            && self.is_live(&row)?;
+        let is_live =
+            !is_ended && row.try_get::<Option<&str>, _>("name")?.is_some() && self.is_live(&row)?;
         Ok((row, is_live, is_ended))
     }
 

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use zookeeper_client as zk;
 
 use crate::common::{
-    LIMIT, claim, connect, eventually, fails, fails_with, grant, name, node_of, patient, persistent,
-    raw, server_and_client,
+    LIMIT, claim, connect, eventually, fails, fails_with, grant, name, node_of, patient,
+    persistent, raw, server_and_client,
 };
 
 const SECRET: &str = "hush";

@@ -10,9 +10,9 @@ use lockwright_zookeeper::Config;
 use tokio::task::JoinSet;
 
 use crate::common::{
-    Cluster, FOR_EVER, TTL, busy, claim, claim_for, cluster_and_client, connect, events, eventually,
-    grant, granted_soon, next, one_server, patient, raw, released, renew, renewed, renewed_soon,
-    server_and_client, server_and_proxy, sessions,
+    Cluster, FOR_EVER, TTL, busy, claim, claim_for, cluster_and_client, connect, events,
+    eventually, grant, granted_soon, next, one_server, patient, raw, released, renew, renewed,
+    renewed_soon, server_and_client, server_and_proxy, sessions,
 };
 
 #[tokio::test]

@@ -36,9 +36,7 @@ use std::sync::Arc;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use lockwright_core::{
-    Error, ErrorKind, Fault, Finding, LockName, Profile, Result, async_trait,
-};
+use lockwright_core::{Error, ErrorKind, Fault, Finding, LockName, Profile, Result, async_trait};
 
 use sha2::{Digest, Sha256};
 

@@ -135,19 +135,6 @@ pub enum Severity {
     Error,
 }
 
-impl Severity {
-    /// Returns a finding: its `code`, the problem, why it matters, and how to fix it.
-    pub fn finding(
-        self,
-        code: &'static str,
-        what: impl Into<String>,
-        why: impl Into<String>,
-        fix: impl Into<String>,
-    ) -> Finding {
-        Finding { severity: self, code, what: what.into(), why: why.into(), fix: fix.into() }
-    }
-}
-
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

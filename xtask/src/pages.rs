@@ -102,8 +102,7 @@ fn unexplained_findings(root: &Path) -> io::Result<Vec<String>> {
         let text = fs::read_to_string(source)?;
         let calls = text.split("finding::").skip(1).filter_map(|call| call.split_once('('));
         let calls = calls.filter_map(|(_, rest)| rest.trim_start().strip_prefix('"'));
-        let literals = text.split("code: \"").skip(1);
-        let codes = literals.chain(calls).filter_map(|rest| rest.split('"').next());
+        let codes = calls.filter_map(|rest| rest.split('"').next());
         let lacking = codes.filter(|code| !page.contains(&format!("`{code}`")));
         let problem = |code| format!("docs/src/operations.md: nothing about the finding {code}");
         problems.extend(lacking.map(problem));
@@ -284,7 +283,7 @@ mod tests {
     fn problems_of_pages_are_found() {
         let folder = tempfile::tempdir().unwrap();
         for (file, text) in [
-            ("backends/x/doctor.rs", "code: \"known\", finding::note(\n\"new\""),
+            ("backends/x/doctor.rs", "finding::error(\"known\", finding::note(\n\"new\""),
             ("Cargo.toml", "[features]\ndefault = []\n# x\nnew = []\n"),
             ("src/connect.rs", "$(schemes: [$a]) schemes: [\"x\"], schemes: [\"new\", \"other\"]"),
             ("docs/src/cli.md", "# X\n`x:`\n"),

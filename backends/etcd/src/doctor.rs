@@ -1,8 +1,9 @@
 use std::sync::Arc;
 
 use etcd_client::{Compare, CompareOp, StatusResponse, Txn, TxnOp};
+use lockwright_core::backend_util::finding;
 use lockwright_core::backend_util::tls::is_local;
-use lockwright_core::{Error, ErrorKind, Finding, Result, Severity};
+use lockwright_core::{Error, ErrorKind, Finding, Result};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -93,7 +94,7 @@ fn of_member(member: &Member, findings: &mut Vec<Finding>) {
     let status = match &member.status {
         Ok(status) => status,
         Err(failure) => {
-            findings.push(Severity::Warning.finding(
+            findings.push(finding::warning(
                 "etcd-member-unreachable",
                 failure.to_string(),
                 "the cluster survives the loss of fewer than half of its members, and this one may \
@@ -105,7 +106,7 @@ fn of_member(member: &Member, findings: &mut Vec<Finding>) {
     };
     let version = Version::read(status.version());
     if let Some(version) = version.filter(|version| version.revokes_live_leases()) {
-        findings.push(Severity::Warning.finding(
+        findings.push(finding::warning(
             "etcd-lease-bug",
             format!("{endpoint} runs etcd {version}, which can revoke leases that are alive"),
             "a leader that was paused, for example by its disk, and then replaced revokes live \
@@ -114,7 +115,7 @@ fn of_member(member: &Member, findings: &mut Vec<Finding>) {
         ));
     }
     if status.leader() == 0 {
-        findings.push(Severity::Error.finding(
+        findings.push(finding::error(
             "etcd-no-leader",
             format!("{endpoint} has no leader"),
             "without a majority nothing can be locked, renewed or released",
@@ -122,7 +123,7 @@ fn of_member(member: &Member, findings: &mut Vec<Finding>) {
         ));
     }
     if status.is_learner() {
-        findings.push(Severity::Warning.finding(
+        findings.push(finding::warning(
             "etcd-learner",
             format!("{endpoint} is a learner"),
             "a learner has no vote and rejects nearly every request; without the other members \
@@ -132,7 +133,7 @@ fn of_member(member: &Member, findings: &mut Vec<Finding>) {
     }
     let raised = |alarm: &str| status.errors().iter().any(|it| it.contains(alarm));
     if raised("alarm:NOSPACE") {
-        findings.push(Severity::Error.finding(
+        findings.push(finding::error(
             "etcd-no-space",
             format!("{endpoint} reports that the database is full (NOSPACE)"),
             "the cluster accepts no more writes: nothing can be locked",
@@ -141,7 +142,7 @@ fn of_member(member: &Member, findings: &mut Vec<Finding>) {
         ));
     }
     if raised("alarm:CORRUPT") {
-        findings.push(Severity::Error.finding(
+        findings.push(finding::error(
             "etcd-corrupt",
             format!("{endpoint} reports that the members' data differ (CORRUPT)"),
             "the cluster rejects all requests, and two members may have granted the same lock",
@@ -152,7 +153,7 @@ fn of_member(member: &Member, findings: &mut Vec<Finding>) {
     // etcd before 3.6 reports a quota of 0.
     let (used, quota) = (status.db_size(), status.db_size_quota());
     if quota > 0 && used.saturating_mul(100) >= quota.saturating_mul(NEARLY_FULL_PERCENT) {
-        findings.push(Severity::Warning.finding(
+        findings.push(finding::warning(
             "etcd-nearly-full",
             format!("{used} of {quota} bytes of the database of {endpoint} are in use"),
             "a full cluster accepts no more writes, and nothing can be locked",
@@ -172,7 +173,7 @@ fn several_clusters(members: &[Member]) -> Option<Finding> {
         }
     }
     let (first, second) = (clusters.first()?, clusters.get(1)?);
-    Some(Severity::Error.finding(
+    Some(finding::error(
         "etcd-several-clusters",
         format!("{} and {} are members of different clusters", first.1, second.1),
         "the clusters are independent, and each grants the same lock",
@@ -186,7 +187,7 @@ fn unencrypted_findings(config: &Config) -> Vec<Finding> {
     };
     let mut findings = Vec::new();
     if !config.security.is_secured() {
-        findings.push(Severity::Warning.finding(
+        findings.push(finding::warning(
             "etcd-no-tls",
             format!("the connection to {endpoint} is not encrypted"),
             "an attacker on the network can read, take and release locks",
@@ -194,7 +195,7 @@ fn unencrypted_findings(config: &Config) -> Vec<Finding> {
         ));
     }
     if config.login.is_none() && !config.security.shows_certificate() {
-        findings.push(Severity::Warning.finding(
+        findings.push(finding::warning(
             "etcd-no-login",
             format!("{endpoint} requires neither a user nor a certificate"),
             "every client that reaches the cluster can take and release locks, and read and delete \
@@ -209,7 +210,7 @@ fn unencrypted_findings(config: &Config) -> Vec<Finding> {
 fn size(members: &[etcd_client::Member]) -> Option<Finding> {
     let voters = members.iter().filter(|member| !member.is_learner()).count();
     if voters == 1 {
-        return Some(Severity::Warning.finding(
+        return Some(finding::warning(
             "etcd-one-member",
             "the cluster has one member that votes",
             "while it is down, nothing can be locked or renewed; if its disk is lost, so are all \
@@ -218,7 +219,7 @@ fn size(members: &[etcd_client::Member]) -> Option<Finding> {
         ));
     }
     (voters % 2 == 0 && voters > 0).then(|| {
-        Severity::Note.finding(
+        finding::note(
             "etcd-even-size",
             format!("the cluster has {voters} members that vote"),
             format!(
@@ -249,7 +250,7 @@ async fn writes(shared: &Shared) -> Result<Option<Finding>> {
     took.sort_unstable();
     let median = took[WRITES / 2];
     Ok((median > shortest.ttl / SLOW_PART).then(|| {
-        Severity::Warning.finding(
+        finding::warning(
             "etcd-slow-writes",
             format!("half of {WRITES} writes took {median:.1?} or longer"),
             "the members' disks, or the network between them, are so slow that a live leader may \
@@ -261,7 +262,7 @@ async fn writes(shared: &Shared) -> Result<Option<Finding>> {
 }
 
 fn no_answer(what: &str, failure: &Error) -> Finding {
-    Severity::Error.finding(
+    finding::error(
         "etcd-no-answer",
         format!("{what}: {failure}"),
         "requests for locks probably fail for the same reason",
@@ -271,7 +272,7 @@ fn no_answer(what: &str, failure: &Error) -> Finding {
 
 fn denied(config: &Config, failure: &Error) -> Finding {
     let prefix = &config.keys.prefix;
-    Severity::Error.finding(
+    finding::error(
         "etcd-denied",
         format!("the user may not read and write all keys that begin with {prefix:?}"),
         format!("nothing can be locked ({failure})"),
@@ -280,7 +281,7 @@ fn denied(config: &Config, failure: &Error) -> Finding {
 }
 
 fn fell(fall: Fall) -> Finding {
-    Severity::Error.finding(
+    finding::error(
         "etcd-revision-fell",
         format!(
             "the revision of the store went back from {} to {}: a snapshot was restored without \

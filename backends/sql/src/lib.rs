@@ -14,7 +14,6 @@
     feature = "postgres",
     all(feature = "sqlite", any(target_os = "linux", target_os = "android"))
 ))]
-mod finding;
 #[cfg(any(
     feature = "mysql",
     feature = "postgres",

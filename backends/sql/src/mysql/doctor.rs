@@ -6,12 +6,12 @@ use sqlx::mysql::MySqlSslMode;
 use super::dialect::MySql;
 use super::facts::Facts;
 use super::proxy;
-use crate::finding::finding;
 use crate::server::dialect::{BadRow, Dialect, Row};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
 use crate::server::sql::Sql;
 use crate::server::{doctor, schema};
+use lockwright_core::backend_util::finding;
 
 pub(super) async fn examine(pool: &Pool<MySql>) -> Result<Vec<Finding>> {
     let facts = Facts::look(pool).await?;
@@ -20,10 +20,12 @@ pub(super) async fn examine(pool: &Pool<MySql>) -> Result<Vec<Finding>> {
     findings.extend(encryption(pool).await?);
     findings.extend(tables(pool, &facts).await?);
     if proxy::shares_sessions(pool).await? != Some(false) {
-        findings.push(finding!(Note, "proxy";
-            what: "a proxy shares a session of the server among several connections",
-            why: "the modes session and row can't be used",
-            fix: "connect to the server itself for these modes"));
+        findings.push(finding::note(
+            "proxy",
+            "a proxy shares a session of the server among several connections",
+            "the modes session and row can't be used",
+            "connect to the server itself for these modes",
+        ));
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     Ok(findings)
@@ -32,47 +34,59 @@ pub(super) async fn examine(pool: &Pool<MySql>) -> Result<Vec<Finding>> {
 fn server(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(setting) = facts.only_reads() {
-        findings.push(finding!(Error, "read-only";
-            what: format!("the server is read-only: {setting} is set"),
-            why: "nothing can be locked on it, except by privileged users; most likely it is a \
+        findings.push(finding::error(
+            "read-only",
+            format!("the server is read-only: {setting} is set"),
+            "nothing can be locked on it, except by privileged users; most likely it is a \
                   replica",
-            fix: "connect to its primary"));
+            "connect to its primary",
+        ));
     }
     if let Some(value) = facts.text("innodb_flush_log_at_trx_commit").filter(|value| *value != "1")
     {
-        findings.push(finding!(Warning, "durability";
-            what: format!("innodb_flush_log_at_trx_commit is {value}"),
-            why: "a crash of the machine (with 0, of the server too) frees locks that were \
+        findings.push(finding::warning(
+            "durability",
+            format!("innodb_flush_log_at_trx_commit is {value}"),
+            "a crash of the machine (with 0, of the server too) frees locks that were \
                   granted just before; two clients may then hold the same lock, and fences may \
                   repeat",
-            fix: "innodb_flush_log_at_trx_commit = 1"));
+            "innodb_flush_log_at_trx_commit = 1",
+        ));
     }
     let logs = facts.is_on("log_bin");
     if let Some(value) = facts.text("sync_binlog").filter(|value| logs && *value != "1") {
-        findings.push(finding!(Note, "binary-log-durability";
-            what: format!("sync_binlog is {value}"),
-            why: "after a crash of the machine replicas may lack locks that were granted just \
+        findings.push(finding::note(
+            "binary-log-durability",
+            format!("sync_binlog is {value}"),
+            "after a crash of the machine replicas may lack locks that were granted just \
                   before, or have some that the server lost",
-            fix: "sync_binlog = 1, where a replica may take over"));
+            "sync_binlog = 1, where a replica may take over",
+        ));
     }
     if facts.is_too_old() {
-        findings.push(finding!(Error, "version-too-old";
-            what: format!("the server is version {}", facts.version()),
-            why: "it lacks features that Lockwright needs, and gets no fixes any more",
-            fix: "upgrade it: MariaDB 10.6 or MySQL 8.0 at least"));
+        findings.push(finding::error(
+            "version-too-old",
+            format!("the server is version {}", facts.version()),
+            "it lacks features that Lockwright needs, and gets no fixes any more",
+            "upgrade it: MariaDB 10.6 or MySQL 8.0 at least",
+        ));
     }
     if let Some(what) = facts.multi_primary() {
-        findings.push(finding!(Warning, "multi-primary";
-            what: format!("the server is one of {what}"),
-            why: "a write arrives late on the other servers, so a failing server may lose a hold \
+        findings.push(finding::warning(
+            "multi-primary",
+            format!("the server is one of {what}"),
+            "a write arrives late on the other servers, so a failing server may lose a hold \
                   that it granted; the modes session and row lock on a single server only",
-            fix: "connect all clients to the same server"));
+            "connect all clients to the same server",
+        ));
     }
     if logs && facts.text("binlog_format") == Some("STATEMENT") {
-        findings.push(finding!(Error, "binary-log-format";
-            what: "binlog_format is STATEMENT",
-            why: "the server rejects Lockwright's writes, which can't be logged as statements",
-            fix: "binlog_format = MIXED or ROW"));
+        findings.push(finding::error(
+            "binary-log-format",
+            "binlog_format is STATEMENT",
+            "the server rejects Lockwright's writes, which can't be logged as statements",
+            "binlog_format = MIXED or ROW",
+        ));
     }
     findings
 }
@@ -86,11 +100,13 @@ async fn clock(pool: &Pool<MySql>) -> Result<Vec<Finding>> {
     let read = rows.first().ok_or(BadRow).and_then(|row| Ok((row.bool(0)?, row.int(1)?)));
     let (stands, now) = read.map_err(|bad| bad_row(bad, dialect.backend()))?;
     let stands = stands.then(|| {
-        finding!(Warning, "clock-stands-still";
-            what: "SYSDATE is the time at which a statement began: sysdate-is-now is set",
-            why: "a request that has waited for another uses an old time, and may renew an expired \
+        finding::warning(
+            "clock-stands-still",
+            "SYSDATE is the time at which a statement began: sysdate-is-now is set",
+            "a request that has waited for another uses an old time, and may renew an expired \
                   hold that no other client has acquired",
-            fix: "remove sysdate-is-now from the server's settings")
+            "remove sysdate-is-now from the server's settings",
+        )
     });
     Ok(stands.into_iter().chain(doctor::clock(now, asked, answered)).collect())
 }

@@ -6,12 +6,12 @@ use sqlx::postgres::PgSslMode;
 
 use super::dialect::Postgresql;
 use super::{listener, pooler};
-use crate::finding::finding;
 use crate::server::dialect::{BadRow, Dialect, Row};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
 use crate::server::sql::Sql;
 use crate::server::{doctor, schema};
+use lockwright_core::backend_util::finding;
 
 const OLDEST_MAINTAINED: i64 = 140_000;
 
@@ -45,65 +45,81 @@ fn server(
     let mut findings = Vec::new();
     let is_replica = row.bool(0)?;
     if is_replica {
-        findings.push(finding!(Error, "replica";
-            what: "the server is a replica",
-            why: "a replica refuses writes, so nothing can be locked on it",
-            fix: "connect to its primary"));
+        findings.push(finding::error(
+            "replica",
+            "the server is a replica",
+            "a replica refuses writes, so nothing can be locked on it",
+            "connect to its primary",
+        ));
     } else if row.bool(1)? {
-        findings.push(finding!(Error, "read-only";
-            what: "transactions are read-only by default for this user or database",
-            why: "nothing can be locked",
-            fix: "default_transaction_read_only = off for the user that locks"));
+        findings.push(finding::error(
+            "read-only",
+            "transactions are read-only by default for this user or database",
+            "nothing can be locked",
+            "default_transaction_read_only = off for the user that locks",
+        ));
     }
     let (fsync, full_page_writes) = (row.bool(3)?, row.bool(4)?);
     if !fsync || !full_page_writes {
         let setting = if fsync { "full_page_writes" } else { "fsync" };
-        findings.push(finding!(Error, "fsync";
-            what: format!("{setting} is off"),
-            why: "after a crash of the machine holds and fences may be gone, or the tables damaged",
-            fix: format!("{setting} = on")));
+        findings.push(finding::error(
+            "fsync",
+            format!("{setting} is off"),
+            "after a crash of the machine holds and fences may be gone, or the tables damaged",
+            format!("{setting} = on"),
+        ));
     }
     if row.text(5)? == Some("off") {
-        findings.push(finding!(Warning, "synchronous-commit";
-            what: "synchronous_commit is off for this user",
-            why: "a crash of the server frees locks that were granted just before; two clients \
+        findings.push(finding::warning(
+            "synchronous-commit",
+            "synchronous_commit is off for this user",
+            "a crash of the server frees locks that were granted just before; two clients \
                   may then hold the same lock",
-            fix: "ALTER ROLE … SET synchronous_commit = on for the user that locks"));
+            "ALTER ROLE … SET synchronous_commit = on for the user that locks",
+        ));
     }
     let version = row.int(2)?;
     if version < OLDEST_MAINTAINED {
-        findings.push(finding!(Warning, "version-too-old";
-            what: format!("the server is PostgreSQL {}", version / 10_000),
-            why: "it gets no fixes any more",
-            fix: "upgrade it"));
+        findings.push(finding::warning(
+            "version-too-old",
+            format!("the server is PostgreSQL {}", version / 10_000),
+            "it gets no fixes any more",
+            "upgrade it",
+        ));
     }
     let replicas = row.int(6)?;
     let waits_for_replicas = row.text(7)?.is_some_and(|names| !names.is_empty());
     if replicas > 0 && !waits_for_replicas {
-        findings.push(finding!(Note, "replicas";
-            what: format!("{replicas} replicas follow the server, and it doesn't wait for them"),
-            why: "if one takes over, locks granted just before are free again",
-            fix: "let what the lock protects check fences, or have the server wait: \
-                  synchronous_standby_names"));
+        findings.push(finding::note(
+            "replicas",
+            format!("{replicas} replicas follow the server, and it doesn't wait for them"),
+            "if one takes over, locks granted just before are free again",
+            "let what the lock protects check fences, or have the server wait: \
+                  synchronous_standby_names",
+        ));
     }
     if let Some(sign) = row.text(8)? {
-        findings.push(finding!(Warning, "multi-primary";
-            what: format!("rows may come from another server: there is {sign}"),
-            why: "where two servers take writes for one table, both grant the same lock",
-            fix: "lock on one of them only, and leave Lockwright's tables out of the replication"));
+        findings.push(finding::warning(
+            "multi-primary",
+            format!("rows may come from another server: there is {sign}"),
+            "where two servers take writes for one table, both grant the same lock",
+            "lock on one of them only, and leave Lockwright's tables out of the replication",
+        ));
     }
     findings.extend(doctor::clock(row.int(9)?, asked, answered));
     let (transactions, seconds) = (row.int(10).unwrap_or(0), row.int(11).unwrap_or(0));
     if transactions > OLD_SNAPSHOT.0 || seconds > OLD_SNAPSHOT.1 {
-        findings.push(finding!(Warning, "long-transaction";
-            what: format!(
+        findings.push(finding::warning(
+            "long-transaction",
+            format!(
                 "a transaction, a prepared transaction or a replication slot keeps a snapshot that \
                  is {transactions} transactions old"
             ),
-            why: "each renewal leaves an old version of a row, which the server can't remove, so \
+            "each renewal leaves an old version of a row, which the server can't remove, so \
                   requests take longer and longer",
-            fix: "end it; look at backend_xmin in pg_stat_activity, at pg_prepared_xacts and at \
-                  pg_replication_slots, and set idle_in_transaction_session_timeout"));
+            "end it; look at backend_xmin in pg_stat_activity, at pg_prepared_xacts and at \
+                  pg_replication_slots, and set idle_in_transaction_session_timeout",
+        ));
     }
     Ok((is_replica, findings))
 }
@@ -136,15 +152,19 @@ async fn tables(pool: &Pool<Postgresql>) -> Result<Vec<Finding>> {
 
 async fn pooler(pool: &Arc<Pool<Postgresql>>) -> Result<Option<Finding>> {
     if !pooler::Server::look(pool).await?.is_direct {
-        return Ok(Some(finding!(Note, "pooler";
-            what: "a pooler is between this client and the server",
-            why: "clients can't listen for a release through it, so waiters poll",
-            fix: "connect to the server itself where waiting should be quick")));
+        return Ok(Some(finding::note(
+            "pooler",
+            "a pooler is between this client and the server",
+            "clients can't listen for a release through it, so waiters poll",
+            "connect to the server itself where waiting should be quick",
+        )));
     }
     Ok((!listener::is_notified_at_all(pool).await?).then(|| {
-        finding!(Warning, "notifications";
-            what: "a notification that was sent didn't arrive",
-            why: "waiters notice a release only at their next poll",
-            fix: "look for a pooler or proxy between this client and the server")
+        finding::warning(
+            "notifications",
+            "a notification that was sent didn't arrive",
+            "waiters notice a release only at their next poll",
+            "look for a pooler or proxy between this client and the server",
+        )
     }))
 }

@@ -6,7 +6,7 @@ use super::dialect::{BadRow, Dialect, Row};
 use super::errors::{Effect, bad_row};
 use super::pool::Pool;
 use super::tls::is_on_this_machine;
-use crate::finding::finding;
+use lockwright_core::backend_util::finding;
 
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
@@ -33,10 +33,12 @@ pub(crate) async fn encryption<D: Dialect>(
     }
     let needs =
         if cfg!(feature = "tls") { "" } else { "; this build needs the feature `tls` for it" };
-    Ok(Some(finding!(Warning, "connection-not-encrypted";
-        what: "the connection leaves this machine, and is not encrypted",
-        why: "a network attacker can read, take or release locks",
-        fix: format!("{fix}{needs}"))))
+    Ok(Some(finding::warning(
+        "connection-not-encrypted",
+        "the connection leaves this machine, and is not encrypted",
+        "a network attacker can read, take or release locks",
+        format!("{fix}{needs}"),
+    )))
 }
 
 /// Compares the server's time `now` in µs with this machine's before and after the request.
@@ -47,58 +49,72 @@ pub(crate) fn clock(now: i64, asked: SystemTime, answered: SystemTime) -> Option
     let difference = ahead.max(behind);
     let direction = if ahead > behind { "ahead of" } else { "behind" };
     (difference > CLOCK_TOLERANCE).then(|| {
-        finding!(Warning, "clock";
-            what: format!("the server's clock is {difference:.1?} {direction} this machine's"),
-            why: "one of them is wrong; if the server's is set forward, holds expire while their \
+        finding::warning(
+            "clock",
+            format!("the server's clock is {difference:.1?} {direction} this machine's"),
+            "one of them is wrong; if the server's is set forward, holds expire while their \
                   clients still use them",
-            fix: "synchronise both, by slewing and not by stepping")
+            "synchronise both, by slewing and not by stepping",
+        )
     })
 }
 
 pub(crate) fn no_tables(error: &Error) -> Finding {
-    finding!(Error, "tables";
-        what: error.to_string(),
-        why: "nothing can be locked without Lockwright's tables",
-        fix: "connect as a user who may create them, or create them with the SQL that `lockwright \
-              schema` prints")
+    finding::error(
+        "tables",
+        error.to_string(),
+        "nothing can be locked without Lockwright's tables",
+        "connect as a user who may create them, or create them with the SQL that `lockwright \
+              schema` prints",
+    )
 }
 
 pub(crate) fn not_writable() -> Finding {
-    finding!(Error, "tables-not-writable";
-        what: "the user lacks a permission on Lockwright's tables",
-        why: "requests fail",
-        fix: "GRANT SELECT, INSERT, UPDATE, DELETE on them")
+    finding::error(
+        "tables-not-writable",
+        "the user lacks a permission on Lockwright's tables",
+        "requests fail",
+        "GRANT SELECT, INSERT, UPDATE, DELETE on them",
+    )
 }
 
 pub(crate) fn many_names(names: i64, tables_have: &str) -> Option<Finding> {
     (names > MANY_NAMES).then(|| {
-        finding!(Note, "many-names";
-            what: format!("{tables_have} rows of about {names} names"),
-            why: "the row of a free name is kept for its fence",
-            fix: "run `lockwright sweep` regularly")
+        finding::note(
+            "many-names",
+            format!("{tables_have} rows of about {names} names"),
+            "the row of a free name is kept for its fence",
+            "run `lockwright sweep` regularly",
+        )
     })
 }
 
 pub(crate) fn no_session(error: &Error, fix: &str) -> Finding {
-    finding!(Error, "no-session";
-        what: format!("can't open a connection for a hold: {error}"),
-        why: "a hold needs a connection, which the server ends when it is idle for longer than the \
+    finding::error(
+        "no-session",
+        format!("can't open a connection for a hold: {error}"),
+        "a hold needs a connection, which the server ends when it is idle for longer than the \
               TTL",
-        fix: fix)
+        fix,
+    )
 }
 
 pub(crate) fn shared_sessions(error: &Error) -> Finding {
-    finding!(Error, "shared-sessions";
-        what: error.to_string(),
-        why: "a session's locks must stay with one connection",
-        fix: "connect to the server itself, or use the mode lease")
+    finding::error(
+        "shared-sessions",
+        error.to_string(),
+        "a session's locks must stay with one connection",
+        "connect to the server itself, or use the mode lease",
+    )
 }
 
 pub(crate) fn few_connections(free: i64) -> Option<Finding> {
     (free < FEW_CONNECTIONS).then(|| {
-        finding!(Warning, "few-connections";
-            what: format!("the server has room for {free} more connections"),
-            why: "holds take them, and so does each name that a process waits for",
-            fix: "raise max_connections, or use the mode lease")
+        finding::warning(
+            "few-connections",
+            format!("the server has room for {free} more connections"),
+            "holds take them, and so does each name that a process waits for",
+            "raise max_connections, or use the mode lease",
+        )
     })
 }

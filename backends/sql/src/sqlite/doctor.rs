@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteConnection;
 
 use super::connection::{Database, VERSION, version, writable};
 use super::file_system::{self, Network};
-use crate::finding::finding;
+use lockwright_core::backend_util::finding;
 
 #[derive(Debug)]
 pub(super) struct Examination {
@@ -54,18 +54,22 @@ pub(super) fn findings(
     findings.extend(file_system(&database.path));
     for what in [Some(&*database.path), database.path.parent()].into_iter().flatten() {
         if let Err(error) = writable(what) {
-            findings.push(finding!(Error, "not-writable";
-                what: format!("{what:?} can't be written by this user: {error}"),
-                why: "locks can't be acquired, renewed or released",
-                fix: "give the user write permission on the file and its folder"));
+            findings.push(finding::error(
+                "not-writable",
+                format!("{what:?} can't be written by this user: {error}"),
+                "locks can't be acquired, renewed or released",
+                "give the user write permission on the file and its folder",
+            ));
         }
     }
     match examination {
         Ok(examination) => contents(&examination, &mut findings),
-        Err(error) => findings.push(finding!(Error, "unreadable";
-            what: format!("the lock file can't be examined: {}", chain(&error)),
-            why: "requests fail in the same way, and the file couldn't be examined further",
-            fix: "follow the error's advice, then run the doctor again")),
+        Err(error) => findings.push(finding::error(
+            "unreadable",
+            format!("the lock file can't be examined: {}", chain(&error)),
+            "requests fail in the same way, and the file couldn't be examined further",
+            "follow the error's advice, then run the doctor again",
+        )),
     }
     findings
 }
@@ -84,18 +88,20 @@ fn chain(error: &Error) -> String {
 fn file_system(path: &Path) -> Option<Finding> {
     match file_system::network(path) {
         Ok(network) => network.map(|Network(kind)| {
-            finding!(Error, "network-file-system";
-                what: format!(
-                    "{path:?} is on a file system that other machines may share ({kind})"
-                ),
-                why: "SQLite needs memory that all processes share, and working file locks; two \
+            finding::error(
+                "network-file-system",
+                format!("{path:?} is on a file system that other machines may share ({kind})"),
+                "SQLite needs memory that all processes share, and working file locks; two \
                       machines could both get the same lock",
-                fix: "put the lock file on a local disk; for locks between machines, use a server")
+                "put the lock file on a local disk; for locks between machines, use a server",
+            )
         }),
-        Err(error) => Some(finding!(Warning, "file-system-unknown";
-            what: format!("the file system of {path:?} can't be determined: {error}"),
-            why: "a network file system would make the locks unsafe",
-            fix: "make sure that the file lies on a local disk")),
+        Err(error) => Some(finding::warning(
+            "file-system-unknown",
+            format!("the file system of {path:?} can't be determined: {error}"),
+            "a network file system would make the locks unsafe",
+            "make sure that the file lies on a local disk",
+        )),
     }
 }
 
@@ -103,37 +109,47 @@ fn contents(found: &Examination, findings: &mut Vec<Finding>) {
     const FULL: i64 = 2;
 
     if found.journal_mode != "wal" {
-        findings.push(finding!(Warning, "journal-mode";
-            what: format!("the journal mode is {:?}, not \"wal\"", found.journal_mode),
-            why: "readers keep writers waiting and the other way round, and each grant waits for \
+        findings.push(finding::warning(
+            "journal-mode",
+            format!("the journal mode is {:?}, not \"wal\"", found.journal_mode),
+            "readers keep writers waiting and the other way round, and each grant waits for \
                   the disk several times",
-            fix: "stop all processes that use the file, then open it again: the mode is changed \
-                 when no other process has it open"));
+            "stop all processes that use the file, then open it again: the mode is changed \
+                 when no other process has it open",
+        ));
     }
     if found.synchronous < FULL {
-        findings.push(finding!(Warning, "synchronous";
-            what: "this process writes without waiting for the disk",
-            why: "after a power cut fences may repeat",
-            fix: "remove synchronous=normal from the URL, unless nothing relies on fences"));
+        findings.push(finding::warning(
+            "synchronous",
+            "this process writes without waiting for the disk",
+            "after a power cut fences may repeat",
+            "remove synchronous=normal from the URL, unless nothing relies on fences",
+        ));
     }
     if found.version != VERSION {
-        findings.push(finding!(Error, "unknown-version";
-            what: format!("the tables are of version {}, not {VERSION}", found.version),
-            why: "another version of Lockwright has changed them while this one was running",
-            fix: "use the same version of Lockwright in all processes"));
+        findings.push(finding::error(
+            "unknown-version",
+            format!("the tables are of version {}, not {VERSION}", found.version),
+            "another version of Lockwright has changed them while this one was running",
+            "use the same version of Lockwright in all processes",
+        ));
     }
     if found.foreign_rows > 0 {
-        findings.push(finding!(Error, "foreign-rows";
-            what: format!("{} rows were not written by this version", found.foreign_rows),
-            why: "their names can't be locked, or not safely",
-            fix: "find out which program writes to the table lockwright_lease, and delete those \
-                  rows"));
+        findings.push(finding::error(
+            "foreign-rows",
+            format!("{} rows were not written by this version", found.foreign_rows),
+            "their names can't be locked, or not safely",
+            "find out which program writes to the table lockwright_lease, and delete those \
+                  rows",
+        ));
     }
     if found.integrity != SOUND {
-        findings.push(finding!(Error, "damaged";
-            what: format!("the file is damaged: {}", found.integrity),
-            why: "rows may be missing, and with them holds and fences",
-            fix: "stop all processes that use it, delete it, and check the disk"));
+        findings.push(finding::error(
+            "damaged",
+            format!("the file is damaged: {}", found.integrity),
+            "rows may be missing, and with them holds and fences",
+            "stop all processes that use it, delete it, and check the disk",
+        ));
     }
 }
 

@@ -1,4 +1,5 @@
-use lockwright_core::{Error, ErrorKind, Finding, Result, Severity};
+use lockwright_core::backend_util::finding;
+use lockwright_core::{Error, ErrorKind, Finding, Result};
 use zookeeper_client as zk;
 
 use crate::errors::Effect;
@@ -37,7 +38,7 @@ pub(super) async fn look(shared: &Shared, session: &Session) -> Result<Vec<Findi
 }
 
 fn no_chroot(chroot: &str) -> Finding {
-    Severity::Error.finding(
+    finding::error(
         "zookeeper-no-chroot",
         format!("the chroot of the URL, {chroot}, is not there"),
         "nothing can be locked",
@@ -46,7 +47,7 @@ fn no_chroot(chroot: &str) -> Finding {
 }
 
 fn denied(root: &str) -> Finding {
-    Severity::Error.finding(
+    finding::error(
         "zookeeper-denied",
         format!("nothing may be made below {root}: it belongs to another login"),
         "nothing can be locked",
@@ -55,7 +56,7 @@ fn denied(root: &str) -> Finding {
 }
 
 fn unsupported(cause: &Error) -> Finding {
-    Severity::Error.finding(
+    finding::error(
         "zookeeper-local-sessions",
         format!("no lock's node can be made: {}", cause.message()),
         "nothing can be locked",
@@ -68,7 +69,7 @@ fn went_back(root: &str, zxid: i64, seen: i64) -> Finding {
         0 => format!("{root} is gone"),
         _ => format!("the servers are at transaction {zxid:#x}"),
     };
-    Severity::Error.finding(
+    finding::error(
         "zookeeper-data-went-back",
         format!("{what}, and this client has seen {seen:#x}: older data were restored"),
         "two clients may hold the same lock, and fences decrease: resources written with later \

@@ -1,7 +1,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{Error, Finding, Result, Severity};
+use lockwright_core::backend_util::finding;
+use lockwright_core::{Error, Finding, Result};
 use zookeeper_client as zk;
 
 use crate::errors::{Effect, Failure};
@@ -29,7 +30,7 @@ pub(super) async fn look(
 }
 
 pub(super) fn no_quorum(cause: &Error) -> Finding {
-    Severity::Error.finding(
+    finding::error(
         "zookeeper-no-quorum",
         format!("servers run, and nothing is committed: {cause}"),
         "no lock can be acquired or renewed, and held locks expire",
@@ -41,7 +42,7 @@ pub(super) fn no_quorum(cause: &Error) -> Finding {
 fn limits(limits: &Limits) -> Option<Finding> {
     let (shortest, longest) = (limits.shortest_ttl(), limits.longest);
     (!(shortest..=longest).contains(&DEFAULT_TTL)).then(|| {
-        Severity::Warning.finding(
+        finding::warning(
             "zookeeper-session-limits",
             format!(
                 "sessions last for {:?} to {longest:?}, with a tick of {:?}: a TTL must be within \
@@ -62,7 +63,7 @@ fn differing(granted: &[Granted]) -> Option<Finding> {
     let least = granted.iter().min_by_key(|granted| granted.timeout)?;
     let most = granted.iter().max_by_key(|granted| granted.timeout)?;
     (least.timeout < most.timeout).then(|| {
-        Severity::Warning.finding(
+        finding::warning(
             "zookeeper-limits-differ",
             format!(
                 "{} grants sessions of {:?}, and {} of {:?}",
@@ -89,7 +90,7 @@ async fn commits(shared: &Shared, session: &Arc<Session>) -> Result<Option<Findi
     reads.sort_unstable();
     let (commit, read, tick) = (commits[TIMED / 2], reads[TIMED / 2], shared.limits.tick);
     Ok((commit > tick / 4).then(|| {
-        Severity::Warning.finding(
+        finding::warning(
             "zookeeper-slow-commits",
             format!("a commit takes {commit:.1?}, and a read {read:.1?}, where a tick is {tick:?}"),
             "each lock and release waits for one; when it gets worse, servers give each other up \
@@ -104,7 +105,7 @@ async fn members(named: usize, servers: &[Server], session: &Session) -> Result<
     let config = match session.answer(session.client().get_config()).await {
         Ok((config, _)) => String::from_utf8_lossy(&config).into_owned(),
         Err(Failure::Response(cause @ (zk::Error::NoNode | zk::Error::NoAuth))) => {
-            let unseen = Severity::Warning.finding(
+            let unseen = finding::warning(
                 "zookeeper-not-looked-at",
                 format!("/zookeeper/config can't be read: {cause}"),
                 "the number of voting servers can't be read",
@@ -129,7 +130,7 @@ async fn members(named: usize, servers: &[Server], session: &Session) -> Result<
 }
 
 fn unnamed(named: usize, voters: &str) -> Finding {
-    Severity::Warning.finding(
+    finding::warning(
         "zookeeper-servers-unnamed",
         format!("the URL names {named} of the servers that vote: there are {voters}"),
         "if several servers share the address, a session may move unnoticed to a server with a \
@@ -141,31 +142,29 @@ fn unnamed(named: usize, voters: &str) -> Finding {
 }
 
 fn few(voters: usize) -> Option<Finding> {
-    let lost = (voters - 1) / 2;
-    let (severity, code, what, fix) = if lost == 0 {
-        (
-            Severity::Warning,
+    let why = "without more than half of them, no lock can be acquired or renewed";
+    if voters < 3 {
+        Some(finding::warning(
             "zookeeper-too-few-servers",
             format!("{voters} of the servers vote: not one may be lost"),
+            why,
             "three servers that vote at least, on machines of their own",
-        )
+        ))
     } else if voters.is_multiple_of(2) {
-        (
-            Severity::Note,
+        Some(finding::note(
             "zookeeper-even-number",
             format!("{voters} servers vote: as few of them may be lost as of {}", voters - 1),
+            why,
             "one more that votes, or one less",
-        )
+        ))
     } else {
-        return None;
-    };
-    let why = "without more than half of them, no lock can be acquired or renewed";
-    Some(severity.finding(code, what, why, fix))
+        None
+    }
 }
 
 fn observers(observers: usize) -> Option<Finding> {
     (observers > 0).then(|| {
-        Severity::Note.finding(
+        finding::note(
             "zookeeper-observers",
             format!("{observers} of the servers are observers"),
             "observers don't count for the quorum, and their clients lose their locks when an \

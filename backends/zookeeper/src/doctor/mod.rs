@@ -4,8 +4,9 @@ mod servers;
 
 use std::sync::Arc;
 
+use lockwright_core::backend_util::finding;
 use lockwright_core::backend_util::tls::is_local;
-use lockwright_core::{ErrorKind, Finding, Result, Severity};
+use lockwright_core::{ErrorKind, Finding, Result};
 
 use crate::config::Config;
 use crate::four_letter_words::{Server, Status, look};
@@ -53,7 +54,7 @@ fn unencrypted(config: &Config) -> Option<Finding> {
     let Contents { hosts, tls, login, .. } = &config.contents;
     let host = hosts.iter().find(|host| !is_local(host)).filter(|_| tls.is_none())?;
     let password = if login.is_some() { " and the password" } else { "" };
-    Some(Severity::Warning.finding(
+    Some(finding::warning(
         "zookeeper-no-tls",
         format!("the connection to {host} is not encrypted"),
         format!(
@@ -64,7 +65,7 @@ fn unencrypted(config: &Config) -> Option<Finding> {
 }
 
 fn no_access_control() -> Finding {
-    Severity::Note.finding(
+    finding::note(
         "zookeeper-open",
         "there is no login in the URL",
         "every client that reaches the servers can read, take and release these locks",
@@ -75,6 +76,8 @@ fn no_access_control() -> Finding {
 
 #[cfg(test)]
 mod tests {
+    use lockwright_core::Severity;
+
     use super::*;
 
     #[test]

@@ -1,4 +1,5 @@
-use lockwright_core::{Finding, Severity};
+use lockwright_core::Finding;
+use lockwright_core::backend_util::finding;
 
 use crate::four_letter_words::{Server, Status};
 use crate::shared::Shared;
@@ -18,7 +19,7 @@ pub(super) fn look_at(server: &Server) -> Vec<Finding> {
             vec![server_down(host, &format!("doesn't answer: {cause}"))]
         }
         Status::Alone => vec![server_down(host, "serves no clients: it has no quorum")],
-        Status::Refuses(why) => vec![Severity::Warning.finding(
+        Status::Refuses(why) => vec![finding::warning(
             "zookeeper-not-looked-at",
             format!("{host} doesn't say how it is: {why}"),
             "its role, read-only state and version can't be checked",
@@ -31,7 +32,7 @@ pub(super) fn look_at(server: &Server) -> Vec<Finding> {
 /// Reports that the servers' states are unknown, because four-letter commands aren't available over
 /// TLS.
 pub(super) fn unseen(shared: &Shared) -> Finding {
-    Severity::Note.finding(
+    finding::note(
         "zookeeper-not-looked-at",
         "over TLS the servers aren't asked one by one how they are",
         format!(
@@ -44,7 +45,7 @@ pub(super) fn unseen(shared: &Shared) -> Finding {
 }
 
 fn server_down(host: &str, what: &str) -> Finding {
-    Severity::Warning.finding(
+    finding::warning(
         "zookeeper-server-down",
         format!("{host} {what}"),
         "the ensemble tolerates one failure fewer, or the URL has a server that isn't a member",
@@ -54,14 +55,14 @@ fn server_down(host: &str, what: &str) -> Finding {
 
 fn mode(host: &str, mode: &str) -> Option<Finding> {
     match mode {
-        "observer" => Some(Severity::Warning.finding(
+        "observer" => Some(finding::warning(
             "zookeeper-observer",
             format!("{host} is an observer"),
             "an observer isn't part of the quorum: each request takes one hop more, and clients \
              that reach no other server lose their locks when it is cut off",
             "name servers that vote in the URL",
         )),
-        "read-only" => Some(Severity::Error.finding(
+        "read-only" => Some(finding::error(
             "zookeeper-read-only",
             format!("{host} has no quorum and only reads"),
             "nothing can be locked there, and its responses may be stale",
@@ -74,30 +75,26 @@ fn mode(host: &str, mode: &str) -> Option<Finding> {
 fn version(host: &str, version: &str) -> Option<Finding> {
     let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
     let found = (parts.next()?, parts.next().unwrap_or(0));
-    let (severity, why) = if found < OLDEST {
-        (Severity::Error, "it lacks features that locks need: nothing can be locked")
+    let code = "zookeeper-version-too-old";
+    let what = format!("{host} is ZooKeeper {version}");
+    let fix = format!("upgrade to at least {}.{}", OLDEST_MAINTAINED.0, OLDEST_MAINTAINED.1);
+    if found < OLDEST {
+        let why = "it lacks features that locks need: nothing can be locked";
+        Some(finding::error(code, what, why, fix))
     } else if found < OLDEST_MAINTAINED {
-        (
-            Severity::Warning,
-            "it gets no more fixes and isn't tested with Lockwright; some old versions keep nodes \
-             of ended sessions, so that their locks stay held",
-        )
+        let why = "it gets no more fixes and isn't tested with Lockwright; some old versions keep \
+                   nodes of ended sessions, so that their locks stay held";
+        Some(finding::warning(code, what, why, fix))
     } else {
-        return None;
-    };
-    Some(severity.finding(
-        "zookeeper-version-too-old",
-        format!("{host} is ZooKeeper {version}"),
-        why,
-        format!("upgrade to at least {}.{}", OLDEST_MAINTAINED.0, OLDEST_MAINTAINED.1),
-    ))
+        None
+    }
 }
 
 pub(super) fn tick(shared: &Shared, server: &Server) -> Option<Finding> {
     let (host, assumed) = (&server.host, shared.limits.tick);
     let fix = "say tick=… in the URL: the longest tickTime of the servers".to_owned();
     match server.tick {
-        Some(tick) if tick > assumed => Some(Severity::Error.finding(
+        Some(tick) if tick > assumed => Some(finding::error(
             "zookeeper-tick",
             format!("the tick of {host} is {tick:?}, and {assumed:?} is taken for it"),
             "a holder that is cut off with its server may rely on its lock for longer than its \
@@ -107,7 +104,7 @@ pub(super) fn tick(shared: &Shared, server: &Server) -> Option<Finding> {
         None if matches!(server.status, Status::Serves { .. })
             && shared.config.contents.tick.is_none() =>
         {
-            Some(Severity::Note.finding(
+            Some(finding::note(
                 "zookeeper-not-looked-at",
                 format!("{host} doesn't answer to conf: its tick is taken for {assumed:?}"),
                 "that is half of the shortest session, which is less than a tick if \
@@ -121,6 +118,8 @@ pub(super) fn tick(shared: &Shared, server: &Server) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use lockwright_core::Severity;
+
     use super::*;
 
     #[test]

@@ -3,12 +3,12 @@ use tokio::time::Instant;
 
 use super::Sessions;
 use super::session::MySqlSession;
-use crate::finding::finding;
 use crate::mysql::facts::Facts;
 use crate::server::dialect::Dialect;
 use crate::server::doctor;
 use crate::server::errors::Effect;
 use crate::server::session_lock::Session;
+use lockwright_core::backend_util::finding;
 
 pub(super) async fn findings(sessions: &Sessions) -> Result<Vec<Finding>> {
     const USED: &str = "SHOW GLOBAL STATUS LIKE 'Threads_connected'";
@@ -17,10 +17,12 @@ pub(super) async fn findings(sessions: &Sessions) -> Result<Vec<Finding>> {
     let mut findings = pool.dialect().examine(pool).await?;
     let facts = Facts::look(pool).await?;
     if let Err(error) = facts.can_hold(pool.dialect().backend()) {
-        findings.push(finding!(Error, "sessions-of-one-primary";
-            what: error.to_string(),
-            why: "two servers may grant the same lock to two clients",
-            fix: "use the mode lease, with all clients on one of them"));
+        findings.push(finding::error(
+            "sessions-of-one-primary",
+            error.to_string(),
+            "two servers may grant the same lock to two clients",
+            "use the mode lease, with all clients on one of them",
+        ));
     }
     // Behind a proxy, no test session is opened, because ending it could end another client's
     // session.

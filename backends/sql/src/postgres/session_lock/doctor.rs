@@ -5,11 +5,11 @@ use tokio::time::Instant;
 
 use super::Sessions;
 use super::session::PgSession;
-use crate::finding::finding;
 use crate::server::dialect::Dialect;
 use crate::server::doctor;
 use crate::server::errors::Effect;
 use crate::server::session_lock::Session;
+use lockwright_core::backend_util::finding;
 
 pub(super) async fn findings(sessions: &Sessions) -> Result<Vec<Finding>> {
     let pool = &sessions.records.pool;
@@ -23,12 +23,14 @@ pub(super) async fn findings(sessions: &Sessions) -> Result<Vec<Finding>> {
         Ok(session) => {
             PgSession::close(session).await;
             if !sessions.checks_clients.load(Ordering::Relaxed) {
-                findings.push(finding!(Warning, "client-connection-check";
-                    what: "the server refuses client_connection_check_interval",
-                    why: "a killed waiter stays in the server's queue until its slice is over, and \
+                findings.push(finding::warning(
+                    "client-connection-check",
+                    "the server refuses client_connection_check_interval",
+                    "a killed waiter stays in the server's queue until its slice is over, and \
                           later waiters wait for it",
-                    fix: "run the server on a system that can look for closed connections, such as \
-                          Linux"));
+                    "run the server on a system that can look for closed connections, such as \
+                          Linux",
+                ));
             }
         }
         Err(error) => {

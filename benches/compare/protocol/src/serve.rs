@@ -4,7 +4,8 @@ use std::str::{FromStr, SplitWhitespace};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncBufReadExt, BufReader, stdin};
-use tokio::task::{JoinHandle, JoinSet, LocalSet, spawn_local, yield_now};
+use tokio::runtime::LocalOptions;
+use tokio::task::{JoinHandle, JoinSet, spawn_local, yield_now};
 
 use crate::turns::Contest;
 use crate::{Cannot, Handshake, Library, Result, now};
@@ -14,16 +15,22 @@ const AT_A_TIME: usize = 64;
 /// Runs a subject until its input ends.
 pub fn serve<L: Library>(handshake: &Handshake) {
     println!("{}", serde_json::to_string(handshake).expect("it is all texts"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build_local(LocalOptions::default());
     let runtime = runtime.expect("a runtime can be built");
-    LocalSet::new().block_on(&runtime, async {
-        let mut commands = BufReader::new(stdin()).lines();
-        let mut state = State::<L> { library: None, held: None, waiting: JoinSet::new() };
-        while let Ok(Some(command)) = commands.next_line().await {
-            println!("{}", state.answer(&command).await.unwrap_or_else(|error| complaint(&*error)));
-        }
-    });
+    // The work is in spawned tasks, as in a service. If another task wakes the future of
+    // `block_on`, tokio first polls for I/O events, which is a system call.
+    let serving = runtime.block_on(async { spawn_local(answer_commands::<L>()).await });
+    serving.expect("a subject doesn't panic");
     std::process::exit(0);
+}
+
+async fn answer_commands<L: Library>() {
+    let mut commands = BufReader::new(stdin()).lines();
+    let mut state = State::<L> { library: None, held: None, waiting: JoinSet::new() };
+    while let Ok(Some(command)) = commands.next_line().await {
+        println!("{}", state.answer(&command).await.unwrap_or_else(|error| complaint(&*error)));
+    }
 }
 
 fn complaint(error: &(dyn std::error::Error + 'static)) -> String {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::task::{JoinSet, LocalSet, spawn_blocking};
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::sleep;
 
 use crate::{Library, Result, now};
@@ -30,21 +30,16 @@ impl Contest {
     pub(crate) async fn join<L: Library>(self, library: Rc<L>) -> Result<String> {
         let turns = Rc::new(RefCell::new(Vec::new()));
         let contest = Rc::new(self);
-        let local = LocalSet::new();
         let mut tasks = JoinSet::new();
         for task in 0..contest.tasks {
             let (contest, library) = (contest.clone(), library.clone());
             let turns = turns.clone();
             let player = async move { contest.play(task, &*library, &turns).await };
-            tasks.spawn_local_on(player, &local);
+            tasks.spawn_local(player);
         }
-        let all = async {
-            while let Some(played) = tasks.join_next().await {
-                played??;
-            }
-            Ok::<_, Box<dyn std::error::Error>>(())
-        };
-        local.run_until(all).await?;
+        while let Some(played) = tasks.join_next().await {
+            played??;
+        }
         let mut answer = String::from("turns");
         for Turn { task, asked, granted, released } in turns.take() {
             let _ = write!(answer, " {task}:{asked}:{granted}:{released}");

@@ -145,11 +145,15 @@ impl Context {
         }
     }
 
-    /// Waits until the name is free, by acquiring and releasing it.
-    pub(crate) async fn is_free_within(&self, local: &str, within: Duration) -> Verdict {
-        let (backend, next) = (self.backend().await?, self.claim(local));
-        self.granted_within(&*backend, &next, within, self.ttl / 50).await?;
-        release(&*backend, &next).await
+    /// Waits until the names are free, by acquiring and releasing each.
+    pub(crate) async fn are_free_within(&self, names: &[&str], within: Duration) -> Verdict {
+        let backend = self.backend().await?;
+        for name in names {
+            let next = self.claim(name);
+            self.granted_within(&*backend, &next, within, self.ttl / 50).await?;
+            release(&*backend, &next).await?;
+        }
+        Ok(())
     }
 
     /// Waits until none of the case's names is held.

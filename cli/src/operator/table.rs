@@ -8,7 +8,9 @@ pub(super) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) ->
     let line = |cells: [&str; N]| {
         let mut line = String::new();
         for (cell, width) in cells.iter().zip(widths) {
-            line.push_str(&format!("{cell:<width$}  "));
+            line.push_str(cell);
+            // A width of `format!` is limited to 65,535, and another program's text may be longer.
+            line.extend(std::iter::repeat_n(' ', width - cell.chars().count() + 2));
         }
         format!("{}\n", line.trim_end())
     };
@@ -24,5 +26,10 @@ mod tests {
     fn columns_are_as_wide_as_they_must_be() {
         let rows = [["orders/Zürich".to_owned(), "1".to_owned()], ["a".to_owned(), String::new()]];
         assert_eq!(table(["NAME", "FENCE"], &rows), "NAME           FENCE\norders/Zürich  1\na\n");
+        let long = "x".repeat(70_000);
+        assert_eq!(
+            table(["A", "B"], &[[long.clone(), String::new()]]).lines().last(),
+            Some(&*long)
+        );
     }
 }

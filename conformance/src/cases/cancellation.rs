@@ -37,7 +37,7 @@ async fn yielding_client(context: &Context) -> Verdict<(Locks, Faulty)> {
 
 /// Checks that the name becomes free in less than one TTL, so without an expiry.
 async fn all_clear(context: &Context, locks: &Locks, name: &str) -> Verdict {
-    context.is_free_within(name, context.ttl * 4 / 5).await?;
+    context.are_free_within(&[name], context.ttl * 4 / 5).await?;
     locks.mutex(name).wait_for(context.patience()).acquire().await?.release().await?;
     let held = context.held(&*context.backend().await?).await?;
     ensure!(held.is_empty(), "still held: {held:?}");
@@ -174,7 +174,7 @@ async fn a_dropped_guard_is_released(context: Arc<Context>) -> Verdict {
     let locks = context.client().await?;
     let guard = locks.mutex("x").acquire().await?;
     drop(guard);
-    context.is_free_within("x", context.ttl * 4 / 5).await?;
+    context.are_free_within(&["x"], context.ttl * 4 / 5).await?;
     close(&[&locks]).await
 }
 
@@ -183,8 +183,5 @@ async fn a_dropped_client_leaves_nothing(context: Arc<Context>) -> Verdict {
     let one = locks.mutex("x").acquire().await?;
     let two = locks.mutex("y").acquire().await?;
     drop((locks, one, two));
-    for name in ["x", "y"] {
-        context.is_free_within(name, context.ttl * 4 / 5).await?;
-    }
-    Ok(())
+    context.are_free_within(&["x", "y"], context.ttl * 4 / 5).await
 }

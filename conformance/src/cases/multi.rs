@@ -185,10 +185,7 @@ async fn a_dropped_request_leaves_nothing(context: Arc<Context>) -> Verdict {
     ensure!(short.is_err(), "b was granted to a second client");
     holder.release().await?;
     context.nothing_left().await?;
-    for name in ["a", "b", "c"] {
-        context.is_free_within(name, context.patience()).await?;
-    }
-    Ok(())
+    context.are_free_within(&["a", "b", "c"], context.patience()).await
 }
 
 async fn several_clients_are_held_at_once(context: Arc<Context>) -> Verdict {

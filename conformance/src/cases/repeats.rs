@@ -157,7 +157,7 @@ async fn a_ghost_lives_for_one_ttl(context: Arc<Context>) -> Verdict {
 /// Waits until the name is free. Without tombstones, late duplicates must expire first.
 async fn is_free_soon(context: &Context) -> Verdict {
     let bound = if context.profile.tombstones { context.ttl * 4 / 5 } else { context.patience() };
-    context.is_free_within("x", bound).await
+    context.are_free_within(&["x"], bound).await
 }
 
 async fn a_lost_answer_is_asked_for_again(context: Arc<Context>) -> Verdict {
@@ -220,7 +220,7 @@ async fn a_duplicated_acquire_leaves_nothing(context: Arc<Context>) -> Verdict {
     }
     // The client doesn't reconcile an answered request, so the server may grant the duplicate,
     // which then expires.
-    context.is_free_within("x", context.patience()).await?;
+    context.are_free_within(&["x"], context.patience()).await?;
     close(&[&locks]).await
 }
 

@@ -75,16 +75,15 @@ fn mode(host: &str, mode: &str) -> Option<Finding> {
 fn version(host: &str, version: &str) -> Option<Finding> {
     let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
     let found = (parts.next()?, parts.next().unwrap_or(0));
-    let code = "zookeeper-version-too-old";
     let what = format!("{host} is ZooKeeper {version}");
     let fix = format!("upgrade to at least {}.{}", OLDEST_MAINTAINED.0, OLDEST_MAINTAINED.1);
     if found < OLDEST {
         let why = "it lacks features that locks need: nothing can be locked";
-        Some(finding::error(code, what, why, fix))
+        Some(finding::error("zookeeper-version-too-old", what, why, fix))
     } else if found < OLDEST_MAINTAINED {
         let why = "it gets no more fixes and isn't tested with Lockwright; some old versions keep \
                    nodes of ended sessions, so that their locks stay held";
-        Some(finding::warning(code, what, why, fix))
+        Some(finding::warning("zookeeper-version-too-old", what, why, fix))
     } else {
         None
     }

@@ -2,7 +2,7 @@
 //! value.
 #![forbid(unsafe_code)]
 
-use lockwright_core::backend_util::{admission, percent};
+use lockwright_core::backend_util::{percent, queue_admission};
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{Fence, LockName, Mode, Token, duration, redact};
 use lockwright_properties::{SECRET, assert_clear, pairs, texts, urls_with_secrets};
@@ -90,12 +90,12 @@ fn percent_encoding() {
 fn marks_of_a_queue() {
     let valid = ["r", "p2of3", "r.0123456789abcdef0123456789abcdef", "p4294967295of4294967295"];
     texts(&valid, |text| {
-        if let Some(mode) = admission::marked(text) {
-            assert_eq!(admission::mark(mode).as_deref(), Some(text));
+        if let Some(mode) = queue_admission::marked(text) {
+            assert_eq!(queue_admission::mark(mode).as_deref(), Some(text));
             assert!(mode != Mode::Exclusive);
         }
-        if let Some((mode, token)) = admission::signed(text) {
-            assert_eq!(format!("{}.{token}", admission::mark(mode).unwrap()), text);
+        if let Some((mode, token)) = queue_admission::signed(text) {
+            assert_eq!(format!("{}.{token}", queue_admission::mark(mode).unwrap()), text);
         }
     });
 }

@@ -14,7 +14,7 @@ struct Package {
 /// Packages whose tests start servers, the longest tests first.
 #[rustfmt::skip]
 const LIST: &[Package] = &[
-    Package { package: "lockwright-sql", servers: &["postgres", "mysql", "pgbouncer"], without: &["lib", "it", "conformance"] },
+    Package { package: "lockwright-sql", servers: &["postgres", "mysql", "pgbouncer"], without: &["lib", "sqlite", "conformance"] },
     Package { package: "lockwright-redis", servers: &["redis"], without: &["lib"] },
     Package { package: "lockwright-cli", servers: &[], without: &["cli", "lockwright"] },
     Package { package: "lockwright-testbed", servers: &[], without: &[] },

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
-use lockwright_core::backend_util::admission::{self, Reader};
+use lockwright_core::backend_util::queue_admission::{self, Reader};
 use lockwright_core::{Error, Fence, Mode, Result};
 
 use crate::acquire::{AcquireSteps, Step};
@@ -56,7 +56,7 @@ impl AcquireSteps<'_> {
             if let Some(first) = snapshot.entries.first() {
                 self.refuse_another_kind(first).await?;
             }
-            if !admission::admits(&snapshot.modes(snapshot.entries.len()), claim.mode) {
+            if !queue_admission::admits(&snapshot.modes(snapshot.entries.len()), claim.mode) {
                 if let Some(first) = snapshot.entries.first().filter(|_| !self.waits) {
                     return Ok(self.reject_busy(self.is_unsure(), first));
                 }
@@ -141,10 +141,10 @@ impl AcquireSteps<'_> {
             return Ok(step);
         }
         let before = snapshot.modes(at);
-        if admission::admits(&before, claim.mode) {
+        if queue_admission::admits(&before, claim.mode) {
             let waiters = snapshot.entries.len() > snapshot.holders();
             let from = (claim.mode == Mode::Shared)
-                .then(|| admission::fence_source(&snapshot.readers(), at));
+                .then(|| queue_admission::fence_source(&snapshot.readers(), at));
             return match from.flatten() {
                 None => self.granted(lease, key, created, own.fence(), waiters).await,
                 Some(from) => {
@@ -173,7 +173,7 @@ impl AcquireSteps<'_> {
             release::delete(shared, key, created).await?;
             return Ok(self.reject_busy(self.is_unsure(), first));
         }
-        let way = &snapshot.entries[admission::blockers(&before, claim.mode)];
+        let way = &snapshot.entries[queue_admission::blockers(&before, claim.mode)];
         self.keep_waiting(lease, first, way.iter().map(|entry| entry.key.as_slice()))
     }
 
@@ -211,7 +211,7 @@ impl QueueSnapshot {
     }
 
     fn holders(&self) -> usize {
-        admission::holders(&self.modes(self.entries.len()))
+        queue_admission::holders(&self.modes(self.entries.len()))
     }
 
     fn readers(&self) -> Vec<Reader> {

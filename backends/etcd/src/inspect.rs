@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use lockwright_core::backend_util::admission;
+use lockwright_core::backend_util::queue_admission;
 use lockwright_core::{Cursor, ErrorKind, Inspection, LockName, Mode, Page, Result};
 
 use crate::errors::error;
@@ -86,7 +86,7 @@ pub(crate) async fn page(shared: &Shared, prefix: &str, from: Option<Cursor>) ->
             queue.sort_by_key(|entry| entry.created);
             let standing = queue.len();
             let modes: Vec<Mode> = queue.iter().map(Entry::mode).collect();
-            queue.truncate(admission::holders(&modes));
+            queue.truncate(queue_admission::holders(&modes));
             (queue, standing)
         };
         if standing > 0 {

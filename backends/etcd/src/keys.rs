@@ -11,7 +11,7 @@
 //! and a slash. This includes a tombstone only if the lock's name is `PREFIX ended: TOKEN`, or the
 //! part of `PREFIX` before a slash.
 
-use lockwright_core::backend_util::{admission, percent};
+use lockwright_core::backend_util::{percent, queue_admission};
 use lockwright_core::{Claim, LockName, Mode, Token};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Keys {
 
     pub(crate) fn own(&self, claim: &Claim, lease: i64) -> Vec<u8> {
         let mut key = self.exclusive(&claim.name, lease);
-        if let Some(mark) = admission::mark(claim.mode) {
+        if let Some(mark) = queue_admission::mark(claim.mode) {
             key.extend(format!(".{mark}.{}", claim.token).into_bytes());
         }
         key
@@ -79,7 +79,7 @@ pub(crate) fn mode(key: &[u8]) -> Mode {
         let (_, last) = std::str::from_utf8(key).ok()?.rsplit_once('/')?;
         let (lease, signature) = last.split_once('.')?;
         i64::from_str_radix(lease, 16).ok()?;
-        admission::signed(signature)
+        queue_admission::signed(signature)
     };
     signed().map_or(Mode::Exclusive, |(mode, _)| mode)
 }

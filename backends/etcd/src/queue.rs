@@ -2,7 +2,7 @@
 //! and leave out values where possible.
 
 use etcd_client::{GetOptions, KeyValue, Txn, TxnOp};
-use lockwright_core::backend_util::admission;
+use lockwright_core::backend_util::queue_admission;
 use lockwright_core::{LockName, Mode, Result, Token};
 
 use crate::errors::{Effect, is_compacted, is_too_large};
@@ -64,7 +64,7 @@ impl Shared {
         let (found, revision) = self.all(queue, 0, true, lease).await?;
         let places: Vec<_> = found.iter().map(QueueKey::of).collect();
         let modes: Vec<Mode> = places.iter().map(|place| keys::mode(&place.key)).collect();
-        let holders = match (places.as_slice(), admission::holders(&modes)) {
+        let holders = match (places.as_slice(), queue_admission::holders(&modes)) {
             ([], _) => Vec::new(),
             ([QueueKey { key, .. }, ..], 0 | 1) => {
                 let at = GetOptions::new().with_revision(revision);

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use etcd_client::{Compare, CompareOp};
-use lockwright_core::backend_util::admission::Reader;
+use lockwright_core::backend_util::queue_admission::Reader;
 use lockwright_core::{Claim, Fence, Holder, Identity, Mode, RenewalMode, Token};
 use serde::{Deserialize, Serialize};
 

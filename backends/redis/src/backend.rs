@@ -12,7 +12,7 @@ use crate::cluster::slot_migration::Hold;
 use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
 use crate::topology::Topology;
-use crate::{OFFER, PATIENCE, Redis, answer, doctor, hand_over, list, replicas, scripts, tracking};
+use crate::{OFFER, PATIENCE, Redis, answer, doctor, list, offers, replicas, scripts, tracking};
 
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
@@ -293,7 +293,7 @@ impl Redis {
             Some(Value::Int(life @ 2..)) => {
                 let life = Duration::from_millis(life.unsigned_abs());
                 self.servers.wakeups().fast_path().note_contention(&claim.name);
-                hand_over::expire_offer(&self.servers, &claim.name, life);
+                offers::expire_offer(&self.servers, &claim.name, life);
                 Ok(ReleaseOutcome::Released)
             }
             Some(other) => Err(odd_answer(Effect::Changes, other)),

@@ -106,10 +106,10 @@ mod errors;
 mod failure;
 mod fast_path;
 pub mod fencing;
-mod hand_over;
 mod keys;
 mod list;
 pub mod node;
+mod offers;
 #[cfg(test)]
 mod properties;
 mod renew;

@@ -10,8 +10,8 @@ use redis::Value;
 use crate::answer::{self, Found};
 use crate::cluster::map::{Address, SlotMap};
 use crate::config::Config;
-use crate::hand_over::Offers;
 use crate::keys::{Keys, lock_of_fence, slot_of};
+use crate::offers::Offers;
 
 const NAMES: [&str; 6] = ["orders/42", "a", "{a}b", "a{b}c}", "Zürich 🔒", "}{"];
 

@@ -3,7 +3,7 @@
 //! - *released*: a lock that all waiters should request again, after a break, a release in a moving
 //!   slot or on a quorum's node, or a script that left eligible waiters without an offer.
 //! - *broken*: the token of a hold that an operator broke.
-//! - *offered*, one channel per client: see `hand_over.rs`.
+//! - *offered*, one channel per client: see `offers.rs`.
 //!
 //! Messages are lost without a connection. So each new connection wakes all waiters, and waiters
 //! poll.
@@ -20,8 +20,8 @@ use crate::SLOW_POLL;
 use crate::cluster::Current;
 use crate::config::Config;
 use crate::fast_path::FastPath;
-use crate::hand_over::Offers;
 use crate::keys::slot_of;
+use crate::offers::Offers;
 use crate::topology::Whereabouts;
 use crate::tracking::Tracked;
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::backend_util::admission;
+use lockwright_core::backend_util::queue_admission;
 use lockwright_core::{
     AcquireOutcome, BootInstant, Busy, Claim, Error, ErrorKind, Fence, Granted, Mode, Reason,
     Result, Wait,
@@ -143,14 +143,14 @@ impl Acquire<'_> {
         if let Some(at) = self.own(&queue) {
             return Ok(QueueState::Decided(self.adopt(queue, at).await?));
         }
-        if admission::admits(&modes(&queue), self.claim.mode) {
+        if queue_admission::admits(&modes(&queue), self.claim.mode) {
             return Ok(QueueState::Free);
         }
         // The session's server may lag behind, so bring it up to date and read again.
         let sync = || client.sync(&self.queue_path);
         self.session.read(sync).await.map_err(|failure| before(failure.error(Effect::Reads)))?;
         let queue = self.read_queue().await.map_err(before)?;
-        if admission::admits(&modes(&queue), self.claim.mode) {
+        if queue_admission::admits(&modes(&queue), self.claim.mode) {
             return Ok(QueueState::Free);
         }
         self.refuse_another_kind(&queue)?;
@@ -303,13 +303,13 @@ impl Acquire<'_> {
             return Err(lost(Reason::Broken));
         }
         let modes = modes(&queue);
-        if !admission::admits(&modes[..at], modes[at]) {
+        if !queue_admission::admits(&modes[..at], modes[at]) {
             return Err(lost(Reason::SessionEnded));
         }
         let own_fence = Value::fence(Value::read(&data).as_ref(), own.fence);
         let mut granted = Granted::new(own_fence);
         granted.valid = Some(Duration::ZERO);
-        granted.waiters = queue.len() > admission::holders(&modes);
+        granted.waiters = queue.len() > queue_admission::holders(&modes);
         Ok(AcquireOutcome::Granted(granted))
     }
 
@@ -324,7 +324,7 @@ impl Acquire<'_> {
                 return self.restart_numbers(own).await;
             }
             let modes = modes(&queue);
-            if !admission::admits(&modes[..at], modes[at]) {
+            if !queue_admission::admits(&modes[..at], modes[at]) {
                 return self.wait_or_leave(&queue, at, own).await;
             }
             let fence = match modes[at] {
@@ -336,7 +336,7 @@ impl Acquire<'_> {
                 self.note(&own, true)?;
                 let mut granted = Granted::new(fence);
                 granted.valid = Some(self.session.valid_from(self.begun));
-                granted.waiters = queue.len() > admission::holders(&modes);
+                granted.waiters = queue.len() > queue_admission::holders(&modes);
                 return Ok(AcquireOutcome::Granted(granted));
             }
             queue = self.read_queue().await?;
@@ -366,7 +366,7 @@ impl Acquire<'_> {
         }
         self.shared.subscribers.waits(&self.claim.name);
         let mut retry_after = None;
-        for ahead in &queue[admission::blockers(&modes(&queue[..at]), self.claim.mode)] {
+        for ahead in &queue[queue_admission::blockers(&modes(&queue[..at]), self.claim.mode)] {
             let watched = format!("{}/{}", self.queue_path, ahead.node);
             let name = &self.claim.name;
             let retry = watch(self.shared, &self.session, watched, name).await?;

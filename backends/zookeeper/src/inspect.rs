@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use lockwright_core::backend_util::admission;
+use lockwright_core::backend_util::queue_admission;
 use lockwright_core::{Cursor, ErrorKind, Holder, Inspection, LockName, Mode, Page, Result};
 use zookeeper_client as zk;
 
@@ -127,7 +127,7 @@ async fn inspect_all(
 }
 
 fn holding(queue: &[Contender]) -> &[Contender] {
-    &queue[..admission::holders(&modes(queue))]
+    &queue[..queue_admission::holders(&modes(queue))]
 }
 
 pub(crate) async fn holders(session: &Session, path: &str) -> Result<Queue> {

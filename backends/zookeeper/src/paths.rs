@@ -1,6 +1,6 @@
 use std::fmt::Write as _;
 
-use lockwright_core::backend_util::{admission, percent};
+use lockwright_core::backend_util::{percent, queue_admission};
 use lockwright_core::{Claim, LockName, Token};
 
 pub(crate) const LOCK: &str = "-lock-";
@@ -60,7 +60,7 @@ fn encode(name: &str) -> String {
 /// reader, `p2of3` for two of three permits.
 pub(crate) fn node(claim: &Claim) -> String {
     let mut node = named(claim.token);
-    if let Some(mark) = admission::mark(claim.mode) {
+    if let Some(mark) = queue_admission::mark(claim.mode) {
         node.push('-');
         node.push_str(&mark);
     }

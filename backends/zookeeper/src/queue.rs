@@ -1,6 +1,6 @@
 //! The queue of a lock: the children of its node, in order of their sequence numbers.
 
-use lockwright_core::backend_util::admission;
+use lockwright_core::backend_util::queue_admission;
 use lockwright_core::{Mode, Token};
 
 use crate::paths::{LOCK, named};
@@ -14,7 +14,7 @@ fn mode(node: &str) -> Mode {
         let rest = node.strip_prefix("_c_")?.strip_suffix(LOCK)?;
         let (uuid, mark) = rest.split_at_checked(36)?;
         let is_uuid = uuid.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit());
-        admission::marked(mark.strip_prefix('-').filter(|_| is_uuid)?)
+        queue_admission::marked(mark.strip_prefix('-').filter(|_| is_uuid)?)
     };
     marked().unwrap_or(Mode::Exclusive)
 }

@@ -1,10 +1,10 @@
-//! Concurrent readers agree on the lowest fence (see [`admission`]). A reader that takes another
+//! Concurrent readers agree on the lowest fence (see [`queue_admission`]). A reader that takes another
 //! reader's fence stores this fence in its own node.
 //!
 //! The nodes are read one after the other. A reader that joins during these reads can't lower the
 //! lowest fence, because the new reader has a larger number or takes an existing fence.
 
-use lockwright_core::backend_util::admission::{self, Reader};
+use lockwright_core::backend_util::queue_admission::{self, Reader};
 use lockwright_core::{Fence, Mode, Result};
 use zookeeper_client as zk;
 
@@ -44,7 +44,7 @@ impl Acquire<'_> {
         let Some(at) = read.iter().position(|read| *read.path == *own.path) else {
             return Ok(None);
         };
-        let Some(from) = admission::fence_source(&readers, at) else {
+        let Some(from) = queue_admission::fence_source(&readers, at) else {
             return Ok(Some(Fence::new(readers[at].fence())));
         };
         let shared = readers[from].fence();

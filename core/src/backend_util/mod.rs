@@ -1,11 +1,11 @@
 //! Code that several backends share.
 
-pub mod admission;
 mod claim_registry;
 mod ended_claims;
 pub mod finding;
 mod jitter;
 pub mod percent;
+pub mod queue_admission;
 mod recent_names;
 mod subscribers;
 pub mod tls;

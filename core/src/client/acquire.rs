@@ -20,7 +20,7 @@ use crate::validity::Term;
 use super::answer::{answer, at_once, until};
 use super::options::Options;
 use super::pending::{Before, Pending};
-use super::state::background::send_release;
+use super::state::background_release::send_release;
 use super::state::hold::Grant;
 use super::state::local_queue::Entry;
 use super::state::releasing::end_in_background;

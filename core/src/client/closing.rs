@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use super::answer::until;
 use super::renewer::{renewer, reschedule_all};
 use super::state::Shared;
-use super::state::background::RELEASE_PATIENCE;
+use super::state::background_release::RELEASE_PATIENCE;
 use super::sweeper::sweeper;
 
 /// How long `close` waits for requests that are never polled.

@@ -40,7 +40,7 @@ local function queue_again(queue, meta, token, record)
 end
 
 -- Sends the offer's lifetime to the next two waiters, unless they retry before the offer lapses
--- ("Expiry" in hand_over.rs).
+-- ("Expiry" in offers.rs).
 local function publish_lifetime(tokens, records, from, micros, life)
   for i = from, from + 1 do
     local left = records[i] and tonumber(records[i]:match('^%d+ %d+ (%d+)'))

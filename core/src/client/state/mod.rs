@@ -25,7 +25,7 @@ use super::owner::Owner;
 use super::pending::Pending;
 use super::waiters::Waiters;
 
-pub(super) mod background;
+pub(super) mod background_release;
 mod events;
 pub(super) mod hold;
 pub(super) mod local_queue;

@@ -6,7 +6,7 @@ use crate::clock::BootInstant;
 use crate::error::{Error, ErrorKind, Result};
 use crate::loss_reason::Reason;
 
-use super::background::send_release;
+use super::background_release::send_release;
 use super::{Hold, Job, Shared};
 
 pub(crate) fn end_in_background(hold: Arc<Hold>) {

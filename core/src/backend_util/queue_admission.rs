@@ -28,9 +28,9 @@ use crate::token::Token;
 /// use lockwright_core::{Mode, Token, backend_util::admission};
 ///
 /// let mode = Mode::Permits { count: 2, of: 3 };
-/// assert_eq!(admission::mark(mode).as_deref(), Some("p2of3"));
-/// assert_eq!(admission::marked("p2of3"), Some(mode));
-/// assert_eq!(admission::mark(Mode::Exclusive), None);
+/// assert_eq!(queue_admission::mark(mode).as_deref(), Some("p2of3"));
+/// assert_eq!(queue_admission::marked("p2of3"), Some(mode));
+/// assert_eq!(queue_admission::mark(Mode::Exclusive), None);
 /// ```
 pub fn mark(mode: Mode) -> Option<String> {
     match mode {

@@ -1,16 +1,24 @@
-//! One of the independent servers of a quorum.
+//! The interface of a quorum to one independent server, real or simulated.
 //!
-//! A request counts only on the [`Incarnation`] that the client read. After each reconnect, the
-//! client must read it again, because the server may have restarted.
+//! # Incarnations
+//!
+//! After a loss of its data, a node must not vote until all lost holds have expired: for one
+//! largest TTL. Each node therefore stores an [`Incarnation`], which is lost with its data.
+//!
+//! Requests for votes and renewals carry the incarnation that the client read. The node compares
+//! that with its own in the same atomic step. After a loss or restart, the node replies
+//! [`Vote::WrongIncarnation`]. After each reconnect, the client must read the incarnation again,
+//! because the server may have restarted.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{
     BreakMode, BreakTarget, Broken, Claim, Cursor, DistributedLock, ErrorKind, Events, Fence,
-    Finding, Granted, Inspection, LockName, Mode, Page, ReleaseMode, ReleaseOutcome, Renew,
-    RenewalOutcome, Result, Token,
+    Finding, Granted, Holder, Inspection, LockName, Mode, Page, ReleaseMode, ReleaseOutcome, Renew,
+    RenewalOutcome, Result, Token, async_trait,
 };
 use redis::FromRedisValue;
 
@@ -45,28 +53,117 @@ pub struct Incarnation {
 /// A node's reply to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Vote {
-    /// The claim's token holds the lock.
-    Yes {
-        /// The fence, and the time left if it isn't the requested TTL.
-        granted: Granted,
-        /// Set if the token already held the lock.
-        repeated: bool,
-    },
+    /// The claim's token holds the lock, for the full TTL.
+    Yes(Yes),
     /// Another token holds the lock.
-    No(Box<lockwright_core::Busy>),
-    /// The token was released or broken before.
+    No(No),
+    /// The claim's token was released or broken.
     Ended,
     /// The node has another incarnation, and did nothing.
     WrongIncarnation,
 }
 
-/// One of the independent servers of a quorum.
+/// A vote for a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Yes {
+    /// The node's new counter: `max(counter + 1, candidate)`. A repeated claim gets the fence of
+    /// its hold.
+    pub fence: Fence,
+    /// Set if the token already held the lock.
+    pub repeated: bool,
+    /// The time left, if the hold was broken and can't be extended.
+    pub valid: Option<Duration>,
+}
+
+/// A vote against a claim.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct No {
+    /// Time until the present hold expires; `None` if never.
+    pub left: Option<Duration>,
+    /// The present holder.
+    pub holder: Option<Box<Holder>>,
+}
+
+/// One of the independent nodes.
 ///
-/// Unless documented otherwise, errors are those of [`Redis`], and a request may take effect after
-/// its future is dropped.
-pub struct Node {
+/// A request may still take effect after its future is dropped, or after an `Indeterminate` error.
+/// After any other error, it has no effect.
+#[async_trait]
+pub trait Node: fmt::Debug + Send + Sync + 'static {
+    /// Returns the address for display, without secrets.
+    fn address(&self) -> &str;
+
+    /// Attaches a channel for wake-ups and breaks.
+    fn attach(&self, events: Events);
+
+    /// Returns the node's incarnation. If it is missing or isn't kept after a restart, the node
+    /// gets a new one, which doesn't vote.
+    ///
+    /// A restart keeps the incarnation only if the server persists every write, both before and
+    /// after the restart, and wasn't a replica in the meantime.
+    ///
+    /// # Errors
+    /// - [`Unsupported`](ErrorKind::Unsupported): it is a replica.
+    /// - [`InvalidConfig`](ErrorKind::InvalidConfig): it is a node of a Cluster, or may evict keys.
+    /// - [`Denied`](ErrorKind::Denied): the user may not run `INFO`, which shows restarts.
+    async fn look(&self) -> Result<Incarnation>;
+
+    /// Lets the node vote if its incarnation is `seen`. Returns the resulting incarnation.
+    ///
+    /// # Errors
+    /// As [`look`](Self::look).
+    async fn admit(&self, seen: &Incarnation) -> Result<Incarnation>;
+
+    /// Requests a vote, atomically and idempotent per token. If `waits` is set, the present hold's
+    /// release sends a wake-up.
+    async fn attempt(
+        &self,
+        incarnation: &Incarnation,
+        claim: &Claim,
+        candidate: Fence,
+        waits: bool,
+    ) -> Result<Vote>;
+
+    /// Records `fence` for the hold and raises the counter to it, if the token still holds the
+    /// lock. Returns whether it does.
+    async fn raise(&self, incarnation: &Incarnation, claim: &Claim, fence: Fence) -> Result<bool>;
+
+    /// Renews holds for their full TTL. Returns one outcome per hold, or `None` if the incarnation
+    /// differs.
+    async fn renew(
+        &self,
+        incarnation: &Incarnation,
+        holds: &[Renew<'_>],
+    ) -> Result<Option<Vec<RenewalOutcome>>>;
+
+    /// Releases a claim, also an unanswered one, whatever the node's incarnation.
+    async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome>;
+
+    /// Returns the holder of `name` on this node.
+    async fn inspect(&self, name: &LockName) -> Result<Inspection>;
+
+    /// Lists the names held on this node, in byte order.
+    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page>;
+
+    /// Breaks a hold on this node.
+    async fn break_lock(
+        &self,
+        name: &LockName,
+        seen: BreakTarget,
+        how: BreakMode,
+        by: &str,
+        reason: &str,
+    ) -> Result<Broken>;
+
+    /// Diagnoses this node.
+    async fn doctor(&self) -> Result<Vec<Finding>>;
+}
+
+/// One Redis server of a quorum. Errors are those of [`Redis`].
+pub struct RedisNode {
     redis: Redis,
     link: Arc<Link>,
+    address: String,
     largest_ttl: Duration,
     incarnation_key: String,
     looked: Mutex<Option<Looked>>,
@@ -78,7 +175,7 @@ struct Looked {
     run: String,
 }
 
-impl Node {
+impl RedisNode {
     /// Creates the node at `config`, in a fleet whose TTLs are at most `largest_ttl`. It connects
     /// in the background, so an unreachable server is no error.
     ///
@@ -105,29 +202,9 @@ impl Node {
         let link = Link::connect_later(Shared::new(config)?, to);
         let servers = Servers::One(Arc::clone(&link));
         let redis = Redis::new(servers, profile_of("redis", false));
-        Ok(Self { redis, link, largest_ttl, incarnation_key, looked: Mutex::default() })
-    }
-
-    /// Returns the node's URL without secrets.
-    pub fn address(&self) -> &str {
-        &self.link.shared.config.shown
-    }
-
-    /// Attaches a channel for wake-ups and breaks.
-    pub fn attach(&self, events: Events) {
-        self.redis.attach(events);
-    }
-
-    /// Returns the node's incarnation. If the node has none, or may have lost holds, it gets a new
-    /// incarnation, which doesn't vote.
-    ///
-    /// # Errors
-    /// - [`Unsupported`](ErrorKind::Unsupported): it is a replica.
-    /// - [`InvalidConfig`](ErrorKind::InvalidConfig): it is a node of a Cluster, or may evict keys.
-    /// - [`Denied`](ErrorKind::Denied): the user may not run `INFO`, which shows restarts.
-    pub async fn look(&self) -> Result<Incarnation> {
-        let live = self.link.live().await?;
-        self.look_at(&live).await
+        let address = short(&link.shared.config.shown);
+        let looked = Mutex::default();
+        Ok(Self { redis, link, address, largest_ttl, incarnation_key, looked })
     }
 
     async fn look_at(&self, live: &Arc<Live>) -> Result<Incarnation> {
@@ -167,16 +244,41 @@ impl Node {
         let call = scripts::LOOK.call(&key, &arguments, Effect::Reads);
         let text = self.link.run_on(live, call).await.and_then(read)?;
         let incarnation = Incarnation::read(text)?;
-        *self.looked() = Some(Looked { connection: live.number, run });
+        *lock(&self.looked) = Some(Looked { connection: live.number, run });
         Ok(incarnation)
     }
 
-    /// Lets the node vote if its incarnation is still `seen`. Returns the incarnation in either
-    /// case.
-    ///
-    /// # Errors
-    /// As [`look`](Self::look).
-    pub async fn admit(&self, seen: &Incarnation) -> Result<Incarnation> {
+    fn keys(&self, name: &LockName) -> Result<Keys> {
+        Keys::new(&self.link.shared.config.key_prefix, name)
+    }
+
+    fn counts(&self, live: &Arc<Live>, incarnation: &Incarnation) -> bool {
+        incarnation.votes && self.is_known(live, incarnation)
+    }
+
+    fn is_known(&self, live: &Arc<Live>, incarnation: &Incarnation) -> bool {
+        let looked = lock(&self.looked);
+        let is_it = |it: &Looked| it.connection == live.number && it.run == incarnation.run;
+        looked.as_ref().is_some_and(is_it)
+    }
+}
+
+#[async_trait]
+impl Node for RedisNode {
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    fn attach(&self, events: Events) {
+        self.redis.attach(events);
+    }
+
+    async fn look(&self) -> Result<Incarnation> {
+        let live = self.link.live().await?;
+        self.look_at(&live).await
+    }
+
+    async fn admit(&self, seen: &Incarnation) -> Result<Incarnation> {
         let live = self.link.live().await?;
         if self.is_known(&live, seen) {
             let (key, argument) = ([&*self.incarnation_key], [&*seen.text]);
@@ -188,9 +290,7 @@ impl Node {
         self.look_at(&live).await
     }
 
-    /// Requests a vote, atomically. A new hold's fence is at least `candidate`. `waits` makes the
-    /// present hold's release send a wake-up.
-    pub async fn attempt(
+    async fn attempt(
         &self,
         incarnation: &Incarnation,
         claim: &Claim,
@@ -219,31 +319,27 @@ impl Node {
         let effect = Effect::changes_within(claim.patience());
         let call = scripts::VOTE.call(&scripted, &arguments, effect);
         let answer = self.link.run_on(&live, call).await?;
+        let yes = |granted: Granted, repeated: bool| {
+            Vote::Yes(Yes { fence: granted.fence, repeated, valid: granted.valid })
+        };
         if let Some(granted) = acquire::granted_one_fence(&answer) {
-            return Ok(Vote::Yes { granted, repeated: false });
+            return Ok(yes(granted, false));
         }
         Ok(match acquire::outcome(answer, &keys, claim.mode)? {
-            Outcome::Granted(granted) => Vote::Yes { granted, repeated: false },
-            Outcome::Again(granted) => Vote::Yes { granted, repeated: true },
+            Outcome::Granted(granted) => yes(granted, false),
+            Outcome::Again(granted) => yes(granted, true),
             Outcome::Busy(busy) | Outcome::Queued(busy, _) => {
                 if waits {
                     self.link.shared.wakeups.subscribers().waits(&claim.name);
                 }
-                Vote::No(Box::new(busy))
+                Vote::No(No { left: busy.retry_after, holder: busy.holder })
             }
             Outcome::Ended => Vote::Ended,
             Outcome::WrongIncarnation => Vote::WrongIncarnation,
         })
     }
 
-    /// Records `fence` in the hold and raises the counter to it, if the token still holds the lock.
-    /// Returns whether it does.
-    pub async fn raise(
-        &self,
-        incarnation: &Incarnation,
-        claim: &Claim,
-        fence: Fence,
-    ) -> Result<bool> {
+    async fn raise(&self, incarnation: &Incarnation, claim: &Claim, fence: Fence) -> Result<bool> {
         let keys = self.keys(&claim.name)?;
         let live = self.link.live().await?;
         if !self.counts(&live, incarnation) {
@@ -266,9 +362,7 @@ impl Node {
         }
     }
 
-    /// Renews holds for their full TTL. Returns `None`, having done nothing, if the incarnation
-    /// differs.
-    pub async fn renew(
+    async fn renew(
         &self,
         incarnation: &Incarnation,
         holds: &[Renew<'_>],
@@ -292,31 +386,23 @@ impl Node {
         Ok(renewals.map(|renewals| renewals.into_iter().map(|renewal| renewal.outcome).collect()))
     }
 
-    /// Releases a claim, also if the node didn't answer it.
-    pub async fn release(
-        &self,
-        claim: &Claim,
-        release_mode: ReleaseMode,
-    ) -> Result<ReleaseOutcome> {
+    async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         self.redis.withdraw(claim, release_mode).await
     }
 
-    /// Returns the holder of `name` on this node.
-    pub async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
         let mut inspection = self.redis.inspect(name).await?;
         inspection.waiters = None;
         Ok(inspection)
     }
 
-    /// Lists the names held on this node, in byte order.
-    pub async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
+    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
         let mut page = self.redis.list(prefix, from).await?;
         page.names.iter_mut().for_each(|inspection| inspection.waiters = None);
         Ok(page)
     }
 
-    /// Releases a lock by force, on this node.
-    pub async fn break_lock(
+    async fn break_lock(
         &self,
         name: &LockName,
         seen: BreakTarget,
@@ -327,28 +413,20 @@ impl Node {
         self.redis.break_lock(name, seen, how, by, reason).await
     }
 
-    /// Diagnoses this server.
-    pub async fn doctor(&self) -> Result<Vec<Finding>> {
+    async fn doctor(&self) -> Result<Vec<Finding>> {
         self.redis.doctor().await
     }
+}
 
-    fn keys(&self, name: &LockName) -> Result<Keys> {
-        Keys::new(&self.link.shared.config.key_prefix, name)
+/// Returns the host and port. The database is omitted, because a server has one vote.
+fn short(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    if scheme.contains("unix") {
+        return rest.split('?').next().unwrap_or(rest).to_owned();
     }
-
-    fn counts(&self, live: &Arc<Live>, incarnation: &Incarnation) -> bool {
-        incarnation.votes && self.is_known(live, incarnation)
-    }
-
-    fn is_known(&self, live: &Arc<Live>, incarnation: &Incarnation) -> bool {
-        self.looked()
-            .as_ref()
-            .is_some_and(|looked| looked.connection == live.number && looked.run == incarnation.run)
-    }
-
-    fn looked(&self) -> std::sync::MutexGuard<'_, Option<Looked>> {
-        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    rest[..end].to_owned()
 }
 
 impl Incarnation {
@@ -368,8 +446,25 @@ impl Incarnation {
     }
 }
 
-impl fmt::Debug for Node {
+impl fmt::Debug for RedisNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Node").field("address", &self.address()).finish_non_exhaustive()
+        f.debug_struct("RedisNode").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short;
+
+    #[test]
+    fn a_node_is_reported_by_host_and_port() {
+        for (url, address) in [
+            ("redis://127.0.0.1:7001", "127.0.0.1:7001"),
+            ("redis://me:***@db:7001/3?prefix=p:", "db:7001"),
+            ("rediss://[::1]:7001/", "[::1]:7001"),
+            ("redis+unix:///run/redis.sock?db=1", "/run/redis.sock"),
+        ] {
+            assert_eq!(short(url), address);
+        }
     }
 }

@@ -5,8 +5,7 @@ use std::time::Duration;
 use lockwright_core::{Error, Result, duration, redact};
 
 use crate::errors::error;
-use crate::node::Node;
-use crate::redis_node::RedisNode;
+use crate::node::{Node, RedisNode};
 use crate::{Options, PROFILE_NAME, Redlock};
 
 const FORM: &str = "redlock:redis://HOST:PORT,redis://HOST:PORT,redis://HOST:PORT\

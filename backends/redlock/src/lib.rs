@@ -53,7 +53,6 @@ mod errors;
 mod fleet;
 mod membership;
 mod names;
-pub mod node;
 mod node_status;
 mod node_vote;
 mod operator;
@@ -61,7 +60,6 @@ mod options;
 mod pending_releases;
 #[cfg(test)]
 mod properties;
-mod redis_node;
 mod release;
 mod renew;
 mod requests;
@@ -75,9 +73,9 @@ use lockwright_core::{Fault, Faults, Fencing, Order, Profile, Scope, WakeUp};
 pub use backend::Redlock;
 pub use config::Config;
 pub use errors::{NodeError, NodeErrors};
+pub use lockwright_redis::node;
 pub use node_status::NodeStatus;
 pub use options::Options;
-pub use redis_node::RedisNode;
 
 const PROFILE_NAME: &str = "redlock";
 

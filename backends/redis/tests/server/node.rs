@@ -2,22 +2,22 @@ use std::time::Duration;
 
 use lockwright_core::{ErrorKind, Fence, ReleaseMode, Renew, RenewalOutcome};
 use lockwright_redis::Config;
-use lockwright_redis::node::{Incarnation, Node, Vote};
+use lockwright_redis::node::{Incarnation, Node, RedisNode, Vote, Yes};
 use lockwright_testbed as testbed;
 
 use crate::common::{claim, eventually, patient};
 
 const LARGEST: Duration = Duration::from_secs(60);
 
-fn node(server: &testbed::Redis) -> Node {
-    Node::new(patient(Config::new(&server.url()).unwrap()), LARGEST).unwrap()
+fn node(server: &testbed::Redis) -> RedisNode {
+    RedisNode::new(patient(Config::new(&server.url()).unwrap()), LARGEST).unwrap()
 }
 
-async fn looked(node: &Node) -> Incarnation {
+async fn looked(node: &RedisNode) -> Incarnation {
     eventually(async || node.look().await.ok()).await
 }
 
-async fn admitted(node: &Node) -> Incarnation {
+async fn admitted(node: &RedisNode) -> Incarnation {
     let new = looked(node).await;
     assert!(!new.votes, "{new:?}");
     let admitted = node.admit(&new).await.unwrap();
@@ -25,9 +25,9 @@ async fn admitted(node: &Node) -> Incarnation {
     admitted
 }
 
-async fn yes(node: &Node, incarnation: &Incarnation, name: &str) -> Fence {
+async fn yes(node: &RedisNode, incarnation: &Incarnation, name: &str) -> Fence {
     match node.attempt(incarnation, &claim(name), Fence::new(1), false).await.unwrap() {
-        Vote::Yes { granted, repeated: false } => granted.fence,
+        Vote::Yes(Yes { fence, repeated: false, .. }) => fence,
         other => panic!("{other:?}"),
     }
 }
@@ -57,8 +57,8 @@ async fn the_fence_is_at_least_the_candidate() {
         let claim = claim("x");
         for repeated in [false, true] {
             let vote = node.attempt(&incarnation, &claim, Fence::new(candidate), false).await;
-            let Vote::Yes { granted, repeated: again } = vote.unwrap() else { panic!() };
-            assert_eq!((granted.fence, again), (Fence::new(fence), repeated), "{candidate}");
+            let Vote::Yes(yes) = vote.unwrap() else { panic!() };
+            assert_eq!((yes.fence, yes.repeated), (Fence::new(fence), repeated), "{candidate}");
         }
         node.release(&claim, ReleaseMode::Plain).await.unwrap();
     }
@@ -74,17 +74,17 @@ async fn a_counter_is_raised_only_where_the_token_holds() {
     vote(&held, 5).await.unwrap();
     assert!(!node.raise(&incarnation, &other, Fence::new(90)).await.unwrap());
     assert!(node.raise(&incarnation, &held, Fence::new(9)).await.unwrap());
-    let Vote::Yes { granted, .. } = vote(&held, 50).await.unwrap() else { panic!() };
-    assert_eq!(granted.fence, Fence::new(9), "a repeat answers what was settled on");
+    let Vote::Yes(yes) = vote(&held, 50).await.unwrap() else { panic!() };
+    assert_eq!(yes.fence, Fence::new(9), "a repeat answers what was settled on");
     assert!(node.raise(&incarnation, &held, Fence::new(4)).await.unwrap());
     node.release(&held, ReleaseMode::Plain).await.unwrap();
     assert!(!node.raise(&incarnation, &held, Fence::new(70)).await.unwrap());
-    let Vote::Yes { granted, .. } = vote(&other, 1).await.unwrap() else { panic!() };
-    assert_eq!(granted.fence, Fence::new(10), "neither lowered nor raised by who doesn't hold");
+    let Vote::Yes(yes) = vote(&other, 1).await.unwrap() else { panic!() };
+    assert_eq!(yes.fence, Fence::new(10), "neither lowered nor raised by who doesn't hold");
 }
 
 /// Asserts that requests to the former incarnation don't count.
-async fn is_a_stranger(node: &Node, former: &Incarnation) {
+async fn is_a_stranger(node: &RedisNode, former: &Incarnation) {
     let held = claim("y");
     let vote = node.attempt(former, &held, Fence::new(1), false).await.unwrap();
     assert_eq!(vote, Vote::WrongIncarnation);
@@ -194,7 +194,7 @@ async fn the_longest_ttl_of_the_fleet_stays_the_one_that_was_noted() {
     let mut server = testbed::Redis::options().append_only("everysec").start().unwrap();
     admitted(&node(&server)).await;
     let config = patient(Config::new(&server.url()).unwrap());
-    let other = Node::new(config, 2 * LARGEST).unwrap();
+    let other = RedisNode::new(config, 2 * LARGEST).unwrap();
     assert_eq!(looked(&other).await.largest_ttl, LARGEST);
     server.restart(true).unwrap();
     let new = looked(&other).await;

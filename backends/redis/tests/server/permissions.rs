@@ -7,7 +7,7 @@ use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Claim, DistributedLock, Error, ErrorKind, Event, Fence,
     Mode, ReleaseMode, Renew, Token,
 };
-use lockwright_redis::node::Node;
+use lockwright_redis::node::{Node, RedisNode};
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed as testbed;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -230,7 +230,7 @@ async fn unwritten_offer_is_not_published() {
 async fn node_reports_a_script_that_fails_halfway() {
     let server = testbed::Redis::start().unwrap();
     let config = Config::new(&weak_user(&server, "")).unwrap();
-    let weak = Node::new(patient(config), Duration::from_secs(60)).unwrap();
+    let weak = RedisNode::new(patient(config), Duration::from_secs(60)).unwrap();
     let new = eventually(async || weak.look().await.ok()).await;
     let incarnation = weak.admit(&new).await.unwrap();
     for missing in commands() {

@@ -11,10 +11,10 @@
 //! later. The script sets a counter below the bound to the server's time. With Sentinel and in a
 //! Cluster, where two masters may grant at the same time, the script sets every counter.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockwright_core::backend_util::RecentNames;
+use lockwright_core::backend_util::{RecentNames, lock};
 use lockwright_core::{BootInstant, Claim, Clock, Identity, LockName, Mode};
 
 use crate::answer;
@@ -82,7 +82,7 @@ impl FastPath {
     /// Returns the lock's value during the hold (`value.lua`). The last identity's text is cached,
     /// because most claims share it.
     pub(crate) fn hold_value(&self, claim: &Claim) -> String {
-        let mut last = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.identity);
         drop(last.take_if(|(known, _)| !Arc::ptr_eq(known, &claim.identity)));
         let (_, identity) = last.get_or_insert_with(|| {
             (Arc::clone(&claim.identity), answer::identity_text(&claim.identity))

@@ -20,9 +20,10 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{
     BootInstant, Claim, Clock, Event, Fence, Granted, LockName, RenewalMode, Token,
 };
@@ -89,11 +90,12 @@ impl Offers {
 
     /// Registers a claim before its request is sent, because an offer may arrive before the reply.
     pub(crate) fn asks(&self, token: Token) {
-        self.waiting().entry(token).or_insert(Waiting { ask_again: true, ..Waiting::default() });
+        let waiting = Waiting { ask_again: true, ..Waiting::default() };
+        lock(&self.waiting).entry(token).or_insert(waiting);
     }
 
     pub(crate) fn asked(&self, token: Token) {
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         if waiting.get(&token).is_some_and(|known| known.queued.is_none()) {
             waiting.remove(&token);
         }
@@ -102,7 +104,7 @@ impl Offers {
     pub(crate) fn waits(&self, claim: &Claim, sent: BootInstant, micros: u64, ask_again: bool) {
         // A hold that is never renewed must begin with its full TTL, which an offer lacks.
         let ask_again = ask_again || claim.renewal_mode == RenewalMode::Off;
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         let known = waiting.get(&claim.token);
         let (offered_at, asks_at) =
             known.map_or((None, None), |known| (known.offered_at, known.asks_at));
@@ -111,7 +113,7 @@ impl Offers {
     }
 
     pub(crate) fn forget(&self, token: Token) {
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         if !waiting.is_empty() {
             waiting.remove(&token);
         }
@@ -126,7 +128,7 @@ impl Offers {
         let mut granted = Granted::new(Fence::new(number()?));
         granted.fences = u32::try_from(number()?).ok()?;
         let (micros, life) = (number()?, Duration::from_millis(number()?));
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         // A withdrawn claim isn't found. Its release ends the offer.
         let known = waiting.get_mut(&token).filter(|known| known.offered_at != Some(micros))?;
         known.offered_at = Some(micros);
@@ -149,7 +151,7 @@ impl Offers {
     pub(crate) fn receive_behind(&self, text: &str) -> Option<(Token, Instant)> {
         let (token, life) = text.strip_prefix("behind ")?.split_once(' ')?;
         let (token, life) = (token.parse().ok()?, Duration::from_millis(life.parse().ok()?));
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         let known = waiting.get_mut(&token).filter(|known| known.name.is_some())?;
         let at = Instant::now() + life + BEHIND;
         known.asks_at.replace(at).is_none().then_some((token, at))
@@ -157,7 +159,7 @@ impl Offers {
 
     /// Returns the lock to request now, or in `Err` a later time, if a further offer was made.
     pub(crate) fn asks_now(&self, token: Token) -> Option<Result<LockName, Instant>> {
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         let known = waiting.get_mut(&token)?;
         match known.asks_at {
             Some(later) if later > Instant::now() => Some(Err(later)),
@@ -167,20 +169,12 @@ impl Offers {
             }
         }
     }
-
-    fn waiting(&self) -> MutexGuard<'_, HashMap<Token, Waiting>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn made(&self) -> MutexGuard<'_, HashMap<LockName, Instant>> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Starts a task that offers the lock again when an offer lapses. Each name has at most one task.
 pub(crate) fn expire_offer(servers: &Servers, name: &LockName, life: Duration) {
     let until = Instant::now() + life + GRACE;
-    match servers.wakeups().offers().made().entry(name.clone()) {
+    match lock(&servers.wakeups().offers().made).entry(name.clone()) {
         Entry::Occupied(mut later) => *later.get_mut() = until.max(*later.get()),
         Entry::Vacant(first) => {
             first.insert(until);
@@ -195,7 +189,7 @@ async fn expire_offers(servers: WeakServers, name: LockName, mut until: Instant)
         sleep_until(until).await;
         let Some(servers) = servers.upgrade() else { return };
         {
-            let mut made = servers.wakeups().offers().made();
+            let mut made = lock(&servers.wakeups().offers().made);
             match made.get(&name) {
                 Some(later) if *later > until => {
                     until = *later;
@@ -205,7 +199,7 @@ async fn expire_offers(servers: WeakServers, name: LockName, mut until: Instant)
             }
         }
         let Some(life) = grant_next(&servers, &name).await else { return };
-        let mut made = servers.wakeups().offers().made();
+        let mut made = lock(&servers.wakeups().offers().made);
         if made.contains_key(&name) {
             return;
         }

@@ -6,9 +6,10 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{Error, ErrorKind, Result, Token};
 use redis::{Cmd, RedisError, Value};
 
@@ -60,19 +61,15 @@ pub(crate) struct GivenUp(Mutex<HashSet<Token>>);
 
 impl GivenUp {
     pub(crate) fn begin(&self, token: Token) {
-        self.tokens().insert(token);
+        lock(&self.0).insert(token);
     }
 
     pub(crate) fn settled(&self, token: Token) {
-        self.tokens().remove(&token);
+        lock(&self.0).remove(&token);
     }
 
     pub(crate) fn has(&self, token: Token) -> bool {
-        self.tokens().contains(&token)
-    }
-
-    fn tokens(&self) -> MutexGuard<'_, HashSet<Token>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).contains(&token)
     }
 }
 

@@ -15,9 +15,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{LazyLock, Mutex, OnceLock};
 use std::time::Duration;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{ErrorKind, Event, LockName, Mode, Renew, Renewal, RenewalOutcome, Token};
 use redis::{Cmd, FromRedisValue, Value};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -78,7 +79,7 @@ impl Tracked {
         let is_renewed =
             |renewal: &Renewal| matches!(renewal.outcome, RenewalOutcome::Renewed { .. });
         let mut keys = Vec::new();
-        let mut known = self.holds();
+        let mut known = lock(&self.holds);
         for (Renew { claim, .. }, renewal) in holds.iter().zip(renewals) {
             // A shared lock isn't tracked, because each holder changes its key.
             if claim.mode != Mode::Exclusive {
@@ -101,10 +102,10 @@ impl Tracked {
         }
     }
 
-    pub(crate) fn forget(&self, lock: &str, token: Token) {
-        let mut holds = self.holds();
-        if !holds.is_empty() && holds.get(lock) == Some(&token) {
-            holds.remove(lock);
+    pub(crate) fn forget(&self, key: &str, token: Token) {
+        let mut holds = lock(&self.holds);
+        if !holds.is_empty() && holds.get(key) == Some(&token) {
+            holds.remove(key);
         }
     }
 
@@ -114,21 +115,17 @@ impl Tracked {
         }
     }
 
-    fn holds(&self) -> MutexGuard<'_, HashMap<String, Token>> {
-        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn all(&self) -> Vec<String> {
-        self.holds().keys().cloned().collect()
+        lock(&self.holds).keys().cloned().collect()
     }
 
     fn held(&self, keys: &[String]) -> Vec<String> {
-        let holds = self.holds();
+        let holds = lock(&self.holds);
         keys.iter().filter(|key| holds.contains_key(*key)).cloned().collect()
     }
 
     fn changed_hands(&self, key: &str, value: &Value) -> Option<Token> {
-        let mut holds = self.holds();
+        let mut holds = lock(&self.holds);
         let token = *holds.get(key)?;
         let ours = format!("lw1:{token}:");
         let is_ours =

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{AcquireOutcome, Claim, Error, ErrorKind, Fence, Granted, Result};
 use tokio::time::{Instant, timeout_at};
 
@@ -97,7 +98,7 @@ struct Round {
 
 impl Drop for Round {
     fn drop(&mut self) {
-        let mut verdict = self.request.verdict();
+        let mut verdict = lock(&self.request.verdict);
         if matches!(*verdict, Verdict::Open | Verdict::Note(_)) {
             *verdict = Verdict::Abandoned;
         }
@@ -153,7 +154,7 @@ impl Round {
     }
 
     async fn decide(&mut self, verdict: Verdict) {
-        *self.request.verdict() = verdict;
+        *lock(&self.request.verdict) = verdict;
         poll_fn(|cx| {
             self.node_votes.poll(cx);
             Poll::Ready(())
@@ -183,7 +184,7 @@ impl Round {
             Report::Failed(error) => self.answers[at] = Some(Answer::Failed(error)),
             Report::Noted(result) => {
                 let Some(Answer::Yes { noted, .. }) = &mut self.answers[at] else { return };
-                let Verdict::Note(fence) = *self.request.verdict() else { return };
+                let Verdict::Note(fence) = *lock(&self.request.verdict) else { return };
                 match result {
                     Ok(true) => *noted = fence,
                     Ok(false) => self.afterwards.push(

@@ -1,7 +1,7 @@
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockwright_core::backend_util::Jitter;
+use lockwright_core::backend_util::{Jitter, lock};
 use lockwright_core::{BootInstant, Error, ErrorKind, Result};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -84,7 +84,7 @@ impl Fleet {
             Ok(incarnation) => {
                 membership.mark_alive();
                 // Nodes join one at a time, so that a server with two addresses gets one vote.
-                let _joining = self.joining.lock().unwrap_or_else(PoisonError::into_inner);
+                let _joining = lock(&self.joining);
                 match self.why_refused(at, &incarnation) {
                     Some(why) => membership.refuse(why),
                     None => membership.seen(incarnation, now, self.wait()),

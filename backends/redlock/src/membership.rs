@@ -12,9 +12,10 @@
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{BootInstant, Error, ErrorKind};
 
 use crate::errors::error;
@@ -77,7 +78,7 @@ impl Membership {
     }
 
     pub(crate) fn next(&self, now: BootInstant) -> Next {
-        match &self.inner().state {
+        match &lock(&self.state).state {
             State::Unknown => Next::Look,
             State::Failed { kind, why, at } if now < *at + LOOK_AGAIN => {
                 Next::Skip(Error::new(*kind, why.clone()))
@@ -95,7 +96,7 @@ impl Membership {
 
     /// Records the node's incarnation. `wait` is how long a new incarnation doesn't vote.
     pub(crate) fn seen(&self, incarnation: Incarnation, now: BootInstant, wait: Duration) {
-        let mut inner = self.inner();
+        let mut inner = lock(&self.state);
         if matches!(inner.state, State::Refused(_)) {
             return;
         }
@@ -116,7 +117,7 @@ impl Membership {
     }
 
     pub(crate) fn failed(&self, error: &Error, now: BootInstant) {
-        let mut inner = self.inner();
+        let mut inner = lock(&self.state);
         if matches!(inner.state, State::Refused(_)) {
             return;
         }
@@ -128,18 +129,18 @@ impl Membership {
     }
 
     pub(crate) fn wrong_incarnation(&self, sent: &Incarnation) {
-        let mut inner = self.inner();
+        let mut inner = lock(&self.state);
         if matches!(&inner.state, State::Voting(present) if present.text == sent.text) {
             inner.state = State::Unknown;
         }
     }
 
     pub(crate) fn refuse(&self, why: impl Display) {
-        self.inner().state = State::Refused(why.to_string());
+        lock(&self.state).state = State::Refused(why.to_string());
     }
 
     pub(crate) fn incarnation(&self) -> Option<Arc<Incarnation>> {
-        match &self.inner().state {
+        match &lock(&self.state).state {
             State::Voting(incarnation) | State::Waiting { incarnation, .. } => {
                 Some(Arc::clone(incarnation))
             }
@@ -149,7 +150,7 @@ impl Membership {
 
     /// Returns why the node doesn't vote, if an operator must fix the cause.
     pub(crate) fn refused(&self) -> Option<String> {
-        match &self.inner().state {
+        match &lock(&self.state).state {
             State::Refused(why) => Some(why.clone()),
             State::Failed {
                 kind: ErrorKind::InvalidConfig | ErrorKind::Unsupported, why, ..
@@ -159,18 +160,14 @@ impl Membership {
     }
 
     pub(crate) fn votes(&self) -> bool {
-        matches!(self.inner().state, State::Voting(_))
+        matches!(lock(&self.state).state, State::Voting(_))
     }
 
     pub(crate) fn waits(&self, now: BootInstant) -> Option<Duration> {
-        match &self.inner().state {
+        match &lock(&self.state).state {
             State::Waiting { until, .. } => Some(until.saturating_since(now)),
             _ => None,
         }
-    }
-
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,8 +1,9 @@
 //! The highest fence and the number of split votes per lock name.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{Fence, LockName};
 
 /// Beyond this number of names, all are dropped: a low candidate only costs a write-back.
@@ -21,7 +22,7 @@ impl Names {
     /// Returns a fence above all recorded ones, and at least the wall clock's time. It usually
     /// exceeds all counters, so the nodes reply with the same number.
     pub(crate) fn candidate(&self, name: &LockName, micros: u64) -> Fence {
-        let highest = self.lock().get(name).map_or(0, |memory| memory.highest);
+        let highest = lock(&self.0).get(name).map_or(0, |memory| memory.highest);
         Fence::new(micros.max(highest.saturating_add(1)))
     }
 
@@ -44,7 +45,7 @@ impl Names {
     }
 
     fn with<T>(&self, name: &LockName, change: impl FnOnce(&mut Memory) -> T) -> T {
-        let mut names = self.lock();
+        let mut names = lock(&self.0);
         if let Some(memory) = names.get_mut(name) {
             return change(memory);
         }
@@ -52,10 +53,6 @@ impl Names {
             names.clear();
         }
         change(names.entry(name.clone()).or_default())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<LockName, Memory>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -90,6 +87,6 @@ mod tests {
         for number in 0..3 * REMEMBERED {
             names.record_fence(&LockName::new(number.to_string()).unwrap(), Fence::new(1));
         }
-        assert!(names.lock().len() <= REMEMBERED);
+        assert!(lock(&names.0).len() <= REMEMBERED);
     }
 }

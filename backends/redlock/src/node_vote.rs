@@ -2,9 +2,10 @@
 //! task if the round was dropped.
 
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{Claim, Error, Fence, ReleaseMode};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -47,12 +48,6 @@ pub(crate) struct VoteRequest {
     pub(crate) waits: bool,
     pub(crate) until: Instant,
     pub(crate) verdict: Mutex<Verdict>,
-}
-
-impl VoteRequest {
-    pub(crate) fn verdict(&self) -> MutexGuard<'_, Verdict> {
-        self.verdict.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 #[derive(Debug)]
@@ -158,7 +153,7 @@ impl NodeVote {
             }
             // Send nothing after the verdict: the round releases only on nodes that were asked
             // before.
-            let is_open = *self.request.verdict() == Verdict::Open;
+            let is_open = *lock(&self.request.verdict) == Verdict::Open;
             let Some(before) = is_open.then(|| token_state.send(self.at)).flatten() else {
                 self.report(Report::Unasked);
                 return Ok(Asked::Unasked);
@@ -270,7 +265,7 @@ impl NodeVote {
     /// [`NodeVote`]s after each change.
     async fn verdict_after(&self, last: Verdict) -> Verdict {
         poll_fn(|_| {
-            let verdict = *self.request.verdict();
+            let verdict = *lock(&self.request.verdict);
             if verdict == last { Poll::Pending } else { Poll::Ready(verdict) }
         })
         .await

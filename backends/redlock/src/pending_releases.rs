@@ -1,9 +1,10 @@
 //! Pending releases, retried until the node answers or the possible hold has expired.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{BootInstant, Claim, Error, ReleaseMode, ReleaseOutcome, Result, Token};
 use tokio::time::sleep;
 
@@ -36,10 +37,6 @@ struct PendingRelease {
 impl PendingReleases {
     pub(crate) fn new(nodes: usize) -> Self {
         Self((0..nodes).map(|_| Mutex::default()).collect())
-    }
-
-    fn of(&self, at: usize) -> MutexGuard<'_, NodeReleases> {
-        self.0[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -98,7 +95,7 @@ impl Fleet {
             ReleaseMode::Reconcile => self.options.largest_ttl,
         };
         let (claim, until) = (claim.clone(), self.now() + longest);
-        let mut releases_of_node = self.pending_releases.of(at);
+        let mut releases_of_node = lock(&self.pending_releases.0[at]);
         releases_of_node.add(PendingRelease { claim, release_mode, until, token_state });
         if !std::mem::replace(&mut releases_of_node.is_retrying, true) {
             self.runtime.spawn(retry(Arc::clone(self), at));
@@ -109,7 +106,7 @@ impl Fleet {
     /// take effect.
     pub(crate) fn extend_pending_release(&self, at: usize, token: Token) {
         let until = self.now() + self.options.largest_ttl;
-        if let Some(pending) = self.pending_releases.of(at).releases.get_mut(&token) {
+        if let Some(pending) = lock(&self.pending_releases.0[at]).releases.get_mut(&token) {
             pending.until = pending.until.max(until);
         }
     }
@@ -130,7 +127,7 @@ async fn retry(fleet: Arc<Fleet>, at: usize) {
         sleep(pause).await;
         loop {
             let pending = {
-                let mut releases_of_node = fleet.pending_releases.of(at);
+                let mut releases_of_node = lock(&fleet.pending_releases.0[at]);
                 let now = fleet.now();
                 releases_of_node.releases.retain(|_, pending| pending.until > now);
                 match releases_of_node.next() {
@@ -150,7 +147,7 @@ async fn retry(fleet: Arc<Fleet>, at: usize) {
                 tracing::warn!(node = address, %error, "a release was given up");
             }
             pause = TRY_AGAIN.0;
-            fleet.pending_releases.of(at).releases.remove(&pending.claim.token);
+            lock(&fleet.pending_releases.0[at]).releases.remove(&pending.claim.token);
         }
         pause = (pause * 2).min(TRY_AGAIN.1);
     }

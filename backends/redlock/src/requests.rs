@@ -1,9 +1,10 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
+use lockwright_core::backend_util::lock;
 use tokio::runtime::Handle;
 
 use crate::fleet::Fleet;
@@ -21,11 +22,7 @@ pub(crate) struct Replies<T>(Mutex<VecDeque<(usize, T)>>);
 
 impl<T> Replies<T> {
     pub(crate) fn add(&self, at: usize, reply: T) {
-        self.lock().push_back((at, reply));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(usize, T)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).push_back((at, reply));
     }
 }
 
@@ -56,10 +53,10 @@ impl<T> Requests<T> {
     /// Returns the next reply and its node, or `None` after the last.
     pub(crate) async fn next(&mut self) -> Option<(usize, T)> {
         poll_fn(|cx| {
-            if self.replies.lock().is_empty() {
+            if lock(&self.replies.0).is_empty() {
                 self.poll(cx);
             }
-            match self.replies.lock().pop_front() {
+            match lock(&self.replies.0).pop_front() {
                 None if !self.unfinished.is_empty() => Poll::Pending,
                 reply => Poll::Ready(reply),
             }

@@ -7,9 +7,10 @@
 //! release there leaves a tombstone.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{BootInstant, Fence, Token};
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -82,7 +83,7 @@ impl TokenState {
     /// Notes a request to the node. Returns `None` for a released token, because the release has
     /// already chosen the nodes for tombstones.
     pub(crate) fn send(&self, at: usize) -> Option<EarlierRequest> {
-        let mut requests = self.requests();
+        let mut requests = lock(&self.requests);
         if requests.ended {
             return None;
         }
@@ -94,12 +95,12 @@ impl TokenState {
     /// Notes that a request was answered, or certainly had no effect.
     pub(crate) fn answered(&self, at: usize, before: EarlierRequest) {
         if before == EarlierRequest::Clear {
-            self.requests().in_doubt.remove(at);
+            lock(&self.requests).in_doubt.remove(at);
         }
     }
 
     pub(crate) fn in_doubt(&self) -> Nodes {
-        self.requests().in_doubt
+        lock(&self.requests).in_doubt
     }
 
     pub(crate) fn leave(&self, nodes: Nodes) {
@@ -107,36 +108,32 @@ impl TokenState {
     }
 
     pub(crate) fn leave_at(&self, at: usize) {
-        self.requests().leaving.add(at);
+        lock(&self.requests).leaving.add(at);
     }
 
     pub(crate) fn may_stay(&self, at: usize) {
-        self.requests().leaving.remove(at);
+        lock(&self.requests).leaving.remove(at);
     }
 
     /// Returns whether a failed round's vote on the node is being released. The vote doesn't count,
     /// even if a later round is granted.
     pub(crate) fn is_leaving(&self, at: usize) -> bool {
-        self.requests().leaving.contains(at)
+        lock(&self.requests).leaving.contains(at)
     }
 
     /// Notes the token's release. Returns the nodes that need tombstones.
     pub(crate) fn end(&self) -> Nodes {
-        let mut requests = self.requests();
+        let mut requests = lock(&self.requests);
         requests.ended = true;
         requests.in_doubt
     }
 
     fn has_ended(&self) -> bool {
-        self.requests().ended
+        lock(&self.requests).ended
     }
 
     pub(crate) fn fence(&self) -> Option<Fence> {
-        self.requests().fence
-    }
-
-    fn requests(&self) -> MutexGuard<'_, Requests> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.requests).fence
     }
 }
 
@@ -168,7 +165,7 @@ impl TokenStates {
     }
 
     pub(crate) fn of(&self, token: Token) -> Arc<TokenState> {
-        let mut inner = self.inner();
+        let mut inner = lock(&self.inner);
         let known = inner.known.get(&token).and_then(Weak::upgrade);
         if let Some(token_state) = known.filter(|token_state| !token_state.has_ended()) {
             return token_state;
@@ -183,7 +180,7 @@ impl TokenStates {
     }
 
     pub(crate) fn known(&self, token: Token) -> Option<Arc<TokenState>> {
-        let inner = self.inner();
+        let inner = lock(&self.inner);
         match inner.held.get(&token) {
             Some(held) => Some(Arc::clone(&held.token_state)),
             None => inner.known.get(&token).and_then(Weak::upgrade),
@@ -200,13 +197,13 @@ impl TokenStates {
         ttl: Duration,
     ) {
         {
-            let mut requests = token_state.requests();
+            let mut requests = lock(&token_state.requests);
             if requests.ended {
                 return;
             }
             requests.fence = fence.or(requests.fence);
         }
-        let mut inner = self.inner();
+        let mut inner = lock(&self.inner);
         if inner.held.len() >= inner.sweep_held_at {
             inner.held.retain(|_, held| held.until > now);
             inner.sweep_held_at = 2 * inner.held.len() + SWEEP_FROM;
@@ -216,13 +213,9 @@ impl TokenStates {
     }
 
     pub(crate) fn forget(&self, token: Token) {
-        let mut inner = self.inner();
+        let mut inner = lock(&self.inner);
         inner.held.remove(&token);
         inner.known.remove(&token);
-    }
-
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -265,15 +258,15 @@ mod tests {
             token_states.keep(token, &token_state, Some(Fence::new(1)), NOW, TTL);
             token_states.forget(token);
         }
-        assert!(token_states.inner().known.len() < 1_000);
-        assert!(token_states.inner().held.is_empty());
+        assert!(lock(&token_states.inner).known.len() < 1_000);
+        assert!(lock(&token_states.inner).held.is_empty());
         let mut now = NOW;
         for _ in 0..10_000 {
             let token = Token::random();
             token_states.keep(token, &token_states.of(token), Some(Fence::new(1)), now, TTL);
             now = now + TTL;
         }
-        assert!(token_states.inner().held.len() < 1_000);
+        assert!(lock(&token_states.inner).held.len() < 1_000);
     }
 
     #[test]

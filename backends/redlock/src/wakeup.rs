@@ -5,10 +5,10 @@
 //! is forwarded when no quorum is left, and before as `AtRisk`.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use lockwright_core::backend_util::Jitter;
+use lockwright_core::backend_util::{Jitter, lock};
 use lockwright_core::{Event, Events, LockName, Token};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
@@ -86,7 +86,7 @@ impl Wakeups {
     }
 
     pub(crate) fn attach(&self, events: Events) {
-        Arc::make_mut(&mut self.clients()).push(events);
+        Arc::make_mut(&mut lock(&self.clients)).push(events);
     }
 
     fn on_event(self: &Arc<Self>, at: usize, event: Event) {
@@ -106,7 +106,7 @@ impl Wakeups {
 
     fn wake(self: &Arc<Self>, at: usize, name: LockName) {
         let has_quorum = {
-            let mut seen = self.seen();
+            let mut seen = lock(&self.seen);
             seen.count += 1;
             let number = seen.count;
             let fresh = seen.wakes.get(&name).is_none_or(|wake| wake.by.contains(at));
@@ -136,7 +136,7 @@ impl Wakeups {
             sleep(pause).await;
             let Some(this) = Weak::upgrade(&this) else { return };
             let wake = {
-                let mut seen = this.seen();
+                let mut seen = lock(&this.seen);
                 match seen.wakes.get(&name) {
                     Some(wake) if wake.number == number => seen.wakes.remove(&name),
                     _ => None,
@@ -150,7 +150,7 @@ impl Wakeups {
 
     fn risk(&self, at: usize, token: Token, is_lost: bool) {
         let is_first = {
-            let mut seen = self.seen();
+            let mut seen = lock(&self.seen);
             let now = Instant::now();
             if seen.losses.len() >= MOST {
                 seen.losses.retain(|_, loss| now < loss.since + LOSS_WINDOW);
@@ -177,33 +177,25 @@ impl Wakeups {
     /// Returns whether no quorum still has the hold, `true` only once per hold.
     fn is_lost(&self, token: Token) -> bool {
         let spare = self.nodes - self.quorum;
-        let mut seen = self.seen();
+        let mut seen = lock(&self.seen);
         let Some(loss) = seen.losses.get_mut(&token) else { return false };
         loss.by.count() > spare && !std::mem::replace(&mut loss.is_reported, true)
     }
 
     /// Sends the event to all clients, without a lock on the list: their sinks may call this type.
     fn send(&self, event: &Event) {
-        let clients = Arc::clone(&self.clients());
+        let clients = Arc::clone(&lock(&self.clients));
         let is_gone = |client: &Events| !client.send(event.clone());
         let gone: Vec<bool> = clients.iter().map(is_gone).collect();
         if !gone.contains(&true) {
             return;
         }
-        let mut present = self.clients();
+        let mut present = lock(&self.clients);
         // If another task changed the list, the indices in `gone` are wrong.
         if Arc::ptr_eq(&present, &clients) {
             drop(clients);
             let mut gone = gone.into_iter();
             Arc::make_mut(&mut present).retain(|_| gone.next() != Some(true));
         }
-    }
-
-    fn clients(&self) -> MutexGuard<'_, Arc<Vec<Events>>> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{Error, ErrorKind, Result};
 use redis::{AsyncConnectionConfig, Cmd, Value};
 use tokio::task::JoinSet;
@@ -24,7 +25,7 @@ impl Cluster {
         if self.looked.load(Ordering::Acquire) == looked {
             *last = match self.ask_several().await {
                 Ok(map) => {
-                    self.links().retain(|at, _| map.masters().contains(at));
+                    lock(&self.links).retain(|at, _| map.masters().contains(at));
                     self.current.change(|current| *current = map);
                     None
                 }
@@ -84,7 +85,7 @@ impl Cluster {
 
     async fn ask_one(&self, at: &Address) -> Result<SlotMap, Failure> {
         let slots = command(&["CLUSTER", "SLOTS"]);
-        let link = self.links().get(at).filter(|link| link.is_connected()).cloned();
+        let link = lock(&self.links).get(at).filter(|link| link.is_connected()).cloned();
         let answer = match link {
             Some(link) => {
                 let answer = async {

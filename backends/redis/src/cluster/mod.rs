@@ -13,9 +13,10 @@ pub(crate) mod slot_migration;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{Error, ErrorKind, Result};
 use redis::{Cmd, ConnectionInfo, FromRedisValue, Value};
 use tokio::time::{Instant, sleep};
@@ -169,7 +170,7 @@ impl Cluster {
     }
 
     fn link(&self, at: &Address) -> Arc<Link> {
-        let mut links = self.links();
+        let mut links = lock(&self.links);
         if let Some(link) = links.get(at) {
             return Arc::clone(link);
         }
@@ -181,10 +182,6 @@ impl Cluster {
 
     fn server_at(&self, at: &Address) -> ConnectionInfo {
         moved_to(&self.server, at)
-    }
-
-    fn links(&self) -> MutexGuard<'_, HashMap<Address, Arc<Link>>> {
-        self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn look_up_soon(self: &Arc<Self>) {
@@ -206,11 +203,11 @@ impl Cluster {
 
 impl Current {
     pub(crate) fn get(&self) -> Arc<SlotMap> {
-        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&lock(&self.0))
     }
 
     fn change(&self, how: impl FnOnce(&mut SlotMap)) {
-        how(Arc::make_mut(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner)));
+        how(Arc::make_mut(&mut lock(&self.0)));
     }
 }
 

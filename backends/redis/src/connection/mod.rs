@@ -8,9 +8,10 @@ mod open;
 mod probe;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{ErrorKind, Result};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, Pipeline, RedisError, Value};
@@ -91,8 +92,7 @@ impl Link {
             waiting.live().await?;
         }
         if matches!(link.to, Whereabouts::Master) {
-            *link.listening.lock().unwrap_or_else(PoisonError::into_inner) =
-                switch_master::listen(&link);
+            *lock(&link.listening) = switch_master::listen(&link);
         }
         Ok(link)
     }
@@ -284,12 +284,8 @@ impl Link {
         Ok(answer)
     }
 
-    fn current(&self) -> MutexGuard<'_, Option<Arc<Live>>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn usable(&self) -> Option<Arc<Live>> {
-        self.current().as_ref().filter(|live| live.alive.load(Ordering::Acquire)).cloned()
+        lock(&self.current).as_ref().filter(|live| live.alive.load(Ordering::Acquire)).cloned()
     }
 
     pub(crate) fn leave_unless_at(&self, server: &str) {

@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lockwright_core::Result;
+use lockwright_core::backend_util::lock;
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::{AsyncConnectionConfig, ConnectionInfo, PushInfo, PushKind, RedisResult};
 use tokio::time::timeout;
@@ -28,7 +29,7 @@ pub(crate) async fn dial(
 
 impl Link {
     pub(super) async fn open(self: &Arc<Self>) -> Result<Arc<Live>, Failure> {
-        drop(self.current().take_if(|live| !live.alive.load(Ordering::Acquire)));
+        drop(lock(&self.current).take_if(|live| !live.alive.load(Ordering::Acquire)));
         let (live, elected) = match &self.to {
             Whereabouts::At(server) => {
                 let limit = self.shared.config.connect_timeout;
@@ -46,7 +47,7 @@ impl Link {
             },
         };
         let live = Arc::new(live);
-        *self.current() = Some(Arc::clone(&live));
+        *lock(&self.current) = Some(Arc::clone(&live));
         // Sentinels may have reported a failover while there was no connection to close.
         if elected.is_some_and(|epoch| self.election.load(Ordering::Acquire) > epoch) {
             self.mark_broken(&live.alive);

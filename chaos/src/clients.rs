@@ -1,9 +1,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use lockwright::backend::backend_util::lock;
 use lockwright::{BootInstant, Mode};
 use lockwright_conformance::history::journal::{self, Entry, Event, Journal, Signal};
 use lockwright_conformance::workload::{self, Work};
@@ -43,7 +44,7 @@ impl<'a> Clients<'a> {
         let this = Self { url, register, folder, journal, begun, all: Mutex::default() };
         for plan in plans {
             let client = this.spawn(plan.clone())?;
-            this.all().push(client);
+            lock(&this.all).push(client);
         }
         Ok(this)
     }
@@ -64,10 +65,6 @@ impl<'a> Clients<'a> {
         Ok(Client { job, process, was_killed: false, is_chosen: false })
     }
 
-    fn all(&self) -> MutexGuard<'_, Vec<Client>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn wait_for_a_grant(&self) -> Result<()> {
         let granted = wait::until(Duration::from_secs(30), || {
             let is_grant = |entry: &Entry| matches!(entry.event, Event::Granted { .. });
@@ -81,7 +78,7 @@ impl<'a> Clients<'a> {
     }
 
     pub(crate) fn final_entries(&self) -> Result<Vec<Entry>> {
-        let was_killed: Vec<bool> = self.all().iter().map(|one| one.was_killed).collect();
+        let was_killed: Vec<bool> = lock(&self.all).iter().map(|one| one.was_killed).collect();
         let mut entries = Vec::new();
         for (path, was_killed) in self.journals().iter().zip(was_killed) {
             if path.exists() || !was_killed {
@@ -93,7 +90,7 @@ impl<'a> Clients<'a> {
     }
 
     fn journals(&self) -> Vec<PathBuf> {
-        self.all().iter().map(|one| one.job.journal.clone()).collect()
+        lock(&self.all).iter().map(|one| one.job.journal.clone()).collect()
     }
 
     /// Counts the pending requests for `names` sent before `since`. Returns 0 if one of `names` was
@@ -123,12 +120,12 @@ impl<'a> Clients<'a> {
     }
 
     pub(crate) fn name(&self, index: usize) -> String {
-        self.all()[index].job.name.clone()
+        lock(&self.all)[index].job.name.clone()
     }
 
     pub(crate) fn choose(&self, pick: usize) -> usize {
         let candidates = || {
-            let all = self.all();
+            let all = lock(&self.all);
             let well = all.iter().enumerate().filter(|(_, one)| {
                 !one.is_chosen && matches!(state_of(one.process.pid()), Some('S' | 'R' | 'D'))
             });
@@ -142,13 +139,13 @@ impl<'a> Clients<'a> {
         });
         let any = || candidates().first().map_or(0, |(index, _)| *index);
         let chosen = holder.unwrap_or_else(any);
-        self.all()[chosen].is_chosen = true;
+        lock(&self.all)[chosen].is_chosen = true;
         chosen
     }
 
     pub(crate) fn kill(&self, index: usize, pause: Duration) -> Result<Option<String>> {
         let held = {
-            let mut all = self.all();
+            let mut all = lock(&self.all);
             let client = &mut all[index];
             client.process.kill();
             client.was_killed = true;
@@ -156,17 +153,17 @@ impl<'a> Clients<'a> {
         };
         self.journal.write(Event::Signalled { target: self.name(index), signal: Signal::Killed });
         sleep(pause);
-        let mut plan = self.all()[index].job.plan.clone();
+        let mut plan = lock(&self.all)[index].job.plan.clone();
         plan.process += 10;
         plan.duration = plan.duration.saturating_sub(self.begun.elapsed());
         let next = self.spawn(plan)?;
-        self.all().push(next);
+        lock(&self.all).push(next);
         Ok(Some(format!("killed with {held} holds")))
     }
 
     pub(crate) fn stop(&self, index: usize, time: Duration) -> Option<String> {
         let (name, pid, held) = {
-            let all = self.all();
+            let all = lock(&self.all);
             let client = &all[index];
             client.process.freeze();
             let held = holds(&read(&client.job.journal));
@@ -176,7 +173,7 @@ impl<'a> Clients<'a> {
         sleep(time);
         let stopped = state_of(pid) == Some('T');
         self.journal.write(Event::Signalled { target: name, signal: Signal::Continued });
-        self.all()[index].process.thaw();
+        lock(&self.all)[index].process.thaw();
         stopped.then(|| format!("stopped with {held} holds"))
     }
 
@@ -188,14 +185,14 @@ impl<'a> Clients<'a> {
         plan.work = vec![Work::Mutex];
         let client = self.spawn(plan)?;
         let name = client.job.name.clone();
-        self.all().push(client);
+        lock(&self.all).push(client);
         Ok(name)
     }
 
     pub(crate) fn join(&self, limit: Duration) -> Vec<String> {
         let end = Instant::now() + limit;
         let mut problems = Vec::new();
-        for client in self.all().iter_mut().filter(|client| !client.was_killed) {
+        for client in lock(&self.all).iter_mut().filter(|client| !client.was_killed) {
             let left = end.saturating_duration_since(Instant::now());
             match wait::until(left, || client.process.ended()) {
                 Some(status) if status.success() => {}
@@ -213,7 +210,7 @@ impl<'a> Clients<'a> {
     }
 
     fn logs(&self) -> String {
-        self.all().iter().map(|client| client.process.log()).collect()
+        lock(&self.all).iter().map(|client| client.process.log()).collect()
     }
 }
 

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::pin::Pin;
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{Clock, DistributedLock, Error, ErrorKind, Locks, Result, async_trait};
 
 use crate::client::TestedClient;
@@ -130,7 +131,7 @@ impl Fragile {
     ) -> Self {
         let harm = Mutex::new(harm);
         let harm = move |step| {
-            let mut harm = harm.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut harm = lock(&harm);
             harm(step).map_err(problem)
         };
         Self { connect, cut_off, harm: Arc::new(harm) }

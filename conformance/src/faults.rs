@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Clock, Cursor, DistributedLock, Error,
     Event, Events, Finding, Inspection, LockName, Page, Profile, ReleaseMode, ReleaseOutcome,
@@ -109,7 +110,7 @@ impl Faulty {
 
     /// Sets the fates of the next `op` requests, after those already set.
     pub fn next(&self, op: Op, fates: impl IntoIterator<Item = Fate>) {
-        let mut plan = self.plan();
+        let mut plan = lock(&self.0.plan);
         match plan.next.iter_mut().find(|(of, _)| *of == op) {
             Some((_, queue)) => queue.extend(fates),
             None => plan.next.push((op, fates.into_iter().collect())),
@@ -118,20 +119,20 @@ impl Faulty {
 
     /// Sets the fate of all `op` requests without a fate from [`next`](Self::next).
     pub fn always(&self, op: Op, fate: Fate) {
-        let mut plan = self.plan();
+        let mut plan = lock(&self.0.plan);
         plan.always.retain(|(of, _)| *of != op);
         plan.always.push((op, fate));
     }
 
     /// Removes all faults.
     pub fn mend(&self) {
-        *self.plan() = Plan::default();
+        *lock(&self.0.plan) = Plan::default();
         self.0.drop_wakes.store(false, Ordering::SeqCst);
     }
 
     /// Sets the function that chooses fates where neither `next` nor `always` applies.
     pub fn decide(&self, decide: impl FnMut(Op) -> Fate + Send + 'static) {
-        self.plan().decide = Some(Box::new(decide));
+        lock(&self.0.plan).decide = Some(Box::new(decide));
     }
 
     /// Sets whether wake-ups are lost.
@@ -166,10 +167,6 @@ impl Faulty {
         self.0.under_way.load(Ordering::SeqCst) > 0
     }
 
-    fn plan(&self) -> MutexGuard<'_, Plan> {
-        self.0.plan.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     async fn give_way(&self) {
         if self.0.yields.load(Ordering::SeqCst) {
             tokio::task::yield_now().await;
@@ -183,7 +180,7 @@ impl Faulty {
         request: impl Future<Output = Result<T>>,
         again: impl Future<Output: Send> + Send + 'static,
     ) -> Result<T> {
-        let fate = self.plan().fate(op);
+        let fate = lock(&self.0.plan).fate(op);
         self.0.calls[op as usize].fetch_add(1, Ordering::SeqCst);
         self.0.called.notify_waiters();
         self.give_way().await;

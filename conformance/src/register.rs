@@ -4,10 +4,11 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use lockwright_core::Fence;
+use lockwright_core::backend_util::lock;
 use serde::{Deserialize, Serialize};
 
 /// One register per lock name, and one queue of tickets for all names. Clones share both.
@@ -52,7 +53,7 @@ impl Register {
 
     /// Like [`write`](Self::write), for the register of `name`.
     pub fn write_to(&self, name: &str, fence: Fence) -> bool {
-        let mut state = self.state();
+        let mut state = lock(&self.0);
         if !state.writes.contains_key(name) {
             state.writes.insert(name.to_owned(), Writes::default());
         }
@@ -69,12 +70,12 @@ impl Register {
 
     /// Stores a ticket.
     pub fn leave(&self, ticket: &str) {
-        self.state().tickets.push_back(ticket.to_owned());
+        lock(&self.0).tickets.push_back(ticket.to_owned());
     }
 
     /// Removes the oldest ticket.
     pub fn pick(&self) -> Option<String> {
-        self.state().tickets.pop_front()
+        lock(&self.0).tickets.pop_front()
     }
 
     /// Returns the writes to the unnamed register.
@@ -84,11 +85,7 @@ impl Register {
 
     /// Returns the writes for `name`.
     pub fn writes_to(&self, name: &str) -> Writes {
-        self.state().writes.get(name).copied().unwrap_or_default()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).writes.get(name).copied().unwrap_or_default()
     }
 
     /// Serves the register on a loopback port.

@@ -10,11 +10,11 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::OwnedMutexGuard;
 
-use crate::backend_util::percent;
+use crate::backend_util::{lock, percent};
 use crate::error::{Error, ErrorKind, Result};
 use crate::loss_reason::Reason;
 use crate::name::{LockName, NameMap};
@@ -174,7 +174,7 @@ impl Gate {
     }
 
     fn highest_of(&self, name: &LockName) -> Arc<tokio::sync::Mutex<u64>> {
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = lock(&self.0);
         Arc::clone(names.entry_ref(name).or_default())
     }
 }

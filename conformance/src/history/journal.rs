@@ -6,8 +6,9 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{BootInstant, Clock, Fence, Mode, Reason, Token};
 use serde::{Deserialize, Serialize};
 
@@ -207,7 +208,7 @@ impl Journal {
     /// If the file can't be written.
     pub fn write(&self, event: Event) {
         let entry = Entry { at: self.clock.now(), process: self.process.clone(), event };
-        match &mut *self.to.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &mut *lock(&self.to) {
             Target::File(file) => {
                 let mut line = serde_json::to_string(&entry).expect("an entry is valid JSON");
                 line.push('\n');
@@ -219,7 +220,7 @@ impl Journal {
 
     /// Returns the entries of a journal in memory, or none for a file.
     pub fn entries(&self) -> Vec<Entry> {
-        match &*self.to.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*lock(&self.to) {
             Target::File(_) => Vec::new(),
             Target::Memory(entries) => entries.clone(),
         }

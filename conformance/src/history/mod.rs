@@ -19,9 +19,10 @@ mod tracked;
 mod violation;
 mod waiting;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use lockwright_core::BootInstant;
+use lockwright_core::backend_util::lock;
 
 pub use check::{Checked, check};
 pub use figures::Figures;
@@ -37,12 +38,12 @@ pub struct History(Arc<Mutex<Vec<Hold>>>);
 impl History {
     /// Adds an ended hold.
     pub fn add(&self, hold: Hold) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(hold);
+        lock(&self.0).push(hold);
     }
 
     /// Returns all holds, sorted by grant.
     pub fn holds(&self) -> Vec<Hold> {
-        let mut holds = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut holds = lock(&self.0).clone();
         holds.sort_by_key(|hold| (hold.granted, hold.until));
         holds
     }

@@ -1,5 +1,6 @@
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{
     BootInstant, Error, Fence, Guard, HoldState, Leadership, Mode, Permit, Reason, Result, Signal,
     Token,
@@ -138,7 +139,7 @@ struct State {
 
 impl Record {
     fn renewed(&self, deadline: BootInstant) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if !state.is_over && state.deadline != deadline {
             state.deadline = deadline;
             self.journal.write(Event::Renewed { token: self.token, deadline });
@@ -146,21 +147,17 @@ impl Record {
     }
 
     fn lost(&self, reason: Reason) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if !std::mem::replace(&mut state.is_over, true) {
             self.journal.write(Event::Lost { token: self.token, reason });
         }
     }
 
     fn releasing(&self) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if !std::mem::replace(&mut state.is_over, true) {
             self.journal.write(Event::Releasing { token: self.token });
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

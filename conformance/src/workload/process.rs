@@ -2,10 +2,11 @@
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{BootInstant, Clock, Error, ErrorKind, Locks, Mode, Result};
 use tokio::sync::Notify;
 
@@ -98,11 +99,11 @@ impl Process {
     }
 
     pub(super) fn client(&self) -> Client {
-        self.client.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.client).clone()
     }
 
     pub(super) fn replace(&self, client: Client) {
-        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = client;
+        *lock(&self.client) = client;
         self.is_reopening.store(false, Ordering::Relaxed);
     }
 

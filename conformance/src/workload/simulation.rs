@@ -3,9 +3,10 @@
 //! The backend must use no clock but the given [`Clock`].
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{Clock, DistributedLock, Locks, Token, TokenSource};
 use tokio::task::{AbortHandle, JoinSet, LocalSet};
 
@@ -212,7 +213,7 @@ impl World {
 
     async fn start(&self, duration: Duration) {
         let Simulation { seed, ttl, trouble, .. } = self.simulation;
-        let number = self.lock(&self.processes).len() as u32;
+        let number = lock(&self.processes).len() as u32;
         let backend = self.target.connect.connect().await.expect("the backend opens");
         let faulty = Faulty::new(backend, self.clock.clone());
         let is_cut = Arc::<AtomicBool>::default();
@@ -251,15 +252,15 @@ impl World {
             let done = run_with(&plan, open, &clock, &journal, store, reports_losses).await;
             done.map_err(|failure| failure.to_string())
         };
-        let task = self.lock(&self.working).spawn_local(work);
-        self.lock(&self.processes).push(Process { name, is_cut, faulty, is_killed: false, task });
+        let task = lock(&self.working).spawn_local(work);
+        lock(&self.processes).push(Process { name, is_cut, faulty, is_killed: false, task });
     }
 
     async fn trouble(&self, random: &mut Random, left: Duration) {
         let Simulation { ttl, trouble, .. } = self.simulation;
         let time = random.time(ttl / 4, ttl * 3 / 2);
         let alive: Vec<usize> = {
-            let processes = self.lock(&self.processes);
+            let processes = lock(&self.processes);
             (0..processes.len()).filter(|at| !processes[*at].is_killed).collect()
         };
         let one = *random.one_of(&alive);
@@ -277,7 +278,7 @@ impl World {
 
     async fn cut(&self, at: usize, time: Duration) {
         let set = |cut| {
-            let processes = self.lock(&self.processes);
+            let processes = lock(&self.processes);
             let process = &processes[at];
             process.is_cut.store(cut, Ordering::SeqCst);
             process.faulty.drop_wakes(cut);
@@ -291,7 +292,7 @@ impl World {
     }
 
     fn kill(&self, at: usize) {
-        let mut processes = self.lock(&self.processes);
+        let mut processes = lock(&self.processes);
         let process = &mut processes[at];
         process.is_cut.store(true, Ordering::SeqCst);
         process.is_killed = true;
@@ -303,7 +304,7 @@ impl World {
     /// Suspends the machine: no timer fires.
     fn suspend(&self, time: Duration) {
         let names: Vec<String> =
-            self.lock(&self.processes).iter().map(|process| process.name.clone()).collect();
+            lock(&self.processes).iter().map(|process| process.name.clone()).collect();
         let signal = |signal: Signal| {
             for target in &names {
                 self.journal.write(Event::Signalled { target: target.clone(), signal });
@@ -315,7 +316,7 @@ impl World {
     }
 
     async fn finish(self) -> Simulated {
-        let mut working = std::mem::take(&mut *self.lock(&self.working));
+        let mut working = std::mem::take(&mut *lock(&self.working));
         let mut failures = Vec::new();
         while let Some(done) = working.join_next().await {
             match done {
@@ -342,7 +343,7 @@ impl World {
 
     async fn left(&self) -> Vec<String> {
         let faulty: Vec<Faulty> =
-            self.lock(&self.processes).iter().map(|process| process.faulty.clone()).collect();
+            lock(&self.processes).iter().map(|process| process.faulty.clone()).collect();
         while faulty.iter().any(Faulty::is_under_way) {
             self.clock.sleep(self.simulation.ttl / 10).await;
         }
@@ -356,17 +357,13 @@ impl World {
             self.clock.sleep(self.simulation.ttl / 10).await;
         }
     }
-
-    fn lock<'a, T>(&self, mutex: &'a Mutex<T>) -> std::sync::MutexGuard<'a, T> {
-        mutex.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 fn tokens(seed: u64, process: u32, client: u32) -> TokenSource {
     let part = u64::from(process) << 32 | u64::from(client);
     let random = Mutex::new(Random::of(seed ^ 0x746f_6b65_6e73, part));
     TokenSource::from_fn(move || {
-        let mut random = random.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut random = lock(&random);
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&random.next().to_le_bytes());
         bytes[8..].copy_from_slice(&random.next().to_le_bytes());

@@ -1,7 +1,8 @@
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use lockwright_core::Fence;
+use lockwright_core::backend_util::lock;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::register::{Register, RemoteRegister};
@@ -54,7 +55,7 @@ impl RemoteStore {
         &self,
         call: impl FnOnce(MutexGuard<'_, RemoteRegister>) -> io::Result<T>,
     ) -> io::Result<T> {
-        let call = || call(self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let call = || call(lock(&self.0));
         match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
             Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(call),
             _ => call(),

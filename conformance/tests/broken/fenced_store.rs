@@ -1,9 +1,10 @@
 //! A protected store in memory that rejects late writes, with one chosen flaw.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use lockwright_conformance::{Protect, Protected, protect};
+use lockwright_core::backend_util::lock;
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{Error, ErrorKind, Fence, LockName, Reason, Result, async_trait};
 
@@ -36,17 +37,13 @@ impl Writer {
         self.flaw == flaw
     }
 
-    fn store(&self) -> MutexGuard<'_, FencedStore> {
-        self.store.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn key(&self) -> Option<LockName> {
         (!self.has(Flaw::OneFenceForAll)).then(|| self.name.clone())
     }
 
     fn highest(&self, store: &FencedStore) -> Fence {
         if self.has(Flaw::EachWriterRemembers) {
-            return *self.own.lock().unwrap_or_else(PoisonError::into_inner);
+            return *lock(&self.own);
         }
         store.fences.get(&self.key()).copied().unwrap_or(Fence::new(0))
     }
@@ -73,7 +70,7 @@ impl Writer {
     fn put(&self, store: &mut FencedStore, fence: Fence, value: u64) {
         store.values.insert(self.name.clone(), value);
         store.fences.insert(self.key(), fence);
-        *self.own.lock().unwrap_or_else(PoisonError::into_inner) = fence;
+        *lock(&self.own) = fence;
     }
 }
 
@@ -81,12 +78,12 @@ impl Writer {
 impl Protected for Writer {
     async fn write(&self, fenced: &Fenced, value: u64) -> Result<()> {
         if self.has(Flaw::LooksThenWrites) {
-            self.look(&mut self.store(), fenced)?;
+            self.look(&mut lock(&self.store), fenced)?;
             tokio::task::yield_now().await;
-            self.put(&mut self.store(), fenced.fence, value);
+            self.put(&mut lock(&self.store), fenced.fence, value);
             return Ok(());
         }
-        let mut store = self.store();
+        let mut store = lock(&self.store);
         if self.has(Flaw::WritesThenLooks) {
             store.values.insert(self.name.clone(), value);
         }
@@ -96,6 +93,6 @@ impl Protected for Writer {
     }
 
     async fn read(&self) -> Result<Option<u64>> {
-        Ok(self.store().values.get(&self.name).copied())
+        Ok(lock(&self.store).values.get(&self.name).copied())
     }
 }

@@ -1,6 +1,5 @@
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::thread::Thread;
@@ -9,6 +8,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use crate::backend_util::lock;
 use crate::clock::BootInstant;
 use crate::error::{Error, Result};
 
@@ -141,7 +141,7 @@ impl Shared {
             if self.renewer_ended.load(Ordering::Acquire) {
                 return Poll::Ready(Err(no_runtime()));
             }
-            let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let runtime = lock(&self.runtime).clone();
             let _inside = runtime.enter();
             future.as_mut().poll(cx)
         })
@@ -182,7 +182,7 @@ impl Shared {
     fn restart_tasks(self: &Arc<Self>) -> Result<()> {
         let here = Handle::try_current().map_err(|error| no_runtime().with_source(error))?;
         if self.renewer_ended.swap(false, Ordering::AcqRel) {
-            *self.runtime.lock().unwrap_or_else(PoisonError::into_inner) = here.clone();
+            *lock(&self.runtime) = here.clone();
             // The renewals in progress ended with the old runtime, so each hold is rechecked.
             reschedule_all(self, self.clock.now());
             self.start_tasks(&here);

@@ -3,9 +3,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use crate::backend_util::lock;
 use crate::claim::{Renew, Renewal, RenewalOutcome};
 use crate::clock::BootInstant;
 use crate::error::Result;
@@ -80,12 +81,9 @@ pub(super) fn reschedule_all(shared: &Shared, next: BootInstant) {
 }
 
 fn start_jobs(shared: &Arc<Shared>) {
-    loop {
-        let job = shared.jobs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        match job {
-            Some(job) => drop(tokio::spawn(job.run())),
-            None => return,
-        }
+    let next = || lock(&shared.jobs).pop_front();
+    while let Some(job) = next() {
+        tokio::spawn(job.run());
     }
 }
 

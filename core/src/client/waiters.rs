@@ -1,9 +1,9 @@
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 
-use crate::backend_util::RecentNames;
+use crate::backend_util::{RecentNames, lock};
 use crate::claim::Granted;
 use crate::name::{LockName, NameMap};
 use crate::token::Token;
@@ -32,18 +32,14 @@ impl Waiter {
     }
 
     pub(crate) fn take_handed(&self) -> Option<Granted> {
-        self.handed.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.handed).take()
     }
 }
 
 impl Waiters {
-    fn registered(&self) -> MutexGuard<'_, Registered> {
-        self.registered.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn register<'a>(&'a self, name: &LockName, token: Token) -> WaiterSlot<'a> {
         let waiter = Arc::new(Waiter::default());
-        let mut registered = self.registered();
+        let mut registered = lock(&self.registered);
         registered.by_name.entry(name.clone()).or_default().push(Arc::clone(&waiter));
         registered.by_token.insert(token, Arc::clone(&waiter));
         WaiterSlot { waiters: self, waiter, name: name.clone(), token }
@@ -51,7 +47,7 @@ impl Waiters {
 
     pub(crate) fn wake(&self, name: &LockName) {
         // Wakers must not run under the mutex, because they may drop a waiting request.
-        let waiters = self.registered().by_name.get(name).cloned();
+        let waiters = lock(&self.registered).by_name.get(name).cloned();
         for waiter in waiters.into_iter().flatten() {
             waiter.wake.notify_one();
         }
@@ -60,9 +56,9 @@ impl Waiters {
     /// Passes a grant to its waiter. Without a waiter, the claim's release is in progress, which
     /// ends the hold.
     pub(crate) fn hand(&self, token: Token, granted: Granted) {
-        let waiter = self.registered().by_token.get(&token).cloned();
+        let waiter = lock(&self.registered).by_token.get(&token).cloned();
         if let Some(waiter) = waiter {
-            *waiter.handed.lock().unwrap_or_else(PoisonError::into_inner) = Some(granted);
+            *lock(&waiter.handed) = Some(granted);
             waiter.wake.notify_one();
         }
     }
@@ -85,7 +81,7 @@ impl std::ops::Deref for WaiterSlot<'_> {
 
 impl Drop for WaiterSlot<'_> {
     fn drop(&mut self) {
-        let mut registered = self.waiters.registered();
+        let mut registered = lock(&self.waiters.registered);
         registered.by_token.remove(&self.token);
         if let Some(waiting) = registered.by_name.get_mut(&self.name) {
             waiting.retain(|waiter| !Arc::ptr_eq(waiter, &self.waiter));

@@ -1,9 +1,10 @@
 //! A node in memory whose replies can be late or lost.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{
     BreakMode, BreakTarget, Broken, Claim, Cursor, Error, Event, Events, Fence, Finding, Holder,
     Inspection, LockName, Page, Reason, ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome, Result,
@@ -73,7 +74,7 @@ impl TestNode {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         let now = Instant::now();
         state.holds.retain(|_, hold| hold.until > now);
         state

@@ -1,9 +1,10 @@
 use std::fmt::Debug;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use lockwright_core::backend_util::lock;
 use lockwright_interop::{LIMIT, Peer, SILENCE, Side};
 
 /// The TTL of a lease or session, in whole seconds.
@@ -40,7 +41,7 @@ impl<S> Shared<S> {
     }
 
     pub(crate) fn get(&self, start: impl FnOnce() -> S) -> Arc<S> {
-        let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = lock(&self.0);
         let server = shared.upgrade().unwrap_or_else(|| Arc::new(start()));
         *shared = Arc::downgrade(&server);
         server

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
 
+use crate::backend_util::lock;
 use crate::event::Event;
 use crate::token::Token;
 
@@ -21,7 +21,7 @@ impl Shared {
     }
 
     fn note(&self, token: Token, fact: HoldEvent) {
-        let mut events = self.hold_events();
+        let mut events = lock(&self.hold_events);
         events.push((token, fact));
         self.has_hold_events.store(true, Ordering::Release);
         drop(events);
@@ -30,10 +30,6 @@ impl Shared {
         } else {
             self.renewer.notify_one();
         }
-    }
-
-    fn hold_events(&self) -> MutexGuard<'_, Vec<(Token, HoldEvent)>> {
-        self.hold_events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Handles all events in one pass over the holds, because a session's end may end many holds.
@@ -49,7 +45,7 @@ impl Shared {
     #[cold]
     pub(super) fn handle_hold_events(&self) {
         let events = {
-            let mut events = self.hold_events();
+            let mut events = lock(&self.hold_events);
             self.has_hold_events.store(false, Ordering::Release);
             std::mem::take(&mut *events)
         };

@@ -1,10 +1,11 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::backend_util::lock;
 use crate::claim::{Claim, ReleaseMode, RenewalMode};
 use crate::client::answer::ignore_panic;
 use crate::client::hold_state::HoldState;
@@ -168,7 +169,7 @@ impl Hold {
     pub(crate) fn state_at(&self, now: BootInstant) -> HoldState {
         self.shared.take_hold_events();
         if now >= self.lost_at() && decode(self.phase.load(Ordering::SeqCst)).is_live() {
-            let _changes = self.term_changes.lock().unwrap_or_else(PoisonError::into_inner);
+            let _changes = lock(&self.term_changes);
             if now >= self.lost_at() {
                 self.lose_locked(self.why_run_out());
             }
@@ -187,7 +188,7 @@ impl Hold {
     }
 
     pub(crate) fn lose(&self, reason: Reason) -> bool {
-        let _changes = self.term_changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changes = lock(&self.term_changes);
         self.lose_locked(reason)
     }
 
@@ -212,7 +213,7 @@ impl Hold {
     /// Extends the hold, but never shortens it. A hold that had expired by `now`, or was reported
     /// lost, stays lost.
     pub(crate) fn confirm(&self, term: Term, now: BootInstant) {
-        let _changes = self.term_changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changes = lock(&self.term_changes);
         if !decode(self.phase.load(Ordering::SeqCst)).is_live() {
             return;
         }

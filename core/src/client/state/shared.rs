@@ -1,10 +1,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use crate::backend::DistributedLock;
+use crate::backend_util::lock;
 use crate::claim::ReleaseMode;
 use crate::client::in_runtime::InRuntime;
 use crate::client::metrics::{Metrics, Totals};
@@ -53,7 +54,7 @@ impl Shared {
     pub(crate) fn in_background(job: Job) {
         let shared = Arc::clone(&job.shared);
         shared.background_jobs.fetch_add(1, Ordering::SeqCst);
-        let mut jobs = shared.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut jobs = lock(&shared.jobs);
         if shared.renewer_ended.load(Ordering::Acquire) {
             drop(jobs);
             job.give_up();
@@ -68,7 +69,7 @@ impl Shared {
     /// server.
     pub(crate) fn renewer_has_ended(&self) {
         let jobs = {
-            let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut jobs = lock(&self.jobs);
             self.renewer_ended.store(true, Ordering::Release);
             std::mem::take(&mut *jobs)
         };

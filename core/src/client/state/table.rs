@@ -1,8 +1,9 @@
 //! Turns and holds under one mutex, because acquire and release need both.
 
 use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
+use crate::backend_util::lock;
 use crate::clock::BootInstant;
 use crate::loss_reason::Reason;
 use crate::token::Token;
@@ -42,7 +43,7 @@ impl Shared {
     /// Locks the table. Until it is unlocked, never drop a hold, notify or send: each may call this
     /// client, and deadlock.
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 
     pub(crate) fn take_in(hold: &Arc<Hold>, first_due: BootInstant, wait_nanos: u64) {

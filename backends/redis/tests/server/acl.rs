@@ -5,7 +5,7 @@ use lockwright_core::{
 use lockwright_redis::Config;
 use lockwright_testbed as testbed;
 
-use crate::common::{claim, connect, fails, grant, name, patient, until};
+use crate::common::{claim, connect, fails, grant, name, patient, until, user};
 use crate::connect::{SECRET, wrong};
 
 /// The commands that the scripts call.
@@ -72,22 +72,18 @@ async fn everything(url: &str) -> Result<()> {
 #[tokio::test]
 async fn documented_permissions_are_necessary_and_sufficient() {
     let server = testbed::Redis::start().unwrap();
-    let user = |rules: &str| {
-        let password = format!(">{SECRET}");
-        let mut command = vec!["ACL", "SETUSER", "locks", "reset", "on", &password];
-        command.extend(rules.split_whitespace());
-        server.command::<()>(&command).unwrap();
+    let with_rules = |rules: &str| {
+        let url = user(&server, "locks", SECRET, rules);
         server.command::<()>(&["FLUSHALL"]).unwrap();
         server.command::<()>(&["HSET", "orders/alien", "what", "no lock"]).unwrap();
         // Now the user must load the scripts with `EVAL`, which needs a permission.
         server.command::<()>(&["SCRIPT", "FLUSH"]).unwrap();
+        url
     };
-    let url = format!("redis://locks:{SECRET}@127.0.0.1:{}/", server.port());
-    user(&rules());
-    everything(&url).await.unwrap();
+    everything(&with_rules(&rules())).await.unwrap();
     // Only versions up to 6.2 require a permission for `hello`.
     for missing in needed().filter(|command| *command != "hello") {
-        user(&rules_without(missing));
+        let url = with_rules(&rules_without(missing));
         let Err(error) = everything(&url).await else { panic!("{missing} isn't needed") };
         assert_eq!(error.kind(), ErrorKind::Denied, "{missing}: {error:?}");
         let text = error.to_string();
@@ -98,7 +94,7 @@ async fn documented_permissions_are_necessary_and_sufficient() {
     for (missing, instead) in
         [("~orders/*", "~other/*"), ("~lockwright:*", "~other/*"), ("&lockwright:*", "&other")]
     {
-        user(&rules().replace(missing, instead));
+        let url = with_rules(&rules().replace(missing, instead));
         fails(everything(&url).await, ErrorKind::Denied);
     }
 }

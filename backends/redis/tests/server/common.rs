@@ -46,12 +46,18 @@ pub(crate) fn calls(server: &testbed::Redis, commands: &[&str]) -> u64 {
     stats.lines().filter_map(calls).sum()
 }
 
+/// Adds a user. Returns the URL with its login.
+pub(crate) fn user(server: &testbed::Redis, name: &str, password: &str, rules: &str) -> String {
+    let with_password = format!(">{password}");
+    let mut command = vec!["ACL", "SETUSER", name, "reset", "on", &with_password];
+    command.extend(rules.split_whitespace());
+    server.command::<()>(&command).unwrap();
+    format!("redis://{name}:{password}@127.0.0.1:{}/", server.port())
+}
+
 /// Adds a user with all permissions but for `rules`. Returns the URL with its login.
 pub(crate) fn weak_user(server: &testbed::Redis, rules: &str) -> String {
-    let all = ["ACL", "SETUSER", "weak", "reset", "on", ">pw", "~*", "&*", "+@all"];
-    let rules: Vec<&str> = rules.split_whitespace().collect();
-    server.command::<()>(&[&all[..], &rules].concat()).unwrap();
-    format!("redis://weak:pw@127.0.0.1:{}/", server.port())
+    user(server, "weak", "pw", &format!("~* &* +@all {rules}"))
 }
 
 pub(crate) async fn handed(events: &mut UnboundedReceiver<Event>) -> (Token, Granted) {

@@ -6,7 +6,7 @@ use lockwright_core::{DistributedLock, Error, ErrorKind};
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed as testbed;
 
-use crate::common::{claim, connect, eventually, exists, fails, grant, patient, token_in};
+use crate::common::{claim, connect, eventually, exists, fails, grant, patient, token_in, user};
 
 pub(crate) const SECRET: &str = "hush-hush";
 
@@ -98,22 +98,15 @@ async fn a_password_is_asked_for_and_checked() {
 #[tokio::test]
 async fn an_error_names_the_missing_permission() {
     let server = testbed::Redis::start().unwrap();
-    let port = server.port();
-    let user = |name: &str| format!("redis://{name}:{SECRET}@127.0.0.1:{port}/");
-    let password = format!(">{SECRET}");
     // By default, a user may access no channels.
-    let make = |name: &str, rules: &[&str]| {
-        let command = [&["ACL", "SETUSER", name, "on", &password], rules].concat();
-        server.command::<()>(&command).unwrap();
-    };
-    make("deaf", &["~*", "+@all", "resetchannels"]);
-    wrong(&user("deaf"), ErrorKind::Denied, "lockwright:*").await;
+    let deaf = user(&server, "deaf", SECRET, "~* +@all resetchannels");
+    wrong(&deaf, ErrorKind::Denied, "lockwright:*").await;
 
-    make("one-database", &["~*", "&lockwright:*", "+@all", "-select"]);
-    wrong(&format!("{}1", user("one-database")), ErrorKind::Denied, "+select").await;
+    let one_database = user(&server, "one-database", SECRET, "~* &lockwright:* +@all -select");
+    wrong(&format!("{one_database}1"), ErrorKind::Denied, "+select").await;
 
-    make("halfway", &["~*", "&lockwright:*", "+@all", "-set"]);
-    let redis = Redis::connect(&user("halfway")).await.unwrap();
+    let halfway = user(&server, "halfway", SECRET, "~* &lockwright:* +@all -set");
+    let redis = Redis::connect(&halfway).await.unwrap();
     fails(redis.try_acquire(&claim("a")).await, ErrorKind::Denied);
     assert!(!exists(&server, "a"));
 }

@@ -10,7 +10,7 @@ use lockwright_testbed as testbed;
 use crate::acl;
 use crate::common::{
     FOR_EVER, busy, claim, claim_for, connect, events, eventually, exists, fails, grant, handed,
-    name, renewed, server_and_client, token_in, until,
+    name, renewed, server_and_client, token_in, until, user,
 };
 
 const OFFER: Duration = Duration::from_secs(2);
@@ -374,10 +374,7 @@ async fn nothing_is_left_of_readers_that_died() {
 async fn waiter_without_notifications_keeps_its_place() {
     let (server, _) = server_and_client().await;
     let rules = acl::rules().replace("~orders/*", "~a").replace(" +publish", "");
-    let user = ["ACL", "SETUSER", "quiet", "reset", "on", "nopass"];
-    let rules: Vec<&str> = rules.split(' ').collect();
-    server.command::<()>(&[&user[..], &rules].concat()).unwrap();
-    let redis = connect(&format!("redis://quiet:x@127.0.0.1:{}/", server.port())).await;
+    let redis = connect(&user(&server, "quiet", "x", &rules)).await;
     let [held, first, second, third] = [(); 4].map(|()| claim("a"));
     grant(&redis, &held).await;
     for waits in [&first, &second, &third] {

@@ -10,7 +10,7 @@ use lockwright_testbed::{self as testbed, Proxy};
 
 use crate::common::{
     LIMIT, busy, calls, claim, eventually, exists, fails, grant, name, patient, released, renewed,
-    token_in, until,
+    token_in, until, user,
 };
 use crate::connect::{SECRET, wrong};
 
@@ -316,10 +316,7 @@ async fn unwaitable_setting_is_refused_when_connecting() {
         wrong(&url, ErrorKind::InvalidConfig, says).await;
     }
     let server = testbed::Redis::start().unwrap();
-    let password = format!(">{SECRET}");
-    let rules = ["ACL", "SETUSER", "hasty", "on", &password, "~*", "&*", "+@all", "-wait"];
-    server.command::<()>(&rules).unwrap();
-    let url = format!("redis://hasty:{SECRET}@127.0.0.1:{}/", server.port());
+    let url = user(&server, "hasty", SECRET, "~* &* +@all -wait");
     wrong(&format!("{url}?replicas=1"), ErrorKind::Denied, "'wait'").await;
     Redis::connect(&url).await.expect("who doesn't wait needs no permission");
 }

@@ -90,7 +90,8 @@ impl Redis {
         self.admin.command(command)
     }
 
-    fn info(&self, name: &str) -> Option<String> {
+    /// Returns a fact of `INFO`, or `None` if it is missing or the server doesn't answer.
+    pub fn info(&self, name: &str) -> Option<String> {
         let info: String = self.admin.ask(&["INFO"]).ok()?;
         let mut lines = info.lines().filter_map(|line| line.split_once(':'));
         lines.find(|(found, _)| *found == name).map(|(_, value)| value.to_owned())

@@ -5,7 +5,7 @@ use lockwright_redis::Config;
 use lockwright_redis::node::{Incarnation, Node, RedisNode, Vote, Yes};
 use lockwright_testbed as testbed;
 
-use crate::common::{claim, eventually, patient};
+use crate::common::{claim, eventually, patient, until};
 
 const LARGEST: Duration = Duration::from_secs(60);
 
@@ -179,11 +179,7 @@ async fn a_replica_is_refused_and_one_that_was_promoted_is_new() {
         (error.kind() != ErrorKind::Unavailable).then_some(error)
     });
     assert_eq!(refused.await.kind(), ErrorKind::Unsupported);
-    eventually(async || {
-        let linked = replica.command::<String>(&["INFO", "replication"]).unwrap();
-        linked.contains("master_link_status:up").then_some(())
-    })
-    .await;
+    until(|| replica.info("master_link_status").as_deref() == Some("up")).await;
     replica.command::<()>(&["REPLICAOF", "NO", "ONE"]).unwrap();
     assert!(!looked(&node).await.votes, "it follows late, so it may lack what its master had");
 }

@@ -3,12 +3,12 @@ use std::time::Duration;
 
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, DistributedLock, ErrorKind, Event, Mode,
-    Reason, ReleaseMode, Renew, Renewal, Result, Token,
+    Reason, ReleaseMode, Renew, Renewal, Result, Token, Wait,
 };
 use lockwright_redis::{Config, Redis};
 
 use crate::common::{
-    claim, claim_for, events, eventually, exists, fails, grant, name, next, not_held,
+    claim, claim_for, events, exists, fails, grant, granted_soon, name, next, not_held,
     server_and_client,
 };
 
@@ -58,13 +58,7 @@ async fn a_hold_that_was_made_to_run_out_keeps_its_end_and_is_not_renewed() {
     assert_eq!(list(&redis, "").await, ["a"]);
 
     server.command::<()>(&["PEXPIRE", "a", "1"]).unwrap();
-    let after = eventually(|| async {
-        match redis.try_acquire(&claim("a")).await.unwrap() {
-            AcquireOutcome::Granted(granted) => Some(granted),
-            AcquireOutcome::Busy(_) => None,
-        }
-    })
-    .await;
+    let after = granted_soon(&redis, &claim("a"), Wait::No).await;
     assert!(after.fence.get() > granted.fence.get() + 4, "past the reserved block");
 }
 

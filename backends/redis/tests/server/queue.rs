@@ -9,8 +9,8 @@ use lockwright_testbed as testbed;
 
 use crate::acl;
 use crate::common::{
-    FOR_EVER, busy, claim, claim_for, connect, events, eventually, exists, fails, grant, handed,
-    name, renewed, server_and_client, token_in, until, user,
+    FOR_EVER, busy, claim, claim_for, connect, events, eventually, exists, fails, grant,
+    granted_soon, handed, name, renewed, server_and_client, token_in, until, user,
 };
 
 const OFFER: Duration = Duration::from_secs(2);
@@ -318,11 +318,7 @@ async fn readers_keep_their_time_where_the_clock_is_another() {
         redis.release(&one, ReleaseMode::Plain).await.unwrap();
         let begun = Instant::now();
         let writer = claim("a");
-        eventually(async || match redis.try_acquire(&writer).await.unwrap() {
-            AcquireOutcome::Granted(_) => Some(()),
-            _ => None,
-        })
-        .await;
+        granted_soon(&redis, &writer, Wait::No).await;
         assert!(begun.elapsed() < Duration::from_secs(20), "late: {:?}", begun.elapsed());
         redis.release(&writer, ReleaseMode::Plain).await.unwrap();
     }

@@ -45,11 +45,8 @@ async fn no_client_is_admitted(five: &Five, since: Instant) {
 }
 
 async fn is_linked(replica: &testbed::Redis) {
-    eventually(async || {
-        let info: String = replica.command(&["INFO", "replication"]).ok()?;
-        info.contains("master_link_status:up").then_some(())
-    })
-    .await;
+    let is_up = || replica.info("master_link_status").as_deref() == Some("up");
+    eventually(async || is_up().then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,9 +131,8 @@ async fn a_client_of_another_largest_ttl_does_no_lasting_harm() {
     let right = five.connect().await;
     grant(&right, &claim_for("x", LARGEST_TTL)).await;
     five.server(2).command::<()>(&["FLUSHALL"]).unwrap();
-    let node = |url: String| lockwright_redis::Config::new(&url).unwrap();
-    let nodes = five.fleet.urls().into_iter().map(node).collect();
-    let wrong = Config::of(nodes, options().largest_ttl(LARGEST_TTL / 2)).connect().await;
+    five.options = options().largest_ttl(LARGEST_TTL / 2);
+    let wrong = five.config().connect().await;
     assert!(wrong.unwrap_err().to_string().contains("largest TTL"));
     // The client `wrong` has recorded its own largest TTL on the emptied node 2.
     let _ = right.try_acquire(&claim_for("y", LARGEST_TTL)).await;

@@ -43,6 +43,17 @@ pub fn without_hidden_password(url: &str) -> Cow<'_, str> {
     }
 }
 
+/// Masks the login of one URL if it has no colon, because it may be a password.
+pub fn without_lone_login(url: &str) -> String {
+    let start = url.find("//").map_or(0, |at| at + 2);
+    match url[start..].rfind('@') {
+        Some(at) if !url[start..start + at].contains(':') => {
+            format!("{}***{}", &url[..start], &url[start + at..])
+        }
+        _ => url.to_owned(),
+    }
+}
+
 /// Returns the index of the comma before the next URL. A password may contain a comma and `://`, so
 /// the text before the comma must be a whole URL: it has an `@`, or no secret to mask.
 fn next_url(text: &str) -> Option<usize> {

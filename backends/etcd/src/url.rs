@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use lockwright_core::backend_util::percent;
+use lockwright_core::backend_util::{percent, split_port};
 use lockwright_core::redact;
 
 use crate::keys::Keys;
@@ -63,7 +63,7 @@ pub(crate) fn shown(url: &str) -> String {
         Some((members, query)) => (members, Some(query)),
         None => (&*shown, None),
     };
-    let members: Vec<_> = members.split(',').map(without_lone_login).collect();
+    let members: Vec<_> = members.split(',').map(redact::without_lone_login).collect();
     let mut text = members.join(",");
     for (at, parameter) in query.into_iter().flat_map(|query| query.split('&')).enumerate() {
         text.push(if at == 0 { '?' } else { '&' });
@@ -71,16 +71,6 @@ pub(crate) fn shown(url: &str) -> String {
         text.push_str(if PARAMETERS.contains(&name) { parameter } else { "***" });
     }
     text
-}
-
-fn without_lone_login(member: &str) -> String {
-    let start = member.find("//").map_or(0, |at| at + 2);
-    match member[start..].rfind('@') {
-        Some(at) if !member[start..start + at].contains(':') => {
-            format!("{}***{}", &member[..start], &member[start + at..])
-        }
-        _ => member.to_owned(),
-    }
 }
 
 struct Member {
@@ -105,13 +95,7 @@ impl Member {
         if host.contains('/') {
             return Err("there is a path behind a host (or a / in a password, which is %2F)".into());
         }
-        let (name, port) = match host.rfind(']') {
-            Some(end) => (&host[..=end], host[end + 1..].strip_prefix(':')),
-            None => match host.split_once(':') {
-                Some((name, port)) => (name, Some(port)),
-                None => (host, None),
-            },
-        };
+        let (name, port) = split_port(host);
         if name.is_empty() {
             return Err("a host is missing".into());
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 #[cfg(target_os = "linux")]
 use std::time::Duration;
 
+use lockwright_core::backend_util::split_port;
 use lockwright_core::backend_util::tls::Files;
 use lockwright_core::{duration, redact};
 use redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
@@ -97,13 +98,7 @@ pub(crate) fn shown(url: &str) -> String {
         Some((place, query)) => (place, Some(query)),
         None => (&*shown, None),
     };
-    let start = place.find("//").map_or(0, |at| at + 2);
-    let mut text = match place[start..].rfind('@') {
-        Some(at) if !place[start..start + at].contains(':') => {
-            format!("{}***{}", &place[..start], &place[start + at..])
-        }
-        _ => place.to_owned(),
-    };
+    let mut text = redact::without_lone_login(place);
     for (at, parameter) in query.into_iter().flat_map(|query| query.split('&')).enumerate() {
         text.push(if at == 0 { '?' } else { '&' });
         match parameter.split_once('=') {
@@ -249,13 +244,7 @@ impl<'u> Parts<'u> {
     fn hosts(&self, default_port: u16) -> Result<Vec<(&'u str, u16)>, String> {
         let mut hosts = Vec::new();
         for host in self.hosts.split(',') {
-            let (name, port) = match host.rfind(']') {
-                Some(end) => (&host[..=end], host[end + 1..].strip_prefix(':')),
-                None => match host.split_once(':') {
-                    Some((name, port)) => (name, Some(port)),
-                    None => (host, None),
-                },
-            };
+            let (name, port) = split_port(host);
             if name.is_empty() {
                 return Err("the host is missing".to_owned());
             }

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use lockwright_core::backend_util::percent;
+use lockwright_core::backend_util::{percent, split_port};
 use lockwright_core::duration;
 
 use crate::tls::Security;
@@ -112,13 +112,7 @@ fn login(login: &str) -> Result<String, String> {
 fn hosts(text: &str, has_login: bool, secured: bool) -> Result<Vec<String>, String> {
     let mut hosts = Vec::new();
     for host in text.split(',') {
-        let (name, port) = match host.rfind(']') {
-            Some(end) => (&host[..=end], host[end + 1..].strip_prefix(':')),
-            None => match host.split_once(':') {
-                Some((name, port)) => (name, Some(port)),
-                None => (host, None),
-            },
-        };
+        let (name, port) = split_port(host);
         if name.is_empty() {
             return Err("the host is missing".to_owned());
         }

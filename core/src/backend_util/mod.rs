@@ -23,6 +23,16 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Splits `host:port`. An IPv6 address keeps its brackets.
+pub fn split_port(address: &str) -> (&str, Option<&str>) {
+    let end = match address.rfind(']') {
+        Some(bracket) => bracket + 1,
+        None => address.find(':').unwrap_or(address.len()),
+    };
+    let (host, port) = address.split_at(end);
+    (host, port.strip_prefix(':'))
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;

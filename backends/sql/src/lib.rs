@@ -14,11 +14,6 @@
     feature = "postgres",
     all(feature = "sqlite", any(target_os = "linux", target_os = "android"))
 ))]
-#[cfg(any(
-    feature = "mysql",
-    feature = "postgres",
-    all(feature = "sqlite", any(target_os = "linux", target_os = "android"))
-))]
 mod kind;
 #[cfg(feature = "mysql")]
 pub mod mysql;

@@ -35,7 +35,7 @@ pub(crate) struct MySqlSession {
     id: SessionId,
     over: bool,
     /// The session's `wait_timeout` and `lock_wait_timeout`, in seconds. `None` if the next claim must
-    /// set them. Then the `wait_timeout` is 60, or shorter after an unsuccessful wait for a row.
+    /// set them. Then the `wait_timeout` is 60, except after an unsuccessful wait for a row.
     timeouts: Option<(i64, i64)>,
     /// True after the first release. From then on, a statement sent alone is prepared, and the mode
     /// `row` has `autocommit = 0`.
@@ -277,7 +277,8 @@ impl MySqlSession {
                     return Ok(Locked::Yes(Grant { fence, is_recorded_later, waited: None }));
                 }
                 Ok(_) => {}
-                Err(error) if is_in_vain(&error) => {}
+                // An interruption may have prevented the change of the limit.
+                Err(error) if is_in_vain(&error) => self.row_limit = None,
                 Err(error) => return Err(error),
             }
             let rows = self.run(Self::text(missed, claim, &[])).await?;

@@ -363,7 +363,11 @@ impl PgSession {
             self.timeout_ms = Some(ttl_ms);
         }
         // An error undoes a change of the timeout, if the attempt is one statement.
-        let is_one_statement = which == Which::Try || claim.mode == Mode::Exclusive;
+        let is_one_statement = match which {
+            Which::Try => true,
+            Which::Wait => claim.mode == Mode::Exclusive,
+            _ => false,
+        };
         let mut before = self.timeout_ms.take().filter(|_| is_one_statement);
         loop {
             let rows = match self.about(which, claim, arguments).await {
@@ -386,6 +390,8 @@ impl PgSession {
                 Some("readers") => (which, before) = (Which::WaitForReaders, None),
                 Some(no @ ("same" | "busy")) => {
                     self.timeout_ms = before;
+                    // The next wait is a first one again, unless the barrier may be closed.
+                    self.must_let_go &= which != Which::Wait;
                     return Ok(Locked::No { same_token: no == "same" });
                 }
                 fence => {
@@ -443,7 +449,16 @@ impl Session for PgSession {
     }
 
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked> {
-        let which = if slice.is_some() { Which::Wait } else { Which::Try };
+        // A wait that was unsuccessful is continued by one that considers readers, whose barrier the
+        // session may have closed.
+        let continues = self.must_let_go
+            && self.statements.kind == Kind::Session
+            && claim.mode == Mode::Exclusive;
+        let which = match slice {
+            None => Which::Try,
+            Some(_) if continues => Which::WaitForReaders,
+            Some(_) => Which::Wait,
+        };
         let ttl_ms = millis(claim.ttl);
         let is_set = self.is_joint || self.timeout_ms == Some(ttl_ms);
         let slice_ms = millis(slice.unwrap_or_default()).max(1);

@@ -6,8 +6,10 @@ use sqlx::Connection as _;
 
 use super::interop::sql;
 use super::processes::start;
-use super::server::{Connection, Server, backend, key, plain, queued};
-use crate::support::{LONG, can_read, claim_for, grant, in_time, is_busy, ms, reader, within};
+use super::server::{Connection, Server, backend, key, plain, queued, shared};
+use crate::support::{
+    LONG, acquiring, can_read, claim_for, grant, in_time, is_busy, ms, reader, within,
+};
 
 in_each_mode!(plain; a_stopped_writer_that_waits_holds_up_no_other);
 
@@ -79,4 +81,29 @@ async fn a_stopped_writer_that_waits_holds_up_no_other(server: &Server, mode: &s
     let took = at.duration_since(released);
     assert!(took < ms(2_000), "late: {mode}: it had to wait for {took:?}");
     backend.release(&next, ReleaseMode::Plain).await.unwrap();
+}
+
+/// The writer's second wait begins while another writer waits, which prevents a shared lock of the
+/// name. The writer still closed its barrier, so its session must end soon.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_writer_opens_its_barrier_although_another_waits() {
+    let server = Server::start().unwrap();
+    let backend = shared(&server, "session").await;
+    grant(&*backend, &reader("x", LONG)).await;
+    let mut waiter = start("waiter", &server, "session", LONG);
+    waiter.next_line();
+    within(ms(5_000), "the writer to stop readers", async || !can_read(&*backend).await).await;
+    let barrier = "SELECT pid FROM pg_locks \
+                   WHERE locktype = 'advisory' AND objsubid = 2 AND granted";
+    let pid = server.sql(barrier).unwrap();
+    let another = acquiring(&backend, &claim_for("x", LONG), in_time(LONG));
+    within(ms(5_000), "the other writer to block", async || queued(&server) == 2).await;
+    let began = || {
+        server.sql(&format!("SELECT query_start FROM pg_stat_activity WHERE pid = {pid}")).unwrap()
+    };
+    let first = began();
+    within(ms(8_000), "the second wait", async || began() != first && queued(&server) == 2).await;
+    waiter.signal(Signal::STOP);
+    another.abort();
+    within(ms(14_000), "the barrier to open", async || can_read(&*backend).await).await;
 }

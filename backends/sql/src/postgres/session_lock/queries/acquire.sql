@@ -15,15 +15,15 @@ SELECT CASE WHEN :new_ttl_ms = 0
        END;
 
 /* session_wait */
--- Waits for the lock. The session's idle timeout is the TTL, and its `lock_timeout` is 5000 ms.
--- Returns the column of session_try, and how long the server waited in µs. Returns `readers` at
--- once if only readers have the lock: then session_wait_for_readers waits. The session keeps the
--- claim's lock for the next statement of the wait.
+-- The first wait for the lock. The session's idle timeout is the TTL, and its `lock_timeout` is
+-- 5000 ms. Returns the column of session_try, and how long the server waited in µs. Returns
+-- `readers` at once if only readers have the lock. Then, and for every later wait,
+-- session_wait_for_readers waits, for which the session keeps the claim's lock.
 SELECT CASE WHEN NOT pg_try_advisory_lock(:claim) THEN 'same'
+            WHEN :slice_ms <> 5000 AND set_config('lock_timeout', :slice_ms::text, true) = '' THEN NULL
             WHEN pg_try_advisory_lock(:key) THEN nextval('{hold_fence}')::text
             WHEN pg_try_advisory_lock_shared(:key)
                 THEN CASE WHEN pg_advisory_unlock_shared(:key) THEN 'readers' END
-            WHEN :slice_ms <> 5000 AND set_config('lock_timeout', :slice_ms::text, true) = '' THEN NULL
             ELSE concat(pg_advisory_lock(:key), nextval('{hold_fence}'))
        END, {waited_us};
 
@@ -38,7 +38,9 @@ SELECT {close_barrier};
 SELECT set_config('lock_timeout', {rest}, true);
 SELECT pg_advisory_xact_lock(:key)::text;
 SET idle_session_timeout = :ttl_ms;
-SELECT concat(nextval('{hold_fence}'), pg_advisory_lock(:key)), {waited_us};
+SELECT CASE WHEN pg_try_advisory_lock(:claim) THEN concat(nextval('{hold_fence}'), pg_advisory_lock(:key))
+            ELSE 'same'
+       END, {waited_us};
 
 /* session_missed */
 -- Releases the lock, which may have been granted just before the statement timed out. The session

@@ -24,10 +24,7 @@ pub mod faults;
 #[cfg(feature = "harness")]
 pub mod harness;
 pub mod history;
-pub mod liveness;
-pub mod participants;
 pub mod protected;
-pub mod queue_tests;
 pub mod register;
 pub mod report;
 pub mod silence;

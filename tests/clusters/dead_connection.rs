@@ -3,18 +3,16 @@
 
 use std::time::Duration;
 
-use lockwright_conformance::silence;
-
 use super::one_server;
-use super::silence::client;
+use super::silence::Client;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hold_with_a_long_ttl_survives() {
     let ttl = Duration::from_secs(30);
     let server = one_server();
-    let (at_once, later) = (client(&server).await, client(&server).await);
+    let (at_once, later) = (Client::new(&server).await, Client::new(&server).await);
     tokio::join!(
-        silence::hold_survives(&at_once, "at once", ttl, Duration::ZERO),
-        silence::hold_survives(&later, "later", ttl, ttl / 4),
+        at_once.hold_survives("at once", ttl, Duration::ZERO),
+        later.hold_survives("later", ttl, ttl / 4),
     );
 }

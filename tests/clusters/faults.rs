@@ -1,20 +1,14 @@
 use std::time::Duration;
 
-use lockwright_conformance::participants::{Holder, Participants, now};
 use lockwright_core::Locks;
 use tokio::task::JoinHandle;
 
 use super::locks;
+pub(crate) use super::participants::{Holder, Participants, now, participants};
 use crate::common::Cluster;
 
 /// A TTL longer than an election on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(15);
-
-const SLACK: Duration = Duration::from_secs(20);
-
-pub(crate) fn participants(ttl: Duration) -> Participants {
-    Participants::new("orders", ttl, SLACK)
-}
 
 pub(crate) async fn holder_and_waiter(
     all: &Participants,

@@ -4,7 +4,8 @@
 mod dead_connection;
 pub(crate) mod faults;
 pub(crate) mod liveness;
-mod shared;
+mod participants;
+pub(crate) mod shared;
 mod silence;
 
 use lockwright_core::Locks;

@@ -1,51 +1,234 @@
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockwright_conformance::queue_tests;
-use lockwright_core::Locks;
+use lockwright_conformance::test_helpers::claim;
+use lockwright_core::{
+    AcquireOutcome, Claim, DistributedLock, ErrorKind, Fence, Locks, Mode, ReleaseMode, Wait,
+};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use super::server_and_client;
-use crate::common::{Backend, cluster_and_client, connect, entries};
+use crate::common::{Backend, FOR_EVER, busy, cluster_and_client, connect, entries, grant, released};
 
-/// ZooKeeper's readers may be at servers that lag behind each other.
+/// Returns a claim of the name `x`.
+pub(crate) fn claim_as(mode: Mode) -> Claim {
+    Claim { mode, ..claim("x") }
+}
+
+async fn granted(backend: &Backend, claim: &Claim) -> Fence {
+    for _ in 0..1_000 {
+        match backend.acquire(claim, FOR_EVER).await {
+            Ok(AcquireOutcome::Granted(granted)) => return granted.fence,
+            Ok(AcquireOutcome::Busy(_)) => sleep(Duration::from_millis(10)).await,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    panic!("the claim is still not granted");
+}
+
+/// Queued readers share a fence, whichever of them is granted first. ZooKeeper's readers may be at
+/// servers that lag behind each other.
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_that_waited_share_a_fence() {
-    let (cluster, backend) = cluster_and_client().await;
+    let (cluster, one) = cluster_and_client().await;
     let other = connect(&cluster.url()).await;
-    queue_tests::readers_that_waited_share_a_fence(&backend, &other).await;
+    let mut highest = Fence::new(0);
+    for last_first in [false, true] {
+        let writer = claim_as(Mode::Exclusive);
+        let fence = grant(&one, &writer).await.fence;
+        assert!(fence > highest);
+        let readers: Vec<Claim> = (0..4).map(|_| claim_as(Mode::Shared)).collect();
+        for reader in &readers {
+            assert!(busy(&other, reader, FOR_EVER).await.queued);
+        }
+        one.release(&writer, ReleaseMode::Plain).await.unwrap();
+        let (gone, rest) = readers.split_first().unwrap();
+        let first = if last_first { &rest[2] } else { &rest[0] };
+        let shared = granted(&other, first).await;
+        assert!(shared > fence, "{shared} after {fence}");
+        // The fence comes from the first queued reader, `gone`, which leaves before its own grant.
+        released(&other, gone, ReleaseMode::Plain).await;
+        for reader in rest {
+            assert_eq!(granted(&other, reader).await, shared);
+        }
+        // `rest[0]` is now the first reader, with the fence that came from `gone`.
+        other.release(&rest[0], ReleaseMode::Plain).await.unwrap();
+        let late = claim_as(Mode::Shared);
+        assert_eq!(grant(&one, &late).await.fence, shared);
+        if last_first {
+            assert_eq!(granted(&one, &late).await, shared, "a repeat");
+        }
+        for reader in &rest[1..] {
+            other.release(reader, ReleaseMode::Plain).await.unwrap();
+        }
+        let shown = one.inspect(&late.name).await.unwrap();
+        assert_eq!(shown.holders.iter().map(|one| one.fence).collect::<Vec<_>>(), [Some(shared)]);
+        // The readers from which `late` got its fence have been released.
+        let later = claim_as(Mode::Shared);
+        assert_eq!(grant(&other, &later).await.fence, shared);
+        one.release(&late, ReleaseMode::Plain).await.unwrap();
+        let next = claim_as(Mode::Exclusive);
+        busy(&one, &next, FOR_EVER).await;
+        other.release(&later, ReleaseMode::Plain).await.unwrap();
+        highest = granted(&one, &next).await;
+        assert!(highest > shared, "{highest} after {shared}");
+        one.release(&next, ReleaseMode::Plain).await.unwrap();
+    }
     assert_eq!(entries(&cluster, "x").await, 0);
 }
 
+/// Queued readers get the present reader's fence if the writer ahead of them gives up.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_writer_that_gives_up_leaves_readers_their_fence() {
     let (_server, backend) = server_and_client().await;
-    queue_tests::a_writer_that_gives_up_leaves_readers_their_fence(&backend).await;
+    let (first, writer) = (claim_as(Mode::Shared), claim_as(Mode::Exclusive));
+    let (second, third) = (claim_as(Mode::Shared), claim_as(Mode::Shared));
+    let shared = grant(&backend, &first).await.fence;
+    busy(&backend, &writer, FOR_EVER).await;
+    for reader in [&second, &third] {
+        busy(&backend, reader, FOR_EVER).await;
+    }
+    backend.release(&writer, ReleaseMode::Plain).await.unwrap();
+    assert_eq!(granted(&backend, &third).await, shared);
+    backend.release(&first, ReleaseMode::Plain).await.unwrap();
+    assert_eq!(
+        granted(&backend, &second).await,
+        shared,
+        "the second reader, granted after the first reader's release"
+    );
+    for reader in [&second, &third] {
+        backend.release(reader, ReleaseMode::Plain).await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rejected_claim_leaves_nothing() {
     let (server, backend) = server_and_client().await;
-    queue_tests::refused_request_leaves_nothing(&backend, async || entries(&server, "x").await)
-        .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn many_waiters_are_kept_in_order() {
-    let (cluster, backend) = cluster_and_client().await;
-    let locks = |backend: Backend| {
-        Locks::builder(Arc::new(backend)).ttl(Duration::from_secs(20)).build().unwrap()
+    let permits = |count, of| Mode::Permits { count, of };
+    let conflicts = async |mode, wait| {
+        let answer = backend.acquire(&claim_as(mode), wait).await;
+        assert_eq!(answer.err().map(|error| error.kind()), Some(ErrorKind::Conflict), "{mode}");
     };
-    let clients = [locks(backend), locks(connect(&cluster.url()).await)];
-    queue_tests::many_waiters_are_kept_in_order(&clients).await;
-    for name in ["rw", "permits"] {
-        assert_eq!(entries(&cluster, name).await, 0);
+    for held in [permits(2, 3), Mode::Shared, Mode::Exclusive] {
+        let holds = claim_as(held);
+        grant(&backend, &holds).await;
+        for wait in [Wait::No, FOR_EVER] {
+            for other in [Mode::Exclusive, Mode::Shared, permits(1, 3), permits(1, 4)] {
+                if !other.is_of_the_kind_of(held) {
+                    conflicts(other, wait).await;
+                }
+                assert_eq!(entries(&server, "x").await, 1, "{other} with {held} held");
+            }
+        }
+        for other in [Mode::Exclusive, Mode::Shared, permits(2, 3)] {
+            let is_beside = held == Mode::Shared && other == Mode::Shared;
+            if other.is_of_the_kind_of(held) && !is_beside {
+                busy(&backend, &claim_as(other), Wait::No).await;
+                assert_eq!(entries(&server, "x").await, 1, "{other} with {held} held");
+            }
+        }
+        backend.release(&holds, ReleaseMode::Plain).await.unwrap();
+        assert_eq!(entries(&server, "x").await, 0);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_claims_get_at_most_all_permits() {
     let (cluster, backend) = cluster_and_client().await;
-    let other = Arc::new(connect(&cluster.url()).await);
-    queue_tests::those_who_ask_at_once_get_no_more_than_there_are([Arc::new(backend), other]).await;
+    let backends = [Arc::new(backend), Arc::new(connect(&cluster.url()).await)];
+    let mut most = 0;
+    for _ in 0..10 {
+        let mut asking = JoinSet::new();
+        for at in 0..8 {
+            let backend = Arc::clone(&backends[at % 2]);
+            asking.spawn(async move {
+                let claim = claim_as(Mode::Permits { count: 1, of: 3 });
+                let answer = backend.try_acquire(&claim).await.unwrap();
+                (backend, claim, matches!(answer, AcquireOutcome::Granted(_)))
+            });
+        }
+        let asked = asking.join_all().await;
+        let granted = asked.iter().filter(|(.., is_granted)| *is_granted).count();
+        assert!(granted <= 3, "{granted} of 3 permits were granted");
+        most = most.max(granted);
+        for (backend, claim, _) in asked.iter().filter(|(.., is_granted)| *is_granted) {
+            backend.release(claim, ReleaseMode::Plain).await.unwrap();
+        }
+    }
+    assert!(most > 0, "inconclusive: no claim was granted");
     assert_eq!(entries(&cluster, "x").await, 0);
+}
+
+#[derive(Default)]
+struct Inside {
+    readers: AtomicU32,
+    writers: AtomicU32,
+    permits: AtomicU32,
+    /// The present readers' fences, and the number of pairs of concurrent readers.
+    fences: Mutex<(Vec<Fence>, usize)>,
+    ids: Mutex<HashSet<u64>>,
+}
+
+/// Many tasks check that writers are exclusive, readers share a fence, and permits are limited.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_waiters_are_kept_in_order() {
+    const OF: u32 = 5;
+    let (cluster, backend) = cluster_and_client().await;
+    let locks = |backend| Locks::builder(backend).ttl(Duration::from_secs(20)).build().unwrap();
+    let clients = [locks(backend), locks(connect(&cluster.url()).await)];
+    let inside = Arc::new(Inside::default());
+    let mut tasks = JoinSet::new();
+    for at in 0..12_usize {
+        let (locks, inside) = (clients[at % clients.len()].clone(), Arc::clone(&inside));
+        tasks.spawn(async move {
+            for turn in 0..8 {
+                match (at + turn) % 4 {
+                    0 => {
+                        let guard = locks.write("rw").acquire().await.unwrap();
+                        assert_eq!(inside.writers.fetch_add(1, Ordering::SeqCst), 0);
+                        assert_eq!(inside.readers.load(Ordering::SeqCst), 0);
+                        sleep(Duration::from_millis(2)).await;
+                        inside.writers.fetch_sub(1, Ordering::SeqCst);
+                        guard.release().await.unwrap();
+                    }
+                    1 => {
+                        let count = u32::try_from(turn).unwrap() % 3 + 1;
+                        let request = locks.semaphore("permits", OF).permits(count);
+                        let permit = request.acquire().await.unwrap();
+                        let before = inside.permits.fetch_add(count, Ordering::SeqCst);
+                        assert!(before + count <= OF, "{before} and {count} of {OF}");
+                        assert!(inside.ids.lock().unwrap().insert(permit.id()));
+                        sleep(Duration::from_millis(5)).await;
+                        inside.permits.fetch_sub(count, Ordering::SeqCst);
+                        permit.release().await.unwrap();
+                    }
+                    _ => {
+                        let guard = locks.read("rw").acquire().await.unwrap();
+                        inside.readers.fetch_add(1, Ordering::SeqCst);
+                        assert_eq!(inside.writers.load(Ordering::SeqCst), 0);
+                        let fence = guard.fence();
+                        {
+                            let (fences, beside) = &mut *inside.fences.lock().unwrap();
+                            assert!(fences.iter().all(|one| *one == fence), "{fences:?}: {fence}");
+                            *beside += fences.len();
+                            fences.push(fence);
+                        }
+                        sleep(Duration::from_millis(5)).await;
+                        inside.fences.lock().unwrap().0.pop();
+                        inside.readers.fetch_sub(1, Ordering::SeqCst);
+                        guard.release().await.unwrap();
+                    }
+                }
+            }
+        });
+    }
+    tasks.join_all().await;
+    let beside = inside.fences.lock().unwrap().1;
+    assert!(beside > 0, "inconclusive: no readers held at the same time");
+    for name in ["rw", "permits"] {
+        assert_eq!(entries(&cluster, name).await, 0);
+    }
 }

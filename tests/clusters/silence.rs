@@ -1,19 +1,58 @@
 use std::time::Duration;
 
-use lockwright_conformance::silence::{self, Client};
+use lockwright_core::Locks;
 use lockwright_testbed::Proxy;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{locks, one_server};
 use crate::common::{Cluster, DROPPED_AFTER, SHORT_TTLS};
 
+const BOUND: Duration = Duration::from_secs(2);
+
 const LONG_TTL: u64 = 30;
 
-pub(super) async fn client(cluster: &Cluster) -> Client {
-    let proxies: Vec<_> =
-        cluster.members.iter().map(|member| Proxy::start(member.address()).unwrap()).collect();
-    let locks = locks(cluster.url_through(proxies.iter().map(Proxy::port))).await;
-    Client::new(locks, move || proxies.iter().for_each(Proxy::silence_present))
+/// A client whose connections can be silenced.
+pub(super) struct Client {
+    locks: Locks,
+    proxies: Vec<Proxy>,
+}
+
+impl Client {
+    pub(super) async fn new(cluster: &Cluster) -> Self {
+        let proxies: Vec<_> =
+            cluster.members.iter().map(|member| Proxy::start(member.address()).unwrap()).collect();
+        let locks = locks(cluster.url_through(proxies.iter().map(Proxy::port))).await;
+        Self { locks, proxies }
+    }
+
+    /// Makes the client's open connections, but no later ones, lose all data.
+    fn silence_present(&self) {
+        self.proxies.iter().for_each(Proxy::silence_present);
+    }
+
+    /// Acquires `name` once, to open a connection and prepare its statements.
+    async fn warm(&self, name: &str, ttl: Duration) {
+        let warm = self.locks.mutex(name).ttl(ttl).acquire().await.unwrap();
+        warm.release().await.unwrap();
+    }
+
+    /// Tests that a hold survives a silence that begins `after` its grant.
+    pub(super) async fn hold_survives(&self, label: &str, ttl: Duration, after: Duration) {
+        let name = format!("held-{label}-{ttl:?}-{after:?}");
+        let guard = self.locks.mutex(name).ttl(ttl).acquire().await.unwrap();
+        sleep(after).await;
+        self.silence_present();
+        let silent = Instant::now();
+        while silent.elapsed() < ttl * 5 / 4 {
+            sleep(Duration::from_millis(50)).await;
+            let passed = silent.elapsed();
+            guard.check().unwrap_or_else(|lost| {
+                panic!("{label}, TTL {ttl:?}, silent after {after:?}: {lost:?} after {passed:?}")
+            });
+        }
+        guard.release().await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -21,7 +60,18 @@ async fn free_lock_is_acquired_on_a_new_connection() {
     let server = one_server();
     for ttl in SHORT_TTLS.iter().chain([&LONG_TTL]).copied().map(Duration::from_secs) {
         for waits in [false, true] {
-            silence::free_lock_is_acquired(&client(&server).await, ttl, waits).await;
+            let client = Client::new(&server).await;
+            let free = client.locks.mutex(format!("free-{ttl:?}-{waits}")).ttl(ttl);
+            client.warm(&format!("warm-{ttl:?}-{waits}"), ttl).await;
+            client.silence_present();
+            let begun = Instant::now();
+            let guard = match waits {
+                true => free.acquire().await.unwrap(),
+                false => free.try_acquire().await.unwrap().expect("it is free"),
+            };
+            let took = begun.elapsed();
+            assert!(took < BOUND, "late: TTL {ttl:?}, waits: {waits}: {took:?}");
+            guard.release().await.unwrap();
         }
     }
 }
@@ -34,20 +84,29 @@ async fn hold_survives_a_silent_connection() {
     for (cluster, ttls) in [(&one, SHORT_TTLS), (&three, &[2, 3][..])] {
         for ttl in ttls.iter().copied().map(Duration::from_secs) {
             for after in [Duration::ZERO, ttl / 4] {
-                let client = client(cluster).await;
+                let client = Client::new(cluster).await;
                 let label = format!("{} members", cluster.members.len());
-                holds.spawn(async move {
-                    silence::hold_survives(&client, &label, ttl, after).await;
-                });
+                holds.spawn(async move { client.hold_survives(&label, ttl, after).await });
             }
         }
     }
     holds.join_all().await;
 }
 
+/// The caller drops each request after `DROPPED_AFTER`.
 #[tokio::test(flavor = "multi_thread")]
 async fn dropped_requests_have_the_connection_replaced() {
+    const TTL: Duration = Duration::from_secs(30);
     let server = one_server();
-    let client = client(&server).await;
-    silence::dropped_requests_have_the_connection_replaced(&client, DROPPED_AFTER).await;
+    let client = Client::new(&server).await;
+    client.warm("warm", TTL).await;
+    client.silence_present();
+    let begun = Instant::now();
+    for at in 0.. {
+        let free = client.locks.mutex(format!("free-{at}")).ttl(TTL);
+        if timeout(DROPPED_AFTER, free.acquire()).await.is_ok() {
+            break;
+        }
+        assert!(begun.elapsed() < BOUND, "late: {:?}", begun.elapsed());
+    }
 }

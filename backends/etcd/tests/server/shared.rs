@@ -1,11 +1,11 @@
 use std::time::Duration;
 
-use lockwright_conformance::queue_tests::claim_as;
 use lockwright_core::{Claim, DistributedLock, ErrorKind, Mode, ReleaseMode, Wait};
 use lockwright_etcd::Etcd;
 use lockwright_testbed::proxy::Traffic;
 use tokio::time::Instant;
 
+use crate::clusters::shared::claim_as;
 use crate::common::{FOR_EVER, busy, claim_for, fails, grant, server_and_client, server_and_proxy};
 use crate::queue::queue;
 

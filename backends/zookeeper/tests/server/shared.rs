@@ -1,6 +1,6 @@
-use lockwright_conformance::queue_tests::claim_as;
 use lockwright_core::{DistributedLock, ErrorKind, Mode, ReleaseMode, Wait};
 
+use crate::clusters::shared::claim_as;
 use crate::common::{FOR_EVER, busy, ephemeral, fails, grant, queue, raw, server_and_client};
 
 const PERMIT: Mode = Mode::Permits { count: 1, of: 3 };

@@ -1,12 +1,11 @@
 //! A leader that is frozen for longer than the TTL may revoke live leases when it resumes. So the
 //! backend's profile doesn't contain `Fault::Failover`.
 
-use lockwright_conformance::participants::now;
 use lockwright_core::{Fault, HoldState};
 use lockwright_testbed::etcd::Version;
 
 use super::{
-    LONG, SHORT, blocking, connected_to, elected, holder_and_waiter, locks, on_each_version,
+    LONG, SHORT, blocking, connected_to, elected, holder_and_waiter, locks, now, on_each_version,
     participants, start, url_without, whole,
 };
 use crate::common::lease_of;

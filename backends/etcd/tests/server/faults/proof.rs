@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_conformance::participants::now;
 use lockwright_core::{
     AcquireOutcome, BootInstant, DistributedLock, Fence, ReleaseMode, Renew, RenewalOutcome, Wait,
 };
@@ -11,7 +10,7 @@ use lockwright_testbed::etcd::{Member, Version};
 use lockwright_testbed::proxy::{Proxy, Traffic};
 use tokio::time::{sleep, timeout};
 
-use super::{cut_others, elected, on_each_version, start, url_of};
+use super::{cut_others, elected, now, on_each_version, start, url_of};
 use crate::common::{busy, claim_for, eventually, grant, server_and_client, stubborn};
 
 on_each_version!(a_leader_that_was_replaced_proves_nothing);

@@ -10,12 +10,11 @@ mod proof;
 
 use std::time::Duration;
 
-use lockwright_conformance::participants::{Holder, Participants};
 use lockwright_core::Locks;
 
 use crate::clusters::faults::{
-    LONG, blocking, elected, follower, hold_is_lost_in_time, holder_and_waiter, participants,
-    url_of, url_without, whole,
+    Holder, LONG, Participants, blocking, elected, follower, hold_is_lost_in_time,
+    holder_and_waiter, now, participants, url_of, url_without, whole,
 };
 use crate::common::{Cluster, eventually, locks};
 

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use lockwright_conformance::participants::now;
 use lockwright_core::RenewalOutcome;
 use lockwright_zookeeper::ZooKeeper;
 use zookeeper_client as zk;
 
-use super::{follower, url_of};
+use super::{follower, now, url_of};
 use crate::common::{Cluster, claim_for, eventually, grant, raw, renew, renewed};
 
 /// A sync limit so long that a cut-off member doesn't notice its isolation.

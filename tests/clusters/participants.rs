@@ -2,52 +2,47 @@
 
 use std::time::Duration;
 
+use lockwright_conformance::history::{History, Hold};
 use lockwright_core::{BootInstant, Clock, Error, ErrorKind, Guard, HoldState, Locks};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::history::{History, Hold};
+const NAME: &str = "orders";
+
+/// The tolerance for server elections and a busy machine.
+const SLACK: Duration = Duration::from_secs(20);
 
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Clients of one lock that share a boot clock.
-#[derive(Debug, Clone)]
-pub struct Participants {
-    name: String,
+#[derive(Clone)]
+pub(crate) struct Participants {
     ttl: Duration,
-    slack: Duration,
     limit: Duration,
     history: History,
 }
 
 /// A client that holds the lock.
-#[derive(Debug)]
-pub struct Holder {
-    /// The client's guard.
-    pub guard: Guard,
+pub(crate) struct Holder {
+    pub(crate) guard: Guard,
     who: &'static str,
     asked: BootInstant,
     granted: BootInstant,
     all: Participants,
 }
 
-impl Participants {
-    /// Creates participants. `slack` is the tolerance for server elections and a busy machine.
-    pub fn new(name: &str, ttl: Duration, slack: Duration) -> Self {
-        let limit = (ttl + slack) * 3;
-        Self { name: name.to_owned(), ttl, slack, limit, history: History::default() }
-    }
+pub(crate) fn participants(ttl: Duration) -> Participants {
+    Participants { ttl, limit: (ttl + SLACK) * 3, history: History::default() }
+}
 
+impl Participants {
     /// Acquires the lock, and retries while no server is available.
-    ///
-    /// # Panics
-    /// If the request fails for another reason, or isn't granted in time.
-    pub async fn hold(&self, who: &'static str, locks: &Locks) -> Holder {
+    pub(crate) async fn hold(&self, who: &'static str, locks: &Locks) -> Holder {
         let end = now() + self.limit;
         loop {
             let asked = now();
             let left = end.saturating_since(asked);
-            let request = locks.mutex(&self.name).ttl(self.ttl).wait_for(left);
+            let request = locks.mutex(NAME).ttl(self.ttl).wait_for(left);
             match request.acquire().await {
                 Ok(guard) => {
                     return Holder { guard, who, asked, granted: now(), all: self.clone() };
@@ -60,11 +55,11 @@ impl Participants {
     }
 
     /// Starts a waiter, and returns once it is queued.
-    pub async fn wait(&self, who: &'static str, locks: &Locks) -> JoinHandle<Holder> {
+    pub(crate) async fn wait(&self, who: &'static str, locks: &Locks) -> JoinHandle<Holder> {
         let (all, waiting) = (self.clone(), locks.clone());
         let waiter = tokio::spawn(async move { all.hold(who, &waiting).await });
         let queued = async {
-            while locks.inspect(&self.name).await.ok().and_then(|seen| seen.waiters) < Some(1) {
+            while locks.inspect(NAME).await.ok().and_then(|seen| seen.waiters) < Some(1) {
                 sleep(LOOK).await;
             }
         };
@@ -73,7 +68,7 @@ impl Participants {
     }
 
     /// Asserts that `holder` renews, and `waiter` is granted only after the release.
-    pub async fn survives(&self, holder: Holder, waiter: JoinHandle<Holder>) {
+    pub(crate) async fn survives(&self, holder: Holder, waiter: JoinHandle<Holder>) {
         holder.goes_on().await;
         assert!(!waiter.is_finished(), "the waiter was granted while the lock was held");
         let fence = holder.guard.fence();
@@ -86,7 +81,7 @@ impl Participants {
 
     /// Asserts that the loss is reported before the waiter is granted the lock, and that this grant
     /// comes within `bound` plus the slack after `since`.
-    pub async fn is_lost(
+    pub(crate) async fn is_lost(
         &self,
         holder: &Holder,
         waiter: JoinHandle<Holder>,
@@ -101,13 +96,13 @@ impl Participants {
             noticed.saturating_since(next.granted)
         );
         let took = next.granted.saturating_since(since);
-        assert!(took < bound + self.slack, "late: the next client was granted after {took:?}");
+        assert!(took < bound + SLACK, "late: the next client was granted after {took:?}");
         assert!(next.guard.fence() > holder.guard.fence());
         next
     }
 
     /// Releases `before`, and asserts that `locks` can then acquire the lock.
-    pub async fn comes_back(&self, locks: &Locks, before: Holder) {
+    pub(crate) async fn comes_back(&self, locks: &Locks, before: Holder) {
         let fence = before.guard.fence();
         before.release().await;
         let again = self.hold("again", locks).await;
@@ -117,13 +112,13 @@ impl Participants {
     }
 
     /// Asserts exclusion and growing fences.
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         assert!(self.history.contended() > 0, "inconclusive: no client waited");
         assert_eq!(self.history.check(true), [], "{:#?}", self.history.holds());
     }
 
     /// Waits for the waiter's grant.
-    pub async fn turn_of(&self, waiter: JoinHandle<Holder>) -> Holder {
+    pub(crate) async fn turn_of(&self, waiter: JoinHandle<Holder>) -> Holder {
         timeout(self.limit, waiter)
             .await
             .expect("the waiter is granted")
@@ -133,10 +128,7 @@ impl Participants {
 
 impl Holder {
     /// Releases the lock, in the background if no server is available.
-    ///
-    /// # Panics
-    /// If the lock isn't held.
-    pub async fn release(self) {
+    pub(crate) async fn release(self) {
         self.note_end(now());
         match self.guard.release().await {
             Err(error) if !is_passing(&error) => panic!("{}: {error}", self.who),
@@ -145,7 +137,7 @@ impl Holder {
     }
 
     /// Waits until the client reports the loss, and returns that instant.
-    pub async fn until_lost(&self) -> BootInstant {
+    pub(crate) async fn until_lost(&self) -> BootInstant {
         let ended = timeout(self.all.limit, self.guard.signal().ended()).await;
         let noticed = now();
         let ended = ended.expect("the loss is signalled");
@@ -160,7 +152,7 @@ impl Holder {
     }
 
     /// Waits for one TTL, and for a renewal sent after this call.
-    pub async fn goes_on(&self) {
+    pub(crate) async fn goes_on(&self) {
         let (from, ttl) = (now(), self.all.ttl);
         // A deadline is less than one TTL after its renewal was sent.
         // So a deadline after `from + ttl` means a renewal after `from`.
@@ -168,18 +160,14 @@ impl Holder {
         while !is_confirmed() {
             let state = self.guard.signal().state();
             assert!(state.is_live(), "{}: {state:?}", self.who);
-            assert!(
-                now() < from + ttl * 3 + self.all.slack,
-                "late: {}: the hold is not renewed",
-                self.who
-            );
+            assert!(now() < from + ttl * 3 + SLACK, "late: {}: the hold is not renewed", self.who);
             sleep(LOOK).await;
         }
         self.guard.check().unwrap_or_else(|error| panic!("{}: {error:?}", self.who));
     }
 
     fn note_end(&self, until: BootInstant) {
-        let (who, name) = (self.who.to_owned(), self.all.name.clone());
+        let (who, name) = (self.who.to_owned(), NAME.to_owned());
         let (token, fence, mode) = (self.guard.token(), self.guard.fence(), self.guard.mode());
         let (asked, granted) = (self.asked, self.granted);
         self.all.history.add(Hold { who, name, mode, token, fence, asked, granted, until });
@@ -190,7 +178,6 @@ fn is_passing(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate)
 }
 
-/// Returns the boot clock's time.
-pub fn now() -> BootInstant {
+pub(crate) fn now() -> BootInstant {
     Clock::boot().now()
 }

@@ -1,6 +1,6 @@
 use lockwright_conformance::test_helpers;
 use lockwright_core::{LockName, Mode};
-use lockwright_properties::{assert_clear, bytes, texts, urls_with_secrets};
+use lockwright_properties::{assert_clear, bytes, texts};
 
 use crate::config::Config;
 use crate::keys::{self, Keys};
@@ -18,23 +18,14 @@ fn urls() {
         "etcd:https://[::1]:2379?ca=/etc/ca.pem",
         "etcd:http://127.0.0.1:2379?names=raw",
     ];
-    texts(&valid, |url| match Config::new(url) {
-        Ok(config) => assert!(!format!("{config:?}").is_empty()),
-        Err(error) => assert!(error.to_string().len() > 20, "{error}"),
-    });
+    lockwright_properties::urls(&valid, Config::new);
 }
 
 #[test]
 fn no_password_is_shown() {
     let before = ["etcd:http://me:", "etcd:https://a:1,https://me:"];
     let after = ["db:2379", "a:1,http://b:2?prefix=x", "[::1]:3?x=1"];
-    urls_with_secrets(&before, &after, |url| match Config::new(url) {
-        Ok(config) => assert_clear(format!("{config:?}")),
-        Err(error) => {
-            assert_clear(&error);
-            assert_clear(format!("{error:?}"));
-        }
-    });
+    lockwright_properties::no_password_is_shown(&before, &after, Config::new);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lockwright_conformance::test_helpers;
 use lockwright_core::{Identity, LockName};
-use lockwright_properties::{assert_clear, check, text, texts, urls_with_secrets};
+use lockwright_properties::{assert_clear, check, text, texts};
 use redis::Value;
 
 use crate::answer::{self, Found};
@@ -23,23 +23,14 @@ fn urls() {
         "rediss+sentinel://me:x@a:1,b:2,[::1]:3/master/0?sentinel_user=x&ca=/etc/ca.pem",
         "valkey+cluster://a,b:2?replicas=1&replica_timeout=100ms",
     ];
-    texts(&valid, |url| match Config::new(url) {
-        Ok(config) => assert!(!format!("{config:?}").is_empty()),
-        Err(error) => assert!(error.to_string().len() > 20, "{error}"),
-    });
+    lockwright_properties::urls(&valid, Config::new);
 }
 
 #[test]
 fn no_password_is_shown() {
     let before = ["redis://me:", "redis://:", "rediss+sentinel://me:", "redis+cluster://me:"];
     let after = ["db:6379/0?prefix=x", "a:1,b:2/master?sentinel_user=x", "[::1]:3"];
-    urls_with_secrets(&before, &after, |url| match Config::new(url) {
-        Ok(config) => assert_clear(format!("{config:?}")),
-        Err(error) => {
-            assert_clear(&error);
-            assert_clear(format!("{error:?}"));
-        }
-    });
+    lockwright_properties::no_password_is_shown(&before, &after, Config::new);
 }
 
 /// Regression test: errors contained parts of these passwords.

@@ -1,6 +1,6 @@
 use lockwright_conformance::test_helpers;
 use lockwright_core::{LockName, Mode};
-use lockwright_properties::{assert_clear, bytes, check, text, texts, urls_with_secrets};
+use lockwright_properties::{bytes, check, text, texts};
 
 use crate::config::Config;
 use crate::paths::{self, Paths};
@@ -14,23 +14,14 @@ fn urls() {
         "zookeeper://127.0.0.1:2181",
         "zookeeper+tls:a:2281?ca=/etc/ca.pem",
     ];
-    texts(&valid, |url| match Config::new(url) {
-        Ok(config) => assert!(!format!("{config:?}").is_empty()),
-        Err(error) => assert!(error.to_string().len() > 20, "{error}"),
-    });
+    lockwright_properties::urls(&valid, Config::new);
 }
 
 #[test]
 fn no_password_is_shown() {
     let before = ["zookeeper:me:", "zookeeper://me:", "zookeeper+tls://me:"];
     let after = ["db:2181", "a:1,b:2/chroot?prefix=/x", "[::1]:3?x=1"];
-    urls_with_secrets(&before, &after, |url| match Config::new(url) {
-        Ok(config) => assert_clear(format!("{config:?}")),
-        Err(error) => {
-            assert_clear(&error);
-            assert_clear(format!("{error:?}"));
-        }
-    });
+    lockwright_properties::no_password_is_shown(&before, &after, Config::new);
 }
 
 #[test]

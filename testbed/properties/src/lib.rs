@@ -5,7 +5,7 @@
 //! seconds. A failure prints the input.
 #![forbid(unsafe_code)]
 
-use std::fmt::Debug;
+use std::fmt::{Debug, Display};
 use std::time::Duration;
 
 use arbtest::arbitrary::{Arbitrary, Result, Unstructured};
@@ -50,6 +50,33 @@ pub fn urls_with_secrets(before: &[&str], after: &[&str], mut property: impl FnM
         Ok(format!("{before}{SECRET}{middle}{SECRET}@{}", text(input, after)?))
     };
     check(url, |url| property(url));
+}
+
+/// Checks that a parser of URLs returns something printable or a clear error, as in [`texts`].
+pub fn urls<C: Debug, E: Display>(
+    valid: &[&str],
+    parse: impl Fn(&str) -> std::result::Result<C, E>,
+) {
+    texts(valid, |url| match parse(url) {
+        Ok(config) => assert!(!format!("{config:?}").is_empty()),
+        Err(error) => assert!(error.to_string().len() > 20, "{error}"),
+    });
+}
+
+/// Checks that neither the result nor the error of a parser of URLs shows a password. The URLs are
+/// those of [`urls_with_secrets`].
+pub fn no_password_is_shown<C: Debug, E: Debug + Display>(
+    before: &[&str],
+    after: &[&str],
+    parse: impl Fn(&str) -> std::result::Result<C, E>,
+) {
+    urls_with_secrets(before, after, |url| match parse(url) {
+        Ok(config) => assert_clear(format!("{config:?}")),
+        Err(error) => {
+            assert_clear(&error);
+            assert_clear(format!("{error:?}"));
+        }
+    });
 }
 
 /// The marker of secrets, which no message may contain.

@@ -23,21 +23,7 @@ struct Careless(Memory);
 
 #[async_trait]
 impl DistributedLock for Careless {
-    fn profile(&self) -> &Profile {
-        self.0.profile()
-    }
-
-    fn attach(&self, events: Events) {
-        self.0.attach(events);
-    }
-
-    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
-        self.0.acquire(claim, wait).await
-    }
-
-    async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
-        self.0.renew(holds).await
-    }
+    delegate!(|this| this.0; profile, attach, acquire, renew, inspect, list, doctor);
 
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         let mut claim = claim.clone();
@@ -46,18 +32,6 @@ impl DistributedLock for Careless {
             claim.token = token;
         }
         self.0.release(&claim, release_mode).await
-    }
-
-    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
-        self.0.inspect(name).await
-    }
-
-    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
-        self.0.list(prefix, from).await
-    }
-
-    async fn doctor(&self) -> Result<Vec<Finding>> {
-        self.0.doctor().await
     }
 }
 

@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use lockwright_core::backend_util::lock;
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Clock, Cursor, DistributedLock, Error,
-    Event, Events, Finding, Inspection, LockName, Page, Profile, ReleaseMode, ReleaseOutcome,
-    Renew, Renewal, Result, SweepReport, Token, Wait, async_trait,
+    AcquireOutcome, Claim, Clock, DistributedLock, Error, Event, Events, Profile, ReleaseMode,
+    ReleaseOutcome, Renew, Renewal, Result, Token, Wait, async_trait, delegate,
 };
 use tokio::sync::Notify;
 
@@ -280,30 +279,5 @@ impl DistributedLock for Faulty {
         self.send(Op::Swap, self.0.backend.swap(from, to), again).await
     }
 
-    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
-        self.0.backend.inspect(name).await
-    }
-
-    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
-        self.0.backend.list(prefix, from).await
-    }
-
-    async fn break_lock(
-        &self,
-        name: &LockName,
-        seen: BreakTarget,
-        how: BreakMode,
-        by: &str,
-        reason: &str,
-    ) -> Result<Broken> {
-        self.0.backend.break_lock(name, seen, how, by, reason).await
-    }
-
-    async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
-        self.0.backend.sweep(idle).await
-    }
-
-    async fn doctor(&self) -> Result<Vec<Finding>> {
-        self.0.backend.doctor().await
-    }
+    delegate!(|this| this.0.backend; inspect, list, break_lock, sweep, doctor);
 }

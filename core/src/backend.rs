@@ -1,5 +1,4 @@
 use std::fmt::Debug;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -143,102 +142,112 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     async fn doctor(&self) -> Result<Vec<Finding>>;
 }
 
-type Answer<'f, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'f>>;
+/// Implements methods of [`DistributedLock`], in an `impl` block, by calls of another backend: for
+/// example `delegate!(|this| this.0; inspect, list);`. Without a list, it implements all methods.
+///
+/// The methods return the other backend's boxed future, because an `async fn` would box it again.
+#[macro_export]
+macro_rules! delegate {
+    (|$this:ident| $to:expr) => {
+        $crate::delegate!(|$this| $to;
+            profile, attach, acquire, acquire_at_once, try_acquire, renew, release, release_at_once,
+            swap, inspect, list, break_lock, sweep, doctor
+        );
+    };
+    (|$this:ident| $to:expr; $($method:ident),+) => {
+        $($crate::delegate!(@$method |$this| $to);)+
+    };
+    (@profile $($to:tt)+) => {
+        $crate::delegate!(@plain $($to)+; profile() -> &$crate::Profile);
+    };
+    (@attach |$this:ident| $to:expr) => {
+        fn attach(&self, events: $crate::Events) {
+            let $this = self;
+            $to.attach(events);
+        }
+    };
+    (@acquire_at_once $($to:tt)+) => {
+        $crate::delegate!(@plain $($to)+;
+            acquire_at_once(claim: &$crate::Claim, now: $crate::BootInstant)
+                -> Option<$crate::Result<$crate::AcquireOutcome>>);
+    };
+    (@release_at_once $($to:tt)+) => {
+        $crate::delegate!(@plain $($to)+;
+            release_at_once(
+                claim: &$crate::Claim, release_mode: $crate::ReleaseMode, now: $crate::BootInstant
+            ) -> Option<$crate::Result<$crate::ReleaseOutcome>>);
+    };
+    (@plain |$this:ident| $to:expr;
+        $name:ident($($argument:ident: $type:ty),*) -> $output:ty
+    ) => {
+        fn $name(&self, $($argument: $type),*) -> $output {
+            let $this = self;
+            $to.$name($($argument),*)
+        }
+    };
+    (@acquire $($to:tt)+) => {
+        $crate::delegate!(@async $($to)+;
+            acquire<'c>(claim: &'c $crate::Claim, wait: $crate::Wait) -> $crate::AcquireOutcome);
+    };
+    (@try_acquire $($to:tt)+) => {
+        $crate::delegate!(@async $($to)+;
+            try_acquire<'c>(claim: &'c $crate::Claim) -> $crate::AcquireOutcome);
+    };
+    (@renew $($to:tt)+) => {
+        $crate::delegate!(@async $($to)+;
+            renew<'h, 'r>(holds: &'h [$crate::Renew<'r>]) -> Vec<$crate::Renewal>);
+    };
+    (@release $($to:tt)+) => {
+        $crate::delegate!(@async $($to)+;
+            release<'c>(claim: &'c $crate::Claim, release_mode: $crate::ReleaseMode)
+                -> $crate::ReleaseOutcome);
+    };
+    (@swap $($to:tt)+) => {
+        $crate::delegate!(@async $($to)+;
+            swap<'c>(from: $crate::Token, to: &'c $crate::Claim) -> $crate::AcquireOutcome);
+    };
+    (@inspect $($to:tt)+) => {
+        $crate::delegate!(@async $($to)+;
+            inspect<'n>(name: &'n $crate::LockName) -> $crate::Inspection);
+    };
+    (@list $($to:tt)+) => {
+        $crate::delegate!(@async $($to)+;
+            list<'p>(prefix: &'p str, from: Option<$crate::Cursor>) -> $crate::Page);
+    };
+    (@break_lock $($to:tt)+) => {
+        $crate::delegate!(@async $($to)+;
+            break_lock<'n, 'b, 'r>(
+                name: &'n $crate::LockName, seen: $crate::BreakTarget, how: $crate::BreakMode,
+                by: &'b str, reason: &'r str
+            ) -> $crate::Broken);
+    };
+    (@sweep $($to:tt)+) => {
+        $crate::delegate!(@async $($to)+;
+            sweep<>(idle: ::std::time::Duration) -> $crate::SweepReport);
+    };
+    (@doctor $($to:tt)+) => {
+        $crate::delegate!(@async $($to)+; doctor<>() -> Vec<$crate::Finding>);
+    };
+    (@async |$this:ident| $to:expr;
+        $name:ident<$($lifetime:lifetime),*>($($argument:ident: $type:ty),*) -> $output:ty
+    ) => {
+        fn $name<'s, $($lifetime,)* 'f>(
+            &'s self,
+            $($argument: $type),*
+        ) -> ::std::pin::Pin<
+            Box<dyn ::std::future::Future<Output = $crate::Result<$output>> + Send + 'f>,
+        >
+        where
+            's: 'f,
+            $($lifetime: 'f,)*
+            Self: 'f,
+        {
+            let $this = self;
+            $to.$name($($argument),*)
+        }
+    };
+}
 
-#[async_trait]
 impl<T: DistributedLock + ?Sized> DistributedLock for Arc<T> {
-    fn profile(&self) -> &Profile {
-        (**self).profile()
-    }
-
-    fn attach(&self, events: Events) {
-        (**self).attach(events);
-    }
-
-    fn acquire_at_once(&self, claim: &Claim, now: BootInstant) -> Option<Result<AcquireOutcome>> {
-        (**self).acquire_at_once(claim, now)
-    }
-
-    fn release_at_once(
-        &self,
-        claim: &Claim,
-        release_mode: ReleaseMode,
-        now: BootInstant,
-    ) -> Option<Result<ReleaseOutcome>> {
-        (**self).release_at_once(claim, release_mode, now)
-    }
-
-    // The next four methods aren't `async fn`, which would allocate a second future.
-
-    fn acquire<'s, 'c, 'f>(&'s self, claim: &'c Claim, wait: Wait) -> Answer<'f, AcquireOutcome>
-    where
-        's: 'f,
-        'c: 'f,
-        Self: 'f,
-    {
-        (**self).acquire(claim, wait)
-    }
-
-    fn try_acquire<'s, 'c, 'f>(&'s self, claim: &'c Claim) -> Answer<'f, AcquireOutcome>
-    where
-        's: 'f,
-        'c: 'f,
-        Self: 'f,
-    {
-        (**self).try_acquire(claim)
-    }
-
-    fn renew<'s, 'h, 'r, 'f>(&'s self, holds: &'h [Renew<'r>]) -> Answer<'f, Vec<Renewal>>
-    where
-        's: 'f,
-        'h: 'f,
-        'r: 'f,
-        Self: 'f,
-    {
-        (**self).renew(holds)
-    }
-
-    fn release<'s, 'c, 'f>(
-        &'s self,
-        claim: &'c Claim,
-        release_mode: ReleaseMode,
-    ) -> Answer<'f, ReleaseOutcome>
-    where
-        's: 'f,
-        'c: 'f,
-        Self: 'f,
-    {
-        (**self).release(claim, release_mode)
-    }
-
-    async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
-        (**self).swap(from, to).await
-    }
-
-    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
-        (**self).inspect(name).await
-    }
-
-    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
-        (**self).list(prefix, from).await
-    }
-
-    async fn break_lock(
-        &self,
-        name: &LockName,
-        seen: BreakTarget,
-        how: BreakMode,
-        by: &str,
-        reason: &str,
-    ) -> Result<Broken> {
-        (**self).break_lock(name, seen, how, by, reason).await
-    }
-
-    async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
-        (**self).sweep(idle).await
-    }
-
-    async fn doctor(&self) -> Result<Vec<Finding>> {
-        (**self).doctor().await
-    }
+    crate::delegate!(|this| **this);
 }

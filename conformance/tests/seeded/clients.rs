@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use lockwright_conformance::Faulty;
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Clock, Cursor, DistributedLock, Events,
-    Fence, Finding, Inspection, LockName, Page, Profile, ReleaseMode, ReleaseOutcome, Renew,
-    Renewal, Result, Token, Wait, async_trait,
+    AcquireOutcome, Claim, Clock, DistributedLock, Fence, Renew, Renewal, Result, Wait,
+    async_trait, delegate,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,13 +39,8 @@ impl FlawedClient {
 
 #[async_trait]
 impl DistributedLock for FlawedClient {
-    fn profile(&self) -> &Profile {
-        self.backend.profile()
-    }
-
-    fn attach(&self, events: Events) {
-        self.backend.attach(events);
-    }
+    delegate!(|this| this.backend;
+        profile, attach, swap, release, inspect, list, break_lock, doctor);
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         let mut claim = claim.clone();
@@ -68,41 +62,10 @@ impl DistributedLock for FlawedClient {
         Ok(attempt)
     }
 
-    async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
-        self.backend.swap(from, to).await
-    }
-
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
         if self.flaw == ClientFlaw::PingsInsteadOfRenewing {
             return Ok(vec![Renewal::RENEWED; holds.len()]);
         }
         self.backend.renew(holds).await
-    }
-
-    async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
-        self.backend.release(claim, release_mode).await
-    }
-
-    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
-        self.backend.inspect(name).await
-    }
-
-    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
-        self.backend.list(prefix, from).await
-    }
-
-    async fn break_lock(
-        &self,
-        name: &LockName,
-        seen: BreakTarget,
-        how: BreakMode,
-        by: &str,
-        reason: &str,
-    ) -> Result<Broken> {
-        self.backend.break_lock(name, seen, how, by, reason).await
-    }
-
-    async fn doctor(&self) -> Result<Vec<Finding>> {
-        self.backend.doctor().await
     }
 }

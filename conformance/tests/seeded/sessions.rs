@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lockwright_conformance::{Connect, connector};
 use lockwright_core::{
-    AcquireOutcome, Claim, Clock, Cursor, DistributedLock, Events, Finding, Inspection, LockName,
-    Page, Profile, ReleaseMode, ReleaseOutcome, Renew, Renewal, Result, Token, Wait, async_trait,
+    AcquireOutcome, Claim, Clock, DistributedLock, Finding, Profile, ReleaseMode, ReleaseOutcome,
+    Renew, Renewal, Result, Token, Wait, async_trait, delegate,
 };
 use lockwright_memory::Memory;
 
@@ -43,9 +43,7 @@ impl DistributedLock for SharedKey {
         &self.profile
     }
 
-    fn attach(&self, events: Events) {
-        self.memory.attach(events);
-    }
+    delegate!(|this| this.memory; attach, inspect, list);
 
     async fn acquire(&self, claim: &Claim, _wait: Wait) -> Result<AcquireOutcome> {
         self.memory.acquire(&self.claim(claim), Wait::No).await
@@ -59,14 +57,6 @@ impl DistributedLock for SharedKey {
 
     async fn release(&self, claim: &Claim, _release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         self.memory.release(&self.claim(claim), ReleaseMode::Plain).await
-    }
-
-    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
-        self.memory.inspect(name).await
-    }
-
-    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
-        self.memory.list(prefix, from).await
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>> {

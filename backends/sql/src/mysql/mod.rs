@@ -133,4 +133,6 @@ pub fn profile() -> Profile {
 
 const LEASE: &str = "mysql-lease";
 
-crate::server::delegate::delegate!(Mysql);
+impl DistributedLock for Mysql {
+    lockwright_core::delegate!(|this| this.0);
+}

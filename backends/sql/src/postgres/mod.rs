@@ -165,4 +165,6 @@ fn profile_of(is_direct: bool) -> Profile {
 
 const LEASE: &str = "postgres-lease";
 
-crate::server::delegate::delegate!(Postgres);
+impl DistributedLock for Postgres {
+    lockwright_core::delegate!(|this| this.0);
+}

@@ -2,7 +2,6 @@
 
 pub(crate) mod abandoned;
 pub(crate) mod config;
-pub(crate) mod delegate;
 pub(crate) mod dialect;
 pub(crate) mod doctor;
 pub(crate) mod errors;

@@ -238,32 +238,34 @@ impl AcquireSteps<'_> {
         if owner.key == key {
             return self.granted(lease, key, created, value::fence(created), waiters).await;
         }
-        if owner.token() == Some(claim.token) {
-            // An earlier key of the claim, on another lease, holds the lock. Use that key, because
-            // with two keys the claim would wait for itself.
-            release::delete(shared, key, created).await?;
-            shared.forget(claim);
-            return self.take_over(&owner).await;
-        }
-        if !owner.mode().is_of_the_kind_of(claim.mode) {
-            release::delete(shared, key, created).await?;
-            return self.refuse_another_kind(&owner).await.map(|()| Step::Again);
-        }
-        if !self.waits {
-            release::delete(shared, key, created).await?;
-            return Ok(self.reject_busy(self.is_unsure(), &owner));
-        }
         let way = previous.as_ref().map_or(&owner.key, |previous| &previous.key);
-        self.keep_waiting(lease, &owner, [way.as_slice()].into_iter())
+        self.wait_or_leave(lease, key, created, std::slice::from_ref(&owner), &[way]).await
     }
 
-    pub(crate) fn keep_waiting<'k>(
+    /// Keeps waiting, or leaves the queue: if the claim doesn't wait, if the first of the entries
+    /// `before` it has another kind, or if one of them is an earlier key of the claim, on another
+    /// lease. Then the claim uses that key, because with two keys it would wait for itself.
+    pub(crate) async fn wait_or_leave(
         &self,
         lease: &Lease,
-        owner: &Entry,
-        way: impl Iterator<Item = &'k [u8]>,
+        key: &[u8],
+        created: i64,
+        before: &[Entry],
+        way: &[&Vec<u8>],
     ) -> Result<Step> {
         let (shared, claim) = (self.shared, self.claim);
+        let Some(owner) = before.first() else { return Ok(Step::Again) };
+        let is_alike = owner.mode().is_of_the_kind_of(claim.mode);
+        let earlier = before.iter().find(|one| one.token() == Some(claim.token));
+        if !is_alike || earlier.is_some() || !self.waits {
+            release::delete(shared, key, created).await?;
+            self.refuse_another_kind(owner).await?;
+            let Some(earlier) = earlier else {
+                return Ok(self.reject_busy(self.is_unsure(), owner));
+            };
+            shared.forget(claim);
+            return self.take_over(earlier).await;
+        }
         if !shared.keep(claim, shared.queued_until(claim)) {
             return Ok(Step::Again);
         }

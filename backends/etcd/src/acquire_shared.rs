@@ -18,7 +18,6 @@ use crate::leases::Lease;
 use crate::members::RequestError;
 use crate::put_key::is_new;
 use crate::queue::QueueSnapshot;
-use crate::release;
 use crate::shared::Found;
 use crate::value::{Entry, Value, fence};
 
@@ -156,25 +155,9 @@ impl AcquireSteps<'_> {
                 }
             };
         }
-        let first = &snapshot.entries[0];
-        if !first.mode().is_of_the_kind_of(claim.mode) {
-            release::delete(shared, key, created).await?;
-            return self.refuse_another_kind(first).await.map(|()| Step::Again);
-        }
-        if let Some(own) =
-            snapshot.entries[..at].iter().find(|one| one.token() == Some(claim.token))
-        {
-            // The claim has an earlier key, on another lease. Use that key.
-            release::delete(shared, key, created).await?;
-            shared.forget(claim);
-            return self.take_over(own).await;
-        }
-        if !self.waits {
-            release::delete(shared, key, created).await?;
-            return Ok(self.reject_busy(self.is_unsure(), first));
-        }
-        let way = &snapshot.entries[queue_admission::blockers(&before, claim.mode)];
-        self.keep_waiting(lease, first, way.iter().map(|entry| entry.key.as_slice()))
+        let way = snapshot.entries[queue_admission::blockers(&before, claim.mode)].iter();
+        let way: Vec<_> = way.map(|entry| &entry.key).collect();
+        self.wait_or_leave(lease, key, created, &snapshot.entries[..at], &way).await
     }
 
     async fn take_fence(

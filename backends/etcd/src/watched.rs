@@ -42,11 +42,11 @@ pub(crate) struct DeletionRecorder<'a> {
 
 impl DeletionRecorder<'_> {
     /// Registers the keys whose deletion wakes the waiter. Returns false if one is already deleted.
-    pub(crate) fn waits_for<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> bool {
+    pub(crate) fn waits_for(&self, keys: &[&Vec<u8>]) -> bool {
         let mut state = lock(&self.wakeups.state);
         for key in keys {
             let gone = state.recorders.get(&self.name);
-            if gone.is_some_and(|(_, gone)| gone.iter().any(|one| one == key)) {
+            if gone.is_some_and(|(_, gone)| gone.contains(key)) {
                 return false;
             }
             state.waited.insert(key.to_vec(), self.name.clone());

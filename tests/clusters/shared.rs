@@ -11,7 +11,12 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::server_and_client;
-use crate::common::{Backend, FOR_EVER, busy, cluster_and_client, connect, entries, grant, released};
+use crate::common::{
+    ALIENS, Backend, FOR_EVER, busy, cluster_and_client, connect, entries, fails, grant, put_alien,
+    released, remove_alien,
+};
+
+pub(crate) const PERMIT: Mode = Mode::Permits { count: 1, of: 3 };
 
 /// Returns a claim of the name `x`.
 pub(crate) fn claim_as(mode: Mode) -> Claim {
@@ -135,6 +140,40 @@ async fn rejected_claim_leaves_nothing() {
     }
 }
 
+/// Other programs' claims count as exclusive.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_programs_claim_is_a_writers() {
+    let (server, backend) = server_and_client().await;
+    for kind in ALIENS {
+        let reads = claim_as(Mode::Shared);
+        grant(&backend, &reads).await;
+        let theirs = put_alien(&server, kind).await;
+        busy(&backend, &claim_as(Mode::Shared), Wait::No).await;
+        backend.release(&reads, ReleaseMode::Plain).await.unwrap();
+        let shown = backend.inspect(&reads.name).await.unwrap();
+        assert!(matches!(&shown.holders[..], [one] if one.mode == Mode::Exclusive), "{shown:?}");
+        busy(&backend, &claim_as(Mode::Shared), Wait::No).await;
+        fails(backend.try_acquire(&claim_as(PERMIT)).await, ErrorKind::Conflict);
+        remove_alien(&server, theirs).await;
+        let again = claim_as(Mode::Shared);
+        grant(&backend, &again).await;
+        backend.release(&again, ReleaseMode::Plain).await.unwrap();
+    }
+}
+
+/// Another program gets the lock ahead of a waiter for permits. The waiter's request fails.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_becomes_another_programs_lock_is_left() {
+    let (server, backend) = server_and_client().await;
+    let (held, waits) = (claim_as(PERMIT), claim_as(PERMIT));
+    grant(&backend, &held).await;
+    let _theirs = put_alien(&server, ALIENS[0]).await;
+    busy(&backend, &waits, FOR_EVER).await;
+    backend.release(&held, ReleaseMode::Plain).await.unwrap();
+    fails(backend.acquire(&waits, FOR_EVER).await, ErrorKind::Conflict);
+    assert_eq!(entries(&server, "x").await, 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_claims_get_at_most_all_permits() {
     let (cluster, backend) = cluster_and_client().await;
@@ -145,7 +184,7 @@ async fn concurrent_claims_get_at_most_all_permits() {
         for at in 0..8 {
             let backend = Arc::clone(&backends[at % 2]);
             asking.spawn(async move {
-                let claim = claim_as(Mode::Permits { count: 1, of: 3 });
+                let claim = claim_as(PERMIT);
                 let answer = backend.try_acquire(&claim).await.unwrap();
                 (backend, claim, matches!(answer, AcquireOutcome::Granted(_)))
             });

@@ -36,6 +36,20 @@ pub(crate) async fn entries(cluster: &Cluster, name: &str) -> usize {
     queue(cluster, name).await.len()
 }
 
+/// Other programs' claims: keys of Go's `concurrency`.
+pub(crate) const ALIENS: &[&str] = &["1f"];
+
+/// Puts another program's claim into the queue of `x`.
+pub(crate) async fn put_alien(cluster: &Cluster, key: &str) -> String {
+    let key = format!("lockwright/x/{key}");
+    cluster.ctl(&["put", &key, ""]).unwrap();
+    key
+}
+
+pub(crate) async fn remove_alien(cluster: &Cluster, key: String) {
+    cluster.ctl(&["del", &key]).unwrap();
+}
+
 /// Returns the only key of a lock's queue.
 pub(crate) fn key_of(cluster: &Cluster, name: &str) -> String {
     let keys = cluster.ctl(&["get", &format!("lockwright/{name}/"), "--prefix", "--keys-only"]);

@@ -1,47 +1,13 @@
 use std::time::Duration;
 
-use lockwright_core::{Claim, DistributedLock, ErrorKind, Mode, ReleaseMode, Wait};
+use lockwright_core::{Claim, DistributedLock, ErrorKind, Mode};
 use lockwright_etcd::Etcd;
 use lockwright_testbed::proxy::Traffic;
 use tokio::time::Instant;
 
-use crate::clusters::shared::claim_as;
-use crate::common::{FOR_EVER, busy, claim_for, fails, grant, server_and_client, server_and_proxy};
+use crate::clusters::shared::{PERMIT, claim_as};
+use crate::common::{claim_for, fails, grant, server_and_client, server_and_proxy};
 use crate::queue::queue;
-
-const PERMIT: Mode = Mode::Permits { count: 1, of: 3 };
-
-/// A key of Go's `concurrency` is exclusive.
-#[tokio::test(flavor = "multi_thread")]
-async fn another_programs_key_is_a_writers() {
-    let (cluster, etcd) = server_and_client().await;
-    let reads = claim_as(Mode::Shared);
-    grant(&etcd, &reads).await;
-    cluster.ctl(&["put", "lockwright/x/1f", ""]).unwrap();
-    busy(&etcd, &claim_as(Mode::Shared), Wait::No).await;
-    etcd.release(&reads, ReleaseMode::Plain).await.unwrap();
-    let shown = etcd.inspect(&reads.name).await.unwrap();
-    assert!(matches!(&shown.holders[..], [one] if one.mode == Mode::Exclusive), "{shown:?}");
-    busy(&etcd, &claim_as(Mode::Shared), Wait::No).await;
-    let permit = etcd.try_acquire(&claim_as(PERMIT)).await;
-    fails(permit, ErrorKind::Conflict);
-    cluster.ctl(&["del", "lockwright/x/1f"]).unwrap();
-    grant(&etcd, &claim_as(Mode::Shared)).await;
-}
-
-/// A Go program gets the lock ahead of a waiter for permits. The waiter's request fails.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_becomes_another_programs_lock_is_left() {
-    let (cluster, etcd) = server_and_client().await;
-    let (held, waits) = (claim_as(PERMIT), claim_as(PERMIT));
-    grant(&etcd, &held).await;
-    cluster.ctl(&["put", "lockwright/x/1f", ""]).unwrap();
-    busy(&etcd, &waits, FOR_EVER).await;
-    etcd.release(&held, ReleaseMode::Plain).await.unwrap();
-    let answer = etcd.acquire(&waits, FOR_EVER).await;
-    fails(answer, ErrorKind::Conflict);
-    assert_eq!(queue(&cluster, "x").await.len(), 1);
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_server_delays_a_reader_for_half_its_ttl() {

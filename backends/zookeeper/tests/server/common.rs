@@ -51,6 +51,21 @@ pub(crate) async fn entries(cluster: &Cluster, name: &str) -> usize {
     queue(&raw(&cluster.url()).await, name).await.len()
 }
 
+/// Other programs' claims: nodes of Curator's mutex and of its read locks.
+pub(crate) const ALIENS: &[&str] = &["lock-", "__READ__"];
+
+/// Puts another program's claim into the queue of `x`.
+pub(crate) async fn put_alien(cluster: &Cluster, kind: &str) -> (Client, String) {
+    let raw = raw(&cluster.url()).await;
+    let theirs = format!("/lockwright/x/_c_7b0a1f2e-1111-4222-8333-444455556666-{kind}");
+    let (_, sequence) = raw.create(&theirs, b"", &ephemeral()).await.unwrap();
+    (raw, format!("{theirs}{sequence}"))
+}
+
+pub(crate) async fn remove_alien(_: &Cluster, (raw, node): (Client, String)) {
+    raw.delete(&node, None).await.unwrap();
+}
+
 /// Returns a figure of the first server.
 pub(crate) fn figure(cluster: &Cluster, name: &str) -> usize {
     let all = cluster.four_letter(0, "mntr").unwrap();

@@ -14,7 +14,6 @@ mod numbers;
 mod queue;
 mod replies;
 mod sessions;
-mod shared;
 mod timeout_check;
 #[cfg(feature = "tls")]
 mod tls;

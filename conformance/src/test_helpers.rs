@@ -146,6 +146,20 @@ pub fn fails_with<T: fmt::Debug>(answer: Result<T>, kind: ErrorKind, says: &str)
     error
 }
 
+/// Returns the error, and panics if one of its texts or causes contains the secret.
+pub fn without_secret(error: Error, secret: &str) -> Error {
+    let mut texts = vec![error.to_string(), format!("{error:?}"), format!("{error:#?}")];
+    let mut cause = std::error::Error::source(&error);
+    while let Some(error) = cause {
+        texts.push(error.to_string());
+        cause = error.source();
+    }
+    for text in texts {
+        assert!(!text.contains(secret), "{text}");
+    }
+    error
+}
+
 /// Returns a receiver of the backend's further events.
 pub fn events(backend: &dyn DistributedLock) -> UnboundedReceiver<Event> {
     let (sender, receiver) = unbounded_channel();

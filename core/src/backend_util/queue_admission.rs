@@ -25,7 +25,7 @@ use crate::token::Token;
 /// Returns a mode as text, for the name of a claim's key or node; `None` for an exclusive claim.
 ///
 /// ```
-/// use lockwright_core::{Mode, Token, backend_util::admission};
+/// use lockwright_core::{Mode, Token, backend_util::queue_admission};
 ///
 /// let mode = Mode::Permits { count: 2, of: 3 };
 /// assert_eq!(queue_admission::mark(mode).as_deref(), Some("p2of3"));

@@ -148,6 +148,18 @@ macro_rules! ensemble_methods {
             pub fn heal(&self, member: usize) {
                 self.network.heal(member);
             }
+
+            /// Kills all members, and waits until `launch` has started them again.
+            fn start_again(
+                &mut self,
+                launch: impl Fn(&mut Member) -> crate::Result<()> + Sync,
+            ) -> crate::Result<()> {
+                crate::ensemble::all_at_once(&mut self.members, |member| {
+                    member.process.kill();
+                    launch(member)
+                })?;
+                self.wait_until_whole()
+            }
         }
     };
 }

@@ -101,7 +101,7 @@ impl Member {
         }
         let others: Vec<_> = self.initial.iter().filter(|(name, _)| *name != self.name).collect();
         if others.is_empty() {
-            return self.begin_again();
+            return self.launch(Comes::First);
         }
         self.forget()?;
         let control = &self.cluster.control;
@@ -148,6 +148,9 @@ impl Member {
     }
 
     pub(super) fn launch(&mut self, comes: Comes) -> Result<()> {
+        if matches!(comes, Comes::First) {
+            self.forget()?;
+        }
         let folder = self.folder.path();
         self.process = start(&self.cluster, &self.name, self.ports, &self.initial, comes, folder)?;
         self.pid.store(self.process.pid(), Ordering::SeqCst);
@@ -157,11 +160,6 @@ impl Member {
     pub(super) fn wait_until_it_runs(&mut self) -> Result<()> {
         let metrics = local(self.ports.metrics);
         self.process.wait_until_ready(|| http::get(metrics, "/metrics", SOON).map(drop))
-    }
-
-    pub(super) fn begin_again(&mut self) -> Result<()> {
-        self.forget()?;
-        self.launch(Comes::First)
     }
 
     pub(super) fn forget(&self) -> Result<()> {

@@ -16,7 +16,7 @@ pub use options::Options;
 pub use snapshot::Snapshot;
 pub use version::Version;
 
-use crate::ensemble::{all_at_once, wait_until};
+use crate::ensemble::wait_until;
 use crate::network::{Dialler, Network};
 use crate::port::local;
 use crate::{Error, Result, folder, in_url, methods, port};
@@ -174,17 +174,11 @@ impl Etcd {
     /// # Errors
     /// If a member is a learner and `keep_data` is false.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
-        if !keep_data {
-            self.has_no_learner()?;
-        }
-        all_at_once(&mut self.members, |member| {
-            member.process.kill();
-            if keep_data { member.launch(Comes::Later) } else { member.begin_again() }
-        })?;
-        self.wait_until_whole()?;
         if keep_data {
-            return Ok(());
+            return self.start_again(|member| member.launch(Comes::Later));
         }
+        self.has_no_learner()?;
+        self.start_again(|member| member.launch(Comes::First))?;
         self.cluster.control.set_has_users(false);
         self.make_users()
     }

@@ -5,7 +5,6 @@ use tempfile::TempDir;
 use super::Etcd;
 use super::member::{Comes, Member, initial_cluster, peer_url};
 use super::version::{self, CURRENT, Version};
-use crate::ensemble::all_at_once;
 use crate::{Program, Result, folder, go};
 
 /// A cluster's state at one moment.
@@ -34,12 +33,10 @@ impl Etcd {
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         self.has_no_learner()?;
         let file = snapshot.file();
-        all_at_once(&mut self.members, |member| {
-            member.process.kill();
+        self.start_again(|member| {
             member.fill_from(&file)?;
             member.launch(Comes::Later)
-        })?;
-        self.wait_until_whole()
+        })
     }
 }
 

@@ -48,10 +48,7 @@ impl Member {
     /// Restarts the member on the same ports, and waits only for this member.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.stop();
-        if !keep_data {
-            self.forget()?;
-        }
-        self.launch()
+        self.launch(keep_data)
     }
 
     /// Returns the answer to a four-letter command.
@@ -104,7 +101,10 @@ impl Member {
         data(self.folder.path()).join("version-2")
     }
 
-    pub(super) fn launch(&mut self) -> Result<()> {
+    pub(super) fn launch(&mut self, keep_data: bool) -> Result<()> {
+        if !keep_data {
+            self.forget()?;
+        }
         self.process = start(self.folder.path(), &self.options)?;
         self.wait_until_it_runs()
     }

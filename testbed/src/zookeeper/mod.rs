@@ -15,7 +15,7 @@ pub use member::Member;
 pub use options::Options;
 pub use snapshot::Snapshot;
 
-use crate::ensemble::{all_at_once, wait_until};
+use crate::ensemble::wait_until;
 use crate::network::{Dialler, Greeting, Network};
 use crate::port::local;
 use crate::{Error, Result, folder, methods, port};
@@ -103,14 +103,7 @@ impl ZooKeeper {
 
     /// Restarts all members and waits for them.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
-        all_at_once(&mut self.members, |member| {
-            member.process.kill();
-            if !keep_data {
-                member.forget()?;
-            }
-            member.launch()
-        })?;
-        self.wait_until_whole()
+        self.start_again(|member| member.launch(keep_data))
     }
 }
 

@@ -4,7 +4,6 @@ use fs_err as fs;
 use tempfile::TempDir;
 
 use super::ZooKeeper;
-use crate::ensemble::all_at_once;
 use crate::{Result, folder};
 
 /// An ensemble's state at one moment.
@@ -24,13 +23,11 @@ impl ZooKeeper {
 
     /// Restores a snapshot in all members. Transaction ids continue after the snapshot's last id.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
-        all_at_once(&mut self.members, |member| {
-            member.process.kill();
+        self.start_again(|member| {
             member.forget()?;
             copy(snapshot.0.path(), &member.data())?;
-            member.launch()
-        })?;
-        self.wait_until_whole()
+            member.launch(true)
+        })
     }
 }
 

@@ -1,4 +1,5 @@
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::options::{ADMIN, Options};
@@ -9,30 +10,22 @@ pub(super) const PACKAGE: &str = "etcd-client";
 #[derive(Debug)]
 pub(super) struct Control {
     flags: Vec<String>,
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    endpoints: Vec<String>,
-    has_users: bool,
+    endpoints: Mutex<Vec<String>>,
+    pub(super) has_users: AtomicBool,
 }
 
 impl Control {
     pub(super) fn new(options: &Options) -> Self {
-        Self { flags: options.login(), state: Mutex::default() }
+        let has_users = AtomicBool::new(false);
+        Self { flags: options.login(), endpoints: Mutex::default(), has_users }
     }
 
     pub(super) fn add_endpoint(&self, endpoint: String) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).endpoints.push(endpoint);
-    }
-
-    pub(super) fn set_has_users(&self, has_users: bool) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).has_users = has_users;
+        self.endpoints.lock().unwrap_or_else(PoisonError::into_inner).push(endpoint);
     }
 
     pub(super) fn endpoints(&self) -> Vec<String> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).endpoints.clone()
+        self.endpoints.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn run(&self, endpoints: &[String], arguments: &[&str]) -> Result<String> {
@@ -53,7 +46,7 @@ impl Control {
             .env("ETCDCTL_API", "3")
             .arg(format!("--endpoints={}", endpoints.join(",")))
             .args(self.flags.iter().cloned());
-        if self.state.lock().unwrap_or_else(PoisonError::into_inner).has_users {
+        if self.has_users.load(Ordering::SeqCst) {
             let (user, password) = ADMIN;
             program = program.arg(format!("--user={user}:{password}"));
         }

@@ -39,11 +39,9 @@ impl Ports {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Comes {
-    First,
-    Later,
-}
+/// The values of `--initial-cluster-state`.
+pub(super) const NEW: &str = "new";
+pub(super) const EXISTING: &str = "existing";
 
 /// A member of an etcd cluster.
 #[derive(Debug)]
@@ -97,11 +95,11 @@ impl Member {
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.stop();
         if keep_data {
-            return self.launch(Comes::Later);
+            return self.launch(EXISTING);
         }
         let others: Vec<_> = self.initial.iter().filter(|(name, _)| *name != self.name).collect();
         if others.is_empty() {
-            return self.launch(Comes::First);
+            return self.launch(NEW);
         }
         self.forget()?;
         let control = &self.cluster.control;
@@ -117,7 +115,7 @@ impl Member {
         let kind: &[&str] = if self.is_learner { &["--learner"] } else { &[] };
         let add = [&["member", "add", &self.name, "--peer-urls", &peer_url], kind].concat();
         control.decide(&others, &add)?;
-        self.launch(Comes::Later)
+        self.launch(EXISTING)
     }
 
     /// Returns whether the member regards itself as the leader.
@@ -147,12 +145,12 @@ impl Member {
         data(self.folder.path())
     }
 
-    pub(super) fn launch(&mut self, comes: Comes) -> Result<()> {
-        if matches!(comes, Comes::First) {
+    pub(super) fn launch(&mut self, state: &str) -> Result<()> {
+        if state == NEW {
             self.forget()?;
         }
         let folder = self.folder.path();
-        self.process = start(&self.cluster, &self.name, self.ports, &self.initial, comes, folder)?;
+        self.process = start(&self.cluster, &self.name, self.ports, &self.initial, state, folder)?;
         self.pid.store(self.process.pid(), Ordering::SeqCst);
         self.wait_until_it_runs()
     }
@@ -185,14 +183,10 @@ pub(super) fn start(
     name: &str,
     ports: Ports,
     initial: &[(String, u16)],
-    comes: Comes,
+    state: &str,
     folder: &Path,
 ) -> Result<Process> {
     let clients = format!("{}://{}", cluster.options.scheme(), local(ports.clients));
-    let state = match comes {
-        Comes::First => "new",
-        Comes::Later => "existing",
-    };
     let program = cluster.program.clone().args([
         format!("--name={name}"),
         format!("--data-dir={}", folder::text(&data(folder))),

@@ -21,7 +21,7 @@ use crate::network::{Dialler, Network};
 use crate::port::local;
 use crate::{Error, Result, folder, in_url, methods, port};
 use control::Control;
-use member::{Cluster, Comes, Ports};
+use member::{Cluster, EXISTING, NEW, Ports};
 
 /// An etcd cluster, of three members by default.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Etcd {
         let initial: Vec<_> = ports.iter().enumerate().map(named).collect();
         let mut this = Self { members: Vec::new(), cluster, network };
         for (((name, _), ports), folder) in initial.iter().zip(ports).zip(folders) {
-            this.start_member(name.clone(), ports, &initial, Comes::First, folder)?;
+            this.start_member(name.clone(), ports, &initial, NEW, folder)?;
         }
         for member in &mut this.members {
             member.wait_until_it_runs()?;
@@ -70,13 +70,13 @@ impl Etcd {
         name: String,
         ports: Ports,
         initial: &[(String, u16)],
-        comes: Comes,
+        state: &str,
         folder: TempDir,
     ) -> Result<()> {
         let pid = self.network.add_member();
         let (door, peers) = (local(ports.door), local(ports.peers));
         self.network.open(door, Dialler::HasTheOtherEnd, self.members.len(), peers)?;
-        let process = member::start(&self.cluster, &name, ports, initial, comes, folder.path())?;
+        let process = member::start(&self.cluster, &name, ports, initial, state, folder.path())?;
         pid.store(process.pid(), Ordering::SeqCst);
         let (initial, cluster) = (initial.to_vec(), Arc::clone(&self.cluster));
         let is_learner = self.members.len() >= cluster.options.members;
@@ -96,7 +96,7 @@ impl Etcd {
         let add = ["member", "add", &name, "--learner", "--peer-urls", &url];
         self.cluster.control.decide(&self.endpoints(), &add)?;
         let folder = folder::temporary("etcd", None)?;
-        self.start_member(name, ports, &initial, Comes::Later, folder)?;
+        self.start_member(name, ports, &initial, EXISTING, folder)?;
         let index = self.members.len() - 1;
         self.members[index].wait_until_it_runs()?;
         self.wait_until_whole()?;
@@ -126,7 +126,7 @@ impl Etcd {
         ] {
             self.ctl(command)?;
         }
-        self.cluster.control.set_has_users(true);
+        self.cluster.control.has_users.store(true, Ordering::SeqCst);
         Ok(())
     }
 
@@ -175,11 +175,11 @@ impl Etcd {
     /// If a member is a learner and `keep_data` is false.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         if keep_data {
-            return self.start_again(|member| member.launch(Comes::Later));
+            return self.start_again(|member| member.launch(EXISTING));
         }
         self.has_no_learner()?;
-        self.start_again(|member| member.launch(Comes::First))?;
-        self.cluster.control.set_has_users(false);
+        self.start_again(|member| member.launch(NEW))?;
+        self.cluster.control.has_users.store(false, Ordering::SeqCst);
         self.make_users()
     }
 }

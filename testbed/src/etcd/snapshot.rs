@@ -3,7 +3,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use super::Etcd;
-use super::member::{Comes, Member, initial_cluster, peer_url};
+use super::member::{EXISTING, Member, initial_cluster, peer_url};
 use super::version::{self, CURRENT, Version};
 use crate::{Program, Result, folder, go};
 
@@ -35,7 +35,7 @@ impl Etcd {
         let file = snapshot.file();
         self.start_again(|member| {
             member.fill_from(&file)?;
-            member.launch(Comes::Later)
+            member.launch(EXISTING)
         })
     }
 }

@@ -24,13 +24,13 @@ mod shop;
 mod support;
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use lockwright::backend::redact;
 use lockwright::{Error, Guard, Result};
 use setting::Setting;
 use shop::{Sale, Shop};
-use support::{Children, io, released, told};
+use support::{Processes, io, released, told, until};
 
 const PROCESSES: usize = 8;
 const BUYERS: usize = 400;
@@ -40,40 +40,35 @@ fn main() -> Result<()> {
     let runtime = support::runtime()?;
     match std::env::var("FLASH_SALE_PROCESS") {
         Ok(number) => runtime.block_on(a_process(&number)),
-        Err(_) => the_sale(&runtime),
+        Err(_) => runtime.block_on(the_sale()),
     }
 }
 
-fn the_sale(runtime: &tokio::runtime::Runtime) -> Result<()> {
+async fn the_sale() -> Result<()> {
     let folder = tempfile::tempdir().map_err(io)?;
     let setting = Setting::from_arguments(folder.path())?;
     let config = setting::read(&setting.config)?;
     let (file, kill) = (&*setting.config, setting.kill);
-    runtime.block_on(async {
-        if setting.is_new && config.url.starts_with("redlock:") {
-            // Without `admit`, the new nodes would vote only after the largest TTL.
-            lockwright::operator::admit(&config.url).await?;
-        }
-        let locks = config.connect().await?;
-        let backend = locks.profile().backend;
-        println!(
-            "{ITEMS} items, {BUYERS} buyers in {PROCESSES} processes, {backend} at {}",
-            setting::shown(&config)
-        );
-        locks.close().await;
-        Ok(())
-    })?;
+    if setting.is_new && config.url.starts_with("redlock:") {
+        // Without `admit`, the new nodes would vote only after the largest TTL.
+        lockwright::operator::admit(&config.url).await?;
+    }
+    let locks = config.connect().await?;
+    let backend = locks.profile().backend;
+    let shown = redact::url(&config.url);
+    println!("{ITEMS} items, {BUYERS} buyers in {PROCESSES} processes, {backend} at {shown}");
+    locks.close().await;
     let ttl = config.ttl.unwrap_or(Duration::from_secs(30));
 
     if !kill {
-        let sold = run(file, "without", false)?.sales.len();
+        let sold = run(file, "without", false).await?.sales.len();
         let by = sold.saturating_sub(ITEMS as usize);
         println!("without the lock: {sold} sold, {by} more than there were");
         if by == 0 {
             return Err(Error::invalid_input("it didn't oversell, so this run showed nothing"));
         }
     }
-    let outcome = run(file, "with", kill)?;
+    let outcome = run(file, "with", kill).await?;
     println!(
         "with the lock:    {} sold, {} left, in {:.1} s",
         outcome.sales.len(),
@@ -108,33 +103,28 @@ struct Outcome {
     gap: Option<Duration>,
 }
 
-fn run(config: &Path, lock: &str, kill: bool) -> Result<Outcome> {
+async fn run(config: &Path, lock: &str, kill: bool) -> Result<Outcome> {
     let folder = tempfile::tempdir().map_err(io)?;
     let shop = Shop::open(folder.path());
     shop.stock_up(ITEMS).map_err(io)?;
     let start = Instant::now();
-    let exe = std::env::current_exe().map_err(io)?;
-    let mut children = Children(Vec::new());
+    let mut processes = Processes::new();
     for number in 0..PROCESSES {
-        let child = Command::new(&exe)
-            .env("FLASH_SALE_PROCESS", number.to_string())
-            .env("FLASH_SALE_CONFIG", config)
-            .env("FLASH_SALE_FOLDER", folder.path())
-            .env("FLASH_SALE_LOCK", lock)
-            .env("FLASH_SALE_KILL", if kill { "yes" } else { "no" })
-            .stdin(Stdio::null())
-            .spawn()
-            .map_err(io)?;
-        children.0.push(child);
+        processes.start(&[
+            ("FLASH_SALE_PROCESS", &number.to_string()),
+            ("FLASH_SALE_CONFIG", &config.display().to_string()),
+            ("FLASH_SALE_FOLDER", &folder.path().display().to_string()),
+            ("FLASH_SALE_LOCK", lock),
+            ("FLASH_SALE_KILL", if kill { "yes" } else { "no" }),
+        ])?;
     }
-    let killed_at = if kill { Some(kill_the_holder(&shop, &mut children)?) } else { None };
-    for (number, child) in children.0.iter_mut().enumerate() {
-        let status = child.wait().map_err(io)?;
-        let victim = kill && number == 0;
-        if !status.success() && !victim {
-            return Err(Error::unavailable(format!("process {number} ended with {status}")));
-        }
+    let mut killed_at = None;
+    if kill {
+        until("the first process's grant", || async { shop.somebody_stands_still() }).await?;
+        killed_at = Some(shop::now());
+        processes.kill(0)?;
     }
+    processes.wait(kill.then_some(0))?;
     let sales = shop.sales().map_err(io)?;
     let gap = killed_at.and_then(|killed_at| {
         let next = sales.iter().find(|sale| sale.at > killed_at)?;
@@ -144,19 +134,6 @@ fn run(config: &Path, lock: &str, kill: bool) -> Result<Outcome> {
         return Err(Error::unavailable("nothing was sold after the kill, so it showed nothing"));
     }
     Ok(Outcome { left: shop.left().map_err(io)?, sales, took: start.elapsed(), gap })
-}
-
-fn kill_the_holder(shop: &Shop, children: &mut Children) -> Result<u64> {
-    let limit = Instant::now() + Duration::from_secs(60);
-    while !shop.somebody_stands_still() {
-        if Instant::now() > limit {
-            return Err(Error::unavailable("the first process never got the lock"));
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    let now = shop::now();
-    children.0[0].kill().map_err(io)?;
-    Ok(now)
 }
 
 async fn a_process(number: &str) -> Result<()> {
@@ -169,8 +146,8 @@ async fn a_process(number: &str) -> Result<()> {
     let somebody_dies = told("FLASH_SALE_KILL")? == "yes";
     let dies = somebody_dies && number == "0";
     // The other processes wait. Otherwise they could sell all items before the kill.
-    while somebody_dies && !dies && !shop.somebody_stands_still() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+    if somebody_dies && !dies {
+        until("the victim's grant", || async { shop.somebody_stands_still() }).await?;
     }
     let mut buyers = tokio::task::JoinSet::new();
     for buyer in 0..BUYERS / PROCESSES {

@@ -1,6 +1,5 @@
 use std::path::{Path, PathBuf};
 
-use lockwright::backend::redact;
 use lockwright::{Config, Error, Result};
 use lockwright_testbed::{Cluster, Etcd, Fleet, MariaDb, Postgres, Redis, Sentinels, ZooKeeper};
 
@@ -88,8 +87,4 @@ pub(crate) fn read(file: &Path) -> Result<Config> {
     toml::from_str(&text).map_err(|error| {
         Error::invalid_config(format!("{} can't be read", file.display())).with_source(error)
     })
-}
-
-pub(crate) fn shown(config: &Config) -> String {
-    redact::url(&config.url)
 }

@@ -10,15 +10,13 @@ mod service;
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use lockwright::{Error, LockName, Result};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use service::{Service, put};
-use support::{io, told};
+use support::{Processes, io, told};
 
 const NAME: &str = "example/report";
 const TTL: Duration = Duration::from_secs(1);
@@ -47,19 +45,24 @@ fn late_write(runtime: &tokio::runtime::Runtime) -> Result<()> {
     let (_folder, url) = support::place()?;
     let service = runtime.block_on(Service::start(LockName::new(NAME)?)).map_err(io)?;
 
-    let mut first = Writer::start("of the first", &url, &service)?;
-    println!("the first   {}", first.line()?);
-    first.signal(Signal::STOP)?;
+    let mut writers = Processes::new();
+    let address = service.address().to_string();
+    let variables = |text| {
+        [("LATE_WRITE_WRITER", text), ("LATE_WRITE_URL", &*url), ("LATE_WRITE_SERVICE", &*address)]
+    };
+    writers.start(&variables("of the first"))?;
+    println!("the first   {}", writers.next()?.1);
+    writers.signal(0, Signal::STOP)?;
     println!("the first   is stopped");
 
-    let mut second = Writer::start("of the second", &url, &service)?;
-    println!("the second  {}", second.line()?);
-    second.go_on()?;
-    println!("the second  writes: {}", second.line()?);
+    writers.start(&variables("of the second"))?;
+    println!("the second  {}", writers.next()?.1);
+    writers.go_on(1)?;
+    println!("the second  writes: {}", writers.next()?.1);
 
-    first.go_on()?;
-    first.signal(Signal::CONT)?;
-    let answer = first.line()?;
+    writers.go_on(0)?;
+    writers.signal(0, Signal::CONT)?;
+    let (_, answer) = writers.next()?;
     println!("the first   continues and writes: {answer}");
 
     println!("the text is {:?}", service.text());
@@ -68,49 +71,4 @@ fn late_write(runtime: &tokio::runtime::Runtime) -> Result<()> {
     }
     println!("the late write was refused");
     Ok(())
-}
-
-struct Writer {
-    child: Child,
-    said: BufReader<ChildStdout>,
-}
-
-impl Writer {
-    fn start(text: &str, url: &str, service: &Service) -> Result<Self> {
-        let mut child = Command::new(std::env::current_exe().map_err(io)?)
-            .env("LATE_WRITE_WRITER", text)
-            .env("LATE_WRITE_URL", url)
-            .env("LATE_WRITE_SERVICE", service.address().to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(io)?;
-        let said = BufReader::new(child.stdout.take().expect("its output is piped"));
-        Ok(Self { child, said })
-    }
-
-    fn line(&mut self) -> Result<String> {
-        let mut line = String::new();
-        match self.said.read_line(&mut line).map_err(io)? {
-            0 => Err(Error::unavailable("a writer ended before it was done")),
-            _ => Ok(line.trim_end().to_owned()),
-        }
-    }
-
-    fn go_on(&mut self) -> Result<()> {
-        let input = self.child.stdin.as_mut().expect("its input is piped");
-        writeln!(input).map_err(io)
-    }
-
-    fn signal(&self, signal: Signal) -> Result<()> {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, signal).map_err(|error| io(error.into()))
-    }
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }

@@ -15,13 +15,13 @@ mod shop;
 mod support;
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lockwright::{Locks, Reason};
 use lockwright_testbed::{MariaDb, Postgres};
+use rustix::process::Signal;
 use shop::Shop;
-use support::{Children, released};
+use support::{Processes, released, told, until};
 
 type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
@@ -29,7 +29,6 @@ const PROCESSES: usize = 8;
 const BUYERS: usize = 200;
 const ITEMS: i64 = 50;
 const TTL: Duration = Duration::from_secs(1);
-const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -96,59 +95,38 @@ async fn the_sales() -> Result<()> {
 /// Returns why a late write was rejected, if one was.
 async fn a_sale(shop: &Shop, way: Way, url: &str) -> Result<Option<String>> {
     let folder = tempfile::tempdir()?;
-    let exe = std::env::current_exe()?;
-    let mut children = Children(Vec::new());
+    let mut processes = Processes::new();
     for number in 0..PROCESSES {
-        let child = Command::new(&exe)
-            .env("STOCK_TABLE_PROCESS", number.to_string())
-            .env("STOCK_TABLE_URL", url)
-            .env("STOCK_TABLE_FOLDER", folder.path())
-            .env("STOCK_TABLE_WAY", format!("{way:?}"))
-            .stdin(Stdio::null())
-            .spawn()?;
-        children.0.push(child);
+        processes.start(&[
+            ("STOCK_TABLE_PROCESS", &number.to_string()),
+            ("STOCK_TABLE_URL", url),
+            ("STOCK_TABLE_FOLDER", &folder.path().display().to_string()),
+            ("STOCK_TABLE_WAY", &format!("{way:?}")),
+        ])?;
     }
     if matches!(way, Way::Mutex | Way::MutexAndFence) {
-        stop_the_holder(shop, folder.path(), &children.0[0]).await?;
+        stop_the_holder(shop, folder.path(), &processes).await?;
     }
-    for child in &mut children.0 {
-        let status = child.wait()?;
-        if !status.success() {
-            return Err(format!("a process ended with {status}").into());
-        }
-    }
+    processes.wait(None)?;
     Ok(std::fs::read_to_string(folder.path().join("refused")).ok())
 }
 
-async fn stop_the_holder(shop: &Shop, folder: &Path, child: &Child) -> Result<()> {
-    let signal =
-        |signal: &str| Command::new("kill").args([signal, &child.id().to_string()]).status();
-    let limit = Instant::now() + LIMIT;
-    while !folder.join("still").exists() {
-        wait_until(limit).await?;
-    }
+async fn stop_the_holder(shop: &Shop, folder: &Path, processes: &Processes) -> Result<()> {
+    until("the first grant", || async { folder.join("still").exists() }).await?;
     let (stopped, sold) = (Instant::now(), shop.sold().await?);
-    signal("-STOP")?;
-    while shop.sold().await? == sold || stopped.elapsed() < TTL {
-        wait_until(limit).await?;
-    }
+    processes.signal(0, Signal::STOP)?;
+    until("the next sale", || async {
+        stopped.elapsed() >= TTL && shop.sold().await.is_ok_and(|now| now != sold)
+    })
+    .await?;
     std::fs::write(folder.join("go"), "")?;
-    signal("-CONT")?;
-    Ok(())
-}
-
-async fn wait_until(limit: Instant) -> Result<()> {
-    if Instant::now() > limit {
-        return Err("it takes too long".into());
-    }
-    tokio::time::sleep(Duration::from_millis(2)).await;
-    Ok(())
+    Ok(processes.signal(0, Signal::CONT)?)
 }
 
 async fn a_process(number: &str) -> Result<()> {
-    let url = std::env::var("STOCK_TABLE_URL")?;
-    let folder = std::env::var("STOCK_TABLE_FOLDER")?;
-    let way = std::env::var("STOCK_TABLE_WAY")?;
+    let url = told("STOCK_TABLE_URL")?;
+    let folder = told("STOCK_TABLE_FOLDER")?;
+    let way = told("STOCK_TABLE_WAY")?;
     let way = WAYS.iter().find(|(known, _)| format!("{known:?}") == way).ok_or("which way?")?.0;
     let shop = Shop::open(&url).await?;
     let mut config = lockwright::Config::new(&url);
@@ -157,10 +135,7 @@ async fn a_process(number: &str) -> Result<()> {
     if matches!(way, Way::Mutex | Way::MutexAndFence) && number != "0" {
         // The other processes wait. Otherwise they could sell all items before the victim is
         // suspended.
-        let limit = Instant::now() + LIMIT;
-        while !Path::new(&folder).join("still").exists() {
-            wait_until(limit).await?;
-        }
+        until("the first grant", || async { Path::new(&folder).join("still").exists() }).await?;
     }
     let mut buyers = tokio::task::JoinSet::new();
     for buyer in 0..BUYERS / PROCESSES {
@@ -221,9 +196,5 @@ async fn buy(shop: &Shop, locks: &Locks, way: Way, victim: Option<&Path>) -> Res
 
 async fn stand_still(folder: &Path) -> Result<()> {
     std::fs::write(folder.join("still"), "")?;
-    let limit = Instant::now() + LIMIT;
-    while !folder.join("go").exists() {
-        wait_until(limit).await?;
-    }
-    Ok(())
+    Ok(until("the next sale", || async { folder.join("go").exists() }).await?)
 }

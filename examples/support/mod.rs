@@ -3,9 +3,10 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockwright::{Error, ErrorKind, Result};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
@@ -38,35 +39,47 @@ pub(crate) fn released(outcome: Result<()>) -> Result<()> {
     }
 }
 
+/// Polls until `done`, for at most a minute.
+pub(crate) async fn until<F: Future<Output = bool>>(
+    what: &str,
+    mut done: impl FnMut() -> F,
+) -> Result<()> {
+    let limit = Instant::now() + LIMIT;
+    while !done().await {
+        if Instant::now() > limit {
+            return Err(Error::unavailable(format!("{what} takes too long")));
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    Ok(())
+}
+
 /// Waits until all processes have started, see [`Processes::start_together`].
 pub(crate) fn start_together() -> Result<()> {
     println!("ready");
     std::io::stdin().read_line(&mut String::new()).map(drop).map_err(io)
 }
 
-/// Child processes, killed when dropped.
-pub(crate) struct Children(pub(crate) Vec<Child>);
+/// Child processes and the lines that they print. Dropping the value kills the processes.
+pub(crate) struct Processes {
+    children: Vec<Child>,
+    lines: Receiver<(usize, String)>,
+    sender: Sender<(usize, String)>,
+}
 
-impl Drop for Children {
+impl Drop for Processes {
     fn drop(&mut self) {
-        for child in &mut self.0 {
+        for child in &mut self.children {
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// Child processes and the lines that they print.
-pub(crate) struct Processes {
-    children: Children,
-    lines: Receiver<(usize, String)>,
-    sender: Sender<(usize, String)>,
-}
-
 impl Processes {
     pub(crate) fn new() -> Self {
         let (sender, lines) = channel();
-        Self { children: Children(Vec::new()), lines, sender }
+        Self { children: Vec::new(), lines, sender }
     }
 
     pub(crate) fn start(&mut self, variables: &[(&str, &str)]) -> Result<()> {
@@ -77,25 +90,28 @@ impl Processes {
             .spawn()
             .map_err(io)?;
         let said = child.stdout.take().expect("its output is piped");
-        let (number, sender) = (self.children.0.len(), self.sender.clone());
+        let (number, sender) = (self.children.len(), self.sender.clone());
         std::thread::spawn(move || {
             for line in BufReader::new(said).lines().map_while(std::result::Result::ok) {
                 let _ = sender.send((number, line));
             }
         });
-        self.children.0.push(child);
+        self.children.push(child);
         Ok(())
     }
 
     /// Waits until each process calls [`start_together`], and lets them continue.
     pub(crate) fn start_together(&mut self) -> Result<()> {
-        for _ in &self.children.0 {
+        for _ in &self.children {
             self.next()?;
         }
-        for child in &mut self.children.0 {
-            writeln!(child.stdin.as_mut().expect("its input is piped")).map_err(io)?;
-        }
-        Ok(())
+        (0..self.children.len()).try_for_each(|number| self.go_on(number))
+    }
+
+    /// Sends a line to a process.
+    pub(crate) fn go_on(&mut self, number: usize) -> Result<()> {
+        let input = self.children[number].stdin.as_mut().expect("its input is piped");
+        writeln!(input).map_err(io)
     }
 
     pub(crate) fn next(&self) -> Result<(usize, String)> {
@@ -105,7 +121,23 @@ impl Processes {
     }
 
     pub(crate) fn kill(&mut self, number: usize) -> Result<()> {
-        self.children.0[number].kill().map_err(io)
+        self.children[number].kill().map_err(io)
+    }
+
+    pub(crate) fn signal(&self, number: usize, signal: Signal) -> Result<()> {
+        let pid = Pid::from_child(&self.children[number]);
+        kill_process(pid, signal).map_err(|error| io(error.into()))
+    }
+
+    /// Waits until all processes have ended well, except for a killed one.
+    pub(crate) fn wait(&mut self, killed: Option<usize>) -> Result<()> {
+        for (number, child) in self.children.iter_mut().enumerate() {
+            let status = child.wait().map_err(io)?;
+            if !status.success() && Some(number) != killed {
+                return Err(Error::unavailable(format!("process {number} ended with {status}")));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,9 +1,7 @@
+#[path = "postgres/listener.rs"]
 mod listener;
-#[path = "locked_row.rs"]
 mod locked_row;
-#[path = "sessions.rs"]
 mod sessions;
-#[path = "silence.rs"]
 mod silence;
 
 use crate::support::postgres as server;

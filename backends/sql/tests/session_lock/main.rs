@@ -20,8 +20,12 @@ macro_rules! in_each_mode {
     };
 }
 
+// With a path, the modules in these files are files of this folder.
+#[path = "mariadb.rs"]
 mod mariadb;
+#[path = "mysql.rs"]
 mod mysql;
+#[path = "postgres.rs"]
 mod postgres;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,17 +1,14 @@
-#[path = "exclusion.rs"]
 mod exclusion;
-#[path = "faults.rs"]
 mod faults;
+#[path = "mariadb/ghosts.rs"]
 mod ghosts;
-#[path = "interop.rs"]
 mod interop;
+#[path = "mariadb/meddler.rs"]
 mod meddler;
-#[path = "operator.rs"]
 mod operator;
-#[path = "processes.rs"]
 mod processes;
+#[path = "mariadb/sessions.rs"]
 mod sessions;
-#[path = "waiting.rs"]
 mod waiting;
 
 use std::time::Duration;

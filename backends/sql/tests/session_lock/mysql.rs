@@ -1,16 +1,9 @@
-#[path = "breaking.rs"]
 mod breaking;
-#[path = "closing.rs"]
 mod closing;
-#[path = "joint_session.rs"]
 mod joint_session;
-#[path = "limit.rs"]
 mod limit;
-#[path = "renewing.rs"]
 mod renewing;
-#[path = "runtime.rs"]
 mod runtime;
-#[path = "silence.rs"]
 mod silence;
 
 use std::time::Duration;

@@ -1,33 +1,25 @@
-#[path = "breaking.rs"]
 mod breaking;
+#[path = "postgres/claims.rs"]
 mod claims;
-#[path = "closing.rs"]
 mod closing;
-#[path = "exclusion.rs"]
 mod exclusion;
-#[path = "faults.rs"]
 mod faults;
-#[path = "interop.rs"]
 mod interop;
-#[path = "joint_session.rs"]
 mod joint_session;
-#[path = "limit.rs"]
 mod limit;
-#[path = "operator.rs"]
 mod operator;
+#[path = "postgres/pooler.rs"]
 mod pooler;
-#[path = "processes.rs"]
 mod processes;
-#[path = "renewing.rs"]
 mod renewing;
-#[path = "runtime.rs"]
 mod runtime;
+#[path = "postgres/sessions.rs"]
 mod sessions;
+#[path = "postgres/sharing.rs"]
 mod sharing;
-#[path = "silence.rs"]
 mod silence;
+#[path = "postgres/stuck.rs"]
 mod stuck;
-#[path = "waiting.rs"]
 mod waiting;
 
 use std::time::Duration;

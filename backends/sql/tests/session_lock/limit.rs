@@ -1,7 +1,7 @@
 //! Tests of the limit on one client's server sessions, which are counted on the server.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lockwright_core::{Error, ErrorKind, Locks};
@@ -44,33 +44,32 @@ async fn client(server: &Server, mode: &str) -> Locks {
 
 struct Sampler {
     over: Arc<AtomicBool>,
-    most: Arc<AtomicUsize>,
-    samples: JoinHandle<usize>,
+    samples: JoinHandle<Vec<usize>>,
 }
 
 impl Sampler {
     async fn start(server: &Server) -> Self {
-        let (over, most) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let over = Arc::<AtomicBool>::default();
         let mut session = session(server).await;
         let samples = tokio::spawn({
-            let (over, most) = (Arc::clone(&over), Arc::clone(&most));
+            let over = Arc::clone(&over);
             async move {
-                let mut samples = 0;
+                let mut samples = Vec::new();
                 while !over.load(Ordering::SeqCst) {
-                    most.fetch_max(count(&mut session).await, Ordering::SeqCst);
-                    samples += 1;
+                    samples.push(count(&mut session).await);
                     sleep(ms(2)).await;
                 }
                 samples
             }
         });
-        Self { over, most, samples }
+        Self { over, samples }
     }
 
     async fn most(self) -> usize {
         self.over.store(true, Ordering::SeqCst);
-        assert!(self.samples.await.unwrap() > 10, "too few samples");
-        self.most.load(Ordering::SeqCst)
+        let samples = self.samples.await.unwrap();
+        assert!(samples.len() > 10, "too few samples");
+        samples.into_iter().max().unwrap()
     }
 }
 
@@ -159,12 +158,10 @@ fn busily(locks: &Locks) -> (Arc<AtomicBool>, JoinSet<()>) {
 }
 
 /// Stops the tasks of `busily`, and checks that the client works again.
-async fn recovers(locks: &Locks, (over, mut waiting): (Arc<AtomicBool>, JoinSet<()>)) {
+async fn recovers(locks: &Locks, (over, waiting): (Arc<AtomicBool>, JoinSet<()>)) {
     sleep(ms(1_000)).await;
     over.store(true, Ordering::SeqCst);
-    while let Some(ended) = waiting.join_next().await {
-        ended.unwrap();
-    }
+    waiting.join_all().await;
     let guard = locks.mutex("after").wait_for(ms(20_000)).acquire().await.unwrap();
     guard.release().await.unwrap();
 }
@@ -275,11 +272,6 @@ async fn full_server_is_named(server: &Server, mode: &str) {
 }
 
 fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(source) = cause {
-        text += &format!(": {source}");
-        cause = source.source();
-    }
-    text
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

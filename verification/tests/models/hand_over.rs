@@ -25,9 +25,9 @@ const ALL: [u8; 3] = [0, 1, 2];
 
 const NOBODY: u8 = 9;
 
-/// The rules. If one of them is missing, a promise is broken.
-#[derive(Clone, Copy)]
-struct Rules {
+/// The rules that the model lacks. Without any one of them, a promise is broken.
+#[derive(Clone, Copy, Default)]
+struct Missing {
     /// The client computes when an offered hold began: the time of sending the claim, plus the
     /// server's time from queueing to offer, but no later than the offer's receipt. Without this
     /// rule, the hold begins at the receipt.
@@ -63,18 +63,6 @@ const DRIFTING: Clocks = Clocks { drift: ALLOWANCE, step: 0, end: 4 };
 
 /// Clocks without drift, so that a model has fewer states.
 const ONE_CLOCK: Clocks = Clocks { drift: 0, step: 0, end: 5 };
-
-const RULES: Rules = Rules {
-    begins_by_the_servers_clock: true,
-    one_request_for_both: true,
-    uses_an_offer_briefly: true,
-    asks_again: true,
-    offers_briefly: true,
-    no_newcomer_overtakes: true,
-    leaves_the_queue: true,
-    a_fence_of_its_own: true,
-    allows_for_drift: true,
-};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Promise {
@@ -193,27 +181,25 @@ enum Action {
 }
 
 struct HandOver {
-    rules: Rules,
+    without: Missing,
     clocks: Clocks,
     events: bool,
 }
 
 impl HandOver {
-    fn with(rules: Rules) -> Self {
-        Self { rules, clocks: ONE_CLOCK, events: false }
-    }
-
-    fn drifting(rules: Rules) -> Self {
-        Self { rules, ..Self::on(DRIFTING) }
-    }
-
+    /// Returns the model with all rules.
     fn on(clocks: Clocks) -> Self {
-        Self { clocks, ..Self::with(RULES) }
+        Self { without: Missing::default(), clocks, events: false }
+    }
+
+    fn lacking(mut self, rule: fn(&mut Missing)) -> Self {
+        rule(&mut self.without);
+        self
     }
 
     /// Returns how long a client considers a hold valid that lasts `life` on the server.
     fn validity(&self, life: i8) -> i8 {
-        if self.rules.allows_for_drift { life - ALLOWANCE } else { life }
+        if self.without.allows_for_drift { life } else { life - ALLOWANCE }
     }
 
     fn advance(&self, state: &mut State) {
@@ -221,13 +207,13 @@ impl HandOver {
         if state.is_held() || first == NOBODY {
             return;
         }
-        if self.rules.leaves_the_queue {
+        if !self.without.leaves_the_queue {
             state.leave(first);
         }
         state.holder = first;
         state.is_offer = true;
-        state.expires = state.now + if self.rules.offers_briefly { OFFER } else { TTL };
-        state.fence += u8::from(self.rules.a_fence_of_its_own);
+        state.expires = state.now + if self.without.offers_briefly { TTL } else { OFFER };
+        state.fence += u8::from(!self.without.a_fence_of_its_own);
         let kind = Kind::Offer { fence: state.fence, time: state.now };
         // Without room on the wire, the notification is lost.
         if state.wire.has_room() {
@@ -274,17 +260,17 @@ impl HandOver {
                 state.expires = state.now + TTL;
                 (Kind::Granted { fence: state.fence }, None)
             }
-            _ if !state.is_held() && !self.rules.no_newcomer_overtakes => self.grant(state, who),
+            _ if !state.is_held() && self.without.no_newcomer_overtakes => self.grant(state, who),
             _ => {
                 if !state.is_held() && [NOBODY, who].contains(&state.queue[0]) {
                     self.grant(state, who)
                 } else {
                     self.advance(state);
                     state.join(who);
-                    let time = if self.rules.one_request_for_both {
-                        state.now
-                    } else {
+                    let time = if self.without.one_request_for_both {
                         state.since[who as usize]
+                    } else {
+                        state.now
                     };
                     (Kind::Queued { time }, None)
                 }
@@ -345,8 +331,8 @@ impl HandOver {
         began: Option<i8>,
     ) -> Option<Promise> {
         let clock = state.clock(who);
-        let began = if self.rules.begins_by_the_servers_clock { began } else { Some(clock) };
-        let life = if self.rules.uses_an_offer_briefly { OFFER } else { TTL };
+        let began = if self.without.begins_by_the_servers_clock { Some(clock) } else { began };
+        let life = if self.without.uses_an_offer_briefly { TTL } else { OFFER };
         let until = began.map(|began| began.min(clock) + self.validity(life));
         if let Some(until) = until.filter(|until| clock < *until) {
             let broken = self.begin_hold(state, who, until, fence);
@@ -357,7 +343,7 @@ impl HandOver {
                 (false, _) => broken,
             };
         }
-        if !self.rules.asks_again {
+        if self.without.asks_again {
             state.phases[who as usize] = Phase::Confirming { fence };
         }
         self.events.then_some(Promise::WasTooOldToUse)
@@ -524,7 +510,7 @@ impl Protocol for HandOver {
         let before = state;
         state.wire.retain(|message| self.matters(&before, message));
         for who in ALL {
-            if !state.waits(who) || self.rules.one_request_for_both {
+            if !state.waits(who) || !self.without.one_request_for_both {
                 state.since[who as usize] = 0;
             }
             if !state.has_clock(who) {
@@ -638,12 +624,12 @@ fn tell_clocks(state: &State, begin: &str, text: &mut String) -> std::fmt::Resul
 
 #[test]
 fn with_all_rules_it_holds() {
-    holds("a hand-over", &HandOver::drifting(RULES));
+    holds("a hand-over", &HandOver::on(DRIFTING));
 }
 
 #[test]
 fn a_lock_is_handed_over() {
-    let watched = HandOver { events: true, ..HandOver::with(RULES) };
+    let watched = HandOver { events: true, ..HandOver::on(ONE_CLOCK) };
     happens("a lock is handed over", &watched, Promise::WasHandedOver);
     happens("an offer is too old", &watched, Promise::WasTooOldToUse);
     happens(
@@ -655,36 +641,40 @@ fn a_lock_is_handed_over() {
 
 #[test]
 fn only_clocks_that_drift_show_a_missing_allowance() {
-    let rules = Rules { allows_for_drift: false, ..RULES };
-    let clocks = Clocks { end: DRIFTING.end, ..ONE_CLOCK };
-    explored("a hand-over on one clock", &HandOver { clocks, ..HandOver::with(rules) });
+    let model = HandOver::on(Clocks { end: DRIFTING.end, ..ONE_CLOCK });
+    let model = model.lacking(|rules| rules.allows_for_drift = true);
+    explored("a hand-over on one clock", &model);
 }
 
 refuted! {
     a_start_at_the_receipt: "A handed-over hold starts at the notification",
-        &HandOver::with(Rules { begins_by_the_servers_clock: false, ..RULES }),
+        &HandOver::on(ONE_CLOCK).lacking(|rules| rules.begins_by_the_servers_clock = true),
         Promise::OneClientHolds;
     two_requests_for_one_reckoning:
         "The deadline combines the last request with the first queueing time",
-        &HandOver::with(Rules { one_request_for_both: false, ..RULES }), Promise::OneClientHolds;
+        &HandOver::on(ONE_CLOCK).lacking(|rules| rules.one_request_for_both = true),
+        Promise::OneClientHolds;
     an_offer_used_for_a_ttl: "An offer is used for a TTL",
-        &HandOver::drifting(Rules { uses_an_offer_briefly: false, ..RULES }),
+        &HandOver::on(DRIFTING).lacking(|rules| rules.uses_an_offer_briefly = true),
         Promise::OneClientHolds;
     an_offer_that_may_be_over_and_is_renewed: "An offer that may have expired is renewed",
-        &HandOver::with(Rules { asks_again: false, ..RULES }), Promise::ALaterHoldHasALargerFence;
+        &HandOver::on(ONE_CLOCK).lacking(|rules| rules.asks_again = true),
+        Promise::ALaterHoldHasALargerFence;
     an_offer_with_the_full_ttl: "An offer lasts for a TTL",
-        &HandOver::with(Rules { offers_briefly: false, ..RULES }),
+        &HandOver::on(ONE_CLOCK).lacking(|rules| rules.offers_briefly = true),
         Promise::AStoppedClientDelaysOthersBriefly;
     a_newcomer_that_overtakes: "A client that finds the lock free is granted",
-        &HandOver::with(Rules { no_newcomer_overtakes: false, ..RULES }),
+        &HandOver::on(ONE_CLOCK).lacking(|rules| rules.no_newcomer_overtakes = true),
         Promise::FirstComeFirstServed;
     waiter_continues_after_an_offer: "A client that is offered the lock stays in the queue",
-        &HandOver::with(Rules { leaves_the_queue: false, ..RULES }), Promise::NoClientWaitsAndHolds;
+        &HandOver::on(ONE_CLOCK).lacking(|rules| rules.leaves_the_queue = true),
+        Promise::NoClientWaitsAndHolds;
     an_offer_without_a_fence_of_its_own: "An offer has the previous hold's fence",
-        &HandOver::with(Rules { a_fence_of_its_own: false, ..RULES }),
+        &HandOver::on(ONE_CLOCK).lacking(|rules| rules.a_fence_of_its_own = true),
         Promise::ALaterHoldHasALargerFence;
     a_deadline_without_the_allowance_for_drift: "A deadline makes no allowance for drift",
-        &HandOver::drifting(Rules { allows_for_drift: false, ..RULES }), Promise::OneClientHolds;
+        &HandOver::on(DRIFTING).lacking(|rules| rules.allows_for_drift = true),
+        Promise::OneClientHolds;
     clocks_that_drift_by_more_than_the_allowance: "Clocks drift by more than the allowance",
         &HandOver::on(Clocks { drift: ALLOWANCE + 1, ..DRIFTING }), Promise::OneClientHolds;
     a_server_whose_clock_steps_ahead: "The server's clock steps ahead",

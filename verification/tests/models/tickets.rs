@@ -18,9 +18,9 @@ const DORA: u8 = 3;
 
 const NOBODY: u8 = 9;
 
-/// The rules. If one of them is missing, a promise is broken.
-#[derive(Clone, Copy)]
-struct Rules {
+/// The rules that the model lacks. Without any one of them, a promise is broken.
+#[derive(Clone, Copy, Default)]
+struct Missing {
     /// The maker of a ticket no longer considers its hold valid.
     a_ticket_ends_the_hold: bool,
     /// The server transfers only the hold with the ticket's token.
@@ -34,15 +34,6 @@ struct Rules {
     leaves_a_tombstone: bool,
     a_fence_of_its_own: bool,
 }
-
-const RULES: Rules = Rules {
-    a_ticket_ends_the_hold: true,
-    compares_the_token: true,
-    a_token_of_its_own: true,
-    anchored_at_the_send: true,
-    leaves_a_tombstone: true,
-    a_fence_of_its_own: true,
-};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Promise {
@@ -120,21 +111,23 @@ enum Action {
     Lose(Message),
 }
 
+#[derive(Default)]
 struct Tickets {
-    rules: Rules,
+    without: Missing,
     /// True to look for events instead of broken promises.
     events: bool,
 }
 
 impl Tickets {
-    fn with(rules: Rules) -> Self {
-        Self { rules, events: false }
+    fn lacking(mut self, rule: fn(&mut Missing)) -> Self {
+        rule(&mut self.without);
+        self
     }
 
     /// Returns the number of the token that `who` sends.
     fn token(&self, who: u8) -> u8 {
         let takes_over = who != ANNA && who != DORA;
-        if takes_over && !self.rules.a_token_of_its_own { ANNA } else { who }
+        if takes_over && self.without.a_token_of_its_own { ANNA } else { who }
     }
 
     fn handle(&self, state: &mut State, message: Message) {
@@ -161,13 +154,13 @@ impl Tickets {
                 state.fence += 1;
                 true
             }
-            Kind::Swap if is_held && (state.holder == ANNA || !self.rules.compares_the_token) => {
+            Kind::Swap if is_held && (state.holder == ANNA || self.without.compares_the_token) => {
                 state.ended |= 1 << state.holder;
-                if self.rules.leaves_a_tombstone {
+                if !self.without.leaves_a_tombstone {
                     state.tombstones |= 1 << state.holder;
                 }
                 state.holder = token;
-                state.fence += u8::from(self.rules.a_fence_of_its_own);
+                state.fence += u8::from(!self.without.a_fence_of_its_own);
                 true
             }
             _ => false,
@@ -189,7 +182,7 @@ impl Tickets {
             }
             return None;
         };
-        let from = if self.rules.anchored_at_the_send { message.sent } else { state.now };
+        let from = if self.without.anchored_at_the_send { state.now } else { message.sent };
         let deadline = from + TTL;
         match *phase {
             Phase::Holding(before) => *phase = Phase::Holding(deadline.max(before)),
@@ -284,7 +277,7 @@ impl Protocol for Tickets {
         if !state.ticket && state.holds(ANNA) {
             let mut next = *state;
             next.ticket = true;
-            if self.rules.a_ticket_ends_the_hold {
+            if !self.without.a_ticket_ends_the_hold {
                 next.phases[ANNA as usize] = Phase::Done;
             }
             step(Action::MakeTicket, next, None);
@@ -425,30 +418,33 @@ fn request(kind: Kind) -> &'static str {
 
 #[test]
 fn with_all_rules_it_holds() {
-    holds("a ticket", &Tickets::with(RULES));
+    holds("a ticket", &Tickets::default());
 }
 
 #[test]
 fn a_hold_moves_and_the_next_one_gets_it() {
-    let watched = Tickets { rules: RULES, events: true };
+    let watched = Tickets { events: true, ..Tickets::default() };
     happens("the hold moves", &watched, Promise::TheHoldMoved);
     happens("Dora has it afterwards", &watched, Promise::DoraHadItAfterwards);
 }
 
 refuted! {
     a_hold_that_a_ticket_does_not_end: "A client that makes a ticket keeps its hold",
-        &Tickets::with(Rules { a_ticket_ends_the_hold: false, ..RULES }), Promise::OneClientHolds;
+        &Tickets::default().lacking(|rules| rules.a_ticket_ends_the_hold = true),
+        Promise::OneClientHolds;
     a_swap_that_does_not_compare_the_token: "A ticket takes over any hold",
-        &Tickets::with(Rules { compares_the_token: false, ..RULES }), Promise::OneClientHolds;
+        &Tickets::default().lacking(|rules| rules.compares_the_token = true),
+        Promise::OneClientHolds;
     a_ticket_resumed_with_its_own_token: "A client that takes over keeps the ticket's token",
-        &Tickets::with(Rules { a_token_of_its_own: false, ..RULES }),
+        &Tickets::default().lacking(|rules| rules.a_token_of_its_own = true),
         Promise::ATicketIsTakenOverOnce;
     a_deadline_anchored_at_the_answer: "The deadline starts at the answer",
-        &Tickets::with(Rules { anchored_at_the_send: false, ..RULES }), Promise::OneClientHolds;
+        &Tickets::default().lacking(|rules| rules.anchored_at_the_send = true),
+        Promise::OneClientHolds;
     no_tombstone: "The ticket's token leaves no tombstone",
-        &Tickets::with(Rules { leaves_a_tombstone: false, ..RULES }),
+        &Tickets::default().lacking(|rules| rules.leaves_a_tombstone = true),
         Promise::AnEndedTokenIsNotGranted;
     the_same_fence: "A client that takes over keeps the fence",
-        &Tickets::with(Rules { a_fence_of_its_own: false, ..RULES }),
+        &Tickets::default().lacking(|rules| rules.a_fence_of_its_own = true),
         Promise::ALaterHoldHasALargerFence;
 }

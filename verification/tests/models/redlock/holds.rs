@@ -1,8 +1,8 @@
 use super::model::Redlock;
-use super::rules::{Bounds, Note, Rules};
+use super::rules::{Bounds, Missing, Note};
 
 fn holds<const N: usize>(title: &str, bounds: Bounds) {
-    crate::holds(title, &Redlock::<N> { rules: Rules::default(), bounds });
+    crate::holds(title, &Redlock::<N> { bounds, ..Redlock::default() });
 }
 
 #[test]
@@ -73,12 +73,12 @@ fn larger_bounds() {
         ),
         ("four rounds of two tokens, 1 candidate", four),
     ];
-    let rules = Rules::default();
+    let row = |title: &str, without, bounds| crate::row(title, &Redlock::<3> { without, bounds });
     let mut rows: Vec<String> =
-        all.map(|(title, bounds)| crate::row(title, &Redlock::<3> { rules, bounds })).into();
-    let rules = Rules { note: Note::Raises, answer_before_repeat: false, ..rules };
+        all.map(|(title, bounds)| row(title, Missing::default(), bounds)).into();
+    let without = Missing { note: Note::Raises, answer_before_repeat: true, ..Missing::default() };
     let title = "the same, unanswered requests notwithstanding, noted never lowered";
-    rows.push(crate::row(title, &Redlock::<3> { rules, bounds: four }));
+    rows.push(row(title, without, four));
     // The rows are compared last, so that all results are printed.
     rows.iter().for_each(|row| crate::page::<Redlock<3>>().has(row));
 }

@@ -1,6 +1,6 @@
 use lockwright_verification::{Protocol, Step, mix};
 
-use super::rules::{Bounds, Promise, Rules};
+use super::rules::{Bounds, Missing, Promise};
 use super::state::{MOST_ROUNDS, Mail, Node, Phase, Rounds, State};
 use super::story;
 use crate::Model;
@@ -27,7 +27,7 @@ pub(crate) enum Action {
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Redlock<const N: usize> {
-    pub(crate) rules: Rules,
+    pub(crate) without: Missing,
     pub(crate) bounds: Bounds,
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn push<const N: usize>(steps: &mut Steps<N>, action: Action, next: S
 
 impl<const N: usize> Redlock<N> {
     fn quorum(&self) -> usize {
-        if self.rules.majority { N / 2 + 1 } else { N / 2 }
+        if self.without.majority { N / 2 } else { N / 2 + 1 }
     }
 
     /// Starts a round for a new claim, a repeat, or a renewal.
@@ -175,9 +175,9 @@ impl<const N: usize> Redlock<N> {
         let rounds = next.rounds;
         let token = rounds.token(round);
         for node in &mut next.nodes {
-            let knows = !node.waits() || !self.rules.looks_before_candidate;
-            let releasing = node.has(token, Mail::Releasing) && self.rules.release_before_repeat;
-            let asked = self.rules.answer_before_repeat
+            let knows = !node.waits() || self.without.looks_before_candidate;
+            let releasing = node.has(token, Mail::Releasing) && !self.without.release_before_repeat;
+            let asked = !self.without.answer_before_repeat
                 && (token..round).any(|it| rounds.token(it) == token && node.has(it, Mail::Asked));
             let is_renewal = rounds.is_renewal(round);
             node.set(round, Mail::Asked, knows && (is_renewal || !releasing && !asked));
@@ -188,7 +188,7 @@ impl<const N: usize> Redlock<N> {
     /// fence is older than the largest TTL, because the node votes again only after that time.
     fn certainly_older(&self, state: &State<N>) -> u64 {
         let mut highest = 0;
-        if self.rules.clocks_are_near {
+        if !self.without.clocks_are_near {
             for node in &state.nodes {
                 for round in 0..self.bounds.rounds {
                     if !node.waits()
@@ -231,9 +231,9 @@ impl<const N: usize> Redlock<N> {
                 next.rounds.set_fence(round, fence);
                 for node in &mut next.nodes {
                     let answer = node.answer(round);
-                    let told = answer != 0 || !self.rules.writes_to_voters;
+                    let told = answer != 0 || self.without.writes_to_voters;
                     node.set_answer(round, 0);
-                    node.set(round, Mail::Has, answer == fence || !self.rules.write_back);
+                    node.set(round, Mail::Has, answer == fence || self.without.write_back);
                     self.send_raise(node, round, told && answer != fence);
                 }
                 self.tidy(&mut next, round);
@@ -244,7 +244,7 @@ impl<const N: usize> Redlock<N> {
 
     /// Sends the chosen fence to the node if the node's fence `differs`.
     pub(crate) fn send_raise(&self, node: &mut Node, round: usize, differs: bool) {
-        if differs && self.rules.write_back {
+        if differs && !self.without.write_back {
             node.set(round, Mail::Raising, true);
         }
     }
@@ -311,7 +311,7 @@ impl<const N: usize> Redlock<N> {
             if held
                 && state.rounds.is_live(later)
                 && state.rounds.token(later) == state.rounds.token(round)
-                && self.rules.renewal_ends_with_validity
+                && !self.without.renewal_ends_with_validity
             {
                 self.finish(&mut next, later);
             }
@@ -324,7 +324,7 @@ impl<const N: usize> Redlock<N> {
         push(steps, Action::GiveUp(round), next);
         // In some mutants, the client ignores its deadline.
         let is_ignored =
-            if held { !self.rules.anchored_at_start } else { !self.rules.abandons_late };
+            if held { self.without.anchored_at_start } else { self.without.abandons_late };
         if is_ignored && !state.rounds.is_overdue(round) {
             let mut next = *state;
             next.rounds.set_overdue(round);

@@ -4,24 +4,24 @@
 use lockwright_verification::{Page, Protocol};
 
 use super::model::Redlock;
-use super::rules::{Bounds, Note, Promise, Renewal, Rules};
+use super::rules::{Bounds, Missing, Note, Promise, Renewal};
 use super::story;
 use crate::{Model, page};
 
-fn refuted(title: &str, rules: Rules, bounds: Bounds) {
-    refuted_as(title, rules, bounds, |_| true);
+fn refuted(title: &str, without: Missing, bounds: Bounds) {
+    refuted_as(title, without, bounds, |_| true);
 }
 
 /// Checks that the page has the shortest trace that breaks a `wanted` promise.
-fn refuted_as(title: &str, rules: Rules, bounds: Bounds, wanted: impl Fn(Promise) -> bool) {
-    crate::refuted_as(title, &Redlock::<3> { rules, bounds }, wanted);
+fn refuted_as(title: &str, without: Missing, bounds: Bounds, wanted: impl Fn(Promise) -> bool) {
+    crate::refuted_as(title, &Redlock::<3> { without, bounds }, wanted);
 }
 
-fn holds(title: &str, rules: Rules, bounds: Bounds) {
-    crate::explored(title, &Redlock::<3> { rules, bounds });
+fn holds(title: &str, without: Missing, bounds: Bounds) {
+    crate::explored(title, &Redlock::<3> { without, bounds });
 }
 
-const RULES: fn() -> Rules = Rules::default;
+const ALL_RULES: fn() -> Missing = Missing::default;
 
 fn two() -> Bounds {
     Bounds { rounds: 2, ..Bounds::default() }
@@ -36,66 +36,68 @@ fn one_loss(bounds: Bounds) -> Bounds {
 }
 
 refuted! {
-    no_write_back: "No write-back", Rules { write_back: false, ..RULES() }, three();
+    no_write_back: "No write-back", Missing { write_back: true, ..ALL_RULES() }, three();
     write_back_without_the_token_check: "Write-back without the token check",
-        Rules { raise_checks_token: false, writes_to_voters: false, ..RULES() }, three();
+        Missing { raise_checks_token: true, writes_to_voters: true, ..ALL_RULES() }, three();
     late_attempts_are_not_abandoned: "A late round isn't abandoned",
-        Rules { abandons_late: false, ..RULES() }, two();
+        Missing { abandons_late: true, ..ALL_RULES() }, two();
     a_deadline_anchored_at_the_reply: "A deadline anchored at the reply",
-        Rules { anchored_at_start: false, ..RULES() }, two();
+        Missing { anchored_at_start: true, ..ALL_RULES() }, two();
     half_of_the_nodes_for_a_quorum: "A quorum of N/2",
-        Rules { majority: false, ..RULES() }, two();
+        Missing { majority: true, ..ALL_RULES() }, two();
     restarted_empty_without_quarantine: "Restarted empty, without quarantine",
-        Rules { quarantine: false, ..RULES() }, one_loss(two());
+        Missing { quarantine: true, ..ALL_RULES() }, one_loss(two());
     quarantine_without_the_incarnation: "Quarantine, but the incarnation isn't compared",
-        Rules { compares_incarnation: false, ..RULES() }, one_loss(two());
+        Missing { compares_incarnation: true, ..ALL_RULES() }, one_loss(two());
     a_candidate_from_before_the_look: "A candidate from before the check",
-        Rules { looks_before_candidate: false, ..RULES() }, one_loss(two());
+        Missing { looks_before_candidate: true, ..ALL_RULES() }, one_loss(two());
     clocks_a_largest_ttl_apart: "Clients' clocks a largest TTL apart",
-        Rules { clocks_are_near: false, ..RULES() }, one_loss(two());
+        Missing { clocks_are_near: true, ..ALL_RULES() }, one_loss(two());
     a_renewal_that_revives: "A renewal that revives",
-        Rules { renewal: Renewal::TopsUpToQuorum, renewal_ends_with_validity: false, ..RULES() },
+        Missing {
+            renewal: Renewal::TopsUpToQuorum, renewal_ends_with_validity: true, ..ALL_RULES()
+        },
         Bounds { renewals: true, ..three() };
     a_renewal_answered_after_the_deadline: "A renewal answered after the deadline",
-        Rules { renewal_ends_with_validity: false, ..RULES() },
+        Missing { renewal_ends_with_validity: true, ..ALL_RULES() },
         Bounds { renewals: true, ..three() };
     a_release_that_does_not_compare_the_token: "A release that doesn't compare the token",
-        Rules { release_checks_token: false, ..RULES() },
+        Missing { release_checks_token: true, ..ALL_RULES() },
         Bounds { candidates: 1, releases: true, ..three() };
     asked_again_while_a_release_is_on_its_way: "Requested again while a release is in flight",
-        Rules { release_before_repeat: false, ..RULES() },
+        Missing { release_before_repeat: true, ..ALL_RULES() },
         Bounds { releases: true, repeats: true, claims: 2, candidates: 1, ..three() };
     a_release_without_a_tombstone: "A release without a tombstone",
-        Rules { tombstones: false, ..RULES() }, Bounds { releases: true, ..two() };
-    a_clock_that_jumps: "A node's clock jumps forward", RULES(), Bounds { jumps: 1, ..two() };
+        Missing { tombstones: true, ..ALL_RULES() }, Bounds { releases: true, ..two() };
+    a_clock_that_jumps: "A node's clock jumps forward", ALL_RULES(), Bounds { jumps: 1, ..two() };
 }
 
 #[test]
 fn write_back_to_all_with_the_token_check() {
-    let rules = Rules { writes_to_voters: false, ..RULES() };
-    holds("with the check it may go to all", rules, Bounds { candidates: 1, ..three() });
+    let without = Missing { writes_to_voters: true, ..ALL_RULES() };
+    holds("with the check it may go to all", without, Bounds { candidates: 1, ..three() });
 }
 
 #[test]
 fn late_attempts_break_the_fence_even_without_validity() {
-    let rules = Rules { abandons_late: false, ..RULES() };
+    let without = Missing { abandons_late: true, ..ALL_RULES() };
     let fences = |promise| matches!(promise, Promise::FencesDiffer | Promise::FencesGrow);
-    refuted_as("A late round isn't abandoned, and the fence", rules, two(), fences);
+    refuted_as("A late round isn't abandoned, and the fence", without, two(), fences);
 }
 
 #[test]
 fn a_clock_that_jumps_and_the_fence() {
     let bounds = Bounds { jumps: 1, candidates: 1, ..three() };
     let differ = |promise| promise == Promise::FencesDiffer;
-    refuted_as("A node's clock jumps forward, and the fence", RULES(), bounds, differ);
+    refuted_as("A node's clock jumps forward, and the fence", ALL_RULES(), bounds, differ);
 }
 
 const LATE_NOTE: &str = "Requested again while a request is unanswered";
 
 fn late_note() -> Redlock<3> {
-    let rules = Rules { answer_before_repeat: false, ..RULES() };
+    let without = Missing { answer_before_repeat: true, ..ALL_RULES() };
     let bounds = Bounds { rounds: 4, claims: 2, candidates: 1, repeats: true, ..three() };
-    Redlock { rules, bounds }
+    Redlock { without, bounds }
 }
 
 /// The search takes too long for a usual test run, so this test follows the page's trace.
@@ -105,8 +107,8 @@ fn asked_again_while_a_request_is_unanswered() {
     let trace = page.trace_of(LATE_NOTE);
     let broken = walk(&late_note(), &trace).unwrap().expect("a promise is broken");
     page.has(&Page::refutation(LATE_NOTE, &Redlock::<3>::broken(broken), &trace));
-    for rules in [RULES(), Rules { note: Note::Raises, ..late_note().rules }] {
-        let mended = Redlock { rules, ..late_note() };
+    for without in [ALL_RULES(), Missing { note: Note::Raises, ..late_note().without }] {
+        let mended = Redlock { without, ..late_note() };
         assert!(walk(&mended, &trace).is_err(), "with either rule, this trace is impossible");
     }
 }
@@ -114,8 +116,8 @@ fn asked_again_while_a_request_is_unanswered() {
 #[test]
 #[ignore = "takes a minute: cargo test --release -p lockwright-verification --test models -- --ignored"]
 fn asked_again_by_the_shortest_way() {
-    let Redlock { rules, bounds } = late_note();
-    refuted(LATE_NOTE, rules, bounds);
+    let Redlock { without, bounds } = late_note();
+    refuted(LATE_NOTE, without, bounds);
 }
 
 /// Follows a trace. Returns the promise that its last step breaks.
@@ -143,7 +145,7 @@ fn walk(protocol: &Redlock<3>, trace: &str) -> Result<Option<Promise>, String> {
 /// again, as long as the hold is still valid.
 #[test]
 fn topping_up_to_a_quorum_is_safe_as_long_as_validity_lasts() {
-    let rules = Rules { renewal: Renewal::TopsUpToQuorum, ..RULES() };
+    let without = Missing { renewal: Renewal::TopsUpToQuorum, ..ALL_RULES() };
     let bounds = Bounds { renewals: true, losses: 1, candidates: 1, ..three() };
-    holds("the page must describe this result", rules, bounds);
+    holds("the page must describe this result", without, bounds);
 }

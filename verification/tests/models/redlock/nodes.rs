@@ -10,14 +10,14 @@ impl<const N: usize> Redlock<N> {
         let node = &mut next.nodes[at];
         let rounds = state.rounds;
         let token = rounds.token(round);
-        let knows_that_it_waits = self.rules.compares_incarnation;
+        let knows_that_it_waits = !self.without.compares_incarnation;
         if node.has(token, Mail::Tombstone) || node.waits() && knows_that_it_waits {
             return;
         }
         if node.is_free() {
             let tops_up = matches!(rounds.phase(round), Phase::Holding | Phase::Ended);
             let renews = rounds.is_renewal(round) && !tops_up;
-            if renews && self.rules.renewal == Renewal::KeptByQuorum {
+            if renews && self.without.renewal == Renewal::KeptByQuorum {
                 return;
             }
             let candidate = if rounds.is_renewal(round) {
@@ -29,7 +29,7 @@ impl<const N: usize> Redlock<N> {
             node.set_counter(fence);
             node.set_noted(fence);
         } else if node.holder() != Some(token) {
-            if self.bounds.repeats && self.rules.answer_before_repeat {
+            if self.bounds.repeats && !self.without.answer_before_repeat {
                 node.set(round, Mail::Asked, false);
                 self.tidy(&mut next, round);
                 push(steps, Action::Refuse(at, round), next);
@@ -64,13 +64,13 @@ impl<const N: usize> Redlock<N> {
         let node = &mut next.nodes[at];
         let fence = state.rounds.fence(round);
         let holds = node.holder() == Some(state.rounds.token(round));
-        if !holds && self.rules.raise_checks_token {
+        if !holds && !self.without.raise_checks_token {
             return;
         }
         node.set(round, Mail::Raising, false);
         node.set_counter(node.counter().max(fence));
         if holds {
-            let lower = self.rules.note == Note::Raises && fence < node.noted();
+            let lower = self.without.note == Note::Raises && fence < node.noted();
             node.set_noted(if lower { node.noted() } else { fence });
         }
         node.set(round, Mail::Has, state.rounds.phase(round) == Phase::Noting);
@@ -82,11 +82,11 @@ impl<const N: usize> Redlock<N> {
         let mut next = *state;
         let node = &mut next.nodes[at];
         let holds = node.holder() == Some(token);
-        if holds || !self.rules.release_checks_token {
+        if holds || self.without.release_checks_token {
             node.free();
         }
         node.set(token, Mail::Releasing, false);
-        node.set(token, Mail::Tombstone, self.rules.tombstones);
+        node.set(token, Mail::Tombstone, !self.without.tombstones);
         push(steps, Action::Release(at, token), next);
     }
 
@@ -138,13 +138,13 @@ impl<const N: usize> Redlock<N> {
             if !matches!(state.rounds.phase(round), Phase::Unstarted | Phase::Failed) {
                 forgot |= 1 << round;
             }
-            if self.rules.compares_incarnation {
+            if !self.without.compares_incarnation {
                 node.set(round, Mail::Asked, false);
                 node.set(round, Mail::Raising, false);
             }
         }
         node.set_forgot(forgot);
-        node.set_waits(self.rules.quarantine);
+        node.set_waits(!self.without.quarantine);
         for round in 0..self.bounds.rounds {
             self.tidy(&mut next, round);
         }

@@ -9,25 +9,27 @@ pub(crate) enum Promise {
     TheNextIsGranted,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Renewal {
     /// A renewal repairs other nodes only if a quorum still has the hold.
+    #[default]
     KeptByQuorum,
     /// Nodes that lost the token acquire it again, and count for the quorum.
     TopsUpToQuorum,
 }
 
 /// The effect of a write-back on the fence that a node has recorded for a hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Note {
+    #[default]
     Replaces,
     /// Replaces the recorded fence if that is smaller.
     Raises,
 }
 
-/// Rules that a mutant can lack. [`Rules::default`] has all of them.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Rules {
+/// The rules that a mutant lacks, and its variants of two rules.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Missing {
     /// A quorum is more than half of the nodes. Without this rule, it is half.
     pub(crate) majority: bool,
     /// The client writes its chosen fence back to the nodes that answered with another fence.
@@ -59,30 +61,6 @@ pub(crate) struct Rules {
     pub(crate) renewal: Renewal,
     /// A renewal fails if its hold ends.
     pub(crate) renewal_ends_with_validity: bool,
-}
-
-impl Default for Rules {
-    fn default() -> Self {
-        Self {
-            majority: true,
-            write_back: true,
-            writes_to_voters: true,
-            raise_checks_token: true,
-            note: Note::Replaces,
-            abandons_late: true,
-            anchored_at_start: true,
-            quarantine: true,
-            compares_incarnation: true,
-            looks_before_candidate: true,
-            clocks_are_near: true,
-            release_checks_token: true,
-            release_before_repeat: true,
-            answer_before_repeat: true,
-            tombstones: true,
-            renewal: Renewal::KeptByQuorum,
-            renewal_ends_with_validity: true,
-        }
-    }
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -2,8 +2,6 @@
 
 pub(crate) const MOST_ROUNDS: usize = 4;
 
-pub(crate) const HIGHEST: u64 = 15;
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct State<const N: usize> {
     pub(crate) nodes: [Node; N],
@@ -45,6 +43,7 @@ fn bits(word: u64, at: u32, width: u32) -> u64 {
 }
 
 fn with(word: u64, at: u32, width: u32, value: u64) -> u64 {
+    assert!(value >> width == 0, "the bounds need larger numbers than there is room for");
     word & !(((1 << width) - 1) << at) | value << at
 }
 
@@ -52,25 +51,27 @@ fn mail(round: usize) -> u32 {
     MAIL + MAIL_WIDTH * round as u32
 }
 
+/// Defines the functions that read and write a number at a place in the word.
+macro_rules! field {
+    ($get:ident, $set:ident $(, $round:ident)?: $at:expr, $width:literal) => {
+        pub(crate) fn $get(self $(, $round: usize)?) -> u64 {
+            bits(self.0, $at, $width)
+        }
+
+        pub(crate) fn $set(&mut self $(, $round: usize)?, number: u64) {
+            self.0 = with(self.0, $at, $width, number);
+        }
+    };
+}
+
 impl Node {
     pub(crate) const EMPTY: Self = Self(0);
 
-    pub(crate) fn counter(self) -> u64 {
-        bits(self.0, 0, 4)
-    }
-
-    pub(crate) fn set_counter(&mut self, fence: u64) {
-        assert!(fence <= HIGHEST, "the bounds need larger fences than there is room for");
-        self.0 = with(self.0, 0, 4, fence);
-    }
-
-    pub(crate) fn noted(self) -> u64 {
-        bits(self.0, 4, 4)
-    }
-
-    pub(crate) fn set_noted(&mut self, fence: u64) {
-        self.0 = with(self.0, 4, 4, fence);
-    }
+    field!(counter, set_counter: 0, 4);
+    field!(noted, set_noted: 4, 4);
+    // The rounds that the node may have lost, one bit each.
+    field!(forgot, set_forgot: 14, 4);
+    field!(answer, set_answer, round: mail(round) + 1, 4);
 
     pub(crate) fn holder(self) -> Option<usize> {
         (bits(self.0, 8, 3) as usize).checked_sub(1)
@@ -102,29 +103,12 @@ impl Node {
         self.0 = with(self.0, 13, 1, u64::from(waits));
     }
 
-    /// Returns the rounds that the node may have lost, one bit each.
-    pub(crate) fn forgot(self) -> u64 {
-        bits(self.0, 14, 4)
-    }
-
-    pub(crate) fn set_forgot(&mut self, rounds: u64) {
-        self.0 = with(self.0, 14, 4, rounds);
-    }
-
     pub(crate) fn has(self, round: usize, what: Mail) -> bool {
         bits(self.0, mail(round) + what as u32, 1) == 1
     }
 
     pub(crate) fn set(&mut self, round: usize, what: Mail, is: bool) {
         self.0 = with(self.0, mail(round) + what as u32, 1, u64::from(is));
-    }
-
-    pub(crate) fn answer(self, round: usize) -> u64 {
-        bits(self.0, mail(round) + 1, 4)
-    }
-
-    pub(crate) fn set_answer(&mut self, round: usize, fence: u64) {
-        self.0 = with(self.0, mail(round) + 1, 4, fence);
     }
 
     /// Loses all data, except messages in flight.
@@ -225,22 +209,8 @@ impl Rounds {
         self.put(round, 4, 2, token as u64);
     }
 
-    pub(crate) fn candidate(self, round: usize) -> u64 {
-        self.get(round, 6, 4)
-    }
-
-    pub(crate) fn set_candidate(&mut self, round: usize, fence: u64) {
-        assert!(fence <= HIGHEST, "the bounds need larger fences than there is room for");
-        self.put(round, 6, 4, fence);
-    }
-
-    pub(crate) fn fence(self, round: usize) -> u64 {
-        self.get(round, 10, 4)
-    }
-
-    pub(crate) fn set_fence(&mut self, round: usize, fence: u64) {
-        self.put(round, 10, 4, fence);
-    }
+    field!(candidate, set_candidate, round: ROUND * round as u32 + 6, 4);
+    field!(fence, set_fence, round: ROUND * round as u32 + 10, 4);
 
     pub(crate) fn is_overdue(self, round: usize) -> bool {
         self.get(round, 14, 1) == 1

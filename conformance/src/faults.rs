@@ -2,14 +2,16 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::future::pending;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwright_core::backend_util::lock;
 use lockwright_core::{
-    AcquireOutcome, Claim, Clock, DistributedLock, Error, Event, Events, Profile, ReleaseMode,
-    ReleaseOutcome, Renew, Renewal, Result, Token, Wait, async_trait, delegate,
+    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock, Error,
+    ErrorKind, Event, Events, Inspection, LockName, Profile, ReleaseMode, ReleaseOutcome, Renew,
+    Renewal, Result, SweepReport, Token, Wait, async_trait, delegate,
 };
 use tokio::sync::Notify;
 
@@ -24,6 +26,10 @@ pub enum Op {
     Release,
     /// [`DistributedLock::swap`].
     Swap,
+    /// [`DistributedLock::inspect`].
+    Inspect,
+    /// [`DistributedLock::break_lock`].
+    Break,
 }
 
 /// The fate of a request to a [`Faulty`] backend.
@@ -31,8 +37,8 @@ pub enum Op {
 pub enum Fate {
     /// The server processes and answers the request.
     Pass,
-    /// The server rejects the request unprocessed.
-    Refuse,
+    /// The server rejects the request unprocessed, with this kind of error.
+    Refuse(ErrorKind),
     /// The request is lost, and fails as indeterminate.
     LoseRequest,
     /// The server processes the request. Its answer is lost.
@@ -41,12 +47,50 @@ pub enum Fate {
     DelayRequest(Duration),
     /// The server processes the request, and answers after this time.
     DelayAnswer(Duration),
+    /// The server receives the request after this time, and answers it.
+    Slow(Duration),
     /// The server processes the request at once, and again after this time.
     Duplicate(Duration),
     /// The request is lost, and the call never returns.
     Hang,
+    /// Like `Hang`, but the call is polled once more after this time.
+    HangAfter(Duration),
+    /// The server processes the request, and the call never returns.
+    DoAndHang,
     /// The backend panics.
     Panic,
+    /// The server processes the request, and the backend panics.
+    DoAndPanic,
+    /// The server processes the request. Other tasks run before and after.
+    Yield,
+    /// The grant's answer says that the hold started this long ago.
+    StartBefore(Duration),
+    /// The grant's answer says that the hold starts after this time.
+    StartAfter(Duration),
+    /// The grant's answer says that the hold lasts this long.
+    Valid(Duration),
+    /// The answer to a renewal has only the first results, at most this many.
+    Short(usize),
+}
+
+impl Fate {
+    /// The server rejects the request as unavailable.
+    pub const UNAVAILABLE: Self = Self::Refuse(ErrorKind::Unavailable);
+}
+
+/// A request that a [`Faulty`] backend received.
+#[derive(Debug, Clone, Copy)]
+pub struct Call {
+    /// The kind of request.
+    pub op: Op,
+    /// The time of the request.
+    pub at: BootInstant,
+    /// The token of the claim, or of the first hold. Zero if the request has none.
+    pub token: Token,
+    /// The number of holds.
+    pub count: usize,
+    /// The mode of a release.
+    pub release_mode: Option<ReleaseMode>,
 }
 
 /// A backend with injected faults, which its clones share.
@@ -58,13 +102,17 @@ struct Inner {
     profile: Profile,
     clock: Clock,
     plan: Mutex<Plan>,
-    /// The numbers of calls, by `Op`.
-    calls: [AtomicUsize; 4],
+    calls: Mutex<Vec<Call>>,
+    sweeps: Mutex<Vec<(BootInstant, Duration)>>,
+    clients: Mutex<Vec<Events>>,
     called: Notify,
     under_way: AtomicUsize,
     drop_wakes: AtomicBool,
     yields: AtomicBool,
+    answers_at_once: AtomicBool,
 }
+
+const NO_TOKEN: Token = Token::from_bytes([0; 16]);
 
 type Decide = Box<dyn FnMut(Op) -> Fate + Send>;
 
@@ -73,6 +121,7 @@ struct Plan {
     next: Vec<(Op, VecDeque<Fate>)>,
     always: Vec<(Op, Fate)>,
     decide: Option<Decide>,
+    sweeps: VecDeque<Result<SweepReport>>,
 }
 
 impl Plan {
@@ -99,12 +148,25 @@ impl Faulty {
             profile,
             clock,
             plan: Mutex::default(),
-            calls: Default::default(),
+            calls: Mutex::default(),
+            sweeps: Mutex::default(),
+            clients: Mutex::default(),
             called: Notify::new(),
             under_way: AtomicUsize::new(0),
             drop_wakes: AtomicBool::new(false),
             yields: AtomicBool::new(false),
+            answers_at_once: AtomicBool::new(false),
         }))
+    }
+
+    /// Changes the profile.
+    ///
+    /// # Panics
+    /// If this value was cloned.
+    pub fn with_profile(mut self, change: impl FnOnce(&mut Profile)) -> Self {
+        let inner = Arc::get_mut(&mut self.0).expect("the backend isn't cloned yet");
+        change(&mut inner.profile);
+        self
     }
 
     /// Sets the fates of the next `op` requests, after those already set.
@@ -121,6 +183,11 @@ impl Faulty {
         let mut plan = lock(&self.0.plan);
         plan.always.retain(|(of, _)| *of != op);
         plan.always.push((op, fate));
+    }
+
+    /// Sets the answers to the next sweeps. The backend answers all further sweeps.
+    pub fn next_sweeps(&self, answers: impl IntoIterator<Item = Result<SweepReport>>) {
+        lock(&self.0.plan).sweeps.extend(answers);
     }
 
     /// Removes all faults.
@@ -144,9 +211,27 @@ impl Faulty {
         self.0.yields.store(yields, Ordering::SeqCst);
     }
 
-    /// Returns the number of `op` requests so far.
-    pub fn calls(&self, op: Op) -> usize {
-        self.0.calls[op as usize].load(Ordering::SeqCst)
+    /// Sets whether the backend may answer a request without a future. The default is false.
+    pub fn answers_at_once(&self, answers: bool) {
+        self.0.answers_at_once.store(answers, Ordering::SeqCst);
+    }
+
+    /// Sends an event to the clients of this connection.
+    pub fn send_event(&self, event: &Event) {
+        let clients = lock(&self.0.clients).clone();
+        for client in clients {
+            client.send(event.clone());
+        }
+    }
+
+    /// Returns the `op` requests so far.
+    pub fn calls(&self, op: Op) -> Vec<Call> {
+        lock(&self.0.calls).iter().filter(|call| call.op == op).copied().collect()
+    }
+
+    /// Returns the time and the argument of each sweep so far.
+    pub fn sweeps(&self) -> Vec<(BootInstant, Duration)> {
+        lock(&self.0.sweeps).clone()
     }
 
     /// Waits until `calls` requests of `op` were sent in total.
@@ -154,7 +239,7 @@ impl Faulty {
         loop {
             let mut called = std::pin::pin!(self.0.called.notified());
             called.as_mut().enable();
-            if self.calls(op) >= calls {
+            if self.calls(op).len() >= calls {
                 return;
             }
             called.await;
@@ -166,32 +251,40 @@ impl Faulty {
         self.0.under_way.load(Ordering::SeqCst) > 0
     }
 
-    async fn give_way(&self) {
-        if self.0.yields.load(Ordering::SeqCst) {
+    async fn give_way(&self, fate: Fate) {
+        if fate == Fate::Yield || self.0.yields.load(Ordering::SeqCst) {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Applies the planned fate to `request`. `again` is a copy for later sending.
+    fn call(&self, op: Op, token: Token) -> Call {
+        Call { op, at: self.0.clock.now(), token, count: 1, release_mode: None }
+    }
+
+    /// Applies the planned fate to `request`, and returns both. `again` is a copy for later
+    /// sending.
     async fn send<T>(
         &self,
-        op: Op,
+        call: Call,
         request: impl Future<Output = Result<T>>,
         again: impl Future<Output: Send> + Send + 'static,
-    ) -> Result<T> {
-        let fate = lock(&self.0.plan).fate(op);
-        self.0.calls[op as usize].fetch_add(1, Ordering::SeqCst);
+    ) -> (Fate, Result<T>) {
+        let fate = lock(&self.0.plan).fate(call.op);
+        lock(&self.0.calls).push(call);
         self.0.called.notify_waiters();
-        self.give_way().await;
+        self.give_way(fate).await;
         let answer = match fate {
-            Fate::Pass => request.await,
-            Fate::Refuse => {
-                Err(Error::unavailable("the server refused the request (an injected fault)"))
-            }
+            Fate::Pass
+            | Fate::Yield
+            | Fate::StartBefore(_)
+            | Fate::StartAfter(_)
+            | Fate::Valid(_)
+            | Fate::Short(_) => request.await,
+            Fate::Refuse(kind) => Err(refused(kind)),
             Fate::LoseRequest => Err(Error::indeterminate("the request was lost")),
             Fate::LoseAnswer => {
                 let _ = request.await;
-                Err(Error::indeterminate("the answer was lost"))
+                Err(answer_lost())
             }
             Fate::DelayRequest(time) => {
                 self.later(time, again);
@@ -202,15 +295,72 @@ impl Faulty {
                 self.0.clock.sleep(time).await;
                 answer
             }
+            Fate::Slow(time) => {
+                self.0.clock.sleep(time).await;
+                request.await
+            }
             Fate::Duplicate(time) => {
                 self.later(time, again);
                 request.await
             }
-            Fate::Hang => std::future::pending().await,
-            // Unlike `panic!`, this prints no message.
-            Fate::Panic => std::panic::resume_unwind(Box::new("an injected panic")),
+            Fate::Hang => pending().await,
+            Fate::HangAfter(time) => {
+                // `Clock::sleep` would wake the call more often.
+                tokio::time::sleep(time).await;
+                pending().await
+            }
+            Fate::DoAndHang => {
+                let _ = request.await;
+                pending().await
+            }
+            Fate::Panic => injected_panic(),
+            Fate::DoAndPanic => {
+                let _ = request.await;
+                injected_panic()
+            }
         };
-        self.give_way().await;
+        self.give_way(fate).await;
+        (fate, answer)
+    }
+
+    /// Applies the planned fate to a request without a future. If this fate needs a future, returns
+    /// `None`, and the request gets another fate.
+    fn send_at_once<T>(
+        &self,
+        op: Op,
+        request: impl FnOnce() -> Option<Result<T>>,
+    ) -> Option<Result<T>> {
+        if !self.0.answers_at_once.load(Ordering::SeqCst) {
+            return None;
+        }
+        let fate = lock(&self.0.plan).fate(op);
+        match fate {
+            Fate::Pass => request(),
+            Fate::Refuse(kind) => Some(Err(refused(kind))),
+            Fate::LoseAnswer => request().map(|_| Err(answer_lost())),
+            Fate::Panic => injected_panic(),
+            Fate::DoAndPanic => {
+                drop(request());
+                injected_panic()
+            }
+            _ => None,
+        }
+    }
+
+    /// Changes a grant as planned.
+    fn restated(
+        &self,
+        (fate, mut answer): (Fate, Result<AcquireOutcome>),
+    ) -> Result<AcquireOutcome> {
+        if let Ok(AcquireOutcome::Granted(granted)) = &mut answer {
+            let now = self.0.clock.now();
+            match fate {
+                Fate::StartBefore(time) => granted.start = Some(now - time),
+                Fate::StartAfter(time) => granted.start = Some(now + time),
+                Fate::Valid(time) => granted.valid = Some(time),
+                _ => {}
+            }
+        }
         answer
     }
 
@@ -223,6 +373,19 @@ impl Faulty {
             this.0.under_way.fetch_sub(1, Ordering::SeqCst);
         });
     }
+}
+
+fn refused(kind: ErrorKind) -> Error {
+    Error::new(kind, "an injected fault: the request was refused")
+}
+
+fn answer_lost() -> Error {
+    Error::indeterminate("the answer was lost")
+}
+
+/// Panics without a message on standard error.
+fn injected_panic() -> ! {
+    std::panic::resume_unwind(Box::new("an injected panic"))
 }
 
 impl fmt::Debug for Faulty {
@@ -238,6 +401,7 @@ impl DistributedLock for Faulty {
     }
 
     fn attach(&self, events: Events) {
+        lock(&self.0.clients).push(events.clone());
         // The backend owns this closure, so a strong reference would create a cycle.
         let this = Arc::downgrade(&self.0);
         self.0.backend.attach(Events::to(move |event| {
@@ -250,7 +414,12 @@ impl DistributedLock for Faulty {
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         let (backend, again) = (Arc::clone(&self.0.backend), claim.clone());
         let again = async move { backend.acquire(&again, wait).await };
-        self.send(Op::Acquire, self.0.backend.acquire(claim, wait), again).await
+        let call = self.call(Op::Acquire, claim.token);
+        self.restated(self.send(call, self.0.backend.acquire(claim, wait), again).await)
+    }
+
+    fn acquire_at_once(&self, claim: &Claim, now: BootInstant) -> Option<Result<AcquireOutcome>> {
+        self.send_at_once(Op::Acquire, || self.0.backend.acquire_at_once(claim, now))
     }
 
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
@@ -264,20 +433,71 @@ impl DistributedLock for Faulty {
                 .collect();
             let _ = backend.renew(&holds).await;
         };
-        self.send(Op::Renew, self.0.backend.renew(holds), again).await
+        let token = holds.first().map_or(NO_TOKEN, |hold| hold.claim.token);
+        let call = Call { count: holds.len(), ..self.call(Op::Renew, token) };
+        let (fate, mut answer) = self.send(call, self.0.backend.renew(holds), again).await;
+        if let (Fate::Short(count), Ok(renewals)) = (fate, &mut answer) {
+            renewals.truncate(count);
+        }
+        answer
     }
 
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         let (backend, again) = (Arc::clone(&self.0.backend), claim.clone());
         let again = async move { backend.release(&again, release_mode).await };
-        self.send(Op::Release, self.0.backend.release(claim, release_mode), again).await
+        let release = self.0.backend.release(claim, release_mode);
+        let release_mode = Some(release_mode);
+        let call = Call { release_mode, ..self.call(Op::Release, claim.token) };
+        self.send(call, release, again).await.1
+    }
+
+    fn release_at_once(
+        &self,
+        claim: &Claim,
+        release_mode: ReleaseMode,
+        now: BootInstant,
+    ) -> Option<Result<ReleaseOutcome>> {
+        let backend = &self.0.backend;
+        self.send_at_once(Op::Release, || backend.release_at_once(claim, release_mode, now))
     }
 
     async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         let (backend, again) = (Arc::clone(&self.0.backend), to.clone());
         let again = async move { backend.swap(from, &again).await };
-        self.send(Op::Swap, self.0.backend.swap(from, to), again).await
+        let call = self.call(Op::Swap, to.token);
+        self.restated(self.send(call, self.0.backend.swap(from, to), again).await)
     }
 
-    delegate!(|this| this.0.backend; inspect, list, break_lock, sweep, doctor);
+    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        let (backend, again) = (Arc::clone(&self.0.backend), name.clone());
+        let again = async move { backend.inspect(&again).await };
+        let call = self.call(Op::Inspect, NO_TOKEN);
+        self.send(call, self.0.backend.inspect(name), again).await.1
+    }
+
+    async fn break_lock(
+        &self,
+        name: &LockName,
+        seen: BreakTarget,
+        how: BreakMode,
+        by: &str,
+        reason: &str,
+    ) -> Result<Broken> {
+        let (backend, again) = (Arc::clone(&self.0.backend), name.clone());
+        let texts = (by.to_owned(), reason.to_owned());
+        let again = async move { backend.break_lock(&again, seen, how, &texts.0, &texts.1).await };
+        let call = self.call(Op::Break, NO_TOKEN);
+        self.send(call, self.0.backend.break_lock(name, seen, how, by, reason), again).await.1
+    }
+
+    async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
+        lock(&self.0.sweeps).push((self.0.clock.now(), idle));
+        let planned = lock(&self.0.plan).sweeps.pop_front();
+        match planned {
+            Some(answer) => answer,
+            None => self.0.backend.sweep(idle).await,
+        }
+    }
+
+    delegate!(|this| this.0.backend; list, doctor);
 }

@@ -60,7 +60,7 @@ async fn renewals_fail(context: &Context, fate: Fate) -> Verdict {
     ensure!(!is_valid, "the hold was still valid at the next grant");
     let late = signalled_at.saturating_since(entry.answered);
     ensure!(late <= context.moment(), "the loss was signalled {late:?} after the next grant");
-    ensure!(faulty.calls(Op::Renew) > 0, "inconclusive: there was no renewal");
+    ensure!(!faulty.calls(Op::Renew).is_empty(), "inconclusive: there was no renewal");
     faulty.mend();
     let _ = hold.release().await;
     refused(&*backend, &context.claim("x")).await?;
@@ -78,7 +78,7 @@ async fn a_loss_is_reported_though_renewals_panic(context: Arc<Context>) -> Verd
 async fn an_unreachable_server_is_the_reason(context: Arc<Context>) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
     let guard = locks.mutex("x").acquire().await?;
-    faulty.always(Op::Renew, Fate::Refuse);
+    faulty.always(Op::Renew, Fate::UNAVAILABLE);
     let ended = guard.signal().ended().await;
     ensure!(ended == HoldState::Lost(Reason::Unreachable), "the guard ended as {ended:?}");
     let now = context.clock.now();
@@ -96,10 +96,10 @@ async fn hold_that_the_server_no_longer_has_is_lost(context: Arc<Context>) -> Ve
     theirs.token = guard.token();
     let ended = context.backend().await?.release(&theirs, ReleaseMode::Plain).await?;
     ensure!(ended == ReleaseOutcome::Released, "the release didn't find the hold");
-    let renewals = faulty.calls(Op::Renew);
+    let renewals = faulty.calls(Op::Renew).len();
     let ended = guard.signal().ended().await;
     ensure!(ended == HoldState::Lost(Reason::Gone), "the guard ended as {ended:?}");
-    let renewals = faulty.calls(Op::Renew) - renewals;
+    let renewals = faulty.calls(Op::Renew).len() - renewals;
     ensure!(renewals <= 1, "the loss was noticed after more than one renewal");
     drop(guard);
     close(&[&locks]).await

@@ -164,7 +164,7 @@ async fn a_lost_answer_is_asked_for_again(context: Arc<Context>) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
     faulty.next(Op::Acquire, [Fate::LoseAnswer, Fate::LoseAnswer]);
     let guard = locks.mutex("x").wait_for(context.patience()).acquire().await?;
-    ensure!(faulty.calls(Op::Acquire) >= 3, "the acquire was not retried");
+    ensure!(faulty.calls(Op::Acquire).len() >= 3, "the acquire was not retried");
     let shown = locks.inspect("x").await?.holders;
     let is_own = shown.len() == 1 && shown[0].token == Some(guard.token());
     ensure!(is_own, "the guard's token isn't the holder's: {shown:?}");
@@ -260,13 +260,13 @@ async fn an_unanswered_release_is_done(context: Arc<Context>) -> Verdict {
 
 async fn an_honest_refusal_is_reported(context: Arc<Context>) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
-    faulty.always(Op::Acquire, Fate::Refuse);
+    faulty.always(Op::Acquire, Fate::UNAVAILABLE);
     fails(locks.mutex("x").try_acquire().await, ErrorKind::Unavailable)?;
     match locks.mutex("x").wait_for(context.ttl / 5).acquire().await {
         Err(error) if error.is_timed_out() => {}
         other => return Err(Failure::new(format!("a waiting acquire was answered {other:?}"))),
     }
-    let releases = faulty.calls(Op::Release);
+    let releases = faulty.calls(Op::Release).len();
     ensure!(releases == 0, "a claim that was certainly never granted was released");
     faulty.mend();
     locks.mutex("x").acquire().await?.release().await?;

@@ -157,7 +157,7 @@ async fn tries_are_counted(context: Arc<Context>) -> Verdict {
         Err(error) if error.is_timed_out() => {}
         other => return Err(Failure::new(format!("the request was answered {other:?}"))),
     }
-    let tries = faulty.calls(Op::Acquire);
+    let tries = faulty.calls(Op::Acquire).len();
     ensure!(tries == 3, "the request made {tries} tries instead of 3");
     guard.release().await?;
     two.mutex("x").retry(1, context.ttl).acquire().await?.release().await?;
@@ -212,7 +212,7 @@ async fn let_in_after(
     let mut holder = context.claim(name);
     holder.ttl = (slow * 20).max(context.ttl).min(*context.profile.ttl.end());
     take(context, backend, &holder).await?;
-    let asked = faulty.calls(Op::Acquire);
+    let asked = faulty.calls(Op::Acquire).len();
     let waiter = {
         let (locks, name, clock) = (locks.clone(), name.to_owned(), context.clock.clone());
         tokio::spawn(async move {

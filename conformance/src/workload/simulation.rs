@@ -89,7 +89,7 @@ impl Trouble {
             hit
         };
         if is(self.refused) {
-            Fate::Refuse
+            Fate::UNAVAILABLE
         } else if is(self.lost) {
             if random.one_in(2) { Fate::LoseRequest } else { Fate::LoseAnswer }
         } else if is(self.late_requests) {
@@ -220,6 +220,9 @@ impl World {
         let cut = Arc::clone(&is_cut);
         let mut fates = Random::of(!seed, number.into());
         faulty.decide(move |op| {
+            if matches!(op, Op::Inspect | Op::Break) {
+                return Fate::Pass;
+            }
             // Draw a fate even while the process is cut off, so later fates stay the same.
             let fate = trouble.fate(op, &mut fates, ttl);
             if cut.load(Ordering::SeqCst) { Fate::Hang } else { fate }

@@ -5,26 +5,26 @@ use std::time::Duration;
 use lockwright_core::{Guard, Locks, Result};
 
 use crate::support::{
-    Act, TTL, UNAVAILABLE, millis, poll_once, polled, secs, settle_down, troubled,
+    Fate, Op, TTL, UNAVAILABLE, millis, poll_once, polled, secs, settle_down, troubled,
 };
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_acquire_leaves_nothing_whatever_the_server_did() {
-    for act in [Act::Vanish, Act::DoneAndSilent, Act::AnswerLate(secs(1)), Act::ArriveLate(secs(1))]
-    {
-        let (locks, stage, other, memory, clock) = troubled();
-        stage.on("acquire", [act]);
+    let delays = [Fate::DelayAnswer(secs(1)), Fate::DelayRequest(secs(1))];
+    for fate in [Fate::Hang, Fate::DoAndHang].into_iter().chain(delays) {
+        let (locks, faulty, other, memory, clock) = troubled();
+        faulty.next(Op::Acquire, [fate]);
         let acquire = polled(locks.mutex("x").acquire());
         drop(acquire);
         clock.sleep(secs(2)).await;
         other.mutex("x").try_acquire().await.unwrap().unwrap().release().await.unwrap();
-        assert!(memory.is_empty(), "{act:?}");
+        assert!(memory.is_empty(), "{fate:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_next_local_waiter_inherits_the_claim_and_its_place() {
-    let (locks, stage, other, memory, clock) = troubled();
+    let (locks, faulty, other, memory, clock) = troubled();
     let held = other.mutex("x").acquire().await.unwrap();
     let first = polled(locks.mutex("x").acquire());
     let second = polled(locks.mutex("x").acquire());
@@ -33,8 +33,8 @@ async fn the_next_local_waiter_inherits_the_claim_and_its_place() {
     drop(first);
     held.release().await.unwrap();
     let guard = second.await.unwrap();
-    assert_eq!(guard.token(), stage.calls("acquire")[0].token);
-    assert!(stage.calls("release").is_empty());
+    assert_eq!(guard.token(), faulty.calls(Op::Acquire)[0].token);
+    assert!(faulty.calls(Op::Release).is_empty());
     guard.release().await.unwrap();
     behind.await.unwrap().release().await.unwrap();
 }
@@ -42,7 +42,7 @@ async fn the_next_local_waiter_inherits_the_claim_and_its_place() {
 #[tokio::test(start_paused = true)]
 async fn a_claim_outlives_an_heir_that_has_gone() {
     for third_waits in [true, false] {
-        let (locks, stage, other, memory, _) = troubled();
+        let (locks, faulty, other, memory, _) = troubled();
         let held = other.mutex("x").acquire().await.unwrap();
         let first = polled(locks.mutex("x").acquire());
         let second = polled(locks.mutex("x").acquire());
@@ -53,10 +53,10 @@ async fn a_claim_outlives_an_heir_that_has_gone() {
         drop(second);
         drop(first);
         settle_down().await;
-        assert_eq!(stage.calls("release").len(), usize::from(!third_waits));
+        assert_eq!(faulty.calls(Op::Release).len(), usize::from(!third_waits));
         held.release().await.unwrap();
         let guard = third.await.unwrap();
-        assert_eq!(guard.token() == stage.calls("acquire")[0].token, third_waits);
+        assert_eq!(guard.token() == faulty.calls(Op::Acquire)[0].token, third_waits);
         guard.release().await.unwrap();
         assert!(memory.is_empty());
     }
@@ -64,16 +64,16 @@ async fn a_claim_outlives_an_heir_that_has_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_wants_something_else_does_not_inherit() {
-    let (locks, stage, other, _, _) = troubled();
+    let (locks, faulty, other, _, _) = troubled();
     let held = other.mutex("x").acquire().await.unwrap();
     let first = polled(locks.mutex("x").acquire());
     let second = polled(locks.mutex("x").ttl(secs(60)).acquire());
     drop(first);
     settle_down().await;
-    assert_eq!(stage.calls("release").len(), 1, "the first claim leaves the queue");
+    assert_eq!(faulty.calls(Op::Release).len(), 1, "the first claim leaves the queue");
     held.release().await.unwrap();
     let guard = second.await.unwrap();
-    assert_ne!(guard.token(), stage.calls("acquire")[0].token);
+    assert_ne!(guard.token(), faulty.calls(Op::Acquire)[0].token);
 }
 
 #[test]
@@ -93,10 +93,10 @@ fn a_guard_may_be_dropped_outside_of_a_runtime() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_release_goes_on() {
-    for act in [Act::Vanish, Act::DoneAndSilent, Act::AnswerLate(secs(1))] {
-        let (locks, stage, other, memory, clock) = troubled();
+    for fate in [Fate::Hang, Fate::DoAndHang, Fate::DelayAnswer(secs(1))] {
+        let (locks, faulty, other, memory, clock) = troubled();
         let guard = locks.mutex("x").acquire().await.unwrap();
-        stage.on("release", [act]);
+        faulty.next(Op::Release, [fate]);
         let release = polled(guard.release());
         drop(release);
         clock.sleep(millis(100)).await;
@@ -126,9 +126,9 @@ async fn acquire_for(
 #[tokio::test(start_paused = true)]
 async fn a_waiting_acquire_may_be_dropped_at_any_time() {
     for polls in 0..30 {
-        let (locks, stage, other, memory, clock) = troubled();
+        let (locks, faulty, other, memory, clock) = troubled();
         let held = other.mutex("x").acquire().await.unwrap();
-        stage.on("acquire", [Act::Pass, Act::AnswerLate(secs(2)), Act::AnswerLost, Act::Pass]);
+        faulty.next(Op::Acquire, [Fate::Pass, Fate::DelayAnswer(secs(2)), Fate::LoseAnswer]);
         let (acquired, ()) = tokio::join!(acquire_for(&locks, polls, &clock), async {
             clock.sleep(secs(9)).await;
             held.release().await.unwrap();
@@ -143,12 +143,12 @@ async fn a_waiting_acquire_may_be_dropped_at_any_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_queued_claim_is_taken_back_also_after_an_error() {
-    let (locks, stage, other, _, _) = troubled();
+    let (locks, faulty, other, _, _) = troubled();
     let held = other.mutex("x").acquire().await.unwrap();
-    stage.on("acquire", [Act::Pass, Act::Pass].into_iter().chain([UNAVAILABLE; 100]));
+    faulty.next(Op::Acquire, [Fate::Pass, Fate::Pass].into_iter().chain([UNAVAILABLE; 100]));
     let mut acquire = polled(locks.mutex("x").acquire());
     let _ = tokio::time::timeout(secs(2), &mut acquire).await;
-    assert!(stage.calls("acquire").len() >= 3);
+    assert!(faulty.calls(Op::Acquire).len() >= 3);
     assert_eq!(other.inspect("x").await.unwrap().waiters, Some(1));
     drop(acquire);
     settle_down().await;

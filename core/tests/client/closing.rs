@@ -5,8 +5,8 @@ use lockwright_core::{Clock, DistributedLock, Error, ErrorKind, HoldState, Locks
 use lockwright_memory::Memory;
 
 use crate::support::{
-    Act, Stage, TTL, UNAVAILABLE, another_client, client, millis, poll_once, polled, secs,
-    settle_down, troubled,
+    Fate, Faulty, Op, TTL, UNAVAILABLE, another_client, client, faulty_memory, millis, poll_once,
+    polled, secs, settle_down, troubled, troubled_with,
 };
 
 #[tokio::test(start_paused = true)]
@@ -34,12 +34,12 @@ async fn close_refuses_new_requests_turns_waiting_ones_away_and_leaves_guards_go
 }
 
 /// Closes the client, and checks that the waiting `request` fails at once and leaves no hold.
-async fn expect_turned_away<T, F>(scene: (Locks, Stage, Locks, Memory, Clock), request: F)
+async fn expect_turned_away<T, F>(scene: (Locks, Faulty, Locks, Memory, Clock), request: F)
 where
     T: Send + 'static,
     F: Future<Output = Result<T, Error>> + Send + 'static,
 {
-    let (locks, stage, other, memory, clock) = scene;
+    let (locks, faulty, other, memory, clock) = scene;
     let request = tokio::spawn(request);
     settle_down().await;
     assert!(!request.is_finished());
@@ -51,16 +51,16 @@ where
     assert_eq!(clock.now(), closed, "it is turned away at once");
     clock.sleep(TTL * 3).await;
     assert!(other.list("").await.unwrap().is_empty());
-    drop((stage, memory));
+    drop((faulty, memory));
 }
 
 #[tokio::test(start_paused = true)]
 async fn close_turns_away_first_round_trips() {
-    for act in [Act::Slow(secs(3)), Act::AnswerLate(secs(3)), Act::Vanish, Act::DoneAndSilent] {
+    for fate in [Fate::Slow(secs(3)), Fate::DelayAnswer(secs(3)), Fate::Hang, Fate::DoAndHang] {
         for mode in 0..4 {
             let scene = troubled();
             let locks = scene.0.clone();
-            scene.1.on("acquire", [act]);
+            scene.1.next(Op::Acquire, [fate]);
             match mode {
                 0 => expect_turned_away(scene, locks.mutex("x").acquire()).await,
                 1 => expect_turned_away(scene, locks.read("x").acquire()).await,
@@ -73,10 +73,9 @@ async fn close_turns_away_first_round_trips() {
 
 #[tokio::test(start_paused = true)]
 async fn close_turns_away_requests_that_block_in_the_backend() {
-    let scene = troubled();
-    scene.1.promise(|profile| profile.blocks = true);
+    let scene = troubled_with(|profile| profile.blocks = true);
     let held = scene.2.mutex("x").fixed().acquire().await.unwrap();
-    scene.1.on("acquire", [Act::Pass, Act::Slow(TTL * 2)]);
+    scene.1.next(Op::Acquire, [Fate::Pass, Fate::Slow(TTL * 2)]);
     let request = scene.0.mutex("x").acquire();
     expect_turned_away(scene, request).await;
     drop(held);
@@ -94,11 +93,11 @@ async fn close_turns_away_requests_that_wait_for_a_holder() {
 #[tokio::test(start_paused = true)]
 async fn close_turns_away_requests_between_two_tries() {
     let scene = troubled();
-    scene.1.on_every("acquire", Some(UNAVAILABLE));
+    scene.1.always(Op::Acquire, UNAVAILABLE);
     let request = scene.0.mutex("x").acquire();
     expect_turned_away(scene, request).await;
     let scene = troubled();
-    scene.1.on_every("acquire", Some(UNAVAILABLE));
+    scene.1.always(Op::Acquire, UNAVAILABLE);
     let request = scene.0.mutex("x").retry(10, secs(5)).acquire();
     expect_turned_away(scene, request).await;
 }
@@ -106,7 +105,7 @@ async fn close_turns_away_requests_between_two_tries() {
 #[tokio::test(start_paused = true)]
 async fn close_turns_away_the_local_queue() {
     let scene = troubled();
-    scene.1.on_every("acquire", Some(Act::Vanish));
+    scene.1.always(Op::Acquire, Fate::Hang);
     let first = tokio::spawn(scene.0.mutex("x").acquire());
     settle_down().await;
     let request = scene.0.mutex("x").acquire();
@@ -116,9 +115,9 @@ async fn close_turns_away_the_local_queue() {
 
 #[tokio::test(start_paused = true)]
 async fn close_turns_away_multi_locks() {
-    for acts in [vec![Act::Vanish], vec![Act::Pass, Act::Vanish]] {
+    for acts in [vec![Fate::Hang], vec![Fate::Pass, Fate::Hang]] {
         let scene = troubled();
-        scene.1.on("acquire", acts);
+        scene.1.next(Op::Acquire, acts);
         let request = scene.0.multi(["a", "b"]).acquire();
         expect_turned_away(scene, request).await;
     }
@@ -133,10 +132,10 @@ async fn close_turns_away_multi_locks() {
 
 #[tokio::test(start_paused = true)]
 async fn close_turns_away_resumptions() {
-    for act in [Act::Vanish, Act::DoneAndSilent, Act::AnswerLate(secs(3))] {
+    for fate in [Fate::Hang, Fate::DoAndHang, Fate::DelayAnswer(secs(3))] {
         let scene = troubled();
         let ticket = scene.2.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
-        scene.1.on("swap", [act]);
+        scene.1.next(Op::Swap, [fate]);
         let locks = scene.0.clone();
         expect_turned_away(scene, async move { locks.resume(&ticket).await }).await;
     }
@@ -145,16 +144,16 @@ async fn close_turns_away_resumptions() {
 #[tokio::test(start_paused = true)]
 async fn close_turns_away_campaigns() {
     let scene = troubled();
-    scene.1.on("acquire", [Act::AnswerLate(secs(3))]);
+    scene.1.next(Op::Acquire, [Fate::DelayAnswer(secs(3))]);
     let request = scene.0.election("x").campaign("me").acquire();
     expect_turned_away(scene, request).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn close_waits_for_releases_of_turned_away_requests() {
-    let (locks, stage, _, memory, clock) = troubled();
-    stage.on("acquire", [Act::DoneAndSilent]);
-    stage.on("release", [Act::Slow(millis(300))]);
+    let (locks, faulty, _, memory, clock) = troubled();
+    faulty.next(Op::Acquire, [Fate::DoAndHang]);
+    faulty.next(Op::Release, [Fate::Slow(millis(300))]);
     let request = tokio::spawn(locks.mutex("x").acquire());
     settle_down().await;
     let closed = clock.now();
@@ -165,8 +164,8 @@ async fn close_waits_for_releases_of_turned_away_requests() {
 
 #[tokio::test(start_paused = true)]
 async fn close_does_not_wait_for_an_unpolled_request() {
-    let (locks, stage, _, memory, clock) = troubled();
-    stage.on("acquire", [Act::DoneAndSilent]);
+    let (locks, faulty, _, memory, clock) = troubled();
+    faulty.next(Op::Acquire, [Fate::DoAndHang]);
     let request = polled(locks.mutex("x").acquire());
     let closed = clock.now();
     tokio::time::timeout(TTL * 20, locks.close()).await.expect("it ends");
@@ -188,8 +187,8 @@ impl Wake for CloseAgain {
 
 #[tokio::test(start_paused = true)]
 async fn a_turned_away_request_counts_its_release_before_it_stops_waiting() {
-    let (locks, stage, _, memory, _) = troubled();
-    stage.on("acquire", [Act::DoneAndSilent]);
+    let (locks, faulty, _, memory, _) = troubled();
+    faulty.next(Op::Acquire, [Fate::DoAndHang]);
     let request = polled(locks.mutex("x").acquire());
     let again = Arc::new(CloseAgain(locks.clone(), Mutex::default()));
     let mut closing = Box::pin(locks.close());
@@ -204,10 +203,10 @@ async fn a_turned_away_request_counts_its_release_before_it_stops_waiting() {
 #[tokio::test(start_paused = true)]
 async fn close_does_not_wait_for_an_unpolled_release() {
     for is_lost in [false, true] {
-        let (locks, stage, _, memory, clock) = troubled();
+        let (locks, faulty, _, memory, clock) = troubled();
         let guard = locks.mutex("x").fixed().acquire().await.unwrap();
         clock.sleep(if is_lost { TTL * 95 / 100 } else { secs(0) }).await;
-        stage.on("release", [Act::DoneAndSilent]);
+        faulty.next(Op::Release, [Fate::DoAndHang]);
         let release = polled(guard.release());
         let closed = clock.now();
         tokio::time::timeout(TTL * 20, locks.close()).await.expect("it ends");
@@ -224,7 +223,7 @@ async fn close_does_not_wait_for_an_unpolled_release() {
 async fn no_request_is_granted_once_close_has_returned() {
     for _ in 0..200 {
         let memory = Memory::new();
-        let locks = Locks::new(Stage::new(&memory, &Clock::boot())).unwrap();
+        let locks = Locks::new(faulty_memory(&memory, &Clock::boot())).unwrap();
         let is_closed = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let tasks: Vec<_> = (0..4)
             .map(|i| {
@@ -251,9 +250,9 @@ async fn no_request_is_granted_once_close_has_returned() {
 
 #[tokio::test(start_paused = true)]
 async fn close_waits_for_releases_under_way() {
-    let (locks, stage, _, memory, clock) = troubled();
+    let (locks, faulty, _, memory, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on("release", [UNAVAILABLE, Act::AnswerLate(millis(300))]);
+    faulty.next(Op::Release, [UNAVAILABLE, Fate::DelayAnswer(millis(300))]);
     drop(guard);
     let start = clock.now();
     locks.close().await;
@@ -264,9 +263,9 @@ async fn close_waits_for_releases_under_way() {
 
 #[tokio::test(start_paused = true)]
 async fn close_does_not_wait_for_ever_for_a_server_that_is_away() {
-    let (locks, stage, _, _, clock) = troubled();
+    let (locks, faulty, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on("release", vec![UNAVAILABLE; 100_000]);
+    faulty.next(Op::Release, vec![UNAVAILABLE; 100_000]);
     drop(guard);
     let start = clock.now();
     locks.close().await;
@@ -433,9 +432,14 @@ fn a_backend_is_let_go_of_inside_the_runtime() {
     let (sender, dropped) = std::sync::mpsc::channel();
     let locks = {
         let _inside = runtime.enter();
-        let stage = Stage::new(&Memory::new(), &Clock::boot());
-        stage.keep(Noting(sender));
-        Locks::new(stage).unwrap()
+        let faulty = faulty_memory(&Memory::new(), &Clock::boot());
+        let noting = Noting(sender);
+        // The backend keeps this function.
+        faulty.decide(move |_| {
+            let _noting = &noting;
+            Fate::Pass
+        });
+        Locks::new(faulty).unwrap()
     };
     runtime.block_on(async {
         locks.mutex("x").acquire().await.unwrap().release().await.unwrap();

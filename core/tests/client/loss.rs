@@ -3,7 +3,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use lockwright_core::{BreakMode, BreakTarget, ErrorKind, Event, HoldState, Reason};
 
-use crate::support::{Act, TTL, UNAVAILABLE, client, millis, polled, secs, settle_down, troubled};
+use crate::support::{
+    Fate, Op, TTL, UNAVAILABLE, client, millis, polled, secs, settle_down, troubled,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_fixed_hold_ends_by_itself_and_says_so() {
@@ -19,10 +21,10 @@ async fn a_fixed_hold_ends_by_itself_and_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_risk_is_reported_before_the_loss_and_both_before_the_deadline() {
-    let (locks, stage, _, _, clock) = troubled();
+    let (locks, faulty, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
     let start = clock.now();
-    stage.on_every("renew", Some(UNAVAILABLE));
+    faulty.always(Op::Renew, UNAVAILABLE);
     let mut signal = guard.signal();
     assert_eq!(signal.changed().await, HoldState::AtRisk);
     let half = (guard.deadline().saturating_since(start)) / 2;
@@ -73,9 +75,9 @@ async fn run_gives_the_output_of_a_future_that_ends_in_time() {
 
 #[tokio::test(start_paused = true)]
 async fn run_drops_the_future_before_the_deadline() {
-    let (locks, stage, _, _, clock) = troubled();
+    let (locks, faulty, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on_every("renew", Some(Act::Vanish));
+    faulty.always(Op::Renew, Fate::Hang);
     let witness = Arc::new(());
     let dropped = Arc::downgrade(&witness);
     let error = guard
@@ -120,14 +122,14 @@ async fn run_does_not_call_done_what_ended_after_the_loss() {
 
 #[tokio::test(start_paused = true)]
 async fn backend_events_take_effect_immediately() {
-    let (locks, stage, _, _, clock) = troubled();
+    let (locks, faulty, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on_every("renew", Some(UNAVAILABLE));
-    stage.events().send(Event::AtRisk(guard.token()));
+    faulty.always(Op::Renew, UNAVAILABLE);
+    faulty.send_event(&Event::AtRisk(guard.token()));
     settle_down().await;
     assert_eq!(guard.signal().state(), HoldState::AtRisk);
-    assert_eq!(stage.calls("renew").len(), 1, "it is renewed at once");
-    stage.events().send(Event::Lost(guard.token(), Reason::SessionEnded));
+    assert_eq!(faulty.calls(Op::Renew).len(), 1, "it is renewed at once");
+    faulty.send_event(&Event::Lost(guard.token(), Reason::SessionEnded));
     let before = clock.now();
     assert_eq!(guard.signal().ended().await, HoldState::Lost(Reason::SessionEnded));
     assert_eq!(clock.now(), before);
@@ -135,24 +137,24 @@ async fn backend_events_take_effect_immediately() {
 
 #[tokio::test(start_paused = true)]
 async fn check_reports_a_loss_that_the_renewal_task_has_not_handled() {
-    let (locks, stage, ..) = troubled();
+    let (locks, faulty, ..) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.events().send(Event::Lost(guard.token(), Reason::SessionEnded));
+    faulty.send_event(&Event::Lost(guard.token(), Reason::SessionEnded));
     // On this runtime's single thread, no task runs between the event and the check.
     assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost(Reason::SessionEnded));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_hold_is_not_released_before_its_user_had_the_time_to_stop() {
-    let (locks, stage, other, _, clock) = troubled();
+    let (locks, faulty, other, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.events().send(Event::Lost(guard.token(), Reason::SessionEnded));
+    faulty.send_event(&Event::Lost(guard.token(), Reason::SessionEnded));
     settle_down().await;
     assert!(guard.check().is_err());
     clock.sleep_until(guard.deadline() - millis(1)).await;
-    assert!(stage.calls("release").is_empty());
+    assert!(faulty.calls(Op::Release).is_empty());
     clock.sleep(millis(10)).await;
-    assert_eq!(stage.calls("release").len(), 1);
+    assert_eq!(faulty.calls(Op::Release).len(), 1);
     other.mutex("x").try_acquire().await.unwrap().unwrap().release().await.unwrap();
     drop(guard);
     locks.close().await;
@@ -160,11 +162,11 @@ async fn a_lost_hold_is_not_released_before_its_user_had_the_time_to_stop() {
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_overtaken_by_the_release_is_not_a_loss() {
-    let (locks, stage, _, _, clock) = troubled();
+    let (locks, faulty, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
     let signal = guard.signal();
-    stage.on("renew", [Act::Slow(secs(1))]);
-    while stage.calls("renew").is_empty() {
+    faulty.next(Op::Renew, [Fate::Slow(secs(1))]);
+    while faulty.calls(Op::Renew).is_empty() {
         clock.sleep(millis(10)).await;
     }
     guard.release().await.unwrap();
@@ -175,7 +177,7 @@ async fn a_renewal_overtaken_by_the_release_is_not_a_loss() {
 
 #[tokio::test(start_paused = true)]
 async fn every_reason_reaches_the_holder() {
-    let (locks, stage, ..) = troubled();
+    let (locks, faulty, ..) = troubled();
     for reason in [
         Reason::Expired,
         Reason::Broken,
@@ -186,7 +188,7 @@ async fn every_reason_reaches_the_holder() {
         Reason::Superseded,
     ] {
         let guard = locks.mutex("x").acquire().await.unwrap();
-        stage.events().send(Event::Lost(guard.token(), reason));
+        faulty.send_event(&Event::Lost(guard.token(), reason));
         assert_eq!(guard.signal().ended().await, HoldState::Lost(reason));
         let _lost = guard.release().await;
     }
@@ -194,12 +196,12 @@ async fn every_reason_reaches_the_holder() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_hold_that_is_being_released_counts_for_no_other() {
-    let (locks, stage, _, _, clock) = troubled();
+    let (locks, faulty, _, _, clock) = troubled();
     let live = locks.mutex("live").acquire().await.unwrap();
     let lost = locks.mutex("lost").fixed().acquire().await.unwrap();
     clock.sleep(TTL * 2).await;
     settle_down().await;
-    stage.on("release", [Act::AnswerLate(millis(500))]);
+    faulty.next(Op::Release, [Fate::DelayAnswer(millis(500))]);
     let releasing = polled(lost.release());
     assert_eq!((locks.metrics().held, locks.metrics().releasing), (1, 1));
     let _lost = releasing.await;
@@ -212,13 +214,13 @@ async fn a_lost_hold_that_is_being_released_counts_for_no_other() {
 #[tokio::test(start_paused = true)]
 async fn loss_before_the_answer_of_the_acquire_is_reported() {
     for fixed in [false, true] {
-        let (locks, stage, other, _, clock) = troubled();
-        stage.on("acquire", [Act::AnswerLate(millis(500))]);
+        let (locks, faulty, other, _, clock) = troubled();
+        faulty.next(Op::Acquire, [Fate::DelayAnswer(millis(500))]);
         let request = locks.mutex("x");
         let request = if fixed { request.fixed() } else { request };
         let asking = tokio::spawn(request.acquire());
         clock.sleep(millis(100)).await;
-        let target = BreakTarget::Token(stage.calls("acquire")[0].token);
+        let target = BreakTarget::Token(faulty.calls(Op::Acquire)[0].token);
         other.break_lock("x", target, BreakMode::Now, "to see").await.unwrap();
         let second = other.mutex("x").try_acquire().await.unwrap().expect("it is free");
         let first = asking.await.unwrap().unwrap();

@@ -2,7 +2,8 @@ use lockwright_core::{BootInstant, Clock, ErrorKind, Fence, Held, HoldState, Loc
 use lockwright_memory::Memory;
 
 use crate::support::{
-    Act, Stage, TTL, UNAVAILABLE, another_client, client, millis, secs, troubled,
+    Fate, Faulty, Op, TTL, UNAVAILABLE, another_client, client, faulty_memory, millis, secs,
+    troubled,
 };
 
 #[tokio::test(start_paused = true)]
@@ -23,14 +24,14 @@ async fn fixed_ones_end_together_however_long_the_last_was_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn fixed_ones_are_kept_while_the_next_is_waited_for() {
-    let (locks, stage, other, _, clock) = troubled();
+    let (locks, faulty, other, _, clock) = troubled();
     let holder = other.mutex("c").acquire().await.unwrap();
     let waiting = tokio::spawn(locks.multi(["a", "b", "c"]).fixed().acquire());
     for _ in 0..5 {
         clock.sleep(TTL).await;
         assert!(other.mutex("a").try_acquire().await.unwrap().is_none());
     }
-    stage.on("renew", [UNAVAILABLE, Act::AnswerLost]);
+    faulty.next(Op::Renew, [UNAVAILABLE, Fate::LoseAnswer]);
     clock.sleep(TTL).await;
     holder.release().await.unwrap();
     let all = waiting.await.unwrap().unwrap();
@@ -57,21 +58,21 @@ async fn one_that_is_lost_while_another_is_waited_for_fails_the_request() {
     assert!(memory.is_empty(), "nothing is left of what waited");
 }
 
-fn two_of_one_store() -> (Locks, Stage, Locks, Memory, Clock) {
-    let (staged, stage, plain, memory, clock) = troubled();
-    (plain, stage, staged, memory, clock)
+fn two_of_one_store() -> (Locks, Faulty, Locks, Memory, Clock) {
+    let (staged, faulty, plain, memory, clock) = troubled();
+    (plain, faulty, staged, memory, clock)
 }
 
 #[tokio::test(start_paused = true)]
 async fn two_names_that_are_one_lock_are_noticed_though_a_look_fails() {
-    for trouble in [UNAVAILABLE, Act::AnswerLost] {
-        let (one, stage, two, memory, clock) = two_of_one_store();
-        stage.on("inspect", [trouble; 3]);
+    for trouble in [UNAVAILABLE, Fate::LoseAnswer] {
+        let (one, faulty, two, memory, clock) = two_of_one_store();
+        faulty.next(Op::Inspect, [trouble; 3]);
         let begun = clock.now();
         let waited = one.multi(["x"]).and(&two, ["x"]).wait_for(TTL * 100).acquire().await;
         assert_eq!(waited.unwrap_err().kind(), ErrorKind::Conflict);
         assert!(clock.now() < begun + TTL, "as soon as a look shows it");
-        stage.on("acquire", [UNAVAILABLE]);
+        faulty.next(Op::Acquire, [UNAVAILABLE]);
         let waited = one.multi(["x"]).and(&two, ["x"]).wait_for(TTL * 100).acquire().await;
         assert_eq!(waited.unwrap_err().kind(), ErrorKind::Conflict);
         one.close().await;
@@ -82,16 +83,16 @@ async fn two_names_that_are_one_lock_are_noticed_though_a_look_fails() {
 
 #[tokio::test(start_paused = true)]
 async fn a_look_that_fails_does_not_fail_the_request() {
-    let (one, stage, two, memory, clock) = two_of_one_store();
+    let (one, faulty, two, memory, clock) = two_of_one_store();
     let other = another_client(&memory, &clock);
     let holder = other.mutex("y").acquire().await.unwrap();
-    stage.on("inspect", [UNAVAILABLE]);
+    faulty.next(Op::Inspect, [UNAVAILABLE]);
     let tried = one.multi(["x"]).and(&two, ["y"]).try_acquire().await;
     assert!(tried.unwrap().is_none());
-    stage.on("inspect", [UNAVAILABLE; 2]);
+    faulty.next(Op::Inspect, [UNAVAILABLE; 2]);
     let waiting = tokio::spawn(one.multi(["x"]).and(&two, ["y"]).acquire());
     clock.sleep(TTL * 3).await;
-    let looks = stage.calls("inspect").len();
+    let looks = faulty.calls(Op::Inspect).len();
     assert_eq!(looks, 4, "until one shows that another one holds it");
     holder.release().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
@@ -121,11 +122,11 @@ async fn the_order_is_that_of_the_names_on_the_server() {
 async fn of_two_backends_the_fence_is_that_of_the_one_that_was_given_first() {
     let (old, ..) = client();
     let (_, memory, clock) = client();
-    let stage = Stage::new(&memory, &clock);
     // Of two equal names, the one on `new` is acquired first, because that backend's name sorts
     // first. The loop raises the fences of `new` above those of `old`.
-    stage.promise(|profile| profile.backend = "another");
-    let new = Locks::builder(stage).ttl(TTL).clock(clock).build().unwrap();
+    let faulty =
+        faulty_memory(&memory, &clock).with_profile(|profile| profile.backend = "another");
+    let new = Locks::builder(faulty).ttl(TTL).clock(clock).build().unwrap();
     for _ in 0..5 {
         new.mutex("x").acquire().await.unwrap().release().await.unwrap();
     }
@@ -155,10 +156,10 @@ async fn name_that_is_given_twice_around_another_client_is_acquired_once() {
 
 #[tokio::test(start_paused = true)]
 async fn silent_server_delays_several_locks_no_longer_than_one() {
-    let (locks, stage, other, _, clock) = troubled();
+    let (locks, faulty, other, _, clock) = troubled();
     let _held = other.mutex("d").acquire().await.unwrap();
-    for what in ["release", "renew"] {
-        stage.on_every(what, Some(Act::Vanish));
+    for op in [Op::Release, Op::Renew] {
+        faulty.always(op, Fate::Hang);
     }
     let begun = clock.now();
     assert!(locks.multi(["a", "b", "c", "d"]).try_acquire().await.unwrap().is_none());

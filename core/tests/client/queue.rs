@@ -1,4 +1,4 @@
-use crate::support::{Act, TTL, client, fails, millis, polled, secs, settle_down, troubled};
+use crate::support::{Fate, Op, TTL, client, fails, millis, polled, secs, settle_down, troubled};
 use lockwright_core::{ErrorKind, Step};
 
 #[tokio::test(start_paused = true)]
@@ -18,7 +18,7 @@ async fn a_deadline_begins_after_the_wait_for_the_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn tasks_of_one_client_share_one_remote_claim() {
-    let (locks, stage, other, memory, clock) = troubled();
+    let (locks, faulty, other, memory, clock) = troubled();
     let held = other.mutex("x").acquire().await.unwrap();
     let mut tasks = Vec::new();
     for _ in 0..50 {
@@ -31,7 +31,7 @@ async fn tasks_of_one_client_share_one_remote_claim() {
     let inspection = other.inspect("x").await.unwrap();
     assert_eq!(inspection.waiters, Some(1), "50 tasks are one waiter on the server");
     let tokens: std::collections::HashSet<_> =
-        stage.calls("acquire").iter().map(|call| call.token).collect();
+        faulty.calls(Op::Acquire).iter().map(|call| call.token).collect();
     assert_eq!(tokens.len(), 1);
     held.release().await.unwrap();
     for task in tasks {
@@ -55,8 +55,8 @@ async fn ten_thousand_waiters_may_leave() {
 
 #[tokio::test(start_paused = true)]
 async fn a_try_does_not_wait_for_the_turn() {
-    let (locks, stage, _, _, clock) = troubled();
-    stage.on("acquire", [Act::AnswerLate(secs(2))]);
+    let (locks, faulty, _, _, clock) = troubled();
+    faulty.next(Op::Acquire, [Fate::DelayAnswer(secs(2))]);
     let slow = tokio::spawn(locks.mutex("x").acquire());
     settle_down().await;
     let before = clock.now();
@@ -101,15 +101,15 @@ async fn a_loop_that_never_waits_lets_others_of_its_thread_go_on() {
 
 #[tokio::test(start_paused = true)]
 async fn first_request_queues_if_the_name_was_recently_busy() {
-    let (locks, stage, other, _, clock) = troubled();
+    let (locks, faulty, other, _, clock) = troubled();
     let requests = |held_for| {
-        let (locks, stage, other, clock) = (&locks, &stage, &other, &clock);
+        let (locks, faulty, other, clock) = (&locks, &faulty, &other, &clock);
         async move {
             let (held, before) =
-                (other.mutex("x").acquire().await.unwrap(), stage.calls("acquire").len());
+                (other.mutex("x").acquire().await.unwrap(), faulty.calls(Op::Acquire).len());
             let waiting = polled(locks.mutex("x").acquire());
             clock.sleep(held_for).await;
-            let sent = stage.calls("acquire").len() - before;
+            let sent = faulty.calls(Op::Acquire).len() - before;
             held.release().await.unwrap();
             waiting.await.unwrap().release().await.unwrap();
             sent

@@ -4,16 +4,19 @@ use std::time::Duration;
 
 use lockwright_core::{Clock, Error, ErrorKind, Guard, ReleaseMode, Request, Step};
 
-use crate::support::{Act, TTL, UNAVAILABLE, fails, millis, polled, secs, settle_down, troubled};
+use crate::support::{
+    Fate, Op, TTL, UNAVAILABLE, fails, millis, polled, secs, settle_down, silence, troubled,
+    troubled_with,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_try_with_a_lost_answer_says_so_and_leaves_nothing() {
-    let (locks, stage, other, memory, _) = troubled();
-    stage.on("acquire", [Act::AnswerLost]);
+    let (locks, faulty, other, memory, _) = troubled();
+    faulty.next(Op::Acquire, [Fate::LoseAnswer]);
     let error = fails(locks.mutex("x").try_acquire(), ErrorKind::Indeterminate).await;
     assert_eq!(error.name().unwrap().as_str(), "x");
     settle_down().await;
-    let release = stage.calls("release")[0];
+    let release = faulty.calls(Op::Release)[0];
     assert_eq!(release.release_mode, Some(ReleaseMode::Reconcile));
     other.mutex("x").try_acquire().await.unwrap().unwrap().release().await.unwrap();
     assert!(memory.is_empty());
@@ -22,8 +25,8 @@ async fn a_try_with_a_lost_answer_says_so_and_leaves_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_late_duplicate_does_not_bring_it_back() {
-    let (locks, stage, other, memory, clock) = troubled();
-    stage.on("acquire", [Act::ArriveLate(secs(30))]);
+    let (locks, faulty, other, memory, clock) = troubled();
+    faulty.next(Op::Acquire, [Fate::DelayRequest(secs(30))]);
     locks.mutex("x").try_acquire().await.unwrap_err();
     clock.sleep(secs(31)).await;
     assert!(memory.is_empty(), "the tombstone kept it out");
@@ -32,34 +35,34 @@ async fn a_late_duplicate_does_not_bring_it_back() {
 
 #[tokio::test(start_paused = true)]
 async fn an_acquire_goes_on_with_the_same_token_through_lost_answers() {
-    let (locks, stage, _, _, _) = troubled();
-    stage.on("acquire", [Act::AnswerLost, Act::AnswerLost, UNAVAILABLE]);
+    let (locks, faulty, _, _, _) = troubled();
+    faulty.next(Op::Acquire, [Fate::LoseAnswer, Fate::LoseAnswer, UNAVAILABLE]);
     let guard = locks.mutex("x").acquire().await.unwrap();
-    let calls = stage.calls("acquire");
+    let calls = faulty.calls(Op::Acquire);
     assert_eq!(calls.len(), 4);
     assert!(calls.iter().all(|call| call.token == guard.token()));
     guard.release().await.unwrap();
-    assert_eq!(stage.calls("release")[0].release_mode, Some(ReleaseMode::Reconcile));
+    assert_eq!(faulty.calls(Op::Release)[0].release_mode, Some(ReleaseMode::Reconcile));
 }
 
 #[tokio::test(start_paused = true)]
 async fn answered_holds_are_released_without_a_tombstone() {
-    let (locks, stage, _, _, _) = troubled();
+    let (locks, faulty, _, _, _) = troubled();
     locks.mutex("x").acquire().await.unwrap().release().await.unwrap();
-    assert_eq!(stage.calls("release")[0].release_mode, Some(ReleaseMode::Plain));
+    assert_eq!(faulty.calls(Op::Release)[0].release_mode, Some(ReleaseMode::Plain));
 }
 
 #[tokio::test(start_paused = true)]
 async fn reconciliation_continues_until_it_is_answered() {
-    let (locks, stage, other, memory, clock) = troubled();
-    stage.on("acquire", [Act::AnswerLost]);
-    stage.on("release", vec![UNAVAILABLE; 8]);
+    let (locks, faulty, other, memory, clock) = troubled();
+    faulty.next(Op::Acquire, [Fate::LoseAnswer]);
+    faulty.next(Op::Release, vec![UNAVAILABLE; 8]);
     locks.mutex("x").try_acquire().await.unwrap_err();
     settle_down().await;
     assert!(locks.mutex("x").try_acquire().await.unwrap().is_none());
-    assert_eq!(stage.calls("acquire").len(), 2);
+    assert_eq!(faulty.calls(Op::Acquire).len(), 2);
     let guard = locks.mutex("x").wait_for(TTL * 3).acquire().await.unwrap();
-    assert_eq!(stage.calls("release").len(), 9);
+    assert_eq!(faulty.calls(Op::Release).len(), 9);
     guard.release().await.unwrap();
     let _ = (other, clock);
     assert!(memory.is_empty());
@@ -67,22 +70,21 @@ async fn reconciliation_continues_until_it_is_answered() {
 
 #[tokio::test(start_paused = true)]
 async fn without_tombstones_it_is_released_until_it_can_no_longer_be_held() {
-    let (locks, stage, _, _, clock) = troubled();
-    stage.promise(|profile| profile.tombstones = false);
-    stage.on("acquire", [Act::Vanish]);
+    let (locks, faulty, _, _, clock) = troubled_with(|profile| profile.tombstones = false);
+    faulty.next(Op::Acquire, [Fate::Hang]);
     let start = clock.now();
     assert!(locks.mutex("x").try_acquire().await.is_err());
     locks.mutex("x").wait_for(TTL * 4).acquire().await.unwrap().release().await.unwrap();
-    let releases = stage.calls("release");
+    let releases = faulty.calls(Op::Release);
     let last = releases.iter().rev().nth(1).unwrap();
     assert!(last.at > start + TTL, "one NotHeld ended the reconciliation");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unanswered_release_goes_on_in_the_background() {
-    let (locks, stage, other, memory, clock) = troubled();
+    let (locks, faulty, other, memory, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on("release", [UNAVAILABLE]);
+    faulty.next(Op::Release, [UNAVAILABLE]);
     fails(guard.release(), ErrorKind::Unavailable).await;
     clock.sleep(secs(1)).await;
     other.mutex("x").try_acquire().await.unwrap().unwrap().release().await.unwrap();
@@ -91,9 +93,9 @@ async fn an_unanswered_release_goes_on_in_the_background() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_release_does_not_last_for_ever() {
-    let (locks, stage, _, _, clock) = troubled();
+    let (locks, faulty, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on("release", [Act::Vanish]);
+    faulty.next(Op::Release, [Fate::Hang]);
     let start = clock.now();
     fails(guard.release(), ErrorKind::Indeterminate).await;
     assert!(clock.now().saturating_since(start) <= secs(5) + millis(5));
@@ -102,9 +104,9 @@ async fn a_silent_release_does_not_last_for_ever() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panicking_release_does_not_keep_the_name() {
-    let (locks, stage, _, memory, _) = troubled();
+    let (locks, faulty, _, memory, _) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on("release", [Act::Panic, Act::Panic]);
+    faulty.next(Op::Release, [Fate::Panic, Fate::Panic]);
     drop(guard);
     locks.mutex("x").wait_for(TTL).acquire().await.unwrap().release().await.unwrap();
     assert!(memory.is_empty());
@@ -113,20 +115,20 @@ async fn a_panicking_release_does_not_keep_the_name() {
 #[tokio::test(start_paused = true)]
 async fn errors_that_time_does_not_heal_come_at_once() {
     for kind in [ErrorKind::Denied, ErrorKind::Conflict, ErrorKind::InvalidInput] {
-        let (locks, stage, _, _, clock) = troubled();
-        stage.on("acquire", [Act::Refuse(kind)]);
+        let (locks, faulty, _, _, clock) = troubled();
+        faulty.next(Op::Acquire, [Fate::Refuse(kind)]);
         let start = clock.now();
         fails(locks.mutex("x").acquire(), kind).await;
         assert_eq!(clock.now(), start);
         settle_down().await;
-        assert!(stage.calls("release").is_empty(), "nothing can stand on the server");
+        assert!(faulty.calls(Op::Release).is_empty(), "nothing can stand on the server");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_away_is_waited_for_as_long_as_said() {
-    let (locks, stage, _, _, clock) = troubled();
-    stage.on("acquire", vec![UNAVAILABLE; 1_000]);
+    let (locks, faulty, _, _, clock) = troubled();
+    faulty.next(Op::Acquire, vec![UNAVAILABLE; 1_000]);
     let start = clock.now();
     let error =
         fails(locks.mutex("x").wait_for(secs(30)).acquire(), ErrorKind::TimedOut(Step::Answer))
@@ -144,14 +146,14 @@ async fn a_server_that_is_away_is_waited_for_as_long_as_said() {
 async fn a_claim_that_was_ended_meanwhile_is_given_up_and_inherited_by_nobody() {
     use lockwright_core::{BreakMode, BreakTarget};
 
-    let (locks, stage, other, memory, clock) = troubled();
-    stage.on("acquire", [Act::AnswerLost]);
+    let (locks, faulty, other, memory, clock) = troubled();
+    faulty.next(Op::Acquire, [Fate::LoseAnswer]);
     let first = polled(locks.mutex("x").acquire());
     let second = polled(locks.mutex("x").acquire());
     other.break_lock("x", BreakTarget::Any, BreakMode::Now, "it hangs").await.unwrap();
     let start = clock.now();
     let guard = first.await.unwrap();
-    assert_ne!(guard.token(), stage.calls("acquire")[0].token);
+    assert_ne!(guard.token(), faulty.calls(Op::Acquire)[0].token);
     guard.release().await.unwrap();
     second.await.unwrap().release().await.unwrap();
     assert!(clock.now().saturating_since(start) < secs(1));
@@ -168,8 +170,8 @@ async fn failure(clock: &Clock, request: Request<Guard>) -> (Error, Duration) {
 
 #[tokio::test(start_paused = true)]
 async fn request_without_limit_fails_within_one_ttl_of_silence() {
-    let (locks, stage, _, _, clock) = troubled();
-    stage.is_silent(true);
+    let (locks, faulty, _, _, clock) = troubled();
+    silence(&faulty, true);
     for request in [locks.mutex("x"), locks.read("y")] {
         let (error, time) = failure(&clock, request).await;
         assert_eq!(error.kind(), ErrorKind::Indeterminate);
@@ -184,8 +186,8 @@ async fn request_without_limit_fails_within_one_ttl_of_silence() {
 #[tokio::test(start_paused = true)]
 async fn request_behind_an_unanswered_one_fails_within_one_ttl() {
     for is_dropped in [false, true] {
-        let (locks, stage, _, _, clock) = troubled();
-        stage.is_silent(true);
+        let (locks, faulty, _, _, clock) = troubled();
+        silence(&faulty, true);
         let first = locks.mutex("x").wait_for(secs(1)).acquire();
         if is_dropped {
             tokio::time::timeout(millis(100), first).await.unwrap_err();
@@ -200,9 +202,9 @@ async fn request_behind_an_unanswered_one_fails_within_one_ttl() {
 
 #[tokio::test(start_paused = true)]
 async fn request_behind_an_unanswered_release_fails_within_one_ttl() {
-    let (locks, stage, _, _, clock) = troubled();
+    let (locks, faulty, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.is_silent(true);
+    silence(&faulty, true);
     drop(guard);
     let (error, time) = failure(&clock, locks.mutex("x")).await;
     assert!(error.is_transient() && !error.is_timed_out(), "{error:?}");
@@ -211,8 +213,8 @@ async fn request_behind_an_unanswered_release_fails_within_one_ttl() {
 
 #[tokio::test(start_paused = true)]
 async fn each_request_of_a_queue_fails_within_one_ttl_of_silence() {
-    let (locks, stage, _, _, clock) = troubled();
-    stage.is_silent(true);
+    let (locks, faulty, _, _, clock) = troubled();
+    silence(&faulty, true);
     let patient = locks.mutex("x").wait_for(TTL * 10);
     let patient = tokio::spawn(patient.acquire());
     settle_down().await;
@@ -232,8 +234,8 @@ async fn each_request_of_a_queue_fails_within_one_ttl_of_silence() {
 
 #[tokio::test(start_paused = true)]
 async fn try_behind_an_unanswered_request_is_an_error() {
-    let (locks, stage, _, _, _) = troubled();
-    stage.is_silent(true);
+    let (locks, faulty, _, _, _) = troubled();
+    silence(&faulty, true);
     locks.mutex("x").wait_for(secs(1)).acquire().await.unwrap_err();
     settle_down().await;
     let error = fails(locks.mutex("x").try_acquire(), ErrorKind::Unavailable).await;
@@ -242,16 +244,16 @@ async fn try_behind_an_unanswered_request_is_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn request_does_not_wait_for_the_reconciliation_of_an_old_claim() {
-    let (locks, stage, _, memory, clock) = troubled();
-    stage.is_silent(true);
+    let (locks, faulty, _, memory, clock) = troubled();
+    silence(&faulty, true);
     locks.mutex("x").wait_for(secs(1)).acquire().await.unwrap_err();
     clock.sleep(secs(6)).await;
-    stage.on_every("acquire", None);
+    faulty.always(Op::Acquire, Fate::Pass);
     let begun = clock.now();
     let acquired = tokio::time::timeout(TTL * 20, locks.mutex("x").acquire()).await;
     let guard = acquired.expect("the request does not hang").unwrap();
     assert_eq!(clock.now(), begun);
-    stage.is_silent(false);
+    silence(&faulty, false);
     clock.sleep(TTL * 3).await;
     guard.check().expect("the release of the old claim has another token");
     guard.release().await.unwrap();

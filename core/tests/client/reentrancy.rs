@@ -4,24 +4,24 @@ use std::task::{Context, Wake, Waker};
 
 use lockwright_core::{ErrorKind, Event, HoldState, Locks, Owner, Reason};
 
-use crate::support::{Act, TTL, client, fails, polled, secs, settle_down, troubled};
+use crate::support::{Fate, Op, TTL, client, fails, polled, secs, settle_down, troubled};
 
 #[tokio::test(start_paused = true)]
 async fn the_same_owner_enters_again_at_once_and_shares_the_hold() {
-    let (locks, stage, other, memory, clock) = troubled();
+    let (locks, faulty, other, memory, clock) = troubled();
     let owner = Owner::new();
     let outer = locks.mutex("x").reentrant(&owner).acquire().await.unwrap();
     let before = clock.now();
     let inner = locks.mutex("x").reentrant(&owner).ttl(secs(1)).acquire().await.unwrap();
     let third = locks.mutex("x").reentrant(&owner).try_acquire().await.unwrap().unwrap();
     assert_eq!(clock.now(), before);
-    assert_eq!(stage.calls("acquire").len(), 1, "no trip");
+    assert_eq!(faulty.calls(Op::Acquire).len(), 1, "no trip");
     assert_eq!((inner.fence(), inner.token()), (outer.fence(), outer.token()));
     assert_eq!(inner.deadline(), outer.deadline(), "it keeps the hold's TTL");
     outer.release().await.unwrap();
     drop(third);
     settle_down().await;
-    assert!(stage.calls("release").is_empty());
+    assert!(faulty.calls(Op::Release).is_empty());
     assert!(other.mutex("x").try_acquire().await.unwrap().is_none());
     inner.check().unwrap();
     inner.release().await.unwrap();
@@ -30,7 +30,7 @@ async fn the_same_owner_enters_again_at_once_and_shares_the_hold() {
 
 #[tokio::test(start_paused = true)]
 async fn joined_request_continues_when_the_first_ends() {
-    let (locks, stage, other, _, _) = troubled();
+    let (locks, faulty, other, _, _) = troubled();
     let held = other.mutex("x").acquire().await.unwrap();
     let owner = Owner::new();
     let first = polled(locks.mutex("x").reentrant(&owner).acquire());
@@ -38,7 +38,7 @@ async fn joined_request_continues_when_the_first_ends() {
     drop(first);
     held.release().await.unwrap();
     let guard = second.await.unwrap();
-    assert_eq!(guard.token(), stage.calls("acquire")[0].token, "it took the claim over");
+    assert_eq!(guard.token(), faulty.calls(Op::Acquire)[0].token, "it took the claim over");
     guard.release().await.unwrap();
 }
 
@@ -60,10 +60,10 @@ async fn a_joiner_that_has_gone_is_not_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_hold_is_not_entered_again() {
-    let (locks, stage, _, _, clock) = troubled();
+    let (locks, faulty, _, _, clock) = troubled();
     let owner = Owner::new();
     let outer = locks.mutex("x").reentrant(&owner).acquire().await.unwrap();
-    stage.events().send(Event::Lost(outer.token(), Reason::Gone));
+    faulty.send_event(&Event::Lost(outer.token(), Reason::Gone));
     settle_down().await;
     assert_eq!(outer.signal().state(), HoldState::Lost(Reason::Gone));
     assert!(locks.mutex("x").reentrant(&owner).try_acquire().await.unwrap().is_none());
@@ -78,11 +78,11 @@ async fn a_lost_hold_is_not_entered_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hold_being_released_is_not_entered_again() {
-    let (locks, stage, _, _, _) = troubled();
+    let (locks, faulty, _, _, _) = troubled();
     let owner = Owner::new();
     let guard = locks.mutex("x").reentrant(&owner).acquire().await.unwrap();
     let fence = guard.fence();
-    stage.on("release", [Act::AnswerLate(secs(1))]);
+    faulty.next(Op::Release, [Fate::DelayAnswer(secs(1))]);
     let releasing = tokio::spawn(guard.release());
     settle_down().await;
     let next = locks.mutex("x").reentrant(&owner).acquire().await.unwrap();

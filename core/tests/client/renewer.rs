@@ -5,17 +5,17 @@ use lockwright_core::{Clock, ErrorKind, Guard, HoldState, Locks, Reason};
 use lockwright_memory::Memory;
 
 use crate::support::{
-    Act, Stage, TTL, UNAVAILABLE, another_client, block_on, client, hold, millis, poll_once, secs,
-    settle_down, troubled,
+    Fate, Op, TTL, UNAVAILABLE, another_client, block_on, client, faulty_memory, hold, millis,
+    poll_once, secs, settle_down, troubled, troubled_with,
 };
 
 #[tokio::test(start_paused = true)]
 async fn renews_at_a_third_of_the_ttl() {
-    let (locks, stage, _, _, clock) = troubled();
+    let (locks, faulty, _, _, clock) = troubled();
     let start = clock.now();
     let guard = locks.mutex("x").acquire().await.unwrap();
     clock.sleep(TTL * 3).await;
-    let renewals = stage.calls("renew");
+    let renewals = faulty.calls(Op::Renew);
     // `Hold::set_term` and `Hold::renew_slack` let a renewal start up to a sixteenth of the TTL
     // early.
     let first = renewals[0].at.saturating_since(start);
@@ -26,10 +26,10 @@ async fn renews_at_a_third_of_the_ttl() {
 
 #[tokio::test(start_paused = true)]
 async fn holds_are_renewed_together() {
-    let (locks, stage, _, _, clock) = troubled();
+    let (locks, faulty, _, _, clock) = troubled();
     let guards = hold(&locks, 500).await;
     clock.sleep(TTL / 2).await;
-    let renewals = stage.calls("renew");
+    let renewals = faulty.calls(Op::Renew);
     assert!(renewals.iter().map(|call| call.count).sum::<usize>() >= 500);
     assert!(renewals.len() <= 10, "{} calls for 500 holds", renewals.len());
     guards.iter().for_each(|guard| guard.check().unwrap());
@@ -37,35 +37,34 @@ async fn holds_are_renewed_together() {
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_is_no_larger_than_the_backend_takes() {
-    let (locks, stage, _, _, clock) = troubled();
-    stage.promise(|profile| profile.renew_batch = 7);
+    let (locks, faulty, _, _, clock) = troubled_with(|profile| profile.renew_batch = 7);
     let guards = hold(&locks, 50).await;
     clock.sleep(TTL / 2).await;
-    assert!(stage.calls("renew").iter().all(|call| call.count <= 7));
+    assert!(faulty.calls(Op::Renew).iter().all(|call| call.count <= 7));
     clock.sleep(TTL * 2).await;
     guards.iter().for_each(|guard| guard.check().unwrap());
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_failed_renewal_is_not_a_loss() {
-    let (locks, stage, _, _, clock) = troubled();
+    let (locks, faulty, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    let acts = [UNAVAILABLE, Act::AnswerLost, Act::Panic, Act::Refuse(ErrorKind::Denied)];
-    stage.on("renew", acts);
+    let acts = [UNAVAILABLE, Fate::LoseAnswer, Fate::Panic, Fate::Refuse(ErrorKind::Denied)];
+    faulty.next(Op::Renew, acts);
     clock.sleep(TTL * 2).await;
     guard.check().unwrap();
-    assert!(stage.calls("renew").len() > 5);
+    assert!(faulty.calls(Op::Renew).len() > 5);
     assert!(locks.metrics().renewals_failed >= 4);
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_a_failed_renewal_there_is_a_pause_whatever_the_ttl() {
     for ttl in [millis(500), secs(10), secs(30), secs(60), secs(3_600)] {
-        let (locks, stage, _, _, _) = troubled();
+        let (locks, faulty, _, _, _) = troubled();
         let guard = locks.mutex("x").ttl(ttl).acquire().await.unwrap();
-        stage.on_every("renew", Some(UNAVAILABLE));
+        faulty.always(Op::Renew, UNAVAILABLE);
         assert_eq!(guard.signal().ended().await, HoldState::Lost(Reason::Unreachable));
-        let tries = stage.calls("renew");
+        let tries = faulty.calls(Op::Renew);
         let least = tries.windows(2).map(|pair| pair[1].at.saturating_since(pair[0].at)).min();
         let least = least.unwrap();
         assert!(least >= millis(2), "{ttl:?}: {least:?} between two tries");
@@ -76,11 +75,11 @@ async fn after_a_failed_renewal_there_is_a_pause_whatever_the_ttl() {
 /// A hold that the server grants by an event starts with a short term.
 #[tokio::test(start_paused = true)]
 async fn a_short_first_term_of_a_long_ttl_is_renewed_in_time() {
-    let (locks, stage, _, _, clock) = troubled();
+    let (locks, faulty, _, _, clock) = troubled();
     // The renewal of `x` must not wait for the check of `other`, which is due later.
     let _other = locks.mutex("other").ttl(millis(7_500)).acquire().await.unwrap();
     for ttl in [secs(30), secs(60), secs(3_600)] {
-        stage.on("acquire", [Act::Valid(secs(2))]);
+        faulty.next(Op::Acquire, [Fate::Valid(secs(2))]);
         let guard = locks.mutex("x").ttl(ttl).acquire().await.unwrap();
         assert!(guard.remaining() < secs(2));
         clock.sleep(secs(5)).await;
@@ -91,12 +90,12 @@ async fn a_short_first_term_of_a_long_ttl_is_renewed_in_time() {
 
 #[tokio::test(start_paused = true)]
 async fn one_with_little_time_left_does_not_make_others_impatient() {
-    let (locks, stage, _, _, clock) = troubled();
+    let (locks, faulty, _, _, clock) = troubled();
     let guards = hold(&locks, 500).await;
     clock.sleep(millis(2_450)).await;
-    stage.on("acquire", [Act::Valid(secs(2))]);
+    faulty.next(Op::Acquire, [Fate::Valid(secs(2))]);
     let short = locks.mutex("short").acquire().await.unwrap();
-    stage.on_every("renew", Some(Act::AnswerLate(millis(800))));
+    faulty.always(Op::Renew, Fate::DelayAnswer(millis(800)));
     assert_eq!(short.signal().ended().await, HoldState::Lost(Reason::Unreachable));
     clock.sleep(TTL).await;
     guards.iter().for_each(|guard| guard.check().unwrap());
@@ -107,26 +106,26 @@ async fn one_with_little_time_left_does_not_make_others_impatient() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_server_does_not_keep_the_loss_from_being_told() {
-    let (locks, stage, _, _, clock) = troubled();
+    let (locks, faulty, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on_every("renew", Some(Act::Vanish));
+    faulty.always(Op::Renew, Fate::Hang);
     let lost_at = guard.lost_at();
     assert_eq!(guard.signal().ended().await, HoldState::Lost(Reason::Unreachable));
     assert!(clock.now() <= lost_at + millis(2));
-    assert!(stage.calls("renew").len() >= 2, "it tried more than once");
+    assert!(faulty.calls(Op::Renew).len() >= 2, "it tried more than once");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_panicking_backend_does_not_keep_the_loss_from_being_told() {
-    let (locks, stage, _, _, clock) = troubled();
+    let (locks, faulty, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on_every("renew", Some(Act::Panic));
+    faulty.always(Op::Renew, Fate::Panic);
     let lost_at = guard.lost_at();
     // The reason is `Unreachable` only if the client counts the panics as failed renewals.
     let mut signal = guard.signal();
     while signal.changed().await != HoldState::Lost(Reason::Unreachable) {}
     assert!(clock.now() <= lost_at + millis(2));
-    stage.on_every("renew", None);
+    faulty.always(Op::Renew, Fate::Pass);
     let guard = locks.mutex("y").acquire().await.unwrap();
     clock.sleep(TTL * 3).await;
     guard.check().unwrap();
@@ -134,9 +133,9 @@ async fn a_panicking_backend_does_not_keep_the_loss_from_being_told() {
 
 #[tokio::test(start_paused = true)]
 async fn a_short_answer_is_indeterminate_for_the_rest() {
-    let (locks, stage, _, _, clock) = troubled();
+    let (locks, faulty, _, _, clock) = troubled();
     let guards = hold(&locks, 3).await;
-    stage.on("renew", [Act::Short(1), Act::Short(0)]);
+    faulty.next(Op::Renew, [Fate::Short(1), Fate::Short(0)]);
     clock.sleep(TTL * 3).await;
     guards.iter().for_each(|guard| guard.check().unwrap());
     assert!(locks.metrics().renewals_failed >= 3);
@@ -144,10 +143,9 @@ async fn a_short_answer_is_indeterminate_for_the_rest() {
 
 #[tokio::test(start_paused = true)]
 async fn one_stuck_hold_does_not_delay_the_others() {
-    let (locks, stage, _, _, clock) = troubled();
-    stage.promise(|profile| profile.renew_batch = 1);
+    let (locks, faulty, _, _, clock) = troubled_with(|profile| profile.renew_batch = 1);
     let guards = hold(&locks, 3).await;
-    stage.on("renew", [Act::Vanish]);
+    faulty.next(Op::Renew, [Fate::Hang]);
     clock.sleep(TTL * 3).await;
     guards.iter().for_each(|guard| guard.check().unwrap());
 }
@@ -217,14 +215,14 @@ impl tracing::Subscriber for Panicking {
 
 #[tokio::test(start_paused = true)]
 async fn renewals_continue_when_the_log_panics() {
-    let (locks, stage, _, _, clock) = troubled();
+    let (locks, faulty, _, _, clock) = troubled();
     let _logging = tracing::subscriber::set_default(Panicking);
     let lost = locks.mutex("lost").acquire().await.unwrap();
-    stage.events().send(lockwright_core::Event::Lost(lost.token(), Reason::Gone));
+    faulty.send_event(&lockwright_core::Event::Lost(lost.token(), Reason::Gone));
     settle_down().await;
     assert!(lost.check().is_err());
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on("renew", vec![UNAVAILABLE; 4]);
+    faulty.next(Op::Renew, vec![UNAVAILABLE; 4]);
     clock.sleep(TTL * 5).await;
     guard.check().expect("it is renewed");
     guard.release().await.unwrap();
@@ -259,7 +257,7 @@ async fn renewals_continue_when_a_waker_panics() {
 
 #[tokio::test(start_paused = true)]
 async fn other_losses_are_reported_when_a_waker_panics() {
-    let (locks, stage, ..) = troubled();
+    let (locks, faulty, ..) = troubled();
     let (first, second) = (locks.mutex("x"), locks.mutex("y"));
     let (first, second) = (first.acquire().await.unwrap(), second.acquire().await.unwrap());
     let signals = [first.signal(), second.signal()];
@@ -271,7 +269,7 @@ async fn other_losses_are_reported_when_a_waker_panics() {
         assert!(ended.as_mut().poll(&mut context).is_pending());
     }
     for guard in [&first, &second] {
-        stage.events().send(lockwright_core::Event::Lost(guard.token(), Reason::Gone));
+        faulty.send_event(&lockwright_core::Event::Lost(guard.token(), Reason::Gone));
     }
     settle_down().await;
     for signal in &signals {
@@ -327,19 +325,19 @@ fn renewals_move_to_the_runtime_of_the_next_request() {
 fn renewal_that_ended_with_its_runtime_is_sent_again() {
     let build = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let (gone, here) = (build(), build());
-    let stage = Stage::new(&Memory::new(), &Clock::boot());
-    let builder = Locks::builder(stage.clone()).ttl(secs(3)).runtime(gone.handle().clone());
+    let faulty = faulty_memory(&Memory::new(), &Clock::boot());
+    let builder = Locks::builder(faulty.clone()).ttl(secs(3)).runtime(gone.handle().clone());
     let locks = builder.build().unwrap();
-    stage.on_every("renew", Some(Act::Vanish));
+    faulty.always(Op::Renew, Fate::Hang);
     let guard = gone.block_on(async {
         let guard = locks.mutex("before").acquire().await.unwrap();
-        while stage.calls("renew").is_empty() {
+        while faulty.calls(Op::Renew).is_empty() {
             tokio::time::sleep(millis(5)).await;
         }
         guard
     });
     drop(gone);
-    stage.on_every("renew", None);
+    faulty.always(Op::Renew, Fate::Pass);
     here.block_on(async {
         let other = locks.mutex("x").acquire().await.unwrap();
         let first = guard.deadline();
@@ -388,8 +386,8 @@ fn two_clients_elsewhere(ttl: Duration) -> (tokio::runtime::Runtime, Locks, Lock
     let runtime = builder.worker_threads(1).enable_time().build().unwrap();
     let memory = Memory::new();
     let build = || {
-        let stage = Stage::new(&memory, &Clock::boot());
-        Locks::builder(stage).ttl(ttl).runtime(runtime.handle().clone()).build().unwrap()
+        let faulty = faulty_memory(&memory, &Clock::boot());
+        Locks::builder(faulty).ttl(ttl).runtime(runtime.handle().clone()).build().unwrap()
     };
     let (locks, other) = (build(), build());
     (runtime, locks, other)

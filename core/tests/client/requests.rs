@@ -1,7 +1,8 @@
 use lockwright_core::{Error, ErrorKind, Locks, Modes, Profile, Reason, Step};
 
 use crate::support::{
-    Act, Stage, TTL, UNAVAILABLE, another_client, client, fails, millis, secs, troubled,
+    Fate, Op, TTL, UNAVAILABLE, another_client, client, fails, faulty_memory, millis, secs,
+    troubled, troubled_with,
 };
 
 #[tokio::test(start_paused = true)]
@@ -19,8 +20,7 @@ async fn ttls_out_of_range_are_refused_with_the_range() {
 
 #[tokio::test(start_paused = true)]
 async fn modes_that_a_backend_does_not_do_are_unsupported() {
-    let (locks, stage, _, _, _) = troubled();
-    stage.promise(|profile| {
+    let (locks, ..) = troubled_with(|profile| {
         profile.modes = Modes { exclusive: true, shared: false, permits: false };
     });
     for error in [
@@ -34,8 +34,7 @@ async fn modes_that_a_backend_does_not_do_are_unsupported() {
 
 #[tokio::test(start_paused = true)]
 async fn permits_that_cannot_be_had_are_refused() {
-    let (locks, stage, _, _, _) = troubled();
-    stage.promise(|profile| profile.modes.permits = true);
+    let (locks, ..) = troubled_with(|profile| profile.modes.permits = true);
     for (permits, of) in [(0, 3), (4, 3), (1, 0)] {
         fails(locks.semaphore("x", of).permits(permits).acquire(), ErrorKind::InvalidInput).await;
     }
@@ -43,15 +42,15 @@ async fn permits_that_cannot_be_had_are_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn retries_are_as_many_as_asked_for() {
-    let (locks, stage, other, _, clock) = troubled();
+    let (locks, faulty, other, _, clock) = troubled();
     let held = other.mutex("x").acquire().await.unwrap();
     let start = clock.now();
     fails(locks.mutex("x").retry(4, secs(1)).acquire(), ErrorKind::TimedOut(Step::Holder)).await;
-    assert_eq!(stage.calls("acquire").len(), 4);
+    assert_eq!(faulty.calls(Op::Acquire).len(), 4);
     let took = clock.now().saturating_since(start);
     assert!(took >= millis(3 * 750) && took <= millis(3 * 1_260), "{took:?}");
     held.release().await.unwrap();
-    stage.on("acquire", [UNAVAILABLE]);
+    faulty.next(Op::Acquire, [UNAVAILABLE]);
     let held = locks.mutex("x").retry(2, secs(1)).acquire().await.unwrap();
     let again = locks.mutex("x").retry(2, secs(1)).acquire();
     fails(again, ErrorKind::TimedOut(Step::LocalTurn)).await;
@@ -61,26 +60,26 @@ async fn retries_are_as_many_as_asked_for() {
 
 #[tokio::test(start_paused = true)]
 async fn limit_of_zero_is_one_try() {
-    let (locks, stage, other, _, clock) = troubled();
+    let (locks, faulty, other, _, clock) = troubled();
     let begun = clock.now();
-    stage.on("acquire", [Act::Slow(secs(3)), Act::Pass, Act::Pass, UNAVAILABLE]);
+    faulty.next(Op::Acquire, [Fate::Slow(secs(3)), Fate::Pass, Fate::Pass, UNAVAILABLE]);
     let guard = locks.mutex("x").wait_for(millis(0)).acquire().await.unwrap();
     assert_eq!(clock.now(), begun + secs(3), "its answer is waited for");
     guard.release().await.unwrap();
     let both = locks.multi(["x", "y"]).wait_for(millis(0)).acquire().await.unwrap();
     both.release().await.unwrap();
-    let tries = stage.calls("acquire").len();
+    let tries = faulty.calls(Op::Acquire).len();
     fails(locks.mutex("x").wait_for(millis(0)).acquire(), ErrorKind::Unavailable).await;
     let held = other.mutex("x").acquire().await.unwrap();
     let begun = clock.now();
     fails(locks.mutex("x").wait_for(millis(0)).acquire(), ErrorKind::TimedOut(Step::Holder)).await;
-    assert_eq!(stage.calls("acquire").len(), tries + 2);
+    assert_eq!(faulty.calls(Op::Acquire).len(), tries + 2);
     fails(locks.multi(["w", "x"]).wait_for(millis(0)).acquire(), ErrorKind::TimedOut(Step::Holder))
         .await;
     assert_eq!(clock.now(), begun);
     assert_eq!(locks.metrics().timed_out, 2);
     held.release().await.unwrap();
-    stage.on("acquire", [Act::Slow(secs(3))]);
+    faulty.next(Op::Acquire, [Fate::Slow(secs(3))]);
     let begun = clock.now();
     fails(locks.mutex("x").wait_for(millis(1)).acquire(), ErrorKind::TimedOut(Step::Answer)).await;
     assert!(clock.now() <= begun + millis(3));
@@ -89,9 +88,10 @@ async fn limit_of_zero_is_one_try() {
 #[tokio::test(start_paused = true)]
 async fn timed_out_request_reports_the_first_obstacle() {
     for limit in [None, Some(TTL * 2)] {
-        let (locks, stage, ..) = troubled();
+        let (locks, faulty, ..) = troubled();
         let lost = ErrorKind::Lost(Reason::Expired);
-        stage.on("acquire", [UNAVAILABLE; 2].into_iter().chain(vec![Act::Refuse(lost); 10_000]));
+        faulty.next(Op::Acquire, [UNAVAILABLE; 2]);
+        faulty.always(Op::Acquire, Fate::Refuse(lost));
         let request = locks.mutex("x");
         let error = match limit {
             None => request.acquire().await.unwrap_err(),
@@ -109,7 +109,7 @@ async fn timed_out_request_reports_the_first_obstacle() {
             }
         }
         let tokens: std::collections::HashSet<_> =
-            stage.calls("acquire").iter().map(|call| call.token).collect();
+            faulty.calls(Op::Acquire).iter().map(|call| call.token).collect();
         assert!(tokens.len() > 10, "a lost token is asked for again");
     }
 }
@@ -183,8 +183,8 @@ async fn metrics_add_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_last_try_that_comes_too_late_counts_as_timed_out() {
-    let (locks, stage, ..) = troubled();
-    stage.on("acquire", [Act::StartBefore(TTL * 2)]);
+    let (locks, faulty, ..) = troubled();
+    faulty.next(Op::Acquire, [Fate::StartBefore(TTL * 2)]);
     let error = locks.mutex("x").retry(1, millis(10)).acquire().await.unwrap_err();
     assert!(error.is_timed_out(), "{error}");
     assert_eq!(locks.metrics().timed_out, 1);
@@ -193,8 +193,8 @@ async fn a_last_try_that_comes_too_late_counts_as_timed_out() {
 #[tokio::test(start_paused = true)]
 async fn no_backend_makes_a_ttl_of_months() {
     let (_, memory, clock) = client();
-    let stage = Stage::new(&memory, &clock);
-    stage.promise(|profile| profile.ttl = millis(10)..=secs(400 * 86_400));
-    let builder = Locks::builder(stage).clock(clock).ttl(secs(60 * 86_400));
+    let faulty = faulty_memory(&memory, &clock)
+        .with_profile(|profile| profile.ttl = millis(10)..=secs(400 * 86_400));
+    let builder = Locks::builder(faulty).clock(clock).ttl(secs(60 * 86_400));
     assert_eq!(builder.build().unwrap_err().kind(), ErrorKind::InvalidConfig);
 }

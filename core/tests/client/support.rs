@@ -1,20 +1,13 @@
-//! Clients on a clock that the test moves, and a backend with scripted failures.
+//! Clients on a clock that the test moves, and a backend with injected faults.
 
-use std::any::Any;
-use std::collections::{HashMap, VecDeque};
-use std::future::pending;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{
-    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Claim, Clock, Cursor,
-    DistributedLock, Error, ErrorKind, Events, Finding, Guard, Inspection, LockName, Locks, Page,
-    Profile, ReleaseMode, ReleaseOutcome, Renew, Renewal, Result, SweepReport, Token, Wait,
-    async_trait,
-};
+use lockwright_core::{Clock, Error, ErrorKind, Guard, Locks, Profile, Result};
 use lockwright_memory::Memory;
-use tokio::time::sleep;
+
+pub(crate) use lockwright_conformance::faults::{Fate, Faulty, Op};
 
 pub(crate) const TTL: Duration = Duration::from_secs(10);
 
@@ -36,14 +29,34 @@ pub(crate) fn another_client(memory: &Memory, clock: &Clock) -> Locks {
     Locks::builder(memory.clone()).ttl(TTL).clock(clock.clone()).build().unwrap()
 }
 
-/// Returns a client with scripted failures, and a plain client on the same store.
-pub(crate) fn troubled() -> (Locks, Stage, Locks, Memory, Clock) {
+pub(crate) const UNAVAILABLE: Fate = Fate::UNAVAILABLE;
+
+pub(crate) fn faulty_memory(memory: &Memory, clock: &Clock) -> Faulty {
+    Faulty::new(Arc::new(memory.clone()), clock.clone())
+}
+
+/// Returns a client with injected faults, and a plain client on the same store.
+pub(crate) fn troubled() -> (Locks, Faulty, Locks, Memory, Clock) {
+    troubled_with(|_| {})
+}
+
+/// Like `troubled`, with another profile of the faulty backend.
+pub(crate) fn troubled_with(
+    change: impl FnOnce(&mut Profile),
+) -> (Locks, Faulty, Locks, Memory, Clock) {
     let clock = Clock::tokio();
     let memory = Memory::with_clock(clock.clone());
-    let stage = Stage::new(&memory, &clock);
-    let locks = Locks::builder(stage.clone()).ttl(TTL).clock(clock.clone()).build().unwrap();
+    let faulty = faulty_memory(&memory, &clock).with_profile(change);
+    let locks = Locks::builder(faulty.clone()).ttl(TTL).clock(clock.clone()).build().unwrap();
     let other = another_client(&memory, &clock);
-    (locks, stage, other, memory, clock)
+    (locks, faulty, other, memory, clock)
+}
+
+/// Sets whether the server ignores acquires and releases.
+pub(crate) fn silence(faulty: &Faulty, is_silent: bool) {
+    for op in [Op::Acquire, Op::Release] {
+        faulty.always(op, if is_silent { Fate::Hang } else { Fate::Pass });
+    }
 }
 
 pub(crate) async fn hold(locks: &Locks, many: u32) -> Vec<Guard> {
@@ -78,258 +91,6 @@ pub(crate) fn polled<F: Future>(future: F) -> Pin<Box<F>> {
 pub(crate) async fn settle_down() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Act {
-    Pass,
-    /// The request is executed at once, and answered after this time.
-    AnswerLate(Duration),
-    /// The request is executed after this time, and then answered.
-    Slow(Duration),
-    AnswerLost,
-    /// The request arrives after this time. The caller gets an indeterminate error at once.
-    ArriveLate(Duration),
-    Vanish,
-    /// The request never arrives. Its future wakes up once after this time, without an answer.
-    SilentAfter(Duration),
-    DoneAndSilent,
-    Refuse(ErrorKind),
-    Panic,
-    /// The answer says that the hold started this long ago.
-    StartBefore(Duration),
-    /// The answer says that the hold starts in the future, after this time.
-    StartAfter(Duration),
-    Valid(Duration),
-    Short(usize),
-    DoneAndPanic,
-    /// Other tasks run before and after the execution.
-    Yield,
-}
-
-impl Act {
-    /// Executes a request, except one that arrives late: the caller must execute that.
-    pub(crate) async fn perform<T: Send>(
-        self,
-        call: impl Future<Output = Result<T>> + Send,
-    ) -> Result<T> {
-        match self {
-            Self::Slow(time) => sleep(time).await,
-            Self::Yield => tokio::task::yield_now().await,
-            Self::Vanish => pending().await,
-            Self::SilentAfter(time) => {
-                sleep(time).await;
-                pending().await
-            }
-            Self::ArriveLate(_) => return Err(Error::indeterminate("no answer")),
-            Self::Refuse(kind) => return Err(Error::new(kind, "refused")),
-            Self::Panic => panic!("the backend is broken"),
-            _ => {}
-        }
-        let answer = call.await;
-        match self {
-            Self::AnswerLate(time) => sleep(time).await,
-            Self::Yield => tokio::task::yield_now().await,
-            Self::DoneAndSilent => pending().await,
-            Self::AnswerLost => return Err(Error::indeterminate("the answer was lost")),
-            Self::DoneAndPanic => panic!("the backend is broken"),
-            _ => {}
-        }
-        answer
-    }
-}
-
-pub(crate) const UNAVAILABLE: Act = Act::Refuse(ErrorKind::Unavailable);
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Call {
-    pub(crate) what: &'static str,
-    pub(crate) at: BootInstant,
-    pub(crate) token: Token,
-    pub(crate) count: usize,
-    pub(crate) release_mode: Option<ReleaseMode>,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct Stage(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    memory: Memory,
-    clock: Clock,
-    profile: Mutex<&'static Profile>,
-    kept: Mutex<Option<Box<dyn Any + Send>>>,
-    script: Mutex<Script>,
-    events: Mutex<Option<Events>>,
-}
-
-#[derive(Debug, Default)]
-struct Script {
-    acts: HashMap<&'static str, VecDeque<Act>>,
-    always: HashMap<&'static str, Act>,
-    calls: Vec<Call>,
-    sweep: VecDeque<Result<SweepReport>>,
-    swept: Vec<(BootInstant, Duration)>,
-}
-
-impl Stage {
-    pub(crate) fn new(memory: &Memory, clock: &Clock) -> Self {
-        Self(Arc::new(Inner {
-            memory: memory.clone(),
-            clock: clock.clone(),
-            profile: Mutex::new(Box::leak(Box::new(memory.profile().clone()))),
-            kept: Mutex::default(),
-            script: Mutex::default(),
-            events: Mutex::default(),
-        }))
-    }
-
-    pub(crate) fn promise(&self, change: impl FnOnce(&mut Profile)) {
-        let mut profile = self.profile().clone();
-        change(&mut profile);
-        *self.0.profile.lock().unwrap() = Box::leak(Box::new(profile));
-    }
-
-    pub(crate) fn on(&self, what: &'static str, acts: impl IntoIterator<Item = Act>) {
-        self.0.script.lock().unwrap().acts.entry(what).or_default().extend(acts);
-    }
-
-    pub(crate) fn keep(&self, what: impl Any + Send) {
-        *self.0.kept.lock().unwrap() = Some(Box::new(what));
-    }
-
-    pub(crate) fn on_sweep(&self, answers: impl IntoIterator<Item = Result<SweepReport>>) {
-        self.0.script.lock().unwrap().sweep.extend(answers);
-    }
-
-    pub(crate) fn swept(&self) -> Vec<(BootInstant, Duration)> {
-        self.0.script.lock().unwrap().swept.clone()
-    }
-
-    pub(crate) fn on_every(&self, what: &'static str, act: Option<Act>) {
-        let mut script = self.0.script.lock().unwrap();
-        match act {
-            Some(act) => script.always.insert(what, act),
-            None => script.always.remove(what),
-        };
-    }
-
-    pub(crate) fn is_silent(&self, is_silent: bool) {
-        for what in ["acquire", "release"] {
-            self.on_every(what, is_silent.then_some(Act::Vanish));
-        }
-    }
-
-    pub(crate) fn calls(&self, what: &str) -> Vec<Call> {
-        self.0.script.lock().unwrap().calls.iter().filter(|c| c.what == what).copied().collect()
-    }
-
-    pub(crate) fn events(&self) -> Events {
-        self.0.events.lock().unwrap().clone().unwrap()
-    }
-
-    fn note(
-        &self,
-        what: &'static str,
-        token: Token,
-        count: usize,
-        release_mode: Option<ReleaseMode>,
-    ) -> Act {
-        let mut script = self.0.script.lock().unwrap();
-        script.calls.push(Call { what, at: self.0.clock.now(), token, count, release_mode });
-        let always = script.always.get(what).copied();
-        let next = script.acts.get_mut(what).and_then(VecDeque::pop_front);
-        next.or(always).unwrap_or(Act::Pass)
-    }
-
-    fn stated(&self, act: Act, mut answer: Result<AcquireOutcome>) -> Result<AcquireOutcome> {
-        if let Ok(AcquireOutcome::Granted(granted)) = &mut answer {
-            let now = self.0.clock.now();
-            match act {
-                Act::StartBefore(time) => granted.start = Some(now - time),
-                Act::StartAfter(time) => granted.start = Some(now + time),
-                Act::Valid(time) => granted.valid = Some(time),
-                _ => {}
-            }
-        }
-        answer
-    }
-}
-
-#[async_trait]
-impl DistributedLock for Stage {
-    fn profile(&self) -> &Profile {
-        let profile: &'static Profile = *self.0.profile.lock().unwrap();
-        profile
-    }
-
-    fn attach(&self, events: Events) {
-        *self.0.events.lock().unwrap() = Some(events.clone());
-        self.0.memory.attach(events);
-    }
-
-    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
-        let act = self.note("acquire", claim.token, 1, None);
-        if let Act::ArriveLate(time) = act {
-            let (memory, claim) = (self.0.memory.clone(), claim.clone());
-            tokio::spawn(async move {
-                sleep(time).await;
-                let _ = memory.acquire(&claim, Wait::No).await;
-            });
-        }
-        let answer = act.perform(self.0.memory.acquire(claim, wait)).await;
-        self.stated(act, answer)
-    }
-
-    async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
-        let act = self.note("swap", to.token, 1, None);
-        let answer = act.perform(self.0.memory.swap(from, to)).await;
-        self.stated(act, answer)
-    }
-
-    async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
-        let act = self.note("renew", holds[0].claim.token, holds.len(), None);
-        let mut answer = act.perform(self.0.memory.renew(holds)).await;
-        if let (Act::Short(count), Ok(renewals)) = (act, &mut answer) {
-            renewals.truncate(count);
-        }
-        answer
-    }
-
-    async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
-        let act = self.note("release", claim.token, 1, Some(release_mode));
-        act.perform(self.0.memory.release(claim, release_mode)).await
-    }
-
-    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
-        let act = self.note("inspect", Token::from_bytes([0; 16]), 1, None);
-        act.perform(self.0.memory.inspect(name)).await
-    }
-
-    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
-        self.0.memory.list(prefix, from).await
-    }
-
-    async fn break_lock(
-        &self,
-        name: &LockName,
-        seen: BreakTarget,
-        how: BreakMode,
-        by: &str,
-        reason: &str,
-    ) -> Result<Broken> {
-        self.0.memory.break_lock(name, seen, how, by, reason).await
-    }
-
-    async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
-        let mut script = self.0.script.lock().unwrap();
-        script.swept.push((self.0.clock.now(), idle));
-        script.sweep.pop_front().unwrap_or(Ok(SweepReport::default()))
-    }
-
-    async fn doctor(&self) -> Result<Vec<Finding>> {
-        self.0.memory.doctor().await
     }
 }
 

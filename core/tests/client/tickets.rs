@@ -1,7 +1,9 @@
 use lockwright_core::validity::Rules;
 use lockwright_core::{ErrorKind, Locks, Owner, Reason};
 
-use crate::support::{Act, TTL, UNAVAILABLE, client, fails, millis, secs, settle_down, troubled};
+use crate::support::{
+    Fate, Op, TTL, UNAVAILABLE, client, fails, millis, secs, settle_down, troubled,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_can_not_keep_to_the_ttl_leaves_the_ticket_as_it_is() {
@@ -19,9 +21,9 @@ async fn a_client_that_can_not_keep_to_the_ttl_leaves_the_ticket_as_it_is() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_after_the_ttl_is_an_expired_hold() {
-    let (locks, stage, _, memory, _) = troubled();
+    let (locks, faulty, _, memory, _) = troubled();
     let ticket = locks.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
-    stage.on("swap", [Act::StartBefore(secs(9))]);
+    faulty.next(Op::Swap, [Fate::StartBefore(secs(9))]);
     let error = fails(locks.resume(&ticket), ErrorKind::Lost(Reason::Expired)).await;
     assert!(error.to_string().contains("it expired before"), "{error}");
     settle_down().await;
@@ -54,15 +56,15 @@ async fn failed_ticket_returns_the_guard() {
 /// same token. `resume` must not take this hold.
 #[tokio::test(start_paused = true)]
 async fn a_late_duplicate_of_the_acquire_does_not_revive_a_ticket() {
-    let (locks, stage, other, _, clock) = troubled();
-    stage.on("acquire", [Act::ArriveLate(TTL * 3)]);
+    let (locks, faulty, other, _, clock) = troubled();
+    faulty.next(Op::Acquire, [Fate::DelayRequest(TTL * 3)]);
     let ticket = locks.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
     clock.sleep(TTL * 2).await;
     let next = other.mutex("x").try_acquire().await.unwrap().expect("it has run out");
     next.release().await.unwrap();
     clock.sleep(TTL + secs(1)).await;
     let seen = other.inspect("x").await.unwrap();
-    assert_eq!(seen.holders[0].token, Some(stage.calls("acquire")[0].token), "it has arrived");
+    assert_eq!(seen.holders[0].token, Some(faulty.calls(Op::Acquire)[0].token), "it has arrived");
     for locks in [&locks, &other] {
         fails(locks.resume(&ticket), ErrorKind::Lost(Reason::Gone)).await;
     }
@@ -72,11 +74,11 @@ async fn a_late_duplicate_of_the_acquire_does_not_revive_a_ticket() {
 
 #[tokio::test(start_paused = true)]
 async fn late_duplicate_of_the_acquire_does_not_revive_a_ticket_that_is_being_resumed() {
-    let (locks, stage, other, _, clock) = troubled();
-    stage.on("acquire", [Act::ArriveLate(TTL + secs(1))]);
+    let (locks, faulty, other, _, clock) = troubled();
+    faulty.next(Op::Acquire, [Fate::DelayRequest(TTL + secs(1))]);
     let ticket = locks.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
     clock.sleep(TTL - secs(1)).await;
-    stage.on_every("swap", Some(UNAVAILABLE));
+    faulty.always(Op::Swap, UNAVAILABLE);
     let resuming = tokio::spawn({
         let (locks, ticket) = (locks.clone(), ticket.clone());
         async move { locks.resume(&ticket).await }
@@ -85,19 +87,19 @@ async fn late_duplicate_of_the_acquire_does_not_revive_a_ticket_that_is_being_re
     let next = other.mutex("x").try_acquire().await.unwrap().expect("it has run out");
     next.release().await.unwrap();
     clock.sleep(millis(1_500)).await;
-    stage.on_every("swap", None);
+    faulty.always(Op::Swap, Fate::Pass);
     let error = resuming.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_ticket_is_good_though_an_acquire_was_left_unanswered() {
-    let (locks, stage, other, _, clock) = troubled();
-    stage.on("acquire", [Act::AnswerLost]);
+    let (locks, faulty, other, _, clock) = troubled();
+    faulty.next(Op::Acquire, [Fate::LoseAnswer]);
     let ticket = locks.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
     clock.sleep(TTL / 2).await;
-    stage.on("inspect", [UNAVAILABLE, Act::AnswerLost]);
-    stage.on("swap", [Act::AnswerLost]);
+    faulty.next(Op::Inspect, [UNAVAILABLE, Fate::LoseAnswer]);
+    faulty.next(Op::Swap, [Fate::LoseAnswer]);
     let resumed = locks.resume(&ticket).await.unwrap();
     assert!(resumed.fence() > ticket.fence());
     assert!(other.mutex("x").try_acquire().await.unwrap().is_none());

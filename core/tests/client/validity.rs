@@ -5,12 +5,14 @@ use std::time::Duration;
 use lockwright_core::validity::Rules;
 use lockwright_core::{ErrorKind, Locks, Reason};
 
-use crate::support::{Act, TTL, client, fails, millis, secs, settle_down, troubled};
+use crate::support::{
+    Fate, Op, TTL, client, fails, millis, secs, settle_down, troubled, troubled_with,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_is_anchored_at_the_send_and_not_at_the_reply() {
-    let (locks, stage, _, _, clock) = troubled();
-    stage.on("acquire", [Act::AnswerLate(secs(4))]);
+    let (locks, faulty, _, _, clock) = troubled();
+    faulty.next(Op::Acquire, [Fate::DelayAnswer(secs(4))]);
     let sent = clock.now();
     let guard = locks.mutex("x").acquire().await.unwrap();
     assert_eq!(guard.deadline(), sent + Rules::default().validity(TTL));
@@ -19,24 +21,24 @@ async fn a_deadline_is_anchored_at_the_send_and_not_at_the_reply() {
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_is_anchored_at_its_send_too() {
-    let (locks, stage, _, _, clock) = troubled();
+    let (locks, faulty, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on("renew", [Act::AnswerLate(secs(1))]);
+    faulty.next(Op::Renew, [Fate::DelayAnswer(secs(1))]);
     let mut signal = guard.signal();
     signal.changed().await;
-    let sent = stage.calls("renew")[0].at;
+    let sent = faulty.calls(Op::Renew)[0].at;
     assert!(clock.now() >= sent + secs(1));
     assert_eq!(guard.deadline(), sent + Rules::default().validity(TTL));
     let sent = clock.now();
-    stage.on("renew", [Act::AnswerLate(secs(1))]);
+    faulty.next(Op::Renew, [Fate::DelayAnswer(secs(1))]);
     guard.renew().await.unwrap();
     assert_eq!(guard.deadline(), sent + Rules::default().validity(TTL));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_smaller_ttl_counts() {
-    let (locks, stage, _, _, clock) = troubled();
-    stage.on("acquire", [Act::Valid(secs(4)), Act::Valid(secs(400))]);
+    let (locks, faulty, _, _, clock) = troubled();
+    faulty.next(Op::Acquire, [Fate::Valid(secs(4)), Fate::Valid(secs(400))]);
     let sent = clock.now();
     let guard = locks.mutex("x").acquire().await.unwrap();
     assert_eq!(guard.deadline(), sent + Rules::default().validity(secs(4)));
@@ -46,8 +48,8 @@ async fn the_smaller_ttl_counts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stated_start_counts_and_one_in_the_future_does_not() {
-    let (locks, stage, _, _, clock) = troubled();
-    stage.on("acquire", [Act::StartBefore(secs(3)), Act::StartAfter(secs(3))]);
+    let (locks, faulty, _, _, clock) = troubled();
+    faulty.next(Op::Acquire, [Fate::StartBefore(secs(3)), Fate::StartAfter(secs(3))]);
     let now = clock.now();
     let guard = locks.mutex("x").acquire().await.unwrap();
     assert_eq!(guard.deadline(), now - secs(3) + Rules::default().validity(TTL));
@@ -73,14 +75,14 @@ async fn drift_and_margin_are_as_set() {
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_comes_after_its_own_deadline_is_released_and_tried_again() {
-    let (locks, stage, other, _, _) = troubled();
+    let (locks, faulty, other, _, _) = troubled();
     // The client doesn't wait 9 s for an answer, so this grant says that it began 9 s ago.
-    stage.on("acquire", [Act::StartBefore(secs(9))]);
+    faulty.next(Op::Acquire, [Fate::StartBefore(secs(9))]);
     let guard = locks.mutex("x").acquire().await.unwrap();
-    let calls = stage.calls("acquire");
+    let calls = faulty.calls(Op::Acquire);
     assert_eq!(calls.len(), 2);
     assert_ne!(calls[0].token, calls[1].token, "a token that was released isn't used again");
-    assert_eq!(stage.calls("release")[0].token, calls[0].token);
+    assert_eq!(faulty.calls(Op::Release)[0].token, calls[0].token);
     assert_eq!(guard.token(), calls[1].token);
     assert_eq!(guard.deadline(), calls[1].at + Rules::default().validity(TTL));
     assert!(other.mutex("x").try_acquire().await.unwrap().is_none());
@@ -89,10 +91,10 @@ async fn a_grant_that_comes_after_its_own_deadline_is_released_and_tried_again()
 
 #[tokio::test(start_paused = true)]
 async fn a_try_ends_with_a_grant_that_comes_too_late() {
-    let (locks, stage, _, memory, _) = troubled();
-    stage.on("acquire", [Act::StartBefore(secs(9))]);
+    let (locks, faulty, _, memory, _) = troubled();
+    faulty.next(Op::Acquire, [Fate::StartBefore(secs(9))]);
     fails(locks.mutex("x").try_acquire(), ErrorKind::TimedOut(lockwright_core::Step::Answer)).await;
-    assert_eq!(stage.calls("acquire").len(), 1);
+    assert_eq!(faulty.calls(Op::Acquire).len(), 1);
     assert!(memory.is_empty());
 }
 
@@ -112,13 +114,13 @@ async fn a_ttl_of_which_nothing_is_left_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_could_be_of_no_use_is_not_waited_for() {
-    let (locks, stage, _, _, clock) = troubled();
-    stage.on("acquire", [Act::DoneAndSilent]);
+    let (locks, faulty, _, _, clock) = troubled();
+    faulty.next(Op::Acquire, [Fate::DoAndHang]);
     let start = clock.now();
     let guard = locks.mutex("x").acquire().await.unwrap();
     let waited = clock.now().saturating_since(start);
     assert!(waited < TTL, "{waited:?}");
-    let calls = stage.calls("acquire");
+    let calls = faulty.calls(Op::Acquire);
     assert_eq!(calls[0].token, calls[1].token);
     assert_eq!(guard.deadline(), calls[1].at + Rules::default().validity(TTL));
 }
@@ -150,10 +152,10 @@ async fn a_suspend_is_noticed_within_a_slice_of_the_timers() {
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_answered_after_the_term_does_not_revive_the_hold() {
-    let (locks, stage, _, _, clock) = troubled();
+    let (locks, faulty, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on("renew", [Act::AnswerLate(millis(100))]);
-    while stage.calls("renew").is_empty() {
+    faulty.next(Op::Renew, [Fate::DelayAnswer(millis(100))]);
+    while faulty.calls(Op::Renew).is_empty() {
         clock.sleep(millis(10)).await;
     }
     clock.jump(guard.remaining() + millis(10));
@@ -163,10 +165,10 @@ async fn a_renewal_answered_after_the_term_does_not_revive_the_hold() {
 
 #[tokio::test(start_paused = true)]
 async fn a_backend_limits_only_the_first_wait_of_a_request() {
-    let (locks, stage, _, _, clock) = troubled();
-    stage.promise(|profile| profile.answer_limit = Some(secs(3)));
+    let (locks, faulty, _, _, clock) =
+        troubled_with(|profile| profile.answer_limit = Some(secs(3)));
     let acquire = |name, limit| locks.mutex(name).wait_for(limit).acquire();
-    stage.on("acquire", [Act::Vanish, Act::SilentAfter(secs(3)), Act::Vanish]);
+    faulty.next(Op::Acquire, [Fate::Hang, Fate::HangAfter(secs(3)), Fate::Hang]);
     for (name, limit) in [("x", secs(2)), ("y", secs(4))] {
         let begun = clock.now();
         fails(acquire(name, limit), ErrorKind::TimedOut(lockwright_core::Step::Answer)).await;

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock,
-    Event, Events, LockName, Reason, ReleaseMode, ReleaseOutcome, Renew, Renewal, Result, Token,
-    Wait,
+    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Claim, Clock, Cursor,
+    DistributedLock, Event, Events, Finding, Inspection, LockName, Page, Profile, Reason,
+    ReleaseMode, ReleaseOutcome, Renew, Renewal, Result, Token, Wait, async_trait,
 };
 use lockwright_memory::Memory;
 use tokio::time::sleep;
@@ -34,6 +34,7 @@ pub(super) struct Manner {
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) memory: Memory,
+    profile: Profile,
     clock: Clock,
     chance: Arc<Chance>,
     manner: Manner,
@@ -63,8 +64,12 @@ impl Server {
         seen: &Arc<world::Seen>,
         manner: Manner,
     ) -> Arc<Self> {
+        let memory = Memory::with_clock(clock.clone());
+        let mut profile = memory.profile().clone();
+        profile.tombstones = manner.tombstones;
         let server = Arc::new(Self {
-            memory: Memory::with_clock(clock.clone()),
+            memory,
+            profile,
             clock: clock.clone(),
             chance: Arc::clone(chance),
             manner,
@@ -77,14 +82,6 @@ impl Server {
             Weak::upgrade(&weak).map(|server| server.on_event(event)).is_some()
         }));
         server
-    }
-
-    pub(super) fn manner(&self) -> Manner {
-        self.manner
-    }
-
-    pub(super) fn attach(&self, events: Events) {
-        self.state.lock().unwrap().clients.push(events);
     }
 
     pub(super) fn is_excused(&self, token: Token) -> bool {
@@ -188,11 +185,36 @@ impl Server {
         }
     }
 
-    pub(super) fn acquire_at_once(
-        &self,
-        claim: &Claim,
-        now: BootInstant,
-    ) -> Option<Result<AcquireOutcome>> {
+    fn release_mode(&self, release_mode: ReleaseMode) -> ReleaseMode {
+        if self.manner.tombstones { release_mode } else { ReleaseMode::Plain }
+    }
+
+    /// Ends a hold. Its holder is notified before the lock is free.
+    pub(super) async fn end_after_notice(self: Arc<Self>, claim: Claim) {
+        self.send_certainly(&Event::Lost(claim.token, Reason::SessionEnded));
+        sleep(millis(1)).await;
+        let _ = self.release(&claim, ReleaseMode::Reconcile).await;
+    }
+
+    /// Ends a hold. The holder is notified afterwards, or by its next renewal if the event is lost.
+    pub(super) async fn end_without_notice(self: Arc<Self>, claim: Claim) {
+        self.state.lock().unwrap().excused.insert(claim.token);
+        let _ = self.release(&claim, ReleaseMode::Reconcile).await;
+        self.send(&Event::Lost(claim.token, Reason::Gone));
+    }
+}
+
+#[async_trait]
+impl DistributedLock for Server {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn attach(&self, events: Events) {
+        self.state.lock().unwrap().clients.push(events);
+    }
+
+    fn acquire_at_once(&self, claim: &Claim, now: BootInstant) -> Option<Result<AcquireOutcome>> {
         // The claim leaves the queue first. Otherwise, a hand-over during the acquire could offer
         // it the lock.
         self.leave(claim.token);
@@ -201,31 +223,26 @@ impl Server {
         Some(answer)
     }
 
-    pub(super) async fn acquire(
-        self: Arc<Self>,
-        claim: Claim,
-        wait: Wait,
-    ) -> Result<AcquireOutcome> {
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         self.leave(claim.token);
-        let answer = self.memory.acquire(&claim, wait).await;
-        self.note_answer(&claim, &answer);
+        let answer = self.memory.acquire(claim, wait).await;
+        self.note_answer(claim, &answer);
         answer
     }
 
-    pub(super) async fn swap(self: Arc<Self>, from: Token, to: Claim) -> Result<AcquireOutcome> {
-        let answer = self.memory.swap(from, &to).await;
+    async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
+        let answer = self.memory.swap(from, to).await;
         if let Ok(AcquireOutcome::Granted(_)) = &answer {
-            self.state.lock().unwrap().received.insert(to.token, to);
+            self.state.lock().unwrap().received.insert(to.token, to.clone());
         }
         answer
     }
 
-    pub(super) async fn renew(self: Arc<Self>, claims: Vec<Claim>) -> Result<Vec<Renewal>> {
-        let holds: Vec<Renew<'_>> = claims.iter().map(Renew::of).collect();
-        self.memory.renew(&holds).await
+    async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
+        self.memory.renew(holds).await
     }
 
-    pub(super) fn release_at_once(
+    fn release_at_once(
         &self,
         claim: &Claim,
         release_mode: ReleaseMode,
@@ -235,43 +252,34 @@ impl Server {
         self.memory.release_at_once(claim, self.release_mode(release_mode), now)
     }
 
-    pub(super) async fn release(
-        self: Arc<Self>,
-        claim: Claim,
-        release_mode: ReleaseMode,
-    ) -> Result<ReleaseOutcome> {
+    async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         self.leave(claim.token);
-        self.memory.release(&claim, self.release_mode(release_mode)).await
+        self.memory.release(claim, self.release_mode(release_mode)).await
     }
 
-    fn release_mode(&self, release_mode: ReleaseMode) -> ReleaseMode {
-        if self.manner.tombstones { release_mode } else { ReleaseMode::Plain }
+    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        self.memory.inspect(name).await
     }
 
-    pub(super) async fn break_lock(
-        self: Arc<Self>,
-        name: LockName,
+    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
+        self.memory.list(prefix, from).await
+    }
+
+    async fn break_lock(
+        &self,
+        name: &LockName,
         seen: BreakTarget,
         how: BreakMode,
+        by: &str,
+        reason: &str,
     ) -> Result<Broken> {
         self.state.lock().unwrap().is_breaking_now = how == BreakMode::Now;
-        let answer = self.memory.break_lock(&name, seen, how, "operator", "simulation").await;
+        let answer = self.memory.break_lock(name, seen, how, by, reason).await;
         self.state.lock().unwrap().is_breaking_now = false;
         answer
     }
 
-    /// Ends a hold. Its holder is notified before the lock is free.
-    pub(super) async fn end_after_notice(self: Arc<Self>, claim: Claim) {
-        self.send_certainly(&Event::Lost(claim.token, Reason::SessionEnded));
-        sleep(millis(1)).await;
-        let _ = self.release(claim, ReleaseMode::Reconcile).await;
-    }
-
-    /// Ends a hold. The holder is notified afterwards, or by its next renewal if the event is lost.
-    pub(super) async fn end_without_notice(self: Arc<Self>, claim: Claim) {
-        self.state.lock().unwrap().excused.insert(claim.token);
-        let token = claim.token;
-        let _ = Arc::clone(&self).release(claim, ReleaseMode::Reconcile).await;
-        self.send(&Event::Lost(token, Reason::Gone));
+    async fn doctor(&self) -> Result<Vec<Finding>> {
+        self.memory.doctor().await
     }
 }

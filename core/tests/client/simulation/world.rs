@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::chance::Chance;
 use super::holders::Holders;
-use super::link::Link;
+use super::link;
 use super::server::{Manner, Server};
 use crate::support::{secs, settle_down};
 
@@ -164,7 +164,8 @@ impl World {
         let answers_at_once = number == 0 || self.plan.seed.is_multiple_of(2);
         let is_cut = Arc::default();
         let trouble = self.plan.trouble;
-        let link = Link::new(&self.server, &self.chance, trouble, answers_at_once, &is_cut);
+        let link = link::connect(&self.server, &self.chance, &self.clock, trouble, &is_cut);
+        link.answers_at_once(answers_at_once);
         let locks = Locks::builder(link)
             .ttl(secs(2))
             .clock(self.clock.clone())

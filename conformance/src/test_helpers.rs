@@ -1,6 +1,7 @@
 //! Helpers for backends' tests.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -171,6 +172,19 @@ pub fn events(backend: &dyn DistributedLock) -> UnboundedReceiver<Event> {
 pub async fn next(events: &mut UnboundedReceiver<Event>) -> Event {
     let event = tokio::time::timeout(LIMIT, events.recv()).await;
     event.expect("an event is sent in time").expect("the backend still runs")
+}
+
+/// Returns the seeds of a simulation: `LOCKWRIGHT_SEED` is the first, and `LOCKWRIGHT_SEEDS` their
+/// number. Without these variables, returns the seeds below `default`.
+pub fn seeds(default: u64) -> Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    match (number("LOCKWRIGHT_SEED"), number("LOCKWRIGHT_SEEDS")) {
+        (None, None) => 0..default,
+        (first, many) => {
+            let first = first.unwrap_or(0);
+            first..first + many.unwrap_or(1)
+        }
+    }
 }
 
 /// Polls `ask` until it returns a value.

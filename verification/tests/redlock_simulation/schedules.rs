@@ -4,6 +4,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
+use lockwright_conformance::test_helpers::seeds;
+
 use crate::plan::World;
 use crate::schedule::{Outcome, run};
 use crate::server::Flaws;
@@ -14,18 +16,6 @@ const SEEDS: u64 = 500;
 /// The number of seeds that `first_of` tries, in batches of `CHUNK`.
 const BEYOND: u64 = 4_000;
 const CHUNK: usize = 8;
-
-/// Reads `LOCKWRIGHT_SEED` (the first) and `LOCKWRIGHT_SEEDS` (their number).
-fn seeds() -> Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    match (number("LOCKWRIGHT_SEED"), number("LOCKWRIGHT_SEEDS")) {
-        (None, None) => 0..SEEDS,
-        (first, many) => {
-            let first = first.unwrap_or(0);
-            first..first + many.unwrap_or(1)
-        }
-    }
-}
 
 /// Runs schedules in parallel. Returns the results of `keep` in the seeds' order.
 fn run_all<T: Send>(
@@ -70,7 +60,7 @@ fn show(world: World, seed: u64) -> ! {
 
 #[test]
 fn whatever_happens_one_holds_and_nothing_is_left() {
-    let seeds = seeds();
+    let seeds = seeds(SEEDS);
     let begun = Instant::now();
     let kept = run_all(World::Claimed, seeds.clone(), |seed, outcome| {
         let shows = outcome.shows_something();

@@ -16,10 +16,10 @@ mod server;
 mod work;
 mod world;
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use lockwright_conformance::test_helpers::seeds;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -65,17 +65,6 @@ async fn round(world: &Arc<World>) {
     }
 }
 
-fn seeds() -> Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    match (number("LOCKWRIGHT_SEED"), number("LOCKWRIGHT_SEEDS")) {
-        (None, None) => 0..SEEDS,
-        (first, many) => {
-            let first = first.unwrap_or(0);
-            first..first + many.unwrap_or(1)
-        }
-    }
-}
-
 fn run(seed: u64) -> Arc<Seen> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().unwrap();
@@ -90,7 +79,7 @@ fn run(seed: u64) -> Arc<Seen> {
 
 #[test]
 fn clients_keep_their_promises_on_random_schedules() {
-    let (total, seeds) = (Seen::default(), seeds());
+    let (total, seeds) = (Seen::default(), seeds(SEEDS));
     let several = seeds.end - seeds.start >= SEEDS;
     for seed in seeds {
         let seen = run(seed);

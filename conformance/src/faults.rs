@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use lockwright_core::backend_util::lock;
 use lockwright_core::{
-    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock, Error,
-    ErrorKind, Event, Events, Inspection, LockName, Profile, ReleaseMode, ReleaseOutcome, Renew,
-    Renewal, Result, SweepReport, Token, Wait, async_trait, delegate,
+    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock,
+    Error, ErrorKind, Event, Events, Inspection, LockName, Profile, ReleaseMode, ReleaseOutcome,
+    Renew, Renewal, Result, SweepReport, Token, Wait, async_trait, delegate,
 };
 use tokio::sync::Notify;
 

@@ -124,8 +124,7 @@ async fn of_two_backends_the_fence_is_that_of_the_one_that_was_given_first() {
     let (_, memory, clock) = client();
     // Of two equal names, the one on `new` is acquired first, because that backend's name sorts
     // first. The loop raises the fences of `new` above those of `old`.
-    let faulty =
-        faulty_memory(&memory, &clock).with_profile(|profile| profile.backend = "another");
+    let faulty = faulty_memory(&memory, &clock).with_profile(|profile| profile.backend = "another");
     let new = Locks::builder(faulty).ttl(TTL).clock(clock).build().unwrap();
     for _ in 0..5 {
         new.mutex("x").acquire().await.unwrap().release().await.unwrap();

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use lockwright_core::backend_util::Subscribers;
+use lockwright_core::backend_util::{Subscribers, lock};
 use lockwright_core::{LockName, Result};
 use sqlx::postgres::{PgListener, PgPoolOptions};
 use sqlx::{Acquire, Executor};
@@ -17,7 +17,6 @@ use super::dialect::{Postgresql, fetch_on};
 use crate::server::dialect::Dialect;
 use crate::server::errors::{Effect, failed};
 use crate::server::lease::ReleaseListener;
-use crate::server::locked;
 use crate::server::pool::Pool;
 use crate::server::session_limit::Use;
 use crate::server::session_lock::Permit;
@@ -62,12 +61,12 @@ impl Listener {
 
 impl ReleaseListener for Listener {
     fn listen(&self) -> Option<Duration> {
-        let polls_until = *locked(&self.polls_until);
+        let polls_until = *lock(&self.polls_until);
         let has_none = self.pool.sessions().share(Use::Listen) == 0;
         if has_none || polls_until.is_some_and(|until| Instant::now() < until) {
             return Some(POLL);
         }
-        let mut task = locked(&self.task);
+        let mut task = lock(&self.task);
         // The previous task has ended if no waiter was left, or with its runtime.
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
             let listening = ListenTask {
@@ -88,7 +87,7 @@ impl ReleaseListener for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Some(task) = locked(&self.task).take() {
+        if let Some(task) = lock(&self.task).take() {
             task.abort();
         }
     }
@@ -127,7 +126,7 @@ impl ListenTask {
                          poll every {POLL:?}"
                     );
                     let until = Instant::now() + POLL_FOR;
-                    *locked(&self.polls_until) = Some(until);
+                    *lock(&self.polls_until) = Some(until);
                     self.waiters.wake_all();
                     return;
                 }

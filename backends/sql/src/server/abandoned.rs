@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use lockwright_core::backend_util::lock;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::dialect::Dialect;
 use super::errors;
-use super::locked;
 use super::pool::Limits;
 use super::session_limit::SessionPermit;
 
@@ -86,7 +86,7 @@ impl<D: Dialect> Attending<D> {
 impl<D> Drop for Attending<D> {
     fn drop(&mut self) {
         if let Some(abandoned) = self.0.take() {
-            let mut waiting = locked(&abandoned.waiting);
+            let mut waiting = lock(&abandoned.waiting);
             waiting.is_attended = false;
             waiting.sessions.clear();
         }
@@ -105,7 +105,7 @@ impl<D> Abandoned<D> {
     }
 
     pub(crate) fn refusal(&self) -> Option<String> {
-        locked(&self.refusal).clone()
+        lock(&self.refusal).clone()
     }
 
     pub(crate) fn close(&self) {
@@ -113,7 +113,7 @@ impl<D> Abandoned<D> {
     }
 
     fn set_refusal(&self, refusal: Option<String>) {
-        *locked(&self.refusal) = refusal;
+        *lock(&self.refusal) = refusal;
     }
 }
 
@@ -126,7 +126,7 @@ impl<D: Dialect> Abandoned<D> {
         permits: Permits,
     ) -> oneshot::Receiver<()> {
         let (ended, when_ended) = oneshot::channel();
-        let mut waiting = locked(&self.waiting);
+        let mut waiting = lock(&self.waiting);
         let since = Instant::now();
         waiting.sessions.push(Ending { session, since, _permits: permits, ended });
         if !std::mem::replace(&mut waiting.is_attended, true) {
@@ -149,7 +149,7 @@ impl<D: Dialect> Abandoned<D> {
                     self.set_refusal(None);
                     let is_done = self.end_all(connection, own, begun).await;
                     tokio::time::sleep(CLOSING).await;
-                    let mut waiting = locked(&self.waiting);
+                    let mut waiting = lock(&self.waiting);
                     if waiting.sessions.is_empty() {
                         waiting.is_attended = false;
                         return true;
@@ -185,7 +185,7 @@ impl<D: Dialect> Abandoned<D> {
         let (mut pause, mut used) = (LOOKS.0, Instant::now());
         loop {
             let known: Vec<ServerSession> =
-                locked(&self.waiting).sessions.iter().filter_map(|ending| ending.session).collect();
+                lock(&self.waiting).sessions.iter().filter_map(|ending| ending.session).collect();
             let mut still_there = Vec::new();
             if !known.is_empty() {
                 let ending = self.dialect.end_sessions(&mut connection, &known);
@@ -198,7 +198,7 @@ impl<D: Dialect> Abandoned<D> {
                     }
                     Ok(Err(_)) | Err(_) => {
                         let (ended, _) = oneshot::channel();
-                        locked(&self.waiting).sessions.push(Ending {
+                        lock(&self.waiting).sessions.push(Ending {
                             session: own,
                             since: Instant::now(),
                             _permits: (None, None),
@@ -215,7 +215,7 @@ impl<D: Dialect> Abandoned<D> {
                 None => ending.since < begun && answered.elapsed() > CLOSING,
             };
             let (gone, is_empty, needs_another) = {
-                let mut waiting = locked(&self.waiting);
+                let mut waiting = lock(&self.waiting);
                 let gone: Vec<Ending> = waiting.sessions.extract_if(.., has_ended).collect();
                 let later = |ending: &Ending| ending.session.is_none() && ending.since >= begun;
                 (gone, waiting.sessions.is_empty(), waiting.sessions.iter().any(later))

@@ -18,10 +18,3 @@ pub(crate) mod tls;
 pub(crate) mod transaction;
 
 pub use config::Mode;
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Locks a mutex, even if another thread has panicked with the lock.
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{Error, ErrorKind, Result};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -15,7 +16,6 @@ use tokio::time::{Instant as Deadline, timeout_at};
 use super::abandoned::{Abandoned, ServerSession};
 use super::dialect::{Dialect, Row};
 use super::errors::{self, Effect, Failure};
-use super::locked;
 use super::session_limit::{SessionLimit, SessionPermit, Use};
 use super::sql::{Arguments, Sql};
 
@@ -308,7 +308,7 @@ impl<D: Dialect> Pool<D> {
             runtime: Handle::current(),
         };
         {
-            let mut idle = locked(&self.idle);
+            let mut idle = lock(&self.idle);
             taken.generation = idle.generation;
             // The most recently used connection is taken, so that unneeded ones reach the idle
             // limit.
@@ -343,7 +343,7 @@ impl<D: Dialect> Pool<D> {
     }
 
     fn give_back(&self, mut taken: Taken<'_, D>) {
-        let mut idle = locked(&self.idle);
+        let mut idle = lock(&self.idle);
         if taken.generation == idle.generation {
             let now = Instant::now();
             idle.answered = now;
@@ -362,7 +362,7 @@ impl<D: Dialect> Pool<D> {
     /// of the time since `sent`.
     fn forget(&self, generation: u64, sent: Option<Instant>, runtime: &Handle) {
         let dead = {
-            let mut idle = locked(&self.idle);
+            let mut idle = lock(&self.idle);
             let is_slow = sent.is_some_and(|sent| idle.answered > sent + sent.elapsed() / 2);
             if idle.generation != generation || is_slow {
                 return;

@@ -11,10 +11,10 @@ use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use lockwright_core::backend_util::Subscribers;
+use lockwright_core::backend_util::{Subscribers, lock};
 use lockwright_core::{BootInstant, Clock, Event, Events, LockName};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use tokio::io::unix::AsyncFd;
@@ -62,7 +62,7 @@ impl Waiters {
 
     pub(super) fn expect(self: &Arc<Self>, name: &LockName, until: BootInstant, jobs: &Jobs) {
         let until = until.min(self.clock.now() + KEPT);
-        let mut expected = locked(&self.expected);
+        let mut expected = lock(&self.expected);
         let known = expected.until.entry(name.clone()).or_insert(until);
         *known = until.max(*known);
         if !expected.watching {
@@ -76,7 +76,7 @@ impl Waiters {
     }
 
     pub(super) fn is_expected(&self, name: &LockName) -> bool {
-        locked(&self.expected).until.contains_key(name)
+        lock(&self.expected).until.contains_key(name)
     }
 
     pub(super) fn announce(&self, freed: Vec<LockName>) {
@@ -88,7 +88,7 @@ impl Waiters {
 
     fn wake(&self, names: Vec<LockName>) {
         {
-            let mut expected = locked(&self.expected);
+            let mut expected = lock(&self.expected);
             for name in &names {
                 expected.until.remove(name);
             }
@@ -99,25 +99,21 @@ impl Waiters {
     }
 
     fn names(&self) -> Vec<LockName> {
-        locked(&self.expected).until.keys().cloned().collect()
+        lock(&self.expected).until.keys().cloned().collect()
     }
 
     /// Removes old registrations. Returns false, and ends the watch, if none is left.
     fn tidy(&self) -> bool {
         let now = self.clock.now();
-        let mut expected = locked(&self.expected);
+        let mut expected = lock(&self.expected);
         expected.until.retain(|_, until| *until > now);
         expected.watching = !expected.until.is_empty();
         expected.watching
     }
 
     fn stop_watching(&self) {
-        locked(&self.expected).watching = false;
+        lock(&self.expected).watching = false;
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn ring(log: &Path) {

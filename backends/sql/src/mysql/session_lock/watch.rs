@@ -4,9 +4,10 @@
 //! reads a connection only while a statement runs, and a statement would restart the idle timeout.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lockwright_core::backend_util::lock;
 use sqlx::mysql::MySqlConnection;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -67,7 +68,7 @@ impl Watch {
 
     pub(super) fn over(self: &Arc<Self>, query: String) -> Watching {
         let (sender, seen) = watch::channel(None);
-        let mut watched = self.watched();
+        let mut watched = lock(&self.watched);
         let number = watched.next;
         watched.next += 1;
         watched.sessions.insert(number, (query.into(), sender));
@@ -84,7 +85,7 @@ impl Watch {
         loop {
             tokio::time::sleep(INTERVAL).await;
             let sessions: Vec<_> = {
-                let mut watched = self.watched();
+                let mut watched = lock(&self.watched);
                 if watched.sessions.is_empty() && idle >= KEPT {
                     watched.asked = false;
                     asking.ended = true;
@@ -179,13 +180,9 @@ impl Watch {
     }
 
     fn notify(&self, number: u64, seen: Ended) {
-        if let Some((_, sender)) = self.watched().sessions.get(&number) {
+        if let Some((_, sender)) = lock(&self.watched).sessions.get(&number) {
             sender.send_replace(Some(seen));
         }
-    }
-
-    fn watched(&self) -> MutexGuard<'_, Watched> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -197,7 +194,7 @@ struct Asking {
 impl Drop for Asking {
     fn drop(&mut self) {
         if !self.ended {
-            self.watch.watched().asked = false;
+            lock(&self.watch.watched).asked = false;
         }
     }
 }
@@ -232,6 +229,6 @@ pub(super) fn joint(id: SessionId) -> String {
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        self.watch.watched().sessions.remove(&self.number);
+        lock(&self.watch.watched).sessions.remove(&self.number);
     }
 }

@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use lockwright_core::backend_util::{RecentNames, Subscribers};
+use lockwright_core::backend_util::{RecentNames, Subscribers, lock};
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Broken, Busy, Claim, Clock, Cursor, DistributedLock,
     Error, ErrorKind, Events, Fault, Faults, Fencing, Finding, Granted, Inspection, LockName, Mode,
@@ -17,7 +17,6 @@ use crate::kind::{self, identity_text};
 use crate::server::dialect::{BadRow, Dialect, Row};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::hold_row::{Holding, inspections, micros_up};
-use crate::server::locked;
 use crate::server::pool::{self, Pool, Sending};
 use crate::server::sql::{Arguments, Placeholder, Sql, Value};
 use turns::Turns;
@@ -549,7 +548,7 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
     /// floor grants a fence above it. An earlier acquire has read the row, because of
     /// [`YOUNGEST_SWEPT`], and grants a fence above the row's.
     async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
-        let after = locked(&self.swept).clone();
+        let after = lock(&self.swept).clone();
         let arguments = [
             ("after", Value::Text(&after)),
             ("idle", Value::Int(micros_up(idle.max(YOUNGEST_SWEPT)))),
@@ -573,7 +572,7 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
 
         let at_the_end = seen < SWEEP as i64;
         let next = if at_the_end { "" } else { last.unwrap_or_default() };
-        next.clone_into(&mut locked(&self.swept));
+        next.clone_into(&mut lock(&self.swept));
         Ok(SweepReport {
             rows: u64::try_from(swept).unwrap_or(0),
             more: !at_the_end || most >= SWEEP as i64,

@@ -1,12 +1,12 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use lockwright_core::backend_util::lock;
 use lockwright_core::{Error, Mode, Reason, Renew, Renewal, RenewalOutcome, Result};
 
 use super::LeaseBackend;
 use crate::server::dialect::{Dialect, Row};
 use crate::server::hold_row::micros_up;
-use crate::server::locked;
 use crate::server::pool::Sending;
 use crate::server::sql::{Sql, Value};
 
@@ -61,7 +61,7 @@ impl<D: Dialect> LeaseBackend<D> {
     ) -> Result<Renewals> {
         // Batches lock rows in the same order, so they don't deadlock.
         holds.sort_by(|(_, one), (_, other)| one.claim.name.cmp(&other.claim.name));
-        let size = match *locked(&self.batch) {
+        let size = match *lock(&self.batch) {
             Some((size, failed)) if failed.elapsed() < SMALLER_FOR => size,
             _ => holds.len(),
         };
@@ -93,7 +93,7 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 
     fn grow_batch(&self, size: usize) {
-        let mut batch = locked(&self.batch);
+        let mut batch = lock(&self.batch);
         *batch = batch.map(|(halved, since)| (grown(halved, size), since));
     }
 
@@ -116,7 +116,7 @@ impl<D: Dialect> LeaseBackend<D> {
                 answer => return answer,
             };
             let smaller = Some((holds.len() / 2, begun));
-            *locked(&self.batch) = smaller;
+            *lock(&self.batch) = smaller;
             if deadline.saturating_duration_since(Instant::now()) < begun.elapsed() {
                 return Err(error);
             }

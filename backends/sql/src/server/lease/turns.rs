@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{Claim, LockName, Token};
 
-use crate::server::locked;
 
 /// The longest remembered wait. It limits the pause after other waiters have left.
 const LONGEST: Duration = Duration::from_millis(64);
@@ -49,7 +49,7 @@ impl Turns {
     }
 
     fn pause_at(&self, claim: &Claim, now: Instant) -> Option<Duration> {
-        let mut turns = locked(&self.0);
+        let mut turns = lock(&self.0);
         let known = turns.get_mut(&claim.name).filter(|turn| turn.asked + REMEMBERED > now);
         let Some(turn) = known else {
             if turns.len() >= CAPACITY {
@@ -73,7 +73,7 @@ impl Turns {
     }
 
     fn granted_at(&self, claim: &Claim, now: Instant) {
-        if let Some(turn) = locked(&self.0).get_mut(&claim.name)
+        if let Some(turn) = lock(&self.0).get_mut(&claim.name)
             && turn.token == claim.token
         {
             // Without a rejection, the pause was probably too long.
@@ -83,7 +83,7 @@ impl Turns {
     }
 
     pub(super) fn released(&self, claim: &Claim, others_wait: bool) {
-        if let Some(turn) = locked(&self.0).get_mut(&claim.name) {
+        if let Some(turn) = lock(&self.0).get_mut(&claim.name) {
             turn.yields = others_wait;
         }
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use lockwright_core::backend_util::{EndedClaims, Subscribers};
+use lockwright_core::backend_util::{EndedClaims, Subscribers, lock};
 use lockwright_core::{
     AcquireOutcome, Claim, Clock, Event, Events, LockName, Reason, ReleaseOutcome, RenewalOutcome,
     Result, Token, Wait,
@@ -18,7 +18,6 @@ use super::late_records::LateRecords;
 use super::local_queue::Queues;
 use super::permit::Permit;
 use super::{RECORD_AFTER, Server, Session};
-use crate::server::locked;
 use crate::server::session_limit::Use;
 
 const SESSION_LIMIT: Duration = Duration::from_millis(400);
@@ -94,7 +93,7 @@ impl<S: Server> EngineState<S> {
         (Place<S>, mpsc::UnboundedReceiver<Command>),
     > {
         let key = key(claim);
-        match locked(&self.tasks).entry(key.clone()) {
+        match lock(&self.tasks).entry(key.clone()) {
             Entry::Occupied(task) => Ok(task.get().commands.clone()),
             Entry::Vacant(free) => {
                 let (commands, receiver) = mpsc::unbounded_channel();
@@ -106,12 +105,12 @@ impl<S: Server> EngineState<S> {
     }
 
     pub(super) fn task(&self, claim: &Claim) -> Option<mpsc::UnboundedSender<Command>> {
-        locked(&self.tasks).get(&key(claim)).map(|task| task.commands.clone())
+        lock(&self.tasks).get(&key(claim)).map(|task| task.commands.clone())
     }
 
     /// Waits until the records of this client's holds are written, at most [`RECORD_LIMIT`].
     pub(super) async fn until_recorded(&self, is_wanted: impl Fn(&LockName) -> bool) {
-        let unrecorded: Vec<_> = locked(&self.tasks)
+        let unrecorded: Vec<_> = lock(&self.tasks)
             .iter()
             .filter(|((name, _), task)| is_wanted(name) && !is_set(&task.is_recorded))
             .map(|(_, task)| Arc::downgrade(&task.is_recorded))
@@ -232,7 +231,7 @@ impl<S: Server> EngineState<S> {
 
 impl<S: Server> Drop for Place<S> {
     fn drop(&mut self) {
-        locked(&self.state.tasks).remove(&self.key);
+        lock(&self.state.tasks).remove(&self.key);
     }
 }
 

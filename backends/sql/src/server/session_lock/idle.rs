@@ -4,9 +4,8 @@ use std::ops::RangeInclusive;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use lockwright_core::backend_util::lock;
 use tokio::sync::Notify;
-
-use crate::server::locked;
 
 const MOST: usize = 8;
 
@@ -32,11 +31,11 @@ impl<S> Default for Idle<S> {
 impl<S> Idle<S> {
     /// Takes the session that was used last, and returns since when it is idle.
     pub(super) fn take(&self) -> Option<(Instant, S)> {
-        locked(&self.sessions).pop()
+        lock(&self.sessions).pop()
     }
 
     pub(super) fn keep(&self, session: S) -> Option<S> {
-        let mut sessions = locked(&self.sessions);
+        let mut sessions = lock(&self.sessions);
         if sessions.len() >= MOST {
             return Some(session);
         }
@@ -51,7 +50,7 @@ impl<S> Idle<S> {
     }
 
     pub(super) fn remove(&self, all: bool) -> Vec<S> {
-        let mut sessions = locked(&self.sessions);
+        let mut sessions = lock(&self.sessions);
         let old = match sessions.iter().position(|(since, _)| since.elapsed() < KEPT) {
             Some(first_young) if !all => first_young,
             _ => sessions.len(),
@@ -60,6 +59,6 @@ impl<S> Idle<S> {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        locked(&self.sessions).is_empty()
+        lock(&self.sessions).is_empty()
     }
 }

@@ -3,8 +3,9 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{Claim, Fence};
 use tokio::time::{Instant, sleep_until};
 
@@ -32,13 +33,9 @@ struct State {
 }
 
 impl LateRecords {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the next time at which a hold must be recorded, or `None` if the task can end.
     fn next(&self) -> Option<Instant> {
-        let mut state = self.state();
+        let mut state = lock(&self.0);
         while state.waiting.pop_front_if(|(_, hold)| hold.is_recorded.strong_count() == 0).is_some()
         {
         }
@@ -49,14 +46,14 @@ impl LateRecords {
 
     fn due(&self) -> Option<Unrecorded> {
         let now = Instant::now();
-        self.state().waiting.pop_front_if(|(at, _)| *at <= now).map(|(_, hold)| hold)
+        lock(&self.0).waiting.pop_front_if(|(at, _)| *at <= now).map(|(_, hold)| hold)
     }
 }
 
 impl<S: Server> EngineState<S> {
     /// Records the hold after [`RECORD_AFTER`], unless it has ended by then.
     pub(super) fn record_later(self: &Arc<Self>, hold: Unrecorded) {
-        let mut late = self.late_records.state();
+        let mut late = lock(&self.late_records.0);
         late.waiting.push_back((Instant::now() + RECORD_AFTER, hold));
         if std::mem::replace(&mut late.has_task, true) {
             return;

@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::LockName;
 use tokio::sync::{Mutex as Turnstile, OwnedMutexGuard};
 
-use crate::server::locked;
 
 #[derive(Debug, Default)]
 pub(super) struct Queues(Mutex<HashMap<LockName, Arc<Turnstile<()>>>>);
@@ -23,7 +23,7 @@ pub(super) struct Turn<'a> {
 impl Queues {
     /// Waits for the turn. Dropping the future leaves the queue.
     pub(super) async fn enter(&self, name: &LockName) -> Turn<'_> {
-        let turnstile = Arc::clone(locked(&self.0).entry(name.clone()).or_default());
+        let turnstile = Arc::clone(lock(&self.0).entry(name.clone()).or_default());
         // Dropping the future during the wait drops `turn`, which removes the map's entry if it is
         // unused.
         let mut turn = Turn { queues: self, name: name.clone(), turn: None };
@@ -35,7 +35,7 @@ impl Queues {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.turn = None;
-        let mut names = locked(&self.queues.0);
+        let mut names = lock(&self.queues.0);
         // While `names` is locked, no waiter can take a new reference.
         if names.get(&self.name).is_some_and(|turnstile| Arc::strong_count(turnstile) == 1) {
             names.remove(&self.name);

@@ -12,6 +12,7 @@ mod tests;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{BootInstant, Claim, Clock, Error, Reason, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
@@ -21,7 +22,6 @@ use super::task::live_session;
 use super::{Grant, Kept, Server, Session, SessionId};
 use crate::server::dialect::Dialect;
 use crate::server::errors;
-use crate::server::locked;
 use crate::server::session_limit::Use;
 
 use task::{Task, limited};
@@ -91,13 +91,13 @@ pub(super) struct Member {
 
 impl JointSessions {
     pub(super) fn count(&self) -> usize {
-        let mut list = locked(&self.list);
+        let mut list = lock(&self.list);
         list.retain(|joint| !joint.orders.is_closed());
         list.len()
     }
 
     fn slot(&self, ttl: Duration) -> Option<Slot> {
-        let list = locked(&self.list);
+        let list = lock(&self.list);
         list.iter()
             .filter(|joint| joint.ttl == ttl && !joint.orders.is_closed())
             .find_map(JointSession::slot)
@@ -105,14 +105,14 @@ impl JointSessions {
 
     /// Closes the sessions without holds, because another session needs a permit.
     pub(super) fn retire(&self) {
-        let list = locked(&self.list);
+        let list = lock(&self.list);
         for joint in list.iter().filter(|joint| joint.slots.available_permits() == MOST) {
             let _ = joint.orders.send(Order::Retire);
         }
     }
 
     fn add(&self, joint: Arc<JointSession>) {
-        locked(&self.list).push(joint);
+        lock(&self.list).push(joint);
     }
 }
 

@@ -1,7 +1,6 @@
-//! Files with several queries, each below a line `/* NAME */`.
+//! Files with several queries, each below a line `/* NAME … */` with its names.
 
 const HEADER: &[u8] = b"/* ";
-const END: &[u8] = b" */";
 
 /// Returns a query of a file.
 ///
@@ -43,9 +42,19 @@ const fn is_header_of(line: &[u8], name: &[u8]) -> bool {
     if !starts_with(line, HEADER) {
         return false;
     }
-    let (_, named) = line.trim_ascii_end().split_at(HEADER.len());
-    let is_as_long = named.len() == name.len() + END.len();
-    is_as_long && starts_with(named, name) && starts_with(named.split_at(name.len()).1, END)
+    let mut rest = line.split_at(HEADER.len()).1;
+    loop {
+        if starts_with(rest, name) && starts_with(rest.split_at(name.len()).1, b" ") {
+            return true;
+        }
+        while !starts_with(rest, b" ") {
+            if rest.is_empty() {
+                return false;
+            }
+            rest = rest.split_at(1).1;
+        }
+        rest = rest.split_at(1).1;
+    }
 }
 
 const fn starts_with(text: &[u8], start: &[u8]) -> bool {
@@ -59,24 +68,26 @@ const fn starts_with(text: &[u8], start: &[u8]) -> bool {
     true
 }
 
-macro_rules! query {
-    ($file:expr, $name:literal) => {
-        const { $crate::queries::find(include_str!($file), $name) }
+/// Returns the text of these files of the folder `queries`.
+macro_rules! files {
+    ($($file:literal),+) => {
+        concat!($(include_str!(concat!("queries/", $file, ".sql"))),+)
     };
 }
-pub(crate) use query;
+pub(crate) use files;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const FILE: &str = "-- About the file.\n/* one */\n-- A comment.\nSELECT 1;\n\
-                        /* one_more */\nSELECT 2;\nSELECT 3;\n";
+                        /* one_more also */\nSELECT 2;\nSELECT 3;\n";
 
     #[test]
     fn query_ends_before_the_next() {
         assert_eq!(find(FILE, "one"), "-- A comment.\nSELECT 1;");
         assert_eq!(find(FILE, "one_more"), "SELECT 2;\nSELECT 3;");
+        assert_eq!(find(FILE, "also"), "SELECT 2;\nSELECT 3;");
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub use transaction::{InTransaction, lock_in_transaction};
 use crate::server::lease::{self, LeaseBackend};
 use crate::server::pool::Pool;
 use crate::server::schema;
-use crate::server::session_lock::Engine;
+use crate::server::session_lock::{Engine, Kind, Server as _, Sessions};
 use dialect::MySql;
 use facts::Facts;
 
@@ -81,10 +81,9 @@ impl Config {
     ///   several primaries.
     /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): the server can't be reached.
     pub async fn connect(self) -> Result<Mysql> {
-        match self.common.mode {
-            Mode::Lease => self.lease().await.map(Mysql),
-            Mode::Session => self.session_lock(session_lock::Kind::Session).await.map(Mysql),
-            Mode::Row => self.session_lock(session_lock::Kind::Row).await.map(Mysql),
+        match self.common.mode.kind() {
+            None => self.lease().await.map(Mysql),
+            Some(kind) => self.session_lock(kind).await.map(Mysql),
         }
     }
 
@@ -102,12 +101,12 @@ impl Config {
         Ok(Arc::new(LeaseBackend::new(pool, profile(), Arc::default(), None, is_direct)))
     }
 
-    async fn session_lock(self, kind: session_lock::Kind) -> Result<Arc<dyn DistributedLock>> {
+    async fn session_lock(self, kind: Kind) -> Result<Arc<dyn DistributedLock>> {
         let sessions = self.common.sessions(self.common.mode != Mode::Lease)?;
         let pool = Arc::new(Pool::new(MySql::new(&self), self.common.limits(), sessions));
-        let sessions = session_lock::Sessions::new(kind, Arc::clone(&pool));
+        let sessions = Sessions::new(kind, &pool);
         if !self.common.for_diagnosis {
-            sessions.check().await?;
+            session_lock::check(&sessions).await?;
             let facts = Facts::look(&pool).await?;
             facts.can_lock(self.backend())?;
             facts.can_hold(self.backend())?;
@@ -119,11 +118,7 @@ impl Config {
 
 /// Returns the mode's profile, or `None` for the lease mode.
 pub fn session_lock_profile(mode: Mode) -> Option<Profile> {
-    match mode {
-        Mode::Lease => None,
-        Mode::Session => Some(session_lock::Kind::Session.profile().clone()),
-        Mode::Row => Some(session_lock::Kind::Row.profile().clone()),
-    }
+    mode.kind().map(MySql::profile)
 }
 
 /// Returns the profile of the lease mode.

@@ -43,7 +43,7 @@ pub use transaction::{InTransaction, lock_in_transaction};
 use crate::server::lease::{self, LeaseBackend, ReleaseListener};
 use crate::server::pool::Pool;
 use crate::server::schema;
-use crate::server::session_lock::Engine;
+use crate::server::session_lock::{Engine, Kind, Server as _, Sessions};
 use dialect::Postgresql;
 use listener::Listener;
 use pooler::Server;
@@ -85,10 +85,9 @@ impl Config {
     ///   old, or a pooler is in front of it and the mode needs a direct connection.
     /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): the server can't be reached.
     pub async fn connect(self) -> Result<Postgres> {
-        match self.common.mode {
-            Mode::Lease => self.lease().await.map(Postgres),
-            Mode::Session => self.session_lock(session_lock::Kind::Session).await.map(Postgres),
-            Mode::Row => self.session_lock(session_lock::Kind::Row).await.map(Postgres),
+        match self.common.mode.kind() {
+            None => self.lease().await.map(Postgres),
+            Some(kind) => self.session_lock(kind).await.map(Postgres),
         }
     }
 
@@ -130,14 +129,14 @@ impl Config {
         }
     }
 
-    async fn session_lock(self, kind: session_lock::Kind) -> Result<Arc<dyn DistributedLock>> {
+    async fn session_lock(self, kind: Kind) -> Result<Arc<dyn DistributedLock>> {
         // The modes `session` and `row` have no listener, and use its permit for other connections.
         let (pool, look) = self.look(true).await?;
-        let sessions = session_lock::Sessions::new(kind, Arc::clone(&pool));
+        let sessions = Sessions::new(kind, &pool);
         if !self.common.for_diagnosis {
             look.can_lock(self.backend())?;
             schema::make_sure(&pool).await?;
-            sessions.check().await?;
+            session_lock::check(&sessions).await?;
         }
         Ok(Arc::new(Engine::new(sessions, Clock::boot())))
     }
@@ -145,11 +144,7 @@ impl Config {
 
 /// Returns the mode's profile, or `None` for the lease mode.
 pub fn session_lock_profile(mode: Mode) -> Option<Profile> {
-    match mode {
-        Mode::Lease => None,
-        Mode::Session => Some(session_lock::Kind::Session.profile().clone()),
-        Mode::Row => Some(session_lock::Kind::Row.profile().clone()),
-    }
+    mode.kind().map(Postgresql::profile)
 }
 
 /// Returns the profile of the lease mode without a pooler.

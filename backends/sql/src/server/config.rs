@@ -5,6 +5,7 @@ use lockwright_core::{Error, Result, redact};
 
 use super::pool::Limits;
 use super::session_limit::SessionLimit;
+use super::session_lock::Kind;
 use super::table::Tables;
 use super::tls;
 
@@ -29,6 +30,15 @@ impl Mode {
             _ => Err(Error::invalid_config(format!(
                 "there is no mode {name:?}; the modes are lease, session and row"
             ))),
+        }
+    }
+
+    /// Returns `None` for the lease mode.
+    pub(crate) fn kind(self) -> Option<Kind> {
+        match self {
+            Self::Lease => None,
+            Self::Session => Some(Kind::Session),
+            Self::Row => Some(Kind::Row),
         }
     }
 }

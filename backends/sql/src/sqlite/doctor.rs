@@ -6,6 +6,7 @@ use sqlx::sqlite::SqliteConnection;
 
 use super::connection::{Database, VERSION, version, writable};
 use super::file_system::{self, Network};
+use super::statements::query;
 use lockwright_core::backend_util::finding;
 
 #[derive(Debug)]
@@ -21,10 +22,7 @@ pub(super) async fn examine(connection: &mut SqliteConnection) -> sqlx::Result<E
     let integrity: String = pragma(connection, "PRAGMA quick_check(1)").await?.try_get(0)?;
     // Rows of a damaged table can't be counted.
     let foreign_rows = if integrity == SOUND {
-        sqlx::query(crate::queries::query!("queries/inspect.sql", "foreign_rows"))
-            .fetch_one(&mut *connection)
-            .await?
-            .try_get(0)?
+        query!("foreign_rows").fetch_one(&mut *connection).await?.try_get(0)?
     } else {
         0
     };

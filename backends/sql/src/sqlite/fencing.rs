@@ -25,9 +25,10 @@
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{Error, ErrorKind, Fence, LockName, Result};
 use sqlx::sqlite::{Sqlite, SqliteConnection};
-use sqlx::{Executor, Transaction};
+use sqlx::{Executor, Row, Transaction};
 
 use super::errors::{is_busy, is_refused, lacks_a_table};
+use super::statements::query;
 
 const BACKEND: &str = "sqlite-transaction";
 
@@ -52,13 +53,10 @@ pub async fn check_fence(tx: &mut Transaction<'_, Sqlite>, name: &str, fence: Fe
     let name = LockName::new(name)?;
     let fence = fence.checked().map_err(|error| error.with_backend(BACKEND))?;
     let number = fence.get() as i64; // a checked fence is far below `i64::MAX`
-    let highest: i64 =
-        sqlx::query_scalar(crate::queries::query!("queries/check_fence.sql", "check_fence"))
-            .bind(name.as_str())
-            .bind(number)
-            .fetch_one(&mut **tx)
-            .await
-            .map_err(|cause| failed(cause).with_name(&name))?;
+    let row = query!("check_fence"; name.as_str(), number).fetch_one(&mut **tx).await;
+    let highest: i64 = row
+        .and_then(|row| row.try_get(0))
+        .map_err(|cause| failed(cause).with_name(&name))?;
     if highest > number {
         let highest = Fence::new(highest.unsigned_abs());
         return Err(Fenced { name, fence }.superseded(highest).with_backend(BACKEND));

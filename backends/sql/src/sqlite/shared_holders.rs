@@ -60,7 +60,7 @@ impl Tables<'_> {
         }
         let until = self.now + claim.ttl;
         let fence = if !is_live {
-            query!("acquire", "shared_open";
+            query!("shared_open";
                 claim.name.as_str(), kind::kind(claim.mode).unwrap_or_default(),
                 kind::word(claim.mode), nanos(claim.ttl), stored(until), self.boot
             )
@@ -90,7 +90,7 @@ impl Tables<'_> {
     }
 
     pub(super) async fn shared_holders(&mut self, name: &LockName) -> Result<Vec<SqliteRow>> {
-        query!("inspect", "shared_holders"; name.as_str(), self.boot, stored(self.now))
+        query!("shared_holders"; name.as_str(), self.boot, stored(self.now))
             .fetch_all(&mut *self.connection)
             .await
     }
@@ -116,7 +116,7 @@ impl Tables<'_> {
             _ => self.number(&claim.name).await?,
         };
         let from = from.to_string();
-        query!("swap", "shared_swap";
+        query!("shared_swap";
             claim.name.as_str(), &from, &token, &asked.identity, fence, nanos(claim.ttl),
             stored(self.now + claim.ttl)
         )
@@ -133,7 +133,7 @@ impl Tables<'_> {
         asked: &[Asked<'_>],
         renewed: &mut HashSet<String>,
     ) -> Result<()> {
-        let rows = query!("renew", "shared_renew"; json(asked)?, stored(self.now), self.boot)
+        let rows = query!("shared_renew"; json(asked)?, stored(self.now), self.boot)
             .fetch_all(&mut *self.connection)
             .await?;
         for row in &rows {
@@ -160,12 +160,12 @@ impl Tables<'_> {
             // The row stays, because the waiting writer's record depends on its fence.
             (None, Some(_)) => self.now,
             (None, None) => {
-                let close = query!("release", "shared_close"; name.as_str());
+                let close = query!("shared_close"; name.as_str());
                 close.execute(&mut *self.connection).await?;
                 return Ok((ReleaseOutcome::Released, true));
             }
         };
-        let shorten = query!("release", "shared_shorten"; name.as_str(), stored(ends));
+        let shorten = query!("shared_shorten"; name.as_str(), stored(ends));
         shorten.execute(&mut *self.connection).await?;
         let makes_room = look.last_end.is_none() || mode != Mode::Shared;
         Ok((ReleaseOutcome::Released, makes_room))
@@ -177,14 +177,14 @@ impl Tables<'_> {
         name: &LockName,
         token: Token,
     ) -> Result<Option<SqliteRow>> {
-        let gone = query!("release", "shared_release"; name.as_str(), token.to_string())
+        let gone = query!("shared_release"; name.as_str(), token.to_string())
             .fetch_all(&mut *self.connection)
             .await?;
         Ok(gone.into_iter().next())
     }
 
     async fn look(&mut self, name: &LockName) -> Result<Look> {
-        let row = query!("acquire", "shared_look"; name.as_str(), self.boot, stored(self.now))
+        let row = query!("shared_look"; name.as_str(), self.boot, stored(self.now))
             .fetch_one(&mut *self.connection)
             .await?;
         let end = |column| -> Result<Option<BootInstant>> {
@@ -200,7 +200,7 @@ impl Tables<'_> {
     }
 
     async fn own(&mut self, name: &LockName, token: Token) -> Result<Option<SqliteRow>> {
-        let rows = query!("renew", "shared_own"; name.as_str(), token.to_string())
+        let rows = query!("shared_own"; name.as_str(), token.to_string())
             .fetch_all(&mut *self.connection)
             .await?;
         let Some(row) = rows.into_iter().next() else { return Ok(None) };
@@ -220,14 +220,14 @@ impl Tables<'_> {
     }
 
     async fn number(&mut self, name: &LockName) -> Result<i64> {
-        let number = query!("acquire", "shared_number"; name.as_str());
+        let number = query!("shared_number"; name.as_str());
         number.fetch_one(&mut *self.connection).await?.try_get("fence")
     }
 
     async fn add(&mut self, asked: &Acquire, fence: i64, until: BootInstant) -> Result<()> {
         let claim = &asked.claim;
         let (count, of) = kind::permits(claim.mode);
-        query!("acquire", "shared_add";
+        query!("shared_add";
             claim.name.as_str(), claim.token.to_string(), &asked.identity, kind::word(claim.mode),
             count, of, fence, nanos(claim.ttl), stored(until), self.boot
         )
@@ -238,7 +238,7 @@ impl Tables<'_> {
 
     async fn keep(&mut self, names: &[&str]) -> Result<()> {
         let names: Vec<[&str; 1]> = names.iter().map(|name| [*name]).collect();
-        query!("renew", "shared_keep"; json(&names)?, stored(self.now), self.boot)
+        query!("shared_keep"; json(&names)?, stored(self.now), self.boot)
             .execute(&mut *self.connection)
             .await
             .map(drop)

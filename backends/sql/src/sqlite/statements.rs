@@ -13,12 +13,16 @@ use sqlx::{Result, Row};
 
 use super::shared_holders::present;
 use crate::kind;
+use crate::queries::files;
+
+pub(super) const QUERIES: &str =
+    files!("acquire", "break", "check_fence", "inspect", "release", "renew", "swap", "sweep");
 
 /// A query of a file, with its parameters in order.
 macro_rules! query {
-    ($file:literal, $name:literal; $($value:expr),+) => {
-        sqlx::query(crate::queries::query!(concat!("queries/", $file, ".sql"), $name))
-            $(.bind($value))+
+    ($name:literal $(; $($value:expr),+)?) => {
+        sqlx::query(const { crate::queries::find(crate::sqlite::statements::QUERIES, $name) })
+            $($(.bind($value))+)?
     };
 }
 pub(super) use query;
@@ -97,7 +101,7 @@ impl Tables<'_> {
             return self.acquire_shared(asked).await;
         }
         let token = claim.token.to_string();
-        let granted = query!("acquire", "acquire";
+        let granted = query!("acquire";
             claim.name.as_str(), &token, &asked.identity, i64::from(claim.fences.max(1)),
             nanos(claim.ttl), self.boot, stored(self.now)
         )
@@ -133,7 +137,7 @@ impl Tables<'_> {
     }
 
     async fn again(&mut self, claim: &Claim, row: &SqliteRow) -> Result<Acquired> {
-        let rearmed = query!("acquire", "rearm";
+        let rearmed = query!("rearm";
             claim.name.as_str(), claim.token.to_string(), nanos(claim.ttl),
             stored(self.now + claim.ttl), self.boot, stored(self.now)
         )
@@ -160,7 +164,7 @@ impl Tables<'_> {
         if is_live && row.try_get::<&str, _>("token")? == token {
             return self.again(claim, &row).await;
         }
-        let swapped = query!("swap", "swap";
+        let swapped = query!("swap";
             claim.name.as_str(), &from, &token, &asked.identity, nanos(claim.ttl), self.boot,
             stored(self.now)
         )
@@ -178,7 +182,7 @@ impl Tables<'_> {
         name: &LockName,
         token: Option<&str>,
     ) -> Result<(SqliteRow, bool, bool)> {
-        let mut rows = query!("acquire", "holder"; name.as_str(), token, self.boot)
+        let mut rows = query!("holder"; name.as_str(), token, self.boot)
             .fetch_all(&mut *self.connection)
             .await?;
         let row = rows.pop().ok_or(sqlx::Error::RowNotFound)?;
@@ -195,7 +199,7 @@ impl Tables<'_> {
         let mut renewed = HashSet::new();
         if !alone.is_empty() {
             let alone: Vec<Asked<'_>> = alone.into_iter().map(to_renew).collect();
-            let rows = query!("renew", "renew"; json(&alone)?, stored(self.now), self.boot)
+            let rows = query!("renew"; json(&alone)?, stored(self.now), self.boot)
                 .fetch_all(&mut *self.connection)
                 .await?;
             for row in &rows {
@@ -219,7 +223,7 @@ impl Tables<'_> {
     }
 
     async fn why_not_held(&mut self, name: &LockName, token: &str) -> Result<Reason> {
-        let row = query!("renew", "why_not_held"; name.as_str(), token)
+        let row = query!("why_not_held"; name.as_str(), token)
             .fetch_one(&mut *self.connection)
             .await?;
         Ok(match (row.try_get("broken")?, row.try_get("ran_out")?) {
@@ -253,7 +257,7 @@ impl Tables<'_> {
     }
 
     async fn remove(&mut self, name: &LockName, token: &str) -> Result<Vec<SqliteRow>> {
-        query!("release", "release"; name.as_str(), token).fetch_all(&mut *self.connection).await
+        query!("release"; name.as_str(), token).fetch_all(&mut *self.connection).await
     }
 
     /// Puts a tombstone for the longer of `least` and [`TOMBSTONE`].
@@ -264,7 +268,7 @@ impl Tables<'_> {
         broken: Option<&str>,
     ) -> Result<()> {
         let until = stored(self.now + least.max(TOMBSTONE));
-        query!("release", "put_tombstone"; token, until, self.boot, broken)
+        query!("put_tombstone"; token, until, self.boot, broken)
             .execute(&mut *self.connection)
             .await
             .map(drop)
@@ -289,8 +293,8 @@ impl Tables<'_> {
             match (how, is_alone) {
                 (BreakMode::RunOut, _) => {
                     let mark = match is_alone {
-                        true => query!("break", "break"; name.as_str(), &token, broken),
-                        false => query!("break", "shared_break"; name.as_str(), &token, broken),
+                        true => query!("break"; name.as_str(), &token, broken),
+                        false => query!("shared_break"; name.as_str(), &token, broken),
                     };
                     mark.execute(&mut *self.connection).await?;
                     continue;
@@ -321,7 +325,7 @@ impl Tables<'_> {
 
     pub(super) async fn list(&mut self, prefix: &str, after: Option<&Cursor>) -> Result<Page> {
         let from = after.map_or(prefix, |cursor| &cursor.0);
-        let rows = query!("inspect", "list";
+        let rows = query!("list";
             from, after.is_none(), self.boot, stored(self.now), PAGE
         )
         .fetch_all(&mut *self.connection)
@@ -347,7 +351,7 @@ impl Tables<'_> {
     }
 
     pub(super) async fn held(&mut self, names: &[LockName]) -> Result<HashSet<String>> {
-        let rows = query!("acquire", "held"; json(names)?, self.boot, stored(self.now))
+        let rows = query!("held"; json(names)?, self.boot, stored(self.now))
             .fetch_all(&mut *self.connection)
             .await?;
         rows.iter().map(|row| row.try_get("name")).collect()
@@ -359,9 +363,9 @@ impl Tables<'_> {
         let (old, now) = (stored(self.now - idle), stored(self.now));
         let mut report = SweepReport::default();
         for sweep in [
-            query!("sweep", "sweep_leases"; self.boot, old, SWEEP),
-            query!("sweep", "sweep_shared"; self.boot, old, SWEEP),
-            query!("sweep", "sweep_tombstones"; self.boot, now, SWEEP),
+            query!("sweep_leases"; self.boot, old, SWEEP),
+            query!("sweep_shared"; self.boot, old, SWEEP),
+            query!("sweep_tombstones"; self.boot, now, SWEEP),
         ] {
             let gone = sweep.execute(&mut *self.connection).await?.rows_affected();
             report.rows += gone;

@@ -1,19 +1,18 @@
 use lockwright_core::{Finding, Result};
-use tokio::time::Instant;
 
-use super::Sessions;
-use super::session::MySqlSession;
+use super::check;
+use crate::mysql::dialect::MySql;
 use crate::mysql::facts::Facts;
 use crate::server::dialect::Dialect;
 use crate::server::doctor;
 use crate::server::errors::Effect;
-use crate::server::session_lock::Session;
+use crate::server::session_lock::Sessions;
 use lockwright_core::backend_util::finding;
 
-pub(super) async fn findings(sessions: &Sessions) -> Result<Vec<Finding>> {
+pub(super) async fn findings(sessions: &Sessions<MySql>) -> Result<Vec<Finding>> {
     const USED: &str = "SHOW GLOBAL STATUS LIKE 'Threads_connected'";
 
-    let pool = &sessions.records.pool;
+    let pool = &sessions.common.pool;
     let mut findings = pool.dialect().examine(pool).await?;
     let facts = Facts::look(pool).await?;
     if let Err(error) = facts.can_hold(pool.dialect().backend()) {
@@ -26,9 +25,9 @@ pub(super) async fn findings(sessions: &Sessions) -> Result<Vec<Finding>> {
     }
     // Behind a proxy, no test session is opened, because ending it could end another client's
     // session.
-    if let Err(error) = sessions.check().await {
+    if let Err(error) = check(sessions).await {
         findings.push(doctor::shared_sessions(&error));
-    } else if let Err(error) = open(sessions).await {
+    } else if let Err(error) = sessions.try_open().await {
         let fix = "let the user set wait_timeout, and leave connections free";
         findings.push(doctor::no_session(&error, fix));
     }
@@ -40,11 +39,4 @@ pub(super) async fn findings(sessions: &Sessions) -> Result<Vec<Finding>> {
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     Ok(findings)
-}
-
-async fn open(sessions: &Sessions) -> Result<()> {
-    let deadline = Instant::now() + sessions.records.pool.limits().connect;
-    let session = sessions.open(sessions.records.permit(deadline).await?).await?;
-    MySqlSession::close(session).await;
-    Ok(())
 }

@@ -28,29 +28,26 @@
 
 mod doctor;
 mod session;
-mod statements;
 mod watch;
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::LazyLock;
 use std::time::Duration;
 
-use lockwright_core::{Error, ErrorKind, Fault, Finding, LockName, Profile, Result, async_trait};
-
+use lockwright_core::{Fault, Finding, LockName, Profile, Result, async_trait};
 use sha2::{Digest, Sha256};
 
 use super::dialect::{MySql, push_hex};
 use super::proxy;
 use crate::kind::READERS;
+use crate::queries::{files, find};
 use crate::server::dialect::Dialect;
 use crate::server::errors::not_connected_in;
 use crate::server::pool::Pool;
-use crate::server::session_lock::records::{Records, StatementTexts, statement_texts};
-use crate::server::session_lock::{self, Permit, Server};
+use crate::server::session_lock::{self, Kind, Permit, Server, Sessions};
+use crate::server::sql::Sql;
 
 use session::MySqlSession;
-use statements::Statements;
 use watch::Watch;
 
 /// The longest `wait_timeout` on Windows. Other servers accept a year.
@@ -70,34 +67,46 @@ const STILL_READ: &str = "{hold}.token = '{readers}' AND EXISTS ( \
 /// SQL for the beginning of a joint session's lock name. The session's id follows.
 const JOINT: &str = "' lockwright/joint/'";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Session,
-    Row,
+/// What MySQL's sessions share.
+#[derive(Debug)]
+pub(crate) struct Own {
+    /// Runs after an unsuccessful wait for a row, if another wait follows.
+    waited: Sql,
+    /// Restores the idle timeout of a session that didn't get the lock.
+    restore: Sql,
+    /// A query for the lowest new fence, and the sequence's name.
+    raise: (String, String),
+    watch: Arc<Watch>,
 }
 
-impl Kind {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Session => "session",
-            Self::Row => "row",
-        }
+#[async_trait]
+impl Server for MySql {
+    type Session = MySqlSession;
+    type Own = Own;
+
+    const QUERIES: &'static str =
+        files!("acquire", "end", "inspect", "record", "release", "renew", "sweep");
+    const BETWEEN: &'static str = "proxy";
+
+    /// The server counts whole seconds of idle time, and [`LEFT`] may subtract one of them.
+    const TIME_LEFT_TOO_LONG_BY: Duration = Duration::from_secs(2);
+
+    const HIDES_YOUNG_ROWS: bool = true;
+
+    fn profile(kind: Kind) -> Profile {
+        let (backend, shared) = match kind {
+            Kind::Session => ("mysql-session", false),
+            Kind::Row => ("mysql-row", true),
+        };
+        let survives = [Fault::ClientCrash, Fault::ServerClockStep];
+        session_lock::profile(backend, shared, &survives, Duration::from_secs(1)..=LONGEST_TTL)
     }
 
-    pub(super) fn profile(self) -> &'static Profile {
-        static SESSION: LazyLock<Profile> = LazyLock::new(|| profile("mysql-session", false));
-        static ROW: LazyLock<Profile> = LazyLock::new(|| profile("mysql-row", true));
-        match self {
-            Self::Session => &SESSION,
-            Self::Row => &ROW,
-        }
-    }
-
-    fn expand(self, dialect: &MySql, text: &str) -> String {
+    fn expand_for(&self, kind: Kind, text: &str) -> String {
         let mark = |name: &str, token: &str| MARK.replace("NAME", name).replace("TOKEN", token);
         let text = text
             .replace("{still_read}", STILL_READ)
-            .replace("{kind}", self.word())
+            .replace("{kind}", kind.word())
             .replace("{readers}", READERS)
             .replace("{waits}", &of_barrier("waits"))
             .replace("{barrier}", &of_barrier("barrier"))
@@ -110,12 +119,40 @@ impl Kind {
             .replace("{mark_of_held}", &mark("held.name", "held.token"))
             .replace("{joint}", JOINT)
             .replace("{left}", LEFT);
-        dialect.expand(&text)
+        self.expand(&text)
     }
 
-    fn texts(self) -> StatementTexts {
-        let texts = statement_texts!(self == Self::Session);
-        StatementTexts { hides_young: self == Self::Row, ..texts }
+    fn own(kind: Kind, pool: &Arc<Pool<Self>>) -> Own {
+        let expand = |text: &str| pool.dialect().expand_for(kind, text);
+        let sql = |text: &str| Sql::new(&expand(text));
+        let raise = sql(const { find(Self::QUERIES, "raise") }).render(&[], Self::literal);
+        Own {
+            waited: sql(const { find(Self::QUERIES, "row_waited") }),
+            restore: sql(const { find(Self::QUERIES, "session_restore") }),
+            raise: (raise, expand("{hold_fence}")),
+            watch: Arc::new(Watch::new(pool)),
+        }
+    }
+
+    async fn open_session(sessions: &Sessions<Self>, permit: Permit<Self>) -> Result<MySqlSession> {
+        MySqlSession::connect(&sessions.common, permit).await
+    }
+
+    async fn doctor(sessions: &Sessions<Self>) -> Result<Vec<Finding>> {
+        doctor::findings(sessions).await
+    }
+}
+
+/// Returns [`Unsupported`](lockwright_core::ErrorKind::Unsupported) if a proxy shares sessions.
+pub(super) async fn check(sessions: &Sessions<MySql>) -> Result<()> {
+    let pool = &sessions.common.pool;
+    match proxy::shares_sessions(pool).await? {
+        Some(false) => {
+            pool.dialect().set_direct();
+            Ok(())
+        }
+        Some(true) => Err(sessions.common.sessions_are_shared()),
+        None => Err(not_connected_in(pool.limits().connect, pool.dialect().backend()).error),
     }
 }
 
@@ -143,59 +180,6 @@ const LEFT: &str = "CASE WHEN activity.id IS NULL THEN NULL \
                           - GREATEST(0, activity.time /*!80000 - 1 */) * 1000) * 1000 \
      ELSE held.ttl_ms * 1000 END";
 
-fn profile(backend: &'static str, shared: bool) -> Profile {
-    let survives = [Fault::ClientCrash, Fault::ServerClockStep];
-    session_lock::profile(backend, shared, &survives, Duration::from_secs(1)..=LONGEST_TTL)
-}
-
-#[derive(Debug)]
-pub(super) struct Sessions {
-    kind: Kind,
-    statements: Arc<Statements>,
-    records: Records<MySql>,
-    watch: Arc<Watch>,
-}
-
-impl Sessions {
-    pub(super) fn new(kind: Kind, pool: Arc<Pool<MySql>>) -> Self {
-        let dialect = pool.dialect().clone();
-        let expand = |text: &str| kind.expand(&dialect, text);
-        let watch = Watch::new(&pool);
-        Self {
-            kind,
-            statements: Arc::new(Statements::new(kind, expand)),
-            records: Records::new(pool, &kind.texts(), expand),
-            watch: Arc::new(watch),
-        }
-    }
-
-    /// Returns [`Unsupported`](lockwright_core::ErrorKind::Unsupported) if a proxy shares sessions.
-    pub(super) async fn check(&self) -> Result<()> {
-        let pool = &self.records.pool;
-        match proxy::shares_sessions(pool).await? {
-            Some(false) => {
-                pool.dialect().set_direct();
-                return Ok(());
-            }
-            Some(true) => {}
-            None => {
-                return Err(not_connected_in(pool.limits().connect, self.records.backend()).error);
-            }
-        }
-        Err(Error::new(
-            ErrorKind::Unsupported,
-            "a proxy shares a session of the server among several connections, so a lock doesn't \
-             stay with its connection; connect to the server itself, or use the mode \
-             lease",
-        )
-        .with_backend(self.profile().backend))
-    }
-
-    async fn open(&self, permit: Permit<MySql>) -> Result<MySqlSession> {
-        MySqlSession::connect(&self.statements, &self.records.pool, permit, &self.watch).await
-    }
-}
-
 /// Returns the argument of a name's `GET_LOCK`.
 fn key_of(name: &LockName) -> Cow<'_, str> {
     let name = name.as_str();
@@ -214,29 +198,4 @@ fn mark_of(name: &LockName, token: &str) -> String {
     let mut mark = format!(" lockwright/{token}/");
     push_hex(&Sha256::digest(name.as_str())[..8], &mut mark);
     mark
-}
-
-#[async_trait]
-impl Server for Sessions {
-    type Session = MySqlSession;
-    type Dialect = MySql;
-
-    /// The server counts whole seconds of idle time, and [`LEFT`] may subtract one of them.
-    const TIME_LEFT_TOO_LONG_BY: Duration = Duration::from_secs(2);
-
-    fn profile(&self) -> &Profile {
-        self.kind.profile()
-    }
-
-    fn records(&self) -> &Records<MySql> {
-        &self.records
-    }
-
-    async fn connect(&self, permit: Permit<MySql>) -> Result<MySqlSession> {
-        self.open(permit).await
-    }
-
-    async fn doctor(&self) -> Result<Vec<Finding>> {
-        doctor::findings(self).await
-    }
 }

@@ -4,23 +4,21 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockwright_core::{Claim, Error, ErrorKind, Mode, Result, async_trait};
+use lockwright_core::{Claim, ErrorKind, Mode, Result, async_trait};
 use sqlx::Connection;
 use sqlx::mysql::MySqlConnection;
 
-use super::statements::Statements;
-use super::watch::{self, Watch, Watching};
-use super::{JOINT, Kind, key_of, mark_of};
+use super::watch::{self, Watching};
+use super::{JOINT, key_of, mark_of};
 use crate::mysql::dialect::{
     DEADLOCK, INTERRUPTED, LOCK_WAIT_TIMEOUT, MySql, fetch_on, fetch_prepared, identity,
     is_the_end, number, session,
 };
 use crate::server::dialect::{Dialect, Row};
 use crate::server::errors::{self, Effect};
-use crate::server::pool::Pool;
 use crate::server::session_lock::joint_session::statement_limit;
 use crate::server::session_lock::{
-    Ended, Grant, KEPT_TIMEOUTS, Kept, Locked, Permit, Session, SessionId,
+    Common, Ended, Grant, KEPT_TIMEOUTS, Kept, Kind, Locked, Permit, Session, SessionId,
 };
 use crate::server::sql::{Arguments, Sql, Value};
 
@@ -28,9 +26,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
 pub(crate) struct MySqlSession {
     connection: MySqlConnection,
-    statements: Arc<Statements>,
-    pool: Arc<Pool<MySql>>,
-    watch: Arc<Watch>,
+    common: Arc<Common<MySql>>,
     watching: Option<Watching>,
     id: SessionId,
     over: bool,
@@ -53,12 +49,10 @@ pub(crate) struct MySqlSession {
 
 impl MySqlSession {
     pub(super) async fn connect(
-        statements: &Arc<Statements>,
-        pool: &Arc<Pool<MySql>>,
+        common: &Arc<Common<MySql>>,
         permit: Permit<MySql>,
-        watch: &Arc<Watch>,
     ) -> Result<Self> {
-        let opened = Instant::now();
+        let (pool, opened) = (&common.pool, Instant::now());
         let connecting = async {
             let mut connection = pool.dialect().connect().await?;
             let rows = fetch_on(&mut connection, format!("{SET_UP}; {}", identity())).await?;
@@ -68,9 +62,7 @@ impl MySqlSession {
         let (connection, session, permit) = permit.open(connecting).await?;
         let mut this = Self {
             connection,
-            statements: Arc::clone(statements),
-            pool: Arc::clone(pool),
-            watch: Arc::clone(watch),
+            common: Arc::clone(common),
             watching: None,
             id: session.id,
             over: false,
@@ -86,7 +78,7 @@ impl MySqlSession {
         let limit = pool.limits().answer;
         match tokio::time::timeout(limit, this.raise_fences()).await {
             Ok(Ok(())) => Ok(this),
-            Ok(Err(error)) => Err(this.failed(error)),
+            Ok(Err(error)) => Err(common.failed(error)),
             Err(_) => {
                 Err(errors::timed_out(Effect::Changes, limit, pool.dialect().backend()).error)
             }
@@ -94,9 +86,8 @@ impl MySqlSession {
     }
 
     async fn raise_fences(&mut self) -> sqlx::Result<()> {
-        let statements = Arc::clone(&self.statements);
-        let (query, sequence) = &statements.raise;
-        let rows = self.run(query.clone()).await?;
+        let (query, sequence) = self.common.own.raise.clone();
+        let rows = self.run(query).await?;
         let least = rows.last().and_then(|row| row.int(0).ok()).unwrap_or_default();
         if least > 0 {
             // `SETVAL` changes nothing if the sequence is already higher.
@@ -108,6 +99,10 @@ impl MySqlSession {
     pub(super) async fn run(&mut self, text: String) -> sqlx::Result<Vec<Row>> {
         let result = fetch_on(self.open()?, text).await;
         self.check_end(result)
+    }
+
+    async fn run_or_fail(&mut self, text: String) -> Result<Vec<Row>> {
+        self.run(text).await.map_err(|error| self.common.failed(error))
     }
 
     /// Runs one statement alone, as a prepared statement if possible.
@@ -144,16 +139,16 @@ impl MySqlSession {
     /// Sends the lock statement. The server counts whole seconds, so a shorter wait is ended by
     /// `KILL QUERY` on another connection.
     async fn send(&mut self, claim: &Claim, slice: Option<Duration>) -> sqlx::Result<Vec<Row>> {
-        let statements = Arc::clone(&self.statements);
-        let locking = statements.of(claim);
-        let sql = match &locking.wait_for_readers {
-            _ if slice.is_none() => &locking.try_lock,
-            Some(wait) if self.waits_for_readers => wait,
-            _ => &locking.wait,
+        let common = Arc::clone(&self.common);
+        let locking = common.of(claim);
+        let sql = match slice {
+            None => &locking.try_lock,
+            Some(_) if self.waits_for_readers => &common.wait_for_readers,
+            Some(_) => &locking.wait,
         };
         // A wait for a row that involves readers sets the timeouts and begins the transaction in
         // its own statements.
-        let is_row_wait = slice.is_some() && statements.kind == Kind::Row;
+        let is_row_wait = slice.is_some() && common.kind == Kind::Row;
         let is_about_readers = claim.mode == Mode::Shared || self.waits_for_readers;
         let is_own_text = is_row_wait && is_about_readers;
         // A reader may wait twice, at the barrier and for the row, so its wait is ended by `KILL
@@ -177,7 +172,7 @@ impl MySqlSession {
         let mut text = Self::text(sql, claim, &times);
         // After the first release, `autocommit` is 0.
         let has_begin = claim.mode == Mode::Shared || is_own_text;
-        if statements.kind == Kind::Row && !has_begin && !self.prepares {
+        if common.kind == Kind::Row && !has_begin && !self.prepares {
             text.insert_str(0, "BEGIN; ");
         }
         if is_row_wait && self.row_limit.replace(whole) != Some(whole) && !is_own_text {
@@ -186,14 +181,14 @@ impl MySqlSession {
         if !same_timeouts && !is_own_text {
             text.insert_str(0, &set_timeouts(ttl_s, limit_s));
         }
-        if statements.kind == Kind::Session && !may_keep {
+        if common.kind == Kind::Session && !may_keep {
             text.push_str("; ");
-            text.push_str(&Self::text(&statements.restore, claim, &times));
+            text.push_str(&Self::text(&common.own.restore, claim, &times));
         }
         let Some(slice) = slice.filter(is_cut) else {
             return self.run(text).await;
         };
-        let (pool, id) = (Arc::clone(&self.pool), self.id);
+        let id = self.id;
         let (done, cut) = {
             let mut running = pin!(self.run(text));
             tokio::select! {
@@ -203,7 +198,7 @@ impl MySqlSession {
                     // Waits for the statement and its `KILL QUERY`, because a late `KILL QUERY`
                     // could end the next statement.
                     let cut = format!("KILL QUERY {id}");
-                    let cut = pool.fetch_text(cut, Effect::Changes).await;
+                    let cut = common.pool.fetch_text(cut, Effect::Changes).await;
                     (running.await, cut)
                 }
             }
@@ -247,9 +242,8 @@ impl MySqlSession {
                 Ok(locked)
             }
             Err(error) if is_in_vain(&error) => {
-                let statements = Arc::clone(&self.statements);
-                let missed =
-                    if self.is_joint { &statements.part } else { &statements.alone.missed };
+                let common = Arc::clone(&self.common);
+                let missed = if self.is_joint { &common.part } else { &common.alone.missed };
                 self.run(Self::text(missed, claim, &[])).await?;
                 Ok(Locked::No { same_token: false })
             }
@@ -264,9 +258,9 @@ impl MySqlSession {
         last: bool,
     ) -> sqlx::Result<Locked> {
         const TRIES: u32 = 5;
-        let statements = Arc::clone(&self.statements);
-        let locking = statements.of(claim);
-        let missed = if slice.is_some() && !last { &locking.waited } else { &locking.missed };
+        let common = Arc::clone(&self.common);
+        let waits_on = slice.is_some() && !last && claim.mode == Mode::Exclusive;
+        let missed = if waits_on { &common.own.waited } else { &common.of(claim).missed };
         for _ in 0..TRIES {
             let may_find_readers = slice.is_some() && !self.waits_for_readers;
             match self.send(claim, slice).await {
@@ -291,7 +285,7 @@ impl MySqlSession {
             if exists || same_token {
                 return Ok(Locked::No { same_token });
             }
-            match self.run(Self::text(&statements.make, claim, &[])).await {
+            match self.run(Self::text(&common.make, claim, &[])).await {
                 Ok(_) => {}
                 // The failed statement may have left its named lock and a transaction.
                 Err(error) if is_in_vain(&error) => {
@@ -311,14 +305,6 @@ impl MySqlSession {
     async fn keeps_transaction(&mut self) -> bool {
         let rows = self.run("SELECT @@innodb_rollback_on_timeout".to_owned()).await;
         rows.is_ok_and(|rows| rows.last().and_then(|row| row.bool(0).ok()) == Some(false))
-    }
-
-    fn failed(&self, error: sqlx::Error) -> Error {
-        errors::failed(error, Effect::Changes, self.pool.dialect()).error
-    }
-
-    fn backend(&self) -> &'static str {
-        self.pool.dialect().backend()
     }
 }
 
@@ -381,12 +367,12 @@ impl Session for MySqlSession {
         // `send` rounds a slice of over a second down to whole seconds, so the caller waits once
         // more.
         let last = last && slice.is_some_and(|slice| slice < Duration::from_secs(1));
-        self.has_waited |= slice.is_some() && self.statements.kind == Kind::Row;
-        let locked = match self.statements.kind {
+        self.has_waited |= slice.is_some() && self.common.kind == Kind::Row;
+        let locked = match self.common.kind {
             Kind::Session => self.lock_key(claim, slice).await,
             Kind::Row => self.lock_row(claim, slice, last).await,
         };
-        let locked = locked.map_err(|error| self.failed(error))?;
+        let locked = locked.map_err(|error| self.common.failed(error))?;
         let is_locked = matches!(locked, Locked::Yes(_));
         if last && !is_locked {
             (self.has_waited, self.waits_for_readers) = (false, false);
@@ -394,7 +380,7 @@ impl Session for MySqlSession {
         if is_locked && !self.is_joint {
             let mut mark = String::new();
             MySql::literal(Value::Text(&mark_of(&claim.name, &claim.token.to_string())), &mut mark);
-            self.watching = Some(self.watch.over(watch::own(self.id, &mark)));
+            self.watching = Some(self.common.own.watch.over(watch::own(self.id, &mark)));
         }
         Ok(locked)
     }
@@ -403,17 +389,14 @@ impl Session for MySqlSession {
         self.is_joint = true;
         let ((ttl_s, limit_s), id) = (self.timeouts_for(ttl), self.id);
         let timeouts = set_timeouts(ttl_s, limit_s);
-        self.run(format!("{timeouts}DO GET_LOCK(CONCAT({JOINT}, {id}), 0)"))
-            .await
-            .map_err(|error| self.failed(error))?;
+        self.run_or_fail(format!("{timeouts}DO GET_LOCK(CONCAT({JOINT}, {id}), 0)")).await?;
         self.timeouts = Some((ttl_s, limit_s));
-        self.watching = Some(self.watch.over(watch::joint(id)));
+        self.watching = Some(self.common.own.watch.over(watch::joint(id)));
         Ok(())
     }
 
     async fn keep(&mut self, claims: &[Claim]) -> Result<Vec<Kept>> {
-        let statements = Arc::clone(&self.statements);
-        let keep = |claim| Self::text(&statements.of(claim).keep, claim, &[]);
+        let keep = |claim| Self::text(&self.common.of(claim).keep, claim, &[]);
         let text = claims.iter().map(keep).collect::<Vec<_>>().join(" UNION ALL ");
         let rows = match self.run(text).await {
             Ok(rows) => rows,
@@ -424,47 +407,41 @@ impl Session for MySqlSession {
             }
             // In the mode `row`, an error may have rolled back the transaction with the lock.
             Err(error)
-                if self.statements.kind == Kind::Session
+                if self.common.kind == Kind::Session
                     && number(&error).is_some_and(|number| !is_the_end(number)) =>
             {
                 return Ok(vec![Kept::Unsure; claims.len()]);
             }
-            Err(error) => return Err(self.failed(error)),
+            Err(error) => return Err(self.common.failed(error)),
         };
-        Kept::read(&rows, claims.len(), self.id).ok_or_else(|| {
-            self.over = true;
-            Error::new(
-                ErrorKind::InvalidConfig,
-                "another session answered instead of the one with the lock: a proxy is in \
-                 between; connect to the server itself, or use the mode lease",
-            )
-            .with_backend(self.backend())
-        })
+        let kept = self.common.kept(&rows, claims.len(), self.id);
+        self.over |= kept.is_err();
+        kept
     }
 
     async fn shorten(&mut self, to: Duration) -> Result<()> {
         let (ttl_s, limit_s) = self.timeouts_for(to);
         self.timeouts = Some((ttl_s, limit_s));
-        self.run(set_timeouts(ttl_s, limit_s)).await.map(drop).map_err(|error| self.failed(error))
+        self.run_or_fail(set_timeouts(ttl_s, limit_s)).await.map(drop)
     }
 
     async fn leave(&mut self) -> Result<()> {
         self.waits_for_readers = false;
         if std::mem::take(&mut self.has_waited) {
             self.timeouts = None;
-            self.run(LET_GO.to_owned()).await.map_err(|error| self.failed(error))?;
+            self.run_or_fail(LET_GO.to_owned()).await?;
         }
         Ok(())
     }
 
     async fn unlock(&mut self, claim: &Claim) -> Result<bool> {
-        let statements = Arc::clone(&self.statements);
+        let common = Arc::clone(&self.common);
         let unlock = if self.is_joint {
-            &statements.part
+            &common.part
         } else {
             (self.has_waited, self.waits_for_readers) = (false, false);
             self.watching = None;
-            &statements.of(claim).unlock
+            &common.of(claim).unlock
         };
         let keeps_timeouts = self.timeouts.is_some_and(|(ttl_s, _)| self.may_keep(ttl_s));
         let rows = if self.prepares && keeps_timeouts {
@@ -475,12 +452,12 @@ impl Session for MySqlSession {
                 self.timeouts = None;
                 text.push_str("; SET SESSION wait_timeout = 60");
             }
-            if statements.kind == Kind::Row {
+            if common.kind == Kind::Row {
                 text.push_str("; SET SESSION autocommit = 0");
             }
             self.run(text).await
         };
-        let rows = rows.map_err(|error| self.failed(error))?;
+        let rows = rows.map_err(|error| common.failed(error))?;
         self.prepares = true;
         Ok(rows.last().and_then(|row| row.bool(0).ok()).unwrap_or(false))
     }

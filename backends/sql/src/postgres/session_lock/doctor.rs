@@ -1,45 +1,32 @@
 use std::sync::atomic::Ordering;
 
 use lockwright_core::{Finding, Result};
-use tokio::time::Instant;
 
-use super::Sessions;
-use super::session::PgSession;
+use super::check;
+use crate::postgres::dialect::Postgresql;
 use crate::server::dialect::Dialect;
 use crate::server::doctor;
 use crate::server::errors::Effect;
-use crate::server::session_lock::Session;
+use crate::server::session_lock::Sessions;
 use lockwright_core::backend_util::finding;
 
-pub(super) async fn findings(sessions: &Sessions) -> Result<Vec<Finding>> {
-    let pool = &sessions.records.pool;
+pub(super) async fn findings(sessions: &Sessions<Postgresql>) -> Result<Vec<Finding>> {
+    let pool = &sessions.common.pool;
     let mut findings = pool.dialect().examine(pool).await?;
-    let deadline = Instant::now() + pool.limits().connect;
-    let opened = match sessions.records.permit(deadline).await {
-        Ok(permit) => sessions.open(permit).await,
-        Err(error) => Err(error),
-    };
-    match opened {
-        Ok(session) => {
-            PgSession::close(session).await;
-            if !sessions.checks_clients.load(Ordering::Relaxed) {
-                findings.push(finding::warning(
-                    "client-connection-check",
-                    "the server refuses client_connection_check_interval",
-                    "a killed waiter stays in the server's queue until its slice is over, and \
-                          later waiters wait for it",
-                    "run the server on a system that can look for closed connections, such as \
-                          Linux",
-                ));
-            }
-        }
-        Err(error) => {
-            let fix = "let the user set idle_session_timeout and \
-                       idle_in_transaction_session_timeout, and leave connections free";
-            findings.push(doctor::no_session(&error, fix));
-        }
+    if let Err(error) = sessions.try_open().await {
+        let fix = "let the user set idle_session_timeout and idle_in_transaction_session_timeout, \
+                   and leave connections free";
+        findings.push(doctor::no_session(&error, fix));
+    } else if !sessions.common.own.checks_clients.load(Ordering::Relaxed) {
+        findings.push(finding::warning(
+            "client-connection-check",
+            "the server refuses client_connection_check_interval",
+            "a killed waiter stays in the server's queue until its slice is over, and later \
+             waiters wait for it",
+            "run the server on a system that can look for closed connections, such as Linux",
+        ));
     }
-    if let Err(error) = sessions.check().await {
+    if let Err(error) = check(sessions).await {
         findings.push(doctor::shared_sessions(&error));
     }
     let rows = pool.fetch_text(FREE.to_owned(), Effect::Reads).await?;

@@ -21,61 +21,65 @@
 mod doctor;
 mod probe;
 mod session;
-mod statements;
 
 use std::sync::Arc;
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use lockwright_core::{Fault, Finding, LockName, Profile, Result, async_trait};
-
 use sha2::{Digest, Sha256};
 
 use super::dialect::Postgresql;
 use crate::kind::READERS;
+use crate::queries::{files, find};
 use crate::server::dialect::Dialect;
 use crate::server::pool::Pool;
-use crate::server::session_lock::records::{Records, StatementTexts, statement_texts};
-use crate::server::session_lock::{self, Permit, Server};
-use crate::server::table::Tables;
+use crate::server::session_lock::{self, Kind, Permit, Server, Sessions};
+use crate::server::sql::Sql;
 
+pub(super) use probe::check;
 use session::PgSession;
-use statements::Statements;
 
 /// PostgreSQL's longest idle timeout, 2^31 - 1 ms, in whole minutes.
 const LONGEST_TTL: Duration = Duration::from_secs(35_791 * 60);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Session,
-    Row,
+/// What PostgreSQL's sessions share.
+#[derive(Debug)]
+pub(crate) struct Own {
+    shorten: Sql,
+    must_raise: String,
+    raise: String,
+    /// True if the server can detect dead clients that wait.
+    checks_clients: AtomicBool,
 }
 
-impl Kind {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Session => "session",
-            Self::Row => "row",
-        }
+#[async_trait]
+impl Server for Postgresql {
+    type Session = PgSession;
+    type Own = Own;
+
+    const QUERIES: &'static str =
+        files!("acquire", "end", "inspect", "record", "release", "renew", "sweep");
+    const BETWEEN: &'static str = "pooler";
+
+    fn profile(kind: Kind) -> Profile {
+        let backend = match kind {
+            Kind::Session => "postgres-session",
+            Kind::Row => "postgres-row",
+        };
+        // A clock step ahead ends holds, because idle timeouts use the wall clock. A hold with a
+        // shorter TTL than 200 ms could expire before it is recorded.
+        let ttl = Duration::from_millis(200)..=LONGEST_TTL;
+        session_lock::profile(backend, true, &[Fault::ClientCrash], ttl)
     }
 
-    pub(super) fn profile(self) -> &'static Profile {
-        static SESSION: LazyLock<Profile> = LazyLock::new(|| profile("postgres-session"));
-        static ROW: LazyLock<Profile> = LazyLock::new(|| profile("postgres-row"));
-        match self {
-            Self::Session => &SESSION,
-            Self::Row => &ROW,
-        }
-    }
-
-    fn expand(self, tables: &Tables, text: &str) -> String {
+    fn expand_for(&self, kind: Kind, text: &str) -> String {
         let text = text
             .replace("{overwritten}", OVERWRITTEN)
             .replace("{close_barrier}", CLOSE_BARRIER)
             .replace("{has_readers}", HAS_READERS)
-            .replace("{last_is_reading}", &self.reads("held.session", "held.identity"))
-            .replace("{other_is_reading}", &self.reads("other.session", "other.token"))
+            .replace("{last_is_reading}", &reads(kind, "held.session", "held.identity"))
+            .replace("{other_is_reading}", &reads(kind, "other.session", "other.token"))
             .replace("{records}", RECORDS)
             .replace("{is_claim_lock}", IS_CLAIM_LOCK)
             .replace("{is_advisory}", IS_ADVISORY)
@@ -88,49 +92,64 @@ impl Kind {
             .replace("{rest}", REST)
             .replace("{waited_us}", WAITED_US)
             .replace("{must_raise}", MUST_RAISE)
-            .replace("{now}", Postgresql::NOW)
-            .replace("{kind}", self.word())
+            .replace("{now}", Self::NOW)
+            .replace("{kind}", kind.word())
             .replace("{readers}", READERS)
-            .replace("{barrier}", &self.barrier())
-            .replace("{barrier_as_one}", &once(&key_from(":name", self.barrier_at())))
+            .replace("{barrier}", &barrier(kind))
+            .replace("{barrier_as_one}", &once(&key_from(":name", barrier_at(kind))))
             .replace("{key}", &once(&key_from(":name", 1)))
             .replace("{key_of_held}", &key_from("held.name", 1))
             .replace("{left}", LEFT);
-        tables.expand(&text, '"')
+        self.tables().expand(&text, Self::QUOTE)
     }
 
-    /// Returns SQL for whether a recorded reader still reads. The SQL refers to the row `held`, so
-    /// PostgreSQL evaluates it after locking that row. The claim's lock alone isn't enough, because
-    /// the name's lock (mode `session`) or the transaction (mode `row`) may end earlier.
-    fn reads(self, session: &str, token: &str) -> String {
-        let has_key = "{is_advisory} AND locks.objsubid = 1 AND {lock_key}";
-        let lock = match self {
-            Self::Session => format!("{has_key} = {{key_of_held}}"),
-            Self::Row => "locks.locktype = 'transactionid'".to_owned(),
-        };
-        let claim = claim_of("held.name", token);
-        format!(
-            "(SELECT bool_or({has_key} = {claim}) AND bool_or({lock}) FROM pg_locks AS locks \
-              WHERE locks.pid = {session} AND locks.granted)"
-        )
-    }
-
-    /// Returns the position of the barrier's keys in the hex digits of the SHA-256.
-    fn barrier_at(self) -> usize {
-        match self {
-            Self::Session => 17,
-            Self::Row => 33,
+    fn own(kind: Kind, pool: &Arc<Pool<Self>>) -> Own {
+        let expand = |text: &str| pool.dialect().expand_for(kind, text);
+        let sql = |text: &str| Sql::new(&expand(text));
+        Own {
+            shorten: sql(const { find(Self::QUERIES, "shorten") }),
+            must_raise: expand(MUST_RAISE),
+            raise: sql(const { find(Self::QUERIES, "raise") }).render(&[], Self::literal),
+            checks_clients: AtomicBool::new(true),
         }
     }
 
-    fn barrier(self) -> String {
-        let half = |at| format!("('x' || {})::bit(32)::int", digits_from(":name", at, 8));
-        format!("{}, {}", half(self.barrier_at()), half(self.barrier_at() + 8))
+    async fn open_session(sessions: &Sessions<Self>, permit: Permit<Self>) -> Result<PgSession> {
+        PgSession::connect(&sessions.common, permit).await
     }
 
-    fn texts(self) -> StatementTexts {
-        statement_texts!(self == Self::Session)
+    async fn doctor(sessions: &Sessions<Self>) -> Result<Vec<Finding>> {
+        doctor::findings(sessions).await
     }
+}
+
+/// Returns SQL for whether a recorded reader still reads. The SQL refers to the row `held`, so
+/// PostgreSQL evaluates it after locking that row. The claim's lock alone isn't enough, because the
+/// name's lock (mode `session`) or the transaction (mode `row`) may end earlier.
+fn reads(kind: Kind, session: &str, token: &str) -> String {
+    let has_key = "{is_advisory} AND locks.objsubid = 1 AND {lock_key}";
+    let lock = match kind {
+        Kind::Session => format!("{has_key} = {{key_of_held}}"),
+        Kind::Row => "locks.locktype = 'transactionid'".to_owned(),
+    };
+    let claim = claim_of("held.name", token);
+    format!(
+        "(SELECT bool_or({has_key} = {claim}) AND bool_or({lock}) FROM pg_locks AS locks \
+          WHERE locks.pid = {session} AND locks.granted)"
+    )
+}
+
+/// Returns the position of the barrier's keys in the hex digits of the SHA-256.
+fn barrier_at(kind: Kind) -> usize {
+    match kind {
+        Kind::Session => 17,
+        Kind::Row => 33,
+    }
+}
+
+fn barrier(kind: Kind) -> String {
+    let half = |at| format!("('x' || {})::bit(32)::int", digits_from(":name", at, 8));
+    format!("{}, {}", half(barrier_at(kind)), half(barrier_at(kind) + 8))
 }
 
 fn digits_from(name: &str, at: usize, count: usize) -> String {
@@ -229,72 +248,3 @@ const LEFT: &str = "CASE WHEN holding.state IS NULL THEN NULL \
      WHEN holding.state LIKE 'idle%' THEN greatest(0, least(held.ttl_ms * 1000, \
      held.ttl_ms * 1000 - (extract(epoch FROM clock_timestamp() - holding.state_change) * 1000000)::bigint)) \
      ELSE held.ttl_ms * 1000 END";
-
-fn profile(backend: &'static str) -> Profile {
-    // A clock step ahead ends holds, because idle timeouts use the wall clock. A hold with a shorter
-    // TTL than 200 ms could expire before it is recorded.
-    let ttl = Duration::from_millis(200)..=LONGEST_TTL;
-    session_lock::profile(backend, true, &[Fault::ClientCrash], ttl)
-}
-
-#[derive(Debug)]
-pub(super) struct Sessions {
-    kind: Kind,
-    statements: Arc<Statements>,
-    records: Records<Postgresql>,
-    /// True if the server can detect dead clients that wait.
-    checks_clients: AtomicBool,
-}
-
-impl Sessions {
-    pub(super) fn new(kind: Kind, pool: Arc<Pool<Postgresql>>) -> Self {
-        let dialect = pool.dialect().clone();
-        let expand = |text: &str| kind.expand(dialect.tables(), text);
-        Self {
-            kind,
-            statements: Arc::new(Statements::new(kind, dialect.clone(), expand)),
-            records: Records::new(pool, &kind.texts(), expand),
-            checks_clients: AtomicBool::new(true),
-        }
-    }
-
-    pub(super) async fn check(&self) -> Result<()> {
-        probe::check(self).await
-    }
-
-    async fn open(&self, permit: Permit<Postgresql>) -> Result<PgSession> {
-        let session = PgSession::connect(
-            &self.statements,
-            &self.records.pool,
-            permit,
-            self.checks_clients.load(Ordering::Relaxed),
-        )
-        .await?;
-        if !session.checks_clients() {
-            self.checks_clients.store(false, Ordering::Relaxed);
-        }
-        Ok(session)
-    }
-}
-
-#[async_trait]
-impl Server for Sessions {
-    type Session = PgSession;
-    type Dialect = Postgresql;
-
-    fn profile(&self) -> &Profile {
-        self.kind.profile()
-    }
-
-    fn records(&self) -> &Records<Postgresql> {
-        &self.records
-    }
-
-    async fn connect(&self, permit: Permit<Postgresql>) -> Result<PgSession> {
-        self.open(permit).await
-    }
-
-    async fn doctor(&self) -> Result<Vec<Finding>> {
-        doctor::findings(self).await
-    }
-}

@@ -1,22 +1,22 @@
-use lockwright_core::{Error, ErrorKind, Result};
+use lockwright_core::Result;
 use tokio::time::Instant;
 
-use super::Sessions;
 use super::session::PgSession;
+use crate::postgres::dialect::Postgresql;
 use crate::server::dialect::Dialect;
 use crate::server::errors::{not_connected, not_connected_in};
 use crate::server::session_limit::Use;
-use crate::server::session_lock::{Permit, Session};
+use crate::server::session_lock::{Permit, Session, Sessions};
 
 /// Rejects a pooler that shares sessions. Such a pooler lets a transaction on a second connection
 /// use the first connection's session, or switches the first connection to another session.
-pub(super) async fn check(sessions: &Sessions) -> Result<()> {
-    let (pool, dialect) = (&sessions.records.pool, sessions.records.pool.dialect());
-    let limits = pool.limits();
-    let deadline = Instant::now() + limits.connect;
-    let mut first = sessions.open(sessions.records.permit(deadline).await?).await?;
+pub(crate) async fn check(sessions: &Sessions<Postgresql>) -> Result<()> {
+    let (common, pool) = (&sessions.common, &sessions.common.pool);
+    let (dialect, limit) = (pool.dialect(), pool.limits().connect);
+    let deadline = Instant::now() + limit;
+    let permit = Permit::get(pool, Use::Hold, deadline).await?;
+    let mut first = PgSession::connect(common, permit).await?;
     let opened = first.id();
-    let limit = limits.connect;
     // With the smallest limit on sessions, `first` has the only permit for holds, so the listener's
     // is used.
     let _permit = match Permit::try_get(pool, Use::Hold) {
@@ -31,21 +31,14 @@ pub(super) async fn check(sessions: &Sessions) -> Result<()> {
         sqlx::Result::Ok(between != Some(opened) && again == Some(opened))
     };
     let answer = tokio::time::timeout(limit, asking).await;
-    let shared = || {
-        Error::new(
-            ErrorKind::Unsupported,
-            "a pooler shares a session of the server among several connections, so a lock doesn't \
-             stay with its connection; connect to the server itself, or use the mode \
-             lease",
-        )
-        .with_backend(dialect.backend())
-    };
     PgSession::close(first).await;
     match answer {
         Ok(Ok(true)) => Ok(()),
-        Ok(Ok(false)) => Err(shared()),
+        Ok(Ok(false)) => Err(common.sessions_are_shared()),
         // A pooler that shares sessions between single statements rejects the transaction.
-        Ok(Err(cause)) if is_protocol_violation(&cause) => Err(shared().with_source(cause)),
+        Ok(Err(cause)) if is_protocol_violation(&cause) => {
+            Err(common.sessions_are_shared().with_source(cause))
+        }
         Ok(Err(cause)) => Err(not_connected(cause, dialect).error),
         Err(_) => Err(not_connected_in(limit, dialect.backend()).error),
     }

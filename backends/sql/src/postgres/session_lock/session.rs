@@ -6,25 +6,29 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use lockwright_core::{Claim, Error, ErrorKind, Fence, Mode, Result, async_trait};
+use lockwright_core::{Claim, ErrorKind, Fence, Mode, Result, async_trait};
 use sqlx::Acquire;
 use sqlx::postgres::{PgListener, PgPool, PgPoolOptions};
 use tokio::time::timeout_at;
 
-use super::statements::{Statements, TRY, WAIT};
-use super::{JOINT, Kind, OWN, key_of, key_of_claim};
+use super::{JOINT, OWN, key_of, key_of_claim};
 use crate::postgres::dialect::{Postgresql, fetch_on, fetch_prepared};
 use crate::server::dialect::{Dialect, Row};
-use crate::server::errors::{self, Effect};
+use crate::server::errors;
 use crate::server::pool::Pool;
 use crate::server::session_limit::Use;
 use crate::server::session_lock::joint_session::statement_limit;
 use crate::server::session_lock::{
-    Ended, Grant, KEPT_TIMEOUTS, Kept, Locked, Permit, Session, SessionId,
+    Common, Ended, Grant, KEPT_TIMEOUTS, Kept, Kind, Locked, Permit, Session, SessionId,
 };
 use crate::server::sql::{Arguments, Prepared, Sql, Value, value};
+
+/// The names of the mode `row`'s prepared statements.
+const TRY: &str = "lockwright_try";
+const WAIT: &str = "lockwright_wait";
 
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
@@ -39,7 +43,7 @@ pub(crate) struct PgSession {
     listener: PgListener,
     /// A pool whose only connection the listener uses.
     pool: PgPool,
-    statements: Arc<Statements>,
+    common: Arc<Common<Postgresql>>,
     id: SessionId,
     /// True after the connection has failed. Nothing more is sent, because the listener would
     /// reconnect to a session without the hold.
@@ -50,9 +54,8 @@ pub(crate) struct PgSession {
     is_joint: bool,
     /// The session's `idle_session_timeout` in ms, if known. Used only in the mode `session`.
     timeout_ms: Option<i64>,
-    /// True if the session has the statements of [`Statements::prepare`].
+    /// True if the session has the statements of [`PgSession::prepare`].
     has_prepared: bool,
-    checks_clients: bool,
     /// Dropped after the connection.
     permit: Permit<Postgresql>,
 }
@@ -67,12 +70,10 @@ mod code {
 
 impl PgSession {
     pub(super) async fn connect(
-        statements: &Arc<Statements>,
-        requests: &Arc<Pool<Postgresql>>,
+        common: &Arc<Common<Postgresql>>,
         permit: Permit<Postgresql>,
-        check_clients: bool,
     ) -> Result<Self> {
-        let (dialect, limit) = (&statements.dialect, requests.limits().connect);
+        let (dialect, limit) = (common.pool.dialect(), common.pool.limits().connect);
         let pool = PgPoolOptions::new()
             .max_connections(1)
             .acquire_timeout(limit)
@@ -85,7 +86,7 @@ impl PgSession {
         let connected = tokio::select! {
             biased;
             listener = PgListener::connect_with(&pool) => listener,
-            error = refusal(requests) => Err(error),
+            error = refusal(&common.pool) => Err(error),
         };
         let mut listener = match connected {
             Ok(listener) => listener,
@@ -103,7 +104,7 @@ impl PgSession {
         let mut session = Self {
             listener,
             pool,
-            statements: Arc::clone(statements),
+            common: Arc::clone(common),
             id: 0,
             over: false,
             must_let_go: false,
@@ -111,7 +112,6 @@ impl PgSession {
             is_joint: false,
             timeout_ms: Some(IDLE_MS),
             has_prepared: false,
-            checks_clients: check_clients,
             permit,
         };
         // One limit covers connecting and `set_up`, because the connection may become silent in
@@ -137,18 +137,15 @@ impl PgSession {
             text.push_str(" SET transaction_timeout = 0;");
         }
         text.push_str(" SELECT ");
-        text.push_str(&self.statements.dialect.identity());
+        text.push_str(&self.common.pool.dialect().identity());
         let rows = match self.run(text).await {
             Ok(rows) => rows,
             Err(error) if code_of(&error) == Some(code::UNDEFINED_OBJECT) => {
-                return Err(Error::new(
-                    ErrorKind::Unsupported,
-                    "this mode needs PostgreSQL 14 or later, which can end idle sessions; use the \
-                     mode lease",
-                )
-                .with_backend(self.backend()));
+                let message = "this mode needs PostgreSQL 14 or later, which can end idle \
+                               sessions; use the mode lease";
+                return Err(self.common.error(ErrorKind::Unsupported, message));
             }
-            Err(error) => return Err(self.failed(error)),
+            Err(error) => return Err(self.common.failed(error)),
         };
         if let Some(row) = rows.last() {
             self.id = row.int(0).unwrap_or_default();
@@ -157,37 +154,37 @@ impl PgSession {
         }
         // The tables may be locked, so they are read only now that the client can end the session
         // by its id.
-        let must_raise = format!("SELECT {}", self.statements.must_raise);
-        let rows = self.run(must_raise).await.map_err(|error| self.failed(error))?;
-        if rows.last().and_then(|row| row.bool(0).ok()).unwrap_or_default() {
-            let raise = self.statements.raise.clone();
-            self.run(raise).await.map_err(|error| self.failed(error))?;
+        let must_raise = format!("SELECT {}", self.common.own.must_raise);
+        if is_true(&self.run_or_fail(must_raise).await?, 0) {
+            self.run_or_fail(self.common.own.raise.clone()).await?;
         }
-        if self.checks_clients {
+        if self.common.own.checks_clients.load(Ordering::Relaxed) {
             // Without this setting, a killed client's session stays in the server's queue.
             let set = "SET client_connection_check_interval = '1s'".to_owned();
-            self.checks_clients = match self.run(set).await {
-                Ok(_) => true,
-                Err(sqlx::Error::Database(_)) => false,
-                Err(error) => return Err(self.failed(error)),
-            };
+            match self.run(set).await {
+                Ok(_) => {}
+                Err(sqlx::Error::Database(_)) => {
+                    self.common.own.checks_clients.store(false, Ordering::Relaxed);
+                }
+                Err(error) => return Err(self.common.failed(error)),
+            }
         }
         Ok(())
-    }
-
-    pub(super) fn checks_clients(&self) -> bool {
-        self.checks_clients
     }
 
     async fn server_version(&mut self) -> Result<u32> {
         match (&mut self.listener).acquire().await {
             Ok(connection) => Ok(connection.server_version_num().unwrap_or_default()),
-            Err(error) => Err(self.failed(error)),
+            Err(error) => Err(self.common.failed(error)),
         }
     }
 
     pub(super) async fn run(&mut self, text: String) -> sqlx::Result<Vec<Row>> {
         self.send(Statement::Text(text)).await
+    }
+
+    async fn run_or_fail(&mut self, text: String) -> Result<Vec<Row>> {
+        self.run(text).await.map_err(|error| self.common.failed(error))
     }
 
     async fn send(&mut self, statement: Statement<'_>) -> sqlx::Result<Vec<Row>> {
@@ -220,16 +217,16 @@ impl PgSession {
         claim: &Claim,
         more: Arguments<'_>,
     ) -> sqlx::Result<Vec<Row>> {
-        let statements = Arc::clone(&self.statements);
-        let locking = statements.of(claim);
+        let common = Arc::clone(&self.common);
+        let locking = common.of(claim);
         let sql = match which {
             Which::Try => &locking.try_lock,
             Which::Wait => &locking.wait,
-            Which::WaitForReaders => locking.wait_for_readers.as_ref().unwrap_or(&locking.wait),
+            Which::WaitForReaders => &common.wait_for_readers,
             Which::Missed => &locking.missed,
-            Which::Make => &statements.make,
+            Which::Make => &common.make,
             Which::Unlock => &locking.unlock,
-            Which::Part => &statements.part,
+            Which::Part => &common.part,
         };
         let (token, key) = (claim.token.to_string(), key_of(&claim.name));
         let mut arguments = vec![
@@ -239,26 +236,27 @@ impl PgSession {
             ("claim", Value::Int(key_of_claim(&token, &claim.name))),
         ];
         arguments.extend_from_slice(more);
+        let executes = common.kind == Kind::Row
+            && claim.mode == Mode::Exclusive
+            && matches!(which, Which::Try | Which::Wait);
         // Prepared waits of the mode `row` end with their transaction. Others leave settings and
         // locks in the session.
-        let ends_with_transaction = statements.kind == Kind::Row && sql.prepared().is_some();
-        self.must_let_go |=
-            matches!(which, Which::Wait | Which::WaitForReaders) && !ends_with_transaction;
+        self.must_let_go |= matches!(which, Which::Wait | Which::WaitForReaders) && !executes;
         if let Some(statement) = sql.prepared()
-            && statements.kind == Kind::Session
+            && common.kind == Kind::Session
         {
             return self.send(Statement::Prepared(statement, &arguments)).await;
         }
-        let text = self.text(which, sql, &arguments);
+        let text = self.text(which, sql, executes, &arguments);
         if which == Which::Missed && (self.is_last || claim.mode == Mode::Shared) {
             let rows = self.run(format!("{text}; {LET_GO}")).await?;
             (self.must_let_go, self.timeout_ms) = (false, Some(IDLE_MS));
             return Ok(rows);
         }
-        if sql.prepared().is_none() || self.has_prepared {
+        if !executes || self.has_prepared {
             return self.run(text).await;
         }
-        let rows = self.run(statements.prepare() + &text).await;
+        let rows = self.run(self.prepare() + &text).await;
         self.has_prepared = rows.is_ok();
         if rows.is_err() {
             // The failed request may have prepared the statements.
@@ -267,12 +265,27 @@ impl PgSession {
         rows
     }
 
+    /// Returns SQL that prepares the statements [`TRY`] and [`WAIT`].
+    fn prepare(&self) -> String {
+        let prepare = |name, sql: &Sql| {
+            let Some(statement) = sql.prepared() else { return String::new() };
+            let type_of = |name: &String| if name == "name" { "text" } else { "bigint" };
+            let types = statement.parameters.iter().map(type_of).collect::<Vec<_>>().join(", ");
+            format!("PREPARE {name} ({types}) AS {}; ", statement.text)
+        };
+        let alone = &self.common.alone;
+        let (attempt, wait) = (prepare(TRY, &alone.try_lock), prepare(WAIT, &alone.wait));
+        // `PREPARE` has its own transaction, because the hold's would keep the locks that `PREPARE`
+        // takes on tables.
+        format!("BEGIN; {attempt}{wait}COMMIT; ")
+    }
+
     fn keep_text(&self, claims: &[Claim]) -> String {
         let keep = |claim: &Claim| {
             let token = claim.token.to_string();
             let arguments =
                 [("name", Value::Text(claim.name.as_str())), ("token", Value::Text(&token))];
-            self.statements.of(claim).keep.render(&arguments, Postgresql::literal)
+            self.common.of(claim).keep.render(&arguments, Postgresql::literal)
         };
         let keeps: Vec<_> = claims.iter().map(keep).collect();
         // A renewal waits if another session has locked the records' table. The limit bounds the
@@ -286,25 +299,25 @@ impl PgSession {
             "SELECT set_config('statement_timeout', '{limit}', true); {}",
             keeps.join(" UNION ALL ")
         );
-        match self.statements.kind {
+        match self.common.kind {
             Kind::Session => text,
             Kind::Row => format!("SAVEPOINT lockwright; {text}; RELEASE SAVEPOINT lockwright"),
         }
     }
 
-    fn text(&self, which: Which, sql: &Sql, arguments: Arguments<'_>) -> String {
-        let in_transaction = self.statements.kind == Kind::Row;
+    fn text(&self, which: Which, sql: &Sql, executes: bool, arguments: Arguments<'_>) -> String {
+        let in_transaction = self.common.kind == Kind::Row;
         let text = match sql.prepared() {
             // The driver can't send a prepared statement together with `BEGIN`.
-            Some(statement) => {
+            Some(statement) if executes => {
                 let name = if which == Which::Wait { WAIT } else { TRY };
                 execute(name, statement, arguments)
             }
-            None => sql.render(arguments, Postgresql::literal),
+            _ => sql.render(arguments, Postgresql::literal),
         };
         match which {
             Which::Try if in_transaction => format!("BEGIN; {text}"),
-            Which::Wait if sql.prepared().is_some() => format!("BEGIN; {text}"),
+            Which::Wait if executes => format!("BEGIN; {text}"),
             Which::Unlock if in_transaction && self.must_let_go => format!("{text}; {LET_GO}"),
             _ => text,
         }
@@ -337,8 +350,7 @@ impl PgSession {
                 Err(error) => return Err(error),
             }
             let rows = self.about(Which::Missed, claim, &[]).await?;
-            let flag = |at| rows.first().and_then(|row| row.bool(at).ok()).unwrap_or(false);
-            let (same_token, exists) = (flag(0), flag(1));
+            let (same_token, exists) = (is_true(&rows, 0), is_true(&rows, 1));
             if !exists {
                 self.about(Which::Make, claim, &[]).await?;
             } else if which == Which::Wait && !has_steps && !is_timed_out && !same_token {
@@ -378,8 +390,7 @@ impl PgSession {
                     let missed = if self.is_joint { Which::Part } else { Which::Missed };
                     self.must_let_go = true;
                     let rows = self.about(missed, claim, &[]).await?;
-                    let same_token = !self.is_joint
-                        && rows.first().and_then(|row| row.bool(0).ok()).unwrap_or(false);
+                    let same_token = !self.is_joint && is_true(&rows, 0);
                     self.timeout_ms = self.timeout_ms.or(before);
                     return Ok(Locked::No { same_token });
                 }
@@ -405,14 +416,6 @@ impl PgSession {
                 }
             }
         }
-    }
-
-    fn failed(&self, error: sqlx::Error) -> Error {
-        errors::failed(error, Effect::Changes, &self.statements.dialect).error
-    }
-
-    fn backend(&self) -> &'static str {
-        self.statements.dialect.backend()
     }
 }
 
@@ -468,11 +471,11 @@ impl Session for PgSession {
             ("slice_ms", Value::Int(slice_ms)),
         ];
         self.is_last = last;
-        let locked = match self.statements.kind {
+        let locked = match self.common.kind {
             Kind::Session => self.lock_key(claim, which, ttl_ms, &arguments).await,
             Kind::Row => self.lock_row(claim, which, &arguments).await,
         };
-        locked.map_err(|error| self.failed(error))
+        locked.map_err(|error| self.common.failed(error))
     }
 
     async fn join(&mut self, ttl: Duration) -> Result<()> {
@@ -482,7 +485,7 @@ impl Session for PgSession {
             "SET application_name = '{JOINT}'; SET idle_session_timeout = {ttl}; \
              SET statement_timeout = {limit}; SET lock_timeout = {limit}; LISTEN lockwright_{id}"
         );
-        self.run(text).await.map(drop).map_err(|error| self.failed(error))
+        self.run_or_fail(text).await.map(drop)
     }
 
     async fn keep(&mut self, claims: &[Claim]) -> Result<Vec<Kept>> {
@@ -490,40 +493,33 @@ impl Session for PgSession {
             Ok(rows) => rows,
             Err(sqlx::Error::Database(error)) if !is_the_end(error.code().as_deref()) => {
                 // Locks from before the savepoint survive a rollback to it.
-                let undo = match self.statements.kind {
+                let undo = match self.common.kind {
                     Kind::Session => "",
                     Kind::Row => "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT lockwright",
                 };
-                let undone = self.run(undo.to_owned()).await;
-                let unsure = vec![Kept::Unsure; claims.len()];
-                return undone.map(|_| unsure).map_err(|error| self.failed(error));
+                let undone = self.run_or_fail(undo.to_owned()).await;
+                return undone.map(|_| vec![Kept::Unsure; claims.len()]);
             }
-            Err(error) => return Err(self.failed(error)),
+            Err(error) => return Err(self.common.failed(error)),
         };
         // The first row is the result of setting the time limit.
         let rows = rows.get(1..).unwrap_or_default();
-        Kept::read(rows, claims.len(), self.id).ok_or_else(|| {
-            self.over = true;
-            Error::new(
-                ErrorKind::InvalidConfig,
-                "another session answered instead of the one with the lock: a pooler is in \
-                 between; connect to the server itself, or use the mode lease",
-            )
-            .with_backend(self.backend())
-        })
+        let kept = self.common.kept(rows, claims.len(), self.id);
+        self.over |= kept.is_err();
+        kept
     }
 
     async fn shorten(&mut self, to: Duration) -> Result<()> {
         // Zero would disable the timeout.
         let ttl_ms = [("ttl_ms", Value::Int(millis(to).max(1)))];
-        let text = self.statements.shorten.render(&ttl_ms, Postgresql::literal);
+        let text = self.common.own.shorten.render(&ttl_ms, Postgresql::literal);
         self.timeout_ms = None;
-        self.run(text).await.map(drop).map_err(|error| self.failed(error))
+        self.run_or_fail(text).await.map(drop)
     }
 
     async fn leave(&mut self) -> Result<()> {
         if std::mem::take(&mut self.must_let_go) {
-            self.run(LET_GO.to_owned()).await.map_err(|error| self.failed(error))?;
+            self.run_or_fail(LET_GO.to_owned()).await?;
             self.timeout_ms = Some(IDLE_MS);
         }
         Ok(())
@@ -534,11 +530,11 @@ impl Session for PgSession {
         let may_keep = |ms: &i64| KEPT_TIMEOUTS.contains(&Duration::from_millis(ms.unsigned_abs()));
         let kept = self.timeout_ms.filter(|ms| may_keep(ms) && claim.mode != Mode::Shared);
         let is_reset = [("is_reset", Value::Bool(kept.is_none()))];
-        let rows = self.about(which, claim, &is_reset).await.map_err(|e| self.failed(e))?;
+        let rows = self.about(which, claim, &is_reset).await.map_err(|e| self.common.failed(e))?;
         self.must_let_go = false;
         self.timeout_ms = Some(kept.unwrap_or(IDLE_MS));
-        let was_locked = || rows.last().and_then(|row| row.bool(0).ok()).unwrap_or(false);
-        Ok(self.statements.kind == Kind::Row || was_locked())
+        let was_locked = || rows.last().is_some_and(|row| row.bool(0).unwrap_or(false));
+        Ok(self.common.kind == Kind::Row || was_locked())
     }
 
     async fn ended(&mut self) -> Ended {
@@ -581,6 +577,10 @@ async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
             }
         }
     }
+}
+
+fn is_true(rows: &[Row], at: usize) -> bool {
+    rows.first().is_some_and(|row| row.bool(at).unwrap_or(false))
 }
 
 fn measured_wait(row: &Row, at: usize) -> Option<Duration> {

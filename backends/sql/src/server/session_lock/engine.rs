@@ -13,11 +13,11 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
-use super::Server;
 use super::engine_state::{Command, EngineState};
 use super::holding::lost_claim;
 use super::task::{Inbox, Task};
 use super::withdraw::LIMIT;
+use super::{Server, Sessions};
 
 #[derive(Debug)]
 pub(crate) struct Engine<S: Server> {
@@ -28,7 +28,7 @@ pub(crate) struct Engine<S: Server> {
 }
 
 impl<S: Server> Engine<S> {
-    pub(crate) fn new(server: S, clock: Clock) -> Self {
+    pub(crate) fn new(server: Sessions<S>, clock: Clock) -> Self {
         Self {
             state: Arc::new(EngineState::new(server, clock)),
             runtime: Handle::current(),
@@ -62,9 +62,9 @@ impl<S: Server> Engine<S> {
         if let Some(reason) = self.state.is_over(claim) {
             return Ok(RenewalOutcome::NotHeld(reason));
         }
-        Ok(match self.state.server.records().carried(claim).await? {
+        Ok(match self.state.server.records.carried(claim).await? {
             None => {
-                let why = self.state.server.records().why_ended(claim).await?;
+                let why = self.state.server.records.why_ended(claim).await?;
                 RenewalOutcome::NotHeld(why.unwrap_or(Reason::Gone))
             }
             Some(holder) if holder.broken.is_some() => RenewalOutcome::NotHeld(Reason::Broken),
@@ -78,7 +78,7 @@ impl<S: Server> Engine<S> {
 #[async_trait]
 impl<S: Server> DistributedLock for Engine<S> {
     fn profile(&self) -> &Profile {
-        self.state.server.profile()
+        &self.state.server.profile
     }
 
     fn attach(&self, events: Events) {
@@ -147,7 +147,7 @@ impl<S: Server> DistributedLock for Engine<S> {
             }
             tokio::task::yield_now().await;
         }
-        let ending = tokio::time::timeout(LIMIT, self.state.server.records().release(claim));
+        let ending = tokio::time::timeout(LIMIT, self.state.server.records.release(claim));
         let silent = |_| Err(Error::indeterminate("the server didn't answer the release"));
         match ending.await.unwrap_or_else(silent) {
             Ok(true) => Ok(ReleaseOutcome::Released),
@@ -158,14 +158,14 @@ impl<S: Server> DistributedLock for Engine<S> {
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
         self.state.until_recorded(|held| held == name).await;
-        self.state.server.records().inspect(name).await.map_err(|error| error.with_name(name))
+        self.state.server.records.inspect(name).await.map_err(|error| error.with_name(name))
     }
 
     async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
         if from.is_none() {
             self.state.until_recorded(|held| held.as_str().starts_with(prefix)).await;
         }
-        self.state.server.records().list(prefix, from).await
+        self.state.server.records.list(prefix, from).await
     }
 
     async fn break_lock(
@@ -178,15 +178,15 @@ impl<S: Server> DistributedLock for Engine<S> {
     ) -> Result<Broken> {
         self.state.until_recorded(|held| held == name).await;
         let note = format!("{by}: {reason}");
-        let broken = self.state.server.records().break_lock(name, seen, how, &note).await;
+        let broken = self.state.server.records.break_lock(name, seen, how, &note).await;
         broken.map_err(|error| error.with_name(name))
     }
 
     async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
-        self.state.server.records().sweep(idle).await
+        self.state.server.records.sweep(idle).await
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>> {
-        self.state.server.doctor().await
+        S::doctor(&self.state.server).await
     }
 }

@@ -17,7 +17,7 @@ use super::joint_session::JointSessions;
 use super::late_records::LateRecords;
 use super::local_queue::Queues;
 use super::permit::Permit;
-use super::{RECORD_AFTER, Server, Session};
+use super::{RECORD_AFTER, Server, Session, Sessions};
 use crate::server::session_limit::Use;
 
 const SESSION_LIMIT: Duration = Duration::from_millis(400);
@@ -43,7 +43,7 @@ pub(super) fn key(claim: &Claim) -> Key {
 
 #[derive(Debug)]
 pub(super) struct EngineState<S: Server> {
-    pub(super) server: S,
+    pub(super) server: Sessions<S>,
     pub(super) clock: Clock,
     pub(super) queues: Queues,
     pub(super) joint_sessions: JointSessions,
@@ -70,7 +70,7 @@ pub(super) struct Place<S: Server> {
 }
 
 impl<S: Server> EngineState<S> {
-    pub(super) fn new(server: S, clock: Clock) -> Self {
+    pub(super) fn new(server: Sessions<S>, clock: Clock) -> Self {
         Self {
             server,
             queues: Queues::default(),
@@ -151,7 +151,7 @@ impl<S: Server> EngineState<S> {
 
     /// Returns whether the next hold must share a session, because enough others have their own.
     pub(super) fn is_crowded(&self) -> bool {
-        let sessions = self.server.records().pool.sessions();
+        let sessions = self.server.records.pool.sessions();
         let Some(own) = sessions.own() else { return false };
         let open = sessions.open(Use::Hold);
         if open < own || !self.idle.is_empty() {
@@ -173,7 +173,7 @@ impl<S: Server> EngineState<S> {
             if let Some((since, session)) = self.idle.take() {
                 return Ok((session, Some(since)));
             }
-            let pool = &self.server.records().pool;
+            let pool = &self.server.records.pool;
             let sessions = pool.sessions();
             // Closing the joint session with the joint permit would free no permit for a wait.
             let has_others = self.joint_sessions.count() > sessions.open(Use::Joint);
@@ -185,10 +185,10 @@ impl<S: Server> EngineState<S> {
             tokio::select! {
                 biased;
                 permit = Permit::get(pool, of, deadline), if of == Use::Joint => {
-                    return Ok((self.server.connect(permit?).await?, None));
+                    return Ok((S::open_session(&self.server, permit?).await?, None));
                 }
                 permit = Permit::get(pool, Use::Hold, deadline) => {
-                    return Ok((self.server.connect(permit?).await?, None));
+                    return Ok((S::open_session(&self.server, permit?).await?, None));
                 }
                 () = self.idle.kept() => {}
             }

@@ -230,7 +230,7 @@ impl<S: Server> Holding<S> {
         } else if state.clock.now() >= hold.armed + claim.ttl {
             Reason::Expired
         } else {
-            let why = Box::pin(state.server.records().why_ended(&claim));
+            let why = Box::pin(state.server.records.why_ended(&claim));
             let why = tokio::time::timeout(WHY_LIMIT, why).await;
             why.ok().and_then(Result::ok).flatten().unwrap_or(Reason::SessionEnded)
         };

@@ -26,12 +26,14 @@ pub(crate) mod joint_session;
 mod late_records;
 mod local_queue;
 pub(crate) mod permit;
-pub(crate) mod records;
+mod records;
+mod sessions;
 mod task;
 mod withdraw;
 
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
@@ -39,13 +41,13 @@ use lockwright_core::{
     async_trait,
 };
 
-use crate::server::dialect::{Dialect, Row};
+use crate::server::dialect::Dialect;
+use crate::server::pool::Pool;
 
 pub(crate) use engine::Engine;
 pub(crate) use idle::KEPT_TIMEOUTS;
 pub(crate) use permit::Permit;
-
-use records::Records;
+pub(crate) use sessions::{Common, Kind, Sessions};
 
 pub(crate) type SessionId = i64;
 
@@ -107,21 +109,6 @@ pub(crate) enum Kept {
     Unsure,
 }
 
-impl Kept {
-    /// Reads a session's answer to a renewal of `count` holds. The columns are 0 the session, 1
-    /// whether it has the lock, 2 the record's `broken` and 3 its `released`. Returns `None` if
-    /// another session answered.
-    pub(crate) fn read(rows: &[Row], count: usize, id: SessionId) -> Option<Vec<Self>> {
-        let is_of = |row: &Row| row.int(0).is_ok_and(|session| session == id);
-        let kept = |row: &Row| match (row.bool(1), row.bool(2), row.bool(3)) {
-            (Ok(true), Ok(false), Ok(false)) => Self::Renewed,
-            (Ok(true), _, Ok(false)) => Self::Broken,
-            _ => Self::Ended,
-        };
-        (rows.len() == count && rows.iter().all(is_of)).then(|| rows.iter().map(kept).collect())
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     Session,
@@ -175,20 +162,31 @@ pub(crate) trait Session: Debug + Send + Sync + 'static {
 
 /// A database server whose sessions can hold locks.
 #[async_trait]
-pub(crate) trait Server: Debug + Send + Sync + 'static {
+pub(crate) trait Server: Dialect {
     type Session: Session;
 
-    type Dialect: Dialect;
+    /// What only this server's sessions share.
+    type Own: Debug + Send + Sync + 'static;
 
-    /// The most by which the remaining time from [`inspect`](Records::inspect) may be too long.
+    /// The queries of both modes.
+    const QUERIES: &'static str;
+
+    /// What may share the server's sessions among connections: a pooler or a proxy.
+    const BETWEEN: &'static str;
+
+    /// The most by which the remaining time from `inspect` may be too long.
     const TIME_LEFT_TOO_LONG_BY: Duration = Duration::ZERO;
 
-    fn profile(&self) -> &Profile;
+    /// True if `inspect` returns only recorded holds in the mode `row`.
+    const HIDES_YOUNG_ROWS: bool = false;
 
-    /// Returns the requests that use the pool's connections.
-    fn records(&self) -> &Records<Self::Dialect>;
+    fn profile(kind: Kind) -> Profile;
 
-    async fn connect(&self, permit: Permit<Self::Dialect>) -> Result<Self::Session>;
+    fn expand_for(&self, kind: Kind, text: &str) -> String;
 
-    async fn doctor(&self) -> Result<Vec<Finding>>;
+    fn own(kind: Kind, pool: &Arc<Pool<Self>>) -> Self::Own;
+
+    async fn open_session(sessions: &Sessions<Self>, permit: Permit<Self>) -> Result<Self::Session>;
+
+    async fn doctor(sessions: &Sessions<Self>) -> Result<Vec<Finding>>;
 }

@@ -8,14 +8,13 @@ use lockwright_core::{
     LockName, Mode, Page, Reason, Result, SweepReport, Token,
 };
 
-use tokio::time::Instant;
-
-use super::{Permit, RECORD_AFTER, SessionId};
+use super::sessions::{Kind, of_kind};
+use super::{RECORD_AFTER, Server, SessionId};
 use crate::kind::identity_text;
+use crate::queries::find;
 use crate::server::dialect::{BadRow, Dialect, Row};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
-use crate::server::session_limit::Use;
 use crate::server::sql::{Arguments, Sql, Value};
 
 const PAGE: usize = 200;
@@ -35,103 +34,48 @@ const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// SQL for the names recorded for the `:session`.
 const OTHERS: &str = "SELECT name FROM {hold} WHERE kind = '{kind}' AND session = :session";
 
-/// SQL about holds. `:name` and `:token` identify a hold. `{held}` is the table of exclusive holds
-/// or of readers.
+/// SQL about holds. `:name` and `:token` identify a hold.
 #[derive(Debug)]
-pub(crate) struct StatementTexts {
-    /// Records the `:session`, `:identity`, `:ttl_ms` and `:fence`. Returns the fence, or no row if
-    /// the session has lost the lock or a later hold is recorded.
-    pub(crate) note: &'static str,
-    pub(crate) shared_note: &'static str,
-    /// Returns whether the hold or its tombstone is marked as broken, and whether as released
-    /// through another connection. Returns no row if neither exists.
-    pub(crate) why_ended: &'static str,
-    /// Returns each holder as a [`View`], or one row without a session if the name is free.
-    pub(crate) inspect: &'static str,
-    /// Returns the rows of `inspect`, without waiters, for at most `:limit` held names after
-    /// `:from` in byte order. `:inclusive` includes `:from`.
-    pub(crate) list: &'static str,
-    /// Marks the hold's record as broken, and stores a tombstone. Returns a row if there is a
-    /// record.
-    pub(crate) mark_broken: &'static str,
-    /// Marks the hold's record as released. Returns a row if there is a record.
-    pub(crate) mark_released: &'static str,
-    /// Returns the sessions that hold or wait for this claim, and whether each is joint.
-    pub(crate) find: &'static str,
-    /// Ends the `:session` if it is still the claim's, and waits for its end.
-    pub(crate) kill: &'static str,
-    /// Asks the client of the joint `:session` to read its holds' records. May wait a little for
-    /// the release. Empty in the mode `row`.
-    pub(crate) ask: &'static str,
-    /// Ends the `:session` of another program if it still holds the name. Empty in the mode `row`.
-    pub(crate) kill_foreign: &'static str,
-    pub(crate) cancel: &'static str,
-    /// Deletes at most `:limit` rows that aren't held and didn't change for `:idle_us`, and returns
-    /// how many. Later fences are above theirs.
-    pub(crate) sweep: &'static str,
-    /// True if `inspect` returns only recorded holds.
-    pub(crate) hides_young: bool,
-}
-
-/// Reads the [`StatementTexts`] of the mode `session` or `row` from the dialect's `queries`.
-macro_rules! statement_texts {
-    ($is_session:expr) => {{
-        use $crate::queries::query;
-        use $crate::server::session_lock::records::StatementTexts;
-
-        let common = StatementTexts {
-            note: query!("queries/record.sql", "note"),
-            shared_note: query!("queries/record.sql", "shared_note"),
-            why_ended: query!("queries/end.sql", "why_ended"),
-            inspect: query!("queries/inspect.sql", "session_inspect"),
-            list: query!("queries/inspect.sql", "session_list"),
-            mark_broken: query!("queries/end.sql", "mark_broken"),
-            mark_released: query!("queries/end.sql", "mark_released"),
-            find: query!("queries/end.sql", "find"),
-            kill: query!("queries/end.sql", "kill"),
-            ask: query!("queries/end.sql", "session_ask"),
-            kill_foreign: query!("queries/end.sql", "session_kill_foreign"),
-            cancel: query!("queries/end.sql", "cancel"),
-            sweep: query!("queries/sweep.sql", "sweep"),
-            hides_young: false,
-        };
-        if $is_session {
-            common
-        } else {
-            StatementTexts {
-                inspect: query!("queries/inspect.sql", "row_inspect"),
-                list: query!("queries/inspect.sql", "row_list"),
-                ask: "",
-                kill_foreign: "",
-                ..common
-            }
-        }
-    }};
-}
-pub(crate) use statement_texts;
-
-#[derive(Debug)]
-pub(crate) struct Records<D: Dialect> {
-    pub(crate) pool: Arc<Pool<D>>,
+pub(crate) struct Records<S: Server> {
+    pub(crate) pool: Arc<Pool<S>>,
     alone: Written,
     shared: Written,
+    /// Returns whether the hold or its tombstone is marked as broken, and whether as released
+    /// through another connection. Returns no row if neither exists.
     why_ended: Sql,
+    /// Returns each holder as a [`View`], or one row without a session if the name is free.
     inspect: Sql,
+    /// Returns the rows of `inspect`, without waiters, for at most `:limit` held names after
+    /// `:from` in byte order. `:inclusive` includes `:from`.
     list: Sql,
+    /// Returns the sessions that hold or wait for this claim, and whether each is joint.
     find: Sql,
+    /// Ends the `:session` if it is still the claim's, and waits for its end.
     kill: Sql,
+    /// Asks the client of the joint `:session` to read its holds' records. May wait a little for
+    /// the release. Empty in the mode `row`.
     ask: Sql,
     others: Sql,
+    /// Ends the `:session` of another program if it still holds the name.
     kill_foreign: Option<Sql>,
     cancel: Sql,
+    /// Deletes at most `:limit` rows that aren't held and didn't change for `:idle_us`, and returns
+    /// how many. Later fences are above theirs.
     sweep: Sql,
+    /// True if `inspect` returns only recorded holds.
     hides_young: bool,
 }
 
+/// `{held}` is the table of exclusive holds or of readers.
 #[derive(Debug)]
 struct Written {
+    /// Records the `:session`, `:identity`, `:ttl_ms` and `:fence`. Returns the fence, or no row if
+    /// the session has lost the lock or a later hold is recorded.
     note: Sql,
+    /// Marks the hold's record as broken, and stores a tombstone. Returns a row if there is a
+    /// record.
     mark_broken: Sql,
+    /// Marks the hold's record as released. Returns a row if there is a record.
     mark_released: Sql,
 }
 
@@ -140,45 +84,41 @@ struct Written {
 /// `broken`, 8 the number of waiters, 9 whether the holder is a reader.
 struct View<'a>(&'a Row);
 
-impl<D: Dialect> Records<D> {
-    pub(crate) fn new(
-        pool: Arc<Pool<D>>,
-        texts: &StatementTexts,
-        expand: impl Fn(&str) -> String,
-    ) -> Self {
-        let sql = |text| Sql::new(&expand(text));
-        let written = |note: &str, mode| {
-            let about = |text| Sql::new(&expand(&table_of(mode, text)));
-            Written {
-                note: Sql::to_prepare(&expand(note), D::PLACEHOLDER),
-                mark_broken: about(texts.mark_broken),
-                mark_released: about(texts.mark_released),
-            }
+impl<S: Server> Records<S> {
+    pub(super) fn new(kind: Kind, pool: Arc<Pool<S>>) -> Self {
+        macro_rules! text {
+            ($name:literal) => {
+                const { find(S::QUERIES, $name) }
+            };
+        }
+        let expand = |text: &str| pool.dialect().expand_for(kind, text);
+        let sql = |text: &str| Sql::new(&expand(text));
+        let written = |note: &str, mode| Written {
+            note: Sql::to_prepare(&expand(note), S::PLACEHOLDER),
+            mark_broken: sql(&table_of(mode, text!("mark_broken"))),
+            mark_released: sql(&table_of(mode, text!("mark_released"))),
         };
+        let is_row = kind == Kind::Row;
         Self {
-            alone: written(texts.note, Mode::Exclusive),
-            shared: written(texts.shared_note, Mode::Shared),
-            why_ended: sql(texts.why_ended),
-            inspect: sql(texts.inspect),
-            list: sql(texts.list),
-            find: sql(texts.find),
-            kill: sql(texts.kill),
-            ask: sql(texts.ask),
+            alone: written(text!("note"), Mode::Exclusive),
+            shared: written(text!("shared_note"), Mode::Shared),
+            why_ended: sql(text!("why_ended")),
+            inspect: sql(of_kind!(S, kind, "inspect")),
+            list: sql(of_kind!(S, kind, "list")),
+            find: sql(text!("find")),
+            kill: sql(text!("kill")),
+            ask: sql(if is_row { "" } else { text!("session_ask") }),
             others: sql(OTHERS),
-            kill_foreign: (!texts.kill_foreign.is_empty()).then(|| sql(texts.kill_foreign)),
-            cancel: sql(texts.cancel),
-            sweep: sql(texts.sweep),
-            hides_young: texts.hides_young,
+            kill_foreign: (!is_row).then(|| sql(text!("session_kill_foreign"))),
+            cancel: sql(text!("cancel")),
+            sweep: sql(text!("sweep")),
+            hides_young: is_row && S::HIDES_YOUNG_ROWS,
             pool,
         }
     }
 
     fn written(&self, mode: Mode) -> &Written {
         if mode == Mode::Shared { &self.shared } else { &self.alone }
-    }
-
-    pub(crate) async fn permit(&self, deadline: Instant) -> Result<Permit<D>> {
-        Permit::get(&self.pool, Use::Hold, deadline).await
     }
 
     /// Records the session as the holder. Without a `fence`, the server issues one above all
@@ -569,7 +509,7 @@ impl<D: Dialect> Records<D> {
         Error::new(kind, message).with_backend(self.backend())
     }
 
-    pub(crate) fn backend(&self) -> &'static str {
+    fn backend(&self) -> &'static str {
         self.pool.dialect().backend()
     }
 
@@ -609,6 +549,6 @@ impl View<'_> {
     }
 }
 
-pub(crate) fn table_of(mode: Mode, text: &str) -> String {
+pub(super) fn table_of(mode: Mode, text: &str) -> String {
     text.replace("{held}", if mode == Mode::Shared { "{reader}" } else { "{hold}" })
 }

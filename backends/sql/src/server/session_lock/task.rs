@@ -18,7 +18,7 @@ use super::holding::{Hold, Holding, Live};
 use super::joint_session::{self, Joined};
 use super::local_queue::Turn;
 use super::withdraw::{self, LIMIT};
-use super::{Ended, Grant, Locked, Server, Session};
+use super::{Ended, Grant, Locked, Server, Session, Sessions};
 use crate::server::errors::{self, Effect};
 use crate::server::session_limit::Use;
 
@@ -189,7 +189,7 @@ impl<S: Server> Task<S> {
             let sent = state.clock.now();
             let locked = {
                 let id = session.id();
-                let limit = lock_limit(claim, slice, state.server.records().pool.limits().answer);
+                let limit = lock_limit(claim, slice, state.server.records.pool.limits().answer);
                 let mut locking = pin!(session.lock(claim, slice, last));
                 tokio::select! {
                     biased;
@@ -199,7 +199,7 @@ impl<S: Server> Task<S> {
                         Err((why, quiet))
                     }
                     () = tokio::time::sleep(limit) => {
-                        let backend = state.server.profile().backend;
+                        let backend = state.server.profile.backend;
                         Ok(Err(errors::timed_out(Effect::Changes, limit, backend).error))
                     }
                 }
@@ -225,7 +225,7 @@ impl<S: Server> Task<S> {
                     if std::mem::take(&mut may_have_been_late) {
                         // The closed session's late statement may have acquired the lock, so that
                         // session is ended.
-                        Box::pin(state.server.records().release(claim)).await?;
+                        Box::pin(state.server.records.release(claim)).await?;
                         tries = 0;
                         continue;
                     }
@@ -371,7 +371,7 @@ async fn granted<S: Server>(
         if let (Some(fence), true) = (grant.fence, grant.is_recorded_later) {
             return Ok(fence);
         }
-        let noting = Box::pin(state.server.records().note(claim, id, grant.fence));
+        let noting = Box::pin(state.server.records.note(claim, id, grant.fence));
         match tokio::time::timeout(limit, noting).await {
             Ok(Ok(Some(fence))) => Ok(fence),
             Ok(Ok(None)) => Err(Error::unavailable(
@@ -422,8 +422,11 @@ async fn granted<S: Server>(
 
 /// Returns another session's grant for the claim's own token, if any. This task can't renew that
 /// hold.
-async fn carried_elsewhere<S: Server>(server: &S, claim: &Claim) -> Result<Option<Granted>> {
-    let Some(holder) = Box::pin(server.records().carried(claim)).await? else { return Ok(None) };
+async fn carried_elsewhere<S: Server>(
+    server: &Sessions<S>,
+    claim: &Claim,
+) -> Result<Option<Granted>> {
+    let Some(holder) = Box::pin(server.records.carried(claim)).await? else { return Ok(None) };
     let Some(fence) = holder.fence else { return Ok(None) };
     let mut granted = Granted::new(fence);
     let left = holder.remaining.unwrap_or_default();

@@ -4,7 +4,7 @@ use std::time::Duration;
 use lockwright_core::{Claim, Error, ErrorKind, Result};
 
 use super::hold_session::HoldSession;
-use super::{Locked, Server, Session, SessionId};
+use super::{Locked, Server, Session, SessionId, Sessions};
 
 pub(super) const LIMIT: Duration = Duration::from_secs(5);
 
@@ -12,14 +12,14 @@ const CANCEL_LIMIT: Duration = Duration::from_millis(500);
 
 /// Cancels a wait. Returns whether it ended without an error, perhaps with the lock acquired.
 pub(super) async fn from_wait<S: Server>(
-    server: &S,
+    server: &Sessions<S>,
     session: SessionId,
     mut locking: Pin<&mut impl Future<Output = Result<Locked>>>,
 ) -> bool {
     // The first of the two cancellations may arrive before the statement has begun.
     for _ in 0..2 {
         let cancelling = async {
-            let cancelling = Box::pin(server.records().cancel(session));
+            let cancelling = Box::pin(server.records.cancel(session));
             let _ = tokio::time::timeout(CANCEL_LIMIT, cancelling).await;
             tokio::time::sleep(CANCEL_LIMIT).await;
         };
@@ -36,7 +36,7 @@ pub(super) async fn from_wait<S: Server>(
 /// doesn't find the session, whose last statement may then still arrive and take the lock. After an
 /// error, the session may still exist.
 pub(super) async fn close<S: Server>(
-    server: &S,
+    server: &Sessions<S>,
     claim: &Claim,
     session: HoldSession<S>,
     quiet: bool,
@@ -56,7 +56,7 @@ pub(super) async fn close<S: Server>(
         }
     };
     // The server is asked first, because an orderly close waits for the session's statement.
-    let releasing = Box::pin(server.records().release(claim));
+    let releasing = Box::pin(server.records.release(claim));
     let ended = tokio::time::timeout(LIMIT, releasing).await;
     if let Some(session) = session {
         session.close().await;
@@ -74,7 +74,7 @@ pub(super) async fn close<S: Server>(
 }
 
 pub(super) async fn failed<S: Server>(
-    server: &S,
+    server: &Sessions<S>,
     claim: &Claim,
     session: HoldSession<S>,
     error: Error,

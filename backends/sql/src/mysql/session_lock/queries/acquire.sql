@@ -1,4 +1,5 @@
-/* session_lock */
+/* session_try session_wait session_wait_for_readers session_shared_try session_shared_wait */
+-- The mode has no readers, so their statements are never sent.
 -- Requests the lock only if the session got its mark. Returns -1 without the mark, NULL without the
 -- lock, and otherwise the fence, or 0 on MySQL, which has no sequences. The NULLIF releases the
 -- mark and is always NULL.
@@ -8,7 +9,7 @@ SELECT CAST(IF(GET_LOCK(:mark, 0) <=> 1,
                   NULLIF(0 * RELEASE_LOCK(:mark), 0)),
                -1) AS SIGNED);
 
-/* session_missed */
+/* session_missed session_shared_missed */
 -- An interrupted wait may have acquired the lock at the last moment.
 DO RELEASE_ALL_LOCKS();
 SET SESSION wait_timeout = 60;
@@ -65,7 +66,7 @@ SELECT name /*M!100300 , NEXTVAL({hold_fence}) */ FROM {row}
 WHERE name = :name AND @lockwright_mark = 1 AND @lockwright_open
 LOCK IN SHARE MODE;
 
-/* row_missed */
+/* row_missed row_shared_missed */
 -- Returns whether the row exists, whether another session has the mark, and whether row_wait found
 -- readers.
 SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name),

@@ -1,4 +1,4 @@
-/* session_unlock */
+/* session_unlock session_shared_unlock */
 SELECT RELEASE_LOCK(:key), RELEASE_ALL_LOCKS();
 
 /* session_part */

@@ -44,7 +44,7 @@ SELECT CASE WHEN pg_try_advisory_lock(:claim) THEN concat(nextval('{hold_fence}'
 
 /* session_missed */
 -- Releases the lock, which may have been granted just before the statement timed out. The session
--- keeps the barrier and the claim's lock. The first column means the same as in `missed`.
+-- keeps the barrier and the claim's lock. The first column means the same as in `row_missed`.
 SELECT false, count(pg_advisory_unlock(:key)) FROM pg_locks AS locks
 WHERE locks.pid = pg_backend_pid() AND {is_advisory} AND objsubid = 1 AND granted AND {lock_key} = :key;
 
@@ -152,7 +152,7 @@ SELECT set_config('lock_timeout', {rest}, true);
 WITH locked AS MATERIALIZED (SELECT name FROM {row} WHERE name = :name FOR SHARE)
 SELECT nextval('{hold_fence}') FROM locked;
 
-/* missed */
+/* row_missed session_shared_missed row_shared_missed */
 -- Rolls back. Returns whether another session may have the lock for the same claim, and, for the
 -- mode `row`, whether the row exists.
 ROLLBACK;

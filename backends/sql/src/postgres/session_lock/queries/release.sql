@@ -14,6 +14,9 @@ SELECT unlocked, set_config('idle_session_timeout', '60s', false),
        pg_advisory_unlock_all()::text
 FROM (SELECT pg_advisory_unlock_shared(:key) AS unlocked) AS done;
 
+/* row_unlock */
+ROLLBACK;
+
 /* row_shared_unlock */
 -- Releases the claim's lock first, because with that lock and the transaction of `DELETE`, the
 -- session would count as a reader.

@@ -1,4 +1,4 @@
-/* keep */
+/* session_keep row_keep */
 -- The process id reveals a pooler that has switched sessions. The second column is always true,
 -- because a session keeps its locks.
 SELECT pg_backend_pid()::bigint, true, held.broken IS NOT NULL, coalesce(held.released, false)

@@ -124,7 +124,7 @@ pub(super) async fn slot<S: Server>(state: &Arc<EngineState<S>>, claim: &Claim) 
     if let Some(found) = state.joint_sessions.slot(claim.ttl) {
         return Ok(found);
     }
-    let pool = &state.server.records().pool;
+    let pool = &state.server.records.pool;
     let backend = pool.dialect().backend();
     // Only one request opens a session, and the others wait for it. They time out before the client
     // does.

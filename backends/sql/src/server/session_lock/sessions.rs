@@ -1,0 +1,173 @@
+//! What the sessions of one client share.
+
+use std::sync::Arc;
+
+use lockwright_core::{Claim, Error, ErrorKind, Mode, Profile, Result};
+use tokio::time::Instant;
+
+use super::records::{Records, table_of};
+use super::{Kept, Permit, Server, Session, SessionId};
+use crate::queries::find;
+use crate::server::dialect::{Dialect, Row};
+use crate::server::errors::{self, Effect};
+use crate::server::pool::Pool;
+use crate::server::session_limit::Use;
+use crate::server::sql::Sql;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Session,
+    Row,
+}
+
+impl Kind {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Row => "row",
+        }
+    }
+}
+
+/// Returns the server's query `session_NAME` or `row_NAME`.
+macro_rules! of_kind {
+    ($server:ident, $kind:ident, $name:literal) => {
+        match $kind {
+            Kind::Session => const { find($server::QUERIES, concat!("session_", $name)) },
+            Kind::Row => const { find($server::QUERIES, concat!("row_", $name)) },
+        }
+    };
+}
+pub(super) use of_kind;
+
+#[derive(Debug)]
+pub(crate) struct Sessions<S: Server> {
+    pub(crate) profile: Profile,
+    pub(crate) records: Records<S>,
+    pub(crate) common: Arc<Common<S>>,
+}
+
+impl<S: Server> Sessions<S> {
+    pub(crate) fn new(kind: Kind, pool: &Arc<Pool<S>>) -> Self {
+        Self {
+            profile: S::profile(kind),
+            records: Records::new(kind, Arc::clone(pool)),
+            common: Arc::new(Common::new(kind, Arc::clone(pool))),
+        }
+    }
+
+    /// Opens a session, and closes it.
+    pub(crate) async fn try_open(&self) -> Result<()> {
+        let pool = &self.common.pool;
+        let deadline = Instant::now() + pool.limits().connect;
+        let permit = Permit::get(pool, Use::Hold, deadline).await?;
+        S::open_session(self, permit).await?.close().await;
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Common<S: Server> {
+    pub(crate) kind: Kind,
+    pub(crate) pool: Arc<Pool<S>>,
+    pub(crate) alone: Locking,
+    shared: Locking,
+    /// Waits instead of [`Locking::wait`] if the name may have readers.
+    pub(crate) wait_for_readers: Sql,
+    /// Releases one hold of a joint session.
+    pub(crate) part: Sql,
+    pub(crate) make: Sql,
+    pub(crate) own: S::Own,
+}
+
+#[derive(Debug)]
+pub(crate) struct Locking {
+    pub(crate) try_lock: Sql,
+    pub(crate) wait: Sql,
+    /// Runs after an unsuccessful wait, and in the mode `row` after any unsuccessful attempt.
+    pub(crate) missed: Sql,
+    pub(crate) unlock: Sql,
+    pub(crate) keep: Sql,
+}
+
+impl<S: Server> Common<S> {
+    fn new(kind: Kind, pool: Arc<Pool<S>>) -> Self {
+        let expand = |text: &str| pool.dialect().expand_for(kind, text);
+        let sql = |text: &str| Sql::new(&expand(text));
+        let to_prepare = |text: &str| Sql::to_prepare(&expand(text), S::PLACEHOLDER);
+        let locking = |mode, [try_lock, wait, missed, unlock]: [&str; 4]| Locking {
+            try_lock: to_prepare(try_lock),
+            wait: to_prepare(wait),
+            missed: sql(missed),
+            unlock: to_prepare(unlock),
+            keep: sql(&table_of(mode, of_kind!(S, kind, "keep"))),
+        };
+        let alone = [
+            of_kind!(S, kind, "try"),
+            of_kind!(S, kind, "wait"),
+            of_kind!(S, kind, "missed"),
+            of_kind!(S, kind, "unlock"),
+        ];
+        let shared = [
+            of_kind!(S, kind, "shared_try"),
+            of_kind!(S, kind, "shared_wait"),
+            of_kind!(S, kind, "shared_missed"),
+            of_kind!(S, kind, "shared_unlock"),
+        ];
+        Self {
+            kind,
+            alone: locking(Mode::Exclusive, alone),
+            shared: locking(Mode::Shared, shared),
+            wait_for_readers: sql(of_kind!(S, kind, "wait_for_readers")),
+            part: to_prepare(const { find(S::QUERIES, "session_part") }),
+            make: sql(const { find(S::QUERIES, "row_make") }),
+            own: S::own(kind, &pool),
+            pool,
+        }
+    }
+
+    pub(crate) fn of(&self, claim: &Claim) -> &Locking {
+        if claim.mode == Mode::Shared { &self.shared } else { &self.alone }
+    }
+
+    pub(crate) fn failed(&self, error: sqlx::Error) -> Error {
+        errors::failed(error, Effect::Changes, self.pool.dialect()).error
+    }
+
+    /// Reads a session's answer to a renewal of `count` holds. The columns are 0 the session, 1
+    /// whether it has the lock, 2 the record's `broken` and 3 its `released`.
+    ///
+    /// # Errors
+    /// Another session answered.
+    pub(crate) fn kept(&self, rows: &[Row], count: usize, id: SessionId) -> Result<Vec<Kept>> {
+        let is_of = |row: &Row| row.int(0).is_ok_and(|session| session == id);
+        if rows.len() != count || !rows.iter().all(is_of) {
+            let message = format!(
+                "another session answered instead of the one with the lock: a {} is in between; \
+                 connect to the server itself, or use the mode lease",
+                S::BETWEEN
+            );
+            return Err(self.error(ErrorKind::InvalidConfig, message));
+        }
+        let kept = |row: &Row| match (row.bool(1), row.bool(2), row.bool(3)) {
+            (Ok(true), Ok(false), Ok(false)) => Kept::Renewed,
+            (Ok(true), _, Ok(false)) => Kept::Broken,
+            _ => Kept::Ended,
+        };
+        Ok(rows.iter().map(kept).collect())
+    }
+
+    /// Returns the error for connections that don't keep their sessions.
+    pub(crate) fn sessions_are_shared(&self) -> Error {
+        let message = format!(
+            "a {} shares a session of the server among several connections, so a lock doesn't stay \
+             with its connection; connect to the server itself, or use the mode lease",
+            S::BETWEEN
+        );
+        self.error(ErrorKind::Unsupported, message)
+    }
+
+    pub(crate) fn error(&self, kind: ErrorKind, message: impl Into<String>) -> Error {
+        Error::new(kind, message).with_backend(self.pool.dialect().backend())
+    }
+}

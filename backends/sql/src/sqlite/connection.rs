@@ -14,6 +14,20 @@ use super::config::Synchronous;
 use super::errors::{Failure, is_busy};
 use super::file_system::{self, Network};
 
+/// Repeats the attempt while the file is busy, for at most the limit.
+macro_rules! patiently {
+    ($limit:expr, $attempt:expr) => {{
+        let mut patience = $crate::sqlite::connection::Patience::new($limit);
+        loop {
+            match $attempt.await {
+                Err(e) if $crate::sqlite::errors::is_busy(&e) && patience.again().await => {}
+                other => break other,
+            }
+        }
+    }};
+}
+pub(super) use patiently;
+
 pub(super) const VERSION: i64 = 1;
 
 pub(super) const SCHEMA: &str = concat!(
@@ -118,13 +132,8 @@ impl Database {
             .busy_timeout(Duration::ZERO)
             .thread_name(|_| "lockwright-sqlite".to_owned())
             .disable_statement_logging();
-        let mut patience = Patience::new(BUSY_LIMIT);
-        let mut connection = loop {
-            match options.connect().await {
-                Err(e) if is_busy(&e) && patience.again().await => {}
-                other => break other.map_err(|e| self.failed(e))?,
-            }
-        };
+        let connected = patiently!(BUSY_LIMIT, options.connect());
+        let mut connection = connected.map_err(|e| self.failed(e))?;
         // By a symbolic link or a mount, a new file may be on another file system than its folder.
         self.check_file_system(&self.path)?;
         self.prepare(&mut connection).await?;
@@ -144,13 +153,8 @@ impl Database {
         };
         sqlx::query(synchronous).execute(&mut *connection).await.map_err(|e| self.failed(e))?;
 
-        let mut patience = Patience::new(BUSY_LIMIT);
-        let version = loop {
-            match version_or_create(connection).await {
-                Err(e) if is_busy(&e) && patience.again().await => {}
-                other => break other.map_err(|e| self.failed(e))?,
-            }
-        };
+        let version = patiently!(BUSY_LIMIT, version_or_create(connection));
+        let version = version.map_err(|e| self.failed(e))?;
         if version != VERSION {
             return Err(self.refused(&format!(
                 "has tables of version {version}, and this version of Lockwright supports version \
@@ -197,13 +201,13 @@ fn file_id(path: &Path) -> io::Result<FileId> {
 /// Switches to WAL mode, which needs exclusive access. A file in use keeps its mode, which is
 /// slower but as safe.
 async fn use_write_ahead_log(connection: &mut SqliteConnection) -> sqlx::Result<()> {
-    let mut patience = Patience::new(Duration::from_secs(1));
-    loop {
-        match sqlx::query("PRAGMA journal_mode = WAL").fetch_one(&mut *connection).await {
-            Err(e) if is_busy(&e) && patience.again().await => {}
-            Err(e) if is_busy(&e) => return Ok(()),
-            other => return other.map(drop),
-        }
+    let switched = patiently!(
+        Duration::from_secs(1),
+        sqlx::query("PRAGMA journal_mode = WAL").fetch_one(&mut *connection)
+    );
+    match switched {
+        Err(e) if is_busy(&e) => Ok(()),
+        switched => switched.map(drop),
     }
 }
 

@@ -60,13 +60,11 @@ impl Tables<'_> {
         }
         let until = self.now + claim.ttl;
         let fence = if !is_live {
-            query!("shared_open";
+            let open = query!("shared_open";
                 claim.name.as_str(), kind::kind(claim.mode).unwrap_or_default(),
                 kind::word(claim.mode), nanos(claim.ttl), stored(until), self.boot
-            )
-            .fetch_one(&mut *self.connection)
-            .await?
-            .try_get("fence")?
+            );
+            self.row(open).await?.try_get("fence")?
         } else if claim.mode == Mode::Shared {
             row.try_get("fence")?
         } else {
@@ -90,9 +88,7 @@ impl Tables<'_> {
     }
 
     pub(super) async fn shared_holders(&mut self, name: &LockName) -> Result<Vec<SqliteRow>> {
-        query!("shared_holders"; name.as_str(), self.boot, stored(self.now))
-            .fetch_all(&mut *self.connection)
-            .await
+        self.rows(query!("shared_holders"; name.as_str(), self.boot, stored(self.now))).await
     }
 
     pub(super) async fn swap_shared(&mut self, from: Token, asked: &Acquire) -> Result<Acquired> {
@@ -116,12 +112,11 @@ impl Tables<'_> {
             _ => self.number(&claim.name).await?,
         };
         let from = from.to_string();
-        query!("shared_swap";
+        let swap = query!("shared_swap";
             claim.name.as_str(), &from, &token, &asked.identity, fence, nanos(claim.ttl),
             stored(self.now + claim.ttl)
-        )
-        .execute(&mut *self.connection)
-        .await?;
+        );
+        self.execute(swap).await?;
         self.keep(&[claim.name.as_str()]).await?;
         self.put_tombstone(&from, claim.ttl, None).await?;
         Ok(Acquired::granted(granted(fence)?))
@@ -133,10 +128,8 @@ impl Tables<'_> {
         asked: &[Asked<'_>],
         renewed: &mut HashSet<String>,
     ) -> Result<()> {
-        let rows = query!("shared_renew"; json(asked)?, stored(self.now), self.boot)
-            .fetch_all(&mut *self.connection)
-            .await?;
-        for row in &rows {
+        let renew = query!("shared_renew"; json(asked)?, stored(self.now), self.boot);
+        for row in self.rows(renew).await? {
             renewed.insert(row.try_get("token")?);
         }
         let names: Vec<&str> = asked.iter().map(|(name, _, _)| *name).collect();
@@ -160,13 +153,11 @@ impl Tables<'_> {
             // The row stays, because the waiting writer's record depends on its fence.
             (None, Some(_)) => self.now,
             (None, None) => {
-                let close = query!("shared_close"; name.as_str());
-                close.execute(&mut *self.connection).await?;
+                self.execute(query!("shared_close"; name.as_str())).await?;
                 return Ok((ReleaseOutcome::Released, true));
             }
         };
-        let shorten = query!("shared_shorten"; name.as_str(), stored(ends));
-        shorten.execute(&mut *self.connection).await?;
+        self.execute(query!("shared_shorten"; name.as_str(), stored(ends))).await?;
         let makes_room = look.last_end.is_none() || mode != Mode::Shared;
         Ok((ReleaseOutcome::Released, makes_room))
     }
@@ -177,16 +168,13 @@ impl Tables<'_> {
         name: &LockName,
         token: Token,
     ) -> Result<Option<SqliteRow>> {
-        let gone = query!("shared_release"; name.as_str(), token.to_string())
-            .fetch_all(&mut *self.connection)
-            .await?;
-        Ok(gone.into_iter().next())
+        let release = query!("shared_release"; name.as_str(), token.to_string());
+        Ok(self.rows(release).await?.into_iter().next())
     }
 
     async fn look(&mut self, name: &LockName) -> Result<Look> {
-        let row = query!("shared_look"; name.as_str(), self.boot, stored(self.now))
-            .fetch_one(&mut *self.connection)
-            .await?;
+        let look = query!("shared_look"; name.as_str(), self.boot, stored(self.now));
+        let row = self.row(look).await?;
         let end = |column| -> Result<Option<BootInstant>> {
             let nanos: Option<i64> = row.try_get(column)?;
             nanos.map(|end| end.try_into().map(BootInstant::from_nanos).map_err(decode)).transpose()
@@ -200,9 +188,7 @@ impl Tables<'_> {
     }
 
     async fn own(&mut self, name: &LockName, token: Token) -> Result<Option<SqliteRow>> {
-        let rows = query!("shared_own"; name.as_str(), token.to_string())
-            .fetch_all(&mut *self.connection)
-            .await?;
+        let rows = self.rows(query!("shared_own"; name.as_str(), token.to_string())).await?;
         let Some(row) = rows.into_iter().next() else { return Ok(None) };
         let is_hold = self.is_live(&row)? && row.try_get::<&str, _>("mode")? != "exclusive";
         Ok(is_hold.then_some(row))
@@ -220,28 +206,23 @@ impl Tables<'_> {
     }
 
     async fn number(&mut self, name: &LockName) -> Result<i64> {
-        let number = query!("shared_number"; name.as_str());
-        number.fetch_one(&mut *self.connection).await?.try_get("fence")
+        self.row(query!("shared_number"; name.as_str())).await?.try_get("fence")
     }
 
     async fn add(&mut self, asked: &Acquire, fence: i64, until: BootInstant) -> Result<()> {
         let claim = &asked.claim;
         let (count, of) = kind::permits(claim.mode);
-        query!("shared_add";
+        let add = query!("shared_add";
             claim.name.as_str(), claim.token.to_string(), &asked.identity, kind::word(claim.mode),
             count, of, fence, nanos(claim.ttl), stored(until), self.boot
-        )
-        .execute(&mut *self.connection)
-        .await
-        .map(drop)
+        );
+        self.execute(add).await.map(drop)
     }
 
     async fn keep(&mut self, names: &[&str]) -> Result<()> {
         let names: Vec<[&str; 1]> = names.iter().map(|name| [*name]).collect();
-        query!("shared_keep"; json(&names)?, stored(self.now), self.boot)
-            .execute(&mut *self.connection)
-            .await
-            .map(drop)
+        let keep = query!("shared_keep"; json(&names)?, stored(self.now), self.boot);
+        self.execute(keep).await.map(drop)
     }
 }
 

@@ -8,8 +8,9 @@ use lockwright_core::{
     Granted, Holder, Inspection, LockName, Mode, Page, Reason, ReleaseOutcome, Renewal,
     SweepReport, Token,
 };
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
-use sqlx::{Result, Row};
+use sqlx::query::Query;
+use sqlx::sqlite::{Sqlite, SqliteConnection, SqliteRow};
+use sqlx::{Database, Result, Row};
 
 use super::shared_holders::present;
 use crate::kind;
@@ -33,6 +34,8 @@ const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 const PAGE: i64 = 200;
 
 const SWEEP: u32 = 200;
+
+pub(super) type Statement<'q> = Query<'q, Sqlite, <Sqlite as Database>::Arguments>;
 
 /// The tables at an instant. Most operations need a transaction, and an instant within it.
 pub(super) struct Tables<'a> {
@@ -101,13 +104,11 @@ impl Tables<'_> {
             return self.acquire_shared(asked).await;
         }
         let token = claim.token.to_string();
-        let granted = query!("acquire";
+        let acquire = query!("acquire";
             claim.name.as_str(), &token, &asked.identity, i64::from(claim.fences.max(1)),
             nanos(claim.ttl), self.boot, stored(self.now)
-        )
-        .fetch_all(&mut *self.connection)
-        .await?;
-        if let Some(row) = granted.first() {
+        );
+        if let Some(row) = self.rows(acquire).await?.first() {
             return Ok(Acquired::granted(grant(row)?));
         }
 
@@ -137,14 +138,12 @@ impl Tables<'_> {
     }
 
     async fn again(&mut self, claim: &Claim, row: &SqliteRow) -> Result<Acquired> {
-        let rearmed = query!("rearm";
+        let rearm = query!("rearm";
             claim.name.as_str(), claim.token.to_string(), nanos(claim.ttl),
             stored(self.now + claim.ttl), self.boot, stored(self.now)
-        )
-        .execute(&mut *self.connection)
-        .await?;
+        );
         let mut granted = grant(row)?;
-        if rearmed.rows_affected() == 0 {
+        if self.execute(rearm).await? == 0 {
             granted.valid = Some(self.remaining(row)?);
         }
         Ok(Acquired::granted(granted))
@@ -164,12 +163,11 @@ impl Tables<'_> {
         if is_live && row.try_get::<&str, _>("token")? == token {
             return self.again(claim, &row).await;
         }
-        let swapped = query!("swap";
+        let swap = query!("swap";
             claim.name.as_str(), &from, &token, &asked.identity, nanos(claim.ttl), self.boot,
             stored(self.now)
-        )
-        .fetch_all(&mut *self.connection)
-        .await?;
+        );
+        let swapped = self.rows(swap).await?;
         let Some(row) = swapped.first() else { return Ok(Acquired::busy(None, None, false)) };
         self.put_tombstone(&from, claim.ttl, None).await?;
         Ok(Acquired::granted(grant(row)?))
@@ -182,9 +180,7 @@ impl Tables<'_> {
         name: &LockName,
         token: Option<&str>,
     ) -> Result<(SqliteRow, bool, bool)> {
-        let mut rows = query!("holder"; name.as_str(), token, self.boot)
-            .fetch_all(&mut *self.connection)
-            .await?;
+        let mut rows = self.rows(query!("holder"; name.as_str(), token, self.boot)).await?;
         let row = rows.pop().ok_or(sqlx::Error::RowNotFound)?;
         let is_ended: bool = row.try_get("is_ended")?;
         let is_live =
@@ -199,10 +195,8 @@ impl Tables<'_> {
         let mut renewed = HashSet::new();
         if !alone.is_empty() {
             let alone: Vec<Asked<'_>> = alone.into_iter().map(to_renew).collect();
-            let rows = query!("renew"; json(&alone)?, stored(self.now), self.boot)
-                .fetch_all(&mut *self.connection)
-                .await?;
-            for row in &rows {
+            let renew = query!("renew"; json(&alone)?, stored(self.now), self.boot);
+            for row in self.rows(renew).await? {
                 renewed.insert(row.try_get("token")?);
             }
         }
@@ -223,9 +217,7 @@ impl Tables<'_> {
     }
 
     async fn why_not_held(&mut self, name: &LockName, token: &str) -> Result<Reason> {
-        let row = query!("why_not_held"; name.as_str(), token)
-            .fetch_one(&mut *self.connection)
-            .await?;
+        let row = self.row(query!("why_not_held"; name.as_str(), token)).await?;
         Ok(match (row.try_get("broken")?, row.try_get("ran_out")?) {
             (true, _) => Reason::Broken,
             (false, true) => Reason::Expired,
@@ -257,7 +249,7 @@ impl Tables<'_> {
     }
 
     async fn remove(&mut self, name: &LockName, token: &str) -> Result<Vec<SqliteRow>> {
-        query!("release"; name.as_str(), token).fetch_all(&mut *self.connection).await
+        self.rows(query!("release"; name.as_str(), token)).await
     }
 
     /// Puts a tombstone for the longer of `least` and [`TOMBSTONE`].
@@ -268,10 +260,7 @@ impl Tables<'_> {
         broken: Option<&str>,
     ) -> Result<()> {
         let until = stored(self.now + least.max(TOMBSTONE));
-        query!("put_tombstone"; token, until, self.boot, broken)
-            .execute(&mut *self.connection)
-            .await
-            .map(drop)
+        self.execute(query!("put_tombstone"; token, until, self.boot, broken)).await.map(drop)
     }
 
     pub(super) async fn break_lock(
@@ -296,7 +285,7 @@ impl Tables<'_> {
                         true => query!("break"; name.as_str(), &token, broken),
                         false => query!("shared_break"; name.as_str(), &token, broken),
                     };
-                    mark.execute(&mut *self.connection).await?;
+                    self.execute(mark).await?;
                     continue;
                 }
                 (BreakMode::Now, true) => drop(self.remove(name, &token).await?),
@@ -325,11 +314,8 @@ impl Tables<'_> {
 
     pub(super) async fn list(&mut self, prefix: &str, after: Option<&Cursor>) -> Result<Page> {
         let from = after.map_or(prefix, |cursor| &cursor.0);
-        let rows = query!("list";
-            from, after.is_none(), self.boot, stored(self.now), PAGE
-        )
-        .fetch_all(&mut *self.connection)
-        .await?;
+        let list = query!("list"; from, after.is_none(), self.boot, stored(self.now), PAGE);
+        let rows = self.rows(list).await?;
         let mut page = Page::default();
         for row in &rows {
             let name: &str = row.try_get("name")?;
@@ -351,10 +337,8 @@ impl Tables<'_> {
     }
 
     pub(super) async fn held(&mut self, names: &[LockName]) -> Result<HashSet<String>> {
-        let rows = query!("held"; json(names)?, self.boot, stored(self.now))
-            .fetch_all(&mut *self.connection)
-            .await?;
-        rows.iter().map(|row| row.try_get("name")).collect()
+        let held = query!("held"; json(names)?, self.boot, stored(self.now));
+        self.rows(held).await?.iter().map(|row| row.try_get("name")).collect()
     }
 
     /// Deletes at most [`SWEEP`] rows of each table: holds that expired more than `idle` ago, and
@@ -367,11 +351,24 @@ impl Tables<'_> {
             query!("sweep_shared"; self.boot, old, SWEEP),
             query!("sweep_tombstones"; self.boot, now, SWEEP),
         ] {
-            let gone = sweep.execute(&mut *self.connection).await?.rows_affected();
+            let gone = self.execute(sweep).await?;
             report.rows += gone;
             report.more |= gone >= u64::from(SWEEP);
         }
         Ok(report)
+    }
+
+    pub(super) async fn rows(&mut self, query: Statement<'_>) -> Result<Vec<SqliteRow>> {
+        query.fetch_all(&mut *self.connection).await
+    }
+
+    pub(super) async fn row(&mut self, query: Statement<'_>) -> Result<SqliteRow> {
+        query.fetch_one(&mut *self.connection).await
+    }
+
+    /// Returns the number of changed rows.
+    pub(super) async fn execute(&mut self, query: Statement<'_>) -> Result<u64> {
+        query.execute(&mut *self.connection).await.map(|done| done.rows_affected())
     }
 
     async fn holders(&mut self, name: &LockName) -> Result<Vec<SqliteRow>> {

@@ -12,7 +12,7 @@ use lockwright_core::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-use super::connection::{BUSY_LIMIT, Database, Open, Patience};
+use super::connection::{BUSY_LIMIT, Database, Open, patiently};
 use super::doctor::{self, Examination};
 use super::errors::{Effect, Failure, is_busy, is_foreign_row};
 use super::statements::{Acquire, Acquired, Tables};
@@ -177,29 +177,24 @@ impl Writer {
             let result = self.run(&request, false).await;
             let _ = answer.send(result.map_err(|e| Failure::without_effect(e).to_error()));
         }
-        match &writes[..] {
-            [] => {}
-            [one] => {
-                let result = self.alone(&one.request).await;
-                self.finish(writes, vec![result]);
-            }
-            several => {
-                let requests: Vec<&Request> = several.iter().map(|job| &job.request).collect();
-                let results = match self.together(&requests).await {
-                    Ok(answers) => answers.into_iter().map(Ok).collect(),
-                    // One request may have made the transaction fail, so each gets its own.
-                    Err(failure) if failure.effect == Effect::None && !failure.was_busy() => {
-                        let mut results = Vec::with_capacity(requests.len());
-                        for request in requests {
-                            results.push(self.alone(request).await);
-                        }
-                        results
+        let requests: Vec<&Request> = writes.iter().map(|job| &job.request).collect();
+        let results = match &requests[..] {
+            [] => return,
+            [one] => vec![self.alone(one).await],
+            several => match self.together(several).await {
+                Ok(answers) => answers.into_iter().map(Ok).collect(),
+                // One request may have made the transaction fail, so each gets its own.
+                Err(failure) if failure.effect == Effect::None && !failure.was_busy() => {
+                    let mut results = Vec::with_capacity(several.len());
+                    for request in several {
+                        results.push(self.alone(request).await);
                     }
-                    Err(failure) => requests.iter().map(|_| Err(failure.clone())).collect(),
-                };
-                self.finish(writes, results);
-            }
-        }
+                    results
+                }
+                Err(failure) => several.iter().map(|_| Err(failure.clone())).collect(),
+            },
+        };
+        self.finish(writes, results);
     }
 
     /// Answers the callers. Notifies the waiters first, because this process may end as soon as a
@@ -244,16 +239,12 @@ impl Writer {
 
     async fn alone(&mut self, request: &Request) -> Result<Answer, Failure> {
         if request.is_one_statement() {
-            let mut patience = Patience::new(BUSY_LIMIT);
-            loop {
-                match self.run(request, false).await {
-                    Ok(Answer::Acquired(Acquired::Again)) => break,
-                    Ok(answer) => return Ok(answer),
-                    Err(e) if is_busy(&e) && patience.again().await => {}
-                    // Retries in a transaction, whose rollback makes the error definite.
-                    Err(e) if is_foreign_row(&e) => break,
-                    Err(e) => return Err(Failure::of_statement(e)),
-                }
+            match patiently!(BUSY_LIMIT, self.run(request, false)) {
+                Ok(Answer::Acquired(Acquired::Again)) => {}
+                Ok(answer) => return Ok(answer),
+                // Retries in a transaction, whose rollback makes the error definite.
+                Err(e) if is_foreign_row(&e) => {}
+                Err(e) => return Err(Failure::of_statement(e)),
             }
         }
         let mut answers = self.together(&[request]).await?;
@@ -264,14 +255,8 @@ impl Writer {
     }
 
     async fn together(&mut self, requests: &[&Request]) -> Result<Vec<Answer>, Failure> {
-        let mut patience = Patience::new(BUSY_LIMIT);
-        loop {
-            match self.execute("BEGIN IMMEDIATE").await {
-                Ok(()) => break,
-                Err(e) if is_busy(&e) && patience.again().await => {}
-                Err(e) => return Err(Failure::without_effect(e)),
-            }
-        }
+        let begun = patiently!(BUSY_LIMIT, self.execute("BEGIN IMMEDIATE"));
+        begun.map_err(Failure::without_effect)?;
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
             // `run` reads the clock, here under the write lock.
@@ -352,11 +337,9 @@ impl Writer {
 }
 
 fn again(error: &Error) -> Error {
-    let text = error.to_string();
-    let renamed = Error::new(error.kind(), text.strip_prefix("sqlite: ").unwrap_or(&text))
-        .with_backend("sqlite");
+    let again = Error::new(error.kind(), error.message()).with_backend("sqlite");
     match std::error::Error::source(error) {
-        Some(cause) => renamed.with_source(cause.to_string()),
-        None => renamed,
+        Some(cause) => again.with_source(cause.to_string()),
+        None => again,
     }
 }

@@ -81,14 +81,12 @@ enum Request<'a> {
     Text(&'a str),
 }
 
-#[derive(Debug)]
-pub(crate) struct Turn {
-    _ordinary: Option<OwnedSemaphorePermit>,
-    _any: OwnedSemaphorePermit,
-}
+/// The permits of `Pool::ordinary` and `Pool::turns`.
+pub(crate) type Turn = (Option<OwnedSemaphorePermit>, OwnedSemaphorePermit);
 
 struct Connected<C> {
-    connection: C,
+    /// `None` until it is ready.
+    connection: Option<C>,
     /// `None` behind a pooler.
     session: Option<ServerSession>,
     permit: SessionPermit,
@@ -97,7 +95,6 @@ struct Connected<C> {
 struct Taken<'a, D: Dialect> {
     pool: &'a Pool<D>,
     connected: Option<Connected<D::Connection>>,
-    permit: Option<SessionPermit>,
     turn: Option<Turn>,
     generation: u64,
     sent: Option<Instant>,
@@ -242,8 +239,9 @@ impl<D: Dialect> Pool<D> {
         let limit = sending.answer.min(if sending.again { left * 3 / 5 } else { left });
         taken.sent = Some(Instant::now());
         let answered = {
-            let Some(connected) = &mut taken.connected else { unreachable!("it is connected") };
-            let connection = &mut connected.connection;
+            let Some(Connected { connection: Some(connection), .. }) = &mut taken.connected else {
+                unreachable!("it is connected")
+            };
             let answer = async {
                 match request {
                     Request::Sql(sql, arguments) => {
@@ -294,13 +292,12 @@ impl<D: Dialect> Pool<D> {
                 false => Some(Arc::clone(&self.ordinary).acquire_owned().await.ok()?),
             };
             let any = Arc::clone(&self.turns).acquire_owned().await.ok()?;
-            Some(Turn { _ordinary: ordinary, _any: any })
+            Some((ordinary, any))
         };
         let turn = timeout_at(deadline, turn).await.ok().flatten().ok_or_else(busy)?;
         let mut taken = Taken {
             pool: self,
             connected: None,
-            permit: None,
             turn: Some(turn),
             generation: 0,
             sent: None,
@@ -327,15 +324,14 @@ impl<D: Dialect> Pool<D> {
         let deadline = deadline.min(Deadline::now() + self.limits.connect);
         let limit = deadline.saturating_duration_since(Deadline::now());
         let permit = self.sessions.permit(Use::Request, deadline).await.ok_or_else(busy)?;
-        taken.permit = Some(permit);
+        let opening = taken.connected.insert(Connected { connection: None, session: None, permit });
         match timeout_at(deadline, self.dialect.open(self.limits)).await {
             Ok(Ok((connection, session))) => {
-                taken.connected =
-                    taken.permit.take().map(|permit| Connected { connection, session, permit });
+                (opening.connection, opening.session) = (Some(connection), session);
                 Ok(taken)
             }
             Ok(Err(cause)) => {
-                taken.permit = None;
+                taken.connected = None;
                 Err(errors::not_connected(cause, &*self.dialect))
             }
             Err(_) => Err(errors::not_connected_in(limit, backend)),
@@ -402,15 +398,12 @@ impl<D: Dialect> Drop for Pool<D> {
 
 impl<D: Dialect> Taken<'_, D> {
     fn end(&mut self) -> Option<oneshot::Receiver<()>> {
-        let abandoned = &self.pool.abandoned;
         let turn = self.turn.take();
-        if let Some(Connected { connection, session, permit }) = self.connected.take() {
-            drop(connection);
-            session?;
-            return Some(abandoned.add(&self.runtime, session, (Some(permit), turn)));
-        }
-        let permit = self.permit.take()?;
-        Some(abandoned.add(&self.runtime, None, (Some(permit), turn)))
+        let Connected { connection, session, permit } = self.connected.take()?;
+        let may_have_a_session = connection.is_none() || session.is_some();
+        drop(connection);
+        let end = || self.pool.abandoned.add(&self.runtime, session, (Some(permit), turn));
+        may_have_a_session.then(end)
     }
 }
 

@@ -27,8 +27,7 @@ pub(crate) struct SessionLimit {
     shares: [(usize, Arc<Semaphore>); 4],
 }
 
-#[derive(Debug)]
-pub(crate) struct SessionPermit(#[allow(dead_code)] OwnedSemaphorePermit);
+pub(crate) type SessionPermit = OwnedSemaphorePermit;
 
 impl SessionLimit {
     pub(crate) const LEASE: usize = 8;
@@ -75,12 +74,12 @@ impl SessionLimit {
 
     pub(crate) async fn permit(&self, of: Use, deadline: Instant) -> Option<SessionPermit> {
         let semaphore = Arc::clone(&self.shares[of as usize].1);
-        timeout_at(deadline, semaphore.acquire_owned()).await.ok()?.ok().map(SessionPermit)
+        timeout_at(deadline, semaphore.acquire_owned()).await.ok()?.ok()
     }
 
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn try_permit(&self, of: Use) -> Option<SessionPermit> {
-        Arc::clone(&self.shares[of as usize].1).try_acquire_owned().ok().map(SessionPermit)
+        Arc::clone(&self.shares[of as usize].1).try_acquire_owned().ok()
     }
 }
 

@@ -49,15 +49,23 @@ impl<S: Server> Engine<S> {
         Err(Error::unsupported(what, self.profile()).with_name(&claim.name))
     }
 
-    async fn renewal(&self, claim: &Claim) -> Result<RenewalOutcome> {
+    /// Sends a command to the claim's task. Returns `None` if the claim has none.
+    async fn ask<T>(&self, claim: &Claim, command: fn(oneshot::Sender<T>) -> Command) -> Option<T> {
         while let Some(task) = self.state.task(claim) {
             let (answer, answered) = oneshot::channel();
-            if task.send(Command::Renew(answer)).is_ok()
-                && let Ok(outcome) = answered.await
+            if task.send(command(answer)).is_ok()
+                && let Ok(answer) = answered.await
             {
-                return Ok(outcome);
+                return Some(answer);
             }
             tokio::task::yield_now().await;
+        }
+        None
+    }
+
+    async fn renewal(&self, claim: &Claim) -> Result<RenewalOutcome> {
+        if let Some(outcome) = self.ask(claim, Command::Renew).await {
+            return Ok(outcome);
         }
         if let Some(reason) = self.state.is_over(claim) {
             return Ok(RenewalOutcome::NotHeld(reason));
@@ -138,14 +146,8 @@ impl<S: Server> DistributedLock for Engine<S> {
         if release_mode == ReleaseMode::Reconcile {
             self.state.set_over(claim, Reason::Gone);
         }
-        while let Some(task) = self.state.task(claim) {
-            let (answer, answered) = oneshot::channel();
-            if task.send(Command::Release(answer)).is_ok()
-                && let Ok(ended) = answered.await
-            {
-                return ended.map_err(|error| self.named(error, claim));
-            }
-            tokio::task::yield_now().await;
+        if let Some(ended) = self.ask(claim, Command::Release).await {
+            return ended.map_err(|error| self.named(error, claim));
         }
         let ending = tokio::time::timeout(LIMIT, self.state.server.records.release(claim));
         let silent = |_| Err(Error::indeterminate("the server didn't answer the release"));

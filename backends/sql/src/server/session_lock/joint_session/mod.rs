@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwright_core::backend_util::lock;
-use lockwright_core::{BootInstant, Claim, Clock, Error, Reason, Result};
+use lockwright_core::{BootInstant, Claim, Error, Reason, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
@@ -24,7 +24,7 @@ use crate::server::dialect::Dialect;
 use crate::server::errors;
 use crate::server::session_limit::Use;
 
-use task::{Task, limited};
+use task::{limited, start};
 
 /// The most holds of one session, which all end with it.
 const MOST: usize = 500;
@@ -146,20 +146,6 @@ pub(super) async fn slot<S: Server>(state: &Arc<EngineState<S>>, claim: &Claim) 
     let slot = joint.slot().ok_or_else(|| Error::unavailable(CLOSED))?;
     state.joint_sessions.add(joint);
     Ok(slot)
-}
-
-fn start<S: Session>(
-    session: S,
-    ttl: Duration,
-    clock: Clock,
-    backend: &'static str,
-    lost: Box<dyn Fn(&Claim) + Send>,
-) -> JointSession {
-    let (orders, inbox) = mpsc::unbounded_channel();
-    let slots = Arc::new(Semaphore::new(MOST));
-    let task = Task::new(session, ttl, clock, backend, (orders.downgrade(), inbox), &slots, lost);
-    tokio::spawn(task.run());
-    JointSession { ttl, orders, slots }
 }
 
 impl JointSession {

@@ -7,7 +7,7 @@ use lockwright_core::{Claim, Clock, Error, ErrorKind, LockName, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
 
-use super::{CLOSED, Joined, MARGIN, MOST, Member, Order, statement_limit};
+use super::{CLOSED, Joined, JointSession, MARGIN, MOST, Member, Order, statement_limit};
 use crate::server::errors::{self, Effect};
 use crate::server::session_lock::{Ended, Kept, Locked, Session, SessionId};
 
@@ -21,7 +21,7 @@ pub(super) const KEPT: Duration = Duration::from_secs(5);
 /// The most holds that one statement renews.
 const BATCH: usize = 100;
 
-pub(super) struct Task<S> {
+struct Task<S> {
     /// Dropped first, so that losses are reported before the session ends.
     members: Members,
     id: SessionId,
@@ -70,33 +70,36 @@ impl Waiting {
     }
 }
 
-impl<S: Session> Task<S> {
-    pub(super) fn new(
-        session: S,
-        ttl: Duration,
-        clock: Clock,
-        backend: &'static str,
-        (orders, inbox): (mpsc::WeakUnboundedSender<Order>, mpsc::UnboundedReceiver<Order>),
-        slots: &Arc<Semaphore>,
-        lost: Box<dyn Fn(&Claim) + Send>,
-    ) -> Self {
-        Self {
-            members: Members { all: HashMap::new(), lost },
-            id: session.id(),
-            session,
-            ttl,
-            clock,
-            backend,
-            orders,
-            inbox,
-            slots: Arc::clone(slots),
-            waiting: Waiting::default(),
-            looked: Instant::now(),
-        }
-    }
+/// Starts the session's task.
+pub(super) fn start<S: Session>(
+    session: S,
+    ttl: Duration,
+    clock: Clock,
+    backend: &'static str,
+    lost: Box<dyn Fn(&Claim) + Send>,
+) -> JointSession {
+    let (orders, inbox) = mpsc::unbounded_channel();
+    let slots = Arc::new(Semaphore::new(MOST));
+    let task = Task {
+        members: Members { all: HashMap::new(), lost },
+        id: session.id(),
+        session,
+        ttl,
+        clock,
+        backend,
+        orders: orders.downgrade(),
+        inbox,
+        slots: Arc::clone(&slots),
+        waiting: Waiting::default(),
+        looked: Instant::now(),
+    };
+    tokio::spawn(task.run());
+    JointSession { ttl, orders, slots }
+}
 
+impl<S: Session> Task<S> {
     /// Serves orders until the session ends, fails, or has had no hold for [`KEPT`].
-    pub(super) async fn run(mut self) {
+    async fn run(mut self) {
         loop {
             match self.serve().await {
                 Ok(true) => {}

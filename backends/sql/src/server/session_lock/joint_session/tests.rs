@@ -2,7 +2,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
 use lockwright_conformance::test_helpers::claim_for;
-use lockwright_core::{ErrorKind, Fence, async_trait};
+use lockwright_core::{Clock, ErrorKind, Fence, async_trait};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::Instant;

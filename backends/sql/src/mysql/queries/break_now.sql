@@ -7,8 +7,7 @@ WHERE name = :name AND token = :token AND expires > {now};
 -- The row is still locked, so `updated` is the time of this break.
 INSERT INTO {tombstone} (token, until_us, broken)
 SELECT :token, updated + GREATEST(expires - updated, :tombstone), :broken
-FROM {lease}
-WHERE name = :name AND ROW_COUNT() > 0
+FROM {lease} WHERE name = :name AND ROW_COUNT() > 0
 ON DUPLICATE KEY UPDATE
     until_us = GREATEST({tombstone}.until_us, VALUES(until_us)),
     broken = COALESCE({tombstone}.broken, VALUES(broken));

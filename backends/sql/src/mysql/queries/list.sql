@@ -5,8 +5,7 @@ FROM (
     SELECT * FROM {lease}
     WHERE name >= :first AND (:after IS NULL OR name > :after) AND name <= :last
       AND token IS NOT NULL AND expires > {now}
-    ORDER BY name
-    LIMIT :limit
+    ORDER BY name LIMIT :limit
 ) AS held
 LEFT JOIN {shared_holder} AS holder
     ON held.mode <> 'exclusive'

@@ -15,9 +15,7 @@ UPDATE {locked}
 STRAIGHT_JOIN {lease} AS lease FORCE INDEX (PRIMARY)
     ON lease.name = CONVERT(locked.name USING utf8mb4) COLLATE utf8mb4_bin
     AND lease.token = CONVERT(locked.token USING utf8mb4) COLLATE utf8mb4_bin
-SET lease.ttl = locked.ttl,
-    lease.expires = {now} + locked.ttl,
-    lease.updated = {now}
+SET lease.ttl = locked.ttl, lease.expires = {now} + locked.ttl, lease.updated = {now}
 WHERE lease.expires > {now} AND lease.broken IS NULL;
 
 SELECT asked.place - 1,

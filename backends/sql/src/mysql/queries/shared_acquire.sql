@@ -4,8 +4,7 @@ SELECT lease.fence, lease.fences,
        LOCATE(:token, lease.tombstones) > 0
            OR EXISTS (SELECT 1 FROM {tombstone} AS tombstone WHERE tombstone.token = :token)
 INTO @lockwright_fence, @lockwright_fences, @lockwright_live, @lockwright_ours, @lockwright_buried
-FROM {lease} AS lease
-WHERE lease.name = :name;
+FROM {lease} AS lease WHERE lease.name = :name;
 
 SELECT COALESCE(SUM(IF(mode <> 'exclusive', permits, 0)), 0),
        MIN(IF(mode <> 'exclusive', expires, NULL)),
@@ -14,8 +13,7 @@ SELECT COALESCE(SUM(IF(mode <> 'exclusive', permits, 0)), 0),
        COALESCE(MAX(mode <> 'exclusive' AND token = :token AND broken IS NOT NULL), 0)
 INTO @lockwright_taken, @lockwright_first_end, @lockwright_writer_until, @lockwright_own,
      @lockwright_broken
-FROM {shared_holder}
-WHERE name = :name AND expires > @lockwright_now;
+FROM {shared_holder} WHERE name = :name AND expires > @lockwright_now;
 
 SET @lockwright_own = @lockwright_own AND @lockwright_ours AND NOT @lockwright_buried;
 
@@ -29,16 +27,14 @@ SET @lockwright_does = CASE
     ELSE 2 END;
 
 SET @lockwright_fence = IF(
-    @lockwright_does < 2 OR (@lockwright_ours AND :size = 0),
-    @lockwright_fence,
+    @lockwright_does < 2 OR (@lockwright_ours AND :size = 0), @lockwright_fence,
     GREATEST(@lockwright_fence + @lockwright_fences, (SELECT floor + 1 FROM {meta}), @lockwright_now));
 
 INSERT INTO {shared_holder}
     (name, token, identity, mode, permits, size, fence, ttl, expires, updated, broken)
 SELECT :name, :token, :identity, :mode, :permits, :size, @lockwright_fence, :ttl,
        @lockwright_now + :ttl, @lockwright_now, NULL
-FROM {meta} AS meta
-WHERE @lockwright_does = 2
+FROM {meta} AS meta WHERE @lockwright_does = 2
 ON DUPLICATE KEY UPDATE
     identity = VALUES(identity), mode = VALUES(mode), permits = VALUES(permits), size = VALUES(size),
     fence = VALUES(fence), ttl = VALUES(ttl), expires = VALUES(expires), updated = VALUES(updated),
@@ -68,7 +64,6 @@ SELECT CAST(@lockwright_buried AS SIGNED), name, IF(@lockwright_live, token, NUL
                           WHEN @lockwright_live THEN expires
                           ELSE @lockwright_writer_until END, @lockwright_now) AS SIGNED),
        broken, FALSE, CAST(@lockwright_now AS SIGNED), NULL, NULL
-FROM {lease}
-WHERE name = :name AND @lockwright_does = 0 AND NOT @lockwright_own;
+FROM {lease} WHERE name = :name AND @lockwright_does = 0 AND NOT @lockwright_own;
 
 COMMIT;

@@ -4,14 +4,12 @@ SET @lockwright_now = {now};
 
 SELECT MAX(expires - @lockwright_now), COALESCE(MAX(mode <> 'exclusive'), 0)
 INTO @lockwright_remaining, @lockwright_own
-FROM {shared_holder}
-WHERE name = :name AND token = :token;
+FROM {shared_holder} WHERE name = :name AND token = :token;
 
 DELETE FROM {shared_holder} WHERE name = :name AND token = :token;
 
 SELECT MAX(expires) INTO @lockwright_ends
-FROM {shared_holder}
-WHERE name = :name AND mode <> 'exclusive' AND expires > @lockwright_now;
+FROM {shared_holder} WHERE name = :name AND mode <> 'exclusive' AND expires > @lockwright_now;
 
 UPDATE {lease} SET
     token = IF(@lockwright_ends IS NULL, NULL, token),

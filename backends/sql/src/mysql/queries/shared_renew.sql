@@ -24,8 +24,7 @@ STRAIGHT_JOIN {shared_holder} AS holder FORCE INDEX (PRIMARY)
     ON holder.name = lease.name
     AND holder.token = CONVERT(locked.token USING utf8mb4) COLLATE utf8mb4_bin
     AND holder.mode = lease.mode
-SET holder.ttl = locked.ttl,
-    holder.expires = @lockwright_now + locked.ttl,
+SET holder.ttl = locked.ttl, holder.expires = @lockwright_now + locked.ttl,
     holder.updated = @lockwright_now
 WHERE holder.expires > @lockwright_now AND holder.broken IS NULL
   AND lease.mode <> 'exclusive' AND lease.token IS NOT NULL AND lease.expires > @lockwright_now;
@@ -36,8 +35,7 @@ UPDATE (
     STRAIGHT_JOIN {shared_holder} AS holder FORCE INDEX (PRIMARY)
         ON holder.name = CONVERT(locked.name USING utf8mb4) COLLATE utf8mb4_bin
         AND holder.token = CONVERT(locked.token USING utf8mb4) COLLATE utf8mb4_bin
-    WHERE holder.mode <> 'exclusive'
-    GROUP BY holder.name
+    WHERE holder.mode <> 'exclusive' GROUP BY holder.name
 ) AS latest
 STRAIGHT_JOIN {lease} AS lease FORCE INDEX (PRIMARY) ON lease.name = latest.name
 SET lease.expires = GREATEST(lease.expires, latest.ends), lease.updated = @lockwright_now

@@ -1,12 +1,10 @@
-SELECT MAX(lease.fence), MAX(lease.fences),
-       MAX(IF(holder.token = :from, holder.fence, NULL)),
+SELECT MAX(lease.fence), MAX(lease.fences), MAX(IF(holder.token = :from, holder.fence, NULL)),
        COALESCE(MAX(holder.token = :from), 0), COALESCE(MAX(holder.token = :token), 0)
 INTO @lockwright_fence, @lockwright_fences, @lockwright_epoch, @lockwright_old, @lockwright_own
 FROM {lease} AS lease
 JOIN {shared_holder} AS holder ON holder.name = lease.name AND holder.token IN (:from, :token)
 WHERE lease.name = :name AND lease.mode = :mode AND lease.token IS NOT NULL
-  AND lease.expires > @lockwright_now
-  AND holder.expires > @lockwright_now AND holder.broken IS NULL
+  AND lease.expires > @lockwright_now AND holder.expires > @lockwright_now AND holder.broken IS NULL
   AND holder.mode = :mode AND holder.permits = :permits AND holder.size = :size
   AND LOCATE(:token, lease.tombstones) = 0
   AND NOT EXISTS (SELECT 1 FROM {tombstone} AS tombstone WHERE tombstone.token = :token);
@@ -35,7 +33,6 @@ ON DUPLICATE KEY UPDATE until_us = GREATEST({tombstone}.until_us, VALUES(until_u
 
 SELECT name, token, identity, mode, fence, 1, expires, broken, FALSE, CAST(@lockwright_now AS SIGNED),
        permits, size
-FROM {shared_holder}
-WHERE name = :name AND token = :token AND (@lockwright_old OR @lockwright_own);
+FROM {shared_holder} WHERE name = :name AND token = :token AND (@lockwright_old OR @lockwright_own);
 
 COMMIT;

@@ -17,7 +17,6 @@ WHERE name = :name AND token = :token AND ROW_COUNT() > 0
 ON DUPLICATE KEY UPDATE until_us = GREATEST({tombstone}.until_us, VALUES(until_us));
 
 SELECT name, token, identity, mode, fence, fences, expires, broken, FALSE, updated
-FROM {lease}
-WHERE name = :name AND token = :token AND expires > {now} AND broken IS NULL;
+FROM {lease} WHERE name = :name AND token = :token AND expires > {now} AND broken IS NULL;
 
 COMMIT;

@@ -3,8 +3,7 @@ FROM (SELECT name FROM {lease} WHERE name > :after ORDER BY name LIMIT :limit) A
 
 BEGIN;
 SELECT JSON_ARRAYAGG(name) INTO @lockwright_old
-FROM {lease}
-WHERE name > :after AND name <= @lockwright_last
+FROM {lease} WHERE name > :after AND name <= @lockwright_last
   AND GREATEST(updated, IF(token IS NULL, 0, expires)) < {now} - :idle
   AND fence + fences - 1 <= (SELECT floor FROM {meta})
 FOR UPDATE SKIP LOCKED;

@@ -5,8 +5,7 @@ FROM (
 
 BEGIN;
 SELECT JSON_ARRAYAGG(token) INTO @lockwright_old
-FROM {tombstone} WHERE until_us <= @lockwright_last
-FOR UPDATE SKIP LOCKED;
+FROM {tombstone} WHERE until_us <= @lockwright_last FOR UPDATE SKIP LOCKED;
 DELETE tombstone FROM {old} STRAIGHT_JOIN {tombstone} AS tombstone ON tombstone.token = {old_name};
 SELECT ROW_COUNT();
 COMMIT;

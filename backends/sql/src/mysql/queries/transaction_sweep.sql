@@ -9,8 +9,7 @@ FROM JSON_TABLE(COALESCE(@lockwright, '[]'), '$[*]' COLUMNS (
          name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$')) AS old
 STRAIGHT_JOIN {swept} AS locked
     ON locked.name = CONVERT(old.name USING utf8mb4) COLLATE utf8mb4_bin
-WHERE locked.{age} < UTC_TIMESTAMP() - INTERVAL :idle_s SECOND
-FOR UPDATE SKIP LOCKED;
+WHERE locked.{age} < UTC_TIMESTAMP() - INTERVAL :idle_s SECOND FOR UPDATE SKIP LOCKED;
 DELETE locked
 FROM JSON_TABLE(COALESCE(@lockwright, '[]'), '$[*]' COLUMNS (
          name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$')) AS old

@@ -7,7 +7,6 @@ UPDATE {lease} SET
     token = :token, identity = :identity, mode = 'exclusive',
     fence = greatest(fence + fences, {now}), fences = :fences, ttl = :ttl, expires = {now} + :ttl,
     updated = {now}, broken = NULL
-WHERE name = :name AND (token IS NULL OR expires <= {now})
-  AND position(:token IN tombstones) = 0
+WHERE name = :name AND (token IS NULL OR expires <= {now}) AND position(:token IN tombstones) = 0
   AND NOT EXISTS (SELECT FROM {tombstone} WHERE token = :token)
 RETURNING true, fence, waiting > updated

@@ -3,8 +3,7 @@
 WITH freed AS (
     UPDATE {lease} SET
         token = NULL, updated = {now}, tombstones = right(tombstones || ' ' || :token, 16 * 33)
-    WHERE name = :name AND token = :token
-      AND expires > {now}
+    WHERE name = :name AND token = :token AND expires > {now}
     RETURNING expires - updated AS remaining, updated, waiting
 ), tombstone AS (
     INSERT INTO {tombstone} AS tombstone (token, until, broken)

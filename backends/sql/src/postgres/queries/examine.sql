@@ -1,13 +1,9 @@
 -- The last columns are the oldest snapshot's age in transactions, and in seconds (NULL if the user
 -- can't see it).
-SELECT pg_is_in_recovery(),
-       current_setting('transaction_read_only') = 'on',
-       current_setting('server_version_num')::bigint,
-       current_setting('fsync') = 'on',
-       current_setting('full_page_writes') = 'on',
-       current_setting('synchronous_commit'),
-       (SELECT count(*) FROM pg_stat_replication),
-       current_setting('synchronous_standby_names'),
+SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on',
+       current_setting('server_version_num')::bigint, current_setting('fsync') = 'on',
+       current_setting('full_page_writes') = 'on', current_setting('synchronous_commit'),
+       (SELECT count(*) FROM pg_stat_replication), current_setting('synchronous_standby_names'),
        coalesce(
            (SELECT 'the extension ' || extname FROM pg_extension
             WHERE extname IN ('bdr', 'pgactive', 'pglogical', 'spock') LIMIT 1),
@@ -21,6 +17,5 @@ SELECT pg_is_in_recovery(),
             UNION ALL SELECT max(age(transaction)) FROM pg_prepared_xacts
             UNION ALL SELECT max(age(xmin)) FROM pg_replication_slots) AS oldest (age)),
        (SELECT max(extract(epoch FROM clock_timestamp() - xact_start))::bigint
-        FROM pg_stat_activity
-        WHERE datname = current_database() AND pid <> pg_backend_pid()
+        FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
           AND backend_xmin IS NOT NULL)

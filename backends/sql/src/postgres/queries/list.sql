@@ -3,10 +3,8 @@ WITH held AS (
     FROM {lease} AS lease
     CROSS JOIN (SELECT {now} AS now OFFSET 0) AS at
     WHERE name >= greatest(:first, :after COLLATE "C") AND name <= :last
-      AND name IS DISTINCT FROM :after
-      AND token IS NOT NULL AND expires > now
-    ORDER BY name
-    LIMIT :limit
+      AND name IS DISTINCT FROM :after AND token IS NOT NULL AND expires > now
+    ORDER BY name LIMIT :limit
 )
 SELECT held.name, coalesce(holder.token, held.token), coalesce(holder.identity, held.identity),
        held.mode, coalesce(holder.fence, held.fence), held.fences::bigint,

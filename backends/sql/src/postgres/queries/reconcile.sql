@@ -18,8 +18,7 @@ ON CONFLICT (name) DO UPDATE SET
     tombstones = right(lease.tombstones || ' ' || :token, 16 * 33);
 
 WITH ended AS (
-    UPDATE {lease} SET
-        token = NULL, updated = {now}
+    UPDATE {lease} SET token = NULL, updated = {now}
     WHERE name = :name AND token = :token
     RETURNING expires > updated AS held, waiting > updated AS waiting
 )

@@ -8,15 +8,11 @@ WITH asked AS (
 ), locked AS MATERIALIZED (
     SELECT lease.name, lease.token, asked.ttl, asked.place
     FROM asked JOIN {lease} AS lease ON lease.name = asked.name AND lease.token = asked.token
-    ORDER BY lease.name
-    FOR UPDATE OF lease SKIP LOCKED
+    ORDER BY lease.name FOR UPDATE OF lease SKIP LOCKED
 ), renewed AS (
     UPDATE {lease} AS lease SET ttl = locked.ttl, expires = {now} + locked.ttl, updated = {now}
-    FROM locked
-    WHERE lease.name = locked.name
-      AND lease.token = locked.token
-      AND lease.expires > {now}
-      AND lease.broken IS NULL
+    FROM locked WHERE lease.name = locked.name
+      AND lease.token = locked.token AND lease.expires > {now} AND lease.broken IS NULL
     RETURNING locked.place, lease.waiting > lease.updated AS waiting
 )
 SELECT asked.place,

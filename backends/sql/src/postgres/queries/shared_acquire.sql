@@ -2,8 +2,7 @@
 -- `shared_lock`. :kind is the token of the name's row: `readers` or `semaphore of N`. The columns
 -- are those of `acquire`.
 WITH seen AS MATERIALIZED (
-    SELECT lease.*, now,
-           coalesce(lease.token IS NOT NULL AND lease.expires > now, false) AS live,
+    SELECT lease.*, now, coalesce(lease.token IS NOT NULL AND lease.expires > now, false) AS live,
            coalesce(lease.token = :kind AND lease.expires > now, false) AS ours
     FROM {lease} AS lease
     CROSS JOIN (SELECT {now} AS now OFFSET 0) AS at
@@ -50,8 +49,7 @@ WITH seen AS MATERIALIZED (
     RETURNING holder.*
 ), rearmed AS (
     UPDATE {shared_holder} AS holder SET ttl = :ttl, expires = now + :ttl, updated = now
-    FROM state
-    WHERE does = 'again' AND holder.name = :name AND holder.token = :token
+    FROM state WHERE does = 'again' AND holder.name = :name AND holder.token = :token
     RETURNING holder.*
 ), kept AS (
     UPDATE {lease} AS lease SET
@@ -59,8 +57,7 @@ WITH seen AS MATERIALIZED (
         fence = CASE WHEN does = 'new' THEN next ELSE lease.fence END, fences = 1, ttl = :ttl,
         expires = CASE WHEN ours THEN greatest(lease.expires, now + :ttl) ELSE now + :ttl END,
         updated = now, broken = NULL
-    FROM state
-    WHERE does IN ('new', 'again') AND lease.name = :name
+    FROM state WHERE does IN ('new', 'again') AND lease.name = :name
 ), noted AS (
     UPDATE {lease} AS lease SET waiting = now + 30000000
     FROM state
@@ -83,5 +80,4 @@ SELECT does = 'ended', name, CASE WHEN live THEN token END, identity, mode, fenc
             WHEN live THEN expires
             ELSE coalesce(writer_until, now) END,
        broken, waiting > now, now, NULL::bigint, NULL::bigint
-FROM state
-WHERE does IN ('ended', 'busy');
+FROM state WHERE does IN ('ended', 'busy');

@@ -17,8 +17,7 @@ WITH at AS MATERIALIZED (
     WHERE lease.name = :name AND lease.mode = gone.mode AND gone.mode <> 'exclusive'
       AND lease.token IS NOT NULL
 ), told AS MATERIALIZED (
-    SELECT gone.expires > now AS held,
-           gone.expires - now AS remaining,
+    SELECT gone.expires > now AS held, gone.expires - now AS remaining,
            gone.expires > now AND lease.waiting > now
                AND (gone.mode <> 'shared' OR ends IS NULL) AS makes_room
     FROM gone CROSS JOIN at CROSS JOIN others

@@ -7,8 +7,7 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 WITH locked AS MATERIALIZED (
     SELECT name FROM {lease}
     WHERE name IN (SELECT hold ->> 0 FROM json_array_elements(:holds::json) AS each (hold))
-    ORDER BY name
-    FOR UPDATE SKIP LOCKED
+    ORDER BY name FOR UPDATE SKIP LOCKED
 )
 -- A setting passes the locked names to the next statement.
 SELECT count(*) FROM locked
@@ -39,11 +38,8 @@ WITH asked AS MATERIALIZED (
     FROM asked
     CROSS JOIN at
     JOIN {lease} AS lease ON lease.name = asked.name
-    WHERE asked.is_locked
-      AND holder.name = asked.name
-      AND holder.token = asked.token
-      AND holder.expires > now
-      AND holder.broken IS NULL
+    WHERE asked.is_locked AND holder.name = asked.name AND holder.token = asked.token
+      AND holder.expires > now AND holder.broken IS NULL
       -- A waiting writer's row isn't a hold.
       AND holder.mode <> 'exclusive'
       AND lease.mode = holder.mode AND lease.token IS NOT NULL AND lease.expires > now

@@ -8,11 +8,8 @@ WITH swapped AS (
         tombstones = CASE WHEN lease.token = :from THEN right(lease.tombstones || ' ' || :from, 16 * 33)
                       ELSE lease.tombstones END,
         token = :token, identity = :identity, ttl = :ttl, expires = {now} + :ttl, updated = {now}
-    WHERE lease.name = :name
-      AND lease.token IN (:from, :token)
-      AND lease.expires > {now}
-      AND lease.broken IS NULL
-      AND position(:token IN lease.tombstones) = 0
+    WHERE lease.name = :name AND lease.token IN (:from, :token) AND lease.expires > {now}
+      AND lease.broken IS NULL AND position(:token IN lease.tombstones) = 0
       AND NOT EXISTS (SELECT FROM {tombstone} AS tombstone WHERE tombstone.token = :token)
     RETURNING lease.*
 ), ended AS (

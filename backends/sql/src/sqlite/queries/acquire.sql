@@ -36,8 +36,7 @@ LEFT JOIN lockwright_tombstone AS tombstone ON tombstone.token = ?2 AND tombston
 SELECT lease.name
 FROM json_each(?1) AS asked
 CROSS JOIN lockwright_lease AS lease ON lease.name = asked.value
-WHERE lease.boot = ?2 AND lease.expires_ns > ?3
-  AND CASE lease.mode
+WHERE lease.boot = ?2 AND lease.expires_ns > ?3 AND CASE lease.mode
       WHEN 'permits' THEN
           (SELECT sum(holder.permits) >= max(holder.size) FROM lockwright_shared_holder AS holder
            WHERE holder.name = lease.name AND holder.boot = ?2 AND holder.expires_ns > ?3
@@ -54,8 +53,7 @@ WHERE lease.boot = ?2 AND lease.expires_ns > ?3
 INSERT INTO lockwright_lease
     (name, token, identity, mode, fence, fences, ttl_ns, expires_ns, boot, updated, broken)
 SELECT ?1, ?2, 'null', ?3, meta.fence + 1, 1, ?4, ?5, ?6, datetime('now', 'subsec'), NULL
-FROM lockwright_meta AS meta
-WHERE true
+FROM lockwright_meta AS meta WHERE true
 ON CONFLICT (name) DO UPDATE SET
     token = excluded.token, identity = excluded.identity, mode = excluded.mode,
     fence = excluded.fence, fences = excluded.fences, ttl_ns = excluded.ttl_ns,

@@ -2,9 +2,7 @@
 -- ?1 first name, ?2 whether the first is included, ?3 boot, ?4 now, ?5 limit
 WITH held AS (
     SELECT * FROM lockwright_lease
-    WHERE name >= ?1 AND (?2 OR name <> ?1) AND boot = ?3 AND expires_ns > ?4
-    ORDER BY name
-    LIMIT ?5
+    WHERE name >= ?1 AND (?2 OR name <> ?1) AND boot = ?3 AND expires_ns > ?4 ORDER BY name LIMIT ?5
 )
 SELECT held.name, coalesce(holder.token, held.token) AS token,
        coalesce(holder.identity, held.identity) AS identity,

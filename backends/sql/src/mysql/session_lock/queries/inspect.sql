@@ -18,11 +18,9 @@ SELECT held.name, IS_USED_LOCK({key_of_held}),
        held.token, held.identity, held.fence, {left}, held.broken, 0, FALSE
 FROM {hold} AS held
 LEFT JOIN information_schema.processlist AS activity ON activity.id = held.session
-WHERE held.kind = 'session'
-  AND (held.name > :from OR :inclusive AND held.name = :from)
+WHERE held.kind = 'session' AND (held.name > :from OR :inclusive AND held.name = :from)
   AND IS_USED_LOCK({key_of_held}) IS NOT NULL
-ORDER BY held.name
-LIMIT :limit;
+ORDER BY held.name LIMIT :limit;
 
 /* row_inspect */
 -- Users usually can't see row locks. So a session counts as a holder if it has the mark of a
@@ -56,6 +54,4 @@ FROM (
     WHERE kind = 'row' AND (name > :from OR :inclusive AND name = :from)
 ) AS held
 LEFT JOIN information_schema.processlist AS activity ON activity.id = held.session
-WHERE IS_USED_LOCK({mark_of_held}) = held.session
-ORDER BY held.name, held.session
-LIMIT :limit;
+WHERE IS_USED_LOCK({mark_of_held}) = held.session ORDER BY held.name, held.session LIMIT :limit;

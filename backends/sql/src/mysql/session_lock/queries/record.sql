@@ -5,8 +5,7 @@
 INSERT INTO {hold} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
 SELECT '{kind}', :name, :token, :identity, IF(:fence > 0, :fence, GREATEST(meta.floor + 1, {now})),
        :ttl_ms, :session, {now}, NULL, 0
-FROM {meta} AS meta
-WHERE IS_USED_LOCK({mark}) <=> :session
+FROM {meta} AS meta WHERE IS_USED_LOCK({mark}) <=> :session
 ON DUPLICATE KEY UPDATE
     updated = IF(IS_USED_LOCK({mark}) <=> :session, VALUES(updated), {hold}.updated),
     broken = IF({hold}.updated = VALUES(updated) AND {hold}.token <> VALUES(token), NULL, {hold}.broken),
@@ -27,8 +26,7 @@ WHERE kind = '{kind}' AND name = :name AND token = :token AND session = :session
 INSERT INTO {hold} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
 SELECT '{kind}', :name, '{readers}', '', IF(:fence > 0, :fence, GREATEST(meta.floor + 1, {now})),
        :ttl_ms, :session, {now}, NULL, 0
-FROM {meta} AS meta
-WHERE IS_USED_LOCK({mark}) <=> :session
+FROM {meta} AS meta WHERE IS_USED_LOCK({mark}) <=> :session
 ON DUPLICATE KEY UPDATE
     updated = IF(IS_USED_LOCK({mark}) <=> :session, VALUES(updated), {hold}.updated),
     fence = IF({hold}.updated = VALUES(updated) AND NOT ({still_read}),
@@ -42,8 +40,7 @@ ON DUPLICATE KEY UPDATE
 
 INSERT INTO {reader} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
 SELECT '{kind}', :name, :token, :identity, last.fence, :ttl_ms, :session, {now}, NULL, 0
-FROM {hold} AS last
-WHERE last.kind = '{kind}' AND last.name = :name AND last.token = '{readers}'
+FROM {hold} AS last WHERE last.kind = '{kind}' AND last.name = :name AND last.token = '{readers}'
   AND IS_USED_LOCK({mark}) <=> :session
 ON DUPLICATE KEY UPDATE
     identity = VALUES(identity), fence = VALUES(fence), ttl_ms = VALUES(ttl_ms),

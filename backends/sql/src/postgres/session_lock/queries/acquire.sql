@@ -100,8 +100,7 @@ WITH asked AS MATERIALIZED (
            set_config('lock_timeout', :slice_ms::text, true)
 ), locked AS MATERIALIZED (
     SELECT rows.name FROM asked JOIN {row} AS rows ON rows.name = :name
-    WHERE asked.claimed AND NOT asked.has_readers
-    FOR UPDATE OF rows
+    WHERE asked.claimed AND NOT asked.has_readers FOR UPDATE OF rows
 )
 SELECT nextval('{hold_fence}'), {waited_us} FROM locked;
 

@@ -19,8 +19,7 @@ SELECT 1::bigint FROM marked;
 
 /* mark_released */
 UPDATE {held} SET released = true, updated = clock_timestamp()
-WHERE kind = '{kind}' AND name = :name AND token = :token
-RETURNING 1::bigint;
+WHERE kind = '{kind}' AND name = :name AND token = :token RETURNING 1::bigint;
 
 /* why_ended */
 SELECT broken IS NOT NULL, released FROM {hold}

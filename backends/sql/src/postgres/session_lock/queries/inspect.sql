@@ -35,11 +35,9 @@ WITH locks AS MATERIALIZED (
     -- CASE prevents a nested loop, which the planner would choose, because it expects few locks.
     SELECT name, fence, key
     FROM (SELECT held.name, held.fence, {key_of_held} AS key FROM {hold} AS held
-          WHERE held.kind = 'session'
-            AND (held.name > :from OR :inclusive AND held.name = :from)
+          WHERE held.kind = 'session' AND (held.name > :from OR :inclusive AND held.name = :from)
           OFFSET 0) AS held
-    WHERE CASE WHEN key IN (SELECT key FROM locks) THEN true END
-    ORDER BY name LIMIT :limit
+    WHERE CASE WHEN key IN (SELECT key FROM locks) THEN true END ORDER BY name LIMIT :limit
 )
 SELECT last.name, holding.pid::bigint, held.token, held.token, held.identity, last.fence, {left},
        held.broken, 0::bigint, locks.shared
@@ -49,8 +47,7 @@ JOIN sessions AS holding ON holding.pid = locks.pid
 LEFT JOIN ({records}) AS held
      ON held.name = last.name AND held.session = holding.pid AND held.shared = locks.shared
     AND CASE WHEN (holding.pid, {claim_of_held}) IN (SELECT pid, key FROM locks) THEN true END
-ORDER BY last.name, holding.pid
-LIMIT :limit;
+ORDER BY last.name, holding.pid LIMIT :limit;
 
 /* row_inspect */
 -- Row locks aren't visible, but a locked row has its holder's transaction in `xmax`. Several
@@ -97,5 +94,4 @@ JOIN LATERAL pg_stat_get_activity(held.session::int) AS holding ON true
 WHERE (held.name > :from OR :inclusive AND held.name = :from)
   -- CASE prevents a nested loop, as in session_list.
   AND CASE WHEN (held.session, {claim_of_held}) IN (SELECT pid, key FROM claims) THEN true END
-ORDER BY held.name, holding.pid
-LIMIT :limit;
+ORDER BY held.name, holding.pid LIMIT :limit;

@@ -7,8 +7,7 @@ WITH locks AS MATERIALIZED (
         SELECT kind, name, token FROM {reader} AS held
         WHERE kind = '{kind}' AND updated < clock_timestamp() - :idle_us * interval '1 microsecond'
           AND {claim_of_held} NOT IN (SELECT key FROM locks)
-        LIMIT :limit
-        FOR UPDATE SKIP LOCKED)
+        LIMIT :limit FOR UPDATE SKIP LOCKED)
     RETURNING 1
 ), old AS MATERIALIZED (
     SELECT name FROM {hold} AS held
@@ -17,8 +16,7 @@ WITH locks AS MATERIALIZED (
       AND {key_of_held} NOT IN (SELECT key FROM locks)
       AND NOT EXISTS (SELECT FROM {reader} AS reader
                       WHERE reader.kind = '{kind}' AND reader.name = held.name)
-    ORDER BY updated LIMIT :limit
-    FOR UPDATE SKIP LOCKED
+    ORDER BY updated LIMIT :limit FOR UPDATE SKIP LOCKED
 ), deleted AS (
     DELETE FROM {hold} AS held USING old
     WHERE held.kind = '{kind}' AND held.name = old.name RETURNING held.name
@@ -32,8 +30,7 @@ WITH locks AS MATERIALIZED (
     SELECT rows.name FROM {row} AS rows
     WHERE '{kind}' = 'row' AND NOT EXISTS (SELECT FROM deleted)
       AND NOT EXISTS (SELECT FROM {hold} AS held WHERE held.kind = 'row' AND held.name = rows.name)
-    LIMIT :limit
-    FOR UPDATE OF rows SKIP LOCKED
+    LIMIT :limit FOR UPDATE OF rows SKIP LOCKED
 ), cleared_too AS (
     DELETE FROM {row} AS rows USING unrecorded WHERE rows.name = unrecorded.name RETURNING 1
 )

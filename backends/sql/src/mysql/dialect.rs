@@ -97,9 +97,7 @@ impl MySql {
     pub(super) fn is_direct(&self) -> bool {
         self.is_direct.load(Ordering::Relaxed)
     }
-}
 
-impl MySql {
     fn schema_as_value(&self) -> String {
         match self.tables.schema() {
             Some(schema) => format!("'{schema}'"),

@@ -208,7 +208,7 @@ impl<D: Dialect> LeaseBackend<D> {
         let takes_turns = waits && claim.mode == Mode::Exclusive;
         if takes_turns
             && let Wait::Until(limit) = wait
-            && let Some(pause) = self.turns.pause(claim)
+            && let Some(pause) = self.turns.pause(claim, Instant::now())
         {
             let left = limit.saturating_since(self.clock.now());
             // The TTL counts from before the pause.
@@ -216,7 +216,7 @@ impl<D: Dialect> LeaseBackend<D> {
         }
         let mut outcome = self.decide(claim, may_wait, waits).await?;
         if takes_turns && matches!(outcome, AcquireOutcome::Granted(_)) {
-            self.turns.granted(claim);
+            self.turns.granted(claim, Instant::now());
         }
         if let (AcquireOutcome::Busy(busy), Some(longest)) = (&mut outcome, longest) {
             busy.retry_after = busy.retry_after.map(|after| after.min(longest));

@@ -44,11 +44,7 @@ struct Turn {
 
 impl Turns {
     /// Returns how long `claim` pauses before its next request.
-    pub(super) fn pause(&self, claim: &Claim) -> Option<Duration> {
-        self.pause_at(claim, Instant::now())
-    }
-
-    fn pause_at(&self, claim: &Claim, now: Instant) -> Option<Duration> {
+    pub(super) fn pause(&self, claim: &Claim, now: Instant) -> Option<Duration> {
         let mut turns = lock(&self.0);
         let known = turns.get_mut(&claim.name).filter(|turn| turn.asked + REMEMBERED > now);
         let Some(turn) = known else {
@@ -68,11 +64,7 @@ impl Turns {
         Some(due.saturating_duration_since(now)).filter(|pause| *pause >= SHORTEST)
     }
 
-    pub(super) fn granted(&self, claim: &Claim) {
-        self.granted_at(claim, Instant::now());
-    }
-
-    fn granted_at(&self, claim: &Claim, now: Instant) {
+    pub(super) fn granted(&self, claim: &Claim, now: Instant) {
         if let Some(turn) = lock(&self.0).get_mut(&claim.name)
             && turn.token == claim.token
         {
@@ -106,10 +98,10 @@ mod tests {
     fn contend(turns: &Turns, count: u32, wait: Duration, mut now: Instant) -> Instant {
         for _ in 0..count {
             let claim = claim("x");
-            turns.pause_at(&claim, now);
+            turns.pause(&claim, now);
             now += wait;
-            turns.pause_at(&claim, now);
-            turns.granted_at(&claim, now);
+            turns.pause(&claim, now);
+            turns.granted(&claim, now);
             turns.released(&claim, true);
         }
         now
@@ -121,13 +113,13 @@ mod tests {
         let wait = Duration::from_millis(40);
         let now = contend(&turns, 40, wait, Instant::now());
         let next = claim("x");
-        let pause = turns.pause_at(&next, now).unwrap();
+        let pause = turns.pause(&next, now).unwrap();
         assert!(pause > wait / 2 && pause < wait, "{pause:?}");
-        let left = turns.pause_at(&next, now + wait / 2).unwrap();
+        let left = turns.pause(&next, now + wait / 2).unwrap();
         assert!(left < pause / 2, "{left:?} of {pause:?}");
-        assert_eq!(turns.pause_at(&next, now + wait), None);
-        assert_eq!(turns.pause_at(&claim("another"), now), None);
-        assert_eq!(turns.pause_at(&claim("x"), now + wait + REMEMBERED), None);
+        assert_eq!(turns.pause(&next, now + wait), None);
+        assert_eq!(turns.pause(&claim("another"), now), None);
+        assert_eq!(turns.pause(&claim("x"), now + wait + REMEMBERED), None);
     }
 
     #[test]
@@ -137,13 +129,13 @@ mod tests {
         let mut sum = Duration::ZERO;
         for _ in 0..100 {
             let claim = claim("x");
-            let pause = turns.pause_at(&claim, now).unwrap_or_default();
+            let pause = turns.pause(&claim, now).unwrap_or_default();
             assert!(pause < LONGEST, "{pause:?}");
             (sum, now) = (sum + pause, now + pause);
-            turns.granted_at(&claim, now);
+            turns.granted(&claim, now);
             turns.released(&claim, false);
         }
-        assert_eq!(turns.pause_at(&claim("x"), now), None, "after pauses of {sum:?}");
+        assert_eq!(turns.pause(&claim("x"), now), None, "after pauses of {sum:?}");
         assert!(sum < LONGEST * 8, "{sum:?}");
     }
 
@@ -151,6 +143,6 @@ mod tests {
     fn client_lets_others_ask_after_its_release() {
         let turns = Turns::default();
         let now = contend(&turns, 1, Duration::ZERO, Instant::now());
-        assert_eq!(turns.pause_at(&claim("x"), now), Some(YIELD));
+        assert_eq!(turns.pause(&claim("x"), now), Some(YIELD));
     }
 }

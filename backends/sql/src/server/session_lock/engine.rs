@@ -67,7 +67,7 @@ impl<S: Server> Engine<S> {
         if let Some(outcome) = self.ask(claim, Command::Renew).await {
             return Ok(outcome);
         }
-        if let Some(reason) = self.state.is_over(claim) {
+        if let Some(reason) = self.state.over.reason(claim) {
             return Ok(RenewalOutcome::NotHeld(reason));
         }
         Ok(match self.state.server.records.carried(claim).await? {
@@ -90,13 +90,13 @@ impl<S: Server> DistributedLock for Engine<S> {
     }
 
     fn attach(&self, events: Events) {
-        self.state.attach(events);
+        self.state.clients.attach(events);
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         self.has_mode_of(claim)?;
         loop {
-            if let Some(reason) = self.state.is_over(claim) {
+            if let Some(reason) = self.state.over.reason(claim) {
                 return Err(self.named(lost_claim(reason), claim));
             }
             let (answer, answered) = oneshot::channel();
@@ -144,7 +144,7 @@ impl<S: Server> DistributedLock for Engine<S> {
 
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         if release_mode == ReleaseMode::Reconcile {
-            self.state.set_over(claim, Reason::Gone);
+            self.state.over.set(claim, Reason::Gone);
         }
         if let Some(ended) = self.ask(claim, Command::Release).await {
             return ended.map_err(|error| self.named(error, claim));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockwright_core::backend_util::{EndedClaims, Subscribers, lock};
 use lockwright_core::{
-    AcquireOutcome, Claim, Clock, Event, Events, LockName, Reason, ReleaseOutcome, RenewalOutcome,
+    AcquireOutcome, Claim, Clock, Event, LockName, Reason, ReleaseOutcome, RenewalOutcome,
     Result, Token, Wait,
 };
 use tokio::sync::{mpsc, oneshot};
@@ -50,8 +50,8 @@ pub(super) struct EngineState<S: Server> {
     pub(super) late_records: LateRecords,
     idle: Idle<S::Session>,
     tasks: Mutex<HashMap<Key, Registered>>,
-    over: EndedClaims,
-    clients: Subscribers,
+    pub(super) over: EndedClaims,
+    pub(super) clients: Subscribers,
     tidying: AtomicBool,
 }
 
@@ -128,25 +128,9 @@ impl<S: Server> EngineState<S> {
         let _ = timeout(RECORD_LIMIT, recorded).await;
     }
 
-    pub(super) fn set_over(&self, claim: &Claim, reason: Reason) {
-        self.over.set(claim, reason);
-    }
-
-    pub(super) fn is_over(&self, claim: &Claim) -> Option<Reason> {
-        self.over.reason(claim)
-    }
-
-    pub(super) fn attach(&self, events: Events) {
-        self.clients.attach(events);
-    }
-
     pub(super) fn report(&self, claim: &Claim, reason: Reason) {
-        self.set_over(claim, reason);
-        self.send(&Event::Lost(claim.token, reason));
-    }
-
-    pub(super) fn send(&self, event: &Event) {
-        self.clients.send(event);
+        self.over.set(claim, reason);
+        self.clients.send(&Event::Lost(claim.token, reason));
     }
 
     /// Returns whether the next hold must share a session, because enough others have their own.

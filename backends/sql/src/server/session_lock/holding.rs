@@ -28,6 +28,14 @@ pub(super) struct Hold<S: Server> {
     pub(super) is_recorded_later: bool,
 }
 
+impl<S: Server> Hold<S> {
+    pub(super) fn granted(&self) -> Granted {
+        let mut granted = Granted::new(self.fence);
+        granted.start = Some(self.armed);
+        granted
+    }
+}
+
 pub(super) struct Holding<S: Server> {
     /// Dropped first, so that a loss is reported before the session ends.
     pub(super) live: Live<S>,
@@ -65,13 +73,6 @@ enum End {
     Lost(Option<oneshot::Sender<RenewalOutcome>>),
 }
 
-enum Renewed {
-    From(BootInstant),
-    Unsure,
-    Broken,
-    Lost,
-}
-
 impl<S: Server> Holding<S> {
     /// Serves the hold until it ends, or releases it at once if no caller received the grant.
     pub(super) async fn run(mut self, was_received: bool) {
@@ -107,25 +108,21 @@ impl<S: Server> Holding<S> {
                 Some(Command::Renew(answer)) if answer.is_closed() => {}
                 Some(Command::Renew(answer)) => {
                     let outcome = match self.renew().await {
-                        Renewed::From(_) => RenewalOutcome::Renewed { valid: None },
-                        Renewed::Unsure => RenewalOutcome::Indeterminate,
-                        Renewed::Broken => RenewalOutcome::NotHeld(Reason::Broken),
-                        Renewed::Lost => return End::Lost(Some(answer)),
+                        Kept::Renewed => RenewalOutcome::Renewed { valid: None },
+                        Kept::Unsure => RenewalOutcome::Indeterminate,
+                        Kept::Broken => RenewalOutcome::NotHeld(Reason::Broken),
+                        Kept::Ended => return End::Lost(Some(answer)),
                     };
                     let _ = answer.send(outcome);
                 }
                 Some(Command::Acquire(_, answer)) => {
                     let answered = match self.renew().await {
-                        Renewed::From(start) => {
-                            let mut granted = Granted::new(self.hold.fence);
-                            granted.start = Some(start);
-                            Ok(AcquireOutcome::Granted(granted))
-                        }
-                        Renewed::Unsure => Err(Error::indeterminate(
+                        Kept::Renewed => Ok(AcquireOutcome::Granted(self.hold.granted())),
+                        Kept::Unsure => Err(Error::indeterminate(
                             "the session holds it, but couldn't be renewed",
                         )),
-                        Renewed::Broken => Err(lost_claim(Reason::Broken)),
-                        Renewed::Lost => return End::Lost(None),
+                        Kept::Broken => Err(lost_claim(Reason::Broken)),
+                        Kept::Ended => return End::Lost(None),
                     };
                     let _ = answer.send(answered);
                 }
@@ -146,13 +143,13 @@ impl<S: Server> Holding<S> {
         }
     }
 
-    async fn renew(&mut self) -> Renewed {
+    async fn renew(&mut self) -> Kept {
         if !self.is_recorded() {
             self.state.record(self.unrecorded());
         }
         let hold = &mut self.hold;
         if hold.broken {
-            return Renewed::Broken;
+            return Kept::Broken;
         }
         let clock = &self.state.clock;
         let sent = clock.now();
@@ -160,30 +157,23 @@ impl<S: Server> Holding<S> {
         let kept = tokio::select! {
             biased;
             kept = hold.session.keep(&self.claim) => kept,
-            () = clock.sleep_until(over) => return Renewed::Lost,
+            () = clock.sleep_until(over) => return Kept::Ended,
         };
-        match kept {
-            Ok(Kept::Renewed) => {
-                hold.armed = sent;
-                Renewed::From(sent)
-            }
-            Ok(Kept::Unsure) => Renewed::Unsure,
-            Ok(Kept::Ended) => Renewed::Lost,
+        match &kept {
+            Ok(Kept::Renewed) => hold.armed = sent,
             Ok(Kept::Broken) => {
                 // `keep` restarted the idle timeout, but a broken hold must not last longer than
                 // before.
                 hold.broken = true;
                 let left = over.saturating_since(clock.now());
-                match hold.session.shorten(left).await {
-                    Ok(()) => Renewed::Broken,
-                    Err(_) => Renewed::Lost,
+                if hold.session.shorten(left).await.is_err() {
+                    return Kept::Ended;
                 }
             }
-            Err(error) => {
-                tracing::debug!(%error, "the session of a hold has failed");
-                Renewed::Lost
-            }
+            Ok(Kept::Unsure | Kept::Ended) => {}
+            Err(error) => tracing::debug!(%error, "the session of a hold has failed"),
         }
+        kept.unwrap_or(Kept::Ended)
     }
 
     async fn let_go(self, answer: Option<oneshot::Sender<Result<ReleaseOutcome>>>) {
@@ -234,13 +224,13 @@ impl<S: Server> Holding<S> {
             let why = tokio::time::timeout(WHY_LIMIT, why).await;
             why.ok().and_then(Result::ok).flatten().unwrap_or(Reason::SessionEnded)
         };
-        state.set_over(&claim, reason);
+        state.over.set(&claim, reason);
         drop((place, inbox));
         if let Some(asked) = asked {
             let _ = asked.send(RenewalOutcome::NotHeld(reason));
         }
         live.end();
-        state.send(&Event::Lost(claim.token, reason));
+        state.clients.send(&Event::Lost(claim.token, reason));
         let _ = withdraw::close(&state.server, &claim, hold.session, false).await;
     }
 }

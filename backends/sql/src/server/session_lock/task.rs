@@ -119,8 +119,7 @@ impl<S: Server> Task<S> {
         let Self { state, claim, place, mut inbox } = self;
         match asked {
             Ok(Asked::Granted(hold)) => {
-                let mut granted = Granted::new(hold.fence);
-                granted.start = Some(hold.armed);
+                let granted = hold.granted();
                 place.is_recorded.store(!hold.is_recorded_later, Ordering::Relaxed);
                 let live = Live::new(&state, &claim);
                 let was_received = inbox.send_granted(granted);
@@ -130,10 +129,10 @@ impl<S: Server> Task<S> {
                 drop(place);
                 inbox.send_granted(granted);
             }
-            Ok(Asked::Busy) => {
+            Ok(Asked::Busy) | Err(_) => {
                 drop(place);
                 if let Some(answer) = inbox.answer.take() {
-                    let _ = answer.send(Ok(AcquireOutcome::Busy(Busy::default())));
+                    let _ = answer.send(asked.map(|_| AcquireOutcome::Busy(Busy::default())));
                 }
             }
             Ok(Asked::Withdrawn(Withdrawn::Released(answer))) => {
@@ -141,12 +140,6 @@ impl<S: Server> Task<S> {
                 let _ = answer.send(Ok(ReleaseOutcome::Released));
             }
             Ok(Asked::Withdrawn(Withdrawn::Unwanted | Withdrawn::Closing)) => {}
-            Err(error) => {
-                drop(place);
-                if let Some(answer) = inbox.answer.take() {
-                    let _ = answer.send(Err(error));
-                }
-            }
         }
     }
 

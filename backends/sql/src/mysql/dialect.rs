@@ -113,16 +113,6 @@ impl std::fmt::Debug for MySql {
     }
 }
 
-static TEXTS: StatementTexts = statement_texts!(concat!(
-    include_str!("../../schema/mysql.sql"),
-    "\n",
-    include_str!("../../schema/mysql_session_lock.sql"),
-    "\n",
-    include_str!("../../schema/mysql_transaction.sql"),
-    "\n",
-    include_str!("../../schema/mysql_done.sql")
-));
-
 impl Dialect for MySql {
     type Connection = MySqlConnection;
 
@@ -132,16 +122,22 @@ impl Dialect for MySql {
     const TABLES_APPEAR_AT_ONCE: bool = false;
     const NOW: &'static str = NOW;
 
+    const TEXTS: StatementTexts = statement_texts!(concat!(
+        include_str!("../../schema/mysql.sql"),
+        "\n",
+        include_str!("../../schema/mysql_session_lock.sql"),
+        "\n",
+        include_str!("../../schema/mysql_transaction.sql"),
+        "\n",
+        include_str!("../../schema/mysql_done.sql")
+    ));
+
     fn backend(&self) -> &'static str {
         self.backend
     }
 
     fn tables(&self) -> &Tables {
         &self.tables
-    }
-
-    fn texts(&self) -> &'static StatementTexts {
-        &TEXTS
     }
 
     fn expand(&self, text: &str) -> String {

@@ -92,14 +92,6 @@ impl std::fmt::Debug for Postgresql {
     }
 }
 
-static TEXTS: StatementTexts = statement_texts!(concat!(
-    include_str!("../../schema/postgres.sql"),
-    "\n",
-    include_str!("../../schema/postgres_session_lock.sql"),
-    "\n",
-    include_str!("../../schema/postgres_transaction.sql")
-));
-
 impl Dialect for Postgresql {
     type Connection = Connection;
 
@@ -107,16 +99,20 @@ impl Dialect for Postgresql {
     const PLACEHOLDER: Placeholder = Placeholder::Numbered;
     const NOW: &'static str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
+    const TEXTS: StatementTexts = statement_texts!(concat!(
+        include_str!("../../schema/postgres.sql"),
+        "\n",
+        include_str!("../../schema/postgres_session_lock.sql"),
+        "\n",
+        include_str!("../../schema/postgres_transaction.sql")
+    ));
+
     fn backend(&self) -> &'static str {
         self.backend
     }
 
     fn tables(&self) -> &Tables {
         &self.tables
-    }
-
-    fn texts(&self) -> &'static StatementTexts {
-        &TEXTS
     }
 
     fn patiently(text: String) -> String {

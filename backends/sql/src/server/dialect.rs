@@ -27,6 +27,9 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
     /// SQL for `{now}`, the server's time in µs. The server reads its clock at each occurrence.
     const NOW: &'static str;
 
+    /// The SQL of the lease mode and of the tables.
+    const TEXTS: StatementTexts;
+
     /// False if a client may see some of the tables before another client has created the rest.
     const TABLES_APPEAR_AT_ONCE: bool = true;
 
@@ -36,8 +39,6 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
     fn backend(&self) -> &'static str;
 
     fn tables(&self) -> &Tables;
-
-    fn texts(&self) -> &'static StatementTexts;
 
     fn expand(&self, text: &str) -> String {
         self.tables().expand(text, Self::QUOTE).replace("{now}", Self::NOW)

@@ -8,7 +8,7 @@ use super::sql::Sql;
 pub(crate) const VERSION: i64 = 1;
 
 pub(crate) fn text<D: Dialect>(dialect: &D) -> String {
-    dialect.expand(dialect.texts().schema)
+    dialect.expand(D::TEXTS.schema)
 }
 
 /// Creates missing tables. If none is missing, the user needs no permission for that.
@@ -73,7 +73,7 @@ fn cause(error: &Error) -> String {
 
 async fn version<D: Dialect>(pool: &Pool<D>) -> Result<i64> {
     let dialect = pool.dialect();
-    let sql = Sql::new(&dialect.expand(dialect.texts().version));
+    let sql = Sql::new(&dialect.expand(D::TEXTS.version));
     let rows = pool.fetch(&sql, &[], Effect::Reads).await?;
     rows.first().and_then(|row| row.int(0).ok()).ok_or_else(|| {
         Error::invalid_config(format!(

@@ -18,7 +18,7 @@ use crate::server::dialect::{BadRow, Dialect, Row};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::hold_row::{Holding, inspections, micros_up};
 use crate::server::pool::{self, Pool, Sending};
-use crate::server::sql::{Arguments, Placeholder, Sql, Value};
+use crate::server::sql::{Arguments, Sql, Value};
 use turns::Turns;
 
 /// The minimum time for which a tombstone is kept.
@@ -115,14 +115,10 @@ macro_rules! statements {
         struct Statements { $($hot: Sql,)* $($other: Sql),* }
 
         impl Statements {
-            fn new(
-                texts: &StatementTexts,
-                placeholder: Placeholder,
-                expand: impl Fn(&str) -> String,
-            ) -> Self {
+            fn new<D: Dialect>(dialect: &D) -> Self {
                 Self {
-                    $($hot: Sql::to_prepare(&expand(texts.$hot), placeholder),)*
-                    $($other: Sql::new(&expand(texts.$other))),*
+                    $($hot: Sql::to_prepare(&dialect.expand(D::TEXTS.$hot), D::PLACEHOLDER),)*
+                    $($other: Sql::new(&dialect.expand(D::TEXTS.$other))),*
                 }
             }
         }
@@ -169,18 +165,16 @@ impl<D: Dialect> LeaseBackend<D> {
         is_direct: bool,
     ) -> Self {
         let dialect = pool.dialect();
-        let statements =
-            Statements::new(dialect.texts(), D::PLACEHOLDER, |text| dialect.expand(text));
         // Only the first SKIP LOCKED is removed. So these renewals wait for a name's row, but not
         // for a reader's: during that wait they would lock the name's row against other readers.
-        let waiting = [dialect.texts().renew, dialect.texts().shared_renew]
+        let waiting = [D::TEXTS.renew, D::TEXTS.shared_renew]
             .map(|text| Sql::new(&dialect.expand(text).replacen(" SKIP LOCKED", "", 1)));
-        let inspect = dialect.texts().inspect.trim_end().trim_end_matches(';');
+        let inspect = D::TEXTS.inspect.trim_end().trim_end_matches(';');
         let no_tombstone = "NOT EXISTS (SELECT 1 FROM {tombstone} WHERE token = :token)";
         let look = dialect.expand(&format!("{inspect} AND {no_tombstone} LIMIT 1"));
         Self {
+            statements: Statements::new(dialect),
             pool,
-            statements,
             waiting,
             look: is_direct.then(|| Sql::to_prepare(&look, D::PLACEHOLDER)),
             profile,

@@ -54,9 +54,8 @@ pub async fn check_fence(tx: &mut Transaction<'_, Sqlite>, name: &str, fence: Fe
     let fence = fence.checked().map_err(|error| error.with_backend(BACKEND))?;
     let number = fence.get() as i64; // a checked fence is far below `i64::MAX`
     let row = query!("check_fence"; name.as_str(), number).fetch_one(&mut **tx).await;
-    let highest: i64 = row
-        .and_then(|row| row.try_get(0))
-        .map_err(|cause| failed(cause).with_name(&name))?;
+    let highest: i64 =
+        row.and_then(|row| row.try_get(0)).map_err(|cause| failed(cause).with_name(&name))?;
     if highest > number {
         let highest = Fence::new(highest.unsigned_abs());
         return Err(Fenced { name, fence }.superseded(highest).with_backend(BACKEND));

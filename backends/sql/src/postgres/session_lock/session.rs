@@ -454,9 +454,8 @@ impl Session for PgSession {
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked> {
         // A wait that was unsuccessful is continued by one that considers readers, whose barrier the
         // session may have closed.
-        let continues = self.must_let_go
-            && self.statements.kind == Kind::Session
-            && claim.mode == Mode::Exclusive;
+        let continues =
+            self.must_let_go && self.common.kind == Kind::Session && claim.mode == Mode::Exclusive;
         let which = match slice {
             None => Which::Try,
             Some(_) if continues => Which::WaitForReaders,

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use lockwright_core::backend_util::lock;
 use lockwright_core::{Claim, LockName, Token};
 
-
 /// The longest remembered wait. It limits the pause after other waiters have left.
 const LONGEST: Duration = Duration::from_millis(64);
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use lockwright_core::backend_util::{EndedClaims, Subscribers, lock};
 use lockwright_core::{
-    AcquireOutcome, Claim, Clock, Event, LockName, Reason, ReleaseOutcome, RenewalOutcome,
-    Result, Token, Wait,
+    AcquireOutcome, Claim, Clock, Event, LockName, Reason, ReleaseOutcome, RenewalOutcome, Result,
+    Token, Wait,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};

@@ -4,10 +4,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use lockwright_core::backend_util::lock;
 use lockwright_core::LockName;
+use lockwright_core::backend_util::lock;
 use tokio::sync::{Mutex as Turnstile, OwnedMutexGuard};
-
 
 #[derive(Debug, Default)]
 pub(super) struct Queues(Mutex<HashMap<LockName, Arc<Turnstile<()>>>>);

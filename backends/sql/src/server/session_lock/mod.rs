@@ -186,7 +186,8 @@ pub(crate) trait Server: Dialect {
 
     fn own(kind: Kind, pool: &Arc<Pool<Self>>) -> Self::Own;
 
-    async fn open_session(sessions: &Sessions<Self>, permit: Permit<Self>) -> Result<Self::Session>;
+    async fn open_session(sessions: &Sessions<Self>, permit: Permit<Self>)
+    -> Result<Self::Session>;
 
     async fn doctor(sessions: &Sessions<Self>) -> Result<Vec<Finding>>;
 }

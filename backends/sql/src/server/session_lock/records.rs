@@ -12,7 +12,7 @@ use super::sessions::{Kind, of_kind};
 use super::{RECORD_AFTER, Server, SessionId};
 use crate::kind::identity_text;
 use crate::queries::find;
-use crate::server::dialect::{BadRow, Dialect, Row};
+use crate::server::dialect::{BadRow, Row};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
 use crate::server::sql::{Arguments, Sql, Value};

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::records::{Records, table_of};
 use super::{Kept, Permit, Server, Session, SessionId};
 use crate::queries::find;
-use crate::server::dialect::{Dialect, Row};
+use crate::server::dialect::Row;
 use crate::server::errors::{self, Effect};
 use crate::server::pool::Pool;
 use crate::server::session_limit::Use;

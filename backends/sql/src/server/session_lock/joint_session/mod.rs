@@ -20,7 +20,6 @@ use tokio::time::timeout;
 use super::engine_state::EngineState;
 use super::task::live_session;
 use super::{Grant, Kept, Server, Session, SessionId};
-use crate::server::dialect::Dialect;
 use crate::server::errors;
 use crate::server::session_limit::Use;
 

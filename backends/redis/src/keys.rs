@@ -1,4 +1,4 @@
-//! The keys of a lock, and why they always share a hash slot.
+//! A lock's key and its companion keys, which all share a hash slot.
 //!
 //! | key | value | lifetime |
 //! |---|---|---|
@@ -8,7 +8,7 @@
 //! | `lockwright:{…}:holders` | sorted set: tokens of shared and permit holders by expiry in ms | as the lock |
 //! | `lockwright:{…}:meta` | hash: request and identity of each waiter and `holders` entry | as queue and holders |
 //! | `lockwright:{…}:ended:TOKEN` | tombstone, `released` or `broken …` | an hour or more |
-//! | `lockwright:{redlock}:certificate:PREFIX` | on a node of a quorum: identifies its data | as the data |
+//! | `lockwright:{redlock}:certificate:PREFIX` | no companion: identifies the data of a quorum's node | as the data |
 //!
 //! # The hash slot
 //!

@@ -3,12 +3,12 @@
 //!
 //! Measured on Redis 7.0.15:
 //!
-//! - With `OPTIN`, a command's keys are tracked if it directly follows `CLIENT CACHING YES`, in one
-//!   write.
+//! - With `OPTIN`, a command's keys are tracked if it is sent together with `CLIENT CACHING YES`,
+//!   directly after it.
 //! - With `NOLOOP`, a write by the same connection silently ends the tracking of its key. So a
 //!   plain read follows each renewal.
-//! - A tracked key is reported once, also when the server's table is full or only a TTL changes. So
-//!   the client reads a reported key again.
+//! - A report ends its key's tracking, and may only mean a new TTL or a full server table. So the
+//!   client reads a reported key again.
 //! - `FLUSHALL` is reported without keys.
 //!
 //! Tracking ends with the connection. After a reconnect, the client reads the keys of all holds.

@@ -116,7 +116,7 @@ impl<P: Clone> ClaimRegistry<P> {
             .collect()
     }
 
-    /// Removes a claim whose place satisfies `is`, and returns the place.
+    /// Removes the claim if its place satisfies `is`, and returns the place.
     pub fn leave_if(&self, name: &LockName, token: Token, is: impl Fn(&P) -> bool) -> Option<P> {
         match lock(&self.state).places.entry((name.clone(), token)) {
             Entry::Occupied(found) if is(&found.get().place) => Some(found.remove().place),

@@ -141,7 +141,7 @@ async fn a_node_that_may_have_lost_writes_is_new() {
     }
 }
 
-/// Without the default user's rights, Redis loads the incarnation from its log, but not the holds.
+/// Redis loads its log as the default user. Without rights, it loads only the incarnation.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_loads_its_log_without_rights_is_new() {
     let options = testbed::Redis::options().append_only("always");

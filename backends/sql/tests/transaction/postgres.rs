@@ -22,7 +22,7 @@ const TABLES: [(&str, &str); 1] = [("fence", "updated")];
 
 const BEGIN: [&str; 1] = ["BEGIN"];
 
-/// Statements that set a session's isolation level. The backend rejects other levels.
+/// Statements that set a session's isolation level to one that the backend accepts.
 const SET_LEVEL: &[&str] =
     &["SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED"];
 

@@ -19,7 +19,7 @@ use crate::name::LockName;
 use super::releasing::end_in_background;
 use super::{Entered, Hold, Job, Passed, Queued, Reentry, Shared, Taken, Trouble, Turn, Turns};
 
-/// The length from which a queue is searched for timed-out and dropped requests.
+/// A shorter queue isn't searched for timed-out and dropped requests.
 const SWEPT_LENGTH: usize = 64;
 
 impl Trouble {

@@ -54,8 +54,8 @@ async fn a_leader_that_was_replaced_proves_nothing(version: Version) {
     }
 }
 
-/// A replaced leader answers the keep-alive, but doesn't renew the lease. If another member answers
-/// the read, the client must repeat the keep-alive at that member.
+/// A replaced leader answers a keep-alive, but doesn't renew the lease. If another member answers
+/// the next read, the client must send the keep-alive to that member too.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
     // The TTL is so long that no background task renews the hold.

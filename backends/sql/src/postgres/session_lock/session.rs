@@ -114,8 +114,7 @@ impl PgSession {
             has_prepared: false,
             permit,
         };
-        // One limit covers connecting and `set_up`, because the connection may become silent in
-        // between.
+        // The limit covers `set_up` too, because the server may stop answering after connecting.
         match timeout_at((opened + limit).into(), session.set_up(opened)).await {
             Ok(result) => result.map(|()| session),
             Err(_) => Err(errors::not_connected_in(limit, dialect.backend()).error),
@@ -452,8 +451,7 @@ impl Session for PgSession {
     }
 
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked> {
-        // A wait that was unsuccessful is continued by one that considers readers, whose barrier the
-        // session may have closed.
+        // A failed wait may have closed the barrier to readers. Then the next wait must keep it.
         let continues =
             self.must_let_go && self.common.kind == Kind::Session && claim.mode == Mode::Exclusive;
         let which = match slice {

@@ -55,7 +55,7 @@ pub(super) async fn close<S: Server>(
             }
         }
     };
-    // The server is asked first, because an orderly close waits for the session's statement.
+    // The server ends the session before `close`, which would wait for the running statement.
     let releasing = Box::pin(server.records.release(claim));
     let ended = tokio::time::timeout(LIMIT, releasing).await;
     if let Some(session) = session {

@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
-/// False during time measurements, because counting costs nanoseconds.
+/// False during time measurements, because counting takes time.
 static COUNTS: AtomicBool = AtomicBool::new(true);
 
 struct Counting;
@@ -55,7 +55,7 @@ static COUNTING: Counting = Counting;
 const HOLDS: usize = 100_000;
 
 fn main() {
-    // `cargo bench` passes `--bench`, unlike `cargo test`, which only checks that benches run.
+    // `cargo bench` passes `--bench`. `cargo test` doesn't: it only checks that benches run.
     let brief = !std::env::args().any(|argument| argument == "--bench");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
@@ -146,7 +146,7 @@ impl Baselines {
     }
 }
 
-/// Measures the client and the baselines in turn, so the machine's load affects all equally.
+/// Measures the client and the baselines in turn, so the machine's load affects all of them.
 async fn ratio() {
     const ROUNDS: usize = 101;
     const TIMES: u32 = 2_000;

@@ -28,7 +28,7 @@ pub async fn open(url: &str) -> Result<Arc<dyn DistributedLock>> {
     open_for(url, Purpose::Locking).await
 }
 
-/// Connects a backend for [`Locks::doctor`], also on a server that can't hold locks, such as a
+/// Connects a backend for [`Locks::doctor`], even on a server that can't hold locks, such as a
 /// Redis replica.
 ///
 /// # Errors

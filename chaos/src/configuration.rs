@@ -89,7 +89,7 @@ impl Configuration {
         }
     }
 
-    /// Limits each client's connections for some seeds, to make its holds share sessions.
+    /// Limits each client's connections for some seeds, so that the client's holds share sessions.
     pub(crate) fn with_connections(self, url: String, seed: u64) -> String {
         match (self.mode(), seed % 3) {
             (Some("session"), 0) => format!("{url}&connections=5"),
@@ -102,7 +102,7 @@ impl Configuration {
         match self {
             // The shortest TTL of etcd, and of MySQL's sessions, whose timeouts are whole seconds.
             Etcd | MysqlSession | MysqlRow => Duration::from_secs(2),
-            // Connecting takes longer, because the client must find the master first.
+            // The TTL is long, because the client must find a master before it connects.
             RedisSentinel | RedisCluster => Duration::from_secs(2),
             _ => Duration::from_secs(1),
         }
@@ -116,7 +116,7 @@ impl Configuration {
             Kind::Postgres => 192,
             Kind::Mysql => 384,
             Kind::ZooKeeper => 128,
-            // etcd allocates logs in pieces of 64 MB.
+            // etcd preallocates log files of 64 MB.
             Kind::Etcd => 1024,
         }
     }

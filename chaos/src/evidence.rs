@@ -1,6 +1,6 @@
 //! The record of results: one line per schedule in `chaos/evidence/CONFIGURATION.tsv`.
 //!
-//! Results on the servers of `LOCKWRIGHT_SERVER_ROOT` are in a folder with that root's name.
+//! Results for the servers in `LOCKWRIGHT_SERVER_ROOT` are in a subfolder with that root's name.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ use crate::verdict::Outcome;
 const HEADER: &str = "seed\tplan\toutcome\toperations\tgrants\thand-overs\twait-ms\tlag-ms\t\
                       refused\tlate-refused\tfaults";
 
-/// Replaces the line of the result's seed. A line with a violation stays until a developer finds
-/// the cause and deletes it.
+/// Replaces the line of the result's seed, but not a line with a violation: a developer deletes
+/// this line after finding the cause.
 pub(crate) fn record(folder: &Path, configuration: Configuration, ran: &Ran) -> Result<()> {
     let path = folder.join(format!("{configuration}.tsv"));
     let lock = File::open(folder)?;

@@ -88,13 +88,13 @@ impl Fault {
                 matches!(configuration, Configuration::PostgresLease | Configuration::MysqlLease)
             }
             TableLocked => matches!(kind, Kind::Postgres | Kind::Mysql),
-            // etcd has no limit, and ZooKeeper's can't be changed while it runs.
+            // etcd has no connection limit, and a running ZooKeeper can't change its limit.
             ConnectionLimit => matches!(kind, Kind::Postgres | Kind::Mysql | Kind::Redis),
             DescriptorLimit => !configuration.has_several_servers(),
             // A full disk doesn't stop PostgreSQL and MariaDB, which write to preallocated files.
             DiskFull => configuration == Configuration::Redis,
             DiskSlow => true,
-            // etcd's clock can't be stepped. On Sentinel and Cluster, a step affects elections.
+            // etcd's clock can't be stepped. In Sentinel and Cluster, a step affects failovers.
             ClockForward | ClockBack => matches!(
                 configuration,
                 Configuration::Redis
@@ -146,7 +146,8 @@ impl Fault {
             ServerFrozen | DiskSlow => match configuration {
                 RedisCluster => survives(Promised::Failover),
                 RedisSentinel if leader => survives(Promised::Failover),
-                // An old leader, after its freeze, may revoke leases renewed at the new leader.
+                // After a freeze, the old leader may revoke leases that clients renewed at the new
+                // leader.
                 Etcd => kept_if(!leader),
                 _ => kept_if(!by_connection),
             },
@@ -160,7 +161,7 @@ impl Fault {
                 Etcd => survives(Promised::MinorityLoss),
                 _ => survives(Promised::Failover),
             },
-            // At its limit, the master also refuses Sentinels, which may then start a failover.
+            // At the limit, the master also refuses Sentinels, which may then start a failover.
             ConnectionLimit if configuration == RedisSentinel => survives(Promised::Failover),
             ConnectionsCut | ConnectionsHalfOpen | ConnectionsDelayed | Throttled
             | ConnectionsSilent | ConnectionLimit => survives(Promised::Partition),

@@ -104,7 +104,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Returns the index of a follower, if any, for an odd `pick`, otherwise the leader's.
+    /// Returns the leader's index, or for an odd `pick` a follower's, if any.
     fn chosen(&mut self, pick: usize) -> usize {
         let (count, leader) = (self.servers.servers().len(), self.servers.leader());
         let others = count - 1;
@@ -144,7 +144,7 @@ impl Scene<'_> {
             server.pid()
         });
         sleep(lasts);
-        // Clients stay disconnected until `after_data_loss` has created the tables.
+        // Disconnects clients until `after_data_loss` has created the tables.
         let makes_tables =
             matches!(self.schedule.configuration.kind(), Kind::Postgres | Kind::Mysql);
         if makes_tables {
@@ -251,8 +251,8 @@ impl Scene<'_> {
         Ok(effect)
     }
 
-    /// Acquires with new clients for `lasts`. If all succeed, continues for at most [`SOON`] until
-    /// one fails. Returns `None` if none fails.
+    /// Repeatedly acquires with new clients for `lasts`. If all succeed, continues for at most
+    /// [`SOON`] until one fails. Returns `None` if none fails.
     fn refusal(&self, lasts: Duration) -> Option<String> {
         let end = Instant::now() + lasts;
         let mut refused = 0;
@@ -275,7 +275,7 @@ impl Scene<'_> {
     }
 
     fn limit_descriptors(&mut self, lasts: Duration) -> Result<Option<String>> {
-        // The limit is lower than the number of open descriptors, which stay open.
+        // The server has more descriptors open. They stay open, but it gets no new ones.
         const LIMIT: &str = "4";
         let pid = self.with(0, |server| server.pid());
         let usual = descriptor_limit(pid).ok_or("the limit of descriptors is unknown")?;
@@ -321,7 +321,7 @@ fn descriptor_limit(pid: u32) -> Option<String> {
     line.split_whitespace().nth(3).map(str::to_owned)
 }
 
-/// Runs `prlimit` as the process's user. Other users, even root, need a capability.
+/// Runs `prlimit` as the process's user, because other users, even root, need a capability.
 fn limit_descriptors(pid: u32, limit: &str) -> Result<()> {
     let owner = fs::metadata(format!("/proc/{pid}"))?;
     let output = Command::new("prlimit")

@@ -19,7 +19,7 @@ use crate::verdict::Verdict;
 
 const CLIENTS_END: Duration = Duration::from_secs(30);
 
-/// How long a hold's data may remain after its TTL.
+/// How long a hold's data may remain after the TTL.
 const LEFT_FOR: Duration = Duration::from_millis(700);
 
 pub(crate) struct Lane {

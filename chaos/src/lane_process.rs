@@ -18,10 +18,10 @@ use crate::schedule::Schedule;
 use crate::servers::Result;
 use crate::verdict::Outcome;
 
-/// The most times that a lane starts its servers. It restarts them after a failed schedule.
+/// How often a lane may start its servers: at first, and after failed schedules.
 const STARTS: usize = 3;
 
-/// The most times that the tests run a schedule that shows nothing. A busy client may miss a fault.
+/// How often the tests run a schedule that shows nothing, because a busy client may miss a fault.
 const RUNS: usize = 3;
 
 pub(crate) fn main(args: &[String]) -> ExitCode {

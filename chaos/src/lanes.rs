@@ -71,7 +71,7 @@ fn tasks(options: &Options) -> VecDeque<Task> {
         (false, None) => options.seeds.clone().collect(),
         (false, Some(_)) => (options.seeds.start..options.seeds.start + 100_000).collect(),
     };
-    // Starting servers is slower than a schedule, so a lane gets many seeds.
+    // Servers start more slowly than a schedule runs, so a lane gets many seeds.
     let per_lane = match options.configurations.len() {
         1 => seeds.len().div_ceil(options.jobs).clamp(1, SCHEDULES),
         _ => SCHEDULES,
@@ -144,7 +144,7 @@ fn run_lane(
 pub(crate) const FOLDER: &str = "LOCKWRIGHT_CHAOS_FOLDER";
 pub(crate) const DISK: &str = "LOCKWRIGHT_CHAOS_DISK";
 /// The environment variable with the last instant, in nanoseconds of the boot clock, at which a
-/// lane begins a schedule.
+/// lane may begin a schedule.
 pub(crate) const UNTIL: &str = "LOCKWRIGHT_CHAOS_UNTIL";
 
 fn count(line: &str, counts: &Mutex<Counts>) {

@@ -26,7 +26,7 @@ const GROUPS: [&[Configuration]; 3] = {
     ]
 };
 
-/// Profiles' promises that no schedule can confirm, with the reasons why they are true.
+/// Profiles' promises that no schedule can confirm, each with the reason why it is true.
 const OTHERWISE: &[(Configuration, Claim, &str)] = &[
     (Configuration::Sqlite, Claim::Partition, "there is no network"),
     (Configuration::Sqlite, Claim::ServerRestart, "there is no server"),
@@ -50,8 +50,8 @@ struct Record {
 
 struct Schedule {
     outcome: String,
-    /// Operations, grants, hand-overs, longest wait for a free lock, latest loss report, refused
-    /// writes, refused late writes.
+    /// Operations, grants, hand-overs, longest wait for a free lock, largest delay of a loss
+    /// report, refused writes, refused late writes.
     figures: [u64; 7],
     faults: Vec<Fault>,
 }
@@ -130,11 +130,11 @@ fn schedule(line: &str) -> Option<Schedule> {
 }
 
 impl Record {
-    /// Counts the schedules in which `fault` had an effect, and which confirm `promise`. If
-    /// `promise` is `KEPT`, the promises under all of the schedule's faults must be `KEPT`.
+    /// Counts the schedules that confirm `promise` and in which `fault` had an effect. For `KEPT`,
+    /// all faults of the schedule must have the promise `KEPT`.
     fn shown(&self, fault: Fault, promise: Promise) -> usize {
         let outcome = if promise == Promise::KEPT { "kept" } else { "not-promised" };
-        // Another fault of the schedule may void the promise of fences.
+        // Another fault of a schedule may void the promise of fences.
         let fences = |one: &Schedule| {
             let of = |promised: &&Promised| one.faults.contains(&promised.fault);
             self.promises.faults.iter().filter(of).all(|promised| promised.promise.fences)

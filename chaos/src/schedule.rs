@@ -39,8 +39,8 @@ pub(crate) fn hits_the_leader(pick: usize) -> bool {
     pick.is_multiple_of(2)
 }
 
-/// Schedules use this and higher parts of a seed's random numbers, and clients use lower parts.
-/// So their draws are independent.
+/// The first [`Random::of`] part of schedules. Clients use lower parts, so their draws are
+/// independent of the schedule's.
 const PART: u64 = 1 << 40;
 
 impl Schedule {
@@ -115,8 +115,8 @@ fn draw_faults(
 }
 
 fn excludes(configuration: Configuration, one: Fault, other: Fault) -> bool {
-    // For network faults, the master is behind a proxy, and Sentinels don't replace it. Such a
-    // schedule has no other faults of servers.
+    // Network faults need a master behind a proxy, which Sentinels never replace. So these faults
+    // exclude all other faults of servers.
     configuration == Configuration::RedisSentinel
         && one.is_on_the_way() != other.is_on_the_way()
         && !one.is_a_clients()

@@ -23,7 +23,7 @@ const TIME: Duration = Duration::from_secs(600);
 
 const PLAN: Duration = Duration::from_secs(4);
 
-/// The first measurement is after a fifth of the duration, when caches are full.
+/// The first measurement is after a fifth of the duration: by then, caches are full.
 const SETTLED_AFTER: u32 = 5;
 
 /// The allowed growth of memory in bytes, because allocators keep freed pages.

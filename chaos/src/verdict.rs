@@ -13,14 +13,13 @@ use crate::faults::{Fault, Promise};
 use crate::inject::{Injected, LARGEST_STEP_BACK};
 use crate::schedule::{Planned, Schedule};
 
-/// How late a process may report a loss. Before the report, a timer and a task may each be delayed
-/// without a record.
+/// How late a process may report a loss: a timer and a task may each be delayed, without a record
+/// of the delay.
 const LOSS_ALLOWANCE: Duration = UNRECORDED_DELAY.saturating_mul(5);
 
-/// Returns how long a free lock may lack a holder, in addition to a TTL and the recoveries from
-/// faults. About 350 schedules of each configuration left at least 0.8 s unused. A Cluster
-/// doesn't report that an offer had no receiver, so an offer to a killed client blocks the lock for
-/// 2 s.
+/// Returns how long clients may wait for a free lock, in addition to a TTL and the recoveries from
+/// faults. About 350 schedules of each configuration left at least 0.8 s unused. A Cluster doesn't
+/// report offers without a receiver, so an offer to a killed client blocks the lock for 2 s.
 fn patience(configuration: Configuration) -> Duration {
     Duration::from_millis(match configuration {
         Configuration::PostgresRow | Configuration::Redlock => 3_500,
@@ -86,8 +85,8 @@ impl Verdict {
         }
         if !promise.fences {
             let breaks_it = |one: &Planned| !schedule.promise_under(one, profile).fences;
-            // If no single fault breaks the promise, several faults together do. Then only entries
-            // before the first fault count.
+            // If no single fault breaks the promise, several together do. Then only the entries
+            // before the first fault are checked.
             let one_breaks_it = schedule.faults.iter().any(breaks_it);
             let is_unsafe = |one: &Planned| breaks_it(one) || !one_breaks_it;
             checked.violations.extend(wrong_fences(before_faults(schedule, entries, is_unsafe)));
@@ -137,8 +136,8 @@ fn wrong_fences(entries: &[Entry]) -> Vec<Violation> {
     violations
 }
 
-/// Releases a killed process's holds, which end with its connections. Drops the process's later
-/// entries.
+/// Adds releases of a killed process's holds, which end with its connections, and drops the
+/// process's later entries.
 fn end_with_their_process(entries: &[Entry]) -> Vec<Entry> {
     let mut held: BTreeMap<&str, Vec<Token>> = BTreeMap::new();
     let mut killed: BTreeSet<&str> = BTreeSet::new();

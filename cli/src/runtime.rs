@@ -2,7 +2,7 @@ use tokio::runtime::Builder;
 
 use crate::exit::Failure;
 
-/// Runs a future. A DNS lookup in a blocking thread doesn't delay the end.
+/// Runs a future, and returns without waiting for a DNS lookup in a blocking thread.
 pub(crate) fn block_on<T>(
     runtime: &mut Builder,
     future: impl Future<Output = Result<T, Failure>>,

@@ -62,7 +62,7 @@ fn write_some(bytes: &[u8]) -> io::Result<usize> {
         Method::File => io::write(stderr(), bytes),
         Method::Socket => send(stderr(), bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
         Method::Own(own) => io::write(own, bytes),
-        // If another process fills the pipe first, the write blocks, which is accepted.
+        // If another process fills the pipe after this check, the write blocks, which is accepted.
         Method::Poll if is_ready(Duration::ZERO) => {
             io::write(stderr(), &bytes[..bytes.len().min(MAX_READY_WRITE)])
         }

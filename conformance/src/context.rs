@@ -206,8 +206,8 @@ pub struct Entry {
     pub answered: BootInstant,
 }
 
-/// Calls `attempt` with new names until it succeeds, at most three times, because a busy machine
-/// may fail an attempt.
+/// Calls `attempt` until it succeeds, at most three times and each time with a new name. A busy
+/// machine can make an attempt fail.
 pub async fn soon<F: Future<Output = Verdict>>(mut attempt: impl FnMut(String) -> F) -> Verdict {
     for number in 0..2 {
         if attempt(format!("x{number}")).await.is_ok() {
@@ -236,7 +236,7 @@ pub fn take<'a>(
     }
 }
 
-/// Acquires locks, and fails if one isn't free.
+/// Like [`take`], for several claims.
 #[track_caller]
 pub(crate) fn take_all<'a>(
     context: &'a Context,
@@ -304,7 +304,7 @@ pub fn release<'a>(
     }
 }
 
-/// Releases claims, and fails if one wasn't held.
+/// Like [`release`], for several claims.
 #[track_caller]
 pub(crate) fn release_all<'a>(
     backend: &'a dyn DistributedLock,
@@ -317,7 +317,6 @@ pub(crate) fn release_all<'a>(
     in_turn(releasing)
 }
 
-/// Closes clients.
 pub(crate) async fn close(clients: &[&Locks]) -> Verdict {
     for locks in clients {
         locks.close().await;
@@ -414,7 +413,7 @@ pub async fn break_hold(
     backend.break_lock(&claim.name, BreakTarget::Token(claim.token), how, "the suite", "why").await
 }
 
-/// Checks that `work` is stopped because its hold was broken.
+/// Checks that the break of its hold stops `work`.
 pub(crate) async fn is_stopped(
     context: &Context,
     work: impl Future<Output = Result<Verdict>>,
@@ -431,7 +430,7 @@ pub(crate) async fn is_stopped(
     }
 }
 
-/// Waits for the grant for half a poll interval, so that only a wake-up is early enough.
+/// Waits at most half a poll interval for the grant, so that only a wake-up can cause it.
 #[track_caller]
 pub fn woken<T>(
     context: &Context,

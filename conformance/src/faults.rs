@@ -61,13 +61,13 @@ pub enum Fate {
     Panic,
     /// The server processes the request, and the backend panics.
     DoAndPanic,
-    /// The server processes the request. Other tasks run before and after.
+    /// The server processes the request. Other tasks run before and after the request.
     Yield,
-    /// The grant's answer says that the hold started this long ago.
+    /// The grant's reported start is this long ago.
     StartBefore(Duration),
-    /// The grant's answer says that the hold starts after this time.
+    /// The grant's reported start is this far ahead.
     StartAfter(Duration),
-    /// The grant's answer says that the hold lasts this long.
+    /// The grant's reported validity.
     Valid(Duration),
     /// The answer to a renewal has only the first results, at most this many.
     Short(usize),
@@ -87,13 +87,13 @@ pub struct Call {
     pub at: BootInstant,
     /// The token of the claim, or of the first hold. Zero if the request has none.
     pub token: Token,
-    /// The number of holds.
+    /// The number of holds in the request.
     pub count: usize,
     /// The mode of a release.
     pub release_mode: Option<ReleaseMode>,
 }
 
-/// A backend with injected faults, which its clones share.
+/// A backend with injected faults. Clones share the faults.
 #[derive(Clone)]
 pub struct Faulty(Arc<Inner>);
 
@@ -211,7 +211,7 @@ impl Faulty {
         self.0.yields.store(yields, Ordering::SeqCst);
     }
 
-    /// Sets whether the backend may answer a request without a future. The default is false.
+    /// Sets whether the backend may answer a request without a future; by default false.
     pub fn answers_at_once(&self, answers: bool) {
         self.0.answers_at_once.store(answers, Ordering::SeqCst);
     }
@@ -261,8 +261,8 @@ impl Faulty {
         Call { op, at: self.0.clock.now(), token, count: 1, release_mode: None }
     }
 
-    /// Applies the planned fate to `request`, and returns both. `again` is a copy for later
-    /// sending.
+    /// Applies the planned fate to `request`. Returns the fate and the answer. Late requests and
+    /// duplicates use the copy `again`.
     async fn send<T>(
         &self,
         call: Call,
@@ -323,8 +323,8 @@ impl Faulty {
         (fate, answer)
     }
 
-    /// Applies the planned fate to a request without a future. If this fate needs a future, returns
-    /// `None`, and the request gets another fate.
+    /// Applies the next planned fate to a request without a future. If this fate needs a future,
+    /// drops the fate and returns `None`: the call's future then takes another fate.
     fn send_at_once<T>(
         &self,
         op: Op,

@@ -109,8 +109,7 @@ impl Register {
         // A killed client may leave an incomplete line.
         while requests.read_line(&mut line).ok()? > 0 && line.ends_with('\n') {
             let answer = self.answer(&serde_json::from_str(&line).ok()?);
-            // A single write, because a second packet would wait 40 ms for the acknowledgement of
-            // the first.
+            // A second packet would wait 40 ms for the first one's acknowledgement, so write once.
             answers.write_all(format!("{answer}\n").as_bytes()).ok()?;
             line.clear();
         }
@@ -183,7 +182,7 @@ impl RemoteRegister {
 pub struct Counter(PathBuf);
 
 impl Counter {
-    /// Creates a temporary file, which is removed on drop.
+    /// Creates a temporary file. Dropping the counter removes it.
     pub fn create(name: &str) -> std::io::Result<Self> {
         let path = std::env::temp_dir().join(name.replace('/', "-"));
         std::fs::write(&path, "0")?;

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 const BOUND: Duration = Duration::from_secs(2);
 
-/// TTLs in seconds, each of which gives requests another time limit.
+/// TTLs in seconds. Each gives requests a different time limit.
 const TTLS: [u64; 5] = [1, 2, 3, 5, 30];
 
 /// Tests for several TTLs that a client acquires a free lock within 2 s of the silence.
@@ -31,7 +31,7 @@ pub async fn free_locks_are_acquired(
     }
 }
 
-/// Tests for several TTLs that a hold is renewed after the silence. `fails` is set if the silence
+/// Tests for several TTLs that a hold is renewed after the silence. `fails` is true if the silence
 /// must make renewals fail.
 pub async fn holds_are_renewed(
     connect: impl AsyncFn() -> Locks,

@@ -20,7 +20,7 @@ use crate::token::Token;
 ///
 /// # Contract of every method
 ///
-/// - The method's future may be dropped. Its request may still take effect.
+/// - The caller may drop the future. The request may still take effect.
 /// - [`Unavailable`](crate::ErrorKind::Unavailable) means that the request never has an effect. If
 ///   it may have one, the error is [`Indeterminate`](crate::ErrorKind::Indeterminate).
 /// - The backend limits its wait for the server, so that a silent server becomes an error.
@@ -33,7 +33,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// Registers a client's channel for events.
     ///
     /// - Each client calls this method once.
-    /// - An event about a hold contains its token. A wake-up goes to every attached client.
+    /// - An event about a hold contains the hold's token. A wake-up goes to every attached client.
     /// - The default implementation drops the channel, so the client polls.
     fn attach(&self, events: Events) {
         drop(events);

@@ -73,8 +73,8 @@ pub struct Granted {
     pub fence: Fence,
     /// The number of reserved fences, at least 1.
     pub fences: u32,
-    /// The start of the hold's duration, not later than the grant. `None` means the send of the
-    /// request.
+    /// The start of the hold's duration, not later than the grant; `None` for the instant of
+    /// sending the request.
     pub start: Option<BootInstant>,
     /// The hold's duration, if it differs from the requested TTL.
     pub valid: Option<Duration>,

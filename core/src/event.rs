@@ -19,8 +19,8 @@ pub enum Event {
     AtRisk(Token),
     /// The hold has ended on the server.
     Lost(Token, Reason),
-    /// Another client requests a lock that this client keeps without using it. The client ignores
-    /// this event.
+    /// Another client requests a lock that the receiver keeps without using it.
+    /// [`Locks`](crate::Locks) ignores this event.
     Recall(Token),
 }
 

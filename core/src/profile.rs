@@ -33,8 +33,8 @@ pub struct Profile {
     /// True if the server answers an acquire with [`Wait::Until`](crate::Wait::Until) only after
     /// the grant or the limit.
     pub blocks: bool,
-    /// True if an acquire of a free lock costs fewer requests when its first request queues. The
-    /// client then queues with the first request of each claim that may wait.
+    /// True if acquiring a free lock takes fewer requests when the first request queues the claim.
+    /// The client then queues each claim that may wait with its first request.
     #[serde(skip)]
     pub queues_at_once: bool,
     /// The supported TTLs.

@@ -43,7 +43,7 @@ pub fn without_hidden_password(url: &str) -> Cow<'_, str> {
     }
 }
 
-/// Masks the login of one URL if it has no colon, because it may be a password.
+/// Masks a URL's login without a colon, because such a login may be a password.
 pub fn without_lone_login(url: &str) -> String {
     let start = url.find("//").map_or(0, |at| at + 2);
     match url[start..].rfind('@') {

@@ -12,7 +12,8 @@ use tokio::runtime::{Builder, Runtime};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Returns a temporary folder, and the URL of the arguments or of a file in the folder.
+/// Returns a temporary folder, and the URL from the arguments, by default of a SQLite file in the
+/// folder.
 pub(crate) fn place() -> Result<(TempDir, String)> {
     let folder = tempfile::tempdir().map_err(io)?;
     let url = match &std::env::args().skip(1).collect::<Vec<_>>()[..] {
@@ -108,7 +109,6 @@ impl Processes {
         (0..self.children.len()).try_for_each(|number| self.go_on(number))
     }
 
-    /// Sends a line to a process.
     pub(crate) fn go_on(&mut self, number: usize) -> Result<()> {
         let input = self.children[number].stdin.as_mut().expect("its input is piped");
         writeln!(input).map_err(io)
@@ -129,7 +129,7 @@ impl Processes {
         kill_process(pid, signal).map_err(|error| io(error.into()))
     }
 
-    /// Waits until all processes have ended well, except for a killed one.
+    /// Waits until all processes have ended, and checks that all but `killed` succeeded.
     pub(crate) fn wait(&mut self, killed: Option<usize>) -> Result<()> {
         for (number, child) in self.children.iter_mut().enumerate() {
             let status = child.wait().map_err(io)?;

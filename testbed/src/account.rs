@@ -12,7 +12,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Returns the first existing user of `names`, or else `nobody`, if this process is root.
+    /// If this process is root, returns the first existing user of `names`, or else `nobody`.
     pub fn instead_of_root(names: &[&str]) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             return None;

@@ -27,7 +27,7 @@ pub(crate) fn is_stopped(pid: u32) -> bool {
     state(pid) == Some('T')
 }
 
-/// Returns whether a process has ended, such as a zombie.
+/// Returns whether a process has ended. A zombie has.
 pub fn has_ended(pid: u32) -> bool {
     state(pid).is_none_or(|state| matches!(state, 'Z' | 'X'))
 }
@@ -59,7 +59,7 @@ pub(crate) struct KillOnExit(Child);
 
 impl KillOnExit {
     pub(crate) fn watch(pids: &[u32]) -> std::io::Result<Self> {
-        // `read` returns when this process ends, which closes the shell's input. The shell's own
+        // When this process ends, the shell's input closes and `read` returns. The shell's own
         // process group protects it from Ctrl-C.
         Command::new("sh")
             .args(["-c", "read -r _; kill -KILL \"$@\"", "kill-on-exit"])

@@ -21,8 +21,8 @@ pub(crate) fn temporary(server: &str, account: Option<Account>) -> Result<TempDi
 
 /// Fills `target` with the files that `make` creates, from a cache if possible.
 ///
-/// The cache has one archive file per user, server and `recipe`, so a clean-up of temporary files
-/// can't remove a part of a database.
+/// The cache has one archive per user, server and `recipe`. A clean-up of temporary files can't
+/// remove only a part of an archive.
 pub(crate) fn fill(
     target: &Path,
     server: &str,
@@ -84,7 +84,8 @@ pub(crate) fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Returns the cache folder, and checks that it is private: other users may have created it first.
+/// Returns the cache folder, and checks that it is private, because another user may have created
+/// it.
 ///
 /// Its parent is `LOCKWRIGHT_TESTBED_CACHE` or the temporary folder. All processes must share the
 /// cache, because `port::free` reserves ports by its lock files.

@@ -52,7 +52,7 @@ fn go(place: &Path) -> Result<Program> {
 fn explain(error: &Error, source: &Path, place: &Path) -> Error {
     let module = fs::read_to_string(source.join("go.mod")).unwrap_or_default();
     let wanted = module.lines().find_map(|line| line.strip_prefix("go ")).unwrap_or("?");
-    // In the module's folder, an old Go reports only that it is too old, so this runs in `place`.
+    // This runs in `place`, because in the module's folder an old Go doesn't print its version.
     let found = go(place).and_then(|go| go.arg("version").run(place, "")).unwrap_or_default();
     let (source, found) = (source.display(), found.trim());
     Error::new(format!("{source} needs Go {wanted} or newer; `{found}` can't build it: {error}"))

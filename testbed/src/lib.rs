@@ -1,8 +1,8 @@
 //! Starts real servers for Lockwright's tests, benches and examples.
 //!
 //! Each server is a child process in a temporary folder, on a free loopback port. `start` waits
-//! until the server answers. Dropping its Rust value ends the server and deletes its data. Killing
-//! the test process also ends the server.
+//! until the server answers. Dropping the Rust value ends the server and deletes its data. The
+//! server also ends if the test process is killed.
 //!
 //! A missing binary is an error that names the Debian package. `LOCKWRIGHT_SERVER_ROOT` names a
 //! folder with another version of a server. `cargo xtask test versions` creates such folders in
@@ -63,7 +63,7 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Keeps only the message, to which `fs_err` has added the path.
+/// Keeps only the message. It has the path, because `fs_err` adds it.
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
         Self(error.to_string())

@@ -69,7 +69,7 @@ impl Kind {
     }
 }
 
-/// MariaDB's packages may also contain [`MYSQLD`], so searches try this path first.
+/// Searches try this path first, because MariaDB's packages may also contain [`MYSQLD`].
 const MARIADBD: &str = "usr/sbin/mariadbd";
 const MYSQLD: &str = "usr/sbin/mysqld";
 
@@ -225,8 +225,8 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
 
 fn fill_mysql(folder: &Path) -> Result<()> {
     let users = format!(
-        // On MySQL, a login on the socket enables TCP logins of the same account. So the superuser
-        // has one account for the socket and TCP.
+        // On MySQL, an account's login on the socket enables its TCP logins, so the superuser has
+        // one account for both.
         "RENAME USER {ADMIN}@localhost TO {ADMIN}@'%';\n\
          ALTER USER {ADMIN}@'%' IDENTIFIED BY '{ADMIN_PASSWORD}';\n\
          {}",
@@ -329,8 +329,8 @@ fn server() -> Program {
     Program::new(binary.as_deref().unwrap_or("mariadbd"), SERVER).env("LC_ALL", "C")
 }
 
-/// Returns `Some` after the server's greeting on its unix socket. The socket opens after the port,
-/// and unlike the port, can't belong to another process.
+/// Returns `Some` if the server greets on its unix socket. The socket opens after the port, and
+/// can't belong to another process.
 fn greets(socket: &Path) -> Option<()> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;

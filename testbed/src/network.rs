@@ -1,8 +1,8 @@
 //! A network between the members of an ensemble.
 //!
-//! Members connect to each other through proxies, called doors. A [`Link`] has the connections
-//! from one member to a port of another. A cut link delivers its data after it is healed, as TCP
-//! would by retransmission.
+//! Members connect to each other through proxies, called doors. A [`Link`] has the connections from
+//! one member to a port of another. A cut link delivers its data once healed, as TCP would by
+//! retransmission.
 
 use std::fs;
 use std::io;
@@ -15,8 +15,9 @@ use std::time::Duration;
 use crate::proxy::{Shared, Traffic};
 use crate::{Error, Result, sockets, wait};
 
-/// How long a door waits for its member to listen. ZooKeeper's members dial a new leader before it
-/// listens. They redial if refused, but elect another leader if a connection opens and closes.
+/// How long a door waits for its member to listen. ZooKeeper's members dial a new leader before the
+/// leader listens. They redial if refused, but elect another leader if a connection opens and
+/// closes.
 const LISTENS_SOON: Duration = Duration::from_secs(3);
 
 pub(crate) type Greeting = fn(&mut TcpStream, usize) -> io::Result<Vec<u8>>;
@@ -56,7 +57,7 @@ struct Link {
 }
 
 impl Network {
-    /// Adds a member. The caller must store the member's process id in the returned value.
+    /// Adds a member. The caller must store the member's process id in the result.
     pub(crate) fn add_member(&self) -> Arc<AtomicU32> {
         let process = Arc::new(AtomicU32::new(0));
         self.0.state().processes.push(Arc::clone(&process));

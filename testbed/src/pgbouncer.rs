@@ -140,7 +140,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
         .run_as(postgres::account())
         .start(folder)?;
     process.wait_until_ready(|| {
-        // Poll with a cheap connection. `psql` then proves that this PgBouncer has the port.
+        // Polls cheaply by connecting. `psql` then proves that this PgBouncer has the port.
         TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
         psql(port, "pgbouncer", "SHOW VERSION;", folder).ok()
     })?;

@@ -7,19 +7,19 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::{Result, folder};
 
-/// All ports are below the kernel's range for outgoing connections, because a connection could take
-/// a server's port during a restart.
+/// Ports below the kernel's range for outgoing connections. A connection in that range could take a
+/// server's port during a restart.
 const FIRST: u16 = 15_000;
 const COUNT: u16 = 15_000;
 
-/// A process reserves blocks of this many ports until it ends, so no other process takes a killed
-/// server's port before its restart.
+/// A process reserves blocks of this many ports until it ends, so that another process can't take
+/// the port of a server that restarts.
 const BLOCK: u16 = 50;
 
 const TRIES: usize = 5;
 
-/// Returns a free loopback port that no other test process gets. Another program may take it, so
-/// callers retry.
+/// Returns a free loopback port that no other test process gets. Callers retry, because another
+/// program may take the port.
 ///
 /// # Panics
 /// If no port is free.

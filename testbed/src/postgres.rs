@@ -149,7 +149,7 @@ fn fill(options: &Options, folder: &Path) -> Result<()> {
 }
 
 fn fill_as_new(folder: &Path) -> Result<()> {
-    // Nothing is synced, because the cached files can be created again.
+    // Skips syncs, because the cached files can be created again.
     let arguments = "--no-sync --no-instructions --wal-segsize=1 --encoding=UTF8 --locale=C \
                      --auth-local=trust --auth-host=scram-sha-256";
     let arguments: Vec<&str> = arguments.split(' ').collect();
@@ -219,8 +219,8 @@ fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
 }
 
-/// Removes a killed server's System V segment, a limited resource. Only a killed server leaves
-/// `postmaster.pid`, which names the segment.
+/// Removes a killed server's System V shared memory, a limited resource. Only a killed server
+/// leaves `postmaster.pid`, which has the memory's id.
 fn remove_shared_memory(folder: &Path) {
     let status = std::fs::read_to_string(folder.join("data/postmaster.pid")).unwrap_or_default();
     if let Some(id) = status.lines().nth(6).and_then(|line| line.split_whitespace().nth(1)) {
@@ -273,7 +273,7 @@ fn versions(folder: &Path) -> Vec<PathBuf> {
     versions.into_iter().map(|(_, path)| path).collect()
 }
 
-/// Returns whether the program runs. A removed version's folder may still exist.
+/// Returns whether the program runs: a removed version's folder may remain.
 fn says_its_version(program: &Path) -> bool {
     let mut command = Command::new(program);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -40,7 +40,7 @@ pub struct Program {
 methods::setters! { Program {
     /// Sets the user. `None` means this process's user.
     pub fn run_as(account: Option<Account>) sets account to account;
-    /// Sets the signal (without `SIG`) that the program gets when this process ends; `KILL` by
+    /// Sets the signal (without `SIG`) sent to the program when this process ends; `KILL` by
     /// default.
     pub(crate) fn last_signal(signal: &'static str) sets last_signal to signal;
     /// Sets the time limit of [`run`](Self::run), two minutes by default.
@@ -81,7 +81,7 @@ impl Program {
         self
     }
 
-    /// Includes the program's children in kills and freezes, and sets the program's stop signal.
+    /// Includes the program's children in kills and freezes, and sets the stop signal.
     pub(crate) fn with_children(mut self, stop_signal: Signal) -> Self {
         self.has_children = true;
         self.stop_signal = stop_signal;
@@ -149,8 +149,7 @@ impl Program {
         Path::new(&self.binary).file_name().and_then(|name| name.to_str()).unwrap_or(&self.binary)
     }
 
-    /// Returns a command that ends when this process ends. Without `setpriv`, this would need
-    /// unsafe code.
+    /// Returns a command that ends with this process. `setpriv` avoids unsafe code.
     fn dying_with_us(&self) -> Result<Command> {
         let mut command = if cfg!(target_os = "linux") {
             let mut setpriv = Command::new(locate("setpriv", "util-linux")?);

@@ -20,7 +20,7 @@ pub enum Traffic {
     Throttle(u32),
     /// Holds data until the treatment changes.
     Hold,
-    /// Drops requests and answers. New connections are accepted.
+    /// Drops requests and answers, but accepts connections.
     SwallowAll,
     /// Forwards requests and drops the answers.
     SwallowAnswers,
@@ -84,8 +84,8 @@ impl Proxy {
         self.address
     }
 
-    /// Changes the treatment, also on open connections. A connection that has lost data loses all
-    /// later data, as TCP never continues after a gap.
+    /// Changes the treatment, even of open connections. A connection that has lost data loses all
+    /// later data, because TCP never continues after a gap.
     pub fn set(&self, traffic: Traffic) {
         self.shared.set(traffic);
     }
@@ -101,7 +101,7 @@ impl Proxy {
         self.drop_connections();
     }
 
-    /// Listens again, and forwards all data.
+    /// Listens again and forwards.
     pub fn mend(&self) {
         self.set(Traffic::Forward);
         self.shared.state().cut = false;
@@ -110,7 +110,7 @@ impl Proxy {
         assert!(listens, "the proxy listens again");
     }
 
-    /// Drops all data on present connections, without closing them.
+    /// Drops all data on present connections, but keeps them open.
     pub fn silence_present(&self) {
         let mut state = self.shared.state();
         state.silenced = state.accepted;
@@ -233,8 +233,8 @@ impl Shared {
         }
     }
 
-    /// Connects `client` to the server, which must listen within `patience`. `greeting` is data
-    /// already read from `client`.
+    /// Connects `client` to the server, which must listen within `patience`. `greeting` was already
+    /// read from `client`.
     pub(crate) fn serve(
         self: &Arc<Self>,
         client: TcpStream,
@@ -303,8 +303,7 @@ impl Shared {
                 break;
             }
         }
-        // Close both ends. But after dropped data, `to` stays open, because TCP reports no end
-        // after a gap.
+        // Close both ends, but not `to` after dropped data, because TCP reports no end after a gap.
         if !has_lost {
             let _ = to.shutdown(Shutdown::Both);
         }

@@ -1,7 +1,7 @@
 //! Finds the socket at a local connection's other end. Its number is also in `/proc/PID/fd`.
 //!
-//! A query of `sock_diag(7)` is fast. The fallback, `/proc/net/tcp`, takes milliseconds, which
-//! matters because members of an incomplete ensemble dial constantly.
+//! Members of an incomplete ensemble dial constantly, so this module queries `sock_diag(7)`. The
+//! fallback, `/proc/net/tcp`, takes milliseconds.
 
 use std::fs;
 use std::net::{SocketAddr, SocketAddrV4, TcpStream};
@@ -12,7 +12,7 @@ pub(crate) fn number_of_other_end(connection: &TcpStream) -> Option<u32> {
     let SocketAddr::V4(here) = connection.local_addr().ok()? else { return None };
     let SocketAddr::V4(there) = connection.peer_addr().ok()? else { return None };
     static ANSWERS: OnceLock<bool> = OnceLock::new();
-    // A query for this end shows whether the kernel answers queries, because its socket exists.
+    // This end's socket exists, so a query for it shows whether the kernel answers queries.
     if *ANSWERS.get_or_init(|| asked(here, there).is_some()) {
         asked(there, here)
     } else {

@@ -18,7 +18,7 @@ pub(crate) async fn holder_and_waiter(
     (all.hold("holder", ours).await, all.wait("waiter", others).await)
 }
 
-/// Asserts that a client, whose URL has only `member`, loses its hold within `bound` after `harm`,
+/// Asserts that a client whose URL has only `member` loses its hold within `bound` after `harm`,
 /// and acquires the lock after `mend`.
 pub(crate) async fn hold_is_lost_in_time(
     cluster: &Cluster,

@@ -96,7 +96,7 @@ fn guard_without_a_runtime_is_lost() {
     }
 }
 
-/// A client that is closed leaves the queue, also just after its connection went silent.
+/// A closed client leaves the queue, even if its connection went silent just before.
 #[tokio::test(flavor = "multi_thread")]
 async fn closed_client_is_granted_nothing() {
     let (server, proxy, url) = server_and_proxy();
@@ -107,7 +107,6 @@ async fn closed_client_is_granted_nothing() {
         let look = || async { other.inspect("x").await.unwrap() };
         eventually(|| async { (look().await.waiters == Some(1)).then_some(()) }).await;
         if is_silent {
-            // This makes the client's open connections silent, but new connections work.
             proxy.silence_present();
         }
         timeout(LIMIT, ours.close()).await.expect("closing completes");
@@ -126,8 +125,7 @@ async fn one_try_leaves_nothing_behind() {
     grant(&other, &held).await;
     assert!(!busy(&ours, &claim("x"), Wait::No).await.queued);
     assert_eq!(entries(&server, "x").await, 1);
-    // A `try_acquire` that is dropped in flight leaves nothing either, once its client has released
-    // it.
+    // A dropped `try_acquire` leaves nothing either, once its client has sent the release.
     let locks = Locks::new(ours).unwrap();
     for at in 0..20 {
         let tries = locks.mutex("x").try_acquire();
@@ -138,7 +136,7 @@ async fn one_try_leaves_nothing_behind() {
     eventually(|| async { (entries(&server, "x").await == 0).then_some(()) }).await;
 }
 
-/// Requests to a frozen server time out. The little that they leave on the server expires.
+/// Requests to a frozen server time out. The keys or nodes that they create expire.
 #[tokio::test(flavor = "multi_thread")]
 async fn abandoned_requests_leave_nothing_on_the_server() {
     let server = one_server();
@@ -158,7 +156,7 @@ async fn abandoned_requests_leave_nothing_on_the_server() {
     assert!(gave_up < LIMIT, "{gave_up:?}");
     server.members[0].thaw();
     eventually(|| async { is_clean(&server).then_some(()) }).await;
-    // A burst of requests that are answered needs only one more lease or session.
+    // A burst of answered requests needs only one additional lease or session.
     let mut burst = JoinSet::new();
     for at in 0..1_000 {
         let request = locks.mutex(format!("burst/{at}")).ttl(LIMIT).acquire();
@@ -169,7 +167,7 @@ async fn abandoned_requests_leave_nothing_on_the_server() {
     drop(held);
 }
 
-/// The server dies, and the waiting claims expire. The error reports the dead server, not the
+/// The server dies, and the waiting claims expire. The error must report the dead server, not
 /// `expiry`.
 pub(crate) async fn waiter_gets_an_error(ttl: Duration, limit: Duration, expiry: &str) {
     let mut server = one_server();

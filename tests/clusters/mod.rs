@@ -23,7 +23,6 @@ pub(crate) async fn server_and_client() -> (Cluster, Backend) {
     (server, backend)
 }
 
-/// Returns a server, a proxy to it, and the URL through the proxy.
 pub(crate) fn server_and_proxy() -> (Cluster, Proxy, String) {
     let server = one_server();
     let proxy = Proxy::start(server.members[0].address()).unwrap();

@@ -22,7 +22,6 @@ pub(crate) struct Participants {
     history: History,
 }
 
-/// A client that holds the lock.
 pub(crate) struct Holder {
     pub(crate) guard: Guard,
     who: &'static str,
@@ -79,8 +78,8 @@ impl Participants {
         self.check();
     }
 
-    /// Asserts that the loss is reported before the waiter is granted the lock, and that this grant
-    /// comes within `bound` plus the slack after `since`.
+    /// Asserts that the client reports the loss before the waiter's grant, and that this grant
+    /// comes less than `bound + SLACK` after `since`.
     pub(crate) async fn is_lost(
         &self,
         holder: &Holder,
@@ -111,13 +110,11 @@ impl Participants {
         self.check();
     }
 
-    /// Asserts exclusion and growing fences.
     pub(crate) fn check(&self) {
         assert!(self.history.contended() > 0, "inconclusive: no client waited");
         assert_eq!(self.history.check(true), [], "{:#?}", self.history.holds());
     }
 
-    /// Waits for the waiter's grant.
     pub(crate) async fn turn_of(&self, waiter: JoinHandle<Holder>) -> Holder {
         timeout(self.limit, waiter)
             .await

@@ -18,7 +18,6 @@ use crate::common::{
 
 pub(crate) const PERMIT: Mode = Mode::Permits { count: 1, of: 3 };
 
-/// Returns a claim of the name `x`.
 pub(crate) fn claim_as(mode: Mode) -> Claim {
     Claim { mode, ..claim("x") }
 }
@@ -34,8 +33,8 @@ async fn granted(backend: &Backend, claim: &Claim) -> Fence {
     panic!("the claim is still not granted");
 }
 
-/// Queued readers share a fence, whichever of them is granted first. ZooKeeper's readers may be at
-/// servers that lag behind each other.
+/// Queued readers share a fence, whichever of them is granted first. ZooKeeper's readers may be
+/// connected to different servers, some of which lag behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_that_waited_share_a_fence() {
     let (cluster, one) = cluster_and_client().await;

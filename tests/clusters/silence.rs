@@ -12,7 +12,6 @@ const BOUND: Duration = Duration::from_secs(2);
 
 const LONG_TTL: u64 = 30;
 
-/// A client whose connections can be silenced.
 pub(super) struct Client {
     locks: Locks,
     proxies: Vec<Proxy>,
@@ -31,7 +30,7 @@ impl Client {
         self.proxies.iter().for_each(Proxy::silence_present);
     }
 
-    /// Acquires `name` once, to open a connection and prepare its statements.
+    /// Acquires and releases `name`, so that a connection is open.
     async fn warm(&self, name: &str, ttl: Duration) {
         let warm = self.locks.mutex(name).ttl(ttl).acquire().await.unwrap();
         warm.release().await.unwrap();

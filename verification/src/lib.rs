@@ -27,7 +27,7 @@ pub trait Protocol {
     /// Returns the promise that `state` breaks, if any. `last` is true if `state` has no steps.
     fn judge(&self, state: &Self::State, last: bool) -> Option<Self::Promise>;
 
-    /// Returns one state for all equivalent states, such as those with exchanged names.
+    /// Returns one representative of all equivalent states, such as states with exchanged names.
     fn canonical(&self, state: &Self::State) -> Self::State {
         *state
     }

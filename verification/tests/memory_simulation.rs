@@ -2,8 +2,8 @@
 //! processes and suspends. The checker must find no violation, no task may be stuck, and no hold
 //! may be left.
 //!
-//! The seed determines all choices. The order in which tokio wakes tasks may differ, so a failed
-//! seed may need more than one run.
+//! The seed determines all choices, but not tokio's order of tasks. So a failed seed may need
+//! several runs.
 //!
 //! ```sh
 //! LOCKWRIGHT_SEEDS=0..10000 cargo test --release -p lockwright-verification --test memory_simulation -- --nocapture
@@ -58,8 +58,7 @@ fn trouble(seed: u64) -> Trouble {
 /// place in the queue for five poll intervals.
 fn longest_wait(trouble: Trouble) -> Duration {
     if trouble == Trouble::default() {
-        // The limit is less than a poll interval, because no wake-up is lost. Seed 4972 found a
-        // bug: after the hold of the waiter ahead had expired, only a poll granted the lock.
+        // The limit is less than a poll interval, because no wake-up is lost.
         return TTL * 3 / 2;
     }
     let poll = Duration::from_secs(1);

@@ -74,8 +74,8 @@ fn artifact(line: &str) -> Option<Binary> {
     Some(Binary { package, name, title, path, folder, on: None, only: None })
 }
 
-/// Runs the binaries, at most `at_a_time` in parallel, exclusive ones last. Then retries tests that
-/// timed out, one by one. A binary that exceeds `limit` is killed and fails.
+/// Runs the binaries, at most `at_a_time` in parallel, exclusive ones last and alone. Then retries
+/// timed-out tests, one by one. A binary that exceeds `limit` is killed and fails.
 pub(crate) fn run(
     step: &str,
     binaries: Vec<Binary>,
@@ -184,8 +184,8 @@ impl Binary {
         report
     }
 
-    /// Returns the binary's tests. If listing takes longer than [`LISTING`], because the binary
-    /// starts servers first, returns none.
+    /// Returns the binary's tests, or none if listing exceeds [`LISTING`]: some binaries start
+    /// servers first.
     fn listed(&self, log: &str, args: &[String]) -> Vec<String> {
         let mut command = self.command(args);
         command.arg("--list");
@@ -280,8 +280,8 @@ mod tests {
     fn script(folder: &Path, name: &str, text: &str) -> Binary {
         let [draft, path] = [folder.join(format!("{name}.sh")), folder.join(name)];
         std::fs::write(&draft, format!("#!/bin/sh\n{text}\n")).unwrap();
-        // `install` writes the script, because another test's child could inherit this process's
-        // open file, and `exec` would fail.
+        // If this process wrote the script, another test's child could inherit the open file, and
+        // `exec` would fail.
         let mut install = Command::new("install");
         assert!(install.args(["-m", "755"]).args([&draft, &path]).status().unwrap().success());
         let title = format!("self-test {name}");
@@ -331,8 +331,8 @@ mod tests {
         const RUNS_NOTHING: &str = "echo 'test result: ok. 0 passed; 0 failed'";
         const TIMED_OUT: &str = "x did not answer within 1s";
         let folder = tempfile::tempdir().unwrap();
-        // Runs a script that imitates a test binary: one of two tests fails, and the script ends
-        // with `ends`. A retry runs `alone`.
+        // Runs a script that imitates a test binary: one of two tests fails, then `ends` runs. A
+        // retry runs `alone`.
         let outcome = |says: &str, ends: &str, alone: &str| {
             let text = format!(
                 "case \"$*\" in *--exact*) {alone}; exit;; esac; echo '---- a::b ----'; \

@@ -4,10 +4,10 @@ pub(crate) const INTEROP: &str = "lockwright-interop";
 
 struct Package {
     package: &'static str,
-    /// The servers' names, which are in the paths of other crates' tests that need them, as in
+    /// The servers' names. Another crate's test that needs a server has its name in the path, as in
     /// `on_redis`.
     servers: &'static [&'static str],
-    /// Test binaries with some tests that need no server. `--quick` runs those tests.
+    /// Test binaries with some tests that need no server: `--quick` runs these.
     without: &'static [&'static str],
 }
 
@@ -25,8 +25,8 @@ const LIST: &[Package] = &[
     Package { package: INTEROP, servers: &[], without: &[] },
 ];
 
-/// Test binaries that run alone. They kill clusters, which keeps two cores busy: a parallel
-/// binary's clusters wouldn't elect leaders in time.
+/// Test binaries that run alone. They keep two cores busy, so a parallel binary's clusters wouldn't
+/// elect leaders in time.
 const EXCLUSIVE: &[(&str, &str)] =
     &[("lockwright-etcd", "server"), ("lockwright-zookeeper", "server")];
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 const TOLERANCE: f64 = 0.03;
 
-/// The tolerated difference in system calls per run. Their counts are nearly whole numbers.
+/// The tolerated difference in system calls per run, whose counts are nearly whole numbers.
 const TOLERANCE_OF_CALLS: f64 = 0.1;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

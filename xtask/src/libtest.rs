@@ -28,7 +28,7 @@ impl Suite {
         self.finished && self.counts.failed == 0
     }
 
-    /// Returns the counts. A binary that aborted has at least one failure.
+    /// Returns the counts. An aborted binary has at least one failure.
     pub(crate) fn counts(&self) -> Counts {
         let least = u64::from(!self.finished);
         Counts { failed: self.counts.failed.max(least), ..self.counts }

@@ -46,8 +46,7 @@ const POSTGRES: &[Suite] = &[
 ];
 const REDIS: &[Suite] = &[Suite::of("lockwright-redis", "conformance")];
 
-/// The newer servers, slowest first. In this order, two binaries that start many servers don't
-/// begin together.
+/// The newer servers, slowest first, so that two binaries with many servers don't begin together.
 #[rustfmt::skip]
 pub(crate) const SERVERS: &[Server] = &[
     Server { folder: "mysql", title: "MySQL 8.4+", packages: &["mysql-server-core"], suites: MYSQL,
@@ -85,7 +84,7 @@ impl Server {
     }
 }
 
-/// A server's unpacked packages, and its name, such as `MySQL 9.7`.
+/// A server's unpacked packages and name, such as `MySQL 9.7`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Root {
     pub(crate) folder: PathBuf,

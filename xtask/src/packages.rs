@@ -1,6 +1,6 @@
-//! Packages of later Debian or Ubuntu suites, unpacked without installation.
+//! Packages of later Debian or Ubuntu suites, unpacked but not installed.
 //!
-//! The packages come from the machine's mirror, and are verified with the archive's keyring.
+//! apt loads them from the machine's mirror and verifies them by the archive's keyring.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -22,7 +22,7 @@ struct Distribution {
     attempts: &'static [Attempt],
 }
 
-/// The suites to search, and if set, the suite of all packages except the server's.
+/// The suites to search for the server, and the suite for all other packages, if it differs.
 type Attempt = (&'static [&'static str], Option<&'static str>);
 
 const DISTRIBUTIONS: &[Distribution] = &[
@@ -34,7 +34,7 @@ const DISTRIBUTIONS: &[Distribution] = &[
         ],
         components: "main",
         aliases: &["oldstable", "stable", "testing", "unstable", "sid"],
-        // MySQL is only in unstable, where another package may be broken for a day.
+        // MySQL is only in unstable, whose other packages may be broken for a day.
         attempts: &[
             (&["testing"], None),
             (&["unstable", "testing"], None),
@@ -52,7 +52,7 @@ const DISTRIBUTIONS: &[Distribution] = &[
     },
 ];
 
-/// Returns whether this is Debian or Ubuntu. Later suites of derivatives aren't known.
+/// Returns whether this is Debian or Ubuntu. For derivatives, no later suites are listed.
 pub(crate) fn has_later_suites() -> bool {
     distribution(&release()).is_some()
 }
@@ -99,8 +99,8 @@ impl Archive {
         Ok(Self { distribution, keyring, architecture, mirrors, folder, fetched })
     }
 
-    /// Unpacks the packages and their dependencies into `root`. If `check` rejects them, tries the
-    /// distribution's next attempt.
+    /// Unpacks the packages and their dependencies into `root`, by the first of the distribution's
+    /// attempts that `check` accepts.
     pub(crate) fn unpack(
         &mut self,
         packages: &[&str],
@@ -139,7 +139,7 @@ impl Archive {
         let suite = base.map(|_| format!("/{}", suites[0])).unwrap_or_default();
         args.extend(packages.iter().map(|package| format!("{package}{suite}")));
         let log = format!("versions-apt-{}", packages[0]);
-        // With an empty cache, apt also lists packages that were downloaded earlier.
+        // With an empty cache, apt also lists packages downloaded earlier.
         let mut list = apt(&folder, &args);
         list.args(["--print-uris", "-o", "Dir::Cache::archives=none/"]);
         let files = apt_ran(process::run(&log, list, process::RUNNING, |_| {}))?;
@@ -212,8 +212,8 @@ fn apt(folder: &Path, args: &[String]) -> Command {
     command
 }
 
-/// Returns apt's output, or its complaints as an error: if no mirror answers, apt succeeds with old
-/// lists.
+/// Returns apt's output, or its complaints as an error. If no mirror answers, apt complains, but
+/// succeeds with old lists.
 fn apt_ran(finished: Finished) -> Result<Vec<String>, String> {
     let lines = finished.lines.iter().map(String::as_str);
     let is_complaint =
@@ -254,7 +254,7 @@ fn unpack(files: &[PathBuf], root: &Path) -> Result<(), String> {
         fs::remove_dir_all(root).map_err(text)?;
     }
     fs::create_dir_all(root).map_err(text)?;
-    // Servers run as other users, which must enter the folder.
+    // Servers' users must enter the folder.
     fs::set_permissions(root, Permissions::from_mode(0o755)).map_err(text)?;
     for file in files {
         output("dpkg-deb", &["-x", &file.display().to_string(), &root.display().to_string()])?;
@@ -284,7 +284,7 @@ fn loader(root: &Path) -> Option<PathBuf> {
     Some(loader.path().strip_prefix(root).ok()?.to_path_buf())
 }
 
-/// Makes programs use the packages' loader and libraries, as the system's may be too old.
+/// Makes programs use the packages' loader and libraries. The system's may be too old.
 fn wrap(root: &Path, folder: &Path, loader: &Path) -> std::io::Result<()> {
     let real = folder.with_extension("real");
     fs::rename(root.join(folder), root.join(&real))?;

@@ -34,7 +34,7 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Returns the features, backends and URL schemes missing from pages that must list all.
+/// Returns features, backends and URL schemes missing from pages that must list them.
 fn untold(root: &Path) -> io::Result<Vec<String>> {
     let read = |page: &str| std::fs::read_to_string(root.join(page)).unwrap_or_default();
     let features = features(&root.join("Cargo.toml"))?;

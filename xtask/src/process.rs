@@ -12,8 +12,8 @@ use crate::{folders, timeout, tmp};
 
 pub(crate) const WITH_BUILDING: Duration = Duration::from_secs(30 * 60);
 
-/// The limit of a run. The slowest tests take eight minutes on slow cores, plus the first build of
-/// a Go program.
+/// The limit of a run. On slow cores, the slowest tests take eight minutes, plus a Go program's
+/// first build.
 pub(crate) const RUNNING: Duration = Duration::from_secs(15 * 60);
 
 pub(crate) fn cargo(args: &[&str]) -> Command {
@@ -68,7 +68,7 @@ pub(crate) fn output(program: &str, args: &[&str]) -> Result<String, String> {
     Err(format!("`{program} {}`: {}: {}", args.join(" "), output.status, complaint.trim()))
 }
 
-/// Removes the variables that `cargo run` set: cargo would rebuild crates because of them.
+/// Removes the variables that `cargo run` set, because they would make cargo rebuild crates.
 pub(crate) fn without_our_own(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_"))
@@ -89,19 +89,19 @@ pub(crate) struct Finished {
     status: Option<ExitStatus>,
     pub(crate) lines: Vec<String>,
     coloured: Vec<String>,
-    /// Processes that had the output open after the command's end.
+    /// Processes that kept the output open after the command's end.
     left_behind: Option<String>,
     /// The exceeded limit, and the processes' states at that time.
     hung: Option<(Duration, String)>,
     log: PathBuf,
 }
 
-/// If the output stays open this long after the command's end, a test left a process behind.
+/// If the output is open this long after the command's end, a test left a process behind.
 const LINGER: Duration =
     if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(5) };
 
-/// Runs `command` for at most `limit`, in the foreground, so Ctrl-C ends it too. The output goes to
-/// `target/xtask/NAME.log` and, by line and without colours, to `each`.
+/// Runs `command` for at most `limit`, in the foreground, so that Ctrl-C ends it. Writes the output
+/// without colours to `target/xtask/NAME.log`, and each line to `each`.
 pub(crate) fn run(
     name: &str,
     command: Command,
@@ -117,7 +117,7 @@ pub(crate) fn run(
             return finished;
         }
     };
-    // A thread reads, because a process left behind can hold the pipe open and block the read.
+    // A thread reads, because a process left behind can keep the pipe open and block a read.
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let lines = BufReader::new(reader).split(b'\n').map_while(Result::ok);
@@ -149,14 +149,14 @@ pub(crate) fn run(
         }
     }
     clear_progress();
-    // The command may have closed its output and still run.
+    // The command may still run with closed output.
     while !running.is_over(&mut finished, limit) {
         std::thread::sleep(Duration::from_millis(20));
     }
     finished
 }
 
-/// Starts `command`. Returns the log, the output pipe's inode and reader, and the child.
+/// Returns the log, the output pipe's inode and reader, and the child.
 fn start(mut command: Command, log: &Path) -> io::Result<(File, u64, PipeReader, Child)> {
     tmp::set(&mut command);
     std::fs::create_dir_all(folders::logs())?;

@@ -8,7 +8,7 @@ use crate::options::Options;
 use crate::process::output;
 use crate::report::Report;
 
-/// This page's table lists the phrases, and each one's limit per 1,000 words.
+/// The page whose table lists phrases and their limits per 1,000 words.
 const STYLE: &str = include_str!("../../docs/src/style.md");
 
 /// The minimum length in bytes of a string literal that counts as a message.

@@ -1,7 +1,7 @@
 //! Selects failed tests to retry.
 //!
 //! A test that only *timed out* runs once more, alone: a shared machine may stall for seconds. A
-//! test that reports something *wrong* has failed.
+//! test with a *wrong* result has failed.
 
 use crate::libtest::{PANICKED, Suite};
 
@@ -49,8 +49,8 @@ fn of_a_case<'a>(said: &[&'a str]) -> Option<&'a str> {
     said.iter().copied().find(|line| line.contains(LATE) || line.contains(CASE_WAITED))
 }
 
-/// Returns the first panic's line about a time-out, or `None` if any panic has no such line: that
-/// panic may be the failure's cause.
+/// Returns the first panic's line about a time-out, or `None` if a panic lacks such a line: this
+/// panic may be the cause.
 fn of_panics<'a>(said: &[&'a str]) -> Option<&'a str> {
     let mut panics = said.split(|line| line.contains(PANICKED)).skip(1);
     let why = |panic: &[&'a str]| {

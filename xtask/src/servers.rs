@@ -10,8 +10,8 @@ struct Need {
     binary: &'static str,
     /// Folders to search before PATH. A `*` matches a number; the largest is tried first.
     places: &'static [&'static str],
-    /// With these arguments, a complete program exits with 0. If `least` is set, it prints its
-    /// version.
+    /// With these arguments, a complete program exits with 0, and prints its version if `least` is
+    /// set.
     probe: &'static [&'static str],
     /// Required files outside PATH, such as Java libraries.
     files: &'static [&'static str],
@@ -52,7 +52,7 @@ const NEEDS: &[Need] = &[
     Need { what: "Python with venv and pip", binary: "python3", least: Some((3, 10)), packages: &["python3", "python3-venv"],
         probe: &["-c", "import venv, ensurepip, sys; print(sys.version)"],
         why: "interoperation is tested with redis-py and kazoo, which pip fetches", ..VERSION },
-    // The current etcd needs this version. Debian's Go may be older.
+    // The current etcd needs this version, and Debian's may be older.
     Need { what: "Go", binary: "go", least: Some((1, 26)), packages: &["golang-go"],
         probe: &["version"],
         why: "it builds today's etcd, and redsync and etcd's own client for interoperation", ..VERSION },

@@ -69,7 +69,7 @@ pub(crate) const ALL: &[Step] = &[
     Step::of("doctest", "the examples in doc comments", doctest),
     Step::of("examples", "the examples run and print their result", run_examples),
     Step::of("benches", "each benchmark runs once", benches),
-    // By now, the steps in parallel with the tests have usually ended.
+    // Usually, the steps in parallel with the tests have ended before these.
     Step::of("versions", "the conformance suite on newer versions of the servers", versions::step),
     Step::of("chaos", "a few schedules of random faults on each backend", chaos::step),
     Step::of("table", "the table of conformance cases and backends", cases),
@@ -213,7 +213,7 @@ fn doctest(options: &Options) -> Result<Report, String> {
 }
 
 fn run_examples(options: &Options) -> Result<Report, String> {
-    // Wait for the background steps, which compile: the examples have time limits.
+    // Wait for the background steps: they compile, but the examples have time limits.
     drop(options.background.lock().unwrap_or_else(PoisonError::into_inner));
     let mut report = Report::of(true);
     let (on_servers, embedded): (Vec<_>, Vec<_>) =

@@ -40,7 +40,7 @@ impl Table {
         true
     }
 
-    /// Keeps the page's columns of newer servers, which not every machine can run.
+    /// Keeps the page's columns for newer servers that this run lacks.
     fn keep_newer(&mut self, page: &str) {
         let kept = Self::of_page(page);
         if self.newer.is_empty() {
@@ -96,7 +96,7 @@ impl Table {
         })
     }
 
-    /// Formats the results in Markdown. A case's row has the backends' numbers, to keep it short.
+    /// Formats the results in Markdown. To be short, a case's row has the backends' numbers.
     fn markdown(&self) -> String {
         let mut text = String::from("| | backend | passed | not promised |\n|--:|---|--:|--:|\n");
         for (number, backend, [passed, _, not_promised]) in self.counts() {

@@ -10,7 +10,7 @@ use crate::tmp::TmpFolder;
 use crate::usage;
 
 pub(crate) fn main(args: &[String]) -> ExitCode {
-    // Each binary runs several tests at once, so more than two binaries would hardly save time.
+    // Each binary runs several tests at once, so a third parallel binary would hardly save time.
     let mut options = Options { at_a_time: 2, ..Options::default() };
     let mut chosen: Vec<&Step> = Vec::new();
     let mut args = args.iter();

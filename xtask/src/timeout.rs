@@ -1,4 +1,4 @@
-//! Kills a command that exceeds its time, with its descendants, and reports their state.
+//! Kills a command that exceeds its time limit, and its descendants, and reports their state.
 //!
 //! Processes are killed by id, because a foreground command shares this process's group.
 
@@ -11,7 +11,7 @@ const LONGEST: usize = 300;
 
 pub(crate) fn end(child: &mut Child) -> String {
     let said = all(child.id()).iter().map(|pid| describe(*pid)).collect::<Vec<_>>().join("\n");
-    // A suspended process starts no more children, so list the descendants again.
+    // List the descendants again: suspended, the process can't start more.
     signal("STOP", &[child.id()]);
     let started = all(child.id());
     let _ = child.kill();

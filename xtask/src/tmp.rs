@@ -1,4 +1,4 @@
-//! The temporary folder of tests and servers: in memory if possible, because syncs of a shared disk
+//! The temporary folder of tests and servers. It is in memory if possible: syncs of a shared disk
 //! may take seconds.
 
 use std::fs;

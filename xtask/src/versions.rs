@@ -53,7 +53,7 @@ fn obstacle(options: &Options) -> Option<&'static str> {
     )
 }
 
-/// Downloads the packages for the step `versions`, which retries a failed download.
+/// Downloads the packages for the step `versions`. That step retries a failed download.
 pub(crate) fn download(options: &Options) -> Result<Report, String> {
     if obstacle(options).is_some() {
         return Ok(Report::of(true));
@@ -75,7 +75,7 @@ struct Place {
 }
 
 impl Place {
-    /// Packages go to a temporary folder if the servers' users can't enter the target folder.
+    /// If the servers' users can't enter the target folder, uses a temporary folder.
     fn new() -> Result<Self, String> {
         let kept = folders::target().join("servers");
         let said = |error: std::io::Error| format!("{}: {error}", kept.display());

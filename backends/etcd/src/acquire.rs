@@ -31,8 +31,9 @@ pub(crate) struct AcquireSteps<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) claim: &'a Claim,
     pub(crate) waits: bool,
-    /// True if the oldest key in the queue's range belongs to a nested raw name (`a/b` in the range
-    /// of `a`). Then the client puts its key although the range isn't empty.
+    /// True if the oldest key in the range of the name `a` is in another queue: with raw names, the
+    /// keys of `a/b` are in that range. Then the client puts its key although the range isn't
+    /// empty.
     pub(crate) must_queue: bool,
     recorder: Option<DeletionRecorder<'a>>,
     /// True if the watch was active before the request. Otherwise, the waiter polls.
@@ -108,7 +109,7 @@ async fn run(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<AcquireO
 
 impl AcquireSteps<'_> {
     /// Reports that `owner` holds the lock. If `is_unsure`, an earlier request may still add the
-    /// claim's key. The claim then counts as queued, so that the caller releases it.
+    /// claim's key. So the claim stays registered until the caller releases it.
     pub(crate) fn reject_busy(&self, is_unsure: bool, owner: &Entry) -> Step {
         if !is_unsure {
             self.shared.forget(self.claim);
@@ -116,7 +117,8 @@ impl AcquireSteps<'_> {
         Step::Done(AcquireOutcome::Busy(busy(owner, is_unsure)))
     }
 
-    /// Forgets the claim. If `is_unsure`, first puts a tombstone, which rejects a late request.
+    /// Forgets the claim. If `is_unsure`, first puts a tombstone, so that etcd rejects a late
+    /// request.
     pub(crate) async fn give_up(&self, is_unsure: bool) -> Result<()> {
         let (shared, claim) = (self.shared, self.claim);
         if let Some(place) = shared.registry.place(claim).filter(|_| is_unsure) {
@@ -155,8 +157,8 @@ impl AcquireSteps<'_> {
         self.place(lease, key, created, owner, previous.keys.first().map(QueueKey::of)).await
     }
 
-    /// Renews the lease of a waiting fixed claim, whose TTL starts with the grant. No background
-    /// task renews such a lease.
+    /// Renews the lease of a waiting fixed claim, because no background task does. The claim's TTL
+    /// starts with its grant.
     pub(crate) async fn keep_fixed(
         &self,
         lease: &Arc<Lease>,
@@ -242,9 +244,12 @@ impl AcquireSteps<'_> {
         self.wait_or_leave(lease, key, created, std::slice::from_ref(&owner), &[way]).await
     }
 
-    /// Keeps waiting, or leaves the queue: if the claim doesn't wait, if the first of the entries
-    /// `before` it has another kind, or if one of them is an earlier key of the claim, on another
-    /// lease. Then the claim uses that key, because with two keys it would wait for itself.
+    /// Keeps the claim in the queue. Deletes the claim's key instead, if the claim doesn't wait, or
+    /// if `before`, the entries ahead of it, contains one of these:
+    ///
+    /// - a first entry of another kind
+    /// - an earlier key of the claim, on another lease; with two keys, the claim would wait for
+    ///   itself, so it uses the earlier one
     pub(crate) async fn wait_or_leave(
         &self,
         lease: &Lease,
@@ -337,7 +342,7 @@ impl AcquireSteps<'_> {
     }
 }
 
-/// Moves the entry's key to a lease of this client, unless the key has changed since the read.
+/// Moves the entry's key to a lease of this client, unless the key has changed since it was read.
 pub(crate) async fn take_over(shared: &Arc<Shared>, claim: &Claim, entry: &Entry) -> Result<()> {
     if let Some(note) = entry.broken() {
         return Err(ended(Some(note)));

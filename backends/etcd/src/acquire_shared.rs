@@ -1,9 +1,9 @@
 //! Acquiring a lock as a reader or for permits.
 //!
-//! The client reads the queue. If the queue admits the claim, the client adds the claim's key,
-//! unless another key was added since the read. So a claim that doesn't wait blocks no other
-//! claims, with one exception: after `JOINS` failed attempts, the client adds the key
-//! unconditionally.
+//! The client reads the queue. If the claim can be granted, the client adds the claim's key on
+//! condition that no key was added since the read. If the claim must wait, or after `JOINS` failed
+//! attempts, the client adds the key unconditionally. So a claim that doesn't wait can block other
+//! claims only after `JOINS` attempts.
 
 use std::sync::Arc;
 

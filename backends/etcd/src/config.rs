@@ -111,7 +111,7 @@ impl Config {
         self
     }
 
-    /// Also connects to members without a leader, for
+    /// Allows connections to members without a leader, for
     /// [`doctor`](lockwright_core::DistributedLock::doctor).
     #[must_use]
     pub fn for_diagnosis(mut self) -> Self {

@@ -128,8 +128,8 @@ const REFUSALS: [(&str, Meaning, &str); 19] = [
     ),
 ];
 
-/// etcd also sends this error for a request that it carries out, if the space ran out after the
-/// request was accepted.
+/// etcd sends this error even for a request that it carries out, if the space ran out after etcd
+/// accepted the request.
 const NO_SPACE: &str = "database space exceeded";
 
 const TOO_LARGE: &str = "message length too large";
@@ -180,7 +180,7 @@ pub(crate) fn is_granted_already(cause: &etcd_client::Error) -> bool {
     words(cause).contains("lease already exists")
 }
 
-/// Returns whether the database is full. Requests that only delete still succeed then.
+/// Returns whether the database is full. etcd then accepts only requests that delete.
 pub(crate) fn is_out_of_space(failure: &Error) -> bool {
     says(failure, NO_SPACE)
 }

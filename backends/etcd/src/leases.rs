@@ -1,4 +1,4 @@
-//! The leases of a client, with their claims and their validity.
+//! The leases of a client.
 //!
 //! Auto-renewed claims of one TTL share a lease. Each fixed claim has its own lease. A lease
 //! carries only one exclusive claim of a name, because a key consists of the name and the lease.
@@ -117,8 +117,8 @@ impl Lease {
         lock(&self.state).answered
     }
 
-    /// Records a response that needed a majority. It proves the keep-alive `kept` if both have the same `link`
-    /// and `term`.
+    /// Records a response that needed a majority. It proves the keep-alive `kept` if both have the
+    /// same `link` and `term`.
     pub(crate) fn prove(&self, kept: Option<KeptAlive>, link: u64, term: u64) {
         if let Some(kept) = kept.filter(|kept| (kept.link, kept.term) == (link, term)) {
             let mut state = lock(&self.state);
@@ -174,9 +174,9 @@ impl Lease {
         lock(&self.state).is_retired = true;
     }
 
-    /// Counts a tombstone. After a minute, a lease with tombstones accepts no more claims, so that
-    /// the lease and its tombstones end. If it closed at once, each canceled request would leave a
-    /// lease behind.
+    /// Counts a tombstone. A minute after its first tombstone, or at once after `TOMBSTONES`, a
+    /// lease accepts no more claims, so that the lease and its tombstones end. Closing a lease at
+    /// its first tombstone would cost a lease per canceled request.
     pub(crate) fn count_tombstone(&self, now: BootInstant) {
         let mut state = lock(&self.state);
         state.closes = state.closes.min(now + IDLE_TIMEOUT);

@@ -75,8 +75,8 @@ impl Link {
     }
 }
 
-/// A failed attempt to connect. Until its pause ends, all requests fail with its error, so that
-/// they don't flood a starting cluster.
+/// A failed attempt to connect. During the pause after it, all requests fail with its error, so
+/// that they don't flood a starting cluster.
 #[derive(Debug)]
 struct Round {
     kind: ErrorKind,
@@ -119,7 +119,7 @@ pub(crate) struct Members {
 pub(crate) struct Answer<T> {
     pub(crate) value: T,
     pub(crate) link: Arc<Link>,
-    /// An unanswered copy of the request may still be carried out.
+    /// True if an unanswered copy of the request may still be carried out.
     pub(crate) was_unsure: bool,
 }
 
@@ -142,7 +142,6 @@ impl Drop for Unanswered<'_> {
 pub(crate) enum RequestError {
     /// The lease doesn't exist. The request has no effect, even if a copy arrives later.
     NoLease,
-    /// The request had no effect, unless the error is indeterminate.
     Failed(Error),
 }
 

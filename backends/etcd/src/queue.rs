@@ -1,5 +1,5 @@
-//! Responses are limited to 4 MiB, and other programs may store large values. So reads are paged,
-//! and leave out values where possible.
+//! Reads of a lock's queue. Responses are limited to 4 MiB, and other programs may store large
+//! values. So the client reads pages, and omits values where possible.
 
 use etcd_client::{GetOptions, KeyValue, Txn, TxnOp};
 use lockwright_core::backend_util::queue_admission;
@@ -137,8 +137,8 @@ impl Shared {
         page.map(|(found, _)| found).map_err(RequestError::error)
     }
 
-    /// Reads one page, with fewer keys if the response is too large. A single value that is too
-    /// large is another program's, and is left out.
+    /// Reads one page. If the response is too large, retries with fewer keys, and finally with one
+    /// key without its value: only another program stores such a large value.
     async fn some(
         &self,
         start: Vec<u8>,
@@ -168,7 +168,7 @@ impl Shared {
     }
 }
 
-/// Repeats a read whose revision was compacted before its last page.
+/// Repeats a read if etcd compacted its revision before the last page.
 async fn unless_compacted<T, F>(read: impl Fn() -> F) -> Result<T>
 where
     F: Future<Output = Result<T, RequestError>>,

@@ -42,12 +42,11 @@ pub(crate) async fn release(
             Some(created) => {
                 let ended = delete(shared, &place.key, created).await?;
                 if ended == ReleaseOutcome::NotHeld {
-                    // An operator may have broken the hold, which put a tombstone on the lease.
+                    // If an operator broke the hold, the break put a tombstone on the lease.
                     place.lease.count_tombstone(shared.clock.now());
                 }
                 ended
             }
-            // No request has put the key.
             None => ReleaseOutcome::NotHeld,
         }
     };
@@ -82,8 +81,8 @@ pub(crate) async fn remove_claim(shared: &Arc<Shared>, name: LockName, token: To
     while !place.lease.is_gone() {
         match end_overdue(shared, token, &place).await {
             Ok(()) => break,
-            // The user may not delete the key. Without keep-alives, the lease ends, and the key
-            // with it.
+            // The user lacks the permission to delete the key. Without keep-alives, the lease and
+            // its key end.
             Err(failure)
                 if failure.kind() == ErrorKind::Denied && !shared.has_claims_on(&place.lease) =>
             {

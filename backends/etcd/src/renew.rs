@@ -81,8 +81,8 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
     }
 }
 
-/// Returns the claim's lease and key, or the reason why it isn't held. Moves a key on another
-/// client's lease to a lease of this client.
+/// Returns the claim's lease and key, or the reason why the claim isn't held. Moves a key on
+/// another client's lease to a lease of this client.
 async fn place(shared: &Arc<Shared>, claim: &Claim) -> Result<Result<Place, Reason>> {
     let known = match shared.registry.place(claim) {
         Some(place) if place.is_overdue => return Ok(Err(Reason::Expired)),

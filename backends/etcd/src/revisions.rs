@@ -26,9 +26,9 @@ impl Revisions {
         lock(&self.0).highest
     }
 
-    /// Records a response's revision. A revision below `before`, the highest known when the request
-    /// was sent, shows a restore. `highest` isn't compared, because a later request may have raised
-    /// it.
+    /// Records a response's revision. `before` is the highest revision when the request was sent. A
+    /// lower revision shows a restore. `highest` can't replace `before`, because a later request
+    /// may have raised it.
     pub(crate) fn saw(&self, revision: i64, before: i64) {
         let mut state = lock(&self.0);
         if revision < before {

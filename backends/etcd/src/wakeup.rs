@@ -176,9 +176,9 @@ async fn watch(
     }
 }
 
-/// Returns the revision from which a later watch resumes: one above that of the last event, because
-/// events up to the store's revision may still arrive. Returns `None` for the creation response of
-/// a resumed watch, because the missed events arrive after it.
+/// Returns the revision from which a new watch resumes. After an event, the store's revision would
+/// be too high, because further events up to it may still arrive. For the creation response of a
+/// resumed watch, returns `None`, because the missed events arrive later.
 fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
     let latest = match response.events().last() {
         Some(event) => event.kv()?.mod_revision(),
@@ -188,8 +188,8 @@ fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
     Some(latest + 1)
 }
 
-/// Handles the watch's creation response. Returns false if the watch waits for a revision that a
-/// restored snapshot undid.
+/// Handles the watch's creation response. Returns false if the watch waits for a revision that the
+/// restored snapshot doesn't contain.
 fn created(shared: &Shared, response: &WatchResponse, next: &mut Option<i64>) -> bool {
     let revision = response.header().map_or(0, |header| header.revision());
     let is_resumed = next.is_some();
@@ -205,7 +205,7 @@ fn created(shared: &Shared, response: &WatchResponse, next: &mut Option<i64>) ->
     }
     shared.wakeups.is_active.send_replace(true);
     if is_resumed {
-        // Wake all waiters now, before the events arrive that the watch missed.
+        // Wake all waiters before the missed events arrive.
         shared.wakeups.subscribers.wake_all();
     }
     !has_gone_back

@@ -13,8 +13,8 @@ use tokio::sync::watch;
 /// watch wakes all waiters.
 pub(crate) const SLOW_POLL: Duration = Duration::from_secs(10);
 
-/// The number of remembered deletions. The watch may report a key's deletion before the acquire
-/// that put the key has its response.
+/// The number of remembered deletions. They are needed because the watch may report a key's
+/// deletion before the client has the response to the acquire that put the key.
 const RECENT: usize = 256;
 
 #[derive(Debug)]
@@ -41,7 +41,8 @@ pub(crate) struct DeletionRecorder<'a> {
 }
 
 impl DeletionRecorder<'_> {
-    /// Registers the keys whose deletion wakes the waiter. Returns false if one is already deleted.
+    /// Registers the keys whose deletion wakes the waiter. Returns false if a key is already
+    /// deleted.
     pub(crate) fn waits_for(&self, keys: &[&Vec<u8>]) -> bool {
         let mut state = lock(&self.wakeups.state);
         for key in keys {

@@ -14,7 +14,7 @@ use crate::store::{Done, Store};
 /// The number of missed slow polls after which a waiter leaves the queue.
 const PATIENCE: u32 = 5;
 
-/// A store of locks. Clones share it.
+/// A store of locks, which clones share.
 #[derive(Clone)]
 pub struct Memory(pub(crate) Arc<Inner>);
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Fence, Granted, Holder, Identity, Mode, Token};
 
-/// The holds and the queue of one name. Another lock type may use the name once both are empty.
+/// The holds and the queue of one name. Another lock type may use a name without holds and waiters.
 #[derive(Default)]
 pub(crate) struct Row {
     first: Option<Held>,
@@ -103,8 +103,8 @@ impl Row {
         (!present.is_of_the_kind_of(mode)).then_some(present)
     }
 
-    /// Returns whether a claim can be granted. A claim overtakes no waiter, but a reader may
-    /// overtake readers.
+    /// Returns whether a claim can be granted. Only a reader may overtake waiters, and only
+    /// readers.
     pub(crate) fn admits(&self, token: Token, mode: Mode) -> bool {
         let fits = match mode {
             Mode::Exclusive => self.first.is_none(),

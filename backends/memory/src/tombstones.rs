@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Error, ErrorKind, Reason, Result, Token};
 
-/// The shortest lifetime of a tombstone, unless there are too many. A client repeats a request for
-/// a much shorter time.
+/// The shortest lifetime of a tombstone, unless [`LIMIT`] is reached. A client repeats a request
+/// for a much shorter time.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
 /// At this size, the young generation becomes the old one early.

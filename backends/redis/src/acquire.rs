@@ -52,8 +52,7 @@ pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome>
     }
 }
 
-/// Parses the reply of `fast_acquire.lua` or `vote.lua` for a new hold, which is the hold's only
-/// fence.
+/// Parses the reply of `fast_acquire.lua` or `vote.lua` for a new hold: only its fence.
 pub(crate) fn granted_one_fence(answer: &Value) -> Option<Granted> {
     match answer {
         Value::Int(fence @ 1..) => Some(Granted::new(Fence::new(fence.unsigned_abs()))),
@@ -96,8 +95,9 @@ fn busy(holder: Holder, place: Option<Place>) -> Outcome {
     }
 }
 
-/// Sets when a queued claim polls: when the hold or offer ends, plus 1 ms for each waiter before
-/// the claim, at most 20 ms. If the holder has no token, the claim polls every 100 to 500 ms.
+/// Sets when the client of a queued claim polls: when the hold or offer ends, plus 1 ms per earlier
+/// waiter (at most 20 ms). While another library holds the lock, the client polls every 100 to 500
+/// ms.
 fn queued(mut busy: Busy, before: u64) -> Busy {
     const FOREIGN_POLLS: u32 = 5;
     const STEP: Duration = Duration::from_millis(1);

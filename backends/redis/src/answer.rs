@@ -43,7 +43,7 @@ impl Reply {
     }
 }
 
-/// Parses the reply to a read.
+/// Parses the reply to a command that only reads.
 pub(crate) fn read<T: FromRedisValue>(answer: Value) -> Result<T> {
     T::from_redis_value(answer).map_err(|cause| odd_answer(Effect::Reads, cause))
 }
@@ -96,8 +96,8 @@ fn holder(left: Option<&str>, token: Option<&str>) -> Holder {
     holder
 }
 
-/// Parses an exclusive holder from its ms left, the lock's value (`value.lua`) and the counter's.
-/// Another program's value gives a holder without a token.
+/// Parses an exclusive holder from the ms left, the lock's value (`value.lua`) and the fence
+/// counter's value. Another program's holder has no token.
 pub(crate) fn exclusive_holder(
     left: Option<&str>,
     value: Option<&str>,
@@ -133,8 +133,8 @@ pub(crate) fn exclusive_holder(
     holder
 }
 
-/// Parses a reader or a holder of permits from `at`: ms left, token, identity, fence, break's
-/// operator and reason, mode.
+/// Parses a reader or a holder of permits from field `at` on: ms left, token, identity, fence,
+/// operator and reason of a break, mode.
 pub(crate) fn shared_holder(reply: &Reply, at: usize) -> Holder {
     let mut holder = holder(reply.text(at), reply.text(at + 1));
     holder.identity = reply.text(at + 2).and_then(identity);
@@ -165,7 +165,7 @@ fn mode(text: &str) -> Option<Mode> {
     }
 }
 
-/// Separates an identity from its value in an election. Neither contains control characters.
+/// Separates an identity from its election value. Neither contains control characters.
 const VALUE: char = '\u{1f}';
 
 pub(crate) fn identity_text(identity: &Identity) -> String {

@@ -1,7 +1,7 @@
-//! A check that a server's log restores the scripts' writes.
+//! A check that a server's log (append-only file) restores the scripts' writes.
 //!
-//! When Redis loads its log, it silently skips commands of scripts that the *default* user may not
-//! run (measured with 7.0; redis/redis issue 14541, valkey-io/valkey issue 3983).
+//! When Redis loads its log, it silently skips each scripted command that the *default* user may
+//! not run (measured with 7.0; redis/redis issue 14541, valkey-io/valkey issue 3983).
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::errors::Effect;
 pub(crate) enum Replay {
     Restored,
     Dropped,
-    /// The user may not run `ACL DRYRUN`, or the server lacks it.
+    /// The user may not run `ACL DRYRUN`, or the server lacks this command.
     Unknown,
 }
 

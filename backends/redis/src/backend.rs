@@ -16,8 +16,8 @@ use crate::{OFFER, PATIENCE, Redis, answer, doctor, list, offers, replicas, scri
 
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
-/// Longer holds use the full script, because a fast acquire doesn't always extend the fence
-/// counter's expiry, which listings need.
+/// Longer holds use the full script: a fast acquire doesn't always extend the expiry of the fence
+/// counter, by which listings find a lock.
 const LONGEST_FAST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 const BREAK_TRIES: usize = 10;
@@ -49,7 +49,7 @@ impl DistributedLock for Redis {
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         let ended = self.end(claim, release_mode).await;
         if ended.is_ok() {
-            // The client doesn't acquire with a released token again.
+            // The client never reuses a released token.
             self.given_up.settled(claim.token);
         }
         ended.map_err(|error| self.named(error).with_name(&claim.name))
@@ -105,8 +105,8 @@ impl Redis {
         let sent = wakeups.offers().now();
         let patience = match wait {
             Wait::No => Duration::ZERO,
-            // The claim stays queued for longer than its wait, so that another waiter of this
-            // process can inherit its position.
+            // The claim stays queued for longer than its request waits, so that this process's next
+            // waiter can inherit the position.
             Wait::Until(end) => end.saturating_since(sent).saturating_add(OFFER).min(PATIENCE),
         };
         let tombstone = keys.tombstone(claim.token);
@@ -139,8 +139,8 @@ impl Redis {
             }
             Outcome::Busy(busy) => Ok(AcquireOutcome::Busy(busy)),
             Outcome::Queued(mut busy, micros) => {
-                // Only a new request confirms the offer if replicas must acknowledge it, or if
-                // another server may make it, by another clock.
+                // Only a new request can confirm an offer that replicas must acknowledge, or that a
+                // server with another clock may make.
                 let config = self.servers.config();
                 let asks_again =
                     config.replicas.is_some() || !matches!(config.topology, Topology::One(_));
@@ -210,7 +210,7 @@ impl Redis {
     }
 
     async fn listen_for(&self, keys: &Keys, busy: &mut Busy) {
-        // With no time left, the lock is free: its first waiter couldn't be notified of an offer.
+        // Zero time left means that the lock is free, but no offer reached the first waiter.
         let is_foreign =
             |holder: &&Holder| holder.token.is_none() && holder.remaining != Some(Duration::ZERO);
         let Some(holder) = busy.holder.as_deref().filter(is_foreign) else { return };
@@ -242,7 +242,7 @@ impl Redis {
     }
 
     async fn give_back(&self, claim: &Claim, cause: Error) -> Error {
-        // Without a reply, or if the caller is cancelled, the token stays in `given_up`.
+        // If the release gets no reply, or this future is dropped, the token stays in `given_up`.
         self.given_up.begin(claim.token);
         let Ok(ended) = self.end(claim, ReleaseMode::Plain).await else { return cause };
         self.given_up.settled(claim.token);
@@ -349,7 +349,7 @@ impl Redis {
     ) -> Result<Broken> {
         let keys = self.keys(name)?;
         for _ in 0..BREAK_TRIES {
-            // The tombstone's key needs a token.
+            // The tombstone's key contains the holder's token.
             let token = match seen {
                 BreakTarget::Token(token) => Some(token),
                 BreakTarget::Any => match self.inspect(name).await?.holders.first() {

@@ -1,15 +1,17 @@
-//! The fast path: scripts with two keys acquire and release an exclusive lock without waiters.
+//! The fast path: scripts with two keys (lock and fence counter) acquire and release an exclusive
+//! lock that has no waiters.
 //!
-//! Requests that wait use the full scripts, and so do all requests with `replicas`. If the counter
-//! has a mark (`exclusive.lua`), the fast scripts return -1, and the client sends the full request.
+//! Requests that wait, and all requests with `replicas`, use the full scripts. If the counter has a
+//! mark (`exclusive.lua`), the fast script returns -1, and the client runs the full one.
 //!
 //! # Fences
 //!
 //! A fast acquire increments the counter, usually without reading the server's clock. After a
-//! restart that lost writes, the result could repeat an earlier fence. So each request carries a
-//! lower bound: the server's time when the connection was opened, or one second ago if that is
-//! later. The script sets a counter below the bound to the server's time. With Sentinel and in a
-//! Cluster, where two masters may grant at the same time, the script sets every counter.
+//! restart that lost writes, the result could be an earlier fence. So each request carries a lower
+//! bound: the server's time when the connection was opened, or one second ago if that is later. The
+//! script sets a counter below the bound to the server's time. With Sentinel and in a Cluster,
+//! where two masters may grant at the same time, each request sets the counter to the server's
+//! time.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,7 +25,8 @@ use crate::answer;
 /// claim was queued.
 const CONTENTION_PERIOD: Duration = Duration::from_secs(10);
 
-/// If a counter is further behind the server's clock, the script sets it to the server's time.
+/// If a counter is behind the server's clock by more than this, the script sets it to the server's
+/// time.
 const MAX_COUNTER_AGE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -42,8 +45,7 @@ pub(crate) struct CounterBound {
 }
 
 impl CounterBound {
-    /// `time` is the server's current time. With `None`, each request sets the counter to the
-    /// server's time.
+    /// Without a `time`, each request sets the counter to the server's time.
     pub(crate) fn new(time: Option<Duration>) -> Self {
         let clock = Clock::boot();
         let now = clock.now();
@@ -52,7 +54,7 @@ impl CounterBound {
 
     /// Returns the bound, in ms since 1970.
     pub(crate) fn millis(&self) -> u64 {
-        // This bound is above all counters, so that the script sets them to the clock.
+        // Above all counters, so that the script sets them to the server's time.
         const EACH: u64 = 9_999_999_999_999;
 
         self.opened.map_or(EACH, |(time, opened)| {
@@ -79,7 +81,7 @@ impl FastPath {
         self.contended.was_noted_after(name, self.clock.now() - CONTENTION_PERIOD)
     }
 
-    /// Returns the lock's value during the hold (`value.lua`). The last identity's text is cached,
+    /// Returns the lock's value during the hold (`value.lua`). Caches the last identity's text,
     /// because most claims share it.
     pub(crate) fn hold_value(&self, claim: &Claim) -> String {
         let mut last = lock(&self.identity);

@@ -29,7 +29,8 @@ use redis::{FromRedisValue, RedisError, Script, ToRedisArgs};
 
 use crate::errors::{Effect, error, translate};
 
-/// A user's script that runs only if no later holder has written. Reuse it: its text is sent once.
+/// A user's script that runs only if no later holder has written. Reuse the value: its text is sent
+/// only once.
 #[derive(Debug, Clone)]
 pub struct FencedScript(Script);
 
@@ -61,7 +62,7 @@ impl FencedScript {
     /// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the server rejects
     ///   the request.
     /// - [`Indeterminate`](ErrorKind::Indeterminate): the script may have run, or failed midway
-    ///   (its message is the source). Retry only if it may run twice.
+    ///   (the source has its message). Retry only if it may run twice.
     ///
     /// # Cancel safety
     /// If the future is dropped, the script may have run, or may run later.

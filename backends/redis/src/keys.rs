@@ -1,4 +1,4 @@
-//! A lock's key and its companion keys, which all share a hash slot.
+//! A lock's key and its *companions*: further keys in the same hash slot.
 //!
 //! | key | value | lifetime |
 //! |---|---|---|
@@ -12,15 +12,15 @@
 //!
 //! # The hash slot
 //!
-//! A Cluster hashes the text between a key's first `{` and the next `}`, or the whole key if that
-//! text is empty or missing. A companion key's first braces hash to the lock's slot. They contain
+//! A Cluster hashes the text between a key's first `{` and the next `}` (the *tag*), or the whole
+//! key if the tag is empty or missing. A companion's tag hashes to the lock's slot. This tag is
 //!
-//! - the tag, if the lock's key has one: `a{b}c` → `lockwright:{b}:fence:a{b}c`;
-//! - else the key itself, if it contains no `}`: `a` → `lockwright:{a}:fence`;
-//! - else the smallest number whose hash is in the key's slot: `a}b` →
+//! - the tag of the lock's key, if it has one: `a{b}c` → `lockwright:{b}:fence:a{b}c`;
+//! - else the lock's key itself, if it contains no `}`: `a` → `lockwright:{a}:fence`;
+//! - else the smallest number that hashes to the lock's slot: `a}b` →
 //!   `lockwright:{20658}:fence:a}b`.
 //!
-//! Unless the braces contain the whole key, the key follows, so that no two locks share a
+//! Unless the tag is the whole key of the lock, this key is appended, so that no two locks share a
 //! companion.
 
 use std::sync::OnceLock;
@@ -31,7 +31,7 @@ const RESERVED: &str = "lockwright:{";
 
 pub(crate) const SLOTS: usize = 16_384;
 
-/// The lock's key and those of its companions, in one allocation.
+/// A lock's key and its companions, in one allocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Keys {
     text: String,
@@ -46,17 +46,15 @@ impl Keys {
         Self::with(prefix, name, &COMPANIONS)
     }
 
-    /// Returns only the keys of the lock and its fence.
+    /// Returns only the keys of the lock and its fence counter.
     pub(crate) fn fast(prefix: &str, name: &LockName) -> Result<Self> {
         Self::with(prefix, name, &COMPANIONS[..1])
     }
 
-    /// Returns only the lock's key.
     pub(crate) fn lock_alone(prefix: &str, name: &LockName) -> Result<Self> {
         Self::with(prefix, name, &[])
     }
 
-    /// Returns the keys of the same lock with all companions.
     pub(crate) fn complete(&self) -> Self {
         Self::of_lock(self.lock().to_owned(), &COMPANIONS)
     }
@@ -124,7 +122,7 @@ impl Keys {
         self.key(4)
     }
 
-    /// The key names the database, because `SWAPDB` exchanges two databases.
+    /// The key contains the database's number, because `SWAPDB` exchanges two databases.
     pub(crate) fn incarnation(prefix: &str, database: i64) -> String {
         let kind = if database == 0 { String::new() } else { format!("@{database}") };
         format!("{RESERVED}redlock}}:certificate{kind}:{prefix}")
@@ -181,7 +179,7 @@ fn number_in_slot(slot_wanted: u16) -> u32 {
         const NONE: u32 = u32::MAX;
         let mut numbers = vec![NONE; SLOTS];
         let mut missing = SLOTS;
-        // For speed, each hash extends that of the number without its last digit.
+        // For speed, extend the hash of the number without its last digit.
         let mut hashes: Vec<u16> = Vec::new();
         for number in 0_u32.. {
             let before = if number < 10 { 0 } else { hashes[number as usize / 10] };

@@ -47,9 +47,9 @@
 //!   all this into the configuration file: a restart loses settings made only by `CONFIG SET`, and
 //!   with them the locks. No client can detect this.
 //! - Fences grow, unless the data are lost **and** the server's clock steps back. After a failover
-//!   they grow too, unless the new master's clock is behind by more than the failover took. While
-//!   clients are connected, don't replace a server's data with a copy from the last second
-//!   (`SWAPDB`, `REPLICAOF`): fences may repeat.
+//!   they grow too, unless the new master's clock is behind the old one's by more than the failover
+//!   took. While clients are connected, don't replace a server's data with a copy from the last
+//!   second (`SWAPDB`, `REPLICAOF`): fences may repeat.
 //! - Waiters are served in order of arrival. A failover, or a slot's move to a server whose clock
 //!   is far ahead, may lose the queue. Its waiters then queue again.
 //! - A failover may lose the last grants, even with `replicas=1`, and two clients may hold one
@@ -143,8 +143,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest lifetime of an offer, as in `waiters.lua`.
 const OFFER: Duration = Duration::from_secs(2);
 
-/// The poll interval for another library's lock without client tracking: its release sends no
-/// wake-up.
+/// The poll interval for another library's lock if client tracking is off, because that lock's
+/// release sends no wake-up.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
 /// Locks on one Redis server, on the master that Sentinels name, or in a Cluster.

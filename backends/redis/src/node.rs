@@ -3,12 +3,13 @@
 //! # Incarnations
 //!
 //! After a loss of its data, a node must not vote until all lost holds have expired: for one
-//! largest TTL. Each node therefore stores an [`Incarnation`], which is lost with its data.
+//! largest TTL. So each node stores an [`Incarnation`]: a random identity that is lost with the
+//! data.
 //!
-//! Requests for votes and renewals carry the incarnation that the client read. The node compares
-//! that with its own in the same atomic step. After a loss or restart, the node replies
-//! [`Vote::WrongIncarnation`]. After each reconnect, the client must read the incarnation again,
-//! because the server may have restarted.
+//! Requests for votes and renewals carry the incarnation that the client read. If the node has
+//! another incarnation, it replies [`Vote::WrongIncarnation`]; comparison and vote are one atomic
+//! step. After each reconnect, the client must read the incarnation again, because the server may
+//! have restarted.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -43,8 +44,8 @@ pub struct Incarnation {
     pub data: String,
     /// The value on the server, which scripts compare byte by byte.
     pub text: String,
-    /// Set if the node may vote. A new node is [admitted](Node::admit) one largest TTL after it was
-    /// first seen.
+    /// Set if the node may vote. A new node is [admitted](Node::admit) one largest TTL after a
+    /// client first read it.
     pub votes: bool,
     /// The largest TTL of the fleet.
     pub largest_ttl: Duration,
@@ -96,15 +97,16 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
     /// Attaches a channel for wake-ups and breaks.
     fn attach(&self, events: Events);
 
-    /// Returns the node's incarnation. If it is missing or isn't kept after a restart, the node
-    /// gets a new one, which doesn't vote.
+    /// Returns the node's incarnation. If it is missing, or a restart may have lost writes, the
+    /// node gets a new one, which doesn't vote.
     ///
     /// A restart keeps the incarnation only if the server persists every write, both before and
     /// after the restart, and wasn't a replica in the meantime.
     ///
     /// # Errors
-    /// - [`Unsupported`](ErrorKind::Unsupported): it is a replica.
-    /// - [`InvalidConfig`](ErrorKind::InvalidConfig): it is a node of a Cluster, or may evict keys.
+    /// - [`Unsupported`](ErrorKind::Unsupported): the server is a replica.
+    /// - [`InvalidConfig`](ErrorKind::InvalidConfig): the server is a node of a Cluster, or may
+    ///   evict keys.
     /// - [`Denied`](ErrorKind::Denied): the user may not run `INFO`, which shows restarts.
     async fn look(&self) -> Result<Incarnation>;
 
@@ -136,7 +138,7 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
         holds: &[Renew<'_>],
     ) -> Result<Option<Vec<RenewalOutcome>>>;
 
-    /// Releases a claim, also an unanswered one, whatever the node's incarnation.
+    /// Releases a claim, even an unanswered one, in any incarnation.
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome>;
 
     /// Returns the holder of `name` on this node.
@@ -226,7 +228,7 @@ impl RedisNode {
                  permit it: ACL SETUSER … +info",
             ));
         };
-        // A master that was demoted and promoted again may lack data. Only its replication id shows
+        // A master that was a replica for a while may lack data. Only its replication id shows
         // this.
         let run_and_history = format!("{run}+{}", server.says("master_replid").unwrap_or_default());
         // A promoted replica has its former master's replication id here.
@@ -418,7 +420,7 @@ impl Node for RedisNode {
     }
 }
 
-/// Returns the host and port. The database is omitted, because a server has one vote.
+/// Returns only host and port, because a server has one vote.
 fn short(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     if scheme.contains("unix") {

@@ -2,15 +2,15 @@
 //!
 //! The script that frees a lock makes the first waiter its holder for two seconds at most, and
 //! publishes this offer on the waiter's channel. The waiter's client confirms the offer by a
-//! renewal. Otherwise the offer lapses. Offers are short, because a server counts a suspended
-//! client among a message's receivers.
+//! renewal. Otherwise the offer lapses. Offers are short, because a suspended client can't confirm
+//! them, but counts as a receiver of the message.
 //!
 //! # Start of the hold
 //!
 //! The server reports when it queued the claim and when it made the offer. The hold starts at the
-//! claim's sending time plus this difference (less 1 % for clock drift), but at the latest when the
-//! offer arrives. With Sentinel and in a Cluster, the times may be of different clocks, so the
-//! client sends the claim again.
+//! claim's sending time plus the difference of the two (less 1 % for clock drift), but at the
+//! latest when the offer arrives. With Sentinel and in a Cluster, the times may be of different
+//! clocks, so the client sends the claim again.
 //!
 //! # Expiry
 //!
@@ -37,7 +37,7 @@ use crate::servers::{Servers, WeakServers};
 /// Added to offers' lifetimes, because timers are coarse.
 const GRACE: Duration = Duration::from_millis(20);
 
-/// Delays the next waiters, so that the client that made the offer acts first.
+/// Delay of the next waiters, so that the client whose release made the offer acts first.
 const BEHIND: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ struct Waiting {
     queued: Option<(BootInstant, u64)>,
     /// Set if only a new request can confirm an offer.
     ask_again: bool,
-    /// The last offer's server time, to ignore duplicates: in a Cluster, each connection delivers
+    /// The last offer's server time, to ignore duplicates: in a Cluster, every connection delivers
     /// each offer.
     offered_at: Option<u64>,
     name: Option<LockName>,
@@ -147,7 +147,7 @@ impl Offers {
     }
 
     /// Parses `behind`, the waiter's token, and the offer's lifetime in ms. Returns when to wake
-    /// the waiter, or `None` if a wake-up is planned.
+    /// the waiter, or `None` if a wake-up is already planned.
     pub(crate) fn receive_behind(&self, text: &str) -> Option<(Token, Instant)> {
         let (token, life) = text.strip_prefix("behind ")?.split_once(' ')?;
         let (token, life) = (token.parse().ok()?, Duration::from_millis(life.parse().ok()?));
@@ -157,7 +157,8 @@ impl Offers {
         known.asks_at.replace(at).is_none().then_some((token, at))
     }
 
-    /// Returns the lock to request now, or in `Err` a later time, if a further offer was made.
+    /// Returns the lock to request now. If a further offer delays the request, returns its time in
+    /// `Err`.
     pub(crate) fn asks_now(&self, token: Token) -> Option<Result<LockName, Instant>> {
         let mut waiting = lock(&self.waiting);
         let known = waiting.get_mut(&token)?;
@@ -178,7 +179,7 @@ pub(crate) fn expire_offer(servers: &Servers, name: &LockName, life: Duration) {
         Entry::Occupied(mut later) => *later.get_mut() = until.max(*later.get()),
         Entry::Vacant(first) => {
             first.insert(until);
-            // Not on the caller's runtime, which may end earlier.
+            // The caller's runtime may end earlier.
             servers.runtime().spawn(expire_offers(servers.downgrade(), name.clone(), until));
         }
     }

@@ -20,7 +20,6 @@ pub(crate) struct Batch {
 }
 
 struct BatchEntry {
-    /// The keys that the script gets.
     keys: Keys,
     token: Token,
     kind: Kind,
@@ -46,8 +45,8 @@ impl Kind {
     }
 }
 
-/// Returns whether a renewal now extends the fence counter's expiry: during one TTL of each day, at
-/// a time of day derived from the token. At least one renewal is in this period.
+/// Returns whether a renewal now extends the fence counter's expiry: during one TTL of each day,
+/// from a time of day that depends on the token. At least one renewal is in this period.
 fn extends_fence(claim: &Claim, now: Duration) -> bool {
     let phase = DAY / 256 * u32::from(claim.token.as_bytes()[0]);
     (now + phase).as_secs() % DAY.as_secs() <= claim.ttl.as_secs()
@@ -70,7 +69,7 @@ impl Batch {
                 Kind::ExclusiveWithFence => format!("lw1:{token}:{ttl}:f"),
                 Kind::Shared => format!("lw1:{token}:{ttl}:s"),
             };
-            // Only these keys, because allocations take most of the time of a renewal.
+            // Create only these keys, because allocations take most of a renewal's time.
             let keys = match kind {
                 Kind::Exclusive => Keys::lock_alone(prefix, &claim.name),
                 Kind::ExclusiveWithFence => Keys::fast(prefix, &claim.name),
@@ -142,7 +141,7 @@ impl Batch {
         let Some(first) = lost.first() else { return };
         let mut notes = redis::cmd("MGET");
         notes.arg(&lost);
-        // Leaves time to return the renewals.
+        // The other half is for returning the renewals.
         let half = self.effect.limit(Duration::MAX) / 2;
         let effect = Effect::ChangesBy(Instant::now() + half);
         let notes = servers.command(first, None, &notes, effect).await;

@@ -1,6 +1,6 @@
 //! Waiting for replicas: a grant or renewal counts once enough replicas have acknowledged it.
 //!
-//! `WAIT` blocks a connection, so these requests have a separate one. If too few replicas
+//! `WAIT` blocks a connection, so these requests use a separate connection. If too few replicas
 //! acknowledge a grant, the client releases it. Until the server confirms this release, the client
 //! rejects new claims with the token, because the release could end their grant.
 

@@ -76,7 +76,7 @@ impl Servers {
         &self.shared().runtime
     }
 
-    /// Returns '1' if `PUBLISH` counts all receivers. In a Cluster, it misses clients that
+    /// Returns '1' if `PUBLISH` counts all receivers. In a Cluster, it doesn't count clients that
     /// subscribed to other nodes.
     pub(crate) fn counts_receivers(&self) -> &'static str {
         match self {
@@ -156,7 +156,7 @@ impl Servers {
         }
     }
 
-    /// Inspects locks by one request. In a Cluster, they must share a slot.
+    /// Inspects locks by one request. In a Cluster, the locks must share a slot.
     pub(crate) async fn inspect_together(&self, names: &[LockName]) -> Result<Vec<Found>> {
         let prefix = &self.config().key_prefix;
         let keys: Vec<Keys> =

@@ -11,7 +11,7 @@ pub(crate) enum Topology {
         /// The master's connection settings, except the address.
         server: ConnectionInfo,
     },
-    /// The nodes in the URL.
+    /// `seeds` are the nodes in the URL.
     Cluster {
         seeds: Vec<ConnectionInfo>,
     },

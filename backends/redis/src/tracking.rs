@@ -1,14 +1,14 @@
-//! Notification of other clients' changes, through RESP3 client tracking. The client tracks its
-//! renewed holds, and other libraries' locks for which it waits.
+//! Notification of other clients' changes, through RESP3 client tracking. The client tracks the
+//! holds that it renews, and other libraries' locks for which it waits.
 //!
 //! Measured on Redis 7.0.15:
 //!
-//! - With `OPTIN`, a command's keys are tracked if it is sent together with `CLIENT CACHING YES`,
-//!   directly after it.
+//! - With `OPTIN`, the server tracks a command's keys if `CLIENT CACHING YES` directly precedes the
+//!   command.
 //! - With `NOLOOP`, a write by the same connection silently ends the tracking of its key. So a
 //!   plain read follows each renewal.
-//! - A report ends its key's tracking, and may only mean a new TTL or a full server table. So the
-//!   client reads a reported key again.
+//! - A report ends its key's tracking, and may only mean a new TTL, or that the server's tracking
+//!   table is full. So the client reads a reported key again.
 //! - `FLUSHALL` is reported without keys.
 //!
 //! Tracking ends with the connection. After a reconnect, the client reads the keys of all holds.
@@ -27,7 +27,7 @@ use crate::connection::command;
 use crate::errors::Effect;
 use crate::servers::{Servers, WeakServers};
 
-/// Shorter holds aren't tracked: their renewals detect a loss soon enough.
+/// Holds with a shorter TTL aren't tracked: their renewals detect a loss soon enough.
 const SHORTEST_TTL: Duration = Duration::from_secs(3);
 
 const LOOKED_AT_ONCE: usize = 100;
@@ -171,15 +171,15 @@ async fn watch(servers: WeakServers, mut changes: UnboundedReceiver<Changed>) {
         }
         let mut keys = keys.into_iter().peekable();
         while keys.peek().is_some() {
-            // One task per chunk, so that a frozen node doesn't delay others.
+            // One task per chunk, so that a frozen node doesn't delay other chunks.
             let chunk = keys.by_ref().take(LOOKED_AT_ONCE).collect();
             tokio::spawn(look_at(servers.downgrade(), chunk));
         }
     }
 }
 
-/// Reads keys, and reports lost holds. Keys without a reply (moving slot, dead node) are retried a
-/// few times. After that, the next renewal detects a loss.
+/// Reads keys, and reports lost holds as at risk. Keys without a reply (moving slot, dead node) are
+/// retried a few times. After that, the next renewal detects a loss.
 async fn look_at(servers: WeakServers, keys: Vec<String>) {
     const TRIES: u32 = 8;
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);

@@ -90,8 +90,8 @@ pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
     read.map_err(problem)
 }
 
-/// Hides the password, the values of unknown parameters, and a user name without a password, which
-/// may be a password.
+/// Hides the password, the values of unknown parameters, and a lone user name, which may be a
+/// password.
 pub(crate) fn shown(url: &str) -> String {
     let shown = redact::url(&redact::without_hidden_password(url));
     let (place, query) = match shown.split_once('?') {

@@ -1,7 +1,8 @@
 //! Wake-ups and notifications of breaks, on three channels:
 //!
-//! - *released*: a lock that all waiters should request again, after a break, a release in a moving
-//!   slot or on a quorum's node, or a script that left eligible waiters without an offer.
+//! - *released*: the name of a lock that all waiters should request again, after a break, a release
+//!   in a moving slot or on a quorum's node, or a script that left eligible waiters without an
+//!   offer.
 //! - *broken*: the token of a hold that an operator broke.
 //! - *offered*, one channel per client: see `offers.rs`.
 //!

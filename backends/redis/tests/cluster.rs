@@ -51,7 +51,6 @@ async fn fragile() -> Result<Fragile> {
     }))
 }
 
-/// Each case that harms the Cluster gets its own Cluster.
 fn main() -> ExitCode {
     harness::serve(connect, || {
         let cluster = testbed::Cluster::start()?;

@@ -57,7 +57,6 @@ async fn fragile() -> Result<Fragile> {
     }))
 }
 
-/// Each case that harms the servers gets its own servers.
 fn main() -> ExitCode {
     harness::serve(connect, || {
         let set = start()?;

@@ -4,11 +4,11 @@
 //!
 //! # The fence
 //!
-//! A node votes with the number `max(its counter + 1, candidate)`. If a quorum sends the same
-//! number, that is the fence. The next quorum shares a node with this one, so the next fence is
-//! larger. If the numbers differ, the nodes that still store the token record the highest. Once a
-//! quorum has recorded it, it is the fence. If a quorum replies that the token already held the
-//! lock, the hold has a fence, and other votes' numbers don't count.
+//! A node votes with the number `max(its counter + 1, the request's candidate)`. If a quorum sends
+//! the same number, this is the fence. Any two quorums share a node, so the next fence is larger.
+//! If the numbers differ, the nodes that still store the token record the highest. Once recorded by
+//! a quorum, it is the fence. If a quorum replies that the token already held the lock, the hold
+//! already has a fence, and other votes' numbers don't count.
 
 mod refusal;
 mod tally;
@@ -205,7 +205,7 @@ impl Round {
         }
     }
 
-    /// Makes the nodes that voted record the highest fence. Returns it once a quorum has done so.
+    /// Makes the nodes that voted record the highest fence. Returns it once recorded by a quorum.
     async fn write_back(&mut self) -> Option<Fence> {
         let quorum = self.request.fleet.quorum;
         let repeats = self.yes().filter(|(_, yes, _)| yes.repeated).count();

@@ -15,7 +15,7 @@ use crate::pending_releases::PendingReleases;
 use crate::requests::Requests;
 use crate::token_states::TokenStates;
 
-/// Time limit of `look` and `admit`: longer than a round. A later round can use the reply.
+/// Time limit of `look` and `admit`: longer than a round, because later rounds can use the reply.
 const LOOK_PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -105,8 +105,8 @@ impl Fleet {
         ttl + ttl / 100 + Duration::from_millis(2)
     }
 
-    /// Returns an error if the node has another largest TTL. The operator may correct the setting,
-    /// so the error isn't permanent.
+    /// Returns an error if the node has another largest TTL. The client checks the node again,
+    /// because the operator may correct the setting.
     fn of_this_fleet(&self, incarnation: Incarnation) -> Result<Incarnation> {
         let (theirs, ours) = (incarnation.largest_ttl, self.options.largest_ttl);
         if theirs == ours {

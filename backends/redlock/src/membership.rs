@@ -33,7 +33,7 @@ pub(crate) struct Membership {
 #[derive(Debug, Default)]
 struct Inner {
     state: State,
-    /// The latest non-voting incarnation, and when it was first seen. A node's outage doesn't
+    /// The latest non-voting incarnation, and when it was first seen. Outages of the node don't
     /// restart the wait.
     first_seen: Option<(String, BootInstant)>,
 }

@@ -85,7 +85,7 @@ impl NodeVote {
         }
     }
 
-    /// Requests the vote and carries out the verdict. Returns the new `NodeLock::is_closed`.
+    /// Returns the new `NodeLock::is_closed`.
     async fn cast(&mut self) -> bool {
         let asked = self.ask().await.unwrap_or_else(|error| {
             self.report(Report::Failed(error));
@@ -152,7 +152,7 @@ impl NodeVote {
                 return Err(Error::unavailable(late));
             }
             // Send nothing after the verdict: the round releases only on nodes that were asked
-            // before.
+            // before it.
             let is_open = *lock(&self.request.verdict) == Verdict::Open;
             let Some(before) = is_open.then(|| token_state.send(self.at)).flatten() else {
                 self.report(Report::Unasked);
@@ -195,8 +195,8 @@ impl NodeVote {
         }
     }
 
-    /// Waits until the round has failed and its time limit has passed: many replies arrive
-    /// between the two.
+    /// Waits until the round has failed and its time limit has passed: many replies arrive between
+    /// failure and limit.
     async fn failed_and_overdue(&self) {
         if self.decided().await != Verdict::Failed {
             return std::future::pending().await;
@@ -204,7 +204,7 @@ impl NodeVote {
         sleep_until(self.request.until).await;
     }
 
-    /// Carries out verdicts about a vote. Returns whether its release is pending.
+    /// Carries out verdicts about the node's vote. Returns whether the vote's release is pending.
     async fn after_yes(&mut self, incarnation: &Incarnation, yes: Yes) -> bool {
         let mut noted = yes.fence;
         let mut verdict = Verdict::Open;
@@ -261,8 +261,8 @@ impl NodeVote {
         last
     }
 
-    /// Waits for a verdict other than `last`. It needs no waker, because the round polls all
-    /// [`NodeVote`]s after each change.
+    /// Waits for a verdict other than `last`. The future needs no waker, because the round polls
+    /// all [`NodeVote`]s after each change.
     async fn verdict_after(&self, last: Verdict) -> Verdict {
         poll_fn(|_| {
             let verdict = *lock(&self.request.verdict);

@@ -1,5 +1,5 @@
-//! Renews holds with one request per node and batch. A node that lacks a hold is repaired only
-//! after a quorum renewed that hold: otherwise the repair could revive a lost hold.
+//! Renews holds with one request per node and batch. A node that lacks a hold gets it again (a
+//! *repair*) only after a quorum renewed the hold: otherwise the repair could revive a lost hold.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -225,7 +225,7 @@ impl Repair {
         if self.fleet.now() >= self.until {
             return Ok(Vote::Ended);
         }
-        // A released token isn't repaired, because the release doesn't cover later requests.
+        // A released hold isn't repaired, because the release doesn't cover later requests.
         let Some(before) = token_state.send(self.at) else { return Ok(Vote::Ended) };
         let node = &self.fleet.nodes[self.at];
         let limit = Fleet::longest_wait(self.claim.ttl);

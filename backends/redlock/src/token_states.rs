@@ -1,10 +1,10 @@
-//! State of each token's requests in flight.
+//! State of each token's unfinished requests.
 //!
 //! A late release of one round could revoke the next round's vote. So a round holds the token's
-//! [`NodeLock`] of each node until all its requests to that node have ended.
+//! [`NodeLock`] of each node until all the round's requests to that node have ended.
 //!
 //! A request without a reply leaves its node *in doubt*: the request may still take effect. A
-//! release there leaves a tombstone.
+//! release on this node leaves a tombstone.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};

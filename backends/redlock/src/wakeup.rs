@@ -2,7 +2,7 @@
 //!
 //! A wake-up is forwarded when a quorum has sent it. Messages can be lost, so a minority's wake-up
 //! is forwarded too, after a random pause: clients with split votes must not retry together. A loss
-//! is forwarded when no quorum is left, and before as `AtRisk`.
+//! is forwarded when no quorum is left, and before that as `AtRisk`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -174,7 +174,7 @@ impl Wakeups {
         }
     }
 
-    /// Returns whether no quorum still has the hold, `true` only once per hold.
+    /// Returns `true` once per hold, when no quorum has it any more.
     fn is_lost(&self, token: Token) -> bool {
         let spare = self.nodes - self.quorum;
         let mut seen = lock(&self.seen);
@@ -182,7 +182,7 @@ impl Wakeups {
         loss.by.count() > spare && !std::mem::replace(&mut loss.is_reported, true)
     }
 
-    /// Sends the event to all clients, without a lock on the list: their sinks may call this type.
+    /// Sends the event to all clients, without a lock on the list: a client may call back.
     fn send(&self, event: &Event) {
         let clients = Arc::clone(&lock(&self.clients));
         let is_gone = |client: &Events| !client.send(event.clone());

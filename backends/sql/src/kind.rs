@@ -1,8 +1,8 @@
 use lockwright_core::{Claim, Error, Mode, Result};
 
-/// Returns the token column's value for a name with shared holders of this mode.
+/// Returns the value of a name's `token` column while the name has readers or permit holders.
 ///
-/// Returns `None` for an exclusive hold. A hold's token, 32 hex digits, never equals such a value.
+/// Returns `None` for an exclusive hold, whose token is in the column: 32 hex digits.
 pub(crate) fn kind(mode: Mode) -> Option<String> {
     match mode {
         Mode::Shared => Some(READERS.to_owned()),
@@ -14,7 +14,7 @@ pub(crate) fn kind(mode: Mode) -> Option<String> {
 pub(crate) const READERS: &str = "readers";
 const SEMAPHORE: &str = "semaphore of ";
 
-/// Returns the shared holders' mode from the token column's value.
+/// Returns the holders' mode from the value of a name's `token` column.
 pub(crate) fn present(token: &str) -> Option<Mode> {
     if token == READERS {
         return Some(Mode::Shared);
@@ -51,7 +51,6 @@ pub(crate) fn mode(word: &str, permits: i64, size: i64) -> Option<Mode> {
     }
 }
 
-/// Returns the claim's identity as JSON.
 pub(crate) fn identity_text(claim: &Claim) -> Result<String> {
     serde_json::to_string(&*claim.identity).map_err(|cause| {
         Error::invalid_input("the identity can't be written as JSON").with_source(cause)

@@ -1,11 +1,11 @@
-//! Files with several queries, each below a line `/* NAME … */` with its names.
+//! SQL files with several queries. The line `/* NAME … */` above a query has the query's names.
 
 const HEADER: &[u8] = b"/* ";
 
-/// Returns a query of a file.
+/// Returns the file's query with this name.
 ///
 /// # Panics
-/// If the file has no such query. In a constant, this fails the build.
+/// If there is none. In a constant, this fails the build.
 pub(crate) const fn find<'a>(file: &'a str, name: &str) -> &'a str {
     let mut rest = file;
     loop {
@@ -68,7 +68,6 @@ const fn starts_with(text: &[u8], start: &[u8]) -> bool {
     true
 }
 
-/// Returns the text of these files of the folder `queries`.
 macro_rules! files {
     ($($file:literal),+) => {
         concat!($(include_str!(concat!("queries/", $file, ".sql"))),+)

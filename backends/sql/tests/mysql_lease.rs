@@ -1,4 +1,4 @@
-//! The conformance suite on MariaDB, with holds as rows.
+//! The conformance suite on MariaDB in the mode `lease`.
 #![forbid(unsafe_code)]
 
 #[path = "suite/mysql.rs"]

@@ -1,4 +1,4 @@
-//! The conformance suite on MariaDB, where a hold is a locked row of an open transaction.
+//! The conformance suite on MariaDB in the mode `row`.
 #![forbid(unsafe_code)]
 
 #[path = "suite/mysql.rs"]

@@ -1,4 +1,4 @@
-//! The conformance suite on MariaDB, where a hold is a `GET_LOCK` of a session.
+//! The conformance suite on MariaDB in the mode `session`.
 #![forbid(unsafe_code)]
 
 #[path = "suite/mysql.rs"]

@@ -1,4 +1,4 @@
-//! The conformance suite on PostgreSQL, with holds as rows.
+//! The conformance suite on PostgreSQL in the mode `lease`.
 #![forbid(unsafe_code)]
 
 #[path = "suite/postgres.rs"]

@@ -1,4 +1,4 @@
-//! The conformance suite on PostgreSQL, where a hold is an advisory lock of a session.
+//! The conformance suite on PostgreSQL in the mode `session`.
 #![forbid(unsafe_code)]
 
 #[path = "suite/postgres.rs"]

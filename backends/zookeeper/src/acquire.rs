@@ -18,7 +18,8 @@ use crate::shared::{Node, Place, Shared};
 use crate::value::Value;
 use crate::wakeup::{POLL, watch};
 
-/// The number of attempts to create a node. Before each, the servers may remove the empty parent.
+/// The number of attempts to create a node. An attempt fails if servers remove the empty parent
+/// first.
 const PARENT_TRIES: usize = 10;
 
 const FENCE_TRIES: usize = 10;
@@ -175,8 +176,7 @@ impl Acquire<'_> {
             if !self.shared.keep(self.claim, self.shared.end_of_wait(self.claim)) {
                 return Err(expired(self.shared, self.claim));
             }
-            // The client sends these requests in this order, without waiting for responses in
-            // between.
+            // The client sends these requests in this order, before it awaits the first response.
             let client = self.session.client();
             let parent = parent_is_missing.then(|| self.make_parent());
             let creating = client.create(&prefix, &data, &options);

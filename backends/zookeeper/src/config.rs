@@ -112,7 +112,7 @@ impl Config {
         self
     }
 
-    /// Also connects to servers that can't hold locks, for
+    /// Allows connections to servers that can't hold locks, for
     /// [`doctor`](lockwright_core::DistributedLock::doctor).
     #[must_use]
     pub fn for_diagnosis(mut self) -> Self {

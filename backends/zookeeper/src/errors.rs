@@ -104,7 +104,6 @@ pub(crate) fn invalid(message: impl Into<String>) -> Error {
     error(ErrorKind::InvalidConfig, message)
 }
 
-/// Returns `None` if the node doesn't exist.
 pub(crate) fn if_present<T>(answer: Result<T, Failure>, effect: Effect) -> Result<Option<T>> {
     match answer {
         Ok(found) => Ok(Some(found)),

@@ -47,7 +47,7 @@ impl LivenessBound {
             self.bound = self.bound.max(first);
             self.unconfirmed.pop_front();
         }
-        // Responses may arrive out of order. Ignore those to earlier requests, which prove no more.
+        // Responses may arrive out of order. A response to an earlier request proves nothing new.
         if self.unconfirmed.back().is_none_or(|(last, _)| *last < sent) {
             self.unconfirmed.push_back((sent, answered));
         }

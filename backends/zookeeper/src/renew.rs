@@ -39,7 +39,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
         }
     }
     let (known, mut renewed) = mpsc::unbounded_channel();
-    // Dropped with this future, which aborts the tasks.
+    // Dropping this future drops the set, which aborts the tasks.
     let mut renewing = JoinSet::new();
     for (session, numbered) in sessions {
         session.touch();
@@ -96,7 +96,8 @@ async fn renew_in(
 
 type Read = Result<(Vec<u8>, zk::Stat, Option<zk::OneshotWatcher>), zk::Error>;
 
-/// Sends the request before the future is polled, so that several are in flight.
+/// Sends the request at once, not when the future is polled, so that several requests are in
+/// flight.
 fn read<'s>(
     session: &'s Session,
     path: &str,

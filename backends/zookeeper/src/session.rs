@@ -14,8 +14,8 @@ use crate::liveness::LivenessBound;
 use crate::timeout_check::TimeoutCheck;
 use crate::{hold_watch, reachability, tls};
 
-/// The shortest silence timeout. If this timeout exceeds three fifths of the session's timeout, the
-/// client library uses two fifths.
+/// The shortest silence timeout. If it exceeds three fifths of the session's timeout, the client
+/// library uses two fifths.
 const SILENCE: Duration = Duration::from_millis(300);
 
 const READ_RETRY_PAUSE: Duration = Duration::from_millis(10);
@@ -26,7 +26,7 @@ pub(crate) struct Session {
     response_timeout: Duration,
     probe_path: String,
     liveness: Mutex<LivenessBound>,
-    /// Locked during a proof, which concurrent callers share.
+    /// Locked during a proof that the session lives. Concurrent callers share the proof.
     proving: tokio::sync::Mutex<()>,
     proven: Mutex<BootInstant>,
     used: Mutex<BootInstant>,

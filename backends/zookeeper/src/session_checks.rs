@@ -68,8 +68,8 @@ impl Shared {
         }
     }
 
-    /// Returns whether the answers of some servers are enough. After a missed check, all servers of
-    /// the URL must grant the timeout. For a server that is down, its last grant counts.
+    /// Returns whether the servers' answers verify the timeout. After a missed check, all servers
+    /// of the URL must grant the timeout. For a server that is down, its last grant counts.
     fn is_enough(&self, session: &Session) -> bool {
         !session.timeout_check().missed_a_check()
             || self.suspects.all_grant(&self.config.contents.hosts, session.timeout())

@@ -59,7 +59,6 @@ impl Shared {
         }
     }
 
-    /// Returns the length of the path with the chroot.
     pub(crate) fn full_length(&self, path: &str) -> usize {
         self.config.contents.chroot.len() + path.len()
     }

@@ -1,8 +1,8 @@
-//! Concurrent readers agree on the lowest fence (see [`queue_admission`]). A reader that takes another
-//! reader's fence stores this fence in its own node.
+//! Concurrent readers agree on the lowest fence (see [`queue_admission`]). A reader that takes
+//! another reader's fence stores this fence in its own node.
 //!
-//! The nodes are read one after the other. A reader that joins during these reads can't lower the
-//! lowest fence, because the new reader has a larger number or takes an existing fence.
+//! The client reads the nodes one after the other. A reader that joins between these reads can't
+//! lower the lowest fence, because its fence is larger, or is taken from another reader.
 
 use lockwright_core::backend_util::queue_admission::{self, Reader};
 use lockwright_core::{Fence, Mode, Result};

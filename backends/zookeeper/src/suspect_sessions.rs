@@ -10,13 +10,13 @@ use tokio::sync::Notify;
 use crate::limits::Granted;
 use crate::session::Session;
 
-/// Reconnected sessions whose timeouts aren't verified yet. One task checks each server once for
-/// all of them.
+/// Reconnected sessions whose timeouts aren't verified yet. One task checks the servers for all
+/// these sessions.
 #[derive(Debug, Default)]
 pub(crate) struct SuspectSessions {
     state: Mutex<State>,
     pub(crate) another: Notify,
-    /// The longest timeout that each server is known to grant.
+    /// The timeout that each server grants at least.
     longest: Mutex<HashMap<String, Duration>>,
 }
 

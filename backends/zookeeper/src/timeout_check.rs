@@ -1,7 +1,7 @@
 //! Detection of servers that shorten a session's timeout.
 //!
-//! A server to which a session moves reduces the timeout to the server's limit, which the client
-//! library doesn't report.
+//! When a session moves to another server, that server may reduce the timeout to its own limit. The
+//! client library doesn't report the new timeout.
 //!
 //! After each reconnect, the client opens other sessions to find out which timeouts the servers
 //! grant. If the connection breaks before this check ends, any server may have shortened the
@@ -23,7 +23,7 @@ enum SessionState {
 #[derive(Debug, Clone, Copy)]
 struct State {
     session: SessionState,
-    /// Since its last verification, the session was on an unchecked server.
+    /// True if the session was on an unchecked server since its last verification.
     missed_a_check: bool,
 }
 

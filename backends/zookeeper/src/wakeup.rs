@@ -11,9 +11,9 @@ use crate::shared::Shared;
 /// The polling interval of a waiter without a watch.
 pub(crate) const POLL: Duration = Duration::from_secs(1);
 
-/// Wakes the lock's waiters when the node at `path` is removed. Otherwise the caller must retry
-/// after the returned time: zero if the node doesn't exist, `POLL` if the session has no room for a
-/// watch.
+/// Watches the node at `path`, to wake the lock's waiters when it is removed. Without a watch,
+/// returns the time until the caller must retry: zero if the node doesn't exist, `POLL` if the
+/// session has no room for a watch.
 pub(crate) async fn watch(
     shared: &Arc<Shared>,
     session: &Arc<Session>,

@@ -2,12 +2,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use lockwright_core::Fence;
 
-/// The highest transaction id that this client saw. If the ensemble returns a lower one, older data
+/// The highest transaction id that this client saw. If the ensemble returns a lower id, older data
 /// were restored.
 ///
-/// Only a client that saw a higher id can detect that. No client can if no leader was elected since
-/// the older data were saved: ids begin with the leader's epoch, and the restored ensemble elects a
-/// leader with a higher epoch.
+/// Only a client that saw a higher id can detect that, and only if a leader was elected between the
+/// backup and the restore. Otherwise the restored ensemble's ids are higher: ids begin with the
+/// leader's epoch, and the restored ensemble elects a leader with a higher epoch.
 #[derive(Debug, Default)]
 pub(crate) struct ZxidWatermark(AtomicI64);
 

@@ -75,7 +75,7 @@ async fn fragile() -> Result<Fragile> {
     }))
 }
 
-/// Runs all cases in parallel on one ensemble. Each case that harms the ensemble gets its own.
+/// Runs all cases in parallel: each harmful case on its own ensemble, the other cases on one.
 fn main() -> ExitCode {
     harness::serve(connect, || {
         let ensemble = testbed::ZooKeeper::start()?;

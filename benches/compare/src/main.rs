@@ -60,8 +60,8 @@ fn plan(bench: &Bench) -> servers::Result<Plan> {
     })
 }
 
-/// Replaces profiles and notes in old results, because a note about a weak baseline is often
-/// written later.
+/// Replaces profiles and notes in old results. Notes about a weak baseline are often written after
+/// a run.
 fn profile(json: &Path, bench: &Bench) -> servers::Result<()> {
     let mut results = report::read(json)?;
     let mut plan = plan(bench)?;

@@ -83,7 +83,7 @@ pub struct Cell {
     pub at: u64,
     pub regime: Regime,
     pub subject: String,
-    /// The rounds' figures for each measure, whose name has the unit.
+    /// The rounds' figures by measure. A measure's name has the unit.
     pub measures: BTreeMap<String, Vec<f64>>,
     /// Quantiles (0 to 1) of waits, or of pairs of acquire and release, in µs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -93,8 +93,8 @@ pub struct Cell {
     pub note: Option<String>,
 }
 
-/// A way to pin processes to cores. The loopback's speed depends on their cores, so unpinned
-/// programs would measure a mixture.
+/// A way to pin processes to cores. The loopback's speed depends on the cores, so the figures of
+/// unpinned processes would be a mixture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Regime {

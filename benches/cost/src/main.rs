@@ -18,7 +18,7 @@ pub(crate) type Counted<'a> = Pin<Box<dyn Future<Output = u64> + 'a>>;
 fn main() {
     println!("vectors\t{}", vectors());
     for path in paths::ALL {
-        // Each path has its own runtime, so that paths don't share timers and tasks.
+        // With its own runtime, a path shares no timers and tasks.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let times = (path.prepare)(&runtime.expect("a runtime needs nothing"));
         println!("{}\t{times}", path.name);
@@ -35,8 +35,8 @@ fn vectors() -> &'static str {
     "those of every such processor"
 }
 
-/// Runs a path. Callgrind finds this function by its name, which no other symbol may contain. A
-/// closure or type parameter would add symbols.
+/// Runs a path. Callgrind finds this function by its name, which no other symbol may contain: a
+/// closure or type parameter would add one.
 #[inline(never)]
 pub(crate) fn counted_by_callgrind(runtime: &Runtime, path: Counted<'_>) -> u64 {
     // `black_box` prevents a tail call, so this function returns after the path.

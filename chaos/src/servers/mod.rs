@@ -60,8 +60,8 @@ pub(crate) enum Lock<'a> {
     Table,
 }
 
-/// The servers of one configuration. `Fault::applies_to` prevents calls of methods that return an
-/// error by default.
+/// The servers of one configuration. Where a method's default is an error, `Fault::applies_to`
+/// prevents the call.
 pub(crate) trait Servers: Send {
     fn url(&self) -> String;
 
@@ -77,7 +77,7 @@ pub(crate) trait Servers: Send {
         0
     }
 
-    /// Prepares for a schedule. `proxied` is true if its clients need proxies.
+    /// Prepares for a schedule. `proxied` is true if the schedule's clients need proxies.
     fn prepare(&mut self, proxied: bool) -> Result<()> {
         let _ = proxied;
         Ok(())
@@ -96,7 +96,7 @@ pub(crate) trait Servers: Send {
         Ok(())
     }
 
-    /// Ends the clients' connections and limits new ones, or removes the limit.
+    /// Ends the clients' connections and limits new ones, or unless `on`, removes the limit.
     fn limit_connections(&mut self, on: bool) -> Result<()> {
         let _ = on;
         Err("this configuration has no limit of connections".into())
@@ -112,7 +112,7 @@ pub(crate) trait Servers: Send {
         Err("the server's clock can't be read".into())
     }
 
-    /// Returns the remaining data of locks with this prefix, and remaining connections.
+    /// Returns the remaining connections, and data of locks with this prefix.
     fn leaks(&mut self, prefix: &str) -> Result<Vec<String>>;
 }
 
@@ -140,7 +140,6 @@ pub(crate) fn start(configuration: Configuration, folder: &Path) -> Result<Box<d
     })
 }
 
-/// Runs `work` in a new runtime.
 pub(crate) fn block_on<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     work: impl Future<Output = Result<T, E>>,
 ) -> Result<T> {

@@ -13,7 +13,7 @@ const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
 
 const PROXIED: &str = "through-proxy";
 
-/// A queue's keys that expire within this many milliseconds don't count as leaks.
+/// The longest lifetime of a queue's keys, in milliseconds. Keys that live longer are leaks.
 const LONGEST_PLACE: i64 = 60_000;
 
 fn durable() -> Options {
@@ -298,7 +298,7 @@ fn quorum_url(urls: Vec<String>) -> String {
     format!("redlock:{}?largest_ttl=2s", urls.join(","))
 }
 
-/// An administrator's connection. It is opened before the limit, which refuses new connections.
+/// An administrator's connection, opened before a limit that refuses new connections.
 type Admin = Option<Connection>;
 
 fn limit_connections(server: &testbed::Redis, admin: &mut Admin, on: bool) -> Result<()> {
@@ -309,7 +309,7 @@ fn limit_connections(server: &testbed::Redis, admin: &mut Admin, on: bool) -> Re
     let limit = if on { "1" } else { "10000" };
     redis::cmd("CONFIG").arg(&["SET", "maxclients", limit]).query::<()>(&mut connection)?;
     if on {
-        // The limit doesn't close existing connections.
+        // The limit closes no connections.
         for kind in ["normal", "pubsub"] {
             redis::cmd("CLIENT").arg(&["KILL", "TYPE", kind]).query::<i64>(&mut connection)?;
         }
@@ -325,7 +325,7 @@ fn clock_ahead(server: &testbed::Redis) -> Result<i64> {
 }
 
 /// Returns the keys with `prefix`, except fences, tombstones and queues that soon expire.
-/// `counts_connections` adds TCP connections, which only the tested clients open.
+/// `counts_connections` adds the TCP connections: only tested clients open any.
 fn leaks_on(
     server: &testbed::Redis,
     prefix: &str,

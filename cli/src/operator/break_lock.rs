@@ -42,7 +42,8 @@ pub(super) async fn break_lock(locks: &Locks, what: &Break, json: bool) -> Resul
         Some(_) if !what.yes && !confirmed(what)? => {
             return Err(Failure::new(exit::HELD, "not_confirmed", "nothing was changed"));
         }
-        // Without a token, the server can't distinguish this hold from a later one.
+        // Without a token, the server can't distinguish this hold from a later hold, so check the
+        // holders.
         Some(BreakTarget::Any) if !still_holds(locks, what, &seen).await? => Broken::NotHeld,
         Some(target) => {
             let how = if what.now { BreakMode::Now } else { BreakMode::RunOut };

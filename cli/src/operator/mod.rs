@@ -67,7 +67,6 @@ fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Prints the value as JSON, or the text.
 fn print_result(json: bool, value: &impl serde::Serialize, text: &str) -> Result<(), Failure> {
     if !json {
         return print(text);

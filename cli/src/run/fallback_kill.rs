@@ -18,7 +18,8 @@ const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 const EMPTY_SCANS: u32 = 3;
 
 pub(super) struct Children {
-    /// Processes outside CMD: jobs of a shell that became this process by `exec`.
+    /// Processes that don't belong to the user's command (CMD): jobs of a shell that became this
+    /// process by `exec`.
     foreign: RefCell<Vec<Process>>,
 }
 
@@ -33,7 +34,7 @@ impl Children {
     }
 
     /// Updates `foreign`: the descendants outside the supervisor's subtree. While the supervisor
-    /// lives, CMD's orphans stay in its subtree.
+    /// lives, CMD's orphans stay in this subtree.
     pub(super) fn update_foreign(&self, supervisor: Pid) {
         if !self.has_foreign() {
             return;

@@ -1,7 +1,7 @@
 //! `lockwright run` inside the command of an outer `lockwright run` for the same name.
 //!
-//! The inner run verifies the outer hold and becomes CMD. The outer run ends it after a loss, like
-//! every descendant.
+//! The inner run verifies the outer run's hold, and then becomes its own command by `exec`. After a
+//! loss, the outer run ends that command with its other descendants.
 
 use std::fmt::Display;
 use std::os::unix::process::CommandExt;
@@ -51,7 +51,7 @@ impl Holds {
 
     pub(crate) fn and(mut self, key: &str, guard: &Guard, owner: &str) -> (&'static str, String) {
         let us = descendants::process(getpid());
-        // Without `/proc`, this is skipped, because an inner run couldn't check its ancestors.
+        // Without `/proc`, add no entry, because an inner run couldn't check its ancestors.
         if let Some(us) = us {
             self.0.push(Outer {
                 name: key.to_owned(),

@@ -27,7 +27,7 @@ impl Signals {
         Ok(this)
     }
 
-    /// Also handles SIGTSTP, because a suspended process would lose the hold.
+    /// Adds SIGTSTP to the handled signals, because a suspended process would lose the hold.
     pub(crate) fn refuse_suspension(&mut self) -> io::Result<()> {
         self.add(Signal::TSTP)
     }

@@ -24,7 +24,8 @@ use crate::run::process::ipc::{self, FRAME, Order, Report, Term};
 
 #[derive(Debug)]
 pub(crate) struct Conclusion {
-    /// An error if CMD didn't start, was ended, or may have been unprotected for a time.
+    /// An error if the user's command (CMD) didn't start, was ended, or may have been unprotected
+    /// for a time.
     pub outcome: Result<Exit, Failure>,
     /// If false, processes of CMD may be left, so the lock must not be released.
     pub all_gone: bool,
@@ -73,7 +74,7 @@ fn begin<'a>(
         supervisor.arg0("lockwright").process_group(0).stdin(OwnedFd::from(theirs)).spawn()?;
     // `supervisor` has a copy of `theirs`, which would keep the stream open.
     drop(supervisor);
-    // If this fails, the socket closes, and the supervisor ends.
+    // If this fails, the socket closes, and the supervisor exits.
     ipc::post_start(&socket, term(guard), rustix::stdio::stdin())?;
     let held = Held {
         output,
@@ -152,7 +153,8 @@ impl Held<'_> {
                 signal = signals.next() => self.forward(signal),
                 _ = child_changed.recv() => self.continue_supervisor(),
                 () = sleep_until(give_up_at) => {
-                    // The supervisor's last report is unread, or the supervisor is suspended.
+                    // Either the supervisor's last report is unread, or the supervisor is
+                    // suspended.
                     while let Some(report) = self.try_report() {
                         if let Some(outcome) = self.on_report(report) {
                             self.reap_supervisor().await;
@@ -197,8 +199,8 @@ impl Held<'_> {
         }
     }
 
-    /// Sends an order. A failure is ignored, because the supervisor has ended, or ends all
-    /// processes by its last received deadline.
+    /// Sends an order. A failure is ignored: either the supervisor has ended, or it ends all
+    /// processes by the last deadline that it received.
     fn order(&self, order: Order) {
         let _ = ipc::post(&self.socket, &order.encode());
     }
@@ -217,7 +219,7 @@ impl Held<'_> {
         }
     }
 
-    /// Returns the command's end, if it is the last report.
+    /// Returns how CMD ended, if the report is the supervisor's last.
     fn on_report(&self, report: Report) -> Option<Result<Exit, Failure>> {
         let name = self.guard.name();
         self.supervisor_done

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// A script for [`Sandbox::end`].
+/// A script that runs until [`Sandbox::end`].
 pub(crate) const UNTIL_DONE: &str = "while [ ! -e done ]; do sleep 0.02; done";
 
 /// The environment variable by which a test finds its processes. Its value is the test's folder.
@@ -108,14 +108,12 @@ impl Sandbox {
         Running { child, events, out }
     }
 
-    /// Starts a command and waits until it runs.
     pub(crate) fn hold(&self, args: &[&str]) -> Running {
         let held = self.start(args);
         held.wait_for_event("started");
         held
     }
 
-    /// Ends a command that runs [`UNTIL_DONE`].
     pub(crate) fn end(&self, held: Running) {
         fs::write(self.path("done"), "").unwrap();
         assert_eq!(held.code(), 0);
@@ -164,13 +162,11 @@ impl Finished {
         self
     }
 
-    /// Asserts that standard error contains the text.
     pub(crate) fn says(self, text: &str) -> Self {
         assert!(self.stderr().contains(text), "{text:?}: {}", self.stderr());
         self
     }
 
-    /// Asserts that standard output contains the text.
     pub(crate) fn prints(self, text: &str) -> Self {
         assert!(self.stdout().contains(text), "{text:?}: {}{}", self.stdout(), self.stderr());
         self

@@ -1,8 +1,7 @@
-//! Tests that after a loss of the hold, the command and its descendants end by the deadline, before
-//! the next holder begins, whichever process was killed or suspended.
+//! Tests that after a loss of the hold, the command and its descendants end before the deadline and
+//! the next grant, whichever process was killed or suspended.
 //!
-//! Each test checks a log on the boot clock, which all processes share, for overlaps of two
-//! holders.
+//! Each test checks that no writes of two holders overlap in a log with times of the boot clock.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -101,7 +100,6 @@ impl Outcome {
     }
 }
 
-/// Asserts that the command ended by the deadline.
 fn assert_in_time(last: f64, deadline: f64) {
     assert!(last < deadline, "late: written {} s after the deadline", last - deadline);
 }
@@ -217,7 +215,7 @@ fn the_command_dies_when_run_and_supervisor_are_killed_together() {
         fs::read_to_string(sandbox.path("pid")).ok()?.trim().parse::<i32>().ok()
     });
     let supervisor = held.supervisor();
-    // Both are suspended first, so that the supervisor can't act between the kills.
+    // Suspend both processes first, so that the supervisor can't act between the kills.
     held.signal(Signal::STOP);
     signal(supervisor, Signal::STOP);
     held.signal(Signal::KILL);
@@ -460,7 +458,6 @@ fn a_fast_chain_of_forks_is_ended_too() {
     assert_eq!(sandbox.processes(), [0; 0]);
 }
 
-/// Runs a command whose standard error is a full pipe.
 fn assert_exits_on_full_pipe(mut command: Command, code: i32) {
     let (_reader, mut writer) = std::io::pipe().unwrap();
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
@@ -472,7 +469,7 @@ fn assert_exits_on_full_pipe(mut command: Command, code: i32) {
     assert_eq!(status.code(), Some(code));
 }
 
-/// The error message is dropped.
+/// The run drops its error message.
 #[test]
 fn a_full_pipe_keeps_no_lock_of_a_command_that_is_not_executed() {
     let sandbox = Sandbox::new();
@@ -482,7 +479,7 @@ fn a_full_pipe_keeps_no_lock_of_a_command_that_is_not_executed() {
     assert_exits_on_full_pipe(sandbox.lockwright(["run", "a", "--", "./script"]), 127);
 }
 
-/// Events are dropped.
+/// The run drops its events.
 #[test]
 fn a_full_pipe_of_messages_stops_nothing() {
     let sandbox = Sandbox::new();

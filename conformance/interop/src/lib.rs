@@ -19,7 +19,7 @@ pub use turns::{Side, Turns};
 /// A time limit that only failures reach.
 pub const LIMIT: Duration = Duration::from_secs(20);
 
-/// How long a client must be silent to count as waiting.
+/// A client that is silent for this long counts as waiting.
 pub const SILENCE: Duration = Duration::from_millis(300);
 
 /// Starts a waiter of a held lock.

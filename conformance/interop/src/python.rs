@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Returns a command that runs `script` with a library, installed in `folder` if needed.
+/// Returns a command that runs `script` with a library. Installs it in `folder` if missing.
 pub fn program(script: &str, (name, version): (&str, &str), folder: &Path) -> Command {
     let mut command = Command::new("python3");
     command.arg(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/python")).join(script));
@@ -34,7 +34,7 @@ fn library(name: &str, version: &str, folder: &Path) -> PathBuf {
                 &format!("{name}=={version}"),
             ],
         );
-        // The rename is atomic. If it fails, a concurrent test has made `place`.
+        // If the rename fails, a concurrent test has made `place`.
         let renamed = std::fs::rename(&fetched, &place);
         assert!(renamed.is_ok() || place.is_dir(), "{renamed:?}");
     }

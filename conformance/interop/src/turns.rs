@@ -7,7 +7,7 @@ pub enum Side {
     Theirs,
 }
 
-/// The side that holds a lock, and how often the holding side changed.
+/// A lock's holding side, and how often it changed.
 #[derive(Debug, Default)]
 pub struct Turns {
     inside: Option<Side>,

@@ -13,8 +13,8 @@ use lockwright_sql::transaction::{Outcome, Wait};
 use lockwright_testbed::MariaDb;
 use sqlx::{Connection, MySqlConnection};
 
-/// Lock names, and their names for `GET_LOCK` in SQL. Names with capitals or non-ASCII characters
-/// are hashed.
+/// Lock names, each with its argument of `GET_LOCK`: a hash if the name has capitals or non-ASCII
+/// characters.
 const LOCKS: [(&str, &str); 3] = [
     ("orders/42", "'orders/42'"),
     ("Orders/42", "SHA2('Orders/42', 256)"),

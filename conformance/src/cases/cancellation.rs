@@ -35,7 +35,7 @@ async fn yielding_client(context: &Context) -> Verdict<(Locks, Faulty)> {
     Ok((locks, faulty))
 }
 
-/// Checks that the name becomes free in less than one TTL, so without an expiry.
+/// Checks that the name becomes free before any hold can expire.
 async fn all_clear(context: &Context, locks: &Locks, name: &str) -> Verdict {
     context.are_free_within(&[name], context.ttl * 4 / 5).await?;
     locks.mutex(name).wait_for(context.patience()).acquire().await?.release().await?;

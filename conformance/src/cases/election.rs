@@ -29,7 +29,8 @@ fn value(leader: Option<&Leader>) -> Option<&str> {
     leader?.value.as_deref()
 }
 
-/// Returns whether the leader has the value `wanted`, or shows no identity and so no value.
+/// Returns whether there is a leader with the value `wanted`. A leader without an identity has no
+/// value, and passes.
 fn says(leader: Option<&Leader>, wanted: &str) -> bool {
     leader
         .is_some_and(|leader| leader.identity.is_none() || leader.value.as_deref() == Some(wanted))

@@ -179,7 +179,7 @@ async fn of_those_who_write_at_once_the_latest_stays(context: Arc<Context>) -> V
     close(&[&locks]).await
 }
 
-/// Writes, and retries if a concurrent write made the store unavailable.
+/// Writes, and retries if a concurrent write makes the store unavailable.
 async fn written(to: &dyn Protected, fenced: &Fenced, clock: &Clock) -> Result<(), Error> {
     let mut tries = 0;
     loop {

@@ -92,8 +92,8 @@ async fn a_release_ends_one_name_only(context: Arc<Context>) -> Verdict {
 
 async fn a_release_that_comes_late_ends_no_later_hold(context: Arc<Context>) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
-    // The acquire's answer arrives after the grant expired, so the client releases the lock. The
-    // release arrives during the next hold.
+    // The first acquire's answer arrives after the grant's expiry, so the client sends a release.
+    // This release arrives during the client's next hold.
     faulty.next(Op::Acquire, [Fate::DelayAnswer(context.ttl / 10)]);
     faulty.next(Op::Release, [Fate::DelayRequest(context.ttl / 5)]);
     let suspending = async {

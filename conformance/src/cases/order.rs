@@ -124,8 +124,8 @@ async fn silent_waiters_are_passed_over(context: Arc<Context>) -> Verdict {
         queue(&*silent, &long()).await?;
     }
     release(&*backend, &holder).await?;
-    // Some backends remove a silent waiter one TTL after its request, here all at about the same
-    // time.
+    // Some backends remove a silent waiter one TTL after its request. For these waiters, that is
+    // about the same time.
     let bound = ttl + patience + OFFER * SILENT + context.moment();
     context.granted_within(&*backend, &next, bound, context.ttl / 20).await?;
     release(&*backend, &next).await
@@ -181,7 +181,7 @@ async fn dead_processes_are_passed_over(_: Arc<Context>) -> Verdict {
 async fn dead_processes_are_passed_over(context: Arc<Context>) -> Verdict {
     const STOPPED: u32 = 3;
     let (backend, register) = (context.backend().await?, Register::default());
-    // With a long TTL, the test shows whether each suspended waiter costs an offer's time or a TTL.
+    // The TTL exceeds `OFFER`, so the bound fails if each suspended waiter costs a TTL.
     let ttl = (OFFER * 3).clamp(*context.profile.ttl.start(), *context.profile.ttl.end());
     let holder = Claim { ttl: SILENCE, ..context.claim("x") };
     let holder = Claim { ttl: holder.ttl.min(*context.profile.ttl.end()), ..holder };

@@ -227,7 +227,7 @@ async fn a_duplicated_acquire_leaves_nothing(context: Arc<Context>) -> Verdict {
 async fn an_unanswered_release_is_done(context: Arc<Context>) -> Verdict {
     let bound = context.ttl * 9 / 10;
     for fate in [Fate::LoseRequest, Fate::LoseAnswer, Fate::Hang, Fate::Panic] {
-        // The shortest of three times counts, because a busy machine delays some.
+        // A busy machine delays some releases, so the fastest of three counts.
         let mut soonest = Duration::MAX;
         for _ in 0..3 {
             let (locks, faulty) = context.faulty_client().await?;

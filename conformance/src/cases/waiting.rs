@@ -174,16 +174,15 @@ async fn woken(context: &Context, going: Going) -> Verdict {
     let slow = context.profile.slow_poll;
     let backend = context.backend().await?;
     let (locks, faulty) = context.faulty_client().await?;
-    // Two clients share the backend and wait in turns: a wake-up must reach each client of a
-    // backend.
+    // A wake-up must reach each client of a backend, so two clients share it and wait in turns.
     let clients = [locks, context.client_on(faulty.clone())?];
     // Without a wake-up, the next poll is at least three quarters of `slow` later.
     let soon = slow * 6 / 10;
     let (mut in_time, mut late) = (0, Vec::new());
-    // Two late grants are tolerated, for busy machines.
+    // A busy machine may delay two grants.
     while in_time < 3 {
-        // Each round has its own name, because the first request for a recently busy name would
-        // queue.
+        // Each round has its own name, because for a recently busy name even the first request
+        // queues.
         let round = in_time + late.len();
         let (name, locks) = (format!("x{round}"), &clients[round % 2]);
         let took = let_in_after(context, &*backend, &name, locks, &faulty, going).await?;

@@ -120,8 +120,8 @@ fn after_its_end(run: &Run, used: &UseOf) -> Option<Violation> {
     })
 }
 
-/// Returns a violation for a refused write of an exclusive hold that was valid from the holder's
-/// check to the answer. A refusal after a later grant is skipped, because that grant violates
+/// Returns a violation if the register refused a write of an exclusive hold that was valid from the
+/// holder's check to the answer. Skips a refusal after a later grant, because that grant violates
 /// exclusion.
 fn refused_although_valid(run: &Run, of: &WriteOf) -> Option<Violation> {
     let (hold, write) = (run.holds[of.hold].exclusive_part(), &of.write);

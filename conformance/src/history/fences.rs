@@ -40,9 +40,8 @@ pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
 
 /// Checks that each exclusive grant has no smaller fence than a hold that ended before the grant.
 ///
-/// A grant that returned at or after its own deadline isn't checked: the server may have ended that
-/// hold before the hold with the larger fence began. All holds have one name. A broken hold ends at
-/// its break.
+/// Skips a grant that returned at or after its own deadline: the server may have ended that hold
+/// before it granted the larger fence. All holds have one name. A broken hold ends at its break.
 pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violation>) {
     let mut exclusive: Vec<&Hold> =
         holds.iter().filter(|hold| hold.mode == Mode::Exclusive).collect();

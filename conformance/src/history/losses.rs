@@ -40,7 +40,7 @@ pub(crate) fn check(
 }
 
 /// Returns the first conflicting grant to another process after the hold's deadline. Earlier
-/// grants are skipped, because they are overlaps or follow a break.
+/// conflicting grants are overlaps or follow a break.
 fn next_of<'a>(run: &'a Run, tracked: &Tracked) -> Option<&'a Hold> {
     let hold = &tracked.hold;
     let since: BootInstant = tracked.deadline.max(hold.granted);

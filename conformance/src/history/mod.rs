@@ -48,8 +48,8 @@ impl History {
         holds
     }
 
-    /// Counts the holds requested while another hold of the name was valid. If there are none, a
-    /// test is inconclusive.
+    /// Counts the holds requested during another hold of the name. Without any, a test is
+    /// inconclusive.
     pub fn contended(&self) -> usize {
         let mut contended = 0;
         for holds in check::by_name(self.holds().into_iter()).values() {

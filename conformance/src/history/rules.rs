@@ -19,8 +19,8 @@ pub struct Rules {
     /// How long before the deadline a loss report is due.
     pub loss_margin: Duration,
     /// A process must report a loss before the next grant, unless it ran for at most this time
-    /// since the report was due. Without a next grant, any later report suffices. `None` is for
-    /// clients that notice a loss only at their next check.
+    /// since the report was due. Without a next grant, any report suffices. `None` is for clients
+    /// that notice a loss only at their next check.
     pub loss_allowance: Option<Duration>,
     /// True if a run must show contention, a hand-over, and each fault's effect. With
     /// `strict_order_of_fences`, it must also show a refused late write of each process paused

@@ -209,8 +209,8 @@ impl Run {
             mode: request.mode,
             token: *token,
             fence: *fence,
-            // If a second guard's grant is written after the hold's end, it becomes another `Hold`.
-            // The first request's time makes `is_one_with` treat both as one.
+            // A second guard's grant that is written after the hold's end becomes another `Hold`.
+            // With the first request's time, `is_one_with` treats both as one.
             asked: known.map_or(request.asked, |known| self.holds[known].hold.asked),
             granted: entry.at,
             until: *deadline,
@@ -289,7 +289,7 @@ impl Run {
         }
         let process = &self.processes[&entry.process];
         let tracked = &mut self.holds[index];
-        // A late write was sent after the hold's end, while the process wasn't suspended.
+        // The process sent a late write after the hold's end, while it wasn't suspended.
         let end = if late { process.runs_from(tracked.hold.until) } else { tracked.looked };
         let known = tracked.looked.max(end);
         tracked.looked = entry.at;

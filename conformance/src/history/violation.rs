@@ -129,8 +129,7 @@ pub enum Missing {
         /// The fault's target.
         target: String,
     },
-    /// A process was paused beyond its hold's deadline, and the register refused no write of it
-    /// afterwards.
+    /// The register refused no write of a process after its pause beyond the hold's deadline.
     LateWrite {
         /// The process's name.
         process: String,

@@ -30,8 +30,8 @@ pub(crate) fn check_stuck(run: &Run, violations: &mut Vec<Violation>) {
 /// Returns a name's gaps. Times with an `excusing` fault, or with all waiters suspended, don't
 /// count.
 pub(crate) fn gaps(run: &Run, name: &str, excusing: &[String]) -> Vec<Gap> {
-    // Each entry is a time with the changes of two counts: waiters, and excuses (valid holds or
-    // excusing faults).
+    // Times, each with the changes of two counts: waiters, and excuses (valid holds or excusing
+    // faults).
     let mut changes: Vec<(BootInstant, i64, i64)> = Vec::new();
     for request in run.requests.iter().filter(|request| request.waits && request.name == name) {
         let (from, to) = (request.asked, run.wait_end(request));

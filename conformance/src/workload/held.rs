@@ -113,7 +113,7 @@ impl Holding {
         self.held
     }
 
-    /// Returns the hold without recording its end, because another guard remains.
+    /// Returns the hold without recording its end, because another guard shares it.
     pub(super) fn forget(self) -> Held {
         self.watching.abort();
         self.held

@@ -79,8 +79,8 @@ impl Process {
         }
     }
 
-    /// Repeats late writes until the registers refuse them. A refusal needs the next holder's
-    /// write, so this process acquires the lock if no other does.
+    /// Repeats late writes until the registers refuse them. A register refuses only after the next
+    /// holder's write, so this process acquires the lock if no other does.
     async fn write_late(&self, holdings: &[Holding], random: &mut Random) -> Result<(), Failure> {
         let ttl = self.plan.ttl;
         self.write_lost(holdings)?;

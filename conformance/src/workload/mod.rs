@@ -1,8 +1,8 @@
 //! The workload of one client process in a run with random faults.
 //!
 //! [`run`] uses the public API and writes a [journal](crate::history::journal). The choices depend
-//! only on the [`Plan`]'s seed and process number. The timing varies. Holders write their fence to
-//! a [`Store`], also after a loss.
+//! only on the [`Plan`]'s seed and process number, but the timing varies. Holders write their fence
+//! to a [`Store`], even after a loss.
 
 mod held;
 mod holding;
@@ -54,7 +54,7 @@ pub async fn run(
     run_with(plan, open, clock, journal, store, true).await
 }
 
-/// Runs `plan`. If `watches` is false, the process notices a loss only at its next check.
+/// Runs `plan`. Without `watches`, the process notices a loss only at its next check.
 async fn run_with(
     plan: &Plan,
     open: impl AsyncFn() -> Result<Locks>,

@@ -30,7 +30,7 @@ pub(super) struct Process {
     pub(super) store: Arc<dyn Store>,
     pub(super) until: BootInstant,
     pub(super) reopen: Notify,
-    /// True from a close until the next client is open, so rounds don't request a second close.
+    /// True from a close until the next client is open, to prevent a second close.
     is_reopening: AtomicBool,
     watches: bool,
     client: Mutex<Client>,

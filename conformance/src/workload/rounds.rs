@@ -151,7 +151,7 @@ impl Process {
         }
     }
 
-    /// Acquires two names. The journal shows no holder of the first name until both are granted.
+    /// Acquires two names. Until both are granted, the journal shows no holder of the first name.
     /// The checker limits such times, so the wait is short.
     async fn several(
         &self,

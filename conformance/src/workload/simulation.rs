@@ -132,7 +132,7 @@ impl Target {
 /// A run's result.
 #[derive(Debug, Clone)]
 pub struct Simulated {
-    /// All processes' journal.
+    /// The processes' shared journal.
     pub entries: Vec<Entry>,
     /// Names still held three TTLs after the run.
     pub left: Vec<String>,
@@ -223,7 +223,7 @@ impl World {
             if matches!(op, Op::Inspect | Op::Break) {
                 return Fate::Pass;
             }
-            // Draw a fate even while the process is cut off, so later fates stay the same.
+            // Draw a fate even for a cut-off process, so later fates stay the same.
             let fate = trouble.fate(op, &mut fates, ttl);
             if cut.load(Ordering::SeqCst) { Fate::Hang } else { fate }
         });

@@ -28,7 +28,7 @@ use fenced_store::fenced_store;
 use fixtures::{Flaw, MajorityFlaw, MutexBackend, QueueBackend, QueueFlaw, majority_of};
 use flaws::{BACKENDS, CLIENTS, ClientFlaw, FENCED_STORES, FencedStoreFlaw, QUEUE_BACKENDS};
 
-/// A backend in memory, used by Lockwright's client or by a small client with one flaw.
+/// A memory backend with Lockwright's client or a small flawed client.
 struct Simulated {
     open: Box<dyn Fn(&Clock) -> Connect + Send + Sync>,
     client: Option<ClientFlaw>,

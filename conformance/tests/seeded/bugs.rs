@@ -203,8 +203,8 @@ fn a_ticket_that_is_good_twice() {
 
 #[test]
 fn a_break_of_the_next_holder() {
-    // The clients poll, because a notification would end the wrongly broken hold before the next
-    // grant, and so hide the bug.
+    // The clients poll: a notification would end the wrongly broken hold before the next grant, and
+    // hide the bug.
     fn polled(flaw: Flaw, clock: &Clock) -> Target {
         Target::new(shared(MutexBackend::that_is_polled(flaw, clock.clone())))
     }

@@ -14,7 +14,8 @@ pub(crate) enum ClientFlaw {
     AnchorsAtTheReply,
     /// A successful ping of the client's session counts as a renewal of its holds.
     PingsInsteadOfRenewing,
-    /// Half of the requests reserve a block of fences and use its last one. This isn't a flaw.
+    /// Half of the requests reserve a block of fences and use its last fence. A correct backend
+    /// allows this.
     UsesItsBlock,
 }
 

@@ -1,5 +1,5 @@
-//! A lock whose key belongs to a session that two clients share. The lock of etcd has one key per
-//! lease, so two clients with one lease don't exclude each other.
+//! A lock whose key belongs to a session that two clients share. etcd's own lock has one key per
+//! lease, so clients with one lease don't exclude each other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

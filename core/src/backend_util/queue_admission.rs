@@ -8,14 +8,14 @@
 //! # The shared fence of concurrent readers
 //!
 //! A writer's fence is its claim's number. A reader takes the lowest fence of all concurrent
-//! readers, also of readers behind it. The reader writes this fence to its own entry, in an atomic
-//! step that also checks that the [reader with the lowest fence](fence_source) is present and
-//! unchanged. Before this write, the reader isn't admitted.
+//! readers, including readers behind it. The reader writes this fence to its own entry, in an
+//! atomic step that also checks that the [reader with the lowest fence](fence_source) is present
+//! and unchanged. Before this write, the reader isn't admitted.
 //!
-//! - *The fence is above those of all earlier writers.* Their numbers are lower, and no writer held
-//!   the lock while the reader with the lowest fence was present.
-//! - *The fence is below those of all later writers.* Their numbers are above every fence that a
-//!   reader could take.
+//! - *The fence is above those of all earlier writers.* Earlier claims have lower numbers, and no
+//!   writer held the lock while the reader with the lowest fence was present.
+//! - *The fence is below those of all later writers.* Later claims have numbers above every fence
+//!   that a reader could take.
 //! - *All admitted readers have the lowest fence.* A later reader has its own larger number or an
 //!   existing fence, so it can't lower the lowest fence.
 
@@ -90,7 +90,7 @@ pub fn holders(line: &[Mode]) -> usize {
     }
 }
 
-/// Returns the indices in `before` of the claims whose release may admit this claim.
+/// Returns the indices in `before` of the claims whose release may admit a claim of mode `own`.
 pub fn blockers(before: &[Mode], own: Mode) -> std::ops::Range<usize> {
     let last = before.len().saturating_sub(1);
     match own {

@@ -50,7 +50,7 @@ impl Files {
     ///
     /// # Errors
     /// A sentence about an empty or missing parameter. If `secured` is false, any TLS parameter is
-    /// an error, whose sentence ends with "but" and the text `unsecured`.
+    /// an error that ends with "but" and `unsecured`.
     pub fn take(
         parameter: impl FnMut(&str) -> Option<String>,
         secured: bool,

@@ -1,4 +1,4 @@
-//! Attempts to acquire a lock. The first one ([`begin`]) runs without a future, because a large
+//! Attempts to acquire a lock. [`begin`] makes the first attempt without a future, because a large
 //! future would slow down a backend that answers at once.
 
 use std::pin::{Pin, pin};
@@ -371,9 +371,9 @@ impl Attempts<'_> {
         take_answer(shared, pending, before, answer, self.sent)
     }
 
-    /// Registers a waiter, so that the first request already queues. The conditions: the profile
-    /// has `queues_at_once`, the name was busy within the last TTL, or the claim may be on the
-    /// server.
+    /// Registers a waiter before the first request, so that the server queues this claim at once.
+    /// Does so only if the profile has `queues_at_once`, the name was busy within the last TTL, or
+    /// the claim may be on the server.
     fn queue_at_once(&mut self, turn: &mut Turn) {
         let since = self.sent - self.options.ttl;
         let recently_busy = &self.shared.waiters.recently_busy;
@@ -443,8 +443,8 @@ impl Attempts<'_> {
             return Err(error);
         }
         let now = shared.clock.now();
-        // The server answers a blocked request only after a grant, so its silence counts only from
-        // now.
+        // A server that blocks answers only after the grant or the limit. So its silence counts
+        // only from now.
         let unanswered_since = if self.is_blocked() { now } else { self.sent };
         let since = *self.troubled_since.get_or_insert(unanswered_since);
         turn.note_trouble(since, &error);
@@ -489,8 +489,7 @@ impl Attempts<'_> {
         }
     }
 
-    /// Returns the grant from an event, if it is still valid. Otherwise, the next request repeats
-    /// the claim.
+    /// Returns a still valid grant from an event. Otherwise, the next request repeats the claim.
     fn take_handed(&self, turn: &mut Turn) -> Option<ValidGrant> {
         let granted = self.spot.as_ref()?.take_handed()?;
         let started = granted.start?;
@@ -510,8 +509,8 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
     let begun = shared.clock.now();
     let give_up_at = begun + options.ttl;
     let mut pause = TRY_AGAIN.0;
-    // True if the swap can take only the ticket's hold. With an open ticket's token, a late acquire
-    // may have created a newer hold.
+    // False if a newer hold may have the ticket's token, so that a swap could take this hold: see
+    // `Ticket::is_open`.
     let mut is_the_same = !ticket.is_open;
     loop {
         let sent = shared.clock.now();
@@ -551,8 +550,8 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
     }
 }
 
-/// Returns whether the server has the ticket's hold, also under the token `swapped` of an earlier
-/// swap.
+/// Returns whether the server has the ticket's hold, under the ticket's token or `swapped`, the new
+/// token of an earlier swap.
 async fn is_there(
     shared: &Shared,
     ticket: &Ticket,
@@ -591,8 +590,8 @@ fn valid_grant(
     (now < term.lost_at).then_some(ValidGrant { granted, now, start, term })
 }
 
-/// Releases a grant that came too late. The next attempt needs a new token, because a delayed
-/// release ends any hold of the old token.
+/// Releases a grant that came too late. The next attempt needs a new token, because the release may
+/// be delayed, and ends any hold of the old token.
 async fn too_late(shared: &Arc<Shared>, turn: &mut Turn) {
     shared.metrics.grants_too_late.add(1);
     shared.metrics.attempts.add(1);
@@ -648,8 +647,8 @@ fn into_hold(
     hold
 }
 
-/// Returns the pause before the next poll. Without wake-ups, it grows with the time waited, up to
-/// `slow_poll`, so that the end of a short hold is noticed soon.
+/// Returns the pause before the next poll. Without wake-ups, the pause grows with the time waited,
+/// up to `slow_poll`. So the client soon notices the end of a short hold.
 fn poll_after(shared: &Shared, busy: &Busy, waited: Duration) -> Duration {
     let profile = shared.backend.profile();
     let interval = match profile.wake_up {

@@ -91,8 +91,8 @@ impl Builder {
         self
     }
 
-    /// Makes the client call [`Locks::sweep`] with `idle` about once a minute. One sweeping client
-    /// is enough.
+    /// Makes the client call [`Locks::sweep`] with `idle` about once a minute. One such client per
+    /// server is enough.
     pub fn sweep(mut self, idle: Duration) -> Self {
         self.settings.sweep = Some(idle);
         self

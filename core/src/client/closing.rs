@@ -28,7 +28,6 @@ const RELEASE_LIMIT: Duration = RELEASE_PATIENCE.saturating_add(Duration::from_s
 /// The longest sleep of a thread between two checks whether its caller still waits.
 const THREAD_SLEEP: Duration = Duration::from_secs(1);
 
-/// Wakes a parked thread when it is dropped.
 struct Unpark(Thread);
 
 impl Drop for Unpark {
@@ -37,7 +36,6 @@ impl Drop for Unpark {
     }
 }
 
-/// A waiting request, counted until it is dropped.
 pub(crate) struct Waiting<'a>(&'a Shared);
 
 impl Drop for Waiting<'_> {
@@ -101,7 +99,7 @@ impl Shared {
         let turned_away = self.table().turns.turn_away_all();
         drop(turned_away);
         self.closing.notify_waiters();
-        // `inside` fails if the client's runtime has ended, and all releases with it.
+        // If the client's runtime has ended, all releases have ended too, and `inside` fails.
         let _ = self.inside(self.requests_and_releases_end()).await;
     }
 
@@ -110,8 +108,8 @@ impl Shared {
         loop {
             let mut idle = pin!(self.idle.notified());
             idle.as_mut().enable();
-            // A rejected request counts its release before it stops waiting, so `waiting` is read
-            // first.
+            // A rejected request counts its release before it stops waiting. So `waiting` must be
+            // read before `releasing`.
             let no_requests = self.waiting.load(Ordering::SeqCst) == 0;
             let no_releases = self.releasing() == 0;
             if self.renewer_ended.load(Ordering::Acquire) || (no_requests && no_releases) {
@@ -148,7 +146,7 @@ impl Shared {
         .await
     }
 
-    /// Sleeps until `instant`, also outside a runtime after the client's runtime has ended.
+    /// Sleeps until `instant`. Without a runtime, a thread does the sleeping.
     pub(crate) async fn sleep_until(&self, instant: BootInstant) {
         let sleep = async {
             self.clock.sleep_until(instant).await;
@@ -166,8 +164,8 @@ impl Shared {
             }
         });
         let _unpark = Unpark(sleeper.thread().clone());
-        // The thread's end drops `slept`, which ends this wait. If this future is dropped, the
-        // receiver is dropped before `_unpark`, so the thread ends at once.
+        // The thread drops `slept` at its end, which ends this wait. If this future is dropped
+        // earlier, `sleeping` is dropped before `_unpark`, so the thread ends at once.
         let _ = sleeping.await;
     }
 

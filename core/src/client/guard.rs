@@ -182,9 +182,10 @@ impl Guard {
     }
 
     /// Ends the hold in this client, and returns a ticket for
-    /// [`Locks::resume`](crate::Locks::resume). The ticket loses the [`Owner`](crate::Owner) and
-    /// [`max_hold`](crate::Request::max_hold). Until resumed, the hold keeps its [remaining
-    /// time](Self::remaining) and isn't renewed. For a whole TTL, [renew](Self::renew) first.
+    /// [`Locks::resume`](crate::Locks::resume). The ticket has no [`Owner`](crate::Owner) or
+    /// [`max_hold`](crate::Request::max_hold). Until resumed, the hold isn't renewed, and ends
+    /// after its [remaining time](Self::remaining). For a whole TTL, [renew](Self::renew) before
+    /// this call.
     ///
     /// # Errors
     /// Each error returns the guard:

@@ -39,8 +39,8 @@ impl Signal {
         std::iter::once(&self.first).chain(&self.others)
     }
 
-    /// Returns the state by the clock, even before a loss is reported. Of several holds, returns
-    /// the worst state: lost, then released, at risk, held.
+    /// Returns the state at this instant, even if a loss isn't reported yet. Of several holds,
+    /// returns the worst state: lost, then released, at risk, held.
     pub fn state(&self) -> HoldState {
         let states = self.all().map(|one| one.hold.state());
         states.max_by_key(|state| state.severity()).unwrap_or(HoldState::Held)
@@ -133,7 +133,7 @@ pub(super) async fn first_of<F: Future>(futures: impl IntoIterator<Item = F>) ->
     .await
 }
 
-/// Polls `future` until `signal` ends. `check` looks at the clock before and after each poll.
+/// Polls `future` until a hold of `signal` ends. Calls `check` before each poll and after the last.
 pub(super) async fn run<F: Future>(
     signal: Signal,
     check: impl Fn() -> Result<()>,

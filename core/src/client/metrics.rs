@@ -35,7 +35,7 @@ pub(crate) struct Metrics {
     pub(crate) hold_nanos: Counter,
 }
 
-/// Counters in the client's table of holds. The table's mutex protects them.
+/// Counters that the table's mutex protects.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Totals {
     pub(crate) acquired: u64,

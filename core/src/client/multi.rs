@@ -22,7 +22,7 @@ use super::state::Shared;
 /// The shortest pause between two renewals of the acquired locks.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// The longest pause between two checks for an alias of a held lock.
+/// The longest pause between two checks for an alias: a second name of a held lock.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 impl Locks {
@@ -315,8 +315,8 @@ impl Part {
         }
     }
 
-    /// Returns a conflict once the name is known to be an alias of a held lock, or the error of a
-    /// rejected query. Otherwise never returns.
+    /// Polls until an answer proves that this name is an alias of a held lock, and returns a
+    /// conflict. Returns the error of a rejected query. Never returns if the name is no alias.
     async fn one_of(&self, held: &[Guard]) -> Error {
         let shared = self.locks.shared();
         let each = shared.backend.profile().slow_poll.min(LONGEST_PAUSE);
@@ -330,8 +330,8 @@ impl Part {
         }
     }
 
-    /// Returns true if this name is no alias of a held lock, false if that is unknown. An alias is
-    /// a conflict error.
+    /// Returns true if this name is no alias of a held lock, false if unknown, and a conflict error
+    /// for an alias.
     async fn is_apart_from(&self, held: &[Guard]) -> Result<bool> {
         if held.is_empty() {
             return Ok(true);

@@ -104,7 +104,8 @@ fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
         look_again.push((hold, due.next));
     }
     shared.table().holds.reschedule(look_again.iter().map(|(hold, next)| (hold, *next)));
-    // The shortest time limit applies to the whole batch, so its holds must have similar limits.
+    // The shortest time limit applies to the whole batch, so a batch needs holds with similar
+    // limits.
     renew.sort_by_key(|(patience, _)| *patience);
     let size = shared.backend.profile().renew_batch.max(1);
     let mut renew = renew.as_slice();

@@ -1,6 +1,5 @@
 use crate::clock::BootInstant;
 
-/// How long a request waits for its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {
     Once,

@@ -53,8 +53,8 @@ impl Waiters {
         }
     }
 
-    /// Passes a grant to its waiter. Without a waiter, the claim's release is in progress, which
-    /// ends the hold.
+    /// Passes a grant to its waiter. Without a waiter, the client is already releasing the claim,
+    /// which ends the hold.
     pub(crate) fn hand(&self, token: Token, granted: Granted) {
         let waiter = lock(&self.registered).by_token.get(&token).cloned();
         if let Some(waiter) = waiter {

@@ -175,7 +175,8 @@ async fn close_does_not_wait_for_an_unpolled_request() {
     assert!(memory.is_empty());
 }
 
-/// A waker for the first `close`: calls `close` again, and records its progress.
+/// A waker that calls `close` again. It records whether that call returned, and the number of
+/// releases in progress.
 struct CloseAgain(Locks, Mutex<Vec<(bool, u64)>>);
 
 impl Wake for CloseAgain {
@@ -434,7 +435,7 @@ fn a_backend_is_let_go_of_inside_the_runtime() {
         let _inside = runtime.enter();
         let faulty = faulty_memory(&Memory::new(), &Clock::boot());
         let noting = Noting(sender);
-        // The backend keeps this function.
+        // The backend stores this function, so the drop of the backend drops `noting`.
         faulty.decide(move |_| {
             let _noting = &noting;
             Fate::Pass

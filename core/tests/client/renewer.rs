@@ -72,7 +72,7 @@ async fn after_a_failed_renewal_there_is_a_pause_whatever_the_ttl() {
     }
 }
 
-/// A hold that the server grants by an event starts with a short term.
+/// Simulates a grant by an event, which starts with a short term.
 #[tokio::test(start_paused = true)]
 async fn a_short_first_term_of_a_long_ttl_is_renewed_in_time() {
     let (locks, faulty, _, _, clock) = troubled();
@@ -261,7 +261,7 @@ async fn other_losses_are_reported_when_a_waker_panics() {
     let (first, second) = (locks.mutex("x"), locks.mutex("y"));
     let (first, second) = (first.acquire().await.unwrap(), second.acquire().await.unwrap());
     let signals = [first.signal(), second.signal()];
-    // The first wake-up panics, whichever hold is reported first.
+    // The waker's first call panics, whichever hold is reported first.
     let waker = std::task::Waker::from(std::sync::Arc::<PanickingWaker>::default());
     let mut ended = signals.each_ref().map(|signal| Box::pin(signal.ended()));
     for ended in &mut ended {

@@ -40,7 +40,6 @@ pub(crate) fn troubled() -> (Locks, Faulty, Locks, Memory, Clock) {
     troubled_with(|_| {})
 }
 
-/// Like `troubled`, with another profile of the faulty backend.
 pub(crate) fn troubled_with(
     change: impl FnOnce(&mut Profile),
 ) -> (Locks, Faulty, Locks, Memory, Clock) {
@@ -52,7 +51,6 @@ pub(crate) fn troubled_with(
     (locks, faulty, other, memory, clock)
 }
 
-/// Sets whether the server ignores acquires and releases.
 pub(crate) fn silence(faulty: &Faulty, is_silent: bool) {
     for op in [Op::Acquire, Op::Release] {
         faulty.always(op, if is_silent { Fate::Hang } else { Fate::Pass });

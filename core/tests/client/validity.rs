@@ -76,7 +76,7 @@ async fn drift_and_margin_are_as_set() {
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_comes_after_its_own_deadline_is_released_and_tried_again() {
     let (locks, faulty, other, _, _) = troubled();
-    // The client doesn't wait 9 s for an answer, so this grant says that it began 9 s ago.
+    // The client waits less than 9 s for an answer, so the test moves the start of the grant back.
     faulty.next(Op::Acquire, [Fate::StartBefore(secs(9))]);
     let guard = locks.mutex("x").acquire().await.unwrap();
     let calls = faulty.calls(Op::Acquire);
@@ -174,8 +174,8 @@ async fn a_backend_limits_only_the_first_wait_of_a_request() {
         fails(acquire(name, limit), ErrorKind::TimedOut(lockwright_core::Step::Answer)).await;
         assert_eq!(clock.now(), begun + limit);
     }
-    // The client sets no timer for the first wait of a request. If the backend ignores its own
-    // limit, as here, the request waits on.
+    // The profile promises an answer within 3 s, so the client sets no timer for a request's first
+    // wait. This backend breaks the promise, so the request never ends.
     let waiting = tokio::spawn(acquire("z", secs(4)));
     clock.sleep(secs(60)).await;
     assert!(!waiting.is_finished());

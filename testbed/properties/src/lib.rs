@@ -1,8 +1,8 @@
 //! Random input for the unit tests of parsers.
 //!
-//! By default, each run checks each property with the same [`CASES`] inputs. If
-//! `LOCKWRIGHT_PROPERTY_SECONDS` is set, each property is checked with new inputs for that many
-//! seconds. A failure prints the input.
+//! By default, each run checks each property with the same [`CASES`] inputs. With
+//! `LOCKWRIGHT_PROPERTY_SECONDS`, it uses new inputs for that many seconds per property. A failure
+//! prints the input.
 #![forbid(unsafe_code)]
 
 use std::fmt::{Debug, Display};
@@ -52,7 +52,7 @@ pub fn urls_with_secrets(before: &[&str], after: &[&str], mut property: impl FnM
     check(url, |url| property(url));
 }
 
-/// Checks that a parser of URLs returns something printable or a clear error, as in [`texts`].
+/// Checks, with [`texts`], that a parser of URLs returns a printable value or a clear error.
 pub fn urls<C: Debug, E: Display>(
     valid: &[&str],
     parse: impl Fn(&str) -> std::result::Result<C, E>,
@@ -63,8 +63,8 @@ pub fn urls<C: Debug, E: Display>(
     });
 }
 
-/// Checks that neither the result nor the error of a parser of URLs shows a password. The URLs are
-/// those of [`urls_with_secrets`].
+/// Checks, with [`urls_with_secrets`], that neither the result nor the error of a parser of URLs
+/// shows a password.
 pub fn no_password_is_shown<C: Debug, E: Debug + Display>(
     before: &[&str],
     after: &[&str],

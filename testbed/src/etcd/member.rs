@@ -91,7 +91,8 @@ impl Member {
 
     /// Restarts the member on the same ports, and waits only for this member.
     ///
-    /// Without `keep_data`, the others remove the member and add a new one, which needs a majority.
+    /// Without `keep_data`, the other members, which must be a majority, replace this one by a new
+    /// member.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.stop();
         if keep_data {

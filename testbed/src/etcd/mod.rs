@@ -157,7 +157,7 @@ impl Etcd {
         self.members.iter().position(leads).ok_or_else(|| Error::new("there is no leader"))
     }
 
-    /// Waits until all members have one leader and all voters are healthy.
+    /// Waits until all members follow one leader and all voters are healthy.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all members agree", || {
             let leaders = self.members.iter().filter(|member| member.is_leader()).count();

@@ -53,8 +53,8 @@ impl Options {
         self.set("heartbeat-interval", milliseconds.to_string())
     }
 
-    /// Sets the milliseconds until a silent leader is replaced; 1000 by default. Shorter times
-    /// cause needless elections. The shortest TTL of etcd's leases is 1.5 times this time.
+    /// Sets the milliseconds until members replace a silent leader; 1000 by default. Shorter times
+    /// cause needless elections. The shortest lease TTL is 1.5 times this time.
     pub fn election(self, milliseconds: u32) -> Self {
         self.set("election-timeout", milliseconds.to_string())
     }

@@ -41,7 +41,7 @@ impl ClusterOptions {
 /// A Redis Cluster: three masters and a replica of each.
 ///
 /// A node that [restarts](Redis::restart) keeps its identity and its view of the Cluster, even
-/// if it loses its data.
+/// without its data.
 #[derive(Debug)]
 pub struct Cluster {
     /// Three masters, then their replicas in the same order.
@@ -87,7 +87,7 @@ impl Cluster {
         answers.find(Result::is_ok).unwrap_or_else(|| Err(Error::new("no node answers")))
     }
 
-    /// Returns a key's master in the newest view. A dead master counts until a replica takes over.
+    /// Returns a key's master in the nodes' newest view: a dead master, until a replica takes over.
     pub fn master_of(&self, key: &str) -> Result<usize> {
         let slot = self.slot_of(key)?;
         self.views()
@@ -109,7 +109,8 @@ impl Cluster {
             .ok_or_else(|| Error::new(format!("node {master} has no replica")))
     }
 
-    /// Waits until all answering nodes but `old` agree on another master of the key. Returns it.
+    /// Waits until all answering nodes but `old` agree on another master of the key. Returns this
+    /// master.
     pub fn wait_for_failover(&self, key: &str, old: usize) -> Result<usize> {
         let slot = self.slot_of(key)?;
         wait_until("the failover", || {
@@ -195,7 +196,7 @@ impl Cluster {
         })
     }
 
-    /// Assigns the slot to its new master, on both masters. Other nodes are notified later.
+    /// Assigns the slot to its new master, on both masters. They notify the other nodes later.
     pub fn hand_over(&self, slot: &SlotMove) -> Result<()> {
         for node in [slot.to, slot.from] {
             self.set_slot(node, slot.slot, &["NODE", &self.ids[slot.to]])?;
@@ -211,7 +212,7 @@ impl Cluster {
 
     fn join(&self) -> Result<()> {
         for (index, node) in self.nodes.iter().enumerate() {
-            // The epochs differ, because nodes need time to resolve equal ones.
+            // The epochs differ, because nodes need time to resolve equal epochs.
             let epoch = (index + 1).to_string();
             node.command::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch])?;
             if index < MASTERS {

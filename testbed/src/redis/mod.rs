@@ -64,7 +64,8 @@ impl Redis {
     /// Restarts the server on the same port.
     ///
     /// With `keep_data`, the server loads its persisted data. In [`Sentinels`] or a [`Cluster`], a
-    /// master that missed a failover restarts as a master, until the others change its role.
+    /// master that missed a failover restarts as a master, until the other processes make it a
+    /// replica.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.stop();
         let folder = self.folder.path();

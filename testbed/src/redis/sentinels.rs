@@ -230,7 +230,7 @@ impl SentinelsOptions {
             format!("announce-port {port}"),
             format!("monitor {MASTER} 127.0.0.1 {master} {QUORUM}"),
             format!("down-after-milliseconds {MASTER} {down_after}"),
-            // In milliseconds. A failed failover is retried after twice this time.
+            // In milliseconds. Sentinels retry a failed failover after twice this time.
             format!("failover-timeout {MASTER} 3000"),
         ] {
             let _ = writeln!(lines, "sentinel {line}");

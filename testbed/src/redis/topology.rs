@@ -7,7 +7,7 @@ pub(super) struct Topology(Vec<Node>);
 pub(super) struct Node {
     pub(super) id: String,
     pub(super) master: Option<String>,
-    /// If two nodes claim a slot, the one with the higher epoch owns it.
+    /// If two nodes claim a slot, the node with the higher epoch owns it.
     pub(super) epoch: u64,
     slots: Vec<(u16, u16)>,
     /// True if the node is connected, without a failure or handshake flag.
@@ -44,7 +44,7 @@ impl Node {
         let is_connected = fields.next()? == "connected";
         let slots = fields.filter_map(|range| {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
-            // Moving slots, such as `[7->-…]`, aren't numbers and are skipped.
+            // Skips moving slots, such as `[7->-…]`, which aren't numbers.
             Some((first.parse().ok()?, last.parse().ok()?))
         });
         let slots = slots.collect();

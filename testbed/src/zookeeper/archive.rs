@@ -1,4 +1,4 @@
-//! A class-data-sharing archive, with which a JVM needs a third less processor time to start.
+//! A class-data-sharing archive. With it, a JVM needs a third less processor time to start.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ fn provide() -> Result<PathBuf> {
     Ok(archive)
 }
 
-/// Returns a hash of the jar files and Java. The JVM ignores an archive of other versions.
+/// Returns a hash of the jar files and Java, because the JVM ignores an archive of other versions.
 fn versions() -> Result<u64> {
     let mut hasher = DefaultHasher::new();
     let java = Program::new("java", server::JAVA_PACKAGE).locate()?;
@@ -43,8 +43,8 @@ fn versions() -> Result<u64> {
     Ok(hasher.finish())
 }
 
-/// Writes the archive from an ensemble of one member, because a standalone server doesn't load the
-/// election classes.
+/// Writes the archive from an ensemble of one member: a standalone server doesn't load the election
+/// classes.
 fn write(place: &Path, archive: &Path) -> Result<()> {
     let ports = Ports::find();
     let (quorum, election) = (ports.quorum, ports.election);

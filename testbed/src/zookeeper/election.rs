@@ -1,8 +1,8 @@
 //! The first message of election connections.
 //!
-//! A member sends its address to a member with a larger number, which then dials that address and
-//! would bypass the proxy. So this module replaces the address by a host name, which each member's
-//! hosts file maps to a proxy.
+//! A member sends its address to a member with a larger number. The receiver then dials that
+//! address, and would bypass the proxy. So this module replaces the address by a host name, which
+//! the receiver's hosts file maps to a proxy.
 
 use std::io::{self, Read};
 use std::net::TcpStream;

@@ -58,7 +58,7 @@ methods::setters! { Options {
 
 impl Options {
     /// Sets the number of silent ticks until members disconnect; 10 by default. Until then, an
-    /// isolated member answers its clients' pings.
+    /// isolated member answers clients' pings.
     pub fn sync_limit(self, ticks: u32) -> Self {
         self.set("syncLimit", ticks.to_string())
     }
@@ -69,7 +69,7 @@ impl Options {
             .set("maxSessionTimeout", longest.as_millis().to_string())
     }
 
-    /// Sets a JVM property, for settings that `zoo.cfg` lacks.
+    /// Sets a JVM property, for settings outside `zoo.cfg`.
     pub fn property(mut self, name: &str, value: &str) -> Self {
         self.properties.push(format!("-D{name}={value}"));
         self

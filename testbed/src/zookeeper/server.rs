@@ -41,8 +41,8 @@ const SMALL_SETTINGS: [&str; 4] = [
     "-Dzookeeper.preAllocSize=1024",
 ];
 
-/// The longest pause, in milliseconds, before an isolated member contacts others again; by default
-/// a minute.
+/// The longest pause, in milliseconds, before an isolated member contacts others again. The default
+/// is a minute.
 const ASKS_SOON: &str = "-Dzookeeper.fastleader.maxNotificationInterval=1000";
 
 pub(super) const CONFIGURATION: &str = "zoo.cfg";

@@ -1,4 +1,4 @@
-//! Tests of the proxy, and of servers, which end with their Rust value or test process.
+//! Tests of the proxy, and of the servers' lifetime.
 
 mod process;
 mod proxy;

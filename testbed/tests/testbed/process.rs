@@ -9,7 +9,7 @@ use crate::assert_gone;
 
 const HELPER: &str = "TESTBED_HELPER";
 
-/// Runs in a helper process, which the next test starts and kills.
+/// Runs in a helper process that the next test starts and kills.
 #[test]
 fn helper_that_starts_a_server_and_waits() {
     if std::env::var_os(HELPER).is_none() {

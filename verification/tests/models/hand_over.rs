@@ -28,12 +28,11 @@ const NOBODY: u8 = 9;
 /// The rules that the model lacks. Without any one of them, a promise is broken.
 #[derive(Clone, Copy, Default)]
 struct Missing {
-    /// The client computes when an offered hold began: the time of sending the claim, plus the
-    /// server's time from queueing to offer, but no later than the offer's receipt. Without this
-    /// rule, the hold begins at the receipt.
+    /// An offered hold begins at the sending of the claim, plus the server's time from queueing to
+    /// offer, but at the latest at the offer's receipt. Without this rule, it begins at the
+    /// receipt.
     begins_by_the_servers_clock: bool,
-    /// The client computes an offered hold's start from one request's times of sending and
-    /// queueing.
+    /// The times of sending and of queueing come from the same request.
     one_request_for_both: bool,
     /// A client considers an unconfirmed offer valid for `OFFER`. Without this rule, it considers
     /// the offer valid for a TTL.
@@ -187,7 +186,6 @@ struct HandOver {
 }
 
 impl HandOver {
-    /// Returns the model with all rules.
     fn on(clocks: Clocks) -> Self {
         Self { without: Missing::default(), clocks, events: false }
     }

@@ -26,10 +26,8 @@ use lockwright_verification::{Explored, Page, Protocol, explore};
 const LIMIT: usize = 200_000_000;
 
 trait Model: Protocol {
-    /// The file of the page with the model's results.
     const PAGE: &'static str = "models.md";
 
-    /// Returns the page's text for a broken promise.
     fn broken(promise: Self::Promise) -> String {
         format!("**Not: {}.**", words(promise))
     }
@@ -48,8 +46,7 @@ fn explored<M: Model>(title: &str, model: &M) -> Explored<M::Promise> {
     explored
 }
 
-/// Checks that the model keeps every promise, and returns a row with the numbers of its states and
-/// steps.
+/// Like `explored`, but returns the result as a row of the page's table.
 fn row<M: Model>(title: &str, model: &M) -> String {
     let begun = Instant::now();
     let row = Page::row(title, &explored(title, model));

@@ -79,7 +79,7 @@ struct State {
     holder: u8,
     expires: u8,
     fence: u8,
-    /// The tokens that have a tombstone on the server, one bit each.
+    /// The tokens with a tombstone, one bit each.
     tombstones: u8,
     /// The tokens that must not be granted again, one bit each.
     ended: u8,

@@ -1,5 +1,3 @@
-//! Random choices, all from one seed.
-
 use std::time::Duration;
 
 #[derive(Debug, Clone)]
@@ -10,7 +8,6 @@ impl Chance {
         Self(fastrand::Rng::with_seed(seed))
     }
 
-    /// Returns an independent generator.
     pub(crate) fn branch(&mut self) -> Self {
         Self(self.0.fork())
     }

@@ -1,5 +1,5 @@
-//! A simulated process. It uses the real Redlock backend and core client, and sometimes misuses
-//! them by a write after the end of its hold.
+//! A simulated process with the real Redlock backend and core client. It sometimes writes after the
+//! end of its hold, as a faulty program would.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -162,8 +162,8 @@ impl Task {
     }
 }
 
-/// A hold from its grant until it is ended, reported lost, or past its deadline. `end` or
-/// `drop` adds it to the history.
+/// A hold from its grant to its end, reported loss or deadline. `end` or `drop` adds the hold to
+/// the history.
 struct Hold {
     stage: Arc<Stage>,
     client: usize,

@@ -26,7 +26,7 @@ pub(crate) struct Seen {
     pub(crate) frozen: u64,
     /// Messages lost in a restart, or sent to a stopped node.
     pub(crate) down: u64,
-    /// Messages for an incarnation that the node no longer has.
+    /// Messages for an earlier incarnation of the node.
     pub(crate) strangers: u64,
     pub(crate) losses_of_data: u64,
     pub(crate) crashes: u64,
@@ -61,7 +61,6 @@ struct World {
     queue: BTreeMap<(Micros, u64), What>,
     outbox: Vec<Outgoing>,
     number: u64,
-    /// Waiting callers, by the number of the call.
     calls: BTreeMap<u64, oneshot::Sender<Result<Answer>>>,
     nodes: Vec<Member>,
     links: Vec<Vec<Link>>,
@@ -90,7 +89,7 @@ struct Member {
 #[derive(Debug, Default)]
 struct Link {
     connection: u64,
-    /// The server's `run`, which counts restarts, when the connection was made.
+    /// The server's `run` (its number of restarts) when the connection was made.
     run: Option<u64>,
     /// When the latest message arrives. Later messages don't overtake this message.
     last_arrival: Micros,
@@ -343,7 +342,7 @@ impl World {
         Some((at, what))
     }
 
-    /// Sends the messages of the outbox, in an order that doesn't depend on tokio's order of tasks.
+    /// Sends the outbox's messages, in an order independent of tokio's order of tasks.
     fn post(&mut self) {
         let mut outbox = std::mem::take(&mut self.outbox);
         outbox.sort_by_key(|sent| (sent.at, sent.client, sent.node, sent.request.rank()));
@@ -648,7 +647,7 @@ impl Letter {
     }
 }
 
-/// Formats a token as the number of the client that made it, and a serial number.
+/// Formats a token as its client's number and a serial number.
 pub(crate) fn tag(token: Token) -> String {
     let bytes = token.as_bytes();
     format!("c{}t{}", bytes[0], u32::from_be_bytes([bytes[1], bytes[2], bytes[3], bytes[4]]))

@@ -41,7 +41,7 @@ pub(crate) struct Plan {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NodePlan {
     pub(crate) keeps_every_write: bool,
-    /// Speed of the node's clock: 1,000,000 is exact.
+    /// The clock's speed in millionths.
     pub(crate) rate: u64,
 }
 
@@ -60,9 +60,9 @@ pub(crate) struct Weather {
     pub(crate) reply_lost: u64,
     pub(crate) doubled: u64,
     pub(crate) connection_breaks: u64,
-    /// Messages that are delayed by up to four times the node time-out.
+    /// Messages delayed by up to four times the node time-out.
     pub(crate) slow: u64,
-    /// Messages that are delayed by up to twice the largest TTL.
+    /// Messages delayed by up to twice the largest TTL.
     pub(crate) very_slow: u64,
     /// The maximum delay of other messages.
     pub(crate) usual: Duration,
@@ -73,7 +73,7 @@ impl Weather {
     const MILD: Self = Self::with(3, 5, 15, 2);
     const ROUGH: Self = Self::with(15, 20, 60, 5);
 
-    /// Returns the weather in which each of the other faults has the rate `rare`.
+    /// Returns the weather with these rates. `rare` is the rate of all faults without a parameter.
     const fn with(rare: u64, doubled: u64, slow: u64, usual_millis: u64) -> Self {
         Self {
             request_lost: rare,
@@ -255,9 +255,9 @@ impl Plan {
         }
     }
 
-    /// Makes the nodes' fence counters differ widely. Client 0 takes its fence candidates from a
-    /// clock that is ahead of all others. This client mostly reaches one node, from which the other
-    /// clients are often cut off.
+    /// Makes the nodes' fence counters differ widely. Client 0 takes its fence candidates from its
+    /// clock, which is ahead of all others. This client mostly reaches one node, from which the
+    /// other clients are often cut off.
     fn tilt(&mut self, chance: &mut Chance) {
         let end = self.horizon.as_micros() as u64;
         let largest = self.largest_ttl;

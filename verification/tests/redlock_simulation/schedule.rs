@@ -109,8 +109,8 @@ async fn aftermath(
 ) -> Vec<String> {
     let mut problems = Vec::new();
     let net = &stage.net;
-    // A client may be the first to see a node's new incarnation. It lets the node vote only after
-    // the largest TTL.
+    // The client that first sees a node's new incarnation lets the node vote only after the largest
+    // TTL.
     let bound = BOUND + plan.largest_ttl * 101 / 100;
     for (number, locks) in clients.iter().enumerate().filter(|(number, _)| net.is_alive(*number)) {
         if timeout(plan.largest_ttl * 3, locks.close()).await.is_err() {

@@ -101,7 +101,6 @@ pub(crate) struct Server {
     data: Data,
     snapshot: Data,
     flaws: Flaws,
-    /// Speed of the node's clock: 1,000,000 is exact.
     rate: u64,
     /// How far the node's clock is ahead of the schedule's: the initial difference plus all steps.
     stepped: Micros,
@@ -131,7 +130,7 @@ impl Server {
         }
     }
 
-    /// Makes the node a voting member.
+    /// Makes the node vote.
     pub(crate) fn seasoned(mut self) -> Self {
         let incarnation = self.look(0).text.replacen("new ", "votes ", 1);
         self.data.incarnation = Some(incarnation);

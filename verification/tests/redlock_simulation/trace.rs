@@ -7,7 +7,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// Returns a trace that records nothing: recording is slow.
+    /// Returns a trace that records nothing, because recording is slow.
     pub(crate) fn unwanted() -> Self {
         Self::default()
     }
@@ -22,7 +22,7 @@ impl Trace {
         }
     }
 
-    /// Returns the lines. They are sorted, because `Net::deliver` records a sent message late.
+    /// Returns the lines, sorted by time, because `Net::deliver` records a sent message late.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines: Vec<&(Micros, String)> = self.lines.iter().collect();
         lines.sort_by_key(|(at, _)| *at);

@@ -16,7 +16,7 @@ use crate::common::{
     next as next_event, server_and_client, server_and_proxy,
 };
 
-/// Returns a key's lease and the lease's remaining time, or `None` if the key doesn't exist.
+/// Returns a key's lease and the lease's remaining time.
 async fn lease_of(client: &Client, key: &str) -> Option<(i64, Duration)> {
     let found = client.kv_client().get(key, None).await.unwrap();
     let lease = found.kvs().first()?.lease();
@@ -25,8 +25,8 @@ async fn lease_of(client: &Client, key: &str) -> Option<(i64, Duration)> {
     Some((lease, Duration::from_secs(told.ttl().try_into().ok()?)))
 }
 
-/// An operator's client died after it marked the hold, before it moved the hold to an expiring
-/// lease. A second break moves it.
+/// An operator's client died after it marked the hold as broken, before it moved the hold to an
+/// expiring lease. A second break moves the hold.
 #[tokio::test(flavor = "multi_thread")]
 async fn marked_hold_runs_out_after_a_second_break() {
     let (cluster, etcd) = server_and_client().await;
@@ -61,7 +61,7 @@ async fn marked_hold_runs_out_after_a_second_break() {
 async fn concurrent_breaks_report_the_outcome_and_leave_nothing() {
     let (cluster, etcd) = server_and_client().await;
     let client = Client::connect(cluster.endpoints(), None).await.unwrap();
-    // The TTL is so long that no hold expires during the test.
+    // No hold expires during the test.
     let ttl = Duration::from_secs(120);
     for round in 0..5 {
         let held = claim_for(&format!("orders-{round}"), ttl);
@@ -110,7 +110,7 @@ async fn freed_unheard(seen: impl Fn(&Claim) -> BreakTarget) {
             breaking.break_lock(&name, seen, BreakMode::Now, "me", "why").await
         });
         // The operator's client sends two reads and then the deletion. Each round waits longer, so
-        // that in some round the deletion is in flight now.
+        // that in some round the deletion is in flight after the wait.
         sleep(delay * (10 + round) / 2).await;
         proxy.set(Traffic::SwallowAnswers);
         let mut is_next = false;

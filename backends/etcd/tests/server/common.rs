@@ -13,7 +13,6 @@ use crate::queue::queue;
 /// TTLs in seconds. The first is the shortest that etcd allows.
 pub(crate) const SHORT_TTLS: &[u64] = &[2, 3, 5];
 
-/// How long a caller waits before it drops a request.
 pub(crate) const DROPPED_AFTER: Duration = Duration::from_millis(100);
 
 pub(crate) async fn connect(url: &str) -> Backend {
@@ -31,15 +30,13 @@ pub(crate) async fn stubborn(url: &str, response_timeout: Duration) -> Backend {
     config.keep_alive(hour, hour).connect().await.unwrap()
 }
 
-/// Returns the number of claims that hold or wait for a lock.
 pub(crate) async fn entries(cluster: &Cluster, name: &str) -> usize {
     queue(cluster, name).await.len()
 }
 
-/// Other programs' claims: keys of Go's `concurrency`.
+/// The ends of other programs' keys, as in Go's `concurrency`.
 pub(crate) const ALIENS: &[&str] = &["1f"];
 
-/// Puts another program's claim into the queue of `x`.
 pub(crate) async fn put_alien(cluster: &Cluster, key: &str) -> String {
     let key = format!("lockwright/x/{key}");
     cluster.ctl(&["put", &key, ""]).unwrap();

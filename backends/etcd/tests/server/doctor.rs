@@ -75,7 +75,7 @@ async fn a_member_that_is_down_is_a_warning_and_the_loss_of_most_is_an_error() {
     assert!(findings.iter().any(|finding| finding.what.contains(&named)), "{findings:?}");
 
     cluster.members[(leader + 2) % 3].kill();
-    // The leader notices only after a while that it has lost the majority.
+    // The leader notices the loss of its majority only after some time.
     let no_leader = ("etcd-no-leader", Severity::Error);
     eventually(async || {
         let etcd = Config::new(&url).unwrap().for_diagnosis().connect().await.unwrap();

@@ -67,7 +67,6 @@ async fn the_users_own_conditions_count_and_their_answers_come() {
     let answer = transact(&client, FENCE, &fenced(4), write(is("begun"))).await.unwrap();
     assert!(answer.succeeded());
     assert_eq!(get(&client, "order/42").await.as_deref(), Some("paid"));
-    // The fence is stored even if the caller's conditions don't hold.
     fails(transact(&client, FENCE, &fenced(3), put("x")).await, SUPERSEDED);
 }
 

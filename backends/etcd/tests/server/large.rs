@@ -149,8 +149,8 @@ async fn compacted_queue_is_read_again() {
 
 /// The oldest key, which holds the lock, is on the last page, and the second-oldest keys are on the
 /// first. After the client has read the first page, the test deletes the second-oldest keys and
-/// then the oldest. A read of the current last page would report a second-oldest key as the holder,
-/// although it never held the lock.
+/// then the oldest. A read of the current last page would then report a holder that never held the
+/// lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_is_read_as_it_was_at_one_moment() {
     let (cluster, proxy, url) = server_and_proxy();
@@ -171,7 +171,7 @@ async fn a_queue_is_read_as_it_was_at_one_moment() {
     });
     let holder = inspection.unwrap().holders[0].fence.unwrap();
     let keys = client.get("lockwright/long/000100", None).await.unwrap();
-    // The holder is the oldest key. If both deletions came before the read, it is the third-oldest.
+    // The client reports the oldest key or, if both deletions preceded the read, the third-oldest.
     assert!(
         [2, keys.kvs()[0].create_revision().unsigned_abs()].contains(&holder.get()),
         "{holder}"

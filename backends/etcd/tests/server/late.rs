@@ -85,7 +85,7 @@ async fn a_lease_whose_grant_was_not_heard_of_is_asked_for_again_and_not_another
 }
 
 /// The first request created the lease, but its response was lost. The repeated request finds the
-/// lease, and the client must count its TTL from the first request.
+/// lease, and the client must count the TTL from the first request.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_whose_grant_was_not_heard_of_is_not_taken_for_a_new_one() {
     let late = Late::start();
@@ -140,7 +140,7 @@ async fn a_tombstone_keeps_out_a_request_that_is_put_after_it() {
     }
 }
 
-/// Leases cost renewals, so canceled claims must not each leave one behind.
+/// Leases cost renewals, so canceled claims must not each leave a lease behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_cancellations_share_a_lease() {
     let (cluster, etcd) = server_and_client().await;
@@ -189,7 +189,7 @@ async fn a_refusal_that_may_be_overtaken_is_to_be_ended() {
         proxy.set(Traffic::SwallowAnswers);
         let refusal = busy(&etcd, &refused, Wait::No).await;
         unsure += usize::from(refusal.queued);
-        // Without its connections, the client sends the next request through the other proxy.
+        // Make the client send the next request through the other proxy.
         proxy.drop_connections();
         proxy.set(Traffic::Forward);
         let tombstones = late.tombstones();

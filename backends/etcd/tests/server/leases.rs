@@ -19,7 +19,7 @@ async fn holder(etcd: &Etcd) -> Option<Fence> {
 }
 
 /// etcd deletes the keys of a lease up to a second after its expiry. Until then the first key in
-/// the queue may be that of an expired lease.
+/// the queue may be on an expired lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_ran_out_during_the_wait_grants_nothing() {
     let (cluster, operator) = server_and_client().await;
@@ -60,7 +60,8 @@ async fn a_grant_on_a_lease_in_use_is_for_as_long_as_that_is_good() {
     let (cluster, etcd) = server_and_client().await;
     let ttl = Duration::from_secs(4);
     grant(&etcd, &claim_for("first", ttl)).await;
-    // A task renews the lease after a quarter of its TTL, so each grant is for at least two thirds.
+    // A task renews the lease each quarter of a TTL, so each grant is valid for at least two
+    // thirds.
     for at in 0..8 {
         let claim = claim_for(&format!("later-{at}"), ttl);
         let granted = grant(&etcd, &claim).await;

@@ -16,7 +16,6 @@ use crate::common::{
 /// A password with characters that are special in URLs.
 pub(crate) const SECRET: &str = "hush/hush@9";
 
-/// Returns the error, and checks that it contains no secret.
 pub(crate) async fn refused(url: &str) -> Error {
     without_secret(Etcd::connect(url).await.unwrap_err(), "hush")
 }
@@ -124,7 +123,8 @@ async fn a_login_that_the_server_forgot_is_renewed() {
     assert_eq!(renewed, [Renewal::RENEWED]);
 }
 
-/// The servers accept keep-alives without a permission, so the client must stop sending them.
+/// The servers accept keep-alives of users without permission, so the client must stop sending
+/// them.
 #[tokio::test(flavor = "multi_thread")]
 async fn hold_of_a_user_who_lost_the_permission_ends() {
     let options = testbed::Etcd::options().members(1).user("app", SECRET, "lockwright/");

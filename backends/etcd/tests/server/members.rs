@@ -89,7 +89,6 @@ async fn the_next_member_is_asked_when_one_fails() {
             let claim = claim("orders");
             grant(&etcd, &claim).await;
             if round == 0 {
-                // The connection stays open, but is silent.
                 proxy.set(Traffic::Hold);
             } else {
                 proxy.cut();
@@ -152,7 +151,7 @@ async fn request_during_an_outage_succeeds_once_a_majority_is_back() {
         let etcd = Arc::clone(&etcd);
         asking.spawn(async move {
             let claim = claim(&format!("name-{at}"));
-            // A request sent to a dying member may have been carried out, and is repeated.
+            // A dying member may have carried out the request, so repeat it.
             loop {
                 match etcd.try_acquire(&claim).await {
                     Err(failure) if failure.kind() == ErrorKind::Indeterminate => {}
@@ -172,7 +171,7 @@ async fn request_during_an_outage_succeeds_once_a_majority_is_back() {
     released(&etcd, &held, ReleaseMode::Plain).await;
 }
 
-/// All requests need a lease, which one of them requests while the others wait.
+/// Each call of `acquire` needs a lease. One call requests the lease while the others wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn however_many_ask_while_the_cluster_is_down_each_is_answered_in_time() {
     let mut cluster = one_server();

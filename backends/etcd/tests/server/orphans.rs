@@ -14,7 +14,7 @@ use crate::common::{
 };
 use crate::queue::queue;
 
-/// Many more than the keys that a client checks at a time.
+/// The number of another program's keys: many more than a client checks at a time.
 const OTHERS: usize = 2_000;
 
 /// Connects a client that checks for orphans once per 3 s or once per TTL, whichever is longer.
@@ -89,7 +89,7 @@ async fn unanswered_and_waiting_claims_are_not_removed() {
     proxy.set(Traffic::Forward);
     let places = [queue(&cluster, "unsure").await, queue(&cluster, "orders").await];
     assert_eq!(places.each_ref().map(Vec::len), [1, 2]);
-    // This time covers two checks, but is less than the 10 s after which an unrepeated claim is
+    // This time covers two checks, but is less than the 20 s after which an unrepeated claim is
     // removed.
     sleep(ttl * 5 / 2).await;
     let after = [queue(&cluster, "unsure").await, queue(&cluster, "orders").await];

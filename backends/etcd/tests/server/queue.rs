@@ -21,7 +21,7 @@ pub(crate) async fn queue(cluster: &Cluster, name: &str) -> Vec<(String, i64)> {
     found.kvs().iter().map(place).collect()
 }
 
-/// A waiting claim that isn't repeated loses its place after its TTL, or after 20 s if that is
+/// A client removes a waiting claim that it doesn't repeat for a TTL, or for 20 s if that is
 /// longer. These claims are repeated for 23 s, and keep their places.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_acquire_keeps_the_queue_position() {

@@ -47,7 +47,6 @@ async fn claims_of_one_ttl_share_a_lease_and_fixed_ones_have_their_own() {
     assert_eq!(leases(&cluster), 2);
     grant(&etcd, &claim_for("other", Duration::from_secs(29))).await;
     assert_eq!(leases(&cluster), 3);
-    // 29.5 s are rounded up to 30 s.
     grant(&etcd, &claim_for("rounded", Duration::from_millis(29_500))).await;
     assert_eq!(leases(&cluster), 3);
     released(&etcd, &fixed, ReleaseMode::Plain).await;
@@ -81,7 +80,7 @@ async fn hold_moves_to_the_backend_that_repeats_its_claim() {
     let claim = claim_for("a", Duration::from_secs(2));
     let first = grant(&one, &claim).await;
     assert_eq!(grant(&other, &claim).await.fence, first.fence);
-    // The hold is on the second client's lease now. The first client doesn't renew it any more, and
+    // The hold is on the second client's lease now. The first client no longer renews the hold, and
     // must not end it after the TTL.
     for _ in 0..8 {
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -123,7 +122,7 @@ async fn release_by_token_never_ends_the_next_hold() {
         assert_eq!(now, [key], "the next one was ended");
         etcd.release(&later, ReleaseMode::Plain).await.unwrap();
         // A round counts if the far client found the key before the other client deleted it, and
-        // then deleted nothing. A round with a repeated deletion, which reports `Released`, doesn't
+        // then deleted nothing. A repeated deletion reports `Released`, so such a round doesn't
         // count.
         let was_between = took >= delay * 3 && own == ReleaseOutcome::Released;
         if was_between && ended.unwrap() == ReleaseOutcome::NotHeld {

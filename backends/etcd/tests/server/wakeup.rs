@@ -104,7 +104,6 @@ async fn the_watch_goes_on_after_a_compaction() {
 async fn holder_is_notified_of_a_deleted_key() {
     let (cluster, etcd) = server_and_client().await;
     let (mine, given_back) = (claim_for("mine", LONG), claim_for("back", LONG));
-    // The client's first waiter starts the watch.
     grant(&etcd, &given_back).await;
     busy(&etcd, &claim_for("back", LONG), FOR_EVER).await;
     grant(&etcd, &mine).await;
@@ -123,7 +122,6 @@ async fn holder_is_not_notified_of_an_earlier_holds_end() {
     let etcd = connect(&url).await;
     let (last, hot) = (claim_for("last", LONG), claim_for("hot", LONG));
     grant(&etcd, &last).await;
-    // The client's first waiter starts the watch.
     busy(&etcd, &claim_for("last", LONG), FOR_EVER).await;
     grant(&etcd, &hot).await;
     let mut told = events(&etcd);

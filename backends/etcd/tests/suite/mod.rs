@@ -9,8 +9,8 @@ use lockwright_etcd::Etcd;
 use lockwright_testbed::etcd::Options;
 use lockwright_testbed::{self as testbed, Proxy};
 
-/// Runs all cases in parallel on one cluster. Each case that harms the cluster gets its own.
-/// `label` names the cluster in tables.
+/// Runs all cases in parallel: each harmful case on its own cluster, the other cases on one
+/// cluster. `label` names the cluster in tables.
 pub(crate) fn main(options: Options, label: &'static str) -> ExitCode {
     // The election timeout is long, because a leader may be silent for a second with eight cases on
     // two cores.

@@ -154,7 +154,7 @@ fn is_well(fields: &[&str]) -> bool {
     !fields[2].split(',').any(|flag| ["fail", "fail?", "noaddr"].contains(&flag))
 }
 
-/// Returns the queried node's slots, moving ones marked.
+/// Returns the slots of the node that replied, with marks at moving slots.
 pub(super) fn own_slots(nodes: &str) -> Option<String> {
     let nodes = Nodes::read(nodes);
     nodes.0.iter().find(|node| has_flag(node, "myself")).map(|own| own[8..].join(" "))

@@ -1,5 +1,5 @@
-//! Lookup of the slot map. Nodes receive changes by gossip, so the map of a majority counts, or
-//! else the most frequent map.
+//! Lookup of the slot map. Gossip reaches some nodes late, so the map of a majority counts, or else
+//! the most frequent map.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -101,7 +101,7 @@ impl Cluster {
             .ok_or_else(|| Failure::unavailable(format!("the node {at} lists no slots")))
     }
 
-    /// Uses a temporary connection, because most such nodes are replicas.
+    /// Uses a temporary connection, because most nodes without a `Link` are replicas.
     async fn ask_unknown_node(&self, at: &Address, question: &Cmd) -> Result<Value, Failure> {
         let asking = async {
             let mut connection = dial(self.server_at(at), AsyncConnectionConfig::new()).await?;

@@ -54,8 +54,8 @@ pub(crate) struct Cluster {
 #[derive(Debug)]
 pub(crate) struct Current(Mutex<Arc<SlotMap>>);
 
-/// Each master's slots in its own view, because others notice a move late. `None` if the user may
-/// not ask.
+/// The slots that each master lists for itself, because other nodes notice a move late. `None` if
+/// the user may not run `CLUSTER NODES`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Placement(BTreeMap<Address, Option<String>>);
 
@@ -136,7 +136,8 @@ impl Cluster {
         self.route(&Request { slot, what, effect, before: None }).await
     }
 
-    /// Sends a command immediately after `before`. Returns nil if the slot's move prevents that.
+    /// Sends a command directly after `before`. Returns nil if the slot is moving and no node can
+    /// run both.
     pub(crate) async fn command(
         self: &Arc<Self>,
         key: &str,

@@ -5,7 +5,7 @@
 //! - `TRYAGAIN` (the slot is moving, and a key is missing): see `slot_migration.rs`.
 //! - `CLUSTERDOWN` (too many nodes are gone), `LOADING` (a restarted node, whose replica may have
 //!   taken over): unavailable, refresh the map.
-//! - No reply: indeterminate, never resend, refresh the map. Also if the caller drops the request.
+//! - No reply, or the caller drops the request: indeterminate, never resend, refresh the map.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -37,8 +37,7 @@ pub(super) enum What<'r> {
     Command(&'r Cmd),
 }
 
-/// A request in progress. If it is dropped, the slot map is refreshed, because the node may be
-/// silent.
+/// A request in progress. Its drop refreshes the slot map, because the node may be silent.
 struct InProgress<'c>(Option<&'c Arc<Cluster>>);
 
 impl Drop for InProgress<'_> {
@@ -120,7 +119,7 @@ impl Cluster {
             if begun.elapsed() >= self.shared.config.response_timeout {
                 break;
             }
-            // The first redirection is normal after a move.
+            // No pause for the first redirection, which is normal after a move.
             if redirections > 0 {
                 sleep(Duration::from_millis(1 << redirections)).await;
             }

@@ -2,10 +2,11 @@
 //!
 //! The slot's keys leave one by one, and a script runs only if all its keys exist on one node.
 //! Otherwise Redis 7.0 replies `TRYAGAIN`, and up to 6.2 the old node redirects. Renewals and fast
-//! releases name only existing keys, so they work until the first key leaves. During the whole
-//! move, no lock is granted, transferred or broken. Holds are renewed, released and inspected key
-//! by key: each key is on exactly one node, and the old node redirects. The lock's key alone
-//! decides an exclusive hold, so such a hold changes atomically.
+//! releases use only existing keys, so they work until the first of these keys leaves. During the
+//! whole move, no lock is granted, transferred or broken. The client renews, releases and inspects
+//! holds key by key: each key is on exactly one node, and the old node redirects requests for a key
+//! that has left. The lock's key alone decides an exclusive hold, so such a hold changes
+//! atomically.
 
 use std::sync::Arc;
 
@@ -70,7 +71,7 @@ impl Hold<'_> {
         tombstone_ms: u128,
     ) -> Result<ReleaseOutcome> {
         if tombstone_ms > 0 {
-            // The tombstone is first, as in `release_full.lua`.
+            // Write the tombstone first, as `release_full.lua` does.
             let (fence, life) = (self.keys.fence(), tombstone_ms.to_string());
             servers.run(scripts::MOVING_MARK.call(&[fence], &[&life], Effect::Changes)).await?;
             let set_tombstone = command(&["SET", self.tombstone, "released", "PX", &life]);
@@ -108,8 +109,8 @@ pub(crate) async fn inspect(servers: &Servers, name: &LockName, keys: &Keys) -> 
     answer::found(name, Value::Array(words))
 }
 
-/// Reads the lock and its counter, from which the holder's fence follows. If the counter changes in
-/// between, reads both again.
+/// Reads the lock's key and the fence counter, which gives the holder's fence. Repeats this if the
+/// counter differs before and after the lock's read.
 async fn read_lock(servers: &Servers, keys: &Keys) -> Result<Vec<Value>> {
     const TRIES: usize = 10;
 

@@ -33,7 +33,7 @@ use crate::sentinel::switch_master;
 use crate::topology::Whereabouts;
 use crate::wakeup::Wakeups;
 
-/// What all connections of a client share.
+/// The state that all connections of a client share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Config,
@@ -167,8 +167,8 @@ impl Link {
             && call.is_of(&[&scripts::ACQUIRE, &scripts::SWAP, &scripts::RENEW])
         {
             let other = waiting.live().await?;
-            // After a failover, one of the two connections may lead to the old master, and couldn't
-            // release the other's grant.
+            // After a failover, one of the two connections may lead to the old master. A release
+            // there couldn't end a grant by the new master.
             if other.server != live.server {
                 self.mark_broken(&live.alive);
                 waiting.mark_broken(&other.alive);
@@ -200,7 +200,7 @@ impl Link {
         };
         let cmd = with_bound(call.by_hash());
         match self.ask(live, before, &cmd, call.effect).await? {
-            // The server lacked the script, so it did nothing.
+            // The server lacked the script, so the request had no effect.
             Err(cause) if errors::lacks_script(&cause) => {
                 let cmd = with_bound(call.by_text());
                 Box::pin(self.ask(live, before, &cmd, call.effect)).await
@@ -299,7 +299,7 @@ impl Link {
     }
 
     fn mark_broken(&self, alive: &AtomicBool) {
-        // Only the first caller signals, because a new connection may exist by now.
+        // Only the first caller signals, because a new connection may exist at later calls.
         if alive.swap(false, Ordering::AcqRel) {
             let _ = self.broken.send(());
         }
@@ -316,8 +316,8 @@ impl Link {
             return Ok(live);
         }
         let opened = if self.failures.load(Ordering::Acquire) == failures {
-            // The task holds the lock, so that all callers share its attempt, even if this caller
-            // is cancelled.
+            // The task owns the lock on `connecting`, so that all callers share its attempt, even
+            // if this caller is cancelled.
             let link = Arc::clone(self);
             let attempt = self.shared.runtime.spawn(async move {
                 let opened = link.open().await;

@@ -18,7 +18,7 @@ use crate::tracking;
 
 const BUFFERED_REQUESTS: usize = 1_000;
 
-/// Connects without a time limit. The caller sets it.
+/// Connects without a time limit. The caller must set one.
 pub(crate) async fn dial(
     server: ConnectionInfo,
     settings: AsyncConnectionConfig,
@@ -54,8 +54,8 @@ impl Link {
             let message = format!("{} isn't the master any more", live.server);
             return Err(Failure::unavailable(message));
         }
-        // Wake-ups since the last connection were lost. A separate task wakes the waiters, because
-        // this task holds `connecting`.
+        // Wake-ups since the end of the last connection were lost. A separate task wakes the
+        // waiters, because this task holds `connecting`.
         if !self.is_waiting {
             let link = Arc::clone(self);
             self.shared.runtime.spawn(async move { link.shared.wakeups.subscribers().wake_all() });

@@ -12,8 +12,8 @@ use super::{Link, Live};
 /// machine may cause, a probe decides.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// A request without a reply. If its caller drops it, the connection is probed, because callers
-/// with short limits would never detect a silent connection.
+/// A request without a reply. Its drop starts a probe, because callers with short limits would
+/// never detect a silent connection.
 #[must_use]
 pub(super) struct Unanswered<'r> {
     link: &'r Arc<Link>,

@@ -28,23 +28,23 @@
 local time = redis.call('TIME')
 local micros, patience = time[1] * 1000000 + time[2], tonumber(ARGV[4])
 local token = ARGV[1]:sub(5, 36)
--- MGET returns nil for a key of another type, which its.look() or grant() detects.
+-- MGET returns nil for a key that isn't a string. its.look() or grant() detects it.
 local found = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
 local value, counter = found[1], found[2]
 if found[3] then
   return { 'ended' }
 end
 
--- Queues the claim behind a hold that has `left` ms. The caller has marked the counter. Returns the
--- number of waiters before the claim, and the time in µs.
+-- Queues the claim behind a hold with `left` ms left. The caller has marked the counter. Returns
+-- the number of waiters before the claim, and the time in µs.
 local function queue_claim(left, is_shared)
   local micros_text = time[1] .. ('00000' .. time[2]):sub(-6)
   local queue_left = redis.call('PTTL', KEYS[4])
   if queue_left == -2 and not is_shared then
-    -- Without a queue and shared holders, each record in `meta` is left over.
+    -- Without a queue and shared holders, all records in `meta` are obsolete.
     redis.call('DEL', KEYS[6])
   end
-  -- Both keys get twice the patience, so that not every request must extend them.
+  -- The queue and `meta` expire after twice the patience, so that few requests must extend them.
   local extends_queue = queue_left < patience
   local extends_meta = extends_queue and redis.call('PTTL', KEYS[6]) < 2 * patience
   -- The waiter's record (waiters.lua). The client retries when the hold expires, at the latest
@@ -56,7 +56,7 @@ local function queue_claim(left, is_shared)
   if extends_meta then
     redis.pcall('PEXPIRE', KEYS[6], 2 * patience)
   end
-  -- If the record is left over from an earlier wait, LPOS doesn't find the token.
+  -- LPOS doesn't find the token if the record was obsolete.
   local before = not is_new and redis.call('LPOS', KEYS[4], token) or redis.call('RPUSH', KEYS[4], token) - 1
   -- The claim is queued even if PEXPIRE fails.
   if extends_queue then

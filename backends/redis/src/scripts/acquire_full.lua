@@ -29,7 +29,7 @@ if not its.is_exclusive() then
   granted = its.grant(token, mode, ttl, ARGV[1])
 end
 if granted then
-  -- The grant remains even if further offers fail.
+  -- The grant remains even if offers to other waiters fail.
   pcall(its.grant_next)
 end
 if its.is_unfinished then

@@ -1,4 +1,4 @@
--- An operator's forced release of an observed hold.
+-- Breaks a hold that an operator has observed.
 --
 -- KEYS  lock, fence, tombstone of the observed token, queue, holders, meta
 -- ARGV  observed token, '1' if any holder will do, 'now' or 'run-out', operator and reason,
@@ -19,7 +19,8 @@ local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local seen, any, how, note = ARGV[1], ARGV[2] == '1', ARGV[3], ARGV[4]
 local its = queue_of(KEYS[1], KEYS[2], KEYS[4], KEYS[5], KEYS[6], micros, ARGV[9] == '1')
 
--- Wakes all waiters, because the operator's client may exit before its offer lapses.
+-- Offers the lock, and wakes all waiters, because the operator's client may exit before the offer
+-- lapses.
 local function publish_break()
   redis.pcall('PUBLISH', ARGV[8], 'now ' .. seen)
   -- The hold is broken even if this fails.
@@ -76,13 +77,13 @@ if how == 'run-out' and left < 0 then
 end
 -- PTTL is 0 in the hold's last millisecond, and SET rejects 0.
 local life = math.max(left, 1)
--- The counter is the last fence that the holder may have reserved.
+-- Raise the counter above the holder's last reserved fence.
 local last, marked_until = parse_counter(counter)
 local tombstone_life = math.max(tonumber(ARGV[5]), life)
 local now = math.floor(micros / 1000)
 count_fences(KEYS[2], math.max((last or 0) + 1, micros), math.max(marked_until, now + tombstone_life), now, life)
 if how == 'run-out' then
-  -- No renewal matches the new value, and the expiry stays. A second break keeps the first one's
+  -- Renewals don't match the new value, and the expiry stays. A second break keeps the first
   -- operator.
   if not by then
     local known = first and '@' .. first or ''

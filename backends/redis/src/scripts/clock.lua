@@ -1,6 +1,6 @@
 -- The clock of shared holds and permits. After a slot's move, their stored expiry times are by the
--- old server's clock. So time_of() derives that clock's time from the key's TTL: the key expires
--- 1 ms after the longest hold.
+-- old server's clock. So time_of() derives that clock's time from the TTL of `holders`: this key
+-- expires 1 ms after the longest hold.
 
 local function time_of(holders, now)
   local longest = redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2]
@@ -13,7 +13,7 @@ local function time_of(holders, now)
   return time > now and time <= now + 1000 and now or time
 end
 
--- Sets the key's TTL to the longest hold's. Returns this TTL, or nil without holders.
+-- Sets the TTL of `holders` to the longest hold's. Returns it, or nil without holders.
 local function live_as_long(holders, at)
   local longest = redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2]
   if longest then
@@ -23,8 +23,8 @@ local function live_as_long(holders, at)
   end
 end
 
--- Sets a hold's expiry. Extends the key's TTL first: if the key expired before a hold, time_of()
--- would be ahead of the clock.
+-- Sets a hold's expiry. Extends the TTL of `holders` first: if this key expired before a hold,
+-- time_of() would be ahead of the clock.
 local function expire_in(holders, token, life, at)
   local expires = at + 1 + life
   local longest, score = unpack(redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES'))

@@ -1,12 +1,12 @@
 -- Exclusive holds and the fence counter.
 --
 -- The counter is the highest fence issued. While clients may wait, or tombstones may exist, a mark
--- follows: a space and a time in ms. The fast scripts (fast_acquire.lua, fast_release.lua) leave a
--- counter with a mark to the other scripts. After that time, the next script that issues a fence
--- removes the mark.
+-- follows: a space and the mark's end in ms. For a counter with a mark, the fast scripts
+-- (fast_acquire.lua, fast_release.lua) return -1. After the mark's end, the next script that issues
+-- a fence removes the mark.
 
--- Returns the highest fence (nil without a counter, -1 for a damaged one), and the time of the mark
--- (0 without one).
+-- Returns the highest fence (nil without a counter, -1 if damaged), and the mark's end (0 without a
+-- mark).
 local function parse_counter(value)
   if not value then
     return nil, 0
@@ -47,9 +47,9 @@ end
 local function mark_counter(key, micros, life, value)
   local last, marked_until = parse_counter(value or redis.call('GET', key))
   local now = math.floor(micros / 1000)
-  -- A damaged counter can't be marked. A fast release then serves no waiters, so they poll.
+  -- A damaged counter can't be marked. A fast release then makes no offer, so waiters poll.
   if last ~= -1 and marked_until < now + life then
-    -- Mark it for twice the time, so that not every waiter's request writes the counter.
+    -- Mark it for twice the time, so that few waiters' requests write the counter.
     local longest = math.max(redis.call('PTTL', key), 2 * life + IDLE_FENCE)
     write_counter(key, last or micros, now + 2 * life, longest)
   end
@@ -59,8 +59,8 @@ local function fences_of(value)
   return value:match('^lw1:%x+:(%d+):')
 end
 
--- Grants a lock whose key has no string. The key's SET is last, so that nothing is held if an
--- earlier command fails. NX fails only if the key has another type. Then the counter is restored.
+-- Grants a lock whose key is missing. The lock's SET is last, so that nothing is held if an earlier
+-- command fails. NX fails only if the key exists with another type. Then the counter is restored.
 local function grant(lock, fence, counter, now, least, value, ttl)
   local last, marked_until = parse_counter(counter)
   local fences = fences_of(value)
@@ -87,7 +87,7 @@ local function again(lock, fence, token, value, counter, ttl)
   end
   local _, first, fences = parse_hold(value, counter)
   if not first then
-    -- The counter is missing: an operator deleted it.
+    -- An operator has deleted the counter.
     return { 'ended' }
   end
   if state == 'broken' then

@@ -6,7 +6,7 @@
 --
 -- Returns the fence; 'busy' and the holder as acquire.lua; or -1 if only acquire.lua can decide.
 
--- If SET fails on a full server, acquire.lua can still repeat an earlier grant to this token.
+-- If SET fails on a full server, acquire.lua can still find that this token holds the lock.
 local taken = redis.pcall('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
 if taken and taken.err then
   return -1
@@ -17,8 +17,8 @@ elseif taken then
   if is_number and counted >= bound and counted < bound + 86400000000 then
     return counted
   end
-  -- If the counter is below the bound, set it to the server's time. Otherwise it is far ahead of
-  -- the clock. With an unusable counter, the acquire is undone below.
+  -- Set a counter below the bound to the server's time. Other counters are far ahead of the clock.
+  -- With an unusable counter, the acquire is undone below.
   if is_number and counted > 0 and counted < 9007199254740992 then
     local last, life, done = counted, ARGV[2] + 604800000, nil
     if counted < bound then

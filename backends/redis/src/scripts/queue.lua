@@ -12,7 +12,7 @@
 local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   local call, its = redis.call, {}
   local now = math.floor(micros / 1000)
-  -- The present time in ms, for the holders' expiry (clock.lua).
+  -- The present time in ms, by the clock of the holders' expiry times (clock.lua).
   local at = now
 
   local function marked(value)
@@ -87,8 +87,8 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     end
   end
 
-  -- Reads the lock, and removes holders that have expired or lack the marker. Returns false for a
-  -- key of another type. `value` is the lock's value, false if free, or nil to read it.
+  -- Reads the lock, and removes holders that have expired or lack the marker. Returns false if the
+  -- lock's key isn't a string. `value` is its value, false if free, or nil to read it.
   function its.look(value)
     if value == nil then
       value = get_string(lock)
@@ -150,7 +150,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     return { 'again', first, '1' }
   end
 
-  -- Ends a hold, even if a later command fails. Returns false without one.
+  -- Ends a shared hold or permit, even if a later command fails. Returns false without a hold.
   function its.leave(token)
     if not its.kind_of_marker or not call('ZSCORE', holders, token) then
       return false
@@ -159,7 +159,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     pcall(function()
       local left = live_as_long(holders, at)
       if left then
-        -- Other libraries' clients then wait no longer than for the last holder.
+        -- The lock's key lasts as long as the last holder, so that other libraries wait no longer.
         call('PEXPIRE', lock, text(left))
       else
         call('DEL', lock)
@@ -183,7 +183,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     return first
   end
 
-  -- Removes a waiter. Returns false without one. A leftover record is harmless.
+  -- Removes a waiter. Returns false if it isn't queued. A record that remains is harmless.
   function its.withdraw(token)
     if call('LREM', queue, 1, token) == 0 then
       return false
@@ -220,9 +220,9 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     end
   end
 
-  -- Returns whether a disconnected client's waiter blocks claims that fit, which needs shared
-  -- holders or permits. The check needs PUBLISH to count all receivers. Clients ignore its empty
-  -- message.
+  -- Returns whether a waiter that doesn't fit is a disconnected client's. Only behind shared
+  -- holders or permits can it block claims that fit. The check needs PUBLISH to count all
+  -- receivers. Clients ignore the empty message.
   local function blocks_as_gone_client(client)
     return counted and its.kind_of_marker
       and redis.pcall('PUBLISH', 'lockwright:offered:' .. client, '') == 0
@@ -307,7 +307,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     return fenced
   end
 
-  -- Returns the reply 'busy' or 'shared' of acquire.lua. For readers, the time left is the last
+  -- Returns the reply 'busy' or 'shared' of acquire.lua. The readers' time left is the last
   -- reader's.
   function its.describe(counter)
     if not its.kind_of_marker then

@@ -14,7 +14,7 @@ local token = ARGV[1]
 local offered
 local tokens, records, micros, life
 
--- Offers the lock to tokens[1], as queue.lua does.
+-- Offers the lock to tokens[1], as offer() in queue.lua does.
 local function offer(value, fence, mark, client)
   redis.pcall('HDEL', KEYS[6], tokens[1])
   -- 8 days: a week longer than the mark, which is at most a day ahead.

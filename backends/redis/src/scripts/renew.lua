@@ -37,7 +37,7 @@ end
 
 local call, pcall, keys, arguments, common = redis.call, redis.pcall, KEYS, ARGV, ARGV[1]
 local at, expires = 1, text(math.ceil(now + common))
--- The replies by position, for holds outside the usual case below, or nil without any.
+-- The replies for holds outside the usual case below, by position. Nil without such a hold.
 local answers
 for i = 3, #arguments do
   local lock, argument = keys[at], arguments[i]

@@ -10,8 +10,8 @@
 --
 -- Any other value is another program's lock.
 
--- Returns the key's string, false if the key is missing, or an error table if it has another type.
--- The second GET raises any other error.
+-- Returns the key's string, false if the key is missing, or an error table if it isn't a string.
+-- The second GET raises all other errors.
 local function get_string(key)
   local value = redis.pcall('GET', key)
   if type(value) == 'table' and not value.err:find('WRONGTYPE', 1, true) then

@@ -9,7 +9,7 @@
 -- Returns the fence of a new hold, 'other-incarnation' if the incarnation differs, else as
 -- acquire.lua.
 
--- MGET returns nil for a key of another type. SET fails for such a lock.
+-- MGET returns nil for a key that isn't a string. Then SET fails.
 local found = redis.call('MGET', KEYS[1], KEYS[2], KEYS[4], KEYS[5])
 local value, counter = found[1], found[2]
 if found[4] ~= ARGV[4] then
@@ -19,7 +19,7 @@ elseif found[3] then
 end
 
 local first = tonumber(ARGV[3])
--- A counter with a mark is left to vote_full.lua.
+-- vote_full.lua handles a counter with a mark.
 local is_usable = not counter or counter:find('^%d+$')
 if not value and is_usable and tonumber(counter or 0) < first and ARGV[1]:find(':1:', 37, true) == 37 then
   -- The same as grant() in exclusive.lua, with one fence.

@@ -19,8 +19,8 @@ local function parse_waiter(record)
   end
 end
 
--- Publishes an offer. Returns the number of receivers, or nil if the user may not publish. Then the
--- lock stays free until the next waiter retries.
+-- Publishes an offer. Returns the number of receivers, or nil if the user may not publish. Without
+-- that permission, the lock stays free until the next waiter retries.
 local function publish_offer(client, token, first, fences, micros_text, life)
   local receivers = redis.pcall('PUBLISH', 'lockwright:offered:' .. client,
     token .. ' ' .. first .. ' ' .. fences .. ' ' .. micros_text .. ' ' .. life)
@@ -44,7 +44,7 @@ end
 local function publish_lifetime(tokens, records, from, micros, life)
   for i = from, from + 1 do
     local left = records[i] and tonumber(records[i]:match('^%d+ %d+ (%d+)'))
-    -- LEFT is usually the time left of an earlier offer, so at most `life`.
+    -- LEFT is usually an earlier offer's time left, so at most `life`.
     if left and left > life then
       local asked, client = records[i]:match('^(%d+) %d+ %d+ %S+ %d+ (%S+)')
       if asked / 1000 + left > micros / 1000 + life then

@@ -14,9 +14,9 @@ local value = redis.pcall('GET', KEYS[1])
 if type(value) ~= 'string' or value:find(ARGV[1], 5, true) ~= 5 or not value:find('^lw1[:!]') then
   return 0
 end
--- 2: the queue's key existed too, so clients wait.
+-- If DEL returns 2, the queue's key existed too, so clients wait.
 if redis.call('DEL', KEYS[1], KEYS[2]) == 2 then
-  -- PUBLISH may fail, because waiters also poll.
+  -- An error is ignored, because waiters also poll.
   redis.pcall('PUBLISH', ARGV[3], ARGV[4])
 end
 return 1

@@ -57,7 +57,7 @@ impl<'c> Sentinels<'c> {
     }
 
     /// Connects to the master, with retries. `connect` must verify the server's role. Also returns
-    /// the epoch of the master's election.
+    /// the epoch (number) of the master's election.
     pub(crate) async fn reach<T, F: Future<Output = Result<T, Failure>>>(
         self,
         connect: impl Fn(ConnectionInfo) -> F,
@@ -135,7 +135,7 @@ impl<'c> Sentinels<'c> {
 
     pub(super) fn ask_all(self) -> JoinSet<(String, Result<Master, Refusal>)> {
         let mut asked = JoinSet::new();
-        // Leaves time for a second query.
+        // The other half is for a second query.
         let limit = self.limit / 2;
         for sentinel in self.sentinels {
             let (sentinel, name) = (sentinel.clone(), self.name.to_owned());
@@ -187,8 +187,8 @@ impl<'c> Sentinels<'c> {
 }
 
 /// Returns whether a majority of Sentinels has named a master, and the newest election isn't older
-/// than `latest`. If this stays false, the caller uses all replies, because reset Sentinels count
-/// elections from zero.
+/// than `latest`. If it is false even after the last reply, the caller uses all replies: reset
+/// Sentinels count elections from zero.
 fn are_enough(named: &[Master], sentinels: usize, latest: u64) -> bool {
     named.len() > sentinels / 2 && named.iter().any(|master| master.epoch >= latest)
 }

@@ -82,8 +82,8 @@ async fn subscribe(
     Ok((connection, pushes))
 }
 
-/// Disconnects from a replaced master. Asks all Sentinels, because the message's sender may be the
-/// first or the last to name the new one.
+/// Disconnects from a replaced master. Asks all Sentinels, because the notification may come from
+/// the first or the last that names the new master.
 async fn check(link: &Weak<Link>) {
     let Some(link) = link.upgrade() else { return };
     let Some(sentinels) = link.sentinels() else { return };

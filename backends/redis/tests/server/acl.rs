@@ -81,7 +81,6 @@ async fn documented_permissions_are_necessary_and_sufficient() {
         url
     };
     everything(&with_rules(&rules())).await.unwrap();
-    // Only versions up to 6.2 require a permission for `hello`.
     for missing in needed().filter(|command| *command != "hello") {
         let url = with_rules(&rules_without(missing));
         let Err(error) = everything(&url).await else { panic!("{missing} isn't needed") };

@@ -194,7 +194,7 @@ async fn a_frozen_master_holds_up_no_renewals_of_others() {
     assert!(begun.elapsed() < ttl / 4, "late: {:?}", begun.elapsed());
     assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate);
     assert_eq!(renewals[1..], [Renewal::RENEWED, Renewal::RENEWED]);
-    // Nor does the task wait longer than `patience`, which is short near a hold's deadline.
+    // The task also waits no longer than `patience`, which is short near a hold's deadline.
     let patience = ttl / 10;
     let batch: Vec<_> = batch.into_iter().map(|one| Renew { patience, ..one }).collect();
     let begun = Instant::now();
@@ -236,7 +236,6 @@ async fn a_client_keeps_its_holds_through_a_failover() {
     replicated(&cluster, 0, &name, &guard.token().to_string()).await;
     cluster.nodes[0].kill();
     let first = guard.deadline();
-    // The renewal task finds the new master without a call by the user.
     eventually(|| async { (guard.deadline() > first).then_some(()) }).await;
     guard.check().unwrap();
     other.check().unwrap();
@@ -337,7 +336,7 @@ async fn a_master_that_comes_back_empty_has_lost_its_locks_and_no_fences() {
     let guard = locks.mutex(&name).ttl(ttl).acquire().await.unwrap();
     let other = locks.mutex(&elsewhere).ttl(ttl).acquire().await.unwrap();
     let (signal, deadline) = (guard.signal(), guard.deadline());
-    // Kill the replica, which might take over, and still has the lock.
+    // Kill the replica: it still has the lock, and might take over.
     let replica = cluster.replica_of(0).unwrap();
     cluster.nodes[replica].kill();
     block_in_place(|| cluster.nodes[0].restart(false)).unwrap();

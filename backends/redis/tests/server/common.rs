@@ -21,7 +21,6 @@ pub(crate) async fn impatient(url: &str) -> Redis {
     config.connect().await.unwrap()
 }
 
-/// Releases a claim, and panics if it was held or queued.
 pub(crate) async fn not_held(redis: &Redis, claim: &Claim, release_mode: ReleaseMode) {
     let ended = redis.release(claim, release_mode).await.unwrap();
     assert_eq!(ended, ReleaseOutcome::NotHeld, "{}", claim.name);

@@ -21,7 +21,7 @@ pub(crate) async fn refused(url: &str) -> Error {
     without_secret(error, SECRET)
 }
 
-/// Checks that a connection fails with this kind of error, in one line that contains `says`.
+/// Asserts this kind of error, in one line that contains `says`.
 pub(crate) async fn wrong(url: &str, kind: ErrorKind, says: &str) -> Error {
     let error = refused(url).await;
     assert_eq!(error.kind(), kind, "{url}: {error}");

@@ -210,8 +210,6 @@ async fn a_full_server_refuses_and_grants_nothing() {
     released(&redis, &held, ReleaseMode::Plain).await;
 }
 
-/// A full server rejects a script whose first write could use memory, so renewals and releases
-/// begin with another write.
 #[tokio::test]
 async fn readers_and_permits_go_on_on_a_full_server() {
     let (server, redis) = server_and_client().await;

@@ -73,7 +73,6 @@ async fn impossible_input_is_refused_and_changes_nothing() {
     assert!(!is_there);
 }
 
-/// A failed script's effects remain, so its fence is recorded first.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_that_fails_has_noted_its_fence() {
     let (_server, mut connection) = server().await;

@@ -83,7 +83,7 @@ async fn a_counter_is_raised_only_where_the_token_holds() {
     assert_eq!(yes.fence, Fence::new(10), "neither lowered nor raised by who doesn't hold");
 }
 
-/// Asserts that requests to the former incarnation don't count.
+/// Asserts that requests with the former incarnation don't count.
 async fn is_a_stranger(node: &RedisNode, former: &Incarnation) {
     let held = claim("y");
     let vote = node.attempt(former, &held, Fence::new(1), false).await.unwrap();
@@ -184,7 +184,6 @@ async fn a_replica_is_refused_and_one_that_was_promoted_is_new() {
     assert!(!looked(&node).await.votes, "it follows late, so it may lack what its master had");
 }
 
-/// A node keeps the largest TTL that its first client recorded.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_longest_ttl_of_the_fleet_stays_the_one_that_was_noted() {
     let mut server = testbed::Redis::options().append_only("everysec").start().unwrap();

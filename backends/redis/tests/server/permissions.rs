@@ -159,7 +159,6 @@ impl Setting {
         let context = format!("{case:?} without {missing}: {done:?}, then {holders:?}");
         let holds = |token| holders.iter().any(|(holder, _)| *holder == token);
         let is_intact = |token| holders.contains(&(token, false));
-        // The tokens whose clients were granted the lock.
         let ended = matches!(case.request, Request::Release | Request::BreakNow | Request::Swap);
         let held_on = held.iter().skip(usize::from(ended));
         let mut claimants: Vec<_> = held_on.map(|claim| (claim.token, claim.mode)).collect();

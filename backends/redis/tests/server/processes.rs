@@ -165,8 +165,8 @@ async fn contenders(url: &str, waiters: u64, ttl: Duration) -> (Process, Vec<Pro
     (holder, queue)
 }
 
-/// Returns how soon the last waiter must hold the lock: the dead holder's TTL, plus an offer's TTL
-/// for each dead waiter before it, plus one second.
+/// Returns how soon the last waiter must hold the lock: the dead holder's TTL, an offer's per dead
+/// waiter, and one second.
 fn bound(dead_waiters: u32) -> Duration {
     TTL + TTL * dead_waiters + Duration::from_secs(1)
 }

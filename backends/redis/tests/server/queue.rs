@@ -90,7 +90,6 @@ async fn an_offer_that_nobody_takes_goes_on_to_the_next() {
     let begun = Instant::now();
     let mut fence = None;
     for claim in &waiting {
-        // When the offer expires, the releasing client offers the lock to the next waiter.
         let (token, granted) = handed(&mut told).await;
         assert_eq!(token, claim.token);
         assert!(Some(granted.fence) > fence);
@@ -102,7 +101,6 @@ async fn an_offer_that_nobody_takes_goes_on_to_the_next() {
     assert_eq!(waiter.inspect(&name("a")).await.unwrap().waiters, Some(1));
 }
 
-/// The offer's task must survive the end of the release's runtime.
 #[tokio::test]
 async fn an_offer_is_looked_after_beyond_the_runtime_of_the_release() {
     let (server, holder) = server_and_client().await;
@@ -218,8 +216,6 @@ async fn a_limit_ends_a_waiters_place_too() {
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "offered to nobody");
 }
 
-/// A waiter's position outlives its time limit, so that another waiter of the process may inherit
-/// it.
 #[tokio::test]
 async fn a_place_outlives_the_limit_a_little() {
     let (server, redis) = server_and_client().await;
@@ -292,8 +288,7 @@ async fn strangers_stay_out_while_readers_hold() {
     }
 }
 
-/// After a slot's move, the readers' stored expiry times are by the old server's clock. The key's
-/// TTL stays right. The test shifts the stored times, as a move does.
+/// Shifts the readers' stored expiry times, as a slot's move to a server with another clock does.
 #[tokio::test]
 async fn readers_keep_their_time_where_the_clock_is_another() {
     let (server, redis) = server_and_client().await;
@@ -314,7 +309,7 @@ async fn readers_keep_their_time_where_the_clock_is_another() {
         for holder in redis.inspect(&name("a")).await.unwrap().holders {
             assert!(holder.remaining.unwrap() <= Duration::from_secs(31), "{holder:?}");
         }
-        // The other two readers block a writer until their TTLs end.
+        // The remaining readers block a writer until their TTLs end.
         redis.release(&one, ReleaseMode::Plain).await.unwrap();
         let begun = Instant::now();
         let writer = claim("a");

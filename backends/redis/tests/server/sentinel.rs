@@ -84,8 +84,6 @@ async fn the_master_is_found_and_the_next_one_too() {
     assert_eq!(set.servers[1].command::<i64>(&["EXISTS", "a"]).unwrap(), 1);
 }
 
-/// A waiter must confirm an offer by a new request: after a failover, the offer may come from
-/// another server with another clock.
 #[tokio::test]
 async fn handed_over_hold_is_requested_again() {
     let set = Sentinels::start().unwrap();
@@ -291,7 +289,6 @@ async fn a_master_that_comes_back_empty_tells_its_holders_before_their_deadline(
     drop(set);
 }
 
-/// Replication is asynchronous, so the profile doesn't promise that a lock survives a failover.
 #[tokio::test]
 async fn a_failover_can_lose_a_lock_and_its_holder_is_reported() {
     let set = Sentinels::start().unwrap();

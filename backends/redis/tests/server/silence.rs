@@ -9,7 +9,6 @@ use tokio::time::timeout;
 
 use crate::common::eventually;
 
-/// The longest permitted time for acquiring a free lock.
 const SOON: Duration = Duration::from_secs(2);
 
 /// Tests with names in the slot of `name`.

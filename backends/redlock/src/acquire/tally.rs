@@ -1,4 +1,4 @@
-//! Counts the votes of a round. A quorum must have the same fence.
+//! Counts the votes of a round. A grant needs a quorum of votes with the same fence.
 
 use lockwright_core::Fence;
 

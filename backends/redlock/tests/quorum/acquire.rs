@@ -167,7 +167,6 @@ async fn a_vote_that_was_not_answered_is_given_back_when_the_node_comes_back() {
     assert!(five.nodes[3].state().tombstones.contains_key(&lost.token));
 }
 
-/// A late vote is released after the caller's runtime ended, without that runtime's timers.
 #[tokio::test]
 async fn late_vote_is_given_back_after_the_callers_runtime_ended() {
     let five = checked_five().await;
@@ -334,7 +333,7 @@ async fn a_ttl_beyond_the_largest_is_refused() {
     fails(five.redlock.try_acquire(&long).await, ErrorKind::InvalidInput);
 }
 
-/// Until a node answers a token's release, however late, the client requests no vote for it there.
+/// Until a node answers a token's release, however late, it gets no vote request for this token.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_owed_a_tombstone_has_no_part_however_long_that_takes() {
     let five = checked_five().await;
@@ -356,7 +355,6 @@ async fn a_node_that_is_owed_a_tombstone_has_no_part_however_long_that_takes() {
     grant(&five.redlock, &claim("x")).await;
 }
 
-/// An unanswered write-back of a fence may take effect late, and give the next round an old fence.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_owes_the_answer_to_a_note_is_not_asked_again() {
     let five = five();

@@ -78,7 +78,6 @@ async fn a_node_that_hangs_costs_no_more_than_its_time_out() {
             took.push(begun.elapsed());
         }
     }
-    // The client waits for three replies, not for silent nodes.
     let soon = took.iter().filter(|took| **took < NODE_TIMEOUT).count();
     assert!(soon > 5, "{took:?}");
     five.fleet.servers[2].freeze();
@@ -104,7 +103,6 @@ async fn a_hold_outlives_a_frozen_minority() {
     let locks = Locks::builder(five.connect().await).ttl(ttl).build().unwrap();
     let guard = locks.mutex("x").acquire().await.unwrap();
     five.each([1, 2], |server| server.freeze());
-    // The hold expires on the frozen nodes.
     tokio::time::sleep(ttl * 3 / 2).await;
     guard.check().unwrap();
     guard.renew().await.unwrap();

@@ -4,7 +4,7 @@ use sqlx::mysql::MySqlConnectOptions;
 use super::dialect::MySql;
 use crate::server::config::{self, Common};
 
-/// The URL parameters of sqlx, which silently ignores others.
+/// The URL parameters that sqlx supports. It silently ignores others.
 const OF_SQLX: &str =
     "sslmode, ssl-mode, sslca, ssl-ca, sslcert, ssl-cert, sslkey, ssl-key, socket";
 
@@ -34,7 +34,7 @@ impl Config {
     ///
     /// # Errors
     /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) if the URL is invalid. The
-    /// error omits its password.
+    /// error omits the password.
     pub fn new(url: &str) -> Result<Self> {
         let wrong_scheme = "the URL of a MySQL or MariaDB server begins with mysql://, as in \
                             mysql://user:password@host/database";

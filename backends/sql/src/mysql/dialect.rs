@@ -174,7 +174,7 @@ impl Dialect for MySql {
         let mut connection = self.connect().await?;
         // The server takes whole seconds. The limit `statement` is longer than the client's own,
         // because the server's timeout error may follow a commit, so the client must time out
-        // first. MySQL applies `statement` to reads only.
+        // first.
         let lock = limits.answer.as_secs().max(1);
         let statement = limits.slow.as_secs() + 1;
         let text = format!(
@@ -195,7 +195,7 @@ impl Dialect for MySql {
         sessions: &[ServerSession],
     ) -> sqlx::Result<Vec<i64>> {
         let list = || sessions.iter().map(|session| session.id.to_string()).collect::<Vec<_>>();
-        // A restarted server reuses ids, so a session from before its start is skipped.
+        // A restarted server reuses ids, so sessions from before the restart are skipped.
         let text = format!(
             "SHOW GLOBAL STATUS LIKE 'Uptime'; \
              SELECT id, {SERVER} FROM information_schema.processlist WHERE id IN ({})",
@@ -212,8 +212,7 @@ impl Dialect for MySql {
                     && session.opened.elapsed().as_secs() <= uptime.saturating_add(1)
             };
             if sessions.iter().any(is_older) {
-                // A `KILL` doesn't wait for the session's end, so the session counts as still
-                // there.
+                // A `KILL` doesn't wait for the session's end, so the session may still exist.
                 match self.fetch(connection, format!("KILL {id}")).await {
                     Err(error) if error.as_database_error().is_none() => return Err(error),
                     Ok(_) | Err(_) => {}
@@ -238,7 +237,7 @@ impl Dialect for MySql {
         });
         match fetched.await {
             // The session had already ended. A `KILL` is always the last statement, so the error
-            // skips none.
+            // skips no other.
             Err(error) if number(&error) == Some(NO_SUCH_THREAD) => Ok(Vec::new()),
             Err(sqlx::Error::Database(error)) if changed && done > 0 => {
                 Err(sqlx::Error::Database(Box::new(Later(error))))
@@ -249,7 +248,7 @@ impl Dialect for MySql {
 
     /// Executes a statement. For an update that may be prepared, returns one row: the number of
     /// matched rows, and the last insert id. Preparing takes another round trip, once per
-    /// connection. A proxy may share sessions, so nothing is prepared behind one.
+    /// connection. Behind a proxy, which may share sessions, nothing is prepared.
     async fn execute(
         &self,
         connection: &mut MySqlConnection,
@@ -312,8 +311,7 @@ impl Dialect for MySql {
     }
 }
 
-/// Runs the SQL, as a prepared statement if possible. The first use of a statement on a connection
-/// takes another round trip.
+/// Runs the SQL, as a prepared statement if possible.
 pub(super) async fn fetch_prepared(
     connection: &mut MySqlConnection,
     sql: &Sql,
@@ -335,7 +333,7 @@ pub(super) async fn fetch_on(
     fetch_told(connection, text, |_| {}).await
 }
 
-/// Calls `done` with the number of rows that each statement changed.
+/// Runs the SQL, and calls `done` with the number of each statement's affected rows.
 async fn fetch_told(
     connection: &mut MySqlConnection,
     text: String,
@@ -440,7 +438,7 @@ pub(super) const INTERRUPTED: u16 = 1317;
 const NO_SUCH_THREAD: u16 = 1094;
 
 /// Returns whether the server couldn't prepare the statement, and so didn't execute it: its clients
-/// have too many (1461), or a table changes too often (1615).
+/// have too many prepared statements (1461), or a table changes too often (1615).
 fn cannot_prepare(error: &sqlx::Error) -> bool {
     matches!(number(error), Some(1461 | 1615))
 }

@@ -2,7 +2,7 @@
 //!
 //! Tested with MariaDB 10.11 and 11, and with MySQL 8.4 or later.
 //!
-//! Three [modes](Mode), by the URL's parameter `mode`:
+//! The URL's parameter `mode` selects the [mode](Mode):
 //!
 //! | mode | a hold is | for |
 //! |---|---|---|
@@ -15,8 +15,8 @@
 //!
 //! # Limits of the lease mode
 //!
-//! - The server's clock decides when a hold expires. If it steps ahead, two clients may have the
-//!   lock: the profile doesn't promise
+//! - The server's clock decides when a hold expires. If the clock steps ahead, two clients may have
+//!   the lock: the profile doesn't promise
 //!   [`ServerClockStep`](lockwright_core::Fault::ServerClockStep).
 //! - Fences grow unless data are lost **and** the server's clock steps back.
 //! - A replica promoted without the last commits may grant a held lock.

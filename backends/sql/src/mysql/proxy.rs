@@ -6,8 +6,8 @@ use crate::server::errors::not_connected;
 use crate::server::pool::Pool;
 
 /// Returns whether a proxy shares sessions. Such a proxy lets a transaction on a second connection
-/// use the first connection's session, or switches the first connection to another session. A proxy
-/// with one session doesn't answer the second connection in time, for which this returns `None`.
+/// use the first connection's session, or switches the first connection to another session. Returns
+/// `None` after a timeout, as with a proxy that has a single session.
 pub(super) async fn shares_sessions(pool: &Pool<MySql>) -> Result<Option<bool>> {
     let dialect = pool.dialect();
     let limit = pool.limits().connect;

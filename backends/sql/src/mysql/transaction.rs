@@ -21,12 +21,12 @@
 //! ```
 //!
 //! - **Take the lock before the transaction reads anything.** At `REPEATABLE READ`, MySQL's
-//!   default, plain `SELECT`s see the state at the transaction's first `SELECT`. If that precedes
-//!   the wait, later `SELECT`s miss all changes made during the wait.
+//!   default, plain `SELECT`s see the state at the transaction's first `SELECT`. If the first
+//!   `SELECT` precedes the wait, later ones miss all changes made during the wait.
 //! - The lock excludes other transactions, and programs that lock the name's row with `SELECT … FOR
 //!   UPDATE` or change it, but no holds of a [`Mysql`](super::Mysql).
-//! - The transaction may take the lock repeatedly, and other locks. Always take several locks in
-//!   the same order: on a deadlock, the server rolls back one whole transaction.
+//! - A transaction may take one lock repeatedly, and several locks. Always take them in the same
+//!   order: on a deadlock, the server rolls back one whole transaction.
 //! - A name's row remains until [`InTransaction::sweep`]. The server may report a deadlock when a
 //!   name's first transaction is rolled back while two or more others wait.
 //! - On a cluster with several primaries (Galera), two transactions on different nodes can both
@@ -51,8 +51,8 @@
 //! # }
 //! ```
 //!
-//! A second transaction with the same name waits, and sees the writes of the first if the second
-//! has read nothing before.
+//! A second transaction with the same name waits for the first, and then sees its writes, unless
+//! the second has read before.
 
 use std::time::Duration;
 
@@ -90,8 +90,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 ///   read-only; or the connection broke.
 ///
 /// # Cancel safety
-/// No lock outlives the transaction. A dropped wait occupies the connection for at most five
-/// seconds. Drop the transaction too: it is rolled back after that. On MySQL the session's
+/// After a drop, the server may still wait on the connection for up to five seconds. Drop the
+/// transaction too: it is rolled back after the wait. On MySQL the session's
 /// `innodb_lock_wait_timeout` may then remain short.
 pub async fn lock_in_transaction(
     tx: &mut MySqlConnection,
@@ -169,7 +169,7 @@ impl InTransaction {
         run(tx, &self.probe, &[]).await.map_err(|cause| failed(&cause))?;
         let mut slice = Duration::ZERO;
         loop {
-            // The server waits only for whole seconds, so the rest is polled.
+            // The server waits only for whole seconds, so the client polls for the rest.
             let seconds = i64::try_from(slice.as_secs()).unwrap_or(i64::MAX);
             let arguments =
                 [("name", Value::Text(name.as_str())), ("seconds", Value::Int(seconds))];
@@ -177,7 +177,6 @@ impl InTransaction {
                 Ok(_) => return Ok(Outcome::Locked),
                 Err(cause) if number(&cause) == Some(LOCK_WAIT_TIMEOUT) => self.passed(tx).await?,
                 Err(cause) => {
-                    // The lock's error is returned, even if the restore fails.
                     let _ = run(tx, &self.restore, &[]).await;
                     return Err(failed(&cause));
                 }

@@ -4,7 +4,7 @@ use sqlx::postgres::PgConnectOptions;
 use super::dialect::Postgresql;
 use crate::server::config::{self, Common};
 
-/// The URL parameters of sqlx, which only logs a warning for others.
+/// The URL parameters that sqlx supports. For others, sqlx only logs a warning.
 const OF_SQLX: &str = "sslmode, ssl-mode, sslrootcert, ssl-root-cert, ssl-ca, sslcert, ssl-cert, \
                        sslkey, ssl-key, host, hostaddr, port, dbname, user, password, \
                        application_name, options, options[";
@@ -29,11 +29,11 @@ impl Config {
     /// | `connections` | the most server sessions in total; 8 by default, 32 in the modes `session` and `row` |
     /// | `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `host`, `hostaddr`, `port`, `dbname`, `user`, `password`, `application_name`, `options` | as for PostgreSQL's own programs |
     ///
-    /// `PGHOST`, `PGPASSWORD` and so on, and `~/.pgpass`, are used for omitted parts.
+    /// Omitted parts come from `PGHOST`, `PGPASSWORD` and so on, or `~/.pgpass`.
     ///
     /// # Errors
     /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) if the URL is invalid. The
-    /// error omits its password.
+    /// error omits the password.
     pub fn new(url: &str) -> Result<Self> {
         let wrong_scheme = "the URL of a PostgreSQL server begins with postgres://, as in \
                             postgres://user:password@host/database";

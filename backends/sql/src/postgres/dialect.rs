@@ -22,8 +22,7 @@ pub(crate) struct Postgresql {
     tables: Tables,
     channel: String,
     backend: &'static str,
-    /// This client's value of `lockwright.mark`, by which [`pooler`](super::pooler) detects a
-    /// pooler.
+    /// This client's mark: see [`pooler`](super::pooler).
     mark: Option<String>,
 }
 
@@ -138,7 +137,6 @@ impl Dialect for Postgresql {
         let mut connection = self.connect().await?;
         let [lock, statement] = [limits.answer, limits.slow].map(below);
         let is_direct = self.is_direct();
-        // Keeps limits that the user has set.
         let unset = |name: &str| format!("current_setting('{name}') = '0'");
         let set = |name: &str, to: u128| {
             let unset = unset(name);
@@ -177,7 +175,7 @@ impl Dialect for Postgresql {
         connection: &mut Connection,
         sessions: &[ServerSession],
     ) -> sqlx::Result<Vec<i64>> {
-        // A later session with the same id isn't selected, because it started after `seen`.
+        // A later session with the same process id started after `seen`, so it isn't selected.
         let which: Vec<String> = sessions
             .iter()
             .map(|session| {
@@ -254,7 +252,6 @@ pub(super) async fn fetch_on(
     rows.iter().map(row).collect()
 }
 
-/// Runs a prepared statement. Its first use on a connection takes an extra round trip.
 pub(super) async fn fetch_prepared(
     connection: &mut PgConnection,
     statement: &Prepared,
@@ -327,8 +324,8 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
             Unavailable.again().useless(),
             "the tables are being altered again and again; try again";
         "55P03" => Unavailable, "another session keeps the tables locked";
-        // A statement timeout precedes the commit. A cancellation by another session may follow the
-        // commit, while the server still writes its log.
+        // A statement timeout expires before the commit. Another session may cancel the request
+        // after the commit, while the server still writes its log.
         "57014" if message.contains("statement timeout") =>
             Unavailable, "the server cancelled the request by its statement_timeout";
         "57014" => Indeterminate, "the server cancelled the request for somebody";
@@ -345,7 +342,7 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
             "the server is stopping or starting, or ended a connection that did nothing";
         _ if code.starts_with("53") =>
             Unavailable, "the server is short of memory, disk or connections";
-        // PgBouncer or RDS Proxy rejects the parameter before it forwards any request.
+        // PgBouncer and RDS Proxy reject the connection before they forward a request.
         "08P01" | "0A000"
             if message.contains("unsupported startup parameter")
                 || message.contains("command-line options") =>

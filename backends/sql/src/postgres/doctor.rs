@@ -28,7 +28,8 @@ pub(super) async fn examine(pool: &Arc<Pool<Postgresql>>) -> Result<Vec<Finding>
     let (is_replica, mut findings) = read.map_err(|bad| bad_row(bad, dialect.backend()))?;
     findings.extend(encryption(pool).await?);
     findings.extend(tables(pool).await?);
-    // In the other modes, `session_lock::doctor` reports a pooler that shares sessions.
+    // In the modes `session` and `row`, `session_lock::doctor` reports a pooler that shares
+    // sessions.
     if !is_replica && dialect.is_for_leases() {
         findings.extend(pooler(pool).await?);
     }

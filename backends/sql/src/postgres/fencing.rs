@@ -1,5 +1,3 @@
-//! Fence checks in the application's own transaction.
-
 use std::time::Duration;
 
 use lockwright_core::{Fence, Result};
@@ -37,8 +35,8 @@ pub async fn check_fence(tx: &mut PgConnection, name: &str, fence: Fence) -> Res
 }
 
 impl InTransaction {
-    /// Deletes some fences of names unused for `idle`, and returns their number. Repeat until it
-    /// returns 0. No transaction waits for a sweep.
+    /// Deletes some fences of names unused for `idle`, and returns their number. Call it again
+    /// until it returns 0. No transaction waits for a sweep.
     ///
     /// `idle` must be longer than any holder can be paused, because a deleted fence rejects no
     /// write.

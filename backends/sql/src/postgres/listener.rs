@@ -30,7 +30,7 @@ const POLL_FOR: Duration = Duration::from_secs(60);
 
 const LOOK: Duration = Duration::from_secs(2);
 
-/// How long the connection is kept without waiters.
+/// How long the listening connection stays open without waiters.
 const UNUSED: Duration = Duration::from_secs(60);
 
 const PAUSE: Duration = Duration::from_millis(500);
@@ -39,7 +39,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct Listener {
     pool: Arc<Pool<Postgresql>>,
     waiters: Arc<Subscribers>,
-    /// The runtime of the connect call, because a waiter's runtime may end while others wait.
+    /// The runtime of the connect call. The listening task runs on it, because a waiter's runtime
+    /// may end before the other waiters.
     runtime: Handle,
     is_active: Arc<AtomicBool>,
     task: Mutex<Option<JoinHandle<()>>>,
@@ -67,7 +68,7 @@ impl ReleaseListener for Listener {
             return Some(POLL);
         }
         let mut task = lock(&self.task);
-        // The previous task has ended if no waiter was left, or with its runtime.
+        // The previous task may have ended: without waiters, or with its runtime.
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
             let listening = ListenTask {
                 pool: Arc::clone(&self.pool),
@@ -102,7 +103,7 @@ struct ListenTask {
 
 impl Drop for ListenTask {
     fn drop(&mut self) {
-        // The runtime may have ended, so the woken waiters poll and start another task.
+        // The task may end with its runtime. Then the woken waiters retry, and start another task.
         self.is_active.store(false, Ordering::SeqCst);
         self.waiters.wake_all();
     }
@@ -118,7 +119,7 @@ impl ListenTask {
     async fn run(self) {
         while self.waiters.anybody() {
             match self.listen().await {
-                // A new waiter may have registered.
+                // Checks again, because a new waiter may have registered.
                 End::NobodyWaits => {}
                 End::NotNotified => {
                     tracing::warn!(
@@ -172,8 +173,7 @@ impl ListenTask {
                 Ok(Ok(None)) => return Err(sqlx::Error::WorkerCrashed),
                 Ok(Err(error)) => return Err(error),
                 Err(_) => {
-                    // A dead connection is as silent as one without notifications, so a query tests
-                    // the connection.
+                    // A dead connection is as silent as an idle one, so a query tests it.
                     within(limits.answer, listener.execute("SELECT 1")).await?;
                 }
             }
@@ -186,8 +186,8 @@ impl ListenTask {
     }
 }
 
-/// Returns whether a new connection receives notifications. Without a free permit, returns true,
-/// because the active listener has tested its connection.
+/// Returns whether a new connection receives notifications. Without a free permit, returns true:
+/// the active listener has the permit, and has already tested its own connection.
 pub(super) async fn is_notified_at_all(pool: &Arc<Pool<Postgresql>>) -> Result<bool> {
     let Some(permit) = Permit::try_get(pool, Use::Listen) else { return Ok(true) };
     let trying = async {

@@ -1,6 +1,6 @@
 //! Locks on a PostgreSQL server.
 //!
-//! Three [modes](Mode), by the URL's parameter `mode`:
+//! The URL's parameter `mode` selects the [mode](Mode):
 //!
 //! | mode | a hold is | for |
 //! |---|---|---|
@@ -13,8 +13,8 @@
 //!
 //! # Limits of the lease mode
 //!
-//! - The server's clock decides when a hold expires. If it steps ahead, two clients may have the
-//!   lock: the profile doesn't promise
+//! - The server's clock decides when a hold expires. If the clock steps ahead, two clients may have
+//!   the lock: the profile doesn't promise
 //!   [`ServerClockStep`](lockwright_core::Fault::ServerClockStep).
 //! - Fences grow unless data are lost **and** the server's clock steps back.
 //! - A replica promoted without the last commits may grant a held lock.
@@ -48,8 +48,8 @@ use dialect::Postgresql;
 use listener::Listener;
 use pooler::Server;
 
-/// The polling interval with notifications. It may be long, because a lost listening connection
-/// wakes all waiters.
+/// The polling interval of waiters with notifications. It may be long, because the client wakes all
+/// waiters if it loses the listening connection.
 const SLOW_POLL: Duration = Duration::from_secs(10);
 
 /// The longest polling interval without notifications.
@@ -117,8 +117,8 @@ impl Config {
         let marked = Arc::new(Pool::new(dialect.clone().marked(), limits, sessions));
         match Server::look(&marked).await {
             Ok(look) => Ok((marked, look)),
-            // The server may have rejected the mark (see pooler.rs). Otherwise, the retry without a
-            // mark fails too.
+            // A pooler may have rejected the mark (see pooler.rs). After any other error, the retry
+            // without a mark fails too.
             Err(error) if error.kind() == ErrorKind::InvalidConfig => {
                 let sessions = self.common.sessions(listens_by_pooler)?;
                 let pool = Arc::new(Pool::new(dialect, limits, sessions));
@@ -130,7 +130,8 @@ impl Config {
     }
 
     async fn session_lock(self, kind: Kind) -> Result<Arc<dyn DistributedLock>> {
-        // The modes `session` and `row` have no listener, and use its permit for other connections.
+        // The modes `session` and `row` have no listener, so other connections use the listener's
+        // permit.
         let (pool, look) = self.look(true).await?;
         let sessions = Sessions::new(kind, &pool);
         if !self.common.for_diagnosis {

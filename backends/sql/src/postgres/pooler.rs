@@ -1,8 +1,8 @@
-//! Detects the kind of server: a primary, a replica, or a pooler in front.
+//! Detects a replica, another product, and a pooler between the client and the server.
 //!
-//! Each connection sets a mark, a setting with a random value. A pooler rejects the setting, drops
-//! it, or shows another client's value. Until the mark is checked, the client sets nothing else,
-//! because a pooler's other clients may use the same session.
+//! Each connection sets `lockwright.mark` to a random value of this client: the mark. A pooler
+//! rejects the setting, drops it, or returns another client's mark. Until the client has read its
+//! own mark, it sets nothing else, because a pooler's other clients may use the same session.
 
 use lockwright_core::{Error, ErrorKind, Result};
 

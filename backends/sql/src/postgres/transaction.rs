@@ -23,16 +23,16 @@
 //! - The lock excludes other transactions, holds in the mode [`session`](super::Mode::Session), and
 //!   other programs that lock the [key](#the-key-of-a-name), but no holds in the modes `lease` and
 //!   `row`.
-//! - The transaction may take the lock repeatedly, and other locks. Always take several locks in
-//!   the same order: on a deadlock, one transaction gets an error after `deadlock_timeout`.
+//! - A transaction may take one lock repeatedly, and several locks. Always take them in the same
+//!   order: on a deadlock, one transaction gets an error after `deadlock_timeout`.
 //! - The transaction must be `READ COMMITTED`, PostgreSQL's default. Higher levels are rejected:
 //!   their statements see the state before the wait.
 //! - The lock works behind a transaction pooler.
 //!
 //! # The key of a name
 //!
-//! An advisory lock has a 64-bit number instead of a name: the first 64 bits of the name's SHA-256.
-//! Other programs can take the same lock, for their transaction or for their session:
+//! An advisory lock has a 64-bit key. Lockwright uses the first 64 bits of the name's SHA-256.
+//! Other programs can take the same lock:
 //!
 //! ```sql
 //! SELECT pg_advisory_xact_lock(
@@ -60,7 +60,7 @@
 //! # }
 //! ```
 //!
-//! A second transaction with the same name waits, and sees the writes of the first. Call
+//! A second transaction with the same name waits for the first, and then sees its writes. Call
 //! `check_fence` before reading anything that decides the writes.
 
 use std::time::Duration;
@@ -87,8 +87,8 @@ const ROLL_BACK: &str = "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT loc
 
 /// Locks a name in the application's own transaction, until the transaction ends.
 ///
-/// The transaction stays usable, also after an error, unless the connection broke. Its
-/// `lock_timeout` is unchanged. See the [module's page](self).
+/// The transaction stays usable even after an error, unless the connection broke. Its
+/// `lock_timeout` is unchanged.
 ///
 /// # Errors
 /// - [`InvalidInput`](ErrorKind::InvalidInput): an invalid [name](LockName), no open transaction, a
@@ -98,11 +98,10 @@ const ROLL_BACK: &str = "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT loc
 ///   broken connection, which ends the transaction.
 ///
 /// # Cancel safety
-/// No lock outlives the transaction. A dropped wait occupies the connection for at most five
-/// seconds. Drop the transaction too: it is rolled back after that. An explicit `rollback()`
-/// returns the wait's error, and the rollback then happens with the connection's next use. To stop
-/// the wait at once, close the connection, and set `client_connection_check_interval` on the
-/// server.
+/// After a drop, the server may still wait on the connection for up to five seconds. Drop the
+/// transaction too: it is rolled back after the wait. An explicit `rollback()` returns the wait's
+/// error, and the connection's next use rolls back. To stop the wait at once, close the connection,
+/// and set `client_connection_check_interval` on the server.
 pub async fn lock_in_transaction(tx: &mut PgConnection, name: &str, wait: Wait) -> Result<Outcome> {
     DEFAULT.lock(tx, name, wait).await
 }
@@ -177,7 +176,7 @@ fn expand(tables: &Tables, text: &str) -> String {
     tables.expand(&text.replace("{key}", KEY), Postgresql::QUOTE)
 }
 
-/// Executes SQL that begins with a savepoint. Rolls back to it after an error.
+/// Executes SQL that begins with a savepoint. After an error, rolls back to the savepoint.
 async fn run(tx: &mut PgConnection, sql: &Sql, arguments: Arguments<'_>) -> sqlx::Result<Vec<Row>> {
     let answer = fetch_on(tx, sql.render(arguments, Postgresql::literal)).await;
     if let Err(cause @ sqlx::Error::Database(_)) = &answer

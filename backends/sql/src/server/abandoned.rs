@@ -35,8 +35,7 @@ const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// The longest time limit for one connect. Each timeout doubles the limit, because a frozen server
-/// may open a session for every attempt when it resumes. After an outage, requests may wait this
-/// long for a session.
+/// may later open a session for every attempt. After an outage, requests may wait this long.
 const LONGEST_CONNECT: Duration = Duration::from_secs(15);
 
 /// The time that the server needs to end the session of a closed connection.
@@ -137,7 +136,7 @@ impl<D: Dialect> Abandoned<D> {
         when_ended
     }
 
-    /// Returns true when all sessions have ended, or false if the backend was dropped earlier.
+    /// Returns true when all sessions have ended, or false if the pool was dropped before that.
     async fn attend(&self) -> bool {
         let shortest = LIMIT.max(self.limits.connect);
         let (mut pause, mut limit) = (TRIES.0, shortest);
@@ -211,7 +210,7 @@ impl<D: Dialect> Abandoned<D> {
             let has_ended = |ending: &mut Ending| match ending.session {
                 Some(session) => known.contains(&session) && !still_there.contains(&session.id),
                 // The session's id is unknown. The session has ended if its connection was closed
-                // before this task connected, and the server has had `CLOSING` to notice that.
+                // before this task connected, and the server has had `CLOSING` to notice the close.
                 None => ending.since < begun && answered.elapsed() > CLOSING,
             };
             let (gone, is_empty, needs_another) = {

@@ -96,7 +96,7 @@ impl Common {
     }
 }
 
-/// Reads a URL with one of the schemes. `drivers` are the names of the driver's parameters.
+/// Reads a URL with one of the schemes. `drivers` lists the driver's parameters.
 pub(crate) fn parse<T: FromStr<Err = sqlx::Error>>(
     url: &str,
     schemes: [&str; 2],
@@ -172,7 +172,7 @@ fn invalid_url(url: &str, cause: &sqlx::Error) -> Error {
     Error::invalid_config(format!("there is a mistake in {shown:?}: {cause}"))
 }
 
-/// Implements the settings that a `Config` of PostgreSQL and one of MySQL have in common.
+/// Implements the settings that the `Config`s of PostgreSQL and MySQL share.
 macro_rules! common_settings {
     ($dialect:ident, $schema:literal, [$session:literal, $row:literal]) => {
         impl Config {
@@ -185,8 +185,8 @@ macro_rules! common_settings {
             /// Sets the prefix of the tables' names; `lockwright` by default.
             ///
             /// # Errors
-            /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) unless it has only
-            /// lower-case letters, digits and underscores.
+            /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) unless the prefix has
+            /// only lower-case letters, digits and underscores.
             pub fn table(mut self, prefix: &str) -> Result<Self> {
                 self.common.tables = self.common.tables.named(prefix)?;
                 Ok(self)
@@ -215,8 +215,8 @@ macro_rules! common_settings {
                 self
             }
 
-            /// Makes `connect` accept a server that can't lock, such as a replica, for
-            /// [`doctor`](lockwright_core::DistributedLock::doctor). Creates no tables.
+            /// Makes `connect` create no tables, and accept a server that can't lock, such as a
+            /// replica, for [`doctor`](lockwright_core::DistributedLock::doctor).
             pub fn for_diagnosis(mut self) -> Self {
                 self.common.for_diagnosis = true;
                 self

@@ -52,7 +52,7 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
 
     fn connect(&self) -> impl Future<Output = sqlx::Result<Self::Connection>> + Send;
 
-    /// Opens a connection, with server-side time limits where possible. The session is `None` if a
+    /// Opens a connection, with server-side time limits where possible. Returns no session if a
     /// pooler may share it.
     fn open(
         &self,

@@ -14,8 +14,8 @@ const MANY_NAMES: i64 = 1_000_000;
 
 const FEW_CONNECTIONS: i64 = 20;
 
-/// Asks by `query` whether the connection is encrypted, if it leaves this machine. Behind a pooler
-/// or a proxy, the answer is about its connection to the server.
+/// Returns a finding if the connection leaves this machine without encryption. Behind a pooler or a
+/// proxy, `query` examines the connection from there to the server.
 pub(crate) async fn encryption<D: Dialect>(
     pool: &Pool<D>,
     is_demanded: bool,

@@ -8,7 +8,7 @@ use super::sql::Value;
 
 pub(crate) fn number(fence: Fence, backend: &'static str) -> Result<i64> {
     let fence = fence.checked().map_err(|error| error.with_backend(backend))?;
-    Ok(fence.get() as i64) // a checked fence is far below `i64::MAX`
+    Ok(fence.get() as i64) // A checked fence is far below `i64::MAX`.
 }
 
 const STEP: i64 = 500;

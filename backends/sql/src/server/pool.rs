@@ -1,8 +1,8 @@
 //! A small connection pool with a time limit for each request.
 //!
 //! A connection is reused only after a complete answer. Otherwise the client ends its session on
-//! the server, so no late answer reaches the next request. sqlx's own pool would ping the server
-//! after each request.
+//! the server, so no late answer reaches the next request. sqlx's pool isn't used, because it pings
+//! the server after each request.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -34,7 +34,8 @@ pub(crate) struct Sending {
     pub(crate) answer: Duration,
     /// True for renewals, which have one reserved connection.
     pub(crate) renews: bool,
-    /// True to repeat an unanswered request once its session has ended and can't carry it out.
+    /// True to repeat an unanswered request after the server has ended the session that received
+    /// it.
     pub(crate) again: bool,
     /// True if the request may wait for another session's lock, so that a timeout doesn't indicate
     /// a dead connection.
@@ -45,8 +46,8 @@ const TRIES: u32 = 5;
 
 const IDLE: Duration = Duration::from_secs(300);
 
-/// If a caller drops a request that is unanswered for this time, the connections of its
-/// [generation](Idle::generation) are probably dead and are closed.
+/// If a caller drops a request that was unanswered for this time, the pool closes the connections
+/// of the request's [generation](Idle::generation), which are probably dead.
 const SILENCE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Pool<D: Dialect> {
@@ -85,7 +86,7 @@ enum Request<'a> {
 pub(crate) type Turn = (Option<OwnedSemaphorePermit>, OwnedSemaphorePermit);
 
 struct Connected<C> {
-    /// `None` until it is ready.
+    /// `None` until the connection is ready.
     connection: Option<C>,
     /// `None` behind a pooler.
     session: Option<ServerSession>,
@@ -130,7 +131,6 @@ impl<D: Dialect> Pool<D> {
         &self.sessions
     }
 
-    /// Ends the session as [`Abandoned::add`] does.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn abandon(
         &self,
@@ -269,8 +269,8 @@ impl<D: Dialect> Pool<D> {
                 if sending.waits {
                     taken.sent = None;
                 } else {
-                    // Unlike other requests, a renewal always closes the generation's connections,
-                    // so that the next renewal gets no dead one.
+                    // After a renewal's timeout, the pool always closes the generation's
+                    // connections, so that the next renewal gets no dead one.
                     let sent = taken.sent.filter(|_| !sending.renews);
                     self.forget(taken.generation, sent, &taken.runtime);
                 }
@@ -380,7 +380,7 @@ impl<D: Dialect> Pool<D> {
     }
 }
 
-/// Makes an error after a possible change indeterminate.
+/// Makes an error `Indeterminate`, because an earlier try may have taken effect.
 pub(crate) fn in_doubt(error: Error) -> Error {
     if error.kind() == ErrorKind::Indeterminate {
         return error;

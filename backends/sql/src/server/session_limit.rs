@@ -9,7 +9,7 @@ pub(crate) enum Use {
     /// A hold in the modes `session` and `row`.
     #[allow(dead_code)]
     Hold,
-    /// A session that several holds share. Waits can't take its permit.
+    /// A joint session, which several holds share. Waits for locks can't use this permit.
     #[allow(dead_code)]
     Joint,
     /// A listener for notifications, or a watcher of sessions.
@@ -36,16 +36,15 @@ impl SessionLimit {
     pub(crate) const LEAST: usize = 2;
     pub(crate) const LEAST_HELD: usize = 4;
 
-    /// Reserves one session for ending others and, if `listens`, one for listening. The rest is for
-    /// requests.
+    /// Reserves one session for listening if `listens` and `total` is more than two. The rest is
+    /// for requests.
     pub(crate) fn lease(total: usize, listens: bool) -> Self {
         let listen = usize::from(listens && total > Self::LEAST);
         Self::of([total.saturating_sub(1 + listen), 0, 0, listen])
     }
 
-    /// Reserves the same sessions as `lease`. Of the rest, up to four are for requests, and the
-    /// others for holds and waits. If holds can share a session and several are left for them, one
-    /// of these is joint.
+    /// Reserves one session for listening if `listens`. Up to four are for requests, and the rest
+    /// for holds and waits. If `can_share` and the rest is several sessions, one of them is joint.
     pub(crate) fn held(total: usize, listens: bool, can_share: bool) -> Self {
         let (request, listen) = ((total / 4).clamp(1, 4), usize::from(listens));
         let rest = total.saturating_sub(1 + listen + request);
@@ -66,8 +65,8 @@ impl SessionLimit {
         count.saturating_sub(semaphore.available_permits())
     }
 
-    /// Returns how many holds get their own session before others share one, or `None` if none
-    /// share.
+    /// Returns how many holds get their own session before further holds share one, or `None` if
+    /// holds never share.
     pub(crate) fn own(&self) -> Option<usize> {
         (self.share(Use::Joint) > 0).then(|| (self.share(Use::Hold) / 2).min(Self::OWN))
     }

@@ -21,15 +21,15 @@ pub(crate) type Arguments<'a> = &'a [(&'static str, Value<'a>)];
 
 /// SQL with parameters written as `:name`, without comments.
 ///
-/// The SQL is sent as one plain query with literals: one round trip, and no prepared statement that
-/// might be missing on a pooler's connection. A dialect may prepare the SQL of [`Sql::to_prepare`].
+/// The client sends a plain query with literals. It takes one round trip, and needs no prepared
+/// statement, which a pooler's connection might lack. A dialect may prepare the SQL of
+/// [`Sql::to_prepare`].
 #[derive(Debug, Clone)]
 pub(crate) struct Sql {
     pieces: Vec<Piece>,
     prepared: Option<Prepared>,
 }
 
-/// A statement to prepare.
 #[derive(Debug, Clone)]
 pub(crate) struct Prepared {
     pub(crate) text: Arc<str>,
@@ -38,7 +38,6 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Returns a query with the arguments as its parameters.
     pub(crate) fn bind<'a, D: Database>(
         &self,
         arguments: Arguments<'a>,
@@ -63,7 +62,6 @@ impl Prepared {
     }
 }
 
-/// How a prepared statement's parameters are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Placeholder {
     /// `$1`, `$2`, … A repeated parameter keeps its number.
@@ -110,7 +108,7 @@ impl Sql {
         Self { pieces, prepared: None }
     }
 
-    /// Creates a statement to prepare. A text of several statements isn't prepared.
+    /// Creates SQL that is prepared, unless it has several statements.
     pub(crate) fn to_prepare(text: &str, placeholder: Placeholder) -> Self {
         let mut sql = Self::new(text);
         let mut parameters: Vec<String> = Vec::new();

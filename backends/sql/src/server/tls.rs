@@ -3,15 +3,15 @@ use std::io;
 use std::net::IpAddr;
 
 use lockwright_core::Error;
-/// Called before TLS is used, because the drivers verify certificates with the process's default
-/// crypto provider.
+/// Must be called before TLS is used, because the drivers verify certificates with the process's
+/// default crypto provider.
 pub(crate) use lockwright_core::backend_util::tls::choose_provider;
 
 /// Returns the error if connecting failed because of TLS.
 pub(crate) fn refusal(cause: &sqlx::Error, is_by_file: bool) -> Option<Error> {
     match cause {
         sqlx::Error::Tls(cause) => Some(Error::invalid_config(unusable(&cause.to_string()))),
-        // Without a socket file, the only files are certificates and keys.
+        // Without a socket file, a URL names only files of certificates and keys.
         sqlx::Error::Io(cause) if !is_by_file && is_of_a_file(cause) => {
             Some(Error::invalid_config(
                 "a file with a certificate or a key, which the URL names, can't be opened",
@@ -19,7 +19,7 @@ pub(crate) fn refusal(cause: &sqlx::Error, is_by_file: bool) -> Option<Error> {
         }
         sqlx::Error::Io(cause) => distrusted(cause),
         // MySQL's `caching_sha2_password` fails this way until the user's first login over TLS, so
-        // the URL isn't wrong.
+        // the error isn't `InvalidConfig`.
         sqlx::Error::Configuration(cause) if cause.to_string().contains("RSA auth") => {
             Some(Error::unavailable(
                 "the server takes this user's password over TLS only; turn TLS on there, and build \

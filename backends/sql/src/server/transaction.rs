@@ -19,7 +19,7 @@ pub enum Wait {
 #[must_use = "if the result is ignored, a transaction continues without the lock"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The transaction has the lock until it ends. It may have had the lock before.
+    /// The transaction has the lock until its end, and may have had it before.
     Locked,
     /// Another session still holds the lock. The transaction is unchanged and usable. Never
     /// returned for [`Wait::NoLimit`].
@@ -141,7 +141,8 @@ macro_rules! in_transaction {
 }
 pub(crate) use in_transaction;
 
-/// Converts a statement's error. Before the commit, the statement has no effect.
+/// Converts a statement's error, never to `Indeterminate`: before the commit, the statement has no
+/// effect.
 pub(crate) fn failed(
     cause: &sqlx::Error,
     judge: impl Fn(&str, &str) -> Option<Verdict>,

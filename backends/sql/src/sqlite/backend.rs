@@ -33,7 +33,7 @@ impl DistributedLock for Sqlite {
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         // A release between an attempt and its answer ends the waiter's registration, so another
-        // attempt follows. After the last one, the caller polls.
+        // attempt follows. After the last attempt, the caller polls.
         const ATTEMPTS: u32 = 3;
 
         known_mode(claim)?;

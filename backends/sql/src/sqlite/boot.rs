@@ -15,7 +15,7 @@ pub(super) fn boot_id() -> Result<Arc<str>> {
         ))
         .with_source(source)
     })?;
-    // With another id, a container would treat live holds of others as expired.
+    // With its own boot id, a container would treat other containers' live holds as expired.
     if fs::read_to_string(MOUNTS).is_ok_and(|mounts| is_mounted_over(&mounts, ID)) {
         return Err(Error::invalid_config(format!(
             "{ID} was replaced in this container (systemd-nspawn and LXC do that), so holds of \
@@ -43,7 +43,7 @@ fn is_mounted_over(mounts: &str, path: &str) -> bool {
 fn shifts_boot_clock(offsets: &str) -> bool {
     offsets.lines().any(|line| {
         let mut words = line.split_whitespace();
-        // Old kernels show the clock's number.
+        // Old kernels show the clock's number, not its name.
         matches!(words.next(), Some("boottime" | "7")) && words.any(|number| number != "0")
     })
 }

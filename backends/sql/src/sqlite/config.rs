@@ -17,8 +17,8 @@ pub enum Synchronous {
     #[default]
     Full,
     /// A grant survives the crash of any process, but not a power cut, because requests don't wait
-    /// for the disk. After a power cut the file may be some seconds old. All holds end with the
-    /// restart, but **fences may repeat**.
+    /// for the disk. A power cut may undo the file's last seconds. All holds end with the restart,
+    /// but **fences may repeat**.
     Normal,
 }
 
@@ -93,9 +93,8 @@ impl Config {
         self
     }
 
-    /// Allows a file system that other machines may share, such as NFS, SMB, sshfs or a shared
-    /// folder of a virtual machine. Only one machine may use the file, because machines don't
-    /// exclude each other.
+    /// Allows a file system that other machines may share, such as NFS, SMB or sshfs. Only one
+    /// machine may use the file, because machines don't exclude each other.
     pub fn any_file_system(mut self) -> Self {
         self.any_file_system = true;
         self

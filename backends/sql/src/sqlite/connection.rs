@@ -60,8 +60,8 @@ impl Database {
         self.open(true).await
     }
 
-    /// Opens the file again. A missing file isn't created, because the new file would admit a
-    /// second holder.
+    /// Opens the file again. A missing file isn't created, because a second holder could acquire
+    /// the lock in the new file.
     pub(super) async fn reopen(&self) -> Result<Open> {
         if let Err(source) = file_id(&self.path) {
             return Err(Error::unavailable(format!(
@@ -74,8 +74,8 @@ impl Database {
         self.open(false).await
     }
 
-    /// Returns the path of SQLite's write-ahead log. It is next to the target of a symbolic link,
-    /// and exists while the file is open in WAL mode.
+    /// Returns the path of SQLite's write-ahead log. If the lock file is a symbolic link, the log
+    /// is next to its target.
     pub(super) fn log(&self) -> PathBuf {
         let path = self.path.canonicalize().unwrap_or_else(|_| self.path.to_path_buf());
         let mut log = path.into_os_string();

@@ -24,7 +24,8 @@ pub(super) fn network(path: &Path) -> io::Result<Option<Network>> {
     Ok(of_magic(magic, || kind().ok().flatten()))
 }
 
-/// Decides by the number from statfs(2) and, for FUSE, by the mount's kind.
+/// Returns the network file system with this number of statfs(2). For FUSE, the mount's kind
+/// decides.
 fn of_magic(magic: u64, kind: impl FnOnce() -> Option<String>) -> Option<Network> {
     // 32-bit machines may sign-extend the number.
     let name = match magic & 0xffff_ffff {

@@ -1,19 +1,19 @@
 //! Locks in a SQLite file, shared by the processes of one machine.
 //!
 //! A hold is a row that expires at an instant of `CLOCK_BOOTTIME`, stored with the boot id. That
-//! clock runs during suspend and ignores steps of the wall clock. Rows of another boot have
+//! clock runs during suspend and ignores steps of the wall clock. Rows with another boot id have
 //! expired.
 //!
 //! Fences come from one counter in the file, so they grow as long as the file exists.
 //!
 //! # Requirements
 //!
-//! - The file must be on a local file system. Opening it on a shared one fails, unless
-//!   [`Config::any_file_system`] is set.
+//! - The file must be on a local file system. Opening a file that other machines may share fails,
+//!   unless [`Config::any_file_system`] is set.
 //! - A process that uses a lock file must not open it by other means or with a second copy of
-//!   SQLite. Closing such a handle drops SQLite's POSIX locks.
+//!   SQLite. Closing such a second handle drops SQLite's POSIX locks.
 //! - Don't delete or replace the file while it is in use. Each process detects that at its next
-//!   request and returns an error, but holds from before and after may overlap.
+//!   request and returns an error, but holds in the old and the new file may overlap.
 //! - The runtime must have its timer and its I/O driver enabled.
 
 mod backend;

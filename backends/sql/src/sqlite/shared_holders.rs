@@ -14,7 +14,7 @@ use super::statements::{
 };
 use crate::kind;
 
-/// How long a writer's poll blocks new readers: the time of several polls.
+/// How long a waiting writer's poll blocks new readers: the time of several polls.
 const WAITS: Duration = Duration::from_secs(3);
 
 struct Look {
@@ -24,7 +24,6 @@ struct Look {
     writer_until: Option<BootInstant>,
 }
 
-/// Most of these operations need a transaction, and an instant within it.
 impl Tables<'_> {
     pub(super) async fn acquire_shared(&mut self, asked: &Acquire) -> Result<Acquired> {
         let claim = &asked.claim;
@@ -122,7 +121,7 @@ impl Tables<'_> {
         Ok(Acquired::granted(granted(fence)?))
     }
 
-    /// Adds the tokens of renewed holds to `renewed`.
+    /// Renews holds, and adds their tokens to `renewed`.
     pub(super) async fn renew_shared(
         &mut self,
         asked: &[Asked<'_>],
@@ -136,7 +135,7 @@ impl Tables<'_> {
         self.keep(&names).await
     }
 
-    /// Returns whether the hold existed, and whether its end may admit a waiter.
+    /// Releases a hold. Returns whether it existed, and whether a waiter may now acquire the name.
     pub(super) async fn release_shared(
         &mut self,
         name: &LockName,

@@ -19,7 +19,7 @@ use crate::queries::files;
 pub(super) const QUERIES: &str =
     files!("acquire", "break", "check_fence", "inspect", "release", "renew", "swap", "sweep");
 
-/// A query of a file, with its parameters in order.
+/// The query with this name, with its parameters in order.
 macro_rules! query {
     ($name:literal $(; $($value:expr),+)?) => {
         sqlx::query(const { crate::queries::find(crate::sqlite::statements::QUERIES, $name) })
@@ -37,7 +37,8 @@ const SWEEP: u32 = 200;
 
 pub(super) type Statement<'q> = Query<'q, Sqlite, <Sqlite as Database>::Arguments>;
 
-/// The tables at an instant. Most operations need a transaction, and an instant within it.
+/// The tables at the instant `now`. Most operations need a transaction, within which `now` was
+/// read.
 pub(super) struct Tables<'a> {
     pub(super) connection: &'a mut SqliteConnection,
     pub(super) now: BootInstant,
@@ -47,7 +48,6 @@ pub(super) struct Tables<'a> {
 #[derive(Debug)]
 pub(super) struct Acquire {
     pub(super) claim: Claim,
-    /// The identity as JSON.
     pub(super) identity: String,
     /// True if the caller retries until the claim is granted.
     pub(super) waits: bool,
@@ -90,10 +90,10 @@ impl Tables<'_> {
         Ok(expires(row)?.saturating_since(self.now))
     }
 
-    /// Acquires the name. Outside a transaction, `now` is older than the write lock, which is safe.
-    /// A row that had expired by then is still expired, and the new expiry is no earlier than the
-    /// request's start plus the TTL. Only a transaction may renew an existing hold, because the
-    /// hold may have just expired.
+    /// Acquires the name. Outside a transaction, `now` is read before SQLite takes the write lock.
+    /// That is safe for a grant: a hold expired at `now` is still expired, and the new hold expires
+    /// no earlier than one TTL after the request's start. An existing hold is renewed only in a
+    /// transaction, because it may have expired since `now`.
     pub(super) async fn acquire(
         &mut self,
         asked: &Acquire,
@@ -149,7 +149,6 @@ impl Tables<'_> {
         Ok(Acquired::granted(granted))
     }
 
-    /// Transfers a hold.
     pub(super) async fn swap(&mut self, from: Token, asked: &Acquire) -> Result<Acquired> {
         let claim = &asked.claim;
         if claim.mode != Mode::Exclusive {
@@ -174,7 +173,7 @@ impl Tables<'_> {
     }
 
     /// Returns the name's row, whether it has an unexpired hold, and whether the token has a
-    /// tombstone. With a tombstone, the row isn't read.
+    /// tombstone. With a tombstone, the second value is false.
     pub(super) async fn seen(
         &mut self,
         name: &LockName,
@@ -188,7 +187,6 @@ impl Tables<'_> {
         Ok((row, is_live, is_ended))
     }
 
-    /// Renews holds.
     pub(super) async fn renew(&mut self, claims: &[Claim]) -> Result<Vec<Renewal>> {
         let (alone, shared): (Vec<&Claim>, Vec<&Claim>) =
             claims.iter().partition(|claim| claim.mode == Mode::Exclusive);
@@ -225,8 +223,8 @@ impl Tables<'_> {
         })
     }
 
-    /// Releases the hold. Also returns whether that may admit a waiter. Needs no transaction for an
-    /// exclusive hold without a `tombstone`.
+    /// Releases the hold. Also returns whether a waiter may now acquire the name. Needs no
+    /// transaction for an exclusive hold without a `tombstone`.
     pub(super) async fn release(
         &mut self,
         claim: &Claim,
@@ -252,7 +250,6 @@ impl Tables<'_> {
         self.rows(query!("release"; name.as_str(), token)).await
     }
 
-    /// Puts a tombstone for the longer of `least` and [`TOMBSTONE`].
     pub(super) async fn put_tombstone(
         &mut self,
         token: &str,
@@ -320,7 +317,7 @@ impl Tables<'_> {
         for row in &rows {
             let name: &str = row.try_get("name")?;
             if !name.starts_with(prefix) {
-                // In byte order, names with the prefix are contiguous.
+                // The names are in byte order, so no later name has the prefix.
                 return Ok(page);
             }
             if page.names.last().is_none_or(|last| last.name.as_str() != name) {
@@ -366,7 +363,6 @@ impl Tables<'_> {
         query.fetch_one(&mut *self.connection).await
     }
 
-    /// Returns the number of changed rows.
     pub(super) async fn execute(&mut self, query: Statement<'_>) -> Result<u64> {
         query.execute(&mut *self.connection).await.map(|done| done.rows_affected())
     }
@@ -390,7 +386,7 @@ impl Tables<'_> {
             holder.mode = kind::mode(word, row.try_get("permits")?, row.try_get("size")?)
                 .ok_or_else(|| sqlx::Error::Decode(format!("{word:?} is no mode").into()))?;
         }
-        // The `fence` of permits only numbers the hold.
+        // For permits, the column `fence` is only the hold's number.
         if word != "permits" {
             holder.fence = Some(fence(row)?);
         }

@@ -1,9 +1,10 @@
 //! Notifies waiters of releases.
 //!
-//! In its own process, the writer notifies every client after its commit. For other processes, it
-//! opens and closes SQLite's log for reading. Their inotify watches report only such closes.
+//! After its commit, the writer notifies every client of its own process. For other processes, the
+//! writer opens SQLite's log for reading, and closes it. Their inotify watches report only such a
+//! close.
 //!
-//! - SQLite opens the log for writing, so grants, renewals and checkpoints wake no waiter.
+//! - SQLite itself opens the log for writing, so grants, renewals and checkpoints wake no waiter.
 //! - The log has no POSIX locks, so closing it is safe, unlike closing the database file.
 
 use std::collections::HashMap;
@@ -34,7 +35,8 @@ pub(super) struct Waiters {
 
 #[derive(Debug, Default)]
 struct Expected {
-    /// The time at which each name's registration ends. A waiter repeats its request long before.
+    /// The time at which each name's registration ends. A waiter registers its name again long
+    /// before.
     until: HashMap<LockName, BootInstant>,
     watching: bool,
 }
@@ -122,7 +124,7 @@ fn ring(log: &Path) {
 }
 
 async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
-    // The pause after a wake-up that was for other names. Wake-ups during the pause are handled
+    // The pause after a wake-up that found no free name. Wake-ups during the pause are handled
     // together.
     const GAP: Duration = Duration::from_millis(1);
 
@@ -145,7 +147,7 @@ async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
                 }
             }
             Change::FileGone => {
-                // Each client repeats its request, and gets the file's error.
+                // Each waiter repeats its request, and gets the file's error.
                 waiters.stop_watching();
                 waiters.wake(waiters.names());
                 return;
@@ -174,8 +176,8 @@ enum Change {
     FileGone,
 }
 
-/// How to watch SQLite's log. `Poll` is used if the user has no inotify watch left, or if the file
-/// isn't in WAL mode and has no log.
+/// The way to watch SQLite's log. `Poll` is used if the user has no inotify watch left, or if the
+/// file isn't in WAL mode and has no log.
 enum Watch {
     Inotify(AsyncFd<OwnedFd>),
     Poll,

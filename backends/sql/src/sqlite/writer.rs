@@ -1,6 +1,7 @@
 //! The task that owns the connection.
 //!
-//! - A dropped caller leaves no open transaction. Its request is carried out or never begun.
+//! - A caller that drops its future leaves no open transaction. The request is carried out or never
+//!   begun.
 //! - Requests that arrive while the disk is busy share one transaction with one sync.
 
 use std::sync::Arc;
@@ -34,12 +35,12 @@ pub(super) enum Request {
 
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// To a caller, never [`Acquired::Again`].
+    /// Never [`Acquired::Again`] in an answer to a caller.
     Acquired(Acquired),
     Renewed(Vec<Renewal>),
     Released {
         ended: ReleaseOutcome,
-        /// True if the release may admit a waiter.
+        /// True if a waiter may now acquire the name.
         makes_room: bool,
     },
     Broken(Broken),
@@ -66,7 +67,7 @@ pub(super) struct WeakJobs(mpsc::WeakUnboundedSender<Job>);
 const ANSWER_LIMIT: Duration = Duration::from_secs(3 * BUSY_LIMIT.as_secs());
 
 impl Jobs {
-    /// Starts the writer, which ends with the last of these handles.
+    /// Starts the writer, which ends when the last `Jobs` is dropped.
     pub(super) fn start(
         database: &Database,
         open: Open,
@@ -86,7 +87,8 @@ impl Jobs {
     }
 
     /// # Cancel safety
-    /// A dropped request is still carried out, unless it is a read or an acquire and hasn't begun.
+    /// After a drop, the request is still carried out, unless it is a read or an acquire that
+    /// hasn't begun.
     pub(super) async fn ask(&self, request: Request) -> Result<Answer> {
         let (answer, answered) = oneshot::channel();
         self.0.send(Job { request, answer }).map_err(|_| {
@@ -183,7 +185,7 @@ impl Writer {
             [one] => vec![self.alone(one).await],
             several => match self.together(several).await {
                 Ok(answers) => answers.into_iter().map(Ok).collect(),
-                // One request may have made the transaction fail, so each gets its own.
+                // One request may have made the transaction fail, so each gets its own transaction.
                 Err(failure) if failure.effect == Effect::None && !failure.was_busy() => {
                     let mut results = Vec::with_capacity(several.len());
                     for request in several {
@@ -242,7 +244,7 @@ impl Writer {
             match patiently!(BUSY_LIMIT, self.run(request, false)) {
                 Ok(Answer::Acquired(Acquired::Again)) => {}
                 Ok(answer) => return Ok(answer),
-                // Retries in a transaction, whose rollback makes the error definite.
+                // Retries in a transaction, whose rollback proves that the request had no effect.
                 Err(e) if is_foreign_row(&e) => {}
                 Err(e) => return Err(Failure::of_statement(e)),
             }
@@ -261,7 +263,7 @@ impl Writer {
         for request in requests {
             // `run` reads the clock, here under the write lock.
             match self.run(request, true).await {
-                // Under the write lock, only a missing row of `lockwright_meta` gives no answer.
+                // Under the write lock, only a missing row of `lockwright_meta` causes `Again`.
                 Ok(Answer::Acquired(Acquired::Again)) => {
                     return Err(self.roll_back(sqlx::Error::RowNotFound).await);
                 }
@@ -330,7 +332,7 @@ impl Writer {
         }
         let Ok(mut tables) = self.tables() else { return };
         let now = tables.now;
-        // A failure is ignored, because the next request also reports it.
+        // Ignores a failure, because the next request also reports it.
         let swept = tables.sweep(KEPT).await.unwrap_or_default();
         self.next_sweep = now + if swept.more { SHORT_PAUSE } else { PAUSE };
     }

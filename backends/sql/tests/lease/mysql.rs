@@ -41,7 +41,7 @@ const GRANT_GUEST: &str = "GRANT SELECT, INSERT, UPDATE, DELETE ON lockwright.* 
 const CREATE_SCHEMA: &str = "CREATE DATABASE `select`; GRANT ALL ON `select`.* TO lockwright@'%'";
 const QUOTED_SCHEMA: &str = "`select`";
 
-/// The error if the schema is missing. The server doesn't reveal whether it exists.
+/// The error for a missing schema. The server doesn't reveal that it is missing.
 const NO_SCHEMA: (ErrorKind, &str) = (ErrorKind::Denied, "");
 
 /// The column with a tombstone's expiry.

@@ -106,7 +106,7 @@ async fn fences_grow_past_what_was_granted_during_a_wait() {
     let (server, backend) = start().await;
     let newcomer = Arc::new(connect(&server.url()).await);
     acquire_and_release(&backend, "x").await;
-    // Only a client with a recent grant sends `acquire_free`.
+    // After its grant, `backend` sends `acquire_free`, and `newcomer` doesn't.
     for (backend, fence) in [(backend, 8_000_000_000_000_000), (newcomer, 9_000_000_000_000_000)] {
         let mut row = lock_lease(&server, "x").await;
         let asked = claim("x");

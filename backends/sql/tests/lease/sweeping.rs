@@ -116,7 +116,7 @@ async fn a_sweep_waits_for_nobody() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_under_way_starts_above_the_row_that_was_swept() {
     let (server, backend) = start().await;
-    // A client without an earlier grant of the name doesn't try `acquire_free` first.
+    // `newcomer` had no grant of the name, so it doesn't send `acquire_free`.
     let newcomer = Arc::new(connect(&server.url()).await);
     let mut before = claim("x");
     before.fences = 1_000_000_000;
@@ -132,7 +132,7 @@ async fn a_claim_under_way_starts_above_the_row_that_was_swept() {
     assert!(fence > Fence::new(last), "it had {last}, and then got {fence}");
 }
 
-/// The fences of a name must grow, although sweeps delete its row in between. Each task cycles
+/// The fences of a name must grow, although sweeps delete its row between grants. Each task cycles
 /// through its names, so the sweep always finds unused ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn sweeping_and_locking_at_once() {

@@ -70,8 +70,8 @@ async fn locked_row_of_a_reader_costs_one_of_twenty() {
     hold_twenty(SHARED_HOLDER, async |locks, name| locks.read(name).acquire().await.unwrap()).await;
 }
 
-/// The renewal of the locked row must not lock the name's row while it waits. Other readers'
-/// renewals must not wait for the locked row.
+/// A renewal that waits for a reader's locked row must not lock the name's row, because other
+/// readers' renewals need that row.
 #[tokio::test(flavor = "multi_thread")]
 async fn locked_row_of_a_reader_costs_no_other_reader_of_the_name() {
     let server = options().start().unwrap();

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::duplicate_mod, reason = "each server runs the same tests")]
 
-// With a path, the modules in these files are files of this folder.
+// Because of `#[path]`, submodules of these files are in this folder.
 #[path = "mariadb.rs"]
 mod mariadb;
 #[path = "postgres.rs"]

@@ -14,7 +14,7 @@ in_each_mode!(plain; a_terminated_session_is_reported_at_once,
     a_broken_way_is_reported_at_once,
     a_silent_way_is_a_loss_by_the_deadline_and_frees_within_the_ttl);
 
-/// A limit that is much shorter than the time until the next renewal.
+/// A limit much shorter than the time to the next renewal.
 const AT_ONCE: Duration = ms(1_000);
 
 async fn a_terminated_session_is_reported_at_once(server: &Server, mode: &str) {

@@ -22,7 +22,6 @@ const CONNECTIONS: usize = 10;
 /// With five connections, holds without a wait share a session.
 const FEWEST: usize = 5;
 
-/// Short enough for renewals during a test.
 const TTL: Duration = ms(6_000);
 
 async fn backend(server: &Server, connections: usize) -> Arc<Backend> {
@@ -133,7 +132,7 @@ async fn broken_hold_leaves_the_others() {
             until_recorded(&*other, "x").await;
         }
         let seen = BreakTarget::Token(broken.token());
-        // The break asks the holder's client first, and would end the session only later.
+        // The break ends the session only if the holder's client doesn't release the hold.
         let answer = break_x(&*other, seen, BreakMode::Now).await;
         assert!(matches!(answer, Ok(Broken::Freed(_))), "{answer:?}");
         let next = hold(&*other, "x").await;
@@ -146,7 +145,6 @@ async fn broken_hold_leaves_the_others() {
     }
 }
 
-/// A hold that runs out isn't renewed, and its client releases it in time.
 #[tokio::test(flavor = "multi_thread")]
 async fn hold_runs_out_beside_others() {
     let server = plain();
@@ -364,7 +362,8 @@ async fn waits_leave_a_session_for_holds() {
     .await;
     let held = hold(&*one, "x").await;
     release(&*one, &held).await;
-    // The joint session without holds has another TTL, so it is closed and frees its permit.
+    // `y` has another TTL, so the client closes the joint session without holds, whose permit it
+    // needs.
     let claim = claim_for("y", TTL);
     within(ms(5_000), "a session", async || one.try_acquire(&claim).await.is_ok()).await;
 }

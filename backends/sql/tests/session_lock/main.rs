@@ -2,8 +2,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::duplicate_mod, reason = "each server runs the same tests")]
 
-/// Makes a test of each function `$rule`. The test calls it in each mode, on one server that
-/// `$start` returns.
+/// Makes a test of each function `$rule`, which runs in each mode on one server from `$start`.
 macro_rules! in_each_mode {
     ($start:ident; $($rule:ident),*) => {
         mod in_each_mode {
@@ -20,7 +19,7 @@ macro_rules! in_each_mode {
     };
 }
 
-// With a path, the modules in these files are files of this folder.
+// Because of `#[path]`, submodules of these files are in this folder.
 #[path = "mariadb.rs"]
 mod mariadb;
 #[path = "mysql.rs"]

@@ -38,8 +38,8 @@ const MODES_WITH_LATE_RECORD: [&str; 2] = MODES;
 
 const FOR_SHARE: &str = "LOCK IN SHARE MODE";
 
-/// The time within which a killed waiter leaves the queue. During a `GET_LOCK`, the server checks
-/// whether its client is connected. A wait for a row ends only with the statement's time limit.
+/// During a `GET_LOCK`, the server checks whether its client is connected. A wait for a row ends
+/// only with the statement's time limit.
 fn dead_waiter_limit(mode: &str) -> Duration {
     if mode == "session" { ms(3_000) } else { ms(6_000) }
 }

@@ -122,7 +122,8 @@ async fn a_sweep_leaves_the_held_and_keeps_the_fences(server: &Server, mode: &st
     }
     let last = floor(server);
     assert!(last >= before.get() - 3_600_000_000, "the floor is {last}");
-    // A new fence may come from the server's time. Only the floor can put it far ahead of that.
+    // A new fence may come from the server's time. Only the floor can put it far ahead of that
+    // time.
     set_floor(server, last + 1_000_000_000_000_000);
     let again = claim_for("over", LONG);
     let fence = grant(&backend, &again).await.fence;

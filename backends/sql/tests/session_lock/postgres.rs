@@ -52,8 +52,7 @@ const MODES_WITH_LATE_RECORD: [&str; 1] = ["row"];
 
 const FOR_SHARE: &str = "FOR SHARE";
 
-/// The time within which a killed waiter leaves the queue. The time is short, because the server
-/// checks its clients once a second.
+/// The limit is short, because the server checks once a second whether its clients are connected.
 fn dead_waiter_limit(_mode: &str) -> Duration {
     ms(3_000)
 }

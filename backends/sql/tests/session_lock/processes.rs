@@ -103,8 +103,8 @@ async fn a_killed_holder_frees_at_once(server: &Server, mode: &str) {
 /// from an old snapshot.
 async fn a_crashed_holder_shares_its_fence_with_nobody(server: &Server, mode: &str) {
     let backend = backend(server, mode).await;
-    // A new fence may come from the server's time. The last fence is far ahead of it, so only that
-    // fence can keep the next one above.
+    // A new fence may come from the server's time. The last fence is far ahead of that time, so a
+    // higher fence must derive from the last one.
     acquire_and_release(&backend, "x").await;
     let mut fences = vec![raise_last_fence(server, mode)];
     for _ in 0..3 {

@@ -300,7 +300,7 @@ pub(crate) async fn leave_behind(one: &dyn DistributedLock) {
     tokio::time::sleep(Duration::from_secs(4)).await;
 }
 
-/// Makes a test of each rule. `$start` returns a server and two of its clients.
+/// Makes a test of each rule, with a server and two clients from `$start`.
 macro_rules! all {
     ($start:ident) => {
         $crate::rules::tests!(

@@ -44,7 +44,7 @@ pub(super) async fn a_writer_that_waits_stays_ahead(Two(one, two): Two) {
     release(&*one, &late).await;
 }
 
-/// A writer's session is kept after its wait, but readers are admitted at once.
+/// After the writer's wait, its session stays open, but readers must be granted at once.
 pub(super) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     let (first, late, writer) = (reader(), reader(), claim("x"));
     grant(&*one, &first).await;
@@ -103,7 +103,7 @@ pub(super) async fn a_sweep_leaves_what_is_read(server: &Server, Two(one, two): 
     let second = reader();
     assert_eq!(grant(&*two, &second).await.fence, fence, "readers beside each other");
     release(&*two, &second).await;
-    // The other backend ends the reader's session, so the reader doesn't delete its row.
+    // The other backend ends the reader's session, so the reader's client doesn't delete the row.
     release(&*two, &stays).await;
     assert_eq!(rows("reader"), 1);
     age();

@@ -5,7 +5,6 @@ use lockwright_core::{
 
 use crate::support::*;
 
-/// Asserts details that the conformance suite doesn't require of each backend.
 #[tokio::test]
 async fn answers_name_the_holder_and_the_reason() {
     let place = Place::new();

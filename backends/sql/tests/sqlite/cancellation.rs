@@ -49,7 +49,7 @@ async fn nothing_is_left_behind(threads: &str) {
     }
     let left = backend.list("", None).await.unwrap().names;
     assert_eq!(left.len(), 1, "{threads}: {left:?}");
-    // The write lock is free, so no dropped request has left a transaction open.
+    // If a dropped request had left a transaction open, the write lock wouldn't be free.
     let mut raw = place.raw().await;
     sql(&mut raw, "PRAGMA busy_timeout = 0; BEGIN IMMEDIATE; ROLLBACK").await;
     grant(&backend, &claim_for("n0", LONG)).await;

@@ -90,8 +90,8 @@ pub(crate) async fn until_one_waits(backend: &dyn DistributedLock) {
     within(ms(5_000), "the waiter to block", async || waiters(backend, "x").await == 1).await;
 }
 
-/// Sends several requests for a name at the same time, of which one must be granted. Returns the
-/// granted request's backend index and claim.
+/// Sends concurrent requests for a name, of which one must be granted. Returns the granted
+/// request's backend index and claim.
 pub(crate) async fn one_of_many<B: DistributedLock>(
     backends: &[Arc<B>],
     number: usize,

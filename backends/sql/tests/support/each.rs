@@ -55,7 +55,6 @@ pub(crate) async fn session(server: &Server) -> Connection {
     Connection::connect(&server.admin_url()).await.unwrap()
 }
 
-/// Opens a session and runs `sql` in it.
 pub(crate) async fn session_after(server: &Server, sql: &str) -> Connection {
     let mut session = session(server).await;
     run(&mut session, sql).await;

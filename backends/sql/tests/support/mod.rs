@@ -1,4 +1,3 @@
-//! Servers and helpers that the tests of this crate share.
 #![allow(dead_code, unused_imports, reason = "each test binary uses some of it")]
 
 mod common;

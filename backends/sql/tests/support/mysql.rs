@@ -20,7 +20,7 @@ pub(crate) const TLS: &str = "ssl-mode";
 /// An hour in the unit of the column `updated`.
 pub(crate) const HOUR: &str = "3600000000";
 
-/// Returns the number that all new fences are above.
+/// Returns the number that all new fences exceed.
 pub(crate) fn floor(server: &Server) -> u64 {
     count(server, "SELECT floor FROM lockwright_meta") as u64
 }
@@ -32,7 +32,7 @@ pub(crate) fn set_floor(server: &Server, floor: u64) {
 
 fn raise_sequence(server: &Server, last: u64) {
     if count(server, "SELECT VERSION() LIKE '%MariaDB%'") == 1 {
-        // SETVAL can't lower the sequence. ALTER waits for all holds of the mode `row`.
+        // SETVAL can't lower the sequence. ALTER can, but waits for all holds of the mode `row`.
         let set = format!("SELECT SETVAL(lockwright_hold_fence, {last})");
         if server.sql(&set).unwrap().trim() == "NULL" {
             let restart = format!("ALTER SEQUENCE lockwright_hold_fence RESTART {}", last + 1);
@@ -59,14 +59,13 @@ pub(crate) const SESSIONS: &str =
 pub(crate) const BLOCKED: &str = "SELECT count(*) FROM information_schema.processlist \
                                   WHERE user = 'lockwright' AND command IN ('Query', 'Execute')";
 
-/// The text of the server's error if it has no connection left.
 pub(crate) const FULL: [&str; 1] = ["Too many connections"];
 
 pub(crate) fn set_isolation(server: &Server, level: &str) {
     server.sql(&format!("SET GLOBAL tx_isolation = '{level}'")).unwrap();
 }
 
-/// Returns the options of a server whose commits can be made to wait for a replica.
+/// Returns options that let commits wait for a replica.
 pub(crate) fn options() -> Options {
     Server::options().semi_synchronous()
 }
@@ -87,7 +86,7 @@ pub(crate) fn add_user(server: &Server, user: &str, password: &str) {
     server.sql(&format!("{grant} TO {user}@'%'")).unwrap();
 }
 
-/// Counts sessions with this token's mark for the name `x`.
+/// Counts sessions with the named lock that marks this token and `x`.
 pub(crate) fn sessions_of(server: &Server, token: Token) -> usize {
     count(server, &format!("SELECT {} IS NOT NULL", session_of(token)))
 }
@@ -126,7 +125,7 @@ pub(crate) fn holding(server: &Server) -> usize {
             .saturating_sub(count(server, &format!("{rows} FOR UPDATE SKIP LOCKED")))
 }
 
-/// Returns the documented expression for a name's `GET_LOCK`.
+/// Returns the documented argument of `GET_LOCK` for a name.
 pub(crate) fn key(name: &str) -> String {
     let as_it_is =
         name.len() <= 64 && name.chars().all(|c| c.is_ascii() && !c.is_ascii_uppercase());

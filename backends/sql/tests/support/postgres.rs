@@ -22,7 +22,7 @@ pub(crate) const TLS: &str = "sslmode";
 /// An hour, as an SQL expression that can be subtracted from the column `updated`.
 pub(crate) const HOUR: &str = "interval '1 hour'";
 
-/// Returns the number that all new fences are above.
+/// Returns the number that all new fences exceed.
 pub(crate) fn floor(server: &Server) -> u64 {
     count(server, "SELECT last_value FROM lockwright_hold_fence") as u64
 }
@@ -99,7 +99,6 @@ pub(crate) fn writing(server: &Server) -> usize {
     queued(server)
 }
 
-/// Counts sessions with locks.
 pub(crate) fn holding(server: &Server) -> usize {
     count(
         server,

@@ -15,7 +15,6 @@ pub(crate) const TTL: Duration = Duration::from_secs(4);
 /// TTLs in seconds. With ZooKeeper's default tick, the shortest TTL would be 8 s.
 pub(crate) const SHORT_TTLS: &[u64] = &[1, 2, 3, 5];
 
-/// How long a caller waits before it drops a request.
 pub(crate) const DROPPED_AFTER: Duration = Duration::from_millis(300);
 
 pub(crate) async fn connect(url: &str) -> Backend {
@@ -46,7 +45,6 @@ pub(crate) async fn queue(raw: &Client, name: &str) -> Vec<String> {
     }
 }
 
-/// Returns the number of claims that hold or wait for a lock.
 pub(crate) async fn entries(cluster: &Cluster, name: &str) -> usize {
     queue(&raw(&cluster.url()).await, name).await.len()
 }
@@ -54,7 +52,6 @@ pub(crate) async fn entries(cluster: &Cluster, name: &str) -> usize {
 /// Other programs' claims: nodes of Curator's mutex and of its read locks.
 pub(crate) const ALIENS: &[&str] = &["lock-", "__READ__"];
 
-/// Puts another program's claim into the queue of `x`.
 pub(crate) async fn put_alien(cluster: &Cluster, kind: &str) -> (Client, String) {
     let raw = raw(&cluster.url()).await;
     let theirs = format!("/lockwright/x/_c_7b0a1f2e-1111-4222-8333-444455556666-{kind}");
@@ -66,7 +63,7 @@ pub(crate) async fn remove_alien(_: &Cluster, (raw, node): (Client, String)) {
     raw.delete(&node, None).await.unwrap();
 }
 
-/// Returns a figure of the first server.
+/// Returns a figure from the first server's `mntr`.
 pub(crate) fn figure(cluster: &Cluster, name: &str) -> usize {
     let all = cluster.four_letter(0, "mntr").unwrap();
     let line = all.lines().find_map(|line| line.strip_prefix(name)).expect("it has that figure");
@@ -116,7 +113,6 @@ pub(crate) fn claim(locked: &str) -> Claim {
     claim_for(locked, TTL)
 }
 
-/// Returns the name of the claim's node without its sequence.
 pub(crate) fn node_of(claim: &Claim) -> String {
     let t = claim.token.to_string();
     format!("_c_{}-{}-{}-{}-{}-lock-", &t[..8], &t[8..12], &t[12..16], &t[16..20], &t[20..])

@@ -48,7 +48,6 @@ fn as_user(url: &str, login: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_healthy_ensemble_of_three_has_nothing() {
-    // With the default tick, a busy machine doesn't seem slow.
     let ensemble = ZooKeeper::options().tick(Duration::from_secs(2)).start().unwrap();
     let ours = as_user(&ensemble.url(), "app:secret");
     assert_eq!(findings_at(&ours).await, []);
@@ -203,7 +202,8 @@ async fn commits_that_take_long_are_a_warning() {
     let url = server.url_through([slow.port()]);
     let slow_commits =
         |findings: Vec<Finding>| findings.into_iter().find(|finding| finding.code == SLOW);
-    // If connecting takes too long, the client assumes a longer tick than the server's.
+    // If connecting takes too long, the client assumes a longer tick than the server's, so connect
+    // again.
     let zookeeper = eventually(|| async {
         slow.set(Traffic::Forward);
         let zookeeper = patient(Config::new(&url).unwrap()).connect().await.unwrap();

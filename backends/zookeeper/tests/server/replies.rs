@@ -82,7 +82,7 @@ async fn a_node_whose_reply_was_lost_is_the_hold_when_asked_again() {
     released(&zookeeper, &claim, ReleaseMode::Plain).await;
 }
 
-/// An operator breaks the hold before its client gets the response.
+/// An operator breaks the hold before the holder's client gets the response.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_whose_reply_was_lost_and_that_was_broken_is_not_granted() {
     let (server, proxy, zookeeper) = harmed().await;
@@ -166,7 +166,7 @@ async fn repeated_acquire_of_a_claim_in_removal_is_rejected() {
     let options = testbed::ZooKeeper::options().members(1).tick(Duration::from_secs(2));
     let (server, proxy, zookeeper) = harmed_with(options).await;
     let other = connect(&server.url()).await;
-    // A claim with a shorter TTL keeps its place in the queue for two polling intervals.
+    // A claim with a shorter TTL becomes overdue after two slow polls, instead of after its TTL.
     let mut claim = claim_for("x", Duration::from_secs(21));
     claim.renewal_mode = RenewalMode::Off;
     grant_and_release(&zookeeper, &claim).await;

@@ -119,7 +119,7 @@ async fn a_fixed_hold_is_valid_for_its_whole_ttl() {
 }
 
 /// The servers keep a dead client's session for its timeout and up to a tick more. The reported
-/// time is no shorter.
+/// remaining time is no shorter.
 #[tokio::test]
 async fn remaining_time_of_a_broken_hold_covers_its_session() {
     let (server, zookeeper) = server_and_client().await;

@@ -18,8 +18,8 @@ pub fn serve<L: Library>(handshake: &Handshake) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build_local(LocalOptions::default());
     let runtime = runtime.expect("a runtime can be built");
-    // The work is in spawned tasks, as in a service. If another task wakes the future of
-    // `block_on`, tokio first polls for I/O events, which is a system call.
+    // The work is in a spawned task, as in a service. When another task wakes `block_on`'s own
+    // future, tokio polls for I/O events first, with a system call.
     let serving = runtime.block_on(async { spawn_local(answer_commands::<L>()).await });
     serving.expect("a subject doesn't panic");
     std::process::exit(0);

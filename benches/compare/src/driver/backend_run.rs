@@ -34,7 +34,7 @@ impl<'a> BackendRun<'a> {
         Self { backend, pace, subjects, table: Table::default(), progress, only }
     }
 
-    /// Ends the subjects' processes, whose background work would disturb other measurements.
+    /// Ends the subjects' processes: their background work would disturb other measurements.
     pub(super) fn dismiss_all(&mut self) {
         self.subjects.iter_mut().for_each(RunningSubject::dismiss);
     }
@@ -84,8 +84,8 @@ impl<'a> BackendRun<'a> {
         seen
     }
 
-    /// Runs a contest to check exclusion, and longer ones if there were few hand-overs, because a
-    /// subject may start late.
+    /// Lets a subject's tasks contend, to check exclusion. After few hand-overs, repeats this for
+    /// longer, because a subject may start late.
     fn check(
         &self,
         subject: &mut RunningSubject<'_>,
@@ -104,7 +104,7 @@ impl<'a> BackendRun<'a> {
         outcome
     }
 
-    /// Runs workloads untimed, so that the subjects' virtual machines compile them.
+    /// Runs workloads untimed, so that virtual machines compile the subjects.
     pub(super) fn warm_up(&mut self) {
         let (time, processes) = (self.pace.warming, self.pace.processes);
         let processes = if self.is_in_one_process() { 1 } else { processes };
@@ -163,7 +163,7 @@ impl<'a> BackendRun<'a> {
         }
         // A thousand waiters may have left connections open.
         self.dismiss_all();
-        // The rounds are the inner loop, because starting many processes takes long.
+        // The rounds are the inner loop, so that the processes start only once per count.
         for count in &pace.growing_processes {
             for round in 0..pace.growth_rounds {
                 let contest = Contest { processes: *count as usize, ..alone };
@@ -193,7 +193,7 @@ impl<'a> BackendRun<'a> {
         });
     }
 
-    /// Calls `act` for each subject, in a different order in each round.
+    /// Calls `act` for each subject, in another order each round.
     pub(super) fn each(
         &mut self,
         workload: &'static str,

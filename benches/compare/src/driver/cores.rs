@@ -11,8 +11,8 @@ const SERVERS: usize = 0;
 const OTHER: usize = 1;
 
 impl Regime {
-    /// Pins servers and subjects, but not this process, because its children would inherit the
-    /// core, and start as on a machine with one core.
+    /// Pins servers and subjects, but not this process: its new children would inherit the core,
+    /// and adapt to a machine with one core.
     pub(crate) fn pin(self, servers: &[u32], subjects: &[u32]) {
         pin(servers, SERVERS);
         pin(subjects, self.core_of_subjects());
@@ -43,7 +43,7 @@ fn threads(process: u32) -> impl Iterator<Item = i32> {
 }
 
 pub(super) fn used(processes: &[u32]) -> Duration {
-    // The threads' times are exact, but only the process's ticks include ended threads.
+    // Threads' times are exact, but only the process's ticks include ended threads.
     let used_by = |process: &u32| used_by_threads(*process).max(used_in_ticks(*process));
     Duration::from_nanos(processes.iter().map(used_by).sum())
 }

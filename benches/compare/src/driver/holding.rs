@@ -33,8 +33,8 @@ impl BackendRun<'_> {
         let holds: Vec<u64> = [1].into_iter().chain(self.pace.holds.clone()).collect();
         for (round, count) in holds.into_iter().enumerate() {
             for at in 0..self.subjects.len() {
-                // Each count starts with a different subject, because later subjects may reuse the
-                // server's memory.
+                // Each count starts with a different subject: later subjects may reuse the server's
+                // memory.
                 let subject = (at + round) % self.subjects.len();
                 let kind = self.subjects[subject].program.kind;
                 if !self.pace.is_for(kind, "renewal", count, REGIME) {
@@ -98,7 +98,7 @@ impl BackendRun<'_> {
 
 impl RunningSubject<'_> {
     fn wait(&mut self, lock: &str) -> Result<(), Failure> {
-        // The present processes may still have threads of earlier measurements.
+        // Running processes may have threads of earlier measurements.
         self.dismiss();
         let (pace, ttl) = (self.pace, self.pace.ttl.as_millis());
         let waited = self.used(REGIME, WAITING_PROCESSES + 1, |workers| {

@@ -17,28 +17,28 @@ pub(super) struct Pace {
     pub(super) exclusion: Duration,
     pub(super) warming: Duration,
     pub(super) settling: Duration,
-    /// How long waiters are measured: in a third of the TTL, all periodic work happens.
+    /// How long waiters are measured: a third of the TTL, in which all periodic work happens.
     pub(super) waiting: Duration,
     pub(super) waiters_waiting: usize,
     pub(super) holds: Vec<u64>,
     pub(super) holds_of_peers: u64,
     pub(super) holding: Duration,
-    /// The pause before renewals are measured: half the renewal interval, so that a batch is in
-    /// the middle of the measurement.
+    /// The pause before renewals are measured: half the renewal interval, which puts a batch in the
+    /// middle of the measurement.
     pub(super) before_renewal: Duration,
-    /// How long renewals are measured: in a third of the TTL, each hold is renewed once.
+    /// How long renewals are measured: a third of the TTL, in which each hold is renewed once.
     pub(super) renewal: Duration,
     pub(super) ttl: Duration,
     pub(super) growth_rounds: usize,
     pub(super) growth: Duration,
     pub(super) waiters: Vec<u64>,
-    /// The maximum for peers, because a thousand polling waiters take minutes to end.
+    /// The maximum for peers, because a thousand polling waiters end only after minutes.
     pub(super) waiters_of_peers: u64,
     pub(super) hand_overs_seen: usize,
-    /// True if processes aren't pinned, and peers run only `pairs` and `hand-over`, in one regime.
+    /// If true, processes aren't pinned, and peers run only `pairs` and `hand-over`, in one regime.
     pub(super) is_smoke: bool,
-    /// The counts for the workload `processes`. Peers are omitted, because the memory of dozens of
-    /// virtual machines would dominate.
+    /// The counts for the workload `processes`, without peers: the memory of dozens of virtual
+    /// machines would dominate.
     pub(super) growing_processes: Vec<u64>,
 }
 

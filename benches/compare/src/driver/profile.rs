@@ -9,10 +9,11 @@ use super::subject::Contest;
 use super::worker::Failure;
 use crate::results::{Kind, Profile, Regime};
 
-/// One core, so a profile has the shares of both subjects and servers.
+/// With one core, a profile has the shares of subjects and servers.
 const REGIME: Regime = Regime::OneCore;
 
-/// A frequency that divides no common timer frequency, so samples don't coincide with timers.
+/// The samples' frequency. It divides no common timer frequency, so samples don't coincide with
+/// timers.
 const FREQUENCY: &str = "2997";
 
 const SETTLING: Duration = Duration::from_millis(500);

@@ -90,8 +90,8 @@ impl<'a> RunningSubject<'a> {
         })
     }
 
-    /// Runs a contest. After an error, the caller must dismiss the subject, because workers may
-    /// still run.
+    /// Lets tasks contend for a name. After an error, the caller must dismiss the subject, because
+    /// workers may still run.
     pub(super) fn contest(
         &mut self,
         regime: Regime,
@@ -125,12 +125,12 @@ impl<'a> RunningSubject<'a> {
         if !self.pace.is_smoke {
             regime.pin(&theirs, &subjects);
         }
-        // The queries for keep-alives are outside of the interval in which commands are counted.
+        // Queries for keep-alives come before the first and after the last count of commands.
         let alive = servers.servers.counts.keep_alives().map_err(unanswered)?;
         let served = servers.servers.counts.served().map_err(unanswered)?;
         let before = (cores::used(&theirs), cores::used(&subjects));
         let of = act(&mut self.workers[..count])?;
-        // The processes are listed again, because some servers start one per connection.
+        // List the processes again, because some servers start one per connection.
         let after = (cores::used(&servers.processes()), cores::used(&subjects));
         let served = servers.served_since(served).map_err(unanswered)?.map(|served| served as f64);
         let keep_alives = servers.keep_alives_since(&alive).map_err(unanswered)?;

@@ -77,8 +77,8 @@ impl Turns {
         self.in_time().len() as f64 / self.seconds()
     }
 
-    /// Returns the sorted waits in nanoseconds, including waits that end after the measurement,
-    /// which reveal starvation.
+    /// Returns the sorted waits in nanoseconds. Waits that end after the measurement count, because
+    /// they reveal starvation.
     pub(super) fn waits(&self) -> Vec<u64> {
         let mut waits: Vec<u64> = self.turns.iter().map(|turn| turn.granted - turn.asked).collect();
         waits.sort_unstable();

@@ -72,7 +72,7 @@ impl Program {
         let mut process = command.spawn().map_err(|error| failed(&error))?;
         let (commands, output) = (process.stdin.take(), process.stdout.take());
         let (sender, answers) = channel();
-        // Reading could block indefinitely, so it has its own thread.
+        // A read could block indefinitely, so reads have their own thread.
         std::thread::spawn(move || {
             let lines = output
                 .into_iter()

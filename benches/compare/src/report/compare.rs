@@ -18,7 +18,7 @@ struct Change {
 
 /// Describes Lockwright's changes beyond the noise, or those of `all` subjects.
 ///
-/// Compares ratios to the baseline, because a slower machine doesn't change ratios. Without a
+/// Compares ratios to the baseline, because a slower machine doesn't change them. Without a
 /// baseline, compares figures.
 pub fn text(old: &Results, new: &Results, all: bool) -> String {
     let (before, after) = (View::of(old), View::of(new));

@@ -7,7 +7,7 @@ use super::view::{Against, KEEP_ALIVES, Place, View, against, spread};
 use crate::results::{Cell, Kind, Profile};
 use crate::workload::Workload;
 
-/// A smaller share of the baseline's speed counts as far from the baseline.
+/// Less than this share of the baseline's speed is far from the baseline.
 pub(super) const FAR: f64 = 0.5;
 
 const SHARES: usize = 6;
@@ -132,7 +132,7 @@ fn grouped(mut all: Vec<Comparison<'_>>) -> Vec<Group<'_>> {
     groups
 }
 
-/// Writes the groups. Only a full page has `more` about each.
+/// Writes the groups. A full page has `more` about each.
 fn list<'a>(
     page: &mut Page,
     view: &View<'a>,
@@ -273,8 +273,8 @@ fn why(view: &View<'_>, group: &Group<'_>) -> String {
     plain(&format!("noted: {}", notes.into_iter().collect::<Vec<_>>().join("; ")))
 }
 
-/// Returns whether a note is about a place. A note that names backends must name the place's
-/// backend. Any other note must name the workload or the baseline.
+/// Returns whether a note is about a place. A note with names of backends must name the place's
+/// backend; any other note, the workload or the baseline.
 fn is_about(view: &View<'_>, note: &str, place: &Place<'_>) -> bool {
     let note = note.to_lowercase();
     let is_letter = |c: char| c.is_alphanumeric() || c == '-';

@@ -9,10 +9,11 @@ pub const CERTAINTY: f64 = 0.98;
 /// The smallest change between runs that counts. Another memory layout may cause smaller ones.
 pub const BETWEEN_RUNS: f64 = 0.1;
 
-/// The maximum number of values in the exact test, because more values slow it down.
+/// The maximum number of values in the exact test. More values would slow it down.
 const ENOUGH: usize = 40;
 
-/// Returns the smallest change that counts. It is larger for few rounds, which may agree by chance.
+/// Returns the smallest change that counts. Few rounds may agree by chance, so their limit is
+/// larger.
 pub fn relevant(rounds: usize) -> f64 {
     match rounds {
         0..=2 => 0.5,
@@ -76,7 +77,7 @@ fn rank(count: usize) -> usize {
     }
 }
 
-/// Returns the median, if there are any values.
+/// Returns the median, if any.
 pub fn median(values: &[f64]) -> Option<f64> {
     percentile(&sorted(values), 0.5)
 }

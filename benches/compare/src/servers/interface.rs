@@ -17,8 +17,7 @@ pub struct Servers {
 }
 
 pub(crate) trait Counts: Debug + Send {
-    /// Returns the number of commands so far, including those in scripts, or `None` if they aren't
-    /// counted.
+    /// Returns the number of commands so far, with those in scripts, or `None` without a count.
     fn served(&self) -> Result<Option<u64>> {
         Ok(None)
     }

@@ -1,4 +1,4 @@
-//! The servers of each backend. All but Redis have writes on disk before they answer.
+//! The servers of each backend. All but Redis sync writes to disk before they answer.
 
 mod etcd;
 mod interface;

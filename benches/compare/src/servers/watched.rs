@@ -10,13 +10,13 @@ use super::start;
 pub struct Watched {
     /// The servers.
     pub servers: Servers,
-    /// The first processes of the servers, which may start others.
+    /// The servers' first processes, which may start others.
     roots: Vec<u32>,
     per_look: u64,
 }
 
 impl Watched {
-    /// Starts a backend's servers. Other children that start at the same time count as servers.
+    /// Starts a backend's servers. All children that start in this time count as servers.
     ///
     /// # Panics
     /// If there is no such backend.
@@ -26,8 +26,8 @@ impl Watched {
         let servers = start(backend)?;
         let roots =
             descendants::of(us).into_iter().filter(|process| !before.contains(process)).collect();
-        // `served` itself sends commands. Their number is the smallest difference, because a
-        // cluster's members also send commands to each other.
+        // `served` itself sends commands. Their number is the smallest of several differences,
+        // because a cluster's members send commands to each other too.
         let mut per_look = u64::MAX;
         let mut before = servers.counts.served()?;
         for _ in 0..3 {
@@ -44,8 +44,8 @@ impl Watched {
         Ok(served.map(|(now, before)| now.saturating_sub(before + self.per_look)))
     }
 
-    /// Returns the number of keep-alives since `before` on the connections that were open then and
-    /// are open now, or `None` if the servers don't count keep-alives.
+    /// Returns the number of keep-alives since `before`, on connections open at both times, or
+    /// `None` if the servers don't count keep-alives.
     pub fn keep_alives_since(&self, before: &BTreeMap<String, u64>) -> Result<Option<u64>> {
         let now = self.servers.counts.keep_alives()?;
         let of_connection = |(connection, count): (&String, &u64)| {

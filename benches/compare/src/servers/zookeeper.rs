@@ -5,12 +5,12 @@ use lockwright_testbed::ZooKeeper;
 
 use super::interface::{Counts, Result, Servers};
 
-/// ZooKeeper's default tick, because the testbed's is shorter.
+/// ZooKeeper's default tick. The testbed's is shorter.
 const TICK: Duration = Duration::from_secs(2);
 
 pub(super) fn three() -> Result<Servers> {
     let options = ZooKeeper::options().durable().full_size().tick(TICK);
-    // The connections are unlimited, instead of sixty per host.
+    // Removes the limit of sixty connections per host.
     let ensemble = options.set("maxClientCnxns", "0").start()?;
     let addresses = ensemble.members.iter().map(|member| member.address().to_string()).collect();
     let answer = ensemble.four_letter(0, "srvr")?;

@@ -1,4 +1,4 @@
-//! A subject for tests of the driver. The kind `honest` works. Each other kind has one defect.
+//! A subject for tests of the driver. The kind `honest` works; each other kind has a defect.
 #![forbid(unsafe_code)]
 
 use std::cell::RefCell;

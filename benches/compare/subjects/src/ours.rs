@@ -39,7 +39,7 @@ impl Library for Ours {
     async fn open(backend: &str, urls: &[String]) -> Result<Self> {
         let [url] = urls else { return Err("lockwright needs one URL".into()) };
         if backend == "redlock-5" {
-            // Lets new servers vote at once. This is safe, because they never stored a lock.
+            // Lets new servers vote at once, which is safe: they never stored a lock.
             lockwright::operator::admit(url).await?;
         }
         Ok(Self { locks: lockwright::connect(url).await? })

@@ -1,4 +1,4 @@
-//! A process's descendants, and signals that can't reach another process with a reused id.
+//! A process's descendants, and signals that never reach an unrelated process with a reused id.
 
 use std::collections::HashMap;
 use std::fs;
@@ -120,8 +120,9 @@ pub(crate) struct Killed {
     pub refused: u32,
 }
 
-/// Kills all descendants, and `group` if a descendant is in it: the id of an empty group may be
-/// reused. The kernel signals a group atomically with `fork`, so no member escapes.
+/// Kills all descendants, and `group` if a descendant is in it, because the id of an empty group
+/// may be reused. The kernel signals a group atomically with `fork`, so no process of the group
+/// escapes.
 pub(crate) fn kill_all(root: Pid, except: &[Process], group: Option<Pid>) -> io::Result<Killed> {
     let mut entries = entries_of(root, except)?;
     if let Some(group) = group
@@ -150,7 +151,6 @@ mod tests {
 
     use super::*;
 
-    /// Starts a command and waits for its first line.
     fn started(command: &mut Command) -> Child {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();

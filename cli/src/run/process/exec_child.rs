@@ -1,4 +1,4 @@
-//! The process that becomes CMD by `exec`. Before, it arranges to die with the supervisor. As a
+//! The process that becomes CMD by `exec`, after it has arranged to die with the supervisor. As a
 //! separate program, it avoids unsafe code between `fork` and `exec`.
 
 use std::env::ArgsOs;

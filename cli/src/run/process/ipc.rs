@@ -39,7 +39,6 @@ pub(crate) enum Order {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// CMD's process id.
     Started(u32),
     /// Starting CMD failed with this OS error.
     NotStarted(i32),

@@ -7,7 +7,7 @@ use lockwright_interop::Peer;
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/java/Curator.java");
 
-/// Debian's jars, whose manifests name their dependencies.
+/// Debian's jars. Java finds their dependencies through their manifests.
 const JARS: &str = "/usr/share/java/curator-recipes.jar:/usr/share/java/slf4j-nop.jar";
 
 const JAVA: [&str; 4] =
@@ -42,7 +42,7 @@ fn compiled() -> PathBuf {
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
         );
-        // The rename is atomic. If it fails, a concurrent test has made `place`.
+        // If the rename fails, a concurrent test has made `place`.
         let renamed = std::fs::rename(&classes, &place);
         assert!(renamed.is_ok() || place.is_dir(), "{renamed:?}");
     }

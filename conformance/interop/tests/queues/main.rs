@@ -1,5 +1,5 @@
-//! Tests with other programs that lock with a queue on the server, each in its own process. A
-//! place in the queue ends with the lease or session of its client.
+//! Tests with other programs, each in its own process, whose locks are queues on the server. A
+//! client's place in a queue ends with the client's lease or session.
 #![forbid(unsafe_code)]
 
 mod cases;
@@ -69,7 +69,7 @@ macro_rules! tests_with {
     };
 }
 
-// `etcdctl lock` always waits, so only Lockwright's attempts are tested with it.
+// `etcdctl lock` can't try once, so with it only Lockwright tries.
 tests_with! {
     beside_etcdctl: etcdctl on crate::etcd::server(),
         an_attempt_of_ours_beside_their_hold_fails_and_leaves_nothing;

@@ -19,13 +19,13 @@ pub(crate) trait Server: Debug + Send + Sync {
 
     fn servers(&self) -> String;
 
-    /// Returns the other side's name for our lock. `name` contains nothing to escape.
+    /// Returns the other program's name for Lockwright's lock `name`, which needs no escaping.
     fn in_their_words(&self, name: &str) -> String;
 
-    /// Returns the URL and the name with which Lockwright locks the other side's `name/child`.
+    /// Returns the URL and the name with which Lockwright locks the other program's `name/child`.
     fn below(&self, name: &str, child: &str) -> (String, String);
 
-    /// Returns the queue's keys or nodes. `name` is the other side's name of the lock.
+    /// Returns the queue's keys or nodes. `name` is the other program's name for the lock.
     fn queue(&self, name: &str) -> Vec<String>;
 
     /// Returns the least time until the queue entry `place` expires, if its client dies now.
@@ -69,7 +69,7 @@ impl Scene {
         }
     }
 
-    /// Starts a client that locks `name/child`, as the other side names it.
+    /// Starts a client that locks the other program's `name/child`.
     pub(crate) fn client_below(&self, side: Side, child: &str) -> Client {
         match side {
             Side::Ours => {

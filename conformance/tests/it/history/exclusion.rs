@@ -104,7 +104,7 @@ fn second_guard_on_a_hold_is_no_second_hold() {
     let twice = first().asks_as(11, "a", 2, 7).granted_again(12, "a", 2, 1, 20);
     twice.is_clean();
     twice.clone().releases(15, "a", 1).holds("b", 3, 2, EXCLUSIVE, (15, 30)).is_clean();
-    // The second grant may be written after another task released the hold, or after its deadline.
+    // The second grant may be written after another task's release, or after the hold's deadline.
     let late = |script: Script| script.granted_again(25, "a", 2, 1, 40);
     late(first().asks_as(11, "a", 2, 7).releases(15, "a", 1)).is_clean();
     late(first().asks_as(11, "a", 2, 7)).is_clean();
@@ -159,7 +159,7 @@ fn break_that_failed_excuses_nothing() {
     let both = both.holds("b", 2, 2, EXCLUSIVE, (20, 40));
     both.clone().break_answered(25, 1, true).is_clean();
     both.clone().break_answered(25, 1, false).breaks_once(OVERLAP);
-    // The process that broke the hold was killed before an answer, so the break may have succeeded.
+    // The breaking process was killed before an answer, so the break may have succeeded.
     both.clone().signal(21, "runner", Signal::Killed).is_clean();
     // The recorded answer belongs to another break.
     both.clone().break_answered(25, 2, false).is_clean();

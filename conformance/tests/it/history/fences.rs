@@ -35,8 +35,7 @@ fn later_request_has_a_larger_fence() {
     pair(11, 6).breaks_once(FELL);
     let rules = Rules { strict_order_of_fences: false, must_show: false, ..Rules::default() };
     assert_eq!(pair(11, 6).found_by(&rules), []);
-    // Both events have the time 10, so the second request may have been sent before the first
-    // grant.
+    // At time 10, the second request may precede the first grant.
     let rules = Rules { exclusion: false, must_show: false, ..Rules::default() };
     assert_eq!(pair(10, 6).found_by(&rules), []);
     assert_eq!(pair(11, 6).found_by(&rules).len(), 1);
@@ -51,10 +50,10 @@ fn grant_after_the_end_of_a_hold_has_a_larger_fence() {
     pair(20, 8, 30).is_clean();
     pair(20, 6, 30).breaks_once(FELL);
     pair(20, 6, 21).breaks_once(FELL);
-    // The grant of `b` returned at its deadline, so the server may have ended that hold before it
-    // granted the lock to `a`.
+    // The grant of `b` returned at its deadline, so the server may have ended that hold before the
+    // grant to `a`.
     pair(20, 6, 20).is_clean();
-    // The hold of `a` hadn't ended, so the holds overlap, whatever their fences are.
+    // The hold of `a` hadn't ended, so the holds overlap, with any fences.
     pair(19, 6, 30).breaks_once("two holds were valid at once");
     pair(19, 8, 30).breaks_once("two holds were valid at once");
     // Readers and permits may be held concurrently, so their fences have no order.
@@ -115,8 +114,8 @@ fn paused(continued: u64, accepted: bool) -> Script {
 fn late_write_after_a_pause_is_refused() {
     paused(31, false).is_clean();
     paused(31, true).breaks_once(STALE);
-    // The first holder continued when the second holder's write was answered, so the first
-    // holder's write may have arrived first.
+    // The first holder continued at the answer to the second holder's write, so the first holder's
+    // write may have arrived first.
     paused(30, true).is_clean();
 }
 
@@ -128,8 +127,8 @@ fn late_write_before_the_next_holders_may_be_accepted() {
         script.holds("b", 2, 2, EXCLUSIVE, (20, 60)).wrote(30, "b", (2, 2), true, false)
     };
     late(25).is_clean();
-    // The first holder's loss was reported before the second holder's write, so the first holder's
-    // write may have been sent first.
+    // The first holder's loss preceded the second holder's write, so the first holder may have
+    // written first.
     late(35).is_clean();
 }
 
@@ -160,8 +159,7 @@ fn stale_write_is_found_by_its_beginning() {
             .writing(began, "a", 1, began)
             .wrote(40, "a", (1, 1), true, false)
     };
-    // The grants' fences decrease too, but these rules don't check them: only the write is a
-    // violation.
+    // The grants' fences decrease too, but these rules check only the write.
     let rules = Rules { strict_order_of_fences: false, must_show: false, ..Rules::default() };
     assert_eq!(stale(25).found_by(&rules), []);
     let found = stale(26).found_by(&rules);

@@ -34,7 +34,7 @@ fn loss_is_reported_before_the_next_grant_returns() {
     // A release counts as a report, but not after the next grant.
     assert!(found(&two().releases(210, "a", 1), 0, 0).is_empty());
     assert_eq!(found(&two().releases(211, "a", 1), 0, 0), [LATE]);
-    // Without an allowance, the checker doesn't apply this rule.
+    // Without an allowance, this rule doesn't apply.
     assert!(two().loses(211, "a", 1).found().is_empty());
 }
 
@@ -84,7 +84,7 @@ fn stopped_delayed_or_killed_process_reports_nothing() {
         |until| two().add(until, "a", Event::Delayed { since: at(150) }).loses(250, "a", 1);
     assert!(found(&delayed(205), 0, 5).is_empty());
     assert_eq!(found(&delayed(204), 0, 5), [LATE]);
-    // The process was delayed while it was suspended, and for some time after it continued.
+    // The process was delayed during its suspension and for a while afterwards.
     let both = stopped(190).add(205, "a", Event::Delayed { since: at(140) });
     assert!(found(&both, 0, 5).is_empty());
     assert!(found(&two().signal(200, "a", Signal::Killed), 0, 0).is_empty());

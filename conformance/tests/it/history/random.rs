@@ -8,8 +8,8 @@ const SEEDS: u64 = 200;
 const NAMES: [&str; 2] = ["x", "y"];
 const PROCESSES: [&str; 3] = ["a", "b", "c"];
 
-/// Returns a correct schedule, in which the holds of a name follow each other. Each hold is
-/// released, renewed or lost. The holder of a lost hold writes again after the next holder.
+/// Returns a correct schedule without overlaps. Each hold is released, renewed or lost. The holder
+/// of a lost hold writes again after the next holder.
 fn right(seed: u64) -> Script {
     let mut random = Random::new(seed);
     let (mut script, mut request) = (Script::new(), 0);
@@ -42,8 +42,8 @@ fn right(seed: u64) -> Script {
     script
 }
 
-/// Returns a schedule with one changed entry: the first that `change` accepts from a random
-/// position on.
+/// Returns a schedule with one changed entry: from a random position, the first that `change`
+/// accepts.
 fn wrong(seed: u64, change: impl Fn(&mut Entry) -> bool) -> Script {
     let mut script = right(seed);
     let from = Random::of(seed, 1).below(script.0.len() as u64 / 2) as usize;
@@ -120,7 +120,7 @@ fn accepted_late_write_is_found() {
                 *accepted = true;
             }
         }
-        // The writer isn't suspended, so its write may have been sent right after the loss.
+        // The writer isn't suspended, so it may have written right after the loss.
         assert_eq!(script.found(), [], "seed {seed}");
         let mut stopped = Script::new();
         for entry in script.0 {

@@ -59,7 +59,7 @@ fn renewal_after_the_deadline_and_the_next_grant_is_a_use() {
     };
     // A renewal after the next grant is a violation, even if the next hold has ended.
     renewed(32, 50).breaks_once(RENEWED);
-    // A renewal written after its own new deadline doesn't extend the hold, so it is no violation.
+    // A renewal written after its own new deadline doesn't extend the hold.
     renewed(32, 32).is_clean();
     Script::new()
         .holds("a", 1, 1, EXCLUSIVE, (10, 20))

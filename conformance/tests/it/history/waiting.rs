@@ -69,7 +69,7 @@ fn stopped_waiter_does_not_wait() {
 
 #[test]
 fn waiters_of_one_name_take_turns() {
-    // From 20 to 50 a client waits at all times, but no client waits for longer than 15.
+    // From 20 to 50, some client always waits, none for longer than 15.
     let script = Script::new()
         .holds("a", 1, 1, EXCLUSIVE, (10, 20))
         .asks(20, "b", 2)

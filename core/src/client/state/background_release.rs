@@ -11,7 +11,6 @@ use super::{Hold, Job, Shared, What};
 
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(5));
 
-/// The longest wait for the answer to one release.
 pub(crate) const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Job {
@@ -53,8 +52,8 @@ impl Job {
         }
     }
 
-    /// Lets the next local request start before the server answers the release. If the server is
-    /// silent, that request waits only until its own limit. The server ensures exclusion, as it
+    /// Passes the turn to the next local request, although the release is unanswered. If the server
+    /// stays silent, that request fails at its own limit. Exclusion is safe, because the server
     /// distinguishes claims by token.
     fn pass_turn(&mut self, since: BootInstant, error: &Error) {
         if std::mem::take(&mut self.has_turn) {
@@ -77,8 +76,8 @@ impl Job {
             }
             match answer {
                 Ok(ended) if self.is_reconciled(ended, now) => break,
-                // Without a tombstone, a late acquire may still be granted, so the release is
-                // repeated for one TTL.
+                // Without a tombstone, the server may still grant a late acquire. So the release is
+                // repeated until one TTL after the last acquire.
                 Ok(_) => {}
                 Err(error) => {
                     ignore_panic(
@@ -115,8 +114,8 @@ impl Job {
             || (ended == ReleaseOutcome::NotHeld && long_ago())
     }
 
-    /// Returns whether the retries may end: after two TTLs, but not for an unanswered claim,
-    /// because it may still be granted.
+    /// Returns whether the release is old enough to be given up: two TTLs. An unanswered claim's
+    /// release never is, because the server may still grant the claim.
     fn may_give_up(&self, begun: BootInstant, now: BootInstant) -> bool {
         self.release_mode == ReleaseMode::Plain && now > begun + self.claim().ttl * 2
     }

@@ -28,7 +28,7 @@ mod phase {
     pub(super) const LOST: u32 = 3;
 }
 
-/// All reasons, in the order of their numbers.
+/// All reasons, in the order of their discriminants.
 const REASONS: [Reason; 7] = [
     Reason::Expired,
     Reason::Broken,
@@ -114,7 +114,6 @@ impl Hold {
         self.lost_at.store(lost_at.as_nanos(), Ordering::Release);
     }
 
-    /// Adds the name and the backend to an error.
     pub(crate) fn error(&self, error: Error) -> Error {
         self.shared.with_context(error, &self.claim.name)
     }
@@ -280,17 +279,17 @@ impl Hold {
         has_turn
     }
 
-    /// Returns how early a renewal may start in order to join a batch. This slack is shorter than
-    /// the pause after a failed renewal and the term of an offer. Otherwise, the next renewal would
-    /// start at once.
+    /// Returns how early a renewal may start, so that it joins a batch. This slack must be shorter
+    /// than the pause after a failed renewal, and than the term of an offer. Otherwise, a renewal
+    /// would immediately follow.
     pub(crate) fn renew_slack(&self) -> Duration {
         let renew_at = BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire));
         let left = self.lost_at().saturating_since(renew_at);
         (self.claim.ttl / 30).min(left / 8).min(LONGEST_SLACK)
     }
 
-    /// Returns how late the renewal task may first check the hold; zero if this check reports a
-    /// loss.
+    /// Returns how late the renewal task's first check of the hold may be; zero if that check must
+    /// report a loss.
     pub(crate) fn first_slack(&self) -> Duration {
         let renews = self.claim.renewal_mode == RenewalMode::Auto
             && self.renew_at.load(Ordering::Acquire) < self.lost_at.load(Ordering::Acquire);

@@ -136,7 +136,7 @@ pub(crate) struct Joined {
 impl Joined {
     pub(crate) fn enter(self, hold: &Arc<Hold>) {
         for queued in self.entering {
-            // If the receiver is gone, the returned `Entered` is dropped, which ends its share of
+            // If the receiver is gone, `send` returns the `Entered`, whose drop ends its share of
             // the hold.
             let _ = queued.sender.send(Passed::Entered(Entered(Some(Arc::clone(hold)))));
         }
@@ -204,8 +204,8 @@ impl Turns {
         }
     }
 
-    /// Records a granted hold. Returns its owner's queued requests, which now enter the hold or are
-    /// refused.
+    /// Records a granted hold. Returns the queued requests of the hold's owner, which now share the
+    /// hold or are refused.
     pub(crate) fn granted(&mut self, hold: &Arc<Hold>) -> Option<Joined> {
         let owner = hold.owner.as_ref()?;
         if hold.claim.mode != Mode::Exclusive {

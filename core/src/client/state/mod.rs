@@ -60,11 +60,10 @@ pub(crate) struct Shared {
     hold_events: Mutex<Vec<(Token, HoldEvent)>>,
     has_hold_events: AtomicBool,
     /// Releases of live holds, counted when they begin. `Totals::released` counts them when they
-    /// are done.
+    /// end.
     ended: AtomicU64,
     /// Releases in progress of lost holds, except those in the background.
     ended_lost: AtomicU64,
-    /// Releases in progress in the background.
     pub(crate) background_jobs: AtomicU64,
     pub(crate) waiting: AtomicU64,
     /// Notified when a closed client ends a release or a request, and when the renewal task ends.

@@ -70,14 +70,14 @@ impl Registry {
             let entry = &mut self.slots[slot as usize];
             entry.generation = entry.generation.wrapping_add(1);
             self.count_stale();
-            // A rescheduled hold has no slack, so that it is checked in time.
+            // The check of a rescheduled hold must not be late.
             wakes |= self.schedule(slot as u32, at, || Duration::ZERO);
         }
         wakes
     }
 
-    /// Moves the due holds to `into`, also those due soon enough to join the batch. The caller must
-    /// reschedule or remove each.
+    /// Moves the due holds to `into`, including holds due soon enough to join the batch. The caller
+    /// must reschedule or remove each hold.
     pub(crate) fn take_due(&mut self, now: BootInstant, into: &mut Vec<Arc<Hold>>) {
         let mut until = now;
         while let Some(Reverse(entry)) = self.due.peek().copied() {
@@ -99,8 +99,8 @@ impl Registry {
         }
     }
 
-    /// Returns when the renewal task wakes up next. Without holds, the planned wake-up stays, so
-    /// that new short-lived holds needn't notify the task.
+    /// Returns when the renewal task wakes up next. Without holds, the planned wake-up stays. So a
+    /// new hold that is due later needn't notify the task.
     pub(crate) fn next_due(&mut self, now: BootInstant) -> Option<BootInstant> {
         while let Some(Reverse(entry)) = self.due.peek().copied() {
             if self.live(entry).is_some() {

@@ -16,8 +16,7 @@ pub(crate) fn end_in_background(hold: Arc<Hold>) {
     }
 }
 
-/// Ends the hold in this client and leaves it on the server. After an error, the guard keeps the
-/// hold.
+/// Ends the hold in this client, but not on the server. After an error, the guard keeps the hold.
 pub(crate) fn end_for_ticket(hold: &Arc<Hold>) -> Result<()> {
     let profile = hold.shared.backend.profile();
     if !profile.tickets {

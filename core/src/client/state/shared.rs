@@ -99,8 +99,8 @@ impl Shared {
 
     pub(crate) fn releasing(&self) -> u64 {
         let totals = self.table().holds.totals();
-        // A release that moves to the background is counted there first, so `background_jobs` must be
-        // read last.
+        // A release that moves to the background enters `background_jobs` before it leaves the
+        // other counters. So `background_jobs` must be read last.
         let in_place = self.ended_and_registered(totals) + self.ended_lost.load(Ordering::SeqCst);
         in_place + self.background_jobs.load(Ordering::SeqCst)
     }

@@ -10,12 +10,12 @@ use crate::token::Token;
 
 use super::{Hold, HoldEvent, Shared, Table};
 
-/// The largest number of early losses. Losses of ended holds stay in the list, so it needs a limit.
+/// A limit, because losses of ended holds stay in the list.
 const MOST_EARLY_LOSSES: usize = 1024;
 
 impl Table {
-    /// Returns the holds that the events are about. A loss without a hold is kept, because the
-    /// acquire's answer may come later.
+    /// Returns the holds of these events. A loss without a hold is stored, because the acquire's
+    /// answer may arrive later.
     pub(crate) fn concerned(&mut self, facts: &HashMap<Token, HoldEvent>) -> Vec<Arc<Hold>> {
         let holds = self.holds.find(|hold| facts.contains_key(&hold.claim.token));
         if holds.len() < facts.len() {
@@ -40,8 +40,8 @@ impl Table {
 }
 
 impl Shared {
-    /// Locks the table. Until it is unlocked, never drop a hold, notify or send: each may call this
-    /// client, and deadlock.
+    /// Locks the table. While the table is locked, never drop a hold, notify or send: each may call
+    /// this client, and so deadlock.
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
         lock(&self.table)
     }

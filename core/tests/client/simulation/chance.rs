@@ -1,5 +1,3 @@
-//! The random numbers of a schedule, generated from its seed.
-
 use std::sync::Mutex;
 use std::time::Duration;
 

@@ -1,5 +1,3 @@
-//! The checks between rounds and at the end of a schedule.
-
 use std::sync::atomic::Ordering;
 
 use lockwright_core::DistributedLock;

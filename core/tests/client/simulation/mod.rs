@@ -26,7 +26,6 @@ use tokio::time::timeout;
 use self::world::{Plan, Seen, World};
 use crate::support::{secs, settle_down};
 
-/// The default number of schedules.
 const SEEDS: u64 = 300;
 
 const TASKS: usize = 8;

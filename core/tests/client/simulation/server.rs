@@ -19,7 +19,6 @@ use super::chance::Chance;
 use super::world::{self, count};
 use crate::support::millis;
 
-/// How long an unconfirmed offer is kept.
 pub(super) const OFFER: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, Copy)]
@@ -215,8 +214,8 @@ impl DistributedLock for Server {
     }
 
     fn acquire_at_once(&self, claim: &Claim, now: BootInstant) -> Option<Result<AcquireOutcome>> {
-        // The claim leaves the queue first. Otherwise, a hand-over during the acquire could offer
-        // it the lock.
+        // The claim leaves the queue before the acquire. Otherwise, a hand-over during the acquire
+        // could offer the lock to the claim.
         self.leave(claim.token);
         let answer = self.memory.acquire_at_once(claim, now)?;
         self.note_answer(claim, &answer);

@@ -1,4 +1,4 @@
-//! One step of a task: a request with random options, a hold, and its end.
+//! A random step of a task: request, hold and end.
 
 use std::sync::atomic::Ordering;
 

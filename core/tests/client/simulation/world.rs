@@ -1,5 +1,3 @@
-//! The shared state of a schedule.
-
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 

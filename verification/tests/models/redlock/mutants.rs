@@ -1,5 +1,5 @@
-//! Mutants: protocols without one of the rules, each of which breaks a promise. The documentation
-//! page must have each mutant's shortest trace.
+//! Mutants: protocols without one of the rules. Almost all break a promise. The documentation page
+//! must have each broken promise's shortest trace.
 
 use lockwright_verification::{Page, Protocol};
 
@@ -12,7 +12,6 @@ fn refuted(title: &str, without: Missing, bounds: Bounds) {
     refuted_as(title, without, bounds, |_| true);
 }
 
-/// Checks that the page has the shortest trace that breaks a `wanted` promise.
 fn refuted_as(title: &str, without: Missing, bounds: Bounds, wanted: impl Fn(Promise) -> bool) {
     crate::refuted_as(title, &Redlock::<3> { without, bounds }, wanted);
 }

@@ -4,7 +4,7 @@ use super::state::{DUPLICATES, JUMPS, LOSSES, Mail, Phase, Rounds, State};
 
 impl<const N: usize> Redlock<N> {
     /// Adds a node's steps for the request of `round`. A refusal is a step only if a repeat of the
-    /// request must wait for the refusal. Otherwise, it has the same effect as no answer.
+    /// request must wait for the refusal. Otherwise, a refusal has the same effect as no answer.
     pub(crate) fn vote(&self, state: &State<N>, at: usize, round: usize, steps: &mut Steps<N>) {
         let mut next = *state;
         let node = &mut next.nodes[at];

@@ -11,14 +11,14 @@ pub(crate) enum Promise {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Renewal {
-    /// A renewal repairs other nodes only if a quorum still has the hold.
+    /// Nodes that lost the token get it again only if a quorum still has the hold.
     #[default]
     KeptByQuorum,
     /// Nodes that lost the token acquire it again, and count for the quorum.
     TopsUpToQuorum,
 }
 
-/// The effect of a write-back on the fence that a node has recorded for a hold.
+/// The effect of a write-back of the chosen fence on the fence that a node has recorded for a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Note {
     #[default]
@@ -27,7 +27,7 @@ pub(crate) enum Note {
     Raises,
 }
 
-/// The rules that a mutant lacks, and its variants of two rules.
+/// The rules that a mutant of the protocol lacks, and its variants of two rules.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Missing {
     /// A quorum is more than half of the nodes. Without this rule, it is half.
@@ -53,9 +53,9 @@ pub(crate) struct Missing {
     /// above all fences that are older than the largest TTL.
     pub(crate) clocks_are_near: bool,
     pub(crate) release_checks_token: bool,
-    /// The client requests no token from a node to which a release of the token is in flight.
+    /// The client sends a node no request with a token whose release is in flight to the node.
     pub(crate) release_before_repeat: bool,
-    /// The client requests no token from a node to which a request of the token is in flight.
+    /// The client sends a node no request while an earlier one with the same token is in flight.
     pub(crate) answer_before_repeat: bool,
     pub(crate) tombstones: bool,
     pub(crate) renewal: Renewal,
@@ -65,7 +65,6 @@ pub(crate) struct Missing {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// The number of rounds. Each is a claim, a repeat of a claim, or a renewal.
     pub(crate) rounds: usize,
     pub(crate) claims: usize,
     /// The largest candidate for the fence. The smallest is 1.

@@ -69,7 +69,6 @@ impl Node {
 
     field!(counter, set_counter: 0, 4);
     field!(noted, set_noted: 4, 4);
-    // The rounds that the node may have lost, one bit each.
     field!(forgot, set_forgot: 14, 4);
     field!(answer, set_answer, round: mail(round) + 1, 4);
 

@@ -30,7 +30,8 @@ async fn a_hold_outlives_a_restart_of_most_members_at_once(version: Version) {
     let mut cluster = start(version);
     let all = participants(LONG);
     let leader = cluster.leader().unwrap();
-    // The holder's client keeps its member, and the waiter's client loses its own.
+    // The holder's client is connected to a member that survives, the waiter's client to a killed
+    // one.
     let ours = locks(&url_of(&cluster, (leader + 1) % 3)).await;
     let others = locks(&url_of(&cluster, leader)).await;
     let (holder, waiter) = holder_and_waiter(&all, &ours, &others).await;

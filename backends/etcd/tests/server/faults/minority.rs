@@ -6,7 +6,7 @@ use super::{
     participants, start, url_of, url_without,
 };
 
-/// The follower is cut off from the other members, but not from the client, whose pings it answers.
+/// The follower is cut off from the other members, but still answers the client's pings.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_a_follower_that_is_cut_off_loses_its_hold_in_time() {
     let cluster = start(Version::Debian);

@@ -43,7 +43,8 @@ fn start(version: Version) -> Cluster {
     blocking(|| Cluster::options().version(version).start()).unwrap()
 }
 
-/// Returns proxies to all members but one, which are cut, and the URL through them and to `member`.
+/// Cuts proxies to all members except `member`. Returns the proxies, and the URL through them and
+/// to `member`.
 fn cut_others(cluster: &Cluster, member: usize) -> (Vec<Proxy>, String) {
     let others = cluster.members.iter().enumerate().filter(|(index, _)| *index != member);
     let proxies: Vec<_> =
@@ -54,8 +55,8 @@ fn cut_others(cluster: &Cluster, member: usize) -> (Vec<Proxy>, String) {
     (proxies, url)
 }
 
-/// Returns a client whose URL has all members, and which is connected to `member`: during the
-/// connect, the proxies of the other members are cut.
+/// Returns a client with the URL of all members that is connected to `member`, because the other
+/// proxies are cut during the connect.
 pub(crate) async fn connected_to(cluster: &Cluster, member: usize) -> (Locks, Vec<Proxy>) {
     let (proxies, url) = cut_others(cluster, member);
     let locks = locks(&url).await;

@@ -18,8 +18,8 @@ on_each_version!(a_leader_that_was_replaced_proves_nothing);
 /// How long a request to a paused member may take.
 const STANDSTILL: Duration = Duration::from_secs(12);
 
-/// A replaced leader that thaws still acts as leader for a second. The keep-alives that it answers
-/// then don't reach the other members, so they don't renew the lease.
+/// For a second after its thaw, a replaced leader acts as leader. It answers keep-alives, but they
+/// don't reach the other members, and so don't renew the lease.
 async fn a_leader_that_was_replaced_proves_nothing(version: Version) {
     let cluster = start(version);
     let old = cluster.leader().unwrap();
@@ -55,7 +55,7 @@ async fn a_leader_that_was_replaced_proves_nothing(version: Version) {
 }
 
 /// A replaced leader answers a keep-alive, but doesn't renew the lease. If another member answers
-/// the next read, the client must send the keep-alive to that member too.
+/// the read after the keep-alive, the client must send the keep-alive to that member too.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
     // The TTL is so long that no background task renews the hold.
@@ -63,7 +63,8 @@ async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
     let cluster = start(Version::Debian);
     let old = cluster.leader().unwrap();
     let (proxies, url) = cut_others(&cluster, old);
-    // The client waits for the old leader for a third of the timeout, which must exceed the pause.
+    // The client waits for the old leader for a third of its timeout, so this third must exceed the
+    // freeze.
     let etcd = stubborn(&url, STANDSTILL * 6).await;
     let claim = claim_for("orders", ttl);
     let granted = grant(&etcd, &claim).await;
@@ -90,8 +91,8 @@ async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
     }
 }
 
-/// A replaced leader answers the keep-alive. Before it answers the read, it receives the result of
-/// the election, so the read is in a later term and doesn't prove the keep-alive.
+/// A replaced leader answers the keep-alive, then receives the election's result, then answers the
+/// read. So the read is in a later term, and doesn't prove the keep-alive.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
     let ttl = Duration::from_secs(400);
@@ -112,7 +113,7 @@ async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
     cluster.isolate(old);
     let new = elected(&cluster, old);
     // A renewal sends a keep-alive, then a read. With this delay, the old leader receives the
-    // election's result between the two.
+    // election's result after the keep-alive and before the read.
     proxy.set(Traffic::Delay(Duration::from_secs(2)));
     keeper.keep_alive().await.unwrap();
     let renewing = tokio::spawn(async move {

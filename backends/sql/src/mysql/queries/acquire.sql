@@ -1,6 +1,5 @@
--- The first statement is atomic. Its first assignment, of `decided`, reads the clock after the row
--- was locked, and determines the other assignments. The token in the second statement's row shows
--- whether the claim was granted.
+-- The first assignment, to `decided`, reads the clock after the row was locked, and determines the
+-- other assignments. The token in the second statement's row shows whether the claim was granted.
 INSERT INTO {lease}
     (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, tombstones, decided)
 SELECT :name, :token, :identity, 'exclusive',
@@ -20,7 +19,7 @@ ON DUPLICATE KEY UPDATE
     token = IF({lease}.decided = 2, VALUES(token), {lease}.token),
     identity = IF({lease}.decided = 2, VALUES(identity), {lease}.identity),
     mode = IF({lease}.decided = 2, VALUES(mode), {lease}.mode),
-    -- Precedes the assignment of `fences`, because `fence` depends on the old `fences`.
+    -- Precedes `fences`, whose old value it uses.
     fence = IF({lease}.decided = 2, GREATEST({lease}.fence + {lease}.fences, VALUES(fence)),
                {lease}.fence),
     fences = IF({lease}.decided = 2, VALUES(fences), {lease}.fences),

@@ -1,9 +1,8 @@
--- Locks the row by a write. INSERT IGNORE would take a shared lock first, which allows a deadlock.
--- A SELECT would lock a gap, and take a snapshot before the wait.
+-- Locks the name's row by a write. INSERT IGNORE would take a shared lock first, which allows a
+-- deadlock. A SELECT would lock a gap, and take a snapshot before the wait.
 --
--- The savepoint shows after a wait whether the transaction is still the same. On MariaDB, SET
--- STATEMENT limits the wait of the INSERT. MySQL reads that part as a comment, and needs the
--- session's limit.
+-- After a failed wait, transaction_passed checks by the savepoint that the transaction still
+-- exists. On MariaDB, SET STATEMENT limits the wait of the INSERT. MySQL needs the session's limit.
 SAVEPOINT lockwright_probe;
 SET @lockwright = NULL /*!80000 , @lockwright_limit = @@SESSION.innodb_lock_wait_timeout,
     SESSION innodb_lock_wait_timeout = :seconds */;

@@ -1,5 +1,6 @@
-//! The modes `session` and `row`. A hold is a `GET_LOCK`, or a row locked by `SELECT … FOR UPDATE`
-//! in an open transaction. Only `row` supports readers, by `LOCK IN SHARE MODE`.
+//! The modes `session` and `row`. In the mode `session`, a hold is a `GET_LOCK`. In the mode `row`,
+//! it is a row locked by `SELECT … FOR UPDATE` in an open transaction. Only `row` supports readers,
+//! by `LOCK IN SHARE MODE`.
 //!
 //! # The lock of a name
 //!
@@ -17,14 +18,15 @@
 //!
 //! # The barrier of a name
 //!
-//! A writer that waits for readers has two more locks: ` lockwright/waits/…`, which a reader must
-//! find free, and ` lockwright/barrier/…`, on which readers wait.
+//! A writer that waits for readers has two more named locks: ` lockwright/waits/…`, which a new
+//! reader must find free, and ` lockwright/barrier/…`, on which new readers wait.
 //!
 //! # The mark of a session
 //!
-//! A session that holds or waits also has its mark, the lock ` lockwright/TOKEN/HASH`. HASH is 16
-//! digits of the name's SHA-256. A joint session, which has several holds, also has the lock
-//! ` lockwright/joint/ID`, with its own id. No name of a user's lock begins with a space.
+//! A session that holds or waits for a claim also has a mark: the named lock
+//! ` lockwright/TOKEN/HASH`. HASH is 16 digits of the name's SHA-256. A joint session, which has
+//! several holds, also has the lock ` lockwright/joint/ID`, with its own id. No lock name of a user
+//! begins with a space.
 
 mod doctor;
 mod session;
@@ -50,31 +52,30 @@ use crate::server::sql::Sql;
 use session::MySqlSession;
 use watch::Watch;
 
-/// The longest `wait_timeout` on Windows. Other servers accept a year.
+/// The longest `wait_timeout` of a server on Windows.
 const LONGEST_TTL: Duration = Duration::from_secs(2_147_483);
 
 /// SQL for a session's mark, with a hash of the lock's name, because a token may lock several
 /// names.
 const MARK: &str = "CONCAT(' lockwright/', TOKEN, '/', LEFT(SHA2(NAME, 256), 16))";
 
-/// SQL for whether the name's row of `{hold}` is for readers, one of whom still reads with its
-/// fence.
+/// SQL for whether the name's row of `{hold}` is for readers, and one of them still has a hold with
+/// the row's fence.
 const STILL_READ: &str = "{hold}.token = '{readers}' AND EXISTS ( \
      SELECT 1 FROM {reader} AS other \
      WHERE other.kind = '{kind}' AND other.name = :name AND other.fence = {hold}.fence \
        AND IS_USED_LOCK({mark_of_other}) = other.session)";
 
-/// SQL for the beginning of a joint session's lock name. The session's id follows.
+/// SQL for a joint session's lock name, without the session's id.
 const JOINT: &str = "' lockwright/joint/'";
 
-/// What MySQL's sessions share.
 #[derive(Debug)]
 pub(crate) struct Own {
     /// Runs after an unsuccessful wait for a row, if another wait follows.
     waited: Sql,
     /// Restores the idle timeout of a session that didn't get the lock.
     restore: Sql,
-    /// A query for the lowest new fence, and the sequence's name.
+    /// A query for the least next value of the sequence of fences, and the sequence's name.
     raise: (String, String),
     watch: Arc<Watch>,
 }
@@ -143,7 +144,7 @@ impl Server for MySql {
     }
 }
 
-/// Returns [`Unsupported`](lockwright_core::ErrorKind::Unsupported) if a proxy shares sessions.
+/// Rejects a proxy that shares sessions.
 pub(super) async fn check(sessions: &Sessions<MySql>) -> Result<()> {
     let pool = &sessions.common.pool;
     match proxy::shares_sessions(pool).await? {
@@ -172,15 +173,13 @@ fn key(name: &str) -> String {
 }
 
 /// SQL for a hold's remaining time in µs, or NULL if the user may not see the session. MySQL counts
-/// a started second as a whole one, so one is subtracted. MariaDB reads the subtraction as a
-/// comment.
+/// a started second as a whole one, so one is subtracted.
 const LEFT: &str = "CASE WHEN activity.id IS NULL THEN NULL \
      WHEN activity.command = 'Sleep' \
          THEN GREATEST(0, CAST(held.ttl_ms AS SIGNED) \
                           - GREATEST(0, activity.time /*!80000 - 1 */) * 1000) * 1000 \
      ELSE held.ttl_ms * 1000 END";
 
-/// Returns the argument of a name's `GET_LOCK`.
 fn key_of(name: &LockName) -> Cow<'_, str> {
     let name = name.as_str();
     let is_plain = |byte: u8| byte.is_ascii() && !byte.is_ascii_uppercase();

@@ -30,8 +30,8 @@ pub(crate) struct MySqlSession {
     watching: Option<Watching>,
     id: SessionId,
     over: bool,
-    /// The session's `wait_timeout` and `lock_wait_timeout`, in seconds. `None` if the next claim must
-    /// set them. Then the `wait_timeout` is 60, except after an unsuccessful wait for a row.
+    /// The session's `wait_timeout` and `lock_wait_timeout`, in seconds. `None` if the next claim
+    /// must set them. Then the `wait_timeout` is 60, except after an unsuccessful wait for a row.
     timeouts: Option<(i64, i64)>,
     /// True after the first release. From then on, a statement sent alone is prepared, and the mode
     /// `row` has `autocommit = 0`.
@@ -105,7 +105,6 @@ impl MySqlSession {
         self.run(text).await.map_err(|error| self.common.failed(error))
     }
 
-    /// Runs one statement alone, as a prepared statement if possible.
     async fn run_only(
         &mut self,
         sql: &Sql,
@@ -136,8 +135,8 @@ impl MySqlSession {
         sql.render(&Parameters::of(claim).arguments(claim, more), MySql::literal)
     }
 
-    /// Sends the lock statement. The server counts whole seconds, so a shorter wait is ended by
-    /// `KILL QUERY` on another connection.
+    /// Sends the lock statement. The server counts whole seconds, so `KILL QUERY` on another
+    /// connection ends a shorter wait.
     async fn send(&mut self, claim: &Claim, slice: Option<Duration>) -> sqlx::Result<Vec<Row>> {
         let common = Arc::clone(&self.common);
         let locking = common.of(claim);
@@ -146,13 +145,13 @@ impl MySqlSession {
             Some(_) if self.waits_for_readers => &common.wait_for_readers,
             Some(_) => &locking.wait,
         };
-        // A wait for a row that involves readers sets the timeouts and begins the transaction in
-        // its own statements.
+        // The SQL of a wait for a row with readers sets the timeouts and begins the transaction
+        // itself.
         let is_row_wait = slice.is_some() && common.kind == Kind::Row;
         let is_about_readers = claim.mode == Mode::Shared || self.waits_for_readers;
         let is_own_text = is_row_wait && is_about_readers;
-        // A reader may wait twice, at the barrier and for the row, so its wait is ended by `KILL
-        // QUERY` too.
+        // A reader may wait twice, at the barrier and for the row, so `KILL QUERY` ends this wait
+        // too.
         let is_cut =
             |slice: &Duration| claim.mode == Mode::Shared || *slice < Duration::from_secs(1);
         let (ttl_s, limit_s) = self.timeouts_for(claim.ttl);
@@ -165,12 +164,12 @@ impl MySqlSession {
         ];
         let (same_timeouts, may_keep) =
             (self.timeouts.take() == Some((ttl_s, limit_s)), self.may_keep(ttl_s));
-        // A wait isn't prepared: `inspect` counts waiters by their text.
+        // Waits aren't prepared, because `inspect` counts waiters by the text of their statements.
         if self.prepares && slice.is_none() && same_timeouts && may_keep {
             return self.run_only(sql, claim, &times).await;
         }
         let mut text = Self::text(sql, claim, &times);
-        // After the first release, `autocommit` is 0.
+        // After the first release, `autocommit = 0` replaces `BEGIN`.
         let has_begin = claim.mode == Mode::Shared || is_own_text;
         if common.kind == Kind::Row && !has_begin && !self.prepares {
             text.insert_str(0, "BEGIN; ");
@@ -271,7 +270,7 @@ impl MySqlSession {
                     return Ok(Locked::Yes(Grant { fence, is_recorded_later, waited: None }));
                 }
                 Ok(_) => {}
-                // An interruption may have prevented the change of the limit.
+                // The interrupted request may not have set `innodb_lock_wait_timeout`.
                 Err(error) if is_in_vain(&error) => self.row_limit = None,
                 Err(error) => return Err(error),
             }
@@ -297,7 +296,7 @@ impl MySqlSession {
         Ok(Locked::No { same_token: false })
     }
 
-    /// Returns whether the session may keep this idle timeout after a release.
+    /// Returns whether the timeout may outlast a release.
     fn may_keep(&self, ttl_s: i64) -> bool {
         self.is_joint || KEPT_TIMEOUTS.contains(&Duration::from_secs(ttl_s.unsigned_abs()))
     }
@@ -336,7 +335,7 @@ impl<'a> Parameters<'a> {
     }
 }
 
-/// A session without a hold also times out, because a suspended process can't close it.
+/// Even a session without a hold has an idle timeout, because a suspended process can't close it.
 const SET_UP: &str = "SET SESSION wait_timeout = 60 \
                       /*M!100600 , idle_transaction_timeout = 0, idle_write_transaction_timeout = 0, \
                       idle_readonly_transaction_timeout = 0, max_statement_time = 0 */ \
@@ -365,7 +364,7 @@ impl Session for MySqlSession {
 
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked> {
         // `send` rounds a slice of over a second down to whole seconds, so the caller waits once
-        // more.
+        // more, for the rest.
         let last = last && slice.is_some_and(|slice| slice < Duration::from_secs(1));
         self.has_waited |= slice.is_some() && self.common.kind == Kind::Row;
         let locked = match self.common.kind {

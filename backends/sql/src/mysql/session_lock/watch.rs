@@ -1,7 +1,8 @@
 //! Detects ended sessions.
 //!
-//! Another connection polls the sessions' marks. The session itself can't be watched, because sqlx
-//! reads a connection only while a statement runs, and a statement would restart the idle timeout.
+//! Another connection polls the sessions' marks. A session's own connection can't be watched,
+//! because sqlx reads it only while a statement runs, and a statement would restart the idle
+//! timeout.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -219,7 +220,6 @@ pub(super) fn own(id: SessionId, mark: &str) -> String {
     format!("IS_USED_LOCK({mark}) <=> {id}, FALSE")
 }
 
-/// Returns the columns of [`own`] for a joint session.
 pub(super) fn joint(id: SessionId) -> String {
     format!(
         "IS_USED_LOCK(CONCAT({JOINT}, {id})) <=> {id}, \

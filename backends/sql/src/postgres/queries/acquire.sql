@@ -1,8 +1,8 @@
 -- Grants a free or expired name, renews the token's own hold, or records a waiter. Returns whether
 -- the token has a tombstone, followed by the present hold.
 --
--- The clock is read after the row was locked. So a hold that has expired by then isn't renewed, and
--- a TTL starts no earlier than its grant.
+-- Reads the clock after locking the row. So it renews no hold that has expired by then, and a TTL
+-- starts no earlier than its grant.
 WITH seen AS (
     SELECT * FROM {lease} WHERE name = :name
 ), ended AS (
@@ -11,8 +11,8 @@ WITH seen AS (
     INSERT INTO {lease} AS lease
         (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, waiting, tombstones)
     SELECT :name, :token, :identity, 'exclusive',
-           -- The fence is also above the seen row's, because a sweep may delete that row before the
-           -- insert.
+           -- The fence is above the seen row's fences too, because a sweep may delete that row
+           -- before the insert.
            greatest(meta.floor + 1, coalesce(seen.fence + seen.fences, 0), at.now),
            :fences, :ttl, at.now + :ttl, at.now, NULL, 0, ''
     FROM {meta} AS meta

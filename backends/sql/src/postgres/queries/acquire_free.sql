@@ -1,7 +1,7 @@
 -- Grants a free or expired name whose row exists. Returns true, the fence, and whether other clients
 -- wait. Without a row in the answer, `acquire` must decide.
 --
--- If the row changes while the update waits for it, the server evaluates the update again. Otherwise
+-- If the row changes while the update waits for it, the server evaluates the update again. If not,
 -- the TTL starts before the wait.
 UPDATE {lease} SET
     token = :token, identity = :identity, mode = 'exclusive',

@@ -1,5 +1,5 @@
--- Returns the name's row, or one row for each of its shared holders. `waiting` is false if a
--- waiter's `acquire` would extend the row's `waiting`.
+-- Returns the name's row, or one row for each of its shared holders. The column of `waiting` is
+-- false if the row's `waiting` ends within 15 seconds. Then a waiter's `acquire` extends it.
 SELECT lease.name, coalesce(holder.token, lease.token), coalesce(holder.identity, lease.identity),
        lease.mode, coalesce(holder.fence, lease.fence), lease.fences::bigint,
        coalesce(holder.expires, lease.expires), coalesce(holder.broken, lease.broken),

@@ -1,6 +1,6 @@
 -- Grants a reader's hold or permits, renews the token's own hold, or records a waiter. Runs after
--- `shared_lock`. :kind is the token of the name's row: `readers` or `semaphore of N`. The columns
--- are those of `acquire`.
+-- `shared_lock`. :kind is the token in the name's row: `readers` or `semaphore of N`. Returns the
+-- columns of `acquire`, the permits and the semaphore's size.
 WITH seen AS MATERIALIZED (
     SELECT lease.*, now, coalesce(lease.token IS NOT NULL AND lease.expires > now, false) AS live,
            coalesce(lease.token = :kind AND lease.expires > now, false) AS ours

@@ -1,5 +1,6 @@
-//! The modes `session` and `row`. A hold is an advisory lock, or a row locked by `SELECT … FOR
-//! UPDATE` in an open transaction. Readers use `pg_advisory_lock_shared`, or `FOR SHARE`.
+//! The modes `session` and `row`. In the mode `session`, a hold is an advisory lock. In the mode
+//! `row`, it is a row locked by `SELECT … FOR UPDATE` in an open transaction. Readers use
+//! `pg_advisory_lock_shared` or `FOR SHARE`.
 //!
 //! # The key of a name
 //!
@@ -8,15 +9,16 @@
 //!
 //! # The barrier of a name
 //!
-//! A writer that waits for readers has the name's barrier, an advisory lock on two 32-bit keys from
-//! later digits of the SHA-256. The modes use different digits. Readers need a free barrier.
+//! A writer that waits for readers closes the name's barrier: it takes an advisory lock on two
+//! 32-bit keys, which are later digits of the name's SHA-256. The two modes use different digits.
+//! New readers must wait while the barrier is closed.
 //!
 //! # The key of a claim
 //!
-//! A session that holds or waits for a claim also has the claim's advisory lock. Its key is the
-//! first 64 bits of the SHA-256 of the token and the name. Only one session at a time has the lock,
-//! and other clients find the session by it. `application_name` is `lockwright/joint` in a joint
-//! session, which has several holds, and `lockwright/own` in others.
+//! A session that holds or waits for a claim also has the claim's lock: an advisory lock whose key
+//! is the first 64 bits of the SHA-256 of the token and the name. Only one session at a time has
+//! this lock, and other clients find the session by it. A joint session, which has several holds,
+//! has the `application_name` `lockwright/joint`. Other sessions have `lockwright/own`.
 
 mod doctor;
 mod probe;
@@ -43,13 +45,12 @@ use session::PgSession;
 /// PostgreSQL's longest idle timeout, 2^31 - 1 ms, in whole minutes.
 const LONGEST_TTL: Duration = Duration::from_secs(35_791 * 60);
 
-/// What PostgreSQL's sessions share.
 #[derive(Debug)]
 pub(crate) struct Own {
     shorten: Sql,
     must_raise: String,
     raise: String,
-    /// True if the server can detect dead clients that wait.
+    /// True if the server can detect that a waiting client has died.
     checks_clients: AtomicBool,
 }
 
@@ -68,7 +69,7 @@ impl Server for Postgresql {
             Kind::Row => "postgres-row",
         };
         // A clock step ahead ends holds, because idle timeouts use the wall clock. A hold with a
-        // shorter TTL than 200 ms could expire before it is recorded.
+        // TTL below 200 ms could expire before it is recorded.
         let ttl = Duration::from_millis(200)..=LONGEST_TTL;
         session_lock::profile(backend, true, &[Fault::ClientCrash], ttl)
     }
@@ -123,9 +124,9 @@ impl Server for Postgresql {
     }
 }
 
-/// Returns SQL for whether a recorded reader still reads. The SQL refers to the row `held`, so
-/// PostgreSQL evaluates it after locking that row. The claim's lock alone isn't enough, because the
-/// name's lock (mode `session`) or the transaction (mode `row`) may end earlier.
+/// Returns SQL for whether a recorded reader still has its hold. The SQL refers to the row `held`,
+/// so PostgreSQL evaluates it after locking that row. A session with only the claim's lock may
+/// already have lost the name's lock (mode `session`) or the transaction (mode `row`).
 fn reads(kind: Kind, session: &str, token: &str) -> String {
     let has_key = "{is_advisory} AND locks.objsubid = 1 AND {lock_key}";
     let lock = match kind {
@@ -160,7 +161,6 @@ fn key_from(name: &str, at: usize) -> String {
     format!("('x' || {})::bit(64)::bigint", digits_from(name, at, 16))
 }
 
-/// Returns SQL for the key of a claim's advisory lock.
 fn claim_of(name: &str, token: &str) -> String {
     key_from(&format!("{token} || {name}"), 1)
 }
@@ -170,7 +170,7 @@ fn once(value: &str) -> String {
     format!("(SELECT {value})")
 }
 
-/// Returns SQL for the key of the claim in the row `held`, or NULL if the row is for readers.
+/// Returns SQL for the key of the claim in the row `held`, or NULL for readers.
 fn claim_of_held() -> String {
     let claim = claim_of("held.name", "held.token");
     format!("CASE WHEN held.token <> '{READERS}' THEN {claim} END")
@@ -189,16 +189,15 @@ fn first_64_bits(hash: impl Into<[u8; 32]>) -> i64 {
     i64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// SQL for whether the sequence of fences must be raised: see `raise` in record.sql.
+/// SQL for whether `raise` in record.sql must run.
 const MUST_RAISE: &str = "(NOT EXISTS (SELECT FROM {hold_raised}) \
      OR (SELECT last_value FROM {hold_fence}) < {now} - 60000000)";
 
-/// SQL for whether the last recorded holders of the name are readers.
 const HAS_READERS: &str = "EXISTS (SELECT FROM {hold} \
      WHERE kind = '{kind}' AND name = :name AND token = '{readers}')";
 
 /// SQL that closes the barrier before a writer waits for readers, unless this or another writer has
-/// closed it. Readers lock the barrier only for a moment, so the writer gets it soon.
+/// closed it. Readers lock the barrier only for a moment, so it closes soon.
 const CLOSE_BARRIER: &str = "CASE WHEN {has_readers} \
      AND NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted \
          AND (pid = pg_backend_pid() OR mode = 'ExclusiveLock' \
@@ -206,21 +205,20 @@ const CLOSE_BARRIER: &str = "CASE WHEN {has_readers} \
              AND (classid::bigint << 32) | objid::bigint = {barrier_as_one})) \
      THEN pg_advisory_lock({barrier})::text END";
 
-/// SQL that overwrites a record with a new holder's, except for its fence, which readers share.
+/// SQL that overwrites a record with a new holder's values, except for the fence, which readers may
+/// share.
 const OVERWRITTEN: &str = "token = excluded.token, identity = excluded.identity, \
      ttl_ms = excluded.ttl_ms, session = excluded.session, updated = excluded.updated, \
      broken = CASE WHEN held.token = excluded.token THEN held.broken END, released = false";
 
-/// SQL for the time in µs since the server received the statement.
+/// SQL for the µs since the server received the statement.
 const WAITED_US: &str =
     "(extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000)::bigint";
 
-/// The `application_name` of a session for one hold at a time.
 const OWN: &str = "lockwright/own";
 
 const JOINT: &str = "lockwright/joint";
 
-/// SQL for whether the row `locks` of `pg_locks` is an advisory lock in this database.
 const IS_ADVISORY: &str = "locks.locktype = 'advisory' AND {in_this_database}";
 
 const IN_THIS_DATABASE: &str =
@@ -228,7 +226,7 @@ const IN_THIS_DATABASE: &str =
 
 const LOCK_KEY: &str = "((locks.classid::bigint << 32) | locks.objid::bigint)";
 
-/// SQL for whether the row `locks` is a claim's lock that a session has or awaits.
+/// SQL for whether a session has or awaits the claim's lock, by the row `locks` of `pg_locks`.
 const IS_CLAIM_LOCK: &str = "{is_advisory} AND locks.objsubid = 1 AND {lock_key} = {claim}";
 
 /// SQL for the records of holds, which may have ended.
@@ -239,7 +237,7 @@ const RECORDS: &str = "\
      SELECT name, token, identity, fence, ttl_ms, session, broken, true FROM {reader} \
      WHERE kind = '{kind}'";
 
-/// SQL for the rest of a wait's time limit, `:slice_ms`, after an earlier statement has waited.
+/// SQL for the rest of a wait's time limit, `:slice_ms`, after the request's earlier statements.
 const REST: &str = "greatest(1, least(:slice_ms, :slice_ms - \
      (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000)::bigint))::text";
 

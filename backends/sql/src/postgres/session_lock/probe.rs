@@ -17,8 +17,8 @@ pub(crate) async fn check(sessions: &Sessions<Postgresql>) -> Result<()> {
     let permit = Permit::get(pool, Use::Hold, deadline).await?;
     let mut first = PgSession::connect(common, permit).await?;
     let opened = first.id();
-    // With the smallest limit on sessions, `first` has the only permit for holds, so the listener's
-    // is used.
+    // With the smallest limit on sessions, `first` has the only permit for holds. Then the second
+    // connection uses the listener's permit.
     let _permit = match Permit::try_get(pool, Use::Hold) {
         Some(permit) => permit,
         None => Permit::get(pool, Use::Listen, deadline).await?,
@@ -35,7 +35,7 @@ pub(crate) async fn check(sessions: &Sessions<Postgresql>) -> Result<()> {
     match answer {
         Ok(Ok(true)) => Ok(()),
         Ok(Ok(false)) => Err(common.sessions_are_shared()),
-        // A pooler that shares sessions between single statements rejects the transaction.
+        // A pooler that switches sessions after each statement rejects the transaction.
         Ok(Err(cause)) if is_protocol_violation(&cause) => {
             Err(common.sessions_are_shared().with_source(cause))
         }

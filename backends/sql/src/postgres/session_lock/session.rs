@@ -1,8 +1,8 @@
 //! A connection that carries a hold.
 //!
 //! sqlx reads a connection only while a statement runs. A [`PgListener`] also reads between
-//! statements, which reveals the connection's end. Only a joint session listens to a channel.
-//! `try_recv` is cancel-safe.
+//! statements, so it detects the connection's end. Its `try_recv` is cancel-safe. Only joint
+//! sessions listen to a channel.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,6 @@ use crate::server::session_lock::{
 };
 use crate::server::sql::{Arguments, Prepared, Sql, Value, value};
 
-/// The names of the mode `row`'s prepared statements.
 const TRY: &str = "lockwright_try";
 const WAIT: &str = "lockwright_wait";
 
@@ -45,8 +44,8 @@ pub(crate) struct PgSession {
     pool: PgPool,
     common: Arc<Common<Postgresql>>,
     id: SessionId,
-    /// True after the connection has failed. Nothing more is sent, because the listener would
-    /// reconnect to a session without the hold.
+    /// True after the connection has failed. Then nothing more is sent, because the listener would
+    /// reconnect, to a session without the hold.
     over: bool,
     /// True if a wait or a failed attempt may have left the barrier or the claim's lock held.
     must_let_go: bool,
@@ -54,7 +53,6 @@ pub(crate) struct PgSession {
     is_joint: bool,
     /// The session's `idle_session_timeout` in ms, if known. Used only in the mode `session`.
     timeout_ms: Option<i64>,
-    /// True if the session has the statements of [`PgSession::prepare`].
     has_prepared: bool,
     /// Dropped after the connection.
     permit: Permit<Postgresql>,
@@ -90,7 +88,8 @@ impl PgSession {
         };
         let mut listener = match connected {
             Ok(listener) => listener,
-            // The session may exist on the server, so it keeps the permit until its end.
+            // The server may have opened the session, so the permit stays taken until the session's
+            // end.
             Err(error @ sqlx::Error::PoolTimedOut) => {
                 return Err(errors::not_connected(error, dialect).error);
             }
@@ -114,7 +113,6 @@ impl PgSession {
             has_prepared: false,
             permit,
         };
-        // The limit covers `set_up` too, because the server may stop answering after connecting.
         match timeout_at((opened + limit).into(), session.set_up(opened)).await {
             Ok(result) => result.map(|()| session),
             Err(_) => Err(errors::not_connected_in(limit, dialect.backend()).error),
@@ -122,11 +120,11 @@ impl PgSession {
     }
 
     async fn set_up(&mut self, opened: Instant) -> Result<()> {
-        // A session without a hold also times out, because a suspended process can't close it. Lock
-        // statements don't wait for the disk: a crash ends all holds, and the next client raises
-        // the sequence of fences. `lock_timeout` bounds waits for operators' locks on the tables
-        // and the sequence. At `read committed`, a hold's transaction sees later commits, such as a
-        // break.
+        // Even a session without a hold has an idle timeout, because a suspended process can't
+        // close it. Lock statements needn't wait for the disk: a crash ends all holds, and the next
+        // client raises the sequence of fences. `lock_timeout` bounds waits for operators' locks on
+        // the tables and the sequence. At `read committed`, a hold's transaction sees later
+        // commits, such as a break.
         let mut text = format!(
             "SET application_name = '{OWN}'; SET statement_timeout = 0; SET lock_timeout = '5s'; \
              SET idle_session_timeout = '60s'; SET idle_in_transaction_session_timeout = '60s'; \
@@ -151,7 +149,7 @@ impl PgSession {
             let session = Postgresql::session(row, opened).ok().flatten();
             session.into_iter().for_each(|session| self.permit.is_of(session));
         }
-        // The tables may be locked, so they are read only now that the client can end the session
+        // This may wait for locked tables, so it runs only now that the client can end the session
         // by its id.
         let must_raise = format!("SELECT {}", self.common.own.must_raise);
         if is_true(&self.run_or_fail(must_raise).await?, 0) {
@@ -238,8 +236,8 @@ impl PgSession {
         let executes = common.kind == Kind::Row
             && claim.mode == Mode::Exclusive
             && matches!(which, Which::Try | Which::Wait);
-        // Prepared waits of the mode `row` end with their transaction. Others leave settings and
-        // locks in the session.
+        // A prepared wait of the mode `row` ends with its transaction. Other waits leave settings
+        // and locks in the session.
         self.must_let_go |= matches!(which, Which::Wait | Which::WaitForReaders) && !executes;
         if let Some(statement) = sql.prepared()
             && common.kind == Kind::Session
@@ -274,8 +272,8 @@ impl PgSession {
         };
         let alone = &self.common.alone;
         let (attempt, wait) = (prepare(TRY, &alone.try_lock), prepare(WAIT, &alone.wait));
-        // `PREPARE` has its own transaction, because the hold's would keep the locks that `PREPARE`
-        // takes on tables.
+        // `PREPARE` has its own transaction, because the hold's transaction would keep the locks
+        // that `PREPARE` takes on tables.
         format!("BEGIN; {attempt}{wait}COMMIT; ")
     }
 
@@ -287,8 +285,8 @@ impl PgSession {
             self.common.of(claim).keep.render(&arguments, Postgresql::literal)
         };
         let keeps: Vec<_> = claims.iter().map(keep).collect();
-        // A renewal waits if another session has locked the records' table. The limit bounds the
-        // wait of a release behind the renewal.
+        // A renewal waits if another session has locked the table of records. The limit also bounds
+        // how long a release waits for this renewal.
         let limit_of = |claim: &Claim| match self.is_joint {
             true => statement_limit(claim.ttl),
             false => claim.ttl / 4,
@@ -307,7 +305,7 @@ impl PgSession {
     fn text(&self, which: Which, sql: &Sql, executes: bool, arguments: Arguments<'_>) -> String {
         let in_transaction = self.common.kind == Kind::Row;
         let text = match sql.prepared() {
-            // The driver can't send a prepared statement together with `BEGIN`.
+            // The driver can't send its own prepared statements together with `BEGIN`.
             Some(statement) if executes => {
                 let name = if which == Which::Wait { WAIT } else { TRY };
                 execute(name, statement, arguments)
@@ -331,7 +329,7 @@ impl PgSession {
     ) -> sqlx::Result<Locked> {
         const TRIES: u32 = 5;
         for _ in 0..TRIES {
-            // These waits have several statements. Those before the last return four rows.
+            // These waits have several statements. The statements before the lock return four rows.
             let has_steps = which == Which::WaitForReaders
                 || which == Which::Wait && claim.mode == Mode::Shared;
             let mut is_timed_out = false;
@@ -384,8 +382,8 @@ impl PgSession {
             let rows = match self.about(which, claim, arguments).await {
                 Ok(rows) => rows,
                 Err(error) if is_in_vain(&error) => {
-                    // The statement may time out after the grant, and then the session has the
-                    // lock. So this request releases it.
+                    // The server may grant the lock just before the statement times out, so this
+                    // request releases the lock.
                     let missed = if self.is_joint { Which::Part } else { Which::Missed };
                     self.must_let_go = true;
                     let rows = self.about(missed, claim, &[]).await?;
@@ -400,7 +398,8 @@ impl PgSession {
                 Some("readers") => (which, before) = (Which::WaitForReaders, None),
                 Some(no @ ("same" | "busy")) => {
                     self.timeout_ms = before;
-                    // The next wait is a first one again, unless the barrier may be closed.
+                    // After `Which::Wait`, no barrier is closed, so the next wait is a first one
+                    // again.
                     self.must_let_go &= which != Which::Wait;
                     return Ok(Locked::No { same_token: no == "same" });
                 }
@@ -451,7 +450,8 @@ impl Session for PgSession {
     }
 
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked> {
-        // A failed wait may have closed the barrier to readers. Then the next wait must keep it.
+        // An earlier, unsuccessful wait may have closed the barrier. Then this wait keeps it
+        // closed.
         let continues =
             self.must_let_go && self.common.kind == Kind::Session && claim.mode == Mode::Exclusive;
         let which = match slice {
@@ -554,14 +554,14 @@ impl Session for PgSession {
     }
 }
 
-/// Returns why connecting fails. sqlx's pool retries silently while no server answers or the server
-/// has too many clients.
+/// Returns the error with which connecting fails. sqlx's pool hides it, and retries, while no
+/// server answers or the server has too many clients.
 async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
     const PAUSE: Duration = Duration::from_millis(200);
 
     loop {
         tokio::time::sleep(PAUSE).await;
-        // Only the mode `lease` has a separate listener, so its permit is free here.
+        // Only the mode `lease` has a separate listener, so the listener's permit is free here.
         let Some(mut permit) = Permit::try_get(requests, Use::Listen) else { continue };
         match requests.dialect().open(requests.limits()).await {
             Ok((connection, session)) => {

@@ -21,7 +21,7 @@ use crate::server::pool::{self, Pool, Sending};
 use crate::server::sql::{Arguments, Sql, Value};
 use turns::Turns;
 
-/// The minimum time for which a tombstone is kept.
+/// The minimum lifetime of a tombstone.
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
 /// The longest polling interval of a writer that waits for readers, and of readers behind it.
@@ -165,8 +165,9 @@ impl<D: Dialect> LeaseBackend<D> {
         is_direct: bool,
     ) -> Self {
         let dialect = pool.dialect();
-        // Only the first SKIP LOCKED is removed. So these renewals wait for a name's row, but not
-        // for a reader's: during that wait they would lock the name's row against other readers.
+        // Only the first SKIP LOCKED is removed. So these renewals wait for a name's row, but skip
+        // a reader's locked row: a wait for the reader's row would keep the name's row locked
+        // against other readers.
         let waiting = [D::TEXTS.renew, D::TEXTS.shared_renew]
             .map(|text| Sql::new(&dialect.expand(text).replacen(" SKIP LOCKED", "", 1)));
         let inspect = D::TEXTS.inspect.trim_end().trim_end_matches(';');
@@ -205,7 +206,7 @@ impl<D: Dialect> LeaseBackend<D> {
             && let Some(pause) = self.turns.pause(claim, Instant::now())
         {
             let left = limit.saturating_since(self.clock.now());
-            // The TTL counts from before the pause.
+            // The pause is short, because the TTL counts from before it.
             tokio::time::sleep(pause.min(left / 2).min(claim.ttl / 16)).await;
         }
         let mut outcome = self.decide(claim, may_wait, waits).await?;
@@ -313,13 +314,14 @@ impl<D: Dialect> LeaseBackend<D> {
         sending.within = left();
         match (outcome, look) {
             (QuickOutcome::Undecided { is_unsure: false }, Some((look, waits))) => {
-                // Another client may have acquired the name first.
+                // Another client may have acquired the name since the first look.
                 let seen = self.look_for_holder(look, claim, waits, arguments, *sending).await?;
                 sending.within = left();
                 Ok(seen.unwrap_or(undecided))
             }
             (outcome @ QuickOutcome::Undecided { .. }, _) => {
-                // The next claim sends only `acquire`, which rejects without a row lock.
+                // The next claim skips `acquire_free`, because `acquire` rejects without a row
+                // lock.
                 self.grants.forget(&claim.name);
                 Ok(outcome)
             }
@@ -363,7 +365,7 @@ impl<D: Dialect> LeaseBackend<D> {
         let (rows, is_unsure) = match answer {
             Ok(answer) => answer,
             Err(error) if error.kind() == ErrorKind::Indeterminate => return Err(error),
-            // For example, the row is locked. `acquire` can reject the claim without its lock.
+            // For example, the row is locked. `acquire` can reject the claim without a row lock.
             Err(_) => (Vec::new(), false),
         };
         let is_free = |row: &&Row| row.bool(0).unwrap_or(false);
@@ -535,12 +537,12 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         answer.map_err(|error| error.with_backend(self.profile.backend).with_name(name))
     }
 
-    /// Deletes old rows, after which a name's fences must still grow.
+    /// Deletes old rows. A name's fences must grow even after its row is deleted.
     ///
-    /// First raises the floor, above which new rows' fences start, to the rows' highest fence.
-    /// After that commit, deletes rows with fences up to the floor. An acquire that reads the new
-    /// floor grants a fence above it. An earlier acquire has read the row, because of
-    /// [`YOUNGEST_SWEPT`], and grants a fence above the row's.
+    /// The sweep first raises the floor, above which new rows' fences start, to the old rows'
+    /// highest fence. After that commit, it deletes old rows with fences up to the floor. An
+    /// acquire that reads the new floor grants a fence above it. An earlier acquire has read the
+    /// row, because of [`YOUNGEST_SWEPT`], and grants a fence above the row's.
     async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         let after = lock(&self.swept).clone();
         let arguments = [

@@ -30,7 +30,7 @@ impl<D: Dialect> LeaseBackend<D> {
         let deadline = Instant::now() + Renew::time_to_answer(holds);
         let (alone, shared): (Vec<_>, Vec<_>) =
             holds.iter().enumerate().partition(|(_, hold)| hold.claim.mode == Mode::Exclusive);
-        // Both run in parallel, so neither delays the other's holds.
+        // Exclusive and shared holds are renewed in parallel, so neither delays the other.
         let (alone, shared) = tokio::join!(
             self.renew_with((&self.statements.renew, &self.waiting[0]), alone, deadline),
             self.renew_with((&self.statements.shared_renew, &self.waiting[1]), shared, deadline),

@@ -1,9 +1,9 @@
 //! Spreads the requests of waiters. A release wakes all of them, and only one is granted the lock.
 //!
-//! A client remembers how long its grants of a name took. Its next claim sends no request before
-//! most of that time has passed, so the client that has waited longest usually sends the first. A
-//! client that released a lock for which others wait lets them send first. A request that comes too
-//! early or too late costs only time.
+//! A client remembers how long its claims of a name waited for their grants. Its next claim sends
+//! no request before most of that time has passed, so the client that has waited longest usually
+//! sends the first. A client that releases a lock for which others wait pauses before its next
+//! claim of the lock. A pause that is too short or too long costs only time.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -18,7 +18,7 @@ const LONGEST: Duration = Duration::from_millis(64);
 /// The shortest pause for which a timer is worthwhile.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// The least pause of a client that claims a lock again for which others wait.
+/// The least pause of a client before it claims a lock that it released while others waited.
 const YIELD: Duration = Duration::from_millis(2);
 
 /// A name without a request for this long is forgotten.

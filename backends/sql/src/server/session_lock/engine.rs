@@ -23,7 +23,7 @@ use super::{Server, Sessions};
 pub(crate) struct Engine<S: Server> {
     state: Arc<EngineState<S>>,
     runtime: Handle,
-    /// Dropping this sender makes waiting tasks withdraw.
+    /// Dropping this sender makes waiting tasks withdraw their claims.
     open: watch::Sender<()>,
 }
 

@@ -159,7 +159,7 @@ impl<S: Server> EngineState<S> {
             }
             let pool = &self.server.records.pool;
             let sessions = pool.sessions();
-            // Closing the joint session with the joint permit would free no permit for a wait.
+            // True if a joint session has a `Hold` permit, which its close frees for a wait.
             let has_others = self.joint_sessions.count() > sessions.open(Use::Joint);
             if sessions.open(Use::Hold) == sessions.share(Use::Hold)
                 && (of == Use::Joint || has_others)

@@ -7,7 +7,6 @@ use lockwright_core::{Claim, Result};
 use super::joint_session::Member;
 use super::{Ended, Kept, Server, Session, SessionId};
 
-/// A hold's session: its own, or a joint one.
 pub(super) enum HoldSession<S: Server> {
     Own(S::Session),
     Joint(Member),

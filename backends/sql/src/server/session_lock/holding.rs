@@ -79,7 +79,7 @@ impl<S: Server> Holding<S> {
         let end = if was_received { self.serve().await } else { End::LetGo(None) };
         match end {
             End::LetGo(answer) => self.let_go(answer).await,
-            // Losses are rare, and a smaller future makes each hold cheaper.
+            // Losses are rare, so their future is boxed: a smaller task makes each hold cheaper.
             End::Lost(asked) => Box::pin(self.lost(asked)).await,
         }
     }
@@ -90,7 +90,7 @@ impl<S: Server> Holding<S> {
         }
         loop {
             // At `over`, the idle timeout has certainly ended a hold's own session. A joint session
-            // lives on for other holds, so the client ends this one after its TTL.
+            // stays open for other holds, so the client ends this hold after the TTL.
             let late = match self.hold.session {
                 HoldSession::Own(_) => self.claim.ttl / 10 + LIMIT,
                 HoldSession::Joint(_) => Duration::ZERO,
@@ -197,7 +197,8 @@ impl<S: Server> Holding<S> {
         // The task is unregistered before it answers, so that it gets no request about a later
         // hold.
         drop((place, inbox));
-        // The joint session's slot is freed first, so the caller's next hold can have it.
+        // The joint session's slot is freed before the answer, so the caller's next hold can have
+        // it.
         let own = match reusable {
             Some(HoldSession::Own(session)) => Some(session),
             joint => {

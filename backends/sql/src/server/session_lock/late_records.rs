@@ -12,7 +12,6 @@ use tokio::time::{Instant, sleep_until};
 use super::engine_state::EngineState;
 use super::{RECORD_AFTER, Server, SessionId};
 
-/// A hold that isn't recorded yet.
 #[derive(Debug)]
 pub(super) struct Unrecorded {
     pub(super) claim: Claim,
@@ -27,7 +26,7 @@ pub(super) struct LateRecords(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The holds with the time of their record, in this order.
+    /// The holds with the time to record them, ordered by this time.
     waiting: VecDeque<(Instant, Unrecorded)>,
     has_task: bool,
 }

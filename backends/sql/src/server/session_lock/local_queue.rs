@@ -11,7 +11,7 @@ use tokio::sync::{Mutex as Turnstile, OwnedMutexGuard};
 #[derive(Debug, Default)]
 pub(super) struct Queues(Mutex<HashMap<LockName, Arc<Turnstile<()>>>>);
 
-/// The right to block in the server. Dropping it admits the next waiter.
+/// The right to block in the server. Dropping it passes the turn to the next waiter.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     queues: &'a Queues,

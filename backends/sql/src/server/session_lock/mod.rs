@@ -1,20 +1,20 @@
 //! The engine of the modes `session` and `row`, whose holds live in database sessions.
 //!
-//! A hold has its own connection, outside of any pool, and a task that owns the connection. If a
-//! caller drops its future, the task undoes the request. In the mode `session`, all but a client's
-//! first holds share [joint sessions](joint_session).
+//! A hold has a task, and its own connection outside of any pool. If a caller drops its future, the
+//! task undoes the request. In the mode `session`, a client's later exclusive holds share [joint
+//! sessions](joint_session), unless they waited.
 //!
 //! # The rules
 //!
-//! - **The server ends the hold.** The session's idle timeout is the TTL, set before the lock
-//!   or with it. Any statement restarts the timeout, so only a renewal may send one.
+//! - **The server ends the hold.** The session's idle timeout is the TTL, set before the lock or
+//!   with it. Any statement restarts the timeout, so during a hold, the client sends only renewals.
 //! - **The fence is issued once the lock is held.** Another connection records the hold, before the
 //!   grant or, if the fence doesn't depend on the record, after [`RECORD_AFTER`].
 //! - **After a wait for the lock, the TTL doesn't start with the answer**, which may be late. If
 //!   the server measured the wait, the TTL starts that long after the request. Otherwise, the TTL
-//!   starts at the request if the wait was short, and at a renewal if not.
-//! - **A writer that waits for readers closes a barrier to new readers.** Otherwise the server
-//!   would admit them between two statements of the writer's wait.
+//!   starts at the request after a short wait, and at the first renewal after a longer one.
+//! - **A writer that waits for readers closes a barrier**, a lock that keeps new readers out.
+//!   Otherwise the server would grant their claims between two statements of the writer's wait.
 //! - **Holds and requests have separate permits**, so a release never waits for a hold's permit.
 
 mod engine;
@@ -65,8 +65,8 @@ pub(crate) fn profile(
     profile.fencing = Fencing::Strict;
     profile.modes = Modes { exclusive: true, shared, permits: false };
     profile.wake_up = WakeUp::Push;
-    // A hold ends with its connection, but the holder notices later. So holds survive neither a
-    // server restart nor a network failure.
+    // A hold ends with its connection, so it survives neither a server restart nor a network
+    // failure.
     profile.survives = Faults::of(survives);
     profile.tombstones = true;
     profile.breakable = true;
@@ -117,21 +117,21 @@ pub(crate) enum Ended {
 }
 
 /// A connection that carries a hold, waits for one, or is idle. After an error, the engine closes
-/// it and asks the server to end its session.
+/// the connection and asks the server to end the session.
 #[async_trait]
 pub(crate) trait Session: Debug + Send + Sync + 'static {
     fn id(&self) -> SessionId;
 
-    /// Sets the idle timeout to the TTL, rounded up, and acquires the lock. While a lock is held,
-    /// the timeout is never longer than that.
+    /// Sets the idle timeout to the TTL, rounded up, and acquires the lock. While the lock is held,
+    /// the timeout is never longer.
     ///
-    /// With a `slice`, the call waits in the server for about that time. After an unsuccessful
-    /// wait, the caller waits again or calls [`leave`](Session::leave). If `last` is true, no wait
-    /// follows, so this call may do the work of `leave`. No two sessions hold the lock for one
-    /// claim.
+    /// The call waits in the server for about `slice`, or not at all if that is `None`. After an
+    /// unsuccessful wait, the caller waits again or calls [`leave`](Session::leave). If `last` is
+    /// true, no wait follows, so this call may do the work of `leave`. No two sessions hold the
+    /// lock for one claim.
     ///
     /// # Cancel safety
-    /// After a drop of the future, the session must be closed.
+    /// If the future is dropped, the session must be closed.
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked>;
 
     /// Makes the session joint: it may get several locks of this TTL by [`lock`](Session::lock)
@@ -143,8 +143,8 @@ pub(crate) trait Session: Debug + Send + Sync + 'static {
 
     async fn shorten(&mut self, to: Duration) -> Result<()>;
 
-    /// Releases the barrier and the claim's lock after an unsuccessful wait. Then the session is
-    /// reusable.
+    /// After an unsuccessful wait, releases the barrier and the lock that identifies the claim.
+    /// Then the session is reusable.
     async fn leave(&mut self) -> Result<()>;
 
     /// Releases the lock, after which the session is reusable. Returns false if the session doesn't
@@ -165,19 +165,19 @@ pub(crate) trait Session: Debug + Send + Sync + 'static {
 pub(crate) trait Server: Dialect {
     type Session: Session;
 
-    /// What only this server's sessions share.
+    /// SQL and state that only sessions of this kind of server share.
     type Own: Debug + Send + Sync + 'static;
 
     /// The queries of both modes.
     const QUERIES: &'static str;
 
-    /// What may share the server's sessions among connections: a pooler or a proxy.
+    /// The word for software that may share sessions among connections: pooler or proxy.
     const BETWEEN: &'static str;
 
     /// The most by which the remaining time from `inspect` may be too long.
     const TIME_LEFT_TOO_LONG_BY: Duration = Duration::ZERO;
 
-    /// True if `inspect` returns only recorded holds in the mode `row`.
+    /// True if, in the mode `row`, `inspect` returns only recorded holds.
     const HIDES_YOUNG_ROWS: bool = false;
 
     fn profile(kind: Kind) -> Profile;

@@ -45,8 +45,8 @@ pub(crate) struct Records<S: Server> {
     why_ended: Sql,
     /// Returns each holder as a [`View`], or one row without a session if the name is free.
     inspect: Sql,
-    /// Returns the rows of `inspect`, without waiters, for at most `:limit` held names after
-    /// `:from` in byte order. `:inclusive` includes `:from`.
+    /// Returns at most `:limit` rows of `inspect`, without waiters, for held names after `:from` in
+    /// byte order. `:inclusive` includes `:from`.
     list: Sql,
     /// Returns the sessions that hold or wait for this claim, and whether each is joint.
     find: Sql,
@@ -60,13 +60,12 @@ pub(crate) struct Records<S: Server> {
     kill_foreign: Option<Sql>,
     cancel: Sql,
     /// Deletes at most `:limit` rows that aren't held and didn't change for `:idle_us`, and returns
-    /// how many. Later fences are above theirs.
+    /// how many. Later fences are above the deleted rows'.
     sweep: Sql,
-    /// True if `inspect` returns only recorded holds.
     hides_young: bool,
 }
 
-/// `{held}` is the table of exclusive holds or of readers.
+/// SQL that writes a record. `{held}` is the table of exclusive holds or of readers.
 #[derive(Debug)]
 struct Written {
     /// Records the `:session`, `:identity`, `:ttl_ms` and `:fence`. Returns the fence, or no row if
@@ -166,7 +165,8 @@ impl<S: Server> Records<S> {
             return Ok(false);
         }
         // The release is recorded first, because the holder reads the record after its session's
-        // end. A young hold isn't recorded yet, and a claim that only waits never is.
+        // end. The result is ignored, because a young hold isn't recorded yet, and a claim that
+        // only waits never is.
         let mark_released = &self.written(claim.mode).mark_released;
         self.mark(mark_released, name, token, &[], 3).await?;
         Ok(self.end(name, token).await? > 0)
@@ -379,7 +379,7 @@ impl<S: Server> Records<S> {
                 }
             };
         }
-        // If another holder is shown, a session of this token only waits.
+        // If the name has another holder, a session of this token only waits.
         if let (BreakTarget::Token(token), Broken::NotHeld) = (seen, &broken)
             && inspection.holders.is_empty()
             && !self.sessions_of(name, token).await?.is_empty()

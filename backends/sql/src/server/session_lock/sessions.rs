@@ -1,4 +1,4 @@
-//! What the sessions of one client share.
+//! SQL and state that the sessions of one client share.
 
 use std::sync::Arc;
 
@@ -56,7 +56,6 @@ impl<S: Server> Sessions<S> {
         }
     }
 
-    /// Opens a session, and closes it.
     pub(crate) async fn try_open(&self) -> Result<()> {
         let pool = &self.common.pool;
         let deadline = Instant::now() + pool.limits().connect;
@@ -135,7 +134,7 @@ impl<S: Server> Common<S> {
     }
 
     /// Reads a session's answer to a renewal of `count` holds. The columns are 0 the session, 1
-    /// whether it has the lock, 2 the record's `broken` and 3 its `released`.
+    /// whether the session has the lock, 2 the record's `broken` and 3 the record's `released`.
     ///
     /// # Errors
     /// Another session answered.
@@ -157,7 +156,6 @@ impl<S: Server> Common<S> {
         Ok(rows.iter().map(kept).collect())
     }
 
-    /// Returns the error for connections that don't keep their sessions.
     pub(crate) fn sessions_are_shared(&self) -> Error {
         let message = format!(
             "a {} shares a session of the server among several connections, so a lock doesn't stay \

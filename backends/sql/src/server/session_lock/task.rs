@@ -22,7 +22,8 @@ use super::{Ended, Grant, Locked, Server, Session, Sessions};
 use crate::server::errors::{self, Effect};
 use crate::server::session_limit::Use;
 
-/// The longest wait in one statement, and so the longest delay by a dead client's wait.
+/// The longest wait in one statement, and so the longest time that a dead client's wait delays
+/// others.
 const LONGEST_SLICE: Duration = Duration::from_secs(5);
 
 /// A wait ends this long before its limit, so that the rejection is on time.
@@ -76,7 +77,7 @@ impl Inbox {
         Self { commands, closing, answer: Some(answer), others: Vec::new() }
     }
 
-    /// Answers other requests until the claim is withdrawn.
+    /// Answers requests about the waiting claim until it is withdrawn.
     pub(super) async fn withdrawn(&mut self) -> Withdrawn {
         loop {
             let unwanted = async {
@@ -237,7 +238,7 @@ impl<S: Server> Task<S> {
                 }
                 Err(error) if used => {
                     // The idle connection was dead. Its session may have acquired the lock, so the
-                    // server is asked to end the session. All idle connections are closed.
+                    // server is asked to end the session.
                     tracing::debug!(%error, "an idle session had ended");
                     tries = 0;
                     // After a definite error, the session needn't be ended.
@@ -245,8 +246,8 @@ impl<S: Server> Task<S> {
                     let seat = HoldSession::Own(session);
                     let closed = Box::pin(withdraw::close(&state.server, claim, seat, quiet)).await;
                     Box::pin(state.close_idle(true)).await;
-                    // If the server didn't find the session, its statement may still acquire the
-                    // lock.
+                    // If the server didn't find the session, the session's statement may still
+                    // acquire the lock.
                     may_have_been_late = !closed.map_err(|unknown| unknown.with_source(error))?;
                     (session, used) = live_session(state, claim, Use::Hold).await?;
                 }
@@ -395,7 +396,7 @@ async fn granted<S: Server>(
     } else {
         noting.await
     };
-    // The session was alive at some time after `sent`.
+    // The answer shows that the session was alive after `sent`.
     let was_slow = begun.saturating_since(sent) > JUST_NOW;
     let may_have_ended = must_renew || !grant.is_recorded_later || was_slow;
     let result = match result {
@@ -413,7 +414,7 @@ async fn granted<S: Server>(
     }
 }
 
-/// Returns another session's grant for the claim's own token, if any. This task can't renew that
+/// Returns the grant if another session holds the lock for this claim. This task can't renew that
 /// hold.
 async fn carried_elsewhere<S: Server>(
     server: &Sessions<S>,

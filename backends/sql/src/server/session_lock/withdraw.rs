@@ -50,7 +50,8 @@ pub(super) async fn close<S: Server>(
         HoldSession::Joint(mut member) => {
             match tokio::time::timeout(LIMIT, member.unlock()).await {
                 Ok(Ok(_)) => return Ok(true),
-                // After a failure, the joint session's task closes it once all members are dropped.
+                // After a failure, the joint session's task closes the session once all its
+                // `Member`s are dropped.
                 Ok(Err(_)) | Err(_) => None,
             }
         }

@@ -15,7 +15,7 @@ async fn one_that_only_reads_is_refused_and_can_be_looked_at() {
     }
 }
 
-/// MariaDB commits each `CREATE TABLE`, so an interrupted client leaves some missing.
+/// MariaDB commits each `CREATE TABLE`, so an interrupted client may leave tables missing.
 #[tokio::test]
 async fn tables_half_made_are_completed() {
     let server = Server::start().unwrap();
@@ -38,7 +38,7 @@ async fn tables_half_made_are_completed() {
     }
 }
 
-/// A client that can't open a second connection doesn't know whether a proxy shares sessions.
+/// Without a second connection, a client can't detect a proxy that shares sessions.
 #[tokio::test]
 async fn refused_second_connection_is_an_error() {
     let server = Server::start().unwrap();

@@ -1,6 +1,3 @@
-//! Tests of grants during concurrent requests, and with triggers and unusual settings of the
-//! server.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,15 +10,15 @@ use super::server::{Server, connect, lock_lease, lock_table, start, wait_for_blo
 use super::sweeping::{an_hour_passes, one_off_names, sweep};
 use crate::support::*;
 
-/// The acquire waits for the row when its token is released, so it doesn't see the release's
-/// tombstone.
+/// While the acquire waits for the name's row, the release stores a tombstone that the acquire
+/// doesn't see.
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_in_flight_is_reconciled() {
     let (server, backend) = start().await;
     let newcomer = Arc::new(connect(&server.url()).await);
     acquire_and_release(&backend, "x").await;
 
-    // Only a client with a recent grant sends `acquire_free`.
+    // After its grant, `backend` sends `acquire_free`, and `newcomer` doesn't.
     for backend in [backend, newcomer] {
         let late = claim("x");
         let mut row = lock_lease(&server, "x").await;
@@ -115,8 +112,8 @@ async fn names_are_whole_in_a_database_with_another_character_set() {
     assert_eq!(server.sql("SELECT count(*) FROM lockwright_lease").unwrap(), "0");
 }
 
-/// A name without a row gets a fence above the floor. A trigger keeps the floor low, so the sweep
-/// must not delete rows with higher fences.
+/// A name without a row gets a fence above the floor in `lockwright_meta`. A trigger keeps the
+/// floor low, so the sweep must not delete rows with higher fences.
 #[tokio::test]
 async fn a_row_above_the_floor_stays() {
     let (server, backend) = start().await;

@@ -1,5 +1,3 @@
-//! Tests of grants during concurrent requests, and of their cost.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +17,7 @@ async fn claim_in_flight_is_reconciled() {
     let newcomer = Arc::new(connect(&server.url()).await);
     acquire_and_release(&backend, "x").await;
 
-    // Only a client with a recent grant sends `acquire_free`.
+    // After its grant, `backend` sends `acquire_free`, and `newcomer` doesn't.
     for backend in [backend, newcomer] {
         let late = claim("x");
         let mut row = lock_lease(&server, "x").await;

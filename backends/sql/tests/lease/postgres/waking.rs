@@ -52,8 +52,8 @@ async fn nothing_is_published_that_nobody_waits_for() {
     busy(&waiter, &claim("loud"), WAIT).await;
     holder.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(next(&mut told).await, Event::Wake(name("loud")));
-    // Notifications arrive in the order of commits, so a notification for `quiet/…` would arrive
-    // first.
+    // Notifications arrive in the order of commits, so one for `quiet/…` would precede that for
+    // `loud`.
     let hearing = async {
         loop {
             let note = listener.recv().await.unwrap();
@@ -91,10 +91,9 @@ async fn a_lost_listener_comes_back() {
     busy(&waiter, &second, WAIT).await;
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
     server.terminate_sessions().unwrap();
-    // A client wakes all its waiters when it listens again.
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
-    // The row still records a waiter. The release is repeated, because the holder's first request
-    // may fail on a dead connection.
+    // The row still records a waiter, so the release notifies. The test repeats the release,
+    // because the holder's first request may fail on a dead connection.
     eventually(|| async { holder.release(&first, ReleaseMode::Reconcile).await.ok() }).await;
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
 }

@@ -34,8 +34,8 @@ async fn a_used_session_that_fails_leaves_no_ghost() {
             for _ in 0..2 {
                 acquire_and_release(&backend, "x").await;
             }
-            // A prepared statement's request has the mark, but no SQL. A new session sends SQL, with
-            // the mark in hexadecimal.
+            // A prepared statement's request has the claim's mark, a lock name, but no SQL. A new
+            // session sends SQL, with the mark in hexadecimal.
             meddler.harm(&[" lockwright/", "GET_LOCK("], Harm::Unanswered);
             let held = claim_for("x", LONG);
             let answer = backend.acquire(&held, Wait::No).await;
@@ -81,8 +81,8 @@ async fn a_wait_that_ends_as_it_is_granted_leaves_nothing(server: &Server, mode:
     }
 }
 
-/// The proxy drops the `KILL QUERY` for the wait. If the session were used further, a late
-/// `KILL QUERY` would interrupt a renewal.
+/// The proxy drops the `KILL QUERY` for the wait. A late `KILL QUERY` could interrupt a renewal, so
+/// the session must end.
 async fn a_wait_that_may_yet_be_cut_off_is_no_grant(server: &Server, mode: &str) {
     let meddler = Meddler::before(server.port()).await;
     let two = backend_through(server, meddler.port(), mode).await;
@@ -100,8 +100,8 @@ async fn a_wait_that_may_yet_be_cut_off_is_no_grant(server: &Server, mode: &str)
     assert_eq!(holding(server), 0, "{mode}");
 }
 
-/// The ghost has the mark of the waiter's own token, as after a lost attempt. The server rejects
-/// the waiter without delay, so the client must pause between attempts.
+/// The ghost has the lock that marks the waiter's token, as after a lost attempt. The server
+/// rejects the waiter without delay, so the client must pause between attempts.
 async fn a_wait_for_ones_own_ghost_is_no_hot_loop(server: &Server, mode: &str) {
     let backend = backend(server, mode).await;
     let waiter = claim_for("x", LONG);

@@ -16,7 +16,7 @@ pub(crate) enum Harm {
     Unanswered,
 }
 
-/// The proxy disturbs the next request with one of these texts in this way.
+/// The texts that mark the next request to disturb, and the way to disturb it.
 type Plan = Arc<Mutex<Option<(&'static [&'static str], Harm)>>>;
 
 #[derive(Debug)]

@@ -15,7 +15,7 @@ async fn an_idle_session_outlives_the_ttl_of_its_last_claim(server: &Server, mod
     };
     let ttl = ms(1_000);
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
-    // Connecting opens more connections, which close again. Each backend keeps one.
+    // Each backend keeps one of the connections that it opens at first.
     within(ms(10_000), "two connections", async || connected().len() <= 2).await;
     let held = claim_for("x", ttl);
     grant(&one, &held).await;
@@ -89,14 +89,15 @@ async fn an_open_transaction_blocks_no_fences() {
     let server = Server::start().unwrap();
     let one = backend(&server, "row").await;
     let mut open = session_after(&server, "BEGIN").await;
-    // More than the sequence's cache, so that the sequence is written.
+    // Takes more fences than the sequence caches, so that the server writes the sequence.
     run(&mut open, "SELECT COUNT(NEXTVAL(lockwright_hold_fence)) FROM seq_1_to_3000").await;
     grant(&one, &claim_for("x", ms(1_000))).await;
     let _third = backend(&server, "row").await;
     run(&mut open, "ROLLBACK").await;
 }
 
-/// Simulates a killed reader's record. A writer's short hold then has no record.
+/// The test inserts the record of a killed reader. The later writer's hold is too short for a
+/// record.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_joins_only_those_who_still_read() {
     let server = Server::start().unwrap();

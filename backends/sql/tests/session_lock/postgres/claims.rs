@@ -9,7 +9,7 @@ use crate::support::{LONG, acquiring, claim_for, grant, hold, in_time, ms, reade
 in_each_mode!(plain; reader_with_only_the_claims_lock_shares_no_fence,
     reader_that_returns_gets_a_later_fence);
 
-/// Holds `x` as a writer, without a record.
+/// Holds `x` as a writer, too briefly for a record. Returns the fence.
 async fn write_briefly(backend: &Backend) -> u64 {
     let writer = claim_for("x", LONG);
     let fence = grant(backend, &writer).await.fence.get();
@@ -21,7 +21,7 @@ async fn read(backend: &Backend, claim: &Claim) -> u64 {
     grant(backend, claim).await.fence.get()
 }
 
-/// A reader whose session ends may lose the name's lock before the claim's.
+/// When a reader's session ends, the name's lock may end before the lock that identifies the claim.
 async fn reader_with_only_the_claims_lock_shares_no_fence(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
     let gone = reader("x", LONG);

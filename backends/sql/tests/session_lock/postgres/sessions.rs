@@ -39,8 +39,8 @@ async fn an_idle_session_outlives_the_ttl_of_its_last_claim(server: &Server, mod
     }
 }
 
-/// In the mode `row`, the renewal must see the break although it was committed after the hold's
-/// transaction began.
+/// In the mode `row`, the renewal must see a break that was committed after the hold's transaction
+/// began.
 async fn a_broken_hold_runs_out_at_every_level_of_isolation(server: &Server, mode: &str) {
     set_isolation(server, "repeatable read");
     let backend = backend(server, mode).await;
@@ -81,7 +81,8 @@ async fn fences_grow_after_a_restore(server: &Server, mode: &str) {
     assert!(next > last, "{mode}: {next} after {last}");
 }
 
-/// Another session locks the sequence, so the acquire waits for its fence until its session ends.
+/// Another session locks the sequence, so the acquire waits for its fence until the test ends the
+/// acquire's session.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acquire_retries_if_its_session_ends_before_the_fence() {
     let server = Server::start().unwrap();
@@ -107,7 +108,7 @@ async fn a_timeout_of_the_fence_leaves_no_lock() {
     the_lock_ends_within(ms(7_000), ms(1_000)).await;
 }
 
-/// As above, but the session's idle timeout is already the TTL, so it ends the session.
+/// As above, but the reused session's idle timeout is already the TTL, and so ends the session.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timeout_of_the_fence_leaves_no_lock_for_longer_than_the_ttl() {
     the_lock_ends_within(ms(17_000), ms(10_000)).await;
@@ -134,7 +135,7 @@ async fn the_lock_ends_within(limit: Duration, ttl: Duration) {
     answer.unwrap_err();
 }
 
-/// A session's default idle timeout is 60 s, too.
+/// The TTL equals a session's default idle timeout, but the client must still set the timeout.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_of_a_minute_has_its_own_timeout() {
     let server = Server::start().unwrap();

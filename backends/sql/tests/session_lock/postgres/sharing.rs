@@ -83,8 +83,9 @@ async fn a_stopped_writer_that_waits_holds_up_no_other(server: &Server, mode: &s
     backend.release(&next, ReleaseMode::Plain).await.unwrap();
 }
 
-/// The writer's second wait begins while another writer waits, which prevents a shared lock of the
-/// name. The writer still closed its barrier, so its session must end soon.
+/// The second writer's wait prevents the shared lock by which the first writer's next wait finds
+/// readers. The suspended first writer still holds its barrier, so the server must end its session
+/// soon.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_writer_opens_its_barrier_although_another_waits() {
     let server = Server::start().unwrap();

@@ -33,7 +33,7 @@ struct Queues {
     /// The keys of each queue, by revision.
     keys: HashMap<String, BTreeMap<i64, String>>,
     waiting: HashMap<String, oneshot::Sender<()>>,
-    /// The revision at which `keys` was read. The watch's events up to it are skipped.
+    /// The revision at which `keys` was read. The watch's events up to this revision are skipped.
     revision: i64,
 }
 
@@ -105,7 +105,7 @@ impl Baseline for Etcd {
         }
     }
 
-    /// Creates a key, which holds the lock once all earlier keys are gone.
+    /// Creates a key. It holds the lock once all earlier keys are gone.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Box<str>> {
         let options = PutOptions::new().with_lease(self.lease(ttl).await?);
         let queues = self.queues().await?;
@@ -113,7 +113,7 @@ impl Baseline for Etcd {
         self.asked.set(number + 1);
         let key = format!("{PREFIX}{name}{END}{}/{number}", process::id());
         let (front, in_front) = oneshot::channel();
-        // The waiter is inserted first, so that no event is missed.
+        // Insert the waiter before the key, so that it misses no event.
         locked(queues).waiting.insert(key.clone(), front);
         self.client.clone().put(&*key, "", Some(options)).await?;
         in_front.await?;

@@ -67,8 +67,7 @@ trait Baseline: Sized + 'static {
 
     async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
 
-    /// Acquires a contended name. The release of a hold from [`Self::lock_alone`] doesn't notify
-    /// waiters.
+    /// Acquires a contended name. The end of a hold from [`Self::lock_alone`] doesn't wake waiters.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
 
     async fn unlock(&self, hold: Self::Hold) -> Result<()>;

@@ -26,7 +26,8 @@ pub(super) struct Hold {
     pub(super) turn: Option<Turn>,
 }
 
-/// The right to a name: the only element of a list, which the holder pops and pushes back.
+/// The right to acquire a name: the only element of a list. A waiter pops it, and pushes it back
+/// after the release.
 pub(super) struct Turn(Box<Lent<MultiplexedConnection>>);
 
 impl Server {
@@ -60,7 +61,7 @@ impl Server {
         Ok(granted.is_some())
     }
 
-    /// Deletes this process's lease. Returns `false` if there was none.
+    /// Returns whether this process had the lease.
     pub(super) async fn delete(&self, name: &str) -> Result<bool> {
         let mut delete = cmd("EVALSHA");
         delete.arg(&self.release).arg(1).arg(key(name)).arg(&self.token);
@@ -80,7 +81,7 @@ impl Server {
         Ok(renewed)
     }
 
-    /// Waits on a separate connection, because BLPOP blocks a connection.
+    /// Waits on a separate connection, because BLPOP blocks it.
     pub(super) async fn wait(&self, name: &str) -> Result<Turn> {
         let list = format!("{}:turn", key(name));
         if !self.ready.borrow().contains(name) {

@@ -12,8 +12,8 @@ use super::{Baseline, held, lost};
 /// The number of connections for requests, as in Lockwright's pool.
 const REQUESTS: usize = 4;
 
-/// A process's connections for waiters: one for the holder, one in the server's queue, and one to
-/// queue next.
+/// A process's connections for contended names: one holds, one is in the server's queue, and one
+/// queues next.
 const IN_TURN: usize = 3;
 
 const AGAIN: Duration = Duration::from_secs(1);
@@ -25,14 +25,14 @@ pub(super) trait Server: Sized + 'static {
 
     async fn connect(&self) -> Result<Self::Connection>;
 
-    /// Inserts a lease. Returns `false` if the name has one.
+    /// Returns `false` if the name has a lease.
     async fn insert(on: &mut Self::Connection, lease: &Lease<'_>) -> Result<bool>;
 
     /// Waits until no other waiter is ahead, then inserts the lease. [`Self::delete_in_turn`]
     /// begins the next waiter's turn.
     async fn insert_in_turn(on: &mut Self::Connection, lease: &Lease<'_>) -> Result<bool>;
 
-    /// Deletes a lease. Returns `false` if there was none.
+    /// Returns `false` if there was no lease.
     async fn delete(on: &mut Self::Connection, name: &str, token: i64) -> Result<bool>;
 
     async fn delete_in_turn(on: &mut Self::Connection, name: &str, token: i64) -> Result<bool>;

@@ -5,7 +5,7 @@ use lockwright_bench::results::{Kind, Results};
 
 use super::smoke_of;
 
-/// Prevents tests in parallel, because each test starts many processes and depends on time.
+/// Serializes the tests, because each starts many processes and depends on time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn measured(kind: Kind, fakes: &[&str], only: &[&str]) -> Results {
@@ -32,7 +32,7 @@ fn excluding_subject_is_timed_at_everything() {
         let cells: Vec<_> =
             results.cells.iter().filter(|cell| cell.workload == workload.id).collect();
         assert!(!cells.is_empty(), "{} is measured", workload.id);
-        // SQLite has no server whose commands could be counted.
+        // SQLite has no server to count commands.
         let of_server = workload.measure.starts_with("server_commands");
         for cell in cells.iter().filter(|cell| cell.note.is_none() && !of_server) {
             assert!(cell.measures.contains_key(workload.measure), "{cell:?}");

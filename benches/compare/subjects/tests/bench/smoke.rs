@@ -1,5 +1,4 @@
-//! Tests that Lockwright and the baseline exclude on every backend, and that each measurement
-//! works.
+//! Tests mutual exclusion by Lockwright and the baseline on every backend, and each measurement.
 use lockwright_bench::driver::{self, Plan};
 use lockwright_bench::results::{Cell, Kind, Results};
 

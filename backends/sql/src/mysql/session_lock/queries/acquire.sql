@@ -1,6 +1,6 @@
 /* session_try session_wait session_wait_for_readers session_shared_try session_shared_wait */
--- The mode has no readers, so their statements are never sent.
--- Requests the lock only if the session got its mark. Returns -1 without the mark, NULL without the
+-- This mode has no readers, so the statements for readers are never sent. Requests the lock only if
+-- the session gets its mark, the claim's named lock. Returns -1 without the mark, NULL without the
 -- lock, and otherwise the fence, or 0 on MySQL, which has no sequences. The NULLIF releases the
 -- mark and is always NULL.
 SELECT CAST(IF(GET_LOCK(:mark, 0) <=> 1,
@@ -18,13 +18,15 @@ SET SESSION wait_timeout = 60;
 SET SESSION wait_timeout = IF(IS_USED_LOCK(:key) <=> CONNECTION_ID(), :ttl_s, 60);
 
 /* row_try */
--- Returns the name, with a fence on MariaDB, if the session got the row and its mark.
+-- Returns the name, with a fence on MariaDB, if the session got the row's lock and the claim's
+-- mark.
 SELECT name /*M!100300 , NEXTVAL({hold_fence}) */ FROM {row}
 WHERE name = :name AND GET_LOCK(:mark, 0) = 1 FOR UPDATE SKIP LOCKED;
 
 /* row_wait */
--- If the name may have readers, returns no row at once, and row_waited reports it. Otherwise gets
--- the session's mark, and waits for the row as long as `innodb_lock_wait_timeout`.
+-- If the name may have readers, returns at once, without a row, and row_missed or row_waited
+-- reports the readers. Otherwise gets the mark, and waits for the row as long as
+-- `innodb_lock_wait_timeout`.
 SELECT IF(EXISTS (SELECT 1 FROM {hold} WHERE kind = 'row' AND name = :name AND token = '{readers}'),
           -1, GET_LOCK(:mark, 0))
 INTO @lockwright_mark;
@@ -32,9 +34,8 @@ SELECT name /*M!100300 , NEXTVAL({hold_fence}) */ FROM {row}
 WHERE name = :name AND @lockwright_mark = 1 FOR UPDATE;
 
 /* row_wait_for_readers */
--- A waiting writer takes two locks: `waits`, which a reader must find free, and then `barrier`, on
--- which new readers wait. Until the writer has the row, its idle timeout is at most five seconds,
--- so a dead writer doesn't block readers for long.
+-- Takes the two locks of the barrier (see mod.rs). Until the writer has the row, its idle timeout
+-- is at most five seconds, so a dead writer doesn't block readers for long.
 SET SESSION wait_timeout = LEAST(:ttl_s, 5), lock_wait_timeout = :limit_s, innodb_lock_wait_timeout = :slice_s;
 SET @lockwright_mark = GET_LOCK(:mark, 0);
 SET @lockwright_waits = IF(@lockwright_mark = 1, GET_LOCK({waits}, 0), 0);
@@ -76,7 +77,7 @@ DO RELEASE_ALL_LOCKS();
 SET SESSION wait_timeout = 60;
 
 /* row_waited */
--- The writer keeps its barrier, because named locks outlive the rollback.
+-- Like row_missed, but the writer keeps its barrier, because named locks outlive the rollback.
 SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name),
        COALESCE(IS_USED_LOCK(:mark) <> CONNECTION_ID(), FALSE), @lockwright_mark <=> -1;
 ROLLBACK;

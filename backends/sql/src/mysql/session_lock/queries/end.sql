@@ -39,7 +39,7 @@ DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.5, 0));
 DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 1, 0));
 
 /* session_ask */
--- This lock is the signal. The session's client checks for it five times a second.
+-- This lock asks the session's client to end a hold. The client polls it five times a second.
 DO GET_LOCK(CONCAT({joint}, :session, '/ask'), 1);
 DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.25, 0));
 DO RELEASE_LOCK(CONCAT({joint}, :session, '/ask'));

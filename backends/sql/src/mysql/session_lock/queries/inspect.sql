@@ -1,6 +1,6 @@
 /* session_inspect */
--- The token is certain only if the holding session has the recorded token's mark. NULL is no valid
--- lock name, so without a record the statement tests an unused name.
+-- The recorded token is the holder's only if the holding session has that token's mark. NULL is no
+-- valid lock name, so without a record the statement tests an unused name.
 SELECT :name, IS_USED_LOCK({key}),
        IF(IS_USED_LOCK({key}) <=> IS_USED_LOCK(COALESCE({mark_of_held}, ' lockwright/')), held.token, NULL),
        held.token, held.identity, held.fence, {left}, held.broken,

@@ -1,7 +1,6 @@
 /* note */
 -- A paused client must not overwrite the next holder's row. So the first assignment checks the
--- session's mark again, once the row is locked. If `:fence` is 0, the row determines the
--- fence.
+-- session's mark again, once the row is locked. If `:fence` is 0, the row determines the fence.
 INSERT INTO {hold} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
 SELECT '{kind}', :name, :token, :identity, IF(:fence > 0, :fence, GREATEST(meta.floor + 1, {now})),
        :ttl_ms, :session, {now}, NULL, 0

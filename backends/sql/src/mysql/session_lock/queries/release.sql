@@ -2,7 +2,6 @@
 SELECT RELEASE_LOCK(:key), RELEASE_ALL_LOCKS();
 
 /* session_part */
--- Releases one hold of a joint session.
 SELECT RELEASE_LOCK(:key), RELEASE_LOCK(:mark);
 
 /* row_unlock */
@@ -11,8 +10,8 @@ COMMIT;
 SELECT RELEASE_ALL_LOCKS();
 
 /* row_shared_unlock */
--- One commit deletes the record and unlocks the row, because a new reader shares the fence of
--- readers whose record and mark exist.
+-- Deletes the record and unlocks the row in one commit. Otherwise, after another writer, a new
+-- reader could get the fence of this record.
 DELETE FROM {reader} WHERE kind = 'row' AND name = :name AND token = :token;
 COMMIT;
 SELECT RELEASE_ALL_LOCKS();

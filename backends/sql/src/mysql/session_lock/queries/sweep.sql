@@ -40,7 +40,6 @@ FROM (SELECT name FROM {row} AS free
 BEGIN;
 SELECT JSON_ARRAYAGG(locked.name) INTO @lockwright_old
 FROM {old} STRAIGHT_JOIN {row} AS locked ON locked.name = {old_name}
--- MySQL requires OF, which MariaDB lacks.
 FOR UPDATE /*!80000 OF locked */ SKIP LOCKED;
 DELETE locked FROM {old} STRAIGHT_JOIN {row} AS locked ON locked.name = {old_name};
 SET @lockwright_deleted = GREATEST(@lockwright_deleted, ROW_COUNT());

@@ -1,8 +1,9 @@
 /* session_try */
--- Returns `same` if another session may have the lock for the same claim, `busy` if the lock isn't
--- free, or the fence. `:new_ttl_ms` is 0 if the session's idle timeout is already the TTL. Otherwise,
--- an error of `nextval` undoes the new timeout, so the locks are first taken for the transaction
--- only. `set_config` never returns '', so its WHEN never applies.
+-- Returns `same` if another session has the claim's lock, `busy` if the name's lock isn't free, or
+-- the fence. `:new_ttl_ms` is 0 if the session's idle timeout is already the TTL. Otherwise, sets
+-- the timeout, and first takes the locks for the transaction only, because an error of `nextval`
+-- would undo the timeout but not session locks. `set_config` never returns '', so its WHEN never
+-- applies.
 SELECT CASE WHEN :new_ttl_ms = 0
                 THEN CASE WHEN NOT pg_try_advisory_lock(:claim) THEN 'same'
                           WHEN pg_try_advisory_lock(:key) THEN nextval('{hold_fence}')::text
@@ -15,10 +16,10 @@ SELECT CASE WHEN :new_ttl_ms = 0
        END;
 
 /* session_wait */
--- The first wait for the lock. The session's idle timeout is the TTL, and its `lock_timeout` is
--- 5000 ms. Returns the column of session_try, and how long the server waited in µs. Returns
--- `readers` at once if only readers have the lock. Then, and for every later wait,
--- session_wait_for_readers waits, for which the session keeps the claim's lock.
+-- The first wait for the lock. The session's idle timeout is already the TTL, and its
+-- `lock_timeout` is 5000 ms. Returns the column of session_try, and how long the server waited in
+-- µs. If only readers have the lock, returns `readers` at once. Then, and after a timeout, the
+-- session keeps the claim's lock, and session_wait_for_readers waits next.
 SELECT CASE WHEN NOT pg_try_advisory_lock(:claim) THEN 'same'
             WHEN :slice_ms <> 5000 AND set_config('lock_timeout', :slice_ms::text, true) = '' THEN NULL
             WHEN pg_try_advisory_lock(:key) THEN nextval('{hold_fence}')::text
@@ -29,7 +30,7 @@ SELECT CASE WHEN NOT pg_try_advisory_lock(:claim) THEN 'same'
 
 /* session_wait_for_readers */
 -- Closes the barrier and waits. Until the session has the lock, its idle timeout is at most five
--- seconds, so that a dead writer's barrier soon opens. The last row is that of session_wait.
+-- seconds, so that the barrier of a dead writer soon opens. The last row is that of session_wait.
 BEGIN;
 SELECT set_config('idle_session_timeout', least(:ttl_ms, 5000)::text, false);
 COMMIT;
@@ -60,9 +61,9 @@ SELECT CASE WHEN NOT pg_try_advisory_xact_lock(:claim) THEN 'same'
        END;
 
 /* session_shared_wait */
--- Waits for the claim's lock, so that only one session reads for a claim, then for the barrier,
--- then for the name's lock. Sets the idle timeout first, because a lock may be granted just before
--- the wait times out, and outlives the transaction. The last row is the fence.
+-- Waits for the claim's lock, so that only one session reads for a claim. Then waits for the
+-- barrier, and then for the name's lock. Sets the idle timeout first, because a session lock,
+-- granted just before the wait times out, outlives the transaction. The last row is the fence.
 BEGIN;
 SELECT set_config('idle_session_timeout', :ttl_ms::text, false),
        set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false);
@@ -80,8 +81,8 @@ SELECT nextval('{hold_fence}')::text;
 COMMIT;
 
 /* row_try */
--- Runs as a prepared statement in a new transaction, whose end restores the setting. Returns the
--- fence if the lock was acquired.
+-- Runs as a prepared statement in a new transaction, whose end restores the idle timeout. Returns
+-- the fence if the lock was acquired.
 WITH locked AS MATERIALIZED (
     SELECT name FROM {row} WHERE name = :name AND pg_try_advisory_xact_lock(:claim)
     FOR UPDATE SKIP LOCKED
@@ -121,8 +122,8 @@ SET idle_session_timeout = :ttl_ms;
 SET idle_in_transaction_session_timeout = :ttl_ms;
 
 /* row_shared_try */
--- Like session_shared_try, but returns the fence only if the lock was acquired. The claim's lock is
--- session-level, so that it can be released before the row's.
+-- Like session_shared_try, but returns no row without the lock. The session takes the claim's lock,
+-- not the transaction, so that row_shared_unlock can release it first.
 WITH locked AS MATERIALIZED (
     SELECT name FROM {row} WHERE name = :name
       AND (SELECT CASE WHEN pg_try_advisory_lock_shared({barrier})
@@ -152,8 +153,8 @@ WITH locked AS MATERIALIZED (SELECT name FROM {row} WHERE name = :name FOR SHARE
 SELECT nextval('{hold_fence}') FROM locked;
 
 /* row_missed session_shared_missed row_shared_missed */
--- Rolls back. Returns whether another session may have the lock for the same claim, and, for the
--- mode `row`, whether the row exists.
+-- Rolls back. Returns whether another session has the claim's lock, and, for the mode `row`,
+-- whether the row exists.
 ROLLBACK;
 SELECT NOT pg_try_advisory_xact_lock(:claim), EXISTS (SELECT FROM {row} WHERE name = :name);
 

@@ -4,8 +4,8 @@ FROM pg_locks AS locks CROSS JOIN LATERAL pg_stat_get_activity(locks.pid) AS act
 WHERE {is_claim_lock};
 
 /* mark_broken */
--- The next holder overwrites an exclusive hold's row, so the mark is also stored in {reader}, as a
--- tombstone with session 0.
+-- The next holder overwrites an exclusive hold's row. So a row of {reader} with session 0, a
+-- tombstone, also records that the hold was broken.
 WITH marked AS (
     UPDATE {held} SET broken = coalesce(broken, :note), updated = clock_timestamp()
     WHERE kind = '{kind}' AND name = :name AND token = :token

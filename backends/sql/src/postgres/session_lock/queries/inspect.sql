@@ -50,7 +50,7 @@ LEFT JOIN ({records}) AS held
 ORDER BY last.name, holding.pid LIMIT :limit;
 
 /* row_inspect */
--- Row locks aren't visible, but a locked row has its holder's transaction in `xmax`. Several
+-- `pg_locks` has no row locks, but a locked row has its holder's transaction in `xmax`. Several
 -- readers are found only by their records.
 WITH claims AS MATERIALIZED (
     SELECT pid, {lock_key} AS key FROM pg_locks AS locks WHERE {is_advisory} AND objsubid = 1 AND granted

@@ -8,15 +8,15 @@ RETURNING fence;
 
 /* shared_note */
 -- Records a reader. Concurrent readers share the fence of the first one. A reader gets the recorded
--- readers' fence only if one of them still reads. Otherwise, a writer may have had an unrecorded
--- hold since. Returns no row if the name has a writer's record with a higher fence.
+-- readers' fence only if one of these readers still has its hold. Otherwise, a writer may have had
+-- an unrecorded hold since. Returns no row if the name has a writer's record with a higher fence.
 WITH epoch AS (
     INSERT INTO {hold} AS held (kind, name, token, identity, fence, ttl_ms, session, updated)
     VALUES ('{kind}', :name, '{readers}', :token, :fence, :ttl_ms, :session, clock_timestamp())
     ON CONFLICT (kind, name) DO UPDATE SET {overwritten},
         fence = CASE WHEN held.token <> excluded.token THEN excluded.fence
-                     -- `held.identity` is the last reader's token, because the snapshot may lack
-                     -- that reader's record.
+                     -- In a row for readers, `identity` is the last reader's token. The snapshot
+                     -- may lack that reader's own record.
                      WHEN held.identity <> excluded.identity AND {last_is_reading} OR EXISTS (
                          SELECT FROM {reader} AS other
                          WHERE other.kind = '{kind}' AND other.name = :name AND other.token <> :token
@@ -31,9 +31,9 @@ ON CONFLICT (kind, name, token) DO UPDATE SET {overwritten}, fence = excluded.fe
 RETURNING fence;
 
 /* raise */
--- Raises the sequence of fences after a crash, which may have lost the last ones, and if the
--- sequence is a minute behind the clock, as after the restore of a backup. Between the read and the
--- write of the sequence, other sessions issue far fewer than the 16777216 fences that are added.
+-- Raises the sequence of fences after a crash, which may have lost the last fences. Also raises it
+-- if it is a minute behind the clock, as after the restore of a backup. Other sessions issue far
+-- fewer than 16777216 fences while this statement reads and writes the sequence.
 BEGIN;
 SET LOCAL synchronous_commit = local;
 SELECT pg_advisory_xact_lock(5499258310474722404);

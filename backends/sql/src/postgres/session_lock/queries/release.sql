@@ -18,8 +18,8 @@ FROM (SELECT pg_advisory_unlock_shared(:key) AS unlocked) AS done;
 ROLLBACK;
 
 /* row_shared_unlock */
--- Releases the claim's lock first, because with that lock and the transaction of `DELETE`, the
--- session would count as a reader.
+-- Releases the claim's lock first. Otherwise the session would have that lock and the transaction
+-- of `DELETE`, and count as a reader.
 SELECT pg_advisory_unlock_all()::text;
 COMMIT;
 SELECT set_config('idle_session_timeout', '60s', false),

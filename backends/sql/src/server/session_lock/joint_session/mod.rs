@@ -1,9 +1,9 @@
 //! Joint sessions: sessions that have several holds of the same TTL, because a server limits its
 //! connections.
 //!
-//! A task owns the session and sends one statement at a time. The session only tries locks, and
-//! never waits for one. Any hold's statement restarts the session's idle timeout, so an expired
-//! hold's task releases the lock itself.
+//! A task owns each session and sends one statement at a time. The task only tries locks, and never
+//! waits for one. Any hold's statement restarts the session's idle timeout, so the task of an
+//! expired hold releases the lock itself.
 
 mod task;
 #[cfg(test)]
@@ -118,14 +118,14 @@ impl JointSessions {
 #[derive(Debug)]
 pub(super) struct Slot(Arc<JointSession>, OwnedSemaphorePermit);
 
-/// Finds a joint session with a free slot, or opens one.
+/// Reserves a slot for one hold in a joint session. Opens a session if none has a free slot.
 pub(super) async fn slot<S: Server>(state: &Arc<EngineState<S>>, claim: &Claim) -> Result<Slot> {
     if let Some(found) = state.joint_sessions.slot(claim.ttl) {
         return Ok(found);
     }
     let pool = &state.server.records.pool;
     let backend = pool.dialect().backend();
-    // Only one request opens a session, and the others wait for it. They time out before the client
+    // Only one request at a time opens a session. The others wait, and time out before the client
     // does.
     let limit = pool.limits().connect.min(claim.patience() / 2);
     let Ok(_opening) = timeout(limit, state.joint_sessions.opening.lock()).await else {

@@ -70,7 +70,6 @@ impl Waiting {
     }
 }
 
-/// Starts the session's task.
 pub(super) fn start<S: Session>(
     session: S,
     ttl: Duration,
@@ -111,7 +110,8 @@ impl<S: Session> Task<S> {
             }
         }
         let Self { session, ttl, inbox, waiting, slots, mut members, .. } = self;
-        // Each hold's task finds the reason of the loss and reports it, so `members` reports none.
+        // Each hold's task finds the reason of the loss and reports it, so `members` reports no
+        // loss.
         members.all.clear();
         drop((inbox, waiting, members));
         // Closing the session frees the locks, so the task first waits until all losses are

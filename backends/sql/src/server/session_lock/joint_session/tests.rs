@@ -13,7 +13,6 @@ use super::*;
 
 const TTL: Duration = Duration::from_secs(30);
 
-/// A session that records its statements.
 #[derive(Debug, Clone, Default)]
 struct Fake {
     log: Arc<Mutex<Vec<String>>>,

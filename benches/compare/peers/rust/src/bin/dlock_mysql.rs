@@ -12,7 +12,7 @@ use sqlx::mysql::MySqlPoolOptions;
 
 const CONNECTIONS: u32 = 32;
 
-/// The limit of waits, longer than any measurement.
+/// The limit for waits, longer than any measurement.
 const LIMIT: Duration = Duration::from_secs(3600);
 
 struct Dlock {

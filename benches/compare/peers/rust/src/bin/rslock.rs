@@ -21,7 +21,7 @@ impl Library for Rslock {
             "redis-cluster" => LockManager::new_cluster(urls)?,
             _ => LockManager::new(urls),
         };
-        // The manager connects when it acquires its first lock.
+        // The manager connects at its first acquire.
         let name = format!("open/{}", std::process::id());
         manager.acquire(&*name, Duration::from_secs(1)).await?.release().await;
         Ok(Self { manager })

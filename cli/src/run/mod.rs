@@ -1,9 +1,9 @@
 mod command;
 mod fallback_kill;
+mod lock_holder;
 mod nested;
 pub(crate) mod process;
 mod signals;
-mod supervised;
 mod waiting;
 
 use std::process::ExitCode;
@@ -109,8 +109,8 @@ async fn hold_and_run(
         holds.and(key, &guard, &owner),
         ("LOCKWRIGHT_OWNER", owner),
     ]);
-    let supervised::Conclusion { outcome, all_gone } =
-        supervised::hold(output, &guard, command, signals).await;
+    let lock_holder::Conclusion { outcome, all_gone } =
+        lock_holder::hold(output, &guard, command, signals).await;
     if !all_gone {
         output.report(
             "not_released",

@@ -28,8 +28,8 @@
 //! several holds, also has the lock ` lockwright/joint/ID`, with its own id. No lock name of a user
 //! begins with a space.
 
+mod connection;
 mod doctor;
-mod session;
 mod watch;
 
 use std::borrow::Cow;
@@ -49,7 +49,7 @@ use crate::server::pool::Pool;
 use crate::server::session_lock::{self, Kind, Permit, Server, Sessions};
 use crate::server::sql::Sql;
 
-use session::MySqlSession;
+use connection::MySqlSession;
 use watch::Watch;
 
 /// The longest `wait_timeout` of a server on Windows.

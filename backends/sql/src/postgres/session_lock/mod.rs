@@ -20,9 +20,9 @@
 //! this lock, and other clients find the session by it. A joint session, which has several holds,
 //! has the `application_name` `lockwright/joint`. Other sessions have `lockwright/own`.
 
+mod connection;
 mod doctor;
 mod probe;
-mod session;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -39,8 +39,8 @@ use crate::server::pool::Pool;
 use crate::server::session_lock::{self, Kind, Permit, Server, Sessions};
 use crate::server::sql::Sql;
 
+use connection::PgSession;
 pub(super) use probe::check;
-use session::PgSession;
 
 /// PostgreSQL's longest idle timeout, 2^31 - 1 ms, in whole minutes.
 const LONGEST_TTL: Duration = Duration::from_secs(35_791 * 60);

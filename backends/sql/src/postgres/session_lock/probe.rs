@@ -1,7 +1,7 @@
 use lockwright_core::Result;
 use tokio::time::Instant;
 
-use super::session::PgSession;
+use super::connection::PgSession;
 use crate::postgres::dialect::Postgresql;
 use crate::server::dialect::Dialect;
 use crate::server::errors::{not_connected, not_connected_in};

@@ -65,7 +65,7 @@ pub enum Fate {
     Yield,
     /// The grant's reported start is this long ago.
     StartBefore(Duration),
-    /// The grant's reported start is this far ahead.
+    /// The grant's reported start is this far in the future.
     StartAfter(Duration),
     /// The grant's reported validity.
     Valid(Duration),

@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Returns a temporary folder, and the URL from the arguments, by default of a SQLite file in the
+/// Returns a temporary folder, and the URL from the arguments, or else of a SQLite file in the
 /// folder.
 pub(crate) fn place() -> Result<(TempDir, String)> {
     let folder = tempfile::tempdir().map_err(io)?;

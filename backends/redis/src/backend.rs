@@ -16,8 +16,8 @@ use crate::{OFFER, PATIENCE, Redis, answer, doctor, list, offers, replicas, scri
 
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
-/// Longer holds use the full script: a fast acquire doesn't always extend the expiry of the fence
-/// counter, by which listings find a lock.
+/// Longer holds use the full script: listings find a lock by its fence counter, whose expiry a fast
+/// acquire doesn't always extend.
 const LONGEST_FAST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 const BREAK_TRIES: usize = 10;

@@ -178,8 +178,8 @@ async fn watch(servers: WeakServers, mut changes: UnboundedReceiver<Changed>) {
     }
 }
 
-/// Reads keys, and reports lost holds as at risk. Keys without a reply (moving slot, dead node) are
-/// retried a few times. After that, the next renewal detects a loss.
+/// Reads keys, and sends `AtRisk` for holds that are gone. Keys without a reply (moving slot, dead
+/// node) are retried a few times, then left to the next renewal.
 async fn look_at(servers: WeakServers, keys: Vec<String>) {
     const TRIES: u32 = 8;
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);

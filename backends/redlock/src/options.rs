@@ -42,8 +42,8 @@ impl Options {
         self
     }
 
-    /// Sets the largest TTL, which must be equal for all clients; 60 s by default. A node that lost
-    /// its data doesn't vote for this time.
+    /// Sets the largest TTL, which must be equal for all clients; 60 s by default. After a node loses
+    /// its data, it abstains this long.
     #[must_use]
     pub fn largest_ttl(mut self, ttl: Duration) -> Self {
         self.largest_ttl = ttl;

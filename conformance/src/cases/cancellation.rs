@@ -44,7 +44,7 @@ async fn all_clear(context: &Context, locks: &Locks, name: &str) -> Verdict {
     Ok(())
 }
 
-/// Calls `attempt` with a growing number of polls, from 0, until its request completes.
+/// Calls `attempt` for 0, 1, 2, … polls, until the tested call completes within them.
 async fn at_each_poll<F: Future<Output = Verdict<bool>>>(attempt: impl Fn(usize) -> F) -> Verdict {
     for polls in 0..MOST_POLLS {
         if attempt(polls).await? {

@@ -1,4 +1,4 @@
-//! Test of a lock file on FUSE, mounted in a mount namespace of this test.
+//! Tests that a lock file on FUSE is refused. The test mounts it in its own namespace.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};

@@ -1,5 +1,5 @@
-//! Tests with other programs, each in its own process, whose locks are queues on the server. A
-//! client's place in a queue ends with the client's lease or session.
+//! Tests with processes of other programs, whose locks are queues on the server. A client's place in
+//! a queue ends with the client's lease or session.
 #![forbid(unsafe_code)]
 
 mod cases;

@@ -158,8 +158,8 @@ impl Hold {
         if state.is_live() { self.state_at(self.clock().now()) } else { state }
     }
 
-    /// Returns whether the hold is valid. Unlike [`state_at`](Self::state_at), this never reports a
-    /// loss, so the caller may hold the table's lock.
+    /// Returns whether the hold is valid. Unlike [`state_at`](Self::state_at), this sends no event
+    /// about a loss, so the caller may have locked the table's mutex.
     pub(crate) fn looks_live(&self, now: BootInstant) -> bool {
         decode(self.phase.load(Ordering::SeqCst)).is_live() && now < self.lost_at()
     }

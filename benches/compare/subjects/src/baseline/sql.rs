@@ -112,8 +112,8 @@ impl<S: Server> Baseline for Sql<S> {
             Some((_, "row")) => Mode::Row,
             _ => Mode::Lease,
         };
-        // Omits the URL's `mode`, which is only for Lockwright.
         let baseline = Self {
+            // Without the query: its `mode` is for Lockwright only.
             server: S::new(url.split('?').next().unwrap_or(url))?,
             mode,
             token: i64::from(process::id()),

@@ -29,7 +29,7 @@ fn measured(backend: &str) -> Results {
         ..smoke_of(backend, folder.path())
     };
     let results = driver::run(&plan, |_| Ok(())).unwrap();
-    // Every attempt is checked for overlaps, because a busy machine can't cause them.
+    // An overlap fails the test without a retry: a busy machine can't cause overlaps.
     for seen in &results.exclusion {
         assert_eq!(seen.overlaps, 0, "{seen:?}");
     }

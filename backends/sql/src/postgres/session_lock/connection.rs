@@ -49,6 +49,8 @@ pub(crate) struct PgSession {
     over: bool,
     /// True if a wait or a failed attempt may have left the barrier or the claim's lock held.
     must_let_go: bool,
+    /// True after an unsuccessful wait, until all locks are released.
+    has_waited: bool,
     is_last: bool,
     is_joint: bool,
     /// The session's `idle_session_timeout` in ms, if known. Used only in the mode `session`.
@@ -107,6 +109,7 @@ impl PgSession {
             id: 0,
             over: false,
             must_let_go: false,
+            has_waited: false,
             is_last: false,
             is_joint: false,
             timeout_ms: Some(IDLE_MS),
@@ -247,7 +250,8 @@ impl PgSession {
         let text = self.text(which, sql, executes, &arguments);
         if which == Which::Missed && (self.is_last || claim.mode == Mode::Shared) {
             let rows = self.run(format!("{text}; {LET_GO}")).await?;
-            (self.must_let_go, self.timeout_ms) = (false, Some(IDLE_MS));
+            (self.must_let_go, self.has_waited) = (false, false);
+            self.timeout_ms = Some(IDLE_MS);
             return Ok(rows);
         }
         if !executes || self.has_prepared {
@@ -386,6 +390,7 @@ impl PgSession {
                     // request releases the lock.
                     let missed = if self.is_joint { Which::Part } else { Which::Missed };
                     self.must_let_go = true;
+                    self.has_waited = which != Which::Try;
                     let rows = self.about(missed, claim, &[]).await?;
                     let same_token = !self.is_joint && is_true(&rows, 0);
                     self.timeout_ms = self.timeout_ms.or(before);
@@ -398,9 +403,6 @@ impl PgSession {
                 Some("readers") => (which, before) = (Which::WaitForReaders, None),
                 Some(no @ ("same" | "busy")) => {
                     self.timeout_ms = before;
-                    // After `Which::Wait`, no barrier is closed, so the next wait is a first one
-                    // again.
-                    self.must_let_go &= which != Which::Wait;
                     return Ok(Locked::No { same_token: no == "same" });
                 }
                 fence => {
@@ -453,7 +455,7 @@ impl Session for PgSession {
         // An earlier, unsuccessful wait may have closed the barrier. Then this wait keeps it
         // closed.
         let continues =
-            self.must_let_go && self.common.kind == Kind::Session && claim.mode == Mode::Exclusive;
+            self.has_waited && self.common.kind == Kind::Session && claim.mode == Mode::Exclusive;
         let which = match slice {
             None => Which::Try,
             Some(_) if continues => Which::WaitForReaders,
@@ -517,7 +519,7 @@ impl Session for PgSession {
     async fn leave(&mut self) -> Result<()> {
         if std::mem::take(&mut self.must_let_go) {
             self.run_or_fail(LET_GO.to_owned()).await?;
-            self.timeout_ms = Some(IDLE_MS);
+            (self.has_waited, self.timeout_ms) = (false, Some(IDLE_MS));
         }
         Ok(())
     }
@@ -528,7 +530,7 @@ impl Session for PgSession {
         let kept = self.timeout_ms.filter(|ms| may_keep(ms) && claim.mode != Mode::Shared);
         let is_reset = [("is_reset", Value::Bool(kept.is_none()))];
         let rows = self.about(which, claim, &is_reset).await.map_err(|e| self.common.failed(e))?;
-        self.must_let_go = false;
+        (self.must_let_go, self.has_waited) = (false, false);
         self.timeout_ms = Some(kept.unwrap_or(IDLE_MS));
         let was_locked = || rows.last().is_some_and(|row| row.bool(0).unwrap_or(false));
         Ok(self.common.kind == Kind::Row || was_locked())

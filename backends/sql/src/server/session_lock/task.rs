@@ -218,7 +218,12 @@ impl<S: Server> Task<S> {
                     }
                     if std::mem::take(&mut may_have_been_late) {
                         // The closed session's late statement may have acquired the lock, so that
-                        // session is ended.
+                        // session is ended. First, this session must release the claim's lock, by
+                        // which the other is found.
+                        if let Err(error) = session.leave().await {
+                            let seat = HoldSession::Own(session);
+                            return Err(withdraw::failed(&state.server, claim, seat, error).await);
+                        }
                         Box::pin(state.server.records.release(claim)).await?;
                         tries = 0;
                         continue;

@@ -29,18 +29,21 @@ SELECT CASE WHEN NOT pg_try_advisory_lock(:claim) THEN 'same'
        END, {waited_us};
 
 /* session_wait_for_readers */
--- Closes the barrier and waits. Until the session has the lock, its idle timeout is at most five
--- seconds, so that the barrier of a dead writer soon opens. The last row is that of session_wait.
+-- Closes the barrier and waits. Until a session with the barrier has the lock, its idle timeout is
+-- at most five seconds, so that the barrier of a dead writer soon opens. The last row is that of
+-- session_wait.
 BEGIN;
-SELECT set_config('idle_session_timeout', least(:ttl_ms, 5000)::text, false);
+SELECT set_config('idle_session_timeout', CASE WHEN {has_readers} OR EXISTS (
+    SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND pid = pg_backend_pid()
+) THEN least(:ttl_ms, 5000) ELSE :ttl_ms END::text, false);
 COMMIT;
 SELECT set_config('lock_timeout', :slice_ms::text, true);
 SELECT {close_barrier};
 SELECT set_config('lock_timeout', {rest}, true);
 SELECT pg_advisory_xact_lock(:key)::text;
-SET idle_session_timeout = :ttl_ms;
-SELECT CASE WHEN pg_try_advisory_lock(:claim) THEN concat(nextval('{hold_fence}'), pg_advisory_lock(:key))
-            ELSE 'same'
+SELECT CASE WHEN NOT pg_try_advisory_lock(:claim) THEN 'same'
+            WHEN set_config('idle_session_timeout', :ttl_ms::text, false) = '' THEN NULL
+            ELSE concat(nextval('{hold_fence}'), pg_advisory_lock(:key))
        END, {waited_us};
 
 /* session_missed */

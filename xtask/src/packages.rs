@@ -99,8 +99,8 @@ impl Archive {
         Ok(Self { distribution, keyring, architecture, mirrors, folder, fetched })
     }
 
-    /// Unpacks the packages and their dependencies into `root`, by the first of the distribution's
-    /// attempts that `check` accepts.
+    /// Unpacks the packages and their dependencies into `root`. Tries the distribution's suites in
+    /// turn, until `check` succeeds.
     pub(crate) fn unpack(
         &mut self,
         packages: &[&str],

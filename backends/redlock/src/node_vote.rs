@@ -144,7 +144,7 @@ impl NodeVote {
     /// Requests the vote. After an error, the request certainly had no effect.
     async fn ask(&self) -> Result<Asked, Error> {
         let VoteRequest { fleet, token_state, until, .. } = &*self.request;
-        // Retry once, because the node's new incarnation may vote too.
+        // Retry once, because the node's new incarnation may already vote.
         for _ in 0..2 {
             let incarnation = fleet.incarnation(self.at, *until).await?;
             if Instant::now() >= *until {

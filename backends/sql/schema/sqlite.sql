@@ -31,8 +31,8 @@ CREATE TABLE lockwright_lease (
     broken     TEXT
 ) STRICT, WITHOUT ROWID;
 
--- The triggers run within the grant's statement, so even a crash stores no grant without the raised
--- fence.
+-- The triggers run within the grant's statement, so even after a crash, no grant's fence exceeds
+-- `lockwright_meta.fence`.
 CREATE TRIGGER lockwright_grant AFTER INSERT ON lockwright_lease BEGIN
     UPDATE lockwright_meta SET fence = NEW.fence + NEW.fences - 1;
 END;

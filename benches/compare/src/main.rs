@@ -60,8 +60,8 @@ fn plan(bench: &Bench) -> servers::Result<Plan> {
     })
 }
 
-/// Replaces profiles and notes in old results. Notes about a weak baseline are often written after
-/// a run.
+/// Replaces profiles and notes in old results. Notes on the baseline's limits are often written
+/// after a run.
 fn profile(json: &Path, bench: &Bench) -> servers::Result<()> {
     let mut results = report::read(json)?;
     let mut plan = plan(bench)?;

@@ -72,7 +72,7 @@ async fn too_long_times_are_rejected_or_capped() {
     for tick in [Duration::MAX, Duration::from_secs(60 * 60 * 24 * 25), Duration::from_micros(1)] {
         fails_with(config.clone().tick(tick).connect().await, ErrorKind::InvalidConfig, "tick");
     }
-    // The tick is longer than any session, and nothing overflows.
+    // Even if the tick exceeds every session timeout, nothing overflows.
     let tick = Duration::from_millis(i32::MAX.unsigned_abs().into());
     let config = config.tick(tick).response_timeout(Duration::MAX).connect_timeout(Duration::MAX);
     let zookeeper = config.idle_timeout(Duration::MAX).connect().await.unwrap();

@@ -18,8 +18,7 @@ struct Change {
 
 /// Describes Lockwright's changes beyond the noise, or those of `all` subjects.
 ///
-/// Compares ratios to the baseline, because a slower machine doesn't change them. Without a
-/// baseline, compares figures.
+/// Compares the figures divided by the baseline's, if any, because a slower machine changes both.
 pub fn text(old: &Results, new: &Results, all: bool) -> String {
     let (before, after) = (View::of(old), View::of(new));
     let wanted = |cell: &&Cell| {

@@ -288,8 +288,8 @@ impl Hold {
         (self.claim.ttl / 30).min(left / 8).min(LONGEST_SLACK)
     }
 
-    /// Returns how late the renewal task's first check of the hold may be; zero if that check must
-    /// report a loss.
+    /// Returns how late the renewal task's first check of the hold may be; zero unless a renewal is
+    /// due before `lost_at`.
     pub(crate) fn first_slack(&self) -> Duration {
         let renews = self.claim.renewal_mode == RenewalMode::Auto
             && self.renew_at.load(Ordering::Acquire) < self.lost_at.load(Ordering::Acquire);

@@ -75,7 +75,7 @@ pub(crate) struct Own {
     waited: Sql,
     /// Restores the idle timeout of a session that didn't get the lock.
     restore: Sql,
-    /// A query for the least next value of the sequence of fences, and the sequence's name.
+    /// A query for the value to which the fences' sequence must rise, and the sequence's name.
     raise: (String, String),
     watch: Arc<Watch>,
 }

@@ -133,7 +133,7 @@ impl<S: Server> EngineState<S> {
         self.clients.send(&Event::Lost(claim.token, reason));
     }
 
-    /// Returns whether the next hold must share a session, because enough others have their own.
+    /// Returns whether so many holds have their own session that the next should share one.
     pub(super) fn is_crowded(&self) -> bool {
         let sessions = self.server.records.pool.sessions();
         let Some(own) = sessions.own() else { return false };

@@ -105,7 +105,7 @@ pub(crate) enum Kept {
     Broken,
     /// The lock is gone, or another client has recorded the hold's release.
     Ended,
-    /// The session is alive, but its read of the record failed.
+    /// The session is alive, but couldn't read the hold's record.
     Unsure,
 }
 

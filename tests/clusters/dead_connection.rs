@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use super::one_server;
-use super::silence::Client;
+use crate::clusters::one_server;
+use crate::silence::Client;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hold_with_a_long_ttl_survives() {

@@ -5,7 +5,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{locks, one_server, server_and_proxy};
+use crate::clusters::{locks, one_server, server_and_proxy};
 use crate::common::{
     Backend, Cluster, LIMIT, assert_few_sessions, busy, claim, claim_for, connect, entries,
     eventually, grant, is_clean, name,

@@ -1,12 +1,9 @@
 //! Tests and helpers for etcd and ZooKeeper. The including crate's module `common` names the
 //! backend and its servers.
 
-mod dead_connection;
 pub(crate) mod faults;
-pub(crate) mod liveness;
 mod participants;
 pub(crate) mod shared;
-mod silence;
 
 use lockwright_core::Locks;
 use lockwright_testbed::Proxy;

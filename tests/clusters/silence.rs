@@ -5,7 +5,7 @@ use lockwright_testbed::Proxy;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{locks, one_server};
+use crate::clusters::{locks, one_server};
 use crate::common::{Cluster, DROPPED_AFTER, SHORT_TTLS};
 
 const BOUND: Duration = Duration::from_secs(2);

@@ -38,7 +38,7 @@ const TEST_THREADS: &[(&str, &str, &str)] = &[
     ("lockwright-sql", "shared_holders", "6"),
     ("lockwright-redis", "server", "6"),
     ("lockwright-etcd", "server", "14"),
-    ("lockwright-zookeeper", "server", "12"),
+    ("lockwright-zookeeper", "server", "8"),
     ("lockwright-testbed", "testbed", "4"),
     ("lockwright-cli", "cli", "4"),
     (INTEROP, "queues", "6"),

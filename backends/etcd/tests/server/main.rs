@@ -5,6 +5,8 @@ mod break_lock;
 #[path = "../../../../tests/clusters/mod.rs"]
 mod clusters;
 mod common;
+#[path = "../../../../tests/clusters/dead_connection.rs"]
+mod dead_connection;
 mod doctor;
 mod faults;
 mod fencing;
@@ -12,6 +14,8 @@ mod full;
 mod large;
 mod late;
 mod leases;
+#[path = "../../../../tests/clusters/liveness.rs"]
+mod liveness;
 mod locking;
 mod login;
 mod members;
@@ -21,6 +25,8 @@ mod queue;
 mod runtimes;
 mod shared;
 mod sharing;
+#[path = "../../../../tests/clusters/silence.rs"]
+mod silence;
 #[cfg(feature = "tls")]
 mod tls;
 mod wakeup;

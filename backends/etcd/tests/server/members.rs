@@ -9,12 +9,12 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::clusters::faults::{follower, whole};
-use crate::clusters::liveness::waiter_gets_an_error;
 use crate::common::{
     Cluster, FOR_EVER, LIMIT, busy, claim, claim_for, eventually, fails, grant, one_server,
     released, renewed, server_and_proxy,
 };
 use crate::faults::connected_to;
+use crate::liveness::waiter_gets_an_error;
 
 /// A cluster with proxies to two of its members.
 struct TwoWays {

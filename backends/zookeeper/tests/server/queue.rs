@@ -2,12 +2,12 @@ use lockwright_core::{BreakMode, BreakTarget, Broken, ErrorKind, Reason, Renewal
 use lockwright_core::{Busy, DistributedLock, Event, ReleaseMode, Wait};
 use lockwright_zookeeper::ZooKeeper;
 
-use crate::clusters::liveness::waiter_gets_an_error;
 use crate::common::{
     FOR_EVER, TTL, busy, claim, claim_for, connect, ephemeral, events, eventually, fails, grant,
     granted_soon, name, next, node_of, one_server, persistent, raw, released, renew,
     server_and_client,
 };
+use crate::liveness::waiter_gets_an_error;
 
 const CURATOR: &str = "/lockwright/x/_c_7b0a1f2e-1111-4222-8333-444455556666-lock-";
 

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result, Step};
 use crate::name::LockName;
 use crate::operator::Holder;
 use crate::profile::WakeUp;
-use crate::token::Token;
+use crate::token::{Fence, Token};
 use crate::validity::Term;
 
 use super::answer::{answer, at_once, until};
@@ -111,7 +111,6 @@ fn not_admitted(hold: Arc<Hold>, error: Error) -> Error {
     error
 }
 
-#[expect(clippy::large_enum_variant, reason = "it goes to a box of its own, if it goes anywhere")]
 enum Begun {
     Done(Option<Arc<Hold>>),
     Failed(Error),
@@ -572,7 +571,7 @@ async fn is_there(
 }
 
 struct ValidGrant {
-    granted: Granted,
+    fence: Fence,
     now: BootInstant,
     start: BootInstant,
     term: Term,
@@ -587,7 +586,7 @@ fn valid_grant(
     let now = shared.clock.now();
     let start = granted.start.unwrap_or(sent).min(now);
     let term = shared.term(start, claim.ttl, granted.valid);
-    (now < term.lost_at).then_some(ValidGrant { granted, now, start, term })
+    (now < term.lost_at).then_some(ValidGrant { fence: granted.fence, now, start, term })
 }
 
 /// Releases a grant that came too late. The next attempt needs a new token, because the release may
@@ -628,13 +627,13 @@ fn into_hold(
     grant: ValidGrant,
     begun: BootInstant,
 ) -> Arc<Hold> {
-    let ValidGrant { granted, now, start, term } = grant;
+    let ValidGrant { fence, now, start, term } = grant;
     let (shared, pending, has_turn) = turn.take_parts().expect("what was granted was claimed");
     let hold = Arc::new(Hold::new(
         shared,
         pending.claim,
         Grant {
-            fence: granted.fence,
+            fence,
             owner: options.owner.clone(),
             release_mode: pending.release_mode,
             granted_at: now,

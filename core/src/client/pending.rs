@@ -22,6 +22,8 @@ pub(crate) struct Before {
 }
 
 impl Pending {
+    // Without `inline`, a contended turn has 4 % more instructions.
+    #[inline]
     pub(crate) fn new(
         shared: &Shared,
         name: LockName,

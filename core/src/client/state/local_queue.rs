@@ -91,6 +91,7 @@ impl Turn {
         }
     }
 
+    #[inline]
     pub(crate) fn claim(&mut self, options: &Options, now: BootInstant) -> (&Shared, &mut Pending) {
         let shared = self.shared.as_deref().expect("a turn has its client until it went to a hold");
         let pending = match &mut self.pending {

@@ -328,7 +328,7 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
         // after the commit, while the server still writes its log.
         "57014" if message.contains("statement timeout") =>
             Unavailable, "the server cancelled the request by its statement_timeout";
-        "57014" => Indeterminate, "the server cancelled the request for somebody";
+        "57014" => Indeterminate, "another session cancelled the request";
         "40003" => Indeterminate, "it is unknown whether the server committed";
         "57P01" => Indeterminate.useless(), "the server ended the connection";
         "25006" | "0A000" if code == "25006" || message.contains("during recovery") =>

@@ -148,8 +148,7 @@ impl MySqlSession {
         // The SQL of a wait for a row with readers sets the timeouts and begins the transaction
         // itself.
         let is_row_wait = slice.is_some() && common.kind == Kind::Row;
-        let is_about_readers = claim.mode == Mode::Shared || self.waits_for_readers;
-        let is_own_text = is_row_wait && is_about_readers;
+        let sets_itself = is_row_wait && (claim.mode == Mode::Shared || self.waits_for_readers);
         // A reader may wait twice, at the barrier and for the row, so `KILL QUERY` ends this wait
         // too.
         let is_cut =
@@ -170,14 +169,14 @@ impl MySqlSession {
         }
         let mut text = Self::text(sql, claim, &times);
         // After the first release, `autocommit = 0` replaces `BEGIN`.
-        let has_begin = claim.mode == Mode::Shared || is_own_text;
-        if common.kind == Kind::Row && !has_begin && !self.prepares {
+        let begins_itself = claim.mode == Mode::Shared || sets_itself;
+        if common.kind == Kind::Row && !begins_itself && !self.prepares {
             text.insert_str(0, "BEGIN; ");
         }
-        if is_row_wait && self.row_limit.replace(whole) != Some(whole) && !is_own_text {
+        if is_row_wait && self.row_limit.replace(whole) != Some(whole) && !sets_itself {
             text.insert_str(0, &format!("SET SESSION innodb_lock_wait_timeout = {whole}; "));
         }
-        if !same_timeouts && !is_own_text {
+        if !same_timeouts && !sets_itself {
             text.insert_str(0, &set_timeouts(ttl_s, limit_s));
         }
         if common.kind == Kind::Session && !may_keep {

@@ -1,6 +1,3 @@
-use std::sync::atomic::Ordering;
-
-use lockwright_core::backend_util::lock;
 use lockwright_core::{
     AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Claim, Cursor, DistributedLock,
     Event, Events, Finding, Inspection, LockName, Page, Profile, Reason, ReleaseMode,
@@ -16,8 +13,7 @@ impl DistributedLock for Memory {
     }
 
     fn attach(&self, events: Events) {
-        let id = self.0.next_client.fetch_add(1, Ordering::Relaxed);
-        lock(&self.0.clients).push((id, events));
+        self.0.clients.attach(events);
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
@@ -74,10 +70,12 @@ impl DistributedLock for Memory {
             store.break_lock(name, seen, how, &note, now)
         };
         let (broken, tokens) = done.answer;
-        let losses = tokens.into_iter().map(|token| Event::Lost(token, Reason::Broken));
-        let mut events: Vec<Event> = losses.collect();
-        events.extend(done.wake.then(|| Event::Wake(name.clone())));
-        self.send(&events);
+        for token in tokens {
+            self.0.clients.send(&Event::Lost(token, Reason::Broken));
+        }
+        if done.wake {
+            self.0.clients.send(&Event::Wake(name.clone()));
+        }
         Ok(broken)
     }
 

@@ -1,12 +1,11 @@
 use std::fmt;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use lockwright_core::backend_util::lock;
+use lockwright_core::backend_util::{Clients, lock};
 use lockwright_core::{
-    AcquireOutcome, BootInstant, Claim, Clock, Event, Events, Profile, ReleaseMode, ReleaseOutcome,
-    Result, Wait,
+    AcquireOutcome, BootInstant, Claim, Clock, Event, Profile, ReleaseMode, ReleaseOutcome, Result,
+    Wait,
 };
 
 use crate::store::{Done, Store};
@@ -22,8 +21,8 @@ pub(crate) struct Inner {
     pub(crate) profile: Profile,
     pub(crate) clock: Clock,
     store: Mutex<Store>,
-    pub(crate) clients: Mutex<Vec<(u64, Events)>>,
-    pub(crate) next_client: AtomicU64,
+    /// A client may call the store, so no event is sent while the store is locked.
+    pub(crate) clients: Clients,
 }
 
 impl Memory {
@@ -38,8 +37,7 @@ impl Memory {
             profile: crate::profile(),
             clock,
             store: Mutex::default(),
-            clients: Mutex::default(),
-            next_client: AtomicU64::new(0),
+            clients: Clients::default(),
         }))
     }
 
@@ -98,24 +96,9 @@ impl Memory {
 
     fn wake_after<T>(&self, done: Done<T>, claim: &Claim) -> T {
         if done.wake {
-            self.send(&[Event::Wake(claim.name.clone())]);
+            self.0.clients.send(&Event::Wake(claim.name.clone()));
         }
         done.answer
-    }
-
-    /// Sends events to all clients. The caller must not hold the store's lock, because a client may
-    /// call the store.
-    pub(crate) fn send(&self, events: &[Event]) {
-        let clients = lock(&self.0.clients).clone();
-        let mut gone = Vec::new();
-        for (id, client) in &clients {
-            let listens = events.iter().all(|event| client.send(event.clone()));
-            gone.extend((!listens).then_some(*id));
-        }
-        if !gone.is_empty() {
-            let mut clients = lock(&self.0.clients);
-            clients.retain(|(id, _)| !gone.contains(id));
-        }
     }
 }
 

@@ -116,7 +116,7 @@ impl DistributedLock for Redlock {
     }
 
     fn attach(&self, events: Events) {
-        self.wakeups.attach(events);
+        self.wakeups.clients.attach(events);
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {

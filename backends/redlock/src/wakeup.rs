@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use lockwright_core::backend_util::{Jitter, lock};
+use lockwright_core::backend_util::{Clients, Jitter, lock};
 use lockwright_core::{Event, Events, LockName, Token};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
@@ -29,7 +29,7 @@ pub(crate) struct Wakeups {
     minority_pause: Duration,
     random: Jitter,
     runtime: Handle,
-    clients: Mutex<Arc<Vec<Events>>>,
+    pub(crate) clients: Clients,
     seen: Mutex<Seen>,
 }
 
@@ -69,7 +69,7 @@ impl Wakeups {
             minority_pause,
             random,
             runtime,
-            clients: Mutex::default(),
+            clients: Clients::default(),
             seen: Mutex::default(),
         });
         for (at, node) in nodes.iter().enumerate() {
@@ -85,10 +85,6 @@ impl Wakeups {
         this
     }
 
-    pub(crate) fn attach(&self, events: Events) {
-        Arc::make_mut(&mut lock(&self.clients)).push(events);
-    }
-
     fn on_event(self: &Arc<Self>, at: usize, event: Event) {
         match event {
             Event::Wake(name) => self.wake(at, name),
@@ -96,7 +92,7 @@ impl Wakeups {
             Event::Lost(token, reason) => {
                 self.risk(at, token, true);
                 if self.is_lost(token) {
-                    self.send(&Event::Lost(token, reason));
+                    self.clients.send(&Event::Lost(token, reason));
                 }
             }
             // Nodes send neither `Handed`, because a single node can't grant a lock, nor `Recall`.
@@ -125,7 +121,7 @@ impl Wakeups {
             has_quorum
         };
         if has_quorum {
-            self.send(&Event::Wake(name));
+            self.clients.send(&Event::Wake(name));
         }
     }
 
@@ -143,7 +139,7 @@ impl Wakeups {
                 }
             };
             if wake.is_some_and(|wake| !wake.is_done) {
-                this.send(&Event::Wake(name));
+                this.clients.send(&Event::Wake(name));
             }
         });
     }
@@ -170,7 +166,7 @@ impl Wakeups {
             !std::mem::replace(&mut loss.at_risk, true)
         };
         if is_first {
-            self.send(&Event::AtRisk(token));
+            self.clients.send(&Event::AtRisk(token));
         }
     }
 
@@ -180,22 +176,5 @@ impl Wakeups {
         let mut seen = lock(&self.seen);
         let Some(loss) = seen.losses.get_mut(&token) else { return false };
         loss.by.count() > spare && !std::mem::replace(&mut loss.is_reported, true)
-    }
-
-    /// Sends the event to all clients, without a lock on the list: a client may call back.
-    fn send(&self, event: &Event) {
-        let clients = Arc::clone(&lock(&self.clients));
-        let is_gone = |client: &Events| !client.send(event.clone());
-        let gone: Vec<bool> = clients.iter().map(is_gone).collect();
-        if !gone.contains(&true) {
-            return;
-        }
-        let mut present = lock(&self.clients);
-        // If another task changed the list, the indices in `gone` are wrong.
-        if Arc::ptr_eq(&present, &clients) {
-            drop(clients);
-            let mut gone = gone.into_iter();
-            Arc::make_mut(&mut present).retain(|_| gone.next() != Some(true));
-        }
     }
 }

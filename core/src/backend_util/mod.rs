@@ -1,6 +1,7 @@
 //! Code that several backends share.
 
 mod claim_registry;
+mod clients;
 mod ended_claims;
 pub mod finding;
 mod jitter;
@@ -13,6 +14,7 @@ pub mod tls;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use claim_registry::ClaimRegistry;
+pub use clients::Clients;
 pub use ended_claims::EndedClaims;
 pub use jitter::Jitter;
 pub use recent_names::RecentNames;

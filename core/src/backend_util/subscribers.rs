@@ -1,8 +1,8 @@
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use super::lock;
+use super::{Clients, lock};
 use crate::event::{Event, Events};
 use crate::name::LockName;
 
@@ -12,7 +12,7 @@ use crate::name::LockName;
 #[derive(Debug)]
 pub struct Subscribers {
     forgotten_after: Duration,
-    attached: Mutex<Arc<Vec<Events>>>,
+    clients: Clients,
     waiting: Mutex<Waiting>,
 }
 
@@ -34,14 +34,14 @@ impl Subscribers {
     pub fn new(slow_poll: Duration) -> Self {
         Self {
             forgotten_after: slow_poll.saturating_mul(3),
-            attached: Mutex::default(),
+            clients: Clients::default(),
             waiting: Mutex::default(),
         }
     }
 
     /// Adds a client.
     pub fn attach(&self, events: Events) {
-        Arc::make_mut(&mut lock(&self.attached)).push(events);
+        self.clients.attach(events);
     }
 
     /// Records that a client waits for `name`.
@@ -84,23 +84,7 @@ impl Subscribers {
 
     /// Sends an event to all clients.
     pub fn send(&self, event: &Event) {
-        let attached = Arc::clone(&lock(&self.attached));
-        let is_gone = |at: &usize| !attached[*at].send(event.clone());
-        let gone: Vec<usize> = (0..attached.len()).filter(is_gone).collect();
-        if gone.is_empty() {
-            return;
-        }
-        let mut present = lock(&self.attached);
-        // While `attached` shares the list, a change copies the list. Different pointers thus mean
-        // that the indices in `gone` are outdated.
-        if Arc::ptr_eq(&present, &attached) {
-            let mut at = 0;
-            let staying = |_: &Events| {
-                at += 1;
-                !gone.contains(&(at - 1))
-            };
-            Arc::make_mut(&mut present).retain(staying);
-        }
+        self.clients.send(event);
     }
 }
 
@@ -112,6 +96,7 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use super::*;

@@ -14,6 +14,7 @@ impl Store {
         now: BootInstant,
     ) -> Result<Done<AcquireOutcome>> {
         self.tombstones.refuse(claim.token, now)?;
+        self.tidy(now);
         let row = self.names.entry_ref(&claim.name).or_default();
         row.expire(now);
         let waiters = row.is_waited_for();

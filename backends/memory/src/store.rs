@@ -13,6 +13,21 @@ pub(crate) struct Store {
     pub(crate) last_fence: u64,
     pub(crate) tombstones: Tombstones,
     pub(crate) last_step: BootInstant,
+    tidy_at: usize,
+}
+
+impl Store {
+    /// Removes names whose holds have expired, if the number of names has doubled since last time.
+    pub(crate) fn tidy(&mut self, now: BootInstant) {
+        if self.names.len() <= self.tidy_at {
+            return;
+        }
+        self.names.retain(|_, row| {
+            row.expire(now);
+            !row.is_idle()
+        });
+        self.tidy_at = 2 * self.names.len() + 64;
+    }
 }
 
 pub(crate) struct Done<T> {

@@ -96,9 +96,10 @@ fn one_url(text: &str) -> String {
             Some(colon) => format!("{}:***{}", &text[..start + colon], &text[at..]),
             None => text.clone(),
         },
-        // Without an `@`, a port that isn't a number may be part of a password.
-        None if start > 0 => format!("{}{}", &text[..start], without_odd_ports(&text[start..])),
-        None => text.clone(),
+        None => {
+            let start = if start > 0 { start } else { text.find(':').map_or(0, |at| at + 1) };
+            format!("{}{}", &text[..start], without_odd_port(&text[start..]))
+        }
     }
 }
 
@@ -108,37 +109,46 @@ fn parameters_redacted(text: &str) -> String {
     let mut out = before.to_owned();
     while let Some(mark) = rest.chars().next() {
         let parameter = &rest[mark.len_utf8()..];
-        let end = parameter.find(['?', '&']).unwrap_or(parameter.len());
         out.push(mark);
-        out.push_str(&redact_parameter(&parameter[..end]));
+        // A secret may contain a `?`.
+        let secret = secret_name(parameter);
+        let end = match secret {
+            Some(_) => parameter.find('&'),
+            None => parameter.find(['?', '&']),
+        };
+        let end = end.unwrap_or(parameter.len());
+        match secret {
+            Some(name) => out.extend([name, "=***"]),
+            None => out.push_str(&parameter[..end]),
+        }
         rest = &parameter[end..];
     }
     out
 }
 
-fn without_odd_ports(text: &str) -> String {
-    let (hosts, rest) = text.split_at(text.find(['/', '?', '#']).unwrap_or(text.len()));
-    let shown: Vec<String> = hosts.split(',').map(without_odd_port).collect();
-    format!("{}{rest}", shown.join(","))
-}
-
-fn without_odd_port(host: &str) -> String {
-    match host.rsplit_once(':') {
-        Some((_, port)) if port.chars().all(|c| c.is_ascii_digit()) => host.to_owned(),
-        Some(_) if host.ends_with(']') => host.to_owned(),
-        Some((name, _)) => format!("{name}:***"),
-        None => host.to_owned(),
-    }
-}
-
-fn redact_parameter(parameter: &str) -> String {
-    const SECRETS: [&str; 5] = ["pass", "secret", "token", "key", "auth"];
-    match parameter.split_once('=') {
-        Some((name, _)) if SECRETS.iter().any(|s| name.to_ascii_lowercase().contains(s)) => {
-            format!("{name}=***")
+/// Masks the text after a host whose port isn't a number, because it may be a password without its
+/// `@`.
+fn without_odd_port(text: &str) -> String {
+    let hosts = &text[..text.find(['/', '?', '#']).unwrap_or(text.len())];
+    let mut at = 0;
+    for host in hosts.split(',') {
+        match host.rsplit_once(':') {
+            Some((name, port))
+                if !host.ends_with(']') && !port.chars().all(|c| c.is_ascii_digit()) =>
+            {
+                return format!("{}{name}:***", &text[..at]);
+            }
+            _ => at += host.len() + 1,
         }
-        _ => parameter.to_owned(),
     }
+    text.to_owned()
+}
+
+fn secret_name(parameter: &str) -> Option<&str> {
+    const SECRETS: [&str; 5] = ["pass", "secret", "token", "key", "auth"];
+    let (name, _) = parameter.split_once('=')?;
+    let is_secret = |name: &str| SECRETS.iter().any(|secret| name.contains(secret));
+    (!name.contains(['?', '&']) && is_secret(&name.to_ascii_lowercase())).then_some(name)
 }
 
 #[cfg(test)]
@@ -178,6 +188,15 @@ mod tests {
             "redlock:redis://me:hush//hush@a:1",
             "redis://me:hush,x://hush@db",
             "redis://me:hush,://hush@db",
+            "postgres://me@db/x?password=xx?hush&a=b?c",
+            "redis+sentinel://a:1,b:2/master?sentinel_password=hu?sh&prefix=x",
+            "zookeeper:me:hush",
+            "zookeeper:a:1,me:hush/x",
+            "zookeeper:me:xx,hush",
+            "zookeeper:me:xx/hush?hush",
+            "zokeeper:me:hush",
+            "etcd:me:hush",
+            "redlock:redis:me:hush",
         ] {
             let shown = url(text);
             assert!(!shown.contains("hu"), "{shown}");
@@ -188,6 +207,9 @@ mod tests {
             "redis://db/1",
             "redis://[::1]/",
             "sqlite:///a:b",
+            "sqlite:/var/a:b",
+            "memory:a",
+            "zookeeper:a:1,[::1]:2,[::2]/locks",
             "redis+sentinel://a:1,b:2,[::1]:3,[::2]/master/1?sentinel_user=x",
             "rediss+cluster://a:1,b?ca=/etc/ca.pem&prefix=a:",
         ] {

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, Result};
 use crate::identity::Identity;
 use crate::mode::Mode;
 use crate::name::LockName;
@@ -111,13 +112,21 @@ pub enum Broken {
 }
 
 impl Broken {
-    /// Combines the outcomes of two holds. The longer time counts.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    /// Adds the outcome of the break of a name's next hold. The longer time counts.
+    ///
+    /// # Errors
+    /// The other break's error. It is [`Indeterminate`](crate::ErrorKind::Indeterminate) if an
+    /// earlier hold was broken.
+    pub fn and(self, other: Result<Self>) -> Result<Self> {
         match (self, other) {
-            (Self::RunsOut(one), Self::RunsOut(other)) => Self::RunsOut(one.max(other)),
-            (Self::Freed(one), Self::Freed(other)) => Self::Freed(one.max(other)),
-            (one, Self::NotHeld) => one,
+            (Self::NotHeld, other) => other,
+            (_, Err(error)) => {
+                let message = "some of the holders were broken, and one couldn't be; look again";
+                Err(Error::indeterminate(message).with_source(error))
+            }
+            (Self::RunsOut(one), Ok(Self::RunsOut(other))) => Ok(Self::RunsOut(one.max(other))),
+            (Self::Freed(one), Ok(Self::Freed(other))) => Ok(Self::Freed(one.max(other))),
+            (one, Ok(Self::NotHeld)) => Ok(one),
             (_, other) => other,
         }
     }

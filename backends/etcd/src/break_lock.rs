@@ -28,7 +28,7 @@ pub(crate) async fn break_lock(
     let holders = shared.queue(name, None).await?.holders;
     let mut broken = Broken::NotHeld;
     for seen in holders.into_iter().filter(is_meant) {
-        broken = broken.and(break_one(shared, name, seen, how, note).await?);
+        broken = broken.and(break_one(shared, name, seen, how, note).await)?;
     }
     Ok(broken)
 }

@@ -335,7 +335,8 @@ impl Redis {
         }
         let mut broken = Broken::NotHeld;
         for token in holders.iter().filter_map(|holder| holder.token) {
-            broken = broken.and(self.break_one(name, BreakTarget::Token(token), how, note).await?);
+            let seen = BreakTarget::Token(token);
+            broken = broken.and(self.break_one(name, seen, how, note).await)?;
         }
         Ok(broken)
     }

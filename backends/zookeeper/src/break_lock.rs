@@ -31,7 +31,7 @@ pub(crate) async fn break_lock(
     let mut broken = Broken::NotHeld;
     let found = holders(&session, &path).await?.holders;
     for held in found.into_iter().filter(is_meant) {
-        broken = broken.and(break_one(shared, &session, &path, held, how, note).await?);
+        broken = broken.and(break_one(shared, &session, &path, held, how, note).await)?;
     }
     Ok(broken)
 }

@@ -23,28 +23,24 @@ impl<D: Dialect> LeaseBackend<D> {
                 BreakTarget::Token(token) => vec![token],
                 BreakTarget::Any => self.holders(name).await?,
             };
-            let mut longest = None;
+            let mut broken = Broken::NotHeld;
             for token in &tokens {
-                longest = longest.max(self.break_one(name, *token, how, note).await?);
+                broken = broken.and(self.break_one(name, *token, how, note).await)?;
             }
-            match (longest, how) {
-                (Some(left), BreakMode::RunOut) => return Ok(Broken::RunsOut(left)),
-                (Some(left), BreakMode::Now) => return Ok(Broken::Freed(left)),
-                (None, _) if seen == BreakTarget::Any && !tokens.is_empty() => {}
-                (None, _) => return Ok(Broken::NotHeld),
+            if broken != Broken::NotHeld || seen != BreakTarget::Any || tokens.is_empty() {
+                return Ok(broken);
             }
         }
         Err(Error::unavailable("the holder changes too fast to be broken; try again"))
     }
 
-    /// Returns the hold's remaining time, or `None` if the token has no hold.
     async fn break_one(
         &self,
         name: &LockName,
         token: Token,
         how: BreakMode,
         note: &str,
-    ) -> Result<Option<Duration>> {
+    ) -> Result<Broken> {
         let token = token.to_string();
         let arguments = [
             ("name", Value::Text(name.as_str())),
@@ -65,10 +61,14 @@ impl<D: Dialect> LeaseBackend<D> {
         }
         match rows.last().map(|row| row.int(left_at)) {
             Some(Ok(micros)) if micros > 0 || left_at == 0 => {
-                Ok(Some(Duration::from_micros(micros.try_into().unwrap_or(0))))
+                let left = Duration::from_micros(micros.try_into().unwrap_or(0));
+                Ok(match how {
+                    BreakMode::RunOut => Broken::RunsOut(left),
+                    BreakMode::Now => Broken::Freed(left),
+                })
             }
             Some(Err(bad)) if left_at == 0 => self.sound(Err(bad)),
-            _ => Ok(None),
+            _ => Ok(Broken::NotHeld),
         }
     }
 

@@ -370,14 +370,7 @@ impl<S: Server> Records<S> {
             if matches!(seen, BreakTarget::Token(seen) if holder.token != Some(seen)) {
                 continue;
             }
-            broken = match self.break_one(name, holder, session, how, note).await {
-                Ok(one) => broken.and(one),
-                Err(error) if broken == Broken::NotHeld => return Err(error),
-                Err(error) => {
-                    let message = "some holders were broken, and one couldn't be; look again";
-                    return Err(self.error(ErrorKind::Indeterminate, message).with_source(error));
-                }
-            };
+            broken = broken.and(self.break_one(name, holder, session, how, note).await)?;
         }
         // If the name has another holder, a session of this token only waits.
         if let (BreakTarget::Token(token), Broken::NotHeld) = (seen, &broken)

@@ -11,7 +11,7 @@ use lockwright_core::backend_util::lock;
 use lockwright_core::{
     AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock,
     Error, ErrorKind, Event, Events, Inspection, LockName, Profile, ReleaseMode, ReleaseOutcome,
-    Renew, Renewal, Result, SweepReport, Token, Wait, async_trait, delegate,
+    Renew, Renewal, RenewalOutcome, Result, SweepReport, Token, Wait, async_trait, delegate,
 };
 use tokio::sync::Notify;
 
@@ -67,7 +67,7 @@ pub enum Fate {
     StartBefore(Duration),
     /// The grant's reported start is this far in the future.
     StartAfter(Duration),
-    /// The grant's reported validity.
+    /// The reported validity of a grant or renewal.
     Valid(Duration),
     /// The answer to a renewal has only the first results, at most this many.
     Short(usize),
@@ -89,6 +89,8 @@ pub struct Call {
     pub token: Token,
     /// The number of holds in the request.
     pub count: usize,
+    /// True for an acquire that may wait in the server.
+    pub waits: bool,
     /// The mode of a release.
     pub release_mode: Option<ReleaseMode>,
 }
@@ -258,7 +260,7 @@ impl Faulty {
     }
 
     fn call(&self, op: Op, token: Token) -> Call {
-        Call { op, at: self.0.clock.now(), token, count: 1, release_mode: None }
+        Call { op, at: self.0.clock.now(), token, count: 1, waits: false, release_mode: None }
     }
 
     /// Applies the planned fate to `request`. Returns the fate and the answer. Late requests and
@@ -414,7 +416,7 @@ impl DistributedLock for Faulty {
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         let (backend, again) = (Arc::clone(&self.0.backend), claim.clone());
         let again = async move { backend.acquire(&again, wait).await };
-        let call = self.call(Op::Acquire, claim.token);
+        let call = Call { waits: wait != Wait::No, ..self.call(Op::Acquire, claim.token) };
         self.restated(self.send(call, self.0.backend.acquire(claim, wait), again).await)
     }
 
@@ -436,8 +438,16 @@ impl DistributedLock for Faulty {
         let token = holds.first().map_or(NO_TOKEN, |hold| hold.claim.token);
         let call = Call { count: holds.len(), ..self.call(Op::Renew, token) };
         let (fate, mut answer) = self.send(call, self.0.backend.renew(holds), again).await;
-        if let (Fate::Short(count), Ok(renewals)) = (fate, &mut answer) {
-            renewals.truncate(count);
+        if let Ok(renewals) = &mut answer {
+            match fate {
+                Fate::Short(count) => renewals.truncate(count),
+                Fate::Valid(time) => {
+                    for renewal in renewals {
+                        renewal.outcome = RenewalOutcome::Renewed { valid: Some(time) };
+                    }
+                }
+                _ => {}
+            }
         }
         answer
     }

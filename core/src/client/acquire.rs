@@ -24,7 +24,7 @@ use super::state::background_release::send_release;
 use super::state::hold::Grant;
 use super::state::local_queue::Entry;
 use super::state::releasing::end_in_background;
-use super::state::{Hold, Job, Passed, Shared, Turn};
+use super::state::{Entered, Hold, Job, Passed, Shared, Turn};
 use super::ticket::{self, Ticket};
 use super::wait_limit::Limit;
 use super::waiters::WaiterSlot;
@@ -302,9 +302,18 @@ async fn waiting(
     if limit == Limit::Once && matches!(answer, Answer::Busy(_)) {
         return Ok(None);
     }
-    let grant = attempts.until_granted(&mut turn, answer).await?;
-    attempts.answered(&turn);
-    Ok(Some(into_hold(&mut turn, options, grant, begun)))
+    match attempts.until_granted(&mut turn, answer).await? {
+        Ended::Granted(grant) => {
+            attempts.answered(&turn);
+            Ok(Some(into_hold(&mut turn, options, grant, begun)))
+        }
+        Ended::Entered(share) => Ok(Some(share.into_hold())),
+    }
+}
+
+enum Ended {
+    Granted(ValidGrant),
+    Entered(Entered),
 }
 
 struct Attempts<'a> {
@@ -327,12 +336,12 @@ enum Next {
 }
 
 impl Attempts<'_> {
-    async fn until_granted(&mut self, turn: &mut Turn, mut answer: Answer) -> Result<ValidGrant> {
+    async fn until_granted(&mut self, turn: &mut Turn, mut answer: Answer) -> Result<Ended> {
         loop {
             let next = match answer {
-                Answer::Granted(grant) => return Ok(grant),
+                Answer::Granted(grant) => return Ok(Ended::Granted(grant)),
                 Answer::TooLate => {
-                    too_late(self.shared, turn).await;
+                    self.too_late(turn).await;
                     if self.limit == Limit::Once {
                         return Err(Error::timed_out(Step::Answer, turn.name()));
                     }
@@ -343,13 +352,27 @@ impl Attempts<'_> {
             };
             self.wait(&next).await;
             if let Some(grant) = self.take_handed(turn) {
-                return Ok(grant);
+                return Ok(Ended::Granted(grant));
             }
             self.sent = self.shared.clock.now();
+            if let Some(share) = self.enter_again(turn.name())? {
+                return Ok(Ended::Entered(share));
+            }
             if self.sent >= self.give_up_at() {
                 return Err(self.given_up(turn.name()));
             }
             answer = self.ask(turn).await;
+        }
+    }
+
+    /// Shares the hold that a concurrent shared request of the owner got.
+    fn enter_again(&self, name: &LockName) -> Result<Option<Entered>> {
+        if self.options.owner.is_none() {
+            return Ok(None);
+        }
+        match self.shared.table().turns.enter_shared(name, self.options, self.sent)? {
+            Entry::Entered(share) => Ok(Some(share)),
+            _ => Ok(None),
         }
     }
 
@@ -444,8 +467,13 @@ impl Attempts<'_> {
         let now = shared.clock.now();
         // A server that blocks answers only after the grant or the limit. So its silence counts
         // only from now.
-        let unanswered_since = if self.is_blocked() { now } else { self.sent };
+        let is_blocked = self.is_blocked();
+        let unanswered_since = if is_blocked { now } else { self.sent };
         let since = *self.troubled_since.get_or_insert(unanswered_since);
+        if is_blocked {
+            // The next request must not block, so that its answer ends the trouble.
+            self.spot = None;
+        }
         turn.note_trouble(since, &error);
         if self.limit == Limit::Once {
             return Err(error);
@@ -468,6 +496,17 @@ impl Attempts<'_> {
         // The server never grants this token again, so the next attempt has another token.
         drop(GivenBack { shared, pending: turn.take_pending() });
         Ok(Next::Fresh)
+    }
+
+    /// Releases a grant that came too late, at most until the limit. The next attempt needs a new
+    /// token, because the release may be delayed, and ends any hold of the old token.
+    async fn too_late(&mut self, turn: &mut Turn) {
+        self.shared.metrics.grants_too_late.add(1);
+        self.shared.metrics.attempts.add(1);
+        let late = || Error::indeterminate("the answer with a grant came too late");
+        self.trouble.get_or_insert_with(late);
+        let given_back = GivenBack { shared: self.shared, pending: turn.take_pending() };
+        let _ = until(&self.shared.clock, self.give_up_at(), pin!(given_back.release())).await;
     }
 
     async fn wait(&mut self, next: &Next) {
@@ -587,15 +626,6 @@ fn valid_grant(
     let start = granted.start.unwrap_or(sent).min(now);
     let term = shared.term(start, claim.ttl, granted.valid);
     (now < term.lost_at).then_some(ValidGrant { fence: granted.fence, now, start, term })
-}
-
-/// Releases a grant that came too late. The next attempt needs a new token, because the release may
-/// be delayed, and ends any hold of the old token.
-async fn too_late(shared: &Arc<Shared>, turn: &mut Turn) {
-    shared.metrics.grants_too_late.add(1);
-    shared.metrics.attempts.add(1);
-    let given_back = GivenBack { shared, pending: turn.take_pending() };
-    given_back.release().await;
 }
 
 struct GivenBack<'a> {

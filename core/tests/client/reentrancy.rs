@@ -166,3 +166,19 @@ async fn re_entry_with_a_tighter_limit_is_a_conflict() {
     assert_eq!(kind(second.await.unwrap()).unwrap_err(), ErrorKind::Conflict);
     guard.release().await.unwrap();
 }
+
+/// Otherwise, the second request would wait for its own owner.
+#[tokio::test(start_paused = true)]
+async fn concurrent_requests_of_an_owner_share_a_permit() {
+    let (locks, faulty, _, memory, _) = troubled();
+    let owner = Owner::new();
+    let request = || locks.semaphore("x", 1).reentrant(&owner).acquire();
+    faulty.next(Op::Acquire, [Fate::DelayAnswer(secs(1))]);
+    let (first, second) = tokio::join!(request(), request());
+    let (first, second) = (first.unwrap(), second.unwrap());
+    assert_eq!(first.token(), second.token());
+    first.release().await.unwrap();
+    second.release().await.unwrap();
+    locks.close().await;
+    assert!(memory.is_empty());
+}

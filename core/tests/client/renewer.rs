@@ -74,6 +74,17 @@ async fn after_a_failed_renewal_there_is_a_pause_whatever_the_ttl() {
 
 /// Simulates a grant by an event, which starts with a short term.
 #[tokio::test(start_paused = true)]
+async fn after_a_renewal_that_extends_nothing_there_is_a_pause() {
+    let (locks, faulty, _, _, clock) = troubled();
+    faulty.always(Op::Renew, Fate::Valid(secs(1)));
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    clock.sleep(TTL / 2).await;
+    guard.check().unwrap();
+    let renewals = faulty.calls(Op::Renew).len();
+    assert!((1..10).contains(&renewals), "{renewals}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_short_first_term_of_a_long_ttl_is_renewed_in_time() {
     let (locks, faulty, _, _, clock) = troubled();
     // The renewal of `x` must not wait for the check of `other`, which is due later.

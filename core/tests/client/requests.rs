@@ -1,8 +1,8 @@
 use lockwright_core::{Error, ErrorKind, Locks, Modes, Profile, Reason, Step};
 
 use crate::support::{
-    Fate, Op, TTL, UNAVAILABLE, another_client, client, fails, faulty_memory, millis, secs,
-    troubled, troubled_with,
+    Fate, Op, TTL, UNAVAILABLE, another_client, client, fails, faulty_memory, millis, poll_once,
+    polled, secs, troubled, troubled_with,
 };
 
 #[tokio::test(start_paused = true)]
@@ -197,4 +197,36 @@ async fn no_backend_makes_a_ttl_of_months() {
         .with_profile(|profile| profile.ttl = millis(10)..=secs(400 * 86_400));
     let builder = Locks::builder(faulty).clock(clock).ttl(secs(60 * 86_400));
     assert_eq!(builder.build().unwrap_err().kind(), ErrorKind::InvalidConfig);
+}
+
+/// Otherwise, the error of one request would count until that request ends, maybe hours later.
+#[tokio::test(start_paused = true)]
+async fn one_error_of_a_blocked_request_is_no_trouble_once_the_server_answers() {
+    let (locks, faulty, other, _, clock) = troubled_with(|profile| profile.blocks = true);
+    let held = other.mutex("x").acquire().await.unwrap();
+    // A try, a blocked request that fails, a try, and a blocked request.
+    let long = Fate::Slow(TTL * 5);
+    faulty.next(Op::Acquire, [Fate::Pass, UNAVAILABLE, Fate::Pass, long]);
+    let waiting = tokio::spawn(locks.mutex("x").acquire());
+    clock.sleep(secs(1)).await;
+    let mut second = polled(locks.mutex("x").acquire());
+    let waits: Vec<bool> = faulty.calls(Op::Acquire).iter().map(|call| call.waits).collect();
+    assert_eq!(waits, [false, true, false, true]);
+    clock.sleep(TTL * 3).await;
+    assert!(poll_once(&mut second).is_none());
+    assert!(locks.mutex("x").try_acquire().await.unwrap().is_none());
+    held.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    second.await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_release_of_a_late_grant_ends_at_the_limit() {
+    let (locks, faulty, _, _, clock) = troubled();
+    faulty.always(Op::Acquire, Fate::StartBefore(TTL));
+    faulty.always(Op::Release, Fate::Hang);
+    let start = clock.now();
+    let request = locks.mutex("x").wait_for(secs(1)).acquire();
+    fails(request, ErrorKind::TimedOut(Step::Answer)).await;
+    assert!(clock.now().saturating_since(start) < secs(1) + millis(5));
 }

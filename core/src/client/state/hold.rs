@@ -20,6 +20,9 @@ use super::{Hold, Shared};
 
 const LONGEST_SLACK: Duration = Duration::from_millis(250);
 
+/// The shortest pause after a renewal that didn't extend the hold.
+const LEAST_PAUSE: Duration = Duration::from_millis(5);
+
 /// The lowest byte of `Hold::phase`. The next byte has the reason of a loss.
 mod phase {
     pub(super) const HELD: u32 = 0;
@@ -222,6 +225,9 @@ impl Hold {
         }
         self.renewal_failed.store(false, Ordering::Release);
         if term.deadline <= self.deadline() {
+            // The server didn't extend the hold, so an immediate renewal wouldn't either.
+            let left = self.lost_at().saturating_since(now);
+            self.renew_again_at(now + (left / 3).max(LEAST_PAUSE));
             return;
         }
         self.set_term(term);

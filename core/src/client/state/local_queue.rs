@@ -189,8 +189,15 @@ impl Turns {
         Ok(Entry::Queued(receiver))
     }
 
-    fn enter_shared(&self, name: &LockName, wanted: &Options, now: BootInstant) -> Result<Entry> {
-        let Some(owner) = &wanted.owner else { return Ok(Entry::NoTurn) };
+    pub(crate) fn enter_shared(
+        &self,
+        name: &LockName,
+        wanted: &Options,
+        now: BootInstant,
+    ) -> Result<Entry> {
+        let Some(owner) = wanted.owner.as_ref().filter(|_| wanted.mode != Mode::Exclusive) else {
+            return Ok(Entry::NoTurn);
+        };
         let turn = self.taken.get(name).and_then(|taken| taken.reentry.as_ref());
         if let Some(reentry) = turn.filter(|reentry| reentry.owner == *owner) {
             return Err(unchangeable(reentry.mode, wanted.mode));

@@ -6,6 +6,7 @@ use std::sync::{Arc, MutexGuard};
 use crate::backend_util::lock;
 use crate::clock::BootInstant;
 use crate::loss_reason::Reason;
+use crate::mode::Mode;
 use crate::token::Token;
 
 use super::{Hold, HoldEvent, Shared, Table};
@@ -61,6 +62,10 @@ impl Shared {
         }
         if let Some(joined) = joined {
             joined.enter(hold);
+        }
+        if hold.owner.is_some() && hold.claim.mode != Mode::Exclusive {
+            // Waiting requests of the owner can share this hold.
+            shared.waiters.wake(&hold.claim.name);
         }
     }
 

@@ -378,7 +378,8 @@ impl Session for MySqlSession {
         if is_locked && !self.is_joint {
             let mut mark = String::new();
             MySql::literal(Value::Text(&mark_of(&claim.name, &claim.token.to_string())), &mut mark);
-            self.watching = Some(self.common.own.watch.over(watch::own(self.id, &mark)));
+            let query = watch::own(self.id, &mark);
+            self.watching = Some(self.common.own.watch.over(query, claim.ttl));
         }
         Ok(locked)
     }
@@ -389,7 +390,7 @@ impl Session for MySqlSession {
         let timeouts = set_timeouts(ttl_s, limit_s);
         self.run_or_fail(format!("{timeouts}DO GET_LOCK(CONCAT({JOINT}, {id}), 0)")).await?;
         self.timeouts = Some((ttl_s, limit_s));
-        self.watching = Some(self.common.own.watch.over(watch::joint(id)));
+        self.watching = Some(self.common.own.watch.over(watch::joint(id), ttl));
         Ok(())
     }
 

@@ -20,8 +20,12 @@ use crate::server::pool::Pool;
 use crate::server::session_limit::Use;
 use crate::server::session_lock::{Ended, Permit, SessionId};
 
-/// The polling interval, which delays the report of a session's end.
+/// The shortest polling interval.
 const INTERVAL: Duration = Duration::from_millis(200);
+
+/// A session is polled each fifteenth of its TTL, but at least this often. The interval delays the
+/// report of the session's end.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The watching connection is closed after this number of intervals without a session.
 const KEPT: u32 = 25;
@@ -37,9 +41,17 @@ pub(super) struct Watch {
 #[derive(Debug, Default)]
 struct Watched {
     next: u64,
-    /// For each session, the SQL that [`joint`] or [`own`] returns.
-    sessions: HashMap<u64, (Arc<str>, watch::Sender<Option<Ended>>)>,
+    sessions: HashMap<u64, Session>,
     asked: bool,
+}
+
+#[derive(Debug)]
+struct Session {
+    /// The SQL that [`joint`] or [`own`] returns.
+    query: Arc<str>,
+    /// In units of [`INTERVAL`].
+    interval: u32,
+    ended: watch::Sender<Option<Ended>>,
 }
 
 #[derive(Debug)]
@@ -67,12 +79,15 @@ impl Watch {
         Self { pool: Arc::clone(pool), watched: Mutex::default() }
     }
 
-    pub(super) fn over(self: &Arc<Self>, query: String) -> Watching {
-        let (sender, seen) = watch::channel(None);
+    pub(super) fn over(self: &Arc<Self>, query: String, ttl: Duration) -> Watching {
+        let (ended, seen) = watch::channel(None);
+        let interval = (ttl / 15).clamp(INTERVAL, LONGEST_INTERVAL);
+        let interval = (interval.as_millis() / INTERVAL.as_millis()) as u32;
         let mut watched = lock(&self.watched);
         let number = watched.next;
         watched.next += 1;
-        watched.sessions.insert(number, (query.into(), sender));
+        let session = Session { query: query.into(), interval, ended };
+        watched.sessions.insert(number, session);
         if !std::mem::replace(&mut watched.asked, true) {
             tokio::spawn(Arc::clone(self).ask_on());
         }
@@ -82,20 +97,25 @@ impl Watch {
     async fn ask_on(self: Arc<Self>) {
         let mut asking = Asking { watch: Arc::clone(&self), ended: false };
         let mut connection = None;
-        let mut idle = 0;
+        let (mut idle, mut intervals) = (0, 0_u32);
         loop {
             tokio::time::sleep(INTERVAL).await;
+            intervals = intervals.wrapping_add(1);
             let sessions: Vec<_> = {
                 let mut watched = lock(&self.watched);
-                if watched.sessions.is_empty() && idle >= KEPT {
+                if !watched.sessions.is_empty() {
+                    idle = 0;
+                } else if idle < KEPT {
+                    idle += 1;
+                } else {
                     watched.asked = false;
                     asking.ended = true;
                     return;
                 }
-                let each = watched.sessions.iter();
-                each.map(|(number, (query, _))| (*number, Arc::clone(query))).collect()
+                let due = watched.sessions.iter();
+                let due = due.filter(|(_, session)| intervals.is_multiple_of(session.interval));
+                due.map(|(number, session)| (*number, Arc::clone(&session.query))).collect()
             };
-            idle = if sessions.is_empty() { idle + 1 } else { 0 };
             for some in sessions.chunks(BATCH) {
                 connection = match self.ask(connection.take(), some).await {
                     Asked::Answered(connection) => Some(connection),
@@ -181,8 +201,8 @@ impl Watch {
     }
 
     fn notify(&self, number: u64, seen: Ended) {
-        if let Some((_, sender)) = lock(&self.watched).sessions.get(&number) {
-            sender.send_replace(Some(seen));
+        if let Some(session) = lock(&self.watched).sessions.get(&number) {
+            session.ended.send_replace(Some(seen));
         }
     }
 }

@@ -8,6 +8,8 @@ use lockwright_core::{
     LockName, Mode, Page, Reason, Result, SweepReport, Token,
 };
 
+use tokio::time::Instant;
+
 use super::sessions::{Kind, of_kind};
 use super::{RECORD_AFTER, Server, SessionId};
 use crate::kind::identity_text;
@@ -26,8 +28,11 @@ const LOOKS: u32 = 10;
 /// The age by which a hold is normally recorded.
 const RECORDED_BY: Duration = RECORD_AFTER.saturating_mul(5);
 
-/// How many times a joint session's client is asked to end a hold. The pauses double.
-const ASKS: u32 = 9;
+/// How long a joint session's client is asked to end a hold. The pauses double.
+const ASKED_FOR: Duration = Duration::from_secs(2);
+
+/// The longest time that `session_ask` takes in the server.
+const LONGEST_ASK: Duration = Duration::from_millis(2_100);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 
@@ -205,9 +210,10 @@ impl<S: Server> Records<S> {
         if !self.mark(mark_released, name, token, &[], 3).await? {
             return Err(self.not_recorded());
         }
-        let mut pause = FIRST_PAUSE;
-        for _ in 0..ASKS {
-            self.about(&self.ask, name, token, Effect::Changes, &session).await?;
+        let (mut pause, begun) = (FIRST_PAUSE, Instant::now());
+        while begun.elapsed() < ASKED_FOR {
+            self.about_within(LONGEST_ASK, &self.ask, name, token, Effect::Changes, &session)
+                .await?;
             tokio::time::sleep(pause).await;
             pause *= 2;
             if !self.sessions_of(name, token).await?.iter().any(|(session, _)| *session == id) {
@@ -482,11 +488,25 @@ impl<S: Server> Records<S> {
         effect: Effect,
         more: Arguments<'_>,
     ) -> Result<Vec<Row>> {
+        self.about_within(Duration::ZERO, sql, name, token, effect, more).await
+    }
+
+    /// `takes` is how long the statement waits in the server.
+    async fn about_within(
+        &self,
+        takes: Duration,
+        sql: &Sql,
+        name: &LockName,
+        token: Token,
+        effect: Effect,
+        more: Arguments<'_>,
+    ) -> Result<Vec<Row>> {
         let token = token.to_string();
         let mut arguments =
             vec![("name", Value::Text(name.as_str())), ("token", Value::Text(&token))];
         arguments.extend_from_slice(more);
-        self.pool.fetch(sql, &arguments, effect).await
+        let sending = self.pool.sending(self.pool.limits().answer + takes);
+        self.pool.fetch_so(sql, &arguments, effect, sending).await
     }
 
     fn may_not_kill(&self, error: Error) -> Error {

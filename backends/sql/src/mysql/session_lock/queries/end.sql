@@ -39,9 +39,13 @@ DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.5, 0));
 DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 1, 0));
 
 /* session_ask */
--- This lock asks the session's client to end a hold. The client polls it five times a second.
+-- This lock asks the session's client to end a hold. The client polls it at least once a second.
 DO GET_LOCK(CONCAT({joint}, :session, '/ask'), 1);
+DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.05, 0));
+DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.1, 0));
+DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.2, 0));
 DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.25, 0));
+DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.45, 0));
 DO RELEASE_LOCK(CONCAT({joint}, :session, '/ask'));
 
 /* session_kill_foreign */

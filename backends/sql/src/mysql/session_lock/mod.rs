@@ -160,7 +160,7 @@ pub(super) async fn check(sessions: &Sessions<MySql>) -> Result<()> {
 fn of_barrier(what: &str) -> String {
     format!(
         "CONCAT(' lockwright/{what}/', \
-         LEFT(SHA2(CONCAT_WS('/', DATABASE(), '{{row}}', :name), 256), 16))"
+         LEFT(SHA2(CONCAT_WS('/', {{schema}}, '{{row}}', :name), 256), 16))"
     )
 }
 

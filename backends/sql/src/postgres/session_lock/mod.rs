@@ -97,7 +97,7 @@ impl Server for Postgresql {
             .replace("{kind}", kind.word())
             .replace("{readers}", READERS)
             .replace("{barrier}", &barrier(kind))
-            .replace("{barrier_as_one}", &once(&key_from(":name", barrier_at(kind))))
+            .replace("{barrier_as_one}", &barrier_as_one(kind))
             .replace("{key}", &once(&key_from(":name", 1)))
             .replace("{key_of_held}", &key_from("held.name", 1))
             .replace("{left}", LEFT);
@@ -140,17 +140,24 @@ fn reads(kind: Kind, session: &str, token: &str) -> String {
     )
 }
 
-/// Returns the position of the barrier's keys in the hex digits of the SHA-256.
-fn barrier_at(kind: Kind) -> usize {
+/// Returns SQL for the text whose SHA-256 has the barrier's keys, and their position in its hex
+/// digits. In the mode `row`, each table has its own locks, but advisory locks are the database's.
+fn barrier_of(kind: Kind) -> (&'static str, usize) {
     match kind {
-        Kind::Session => 17,
-        Kind::Row => 33,
+        Kind::Session => (":name", 17),
+        Kind::Row => ("'{row}'::regclass::oid::text || :name", 33),
     }
 }
 
 fn barrier(kind: Kind) -> String {
-    let half = |at| format!("('x' || {})::bit(32)::int", digits_from(":name", at, 8));
-    format!("{}, {}", half(barrier_at(kind)), half(barrier_at(kind) + 8))
+    let (text, at) = barrier_of(kind);
+    let half = |at| format!("('x' || {})::bit(32)::int", digits_from(text, at, 8));
+    format!("{}, {}", half(at), half(at + 8))
+}
+
+fn barrier_as_one(kind: Kind) -> String {
+    let (text, at) = barrier_of(kind);
+    once(&key_from(text, at))
 }
 
 fn digits_from(name: &str, at: usize, count: usize) -> String {

@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use lockwright_core::{DistributedLock, ReleaseMode};
 
@@ -119,4 +120,40 @@ async fn a_reader_joins_only_those_who_still_read() {
     one.release(&writer, ReleaseMode::Plain).await.unwrap();
     let next = grant(&one, &reader("x", LONG)).await.fence;
     assert!(fence < between && between < next, "{fence}, {between}, {next}");
+}
+
+/// The clients share the tables, but connect with different default databases.
+#[tokio::test(flavor = "multi_thread")]
+async fn barrier_does_not_depend_on_the_default_database() {
+    let server = Server::start().unwrap();
+    let databases = "CREATE DATABASE one; CREATE DATABASE two; CREATE DATABASE locks";
+    server.sql(databases).unwrap();
+    server.sql("GRANT ALL ON *.* TO lockwright@'%'").unwrap();
+    let with_default = async |database| {
+        let url = server.url();
+        let (start, _) = url.rsplit_once('/').unwrap();
+        let url = format!("{start}/{database}?mode=row&schema=locks");
+        Arc::new(Backend::connect(&url).await.unwrap())
+    };
+    let (one, two) = (with_default("one").await, with_default("two").await);
+    let (first, writer) = (reader("x", LONG), claim_for("x", LONG));
+    grant(&*one, &first).await;
+    let writing = acquiring(&one, &writer, in_time(LONG));
+    let second = reader("x", LONG);
+    let mut reading = acquiring(&two, &second, in_time(LONG));
+    // A reader waits for the named lock that is the barrier, and a writer for the row.
+    let waits = "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock'";
+    within(ms(30_000), "the reader to wait at the barrier", async || {
+        // The reader may be granted before the barrier closes.
+        if reading.is_finished() {
+            two.release(&second, ReleaseMode::Plain).await.unwrap();
+            reading = acquiring(&two, &second, in_time(LONG));
+        }
+        count(&server, waits) == 1
+    })
+    .await;
+    one.release(&first, ReleaseMode::Plain).await.unwrap();
+    granted(writing).await;
+    one.release(&writer, ReleaseMode::Plain).await.unwrap();
+    granted(reading).await;
 }

@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Instant;
 
 use lockwright_core::{AcquireOutcome, DistributedLock, Locks, Mode, ReleaseMode};
@@ -6,9 +7,9 @@ use sqlx::Connection as _;
 
 use super::interop::sql;
 use super::processes::start;
-use super::server::{Connection, Server, backend, key, plain, queued, shared};
+use super::server::{Backend, Connection, Server, backend, key, plain, queued, shared};
 use crate::support::{
-    LONG, acquiring, can_read, claim_for, grant, in_time, is_busy, ms, reader, within,
+    LONG, acquiring, can_read, claim_for, grant, granted, in_time, is_busy, ms, reader, within,
 };
 
 in_each_mode!(plain; a_stopped_writer_that_waits_holds_up_no_other);
@@ -107,4 +108,23 @@ async fn a_stopped_writer_opens_its_barrier_although_another_waits() {
     waiter.signal(Signal::STOP);
     another.abort();
     within(ms(14_000), "the barrier to open", async || can_read(&*backend).await).await;
+}
+
+/// In the mode `row`, the locks of another table are other locks.
+#[tokio::test(flavor = "multi_thread")]
+async fn barrier_lets_readers_of_another_table_in() {
+    let server = Server::start().unwrap();
+    let of_table = async |table| {
+        let url = format!("{}?mode=row&table={table}", server.url());
+        Arc::new(Backend::connect(&url).await.unwrap())
+    };
+    let (one, two) = (of_table("one").await, of_table("two").await);
+    let (first, writer) = (reader("x", LONG), claim_for("x", LONG));
+    grant(&*one, &first).await;
+    let waiting = acquiring(&one, &writer, in_time(LONG));
+    within(ms(8_000), "the writer to stop readers", async || !can_read(&*one).await).await;
+    assert!(can_read(&*two).await);
+    one.release(&first, ReleaseMode::Plain).await.unwrap();
+    granted(waiting).await;
+    assert!(can_read(&*two).await);
 }

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use lockwright_core::{
     BreakMode, BreakTarget, DistributedLock, HoldState, Reason, ReleaseMode, Renewal,
 };
@@ -7,6 +9,7 @@ use crate::support::*;
 
 in_each_mode!(plain; holder_gets_broken_despite_a_next_holder,
     claim_gets_broken_through_another_connection,
+    broken_hold_lasts_for_no_time_through_another_client,
     tombstone_of_a_broken_hold_is_swept);
 
 /// The claim `next` waits in the server, so it is granted before the holder's client reads the loss
@@ -41,6 +44,18 @@ async fn claim_gets_broken_through_another_connection(server: &Server, mode: &st
     assert_eq!(inspection.holders.len(), 1, "{mode}: {inspection:?}");
     assert_eq!(inspection.holders[0].token, Some(next.token));
     two.release(&next, ReleaseMode::Plain).await.unwrap();
+}
+
+/// The holder's client shortens its session's idle timeout, so another client can't determine the
+/// hold's remaining time.
+async fn broken_hold_lasts_for_no_time_through_another_client(server: &Server, mode: &str) {
+    let (one, two) = (shared(server, mode).await, shared(server, mode).await);
+    let held = hold(&*one, "x").await;
+    let seen = BreakTarget::Token(held.token);
+    break_x(&two, seen, BreakMode::RunOut).await.unwrap();
+    assert_eq!(renew(&*one, &held).await, Renewal::not_held(Reason::Broken), "{mode}");
+    assert_eq!(grant(&*two, &held).await.valid, Some(Duration::ZERO), "{mode}");
+    one.release(&held, ReleaseMode::Plain).await.unwrap();
 }
 
 async fn tombstone_of_a_broken_hold_is_swept(server: &Server, mode: &str) {

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::engine_state::{Command, EngineState};
 use super::holding::lost_claim;
-use super::task::{Inbox, Task};
+use super::task::{Inbox, Task, left_elsewhere};
 use super::withdraw::LIMIT;
 use super::{Server, Sessions};
 
@@ -76,9 +76,7 @@ impl<S: Server> Engine<S> {
                 RenewalOutcome::NotHeld(why.unwrap_or(Reason::Gone))
             }
             Some(holder) if holder.broken.is_some() => RenewalOutcome::NotHeld(Reason::Broken),
-            Some(holder) => {
-                RenewalOutcome::Renewed { valid: holder.remaining.or(Some(Duration::ZERO)) }
-            }
+            Some(holder) => RenewalOutcome::Renewed { valid: Some(left_elsewhere::<S>(&holder)) },
         })
     }
 }

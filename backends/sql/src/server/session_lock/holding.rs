@@ -166,7 +166,8 @@ impl<S: Server> Holding<S> {
                 // before.
                 hold.broken = true;
                 let left = over.saturating_since(clock.now());
-                if hold.session.shorten(left).await.is_err() {
+                let shortening = tokio::time::timeout(left.min(LIMIT), hold.session.shorten(left));
+                if !matches!(shortening.await, Ok(Ok(_))) {
                     return Kept::Ended;
                 }
             }

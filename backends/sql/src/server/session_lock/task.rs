@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use lockwright_core::{
-    AcquireOutcome, BootInstant, Busy, Claim, Error, ErrorKind, Granted, Mode, ReleaseOutcome,
-    RenewalOutcome, Result, Wait,
+    AcquireOutcome, BootInstant, Busy, Claim, Error, ErrorKind, Granted, Holder, Mode,
+    ReleaseOutcome, RenewalOutcome, Result, Wait,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -20,6 +20,7 @@ use super::local_queue::Turn;
 use super::withdraw::{self, LIMIT};
 use super::{Ended, Grant, Locked, Server, Session, Sessions};
 use crate::server::errors::{self, Effect};
+use crate::server::pool::in_doubt;
 use crate::server::session_limit::Use;
 
 /// The longest wait in one statement, and so the longest time that a dead client's wait delays
@@ -210,9 +211,12 @@ impl<S: Server> Task<S> {
                     return granted(state, claim, seat, grant, slice.is_some(), sent).await;
                 }
                 Ok(Locked::No { same_token }) => {
-                    if same_token
-                        && let Some(granted) = carried_elsewhere(&state.server, claim).await?
-                    {
+                    let carried = match same_token {
+                        true => carried_elsewhere(&state.server, claim).await,
+                        false => Ok(None),
+                    };
+                    let carried = carried.map_err(|error| doubted(error, may_have_been_late))?;
+                    if let Some(granted) = carried {
                         give_back(state, session).await;
                         return Ok(Asked::CarriedElsewhere(granted));
                     }
@@ -220,11 +224,16 @@ impl<S: Server> Task<S> {
                         // The closed session's late statement may have acquired the lock, so that
                         // session is ended. First, this session must release the claim's lock, by
                         // which the other is found.
-                        if let Err(error) = session.leave().await {
+                        let left = tokio::time::timeout(LIMIT, session.leave()).await;
+                        let backend = state.server.profile.backend;
+                        let late =
+                            |_| Err(errors::timed_out(Effect::Changes, LIMIT, backend).error);
+                        if let Err(error) = left.unwrap_or_else(late) {
                             let seat = HoldSession::Own(session);
                             return Err(withdraw::failed(&state.server, claim, seat, error).await);
                         }
-                        Box::pin(state.server.records.release(claim)).await?;
+                        let released = Box::pin(state.server.records.release(claim)).await;
+                        released.map_err(in_doubt)?;
                         tries = 0;
                         continue;
                     }
@@ -254,7 +263,8 @@ impl<S: Server> Task<S> {
                     // If the server didn't find the session, the session's statement may still
                     // acquire the lock.
                     may_have_been_late = !closed.map_err(|unknown| unknown.with_source(error))?;
-                    (session, used) = live_session(state, claim, Use::Hold).await?;
+                    let next = live_session(state, claim, Use::Hold).await;
+                    (session, used) = next.map_err(|error| doubted(error, may_have_been_late))?;
                 }
                 Err(error) => {
                     let seat = HoldSession::Own(session);
@@ -263,6 +273,11 @@ impl<S: Server> Task<S> {
             }
         }
     }
+}
+
+/// `is_late` is true if the statement of an earlier session may still acquire the lock.
+fn doubted(error: Error, is_late: bool) -> Error {
+    if is_late { in_doubt(error) } else { error }
 }
 
 /// Tries the lock in a joint session. Returns `None` if the claim needs its own session.
@@ -428,7 +443,15 @@ async fn carried_elsewhere<S: Server>(
     let Some(holder) = Box::pin(server.records.carried(claim)).await? else { return Ok(None) };
     let Some(fence) = holder.fence else { return Ok(None) };
     let mut granted = Granted::new(fence);
-    let left = holder.remaining.unwrap_or_default();
-    granted.valid = Some(left.saturating_sub(S::TIME_LEFT_TOO_LONG_BY));
+    granted.valid = Some(left_elsewhere::<S>(&holder));
     Ok(Some(granted))
+}
+
+/// Returns how long the hold certainly lasts. The holder's client shortens the idle timeout of a
+/// broken hold, so its remaining time is unknown.
+pub(super) fn left_elsewhere<S: Server>(holder: &Holder) -> Duration {
+    match &holder.broken {
+        None => holder.remaining.unwrap_or_default().saturating_sub(S::TIME_LEFT_TOO_LONG_BY),
+        Some(_) => Duration::ZERO,
+    }
 }

@@ -39,8 +39,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct Listener {
     pool: Arc<Pool<Postgresql>>,
     waiters: Arc<Subscribers>,
-    /// The runtime of the connect call. The listening task runs on it, because a waiter's runtime
-    /// may end before the other waiters.
+    /// The runtime of the connect call. The listening task runs on it until it ends, because a
+    /// waiter's runtime may end before the other waiters.
     runtime: Handle,
     is_active: Arc<AtomicBool>,
     task: Mutex<Option<JoinHandle<()>>>,
@@ -70,13 +70,20 @@ impl ReleaseListener for Listener {
         let mut task = lock(&self.task);
         // The previous task may have ended: without waiters, or with its runtime.
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
-            let listening = ListenTask {
-                pool: Arc::clone(&self.pool),
-                waiters: Arc::clone(&self.waiters),
-                is_active: Arc::clone(&self.is_active),
-                polls_until: Arc::clone(&self.polls_until),
+            let listen_on = |runtime: &Handle| {
+                let listening = ListenTask {
+                    pool: Arc::clone(&self.pool),
+                    waiters: Arc::clone(&self.waiters),
+                    is_active: Arc::clone(&self.is_active),
+                    polls_until: Arc::clone(&self.polls_until),
+                    has_run: false,
+                };
+                runtime.spawn(listening.run())
             };
-            *task = Some(self.runtime.spawn(listening.run()));
+            let listening = listen_on(&self.runtime);
+            // A task that is spawned on an ended runtime has finished at once.
+            let runtime = Handle::try_current().ok().filter(|_| listening.is_finished());
+            *task = Some(runtime.map_or(listening, |runtime| listen_on(&runtime)));
         }
         None
     }
@@ -99,13 +106,16 @@ struct ListenTask {
     waiters: Arc<Subscribers>,
     is_active: Arc<AtomicBool>,
     polls_until: Arc<Mutex<Option<Instant>>>,
+    has_run: bool,
 }
 
 impl Drop for ListenTask {
     fn drop(&mut self) {
         // The task may end with its runtime. Then the woken waiters retry, and start another task.
-        self.is_active.store(false, Ordering::SeqCst);
-        self.waiters.wake_all();
+        if self.has_run {
+            self.is_active.store(false, Ordering::SeqCst);
+            self.waiters.wake_all();
+        }
     }
 }
 
@@ -116,7 +126,8 @@ enum End {
 }
 
 impl ListenTask {
-    async fn run(self) {
+    async fn run(mut self) {
+        self.has_run = true;
         while self.waiters.anybody() {
             match self.listen().await {
                 // Checks again, because a new waiter may have registered.

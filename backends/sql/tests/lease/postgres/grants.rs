@@ -2,13 +2,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    DistributedLock, ErrorKind, Fence, Reason, ReleaseMode, ReleaseOutcome, Renew, Wait,
+    BreakMode, BreakTarget, DistributedLock, ErrorKind, Fence, Reason, ReleaseMode, ReleaseOutcome,
+    Renew, Wait,
 };
 use sqlx::Executor;
 
-use super::server::{connect, lock_lease, session, start, wait_for_blocked};
+use super::server::{
+    Config, connect, lock_lease, lock_row, plain, session, start, wait_for_blocked,
+};
 use super::sweeping::{an_hour_passes, one_off_names};
-use crate::support::{acquire_and_release, acquiring, claim, eventually, grant, name, refused};
+use crate::support::{
+    LONG, acquire_and_release, acquiring, break_x, claim, eventually, grant, name, reader, refused,
+};
 
 /// The acquire doesn't see its token's tombstone, which the release hasn't committed yet.
 #[tokio::test(flavor = "multi_thread")]
@@ -76,4 +81,18 @@ async fn a_row_above_the_floor_stays() {
     assert_eq!(sweeping.await.unwrap(), 10, "the young one stays for the next sweep");
     let fence = grant(&backend, &claim("young")).await.fence;
     assert!(fence > Fence::new(last), "it had {last}, and then got {fence}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn break_that_ends_only_one_of_two_readers_is_indeterminate() {
+    let server = plain();
+    let backend = Config::new(&server.url()).unwrap().connect().await.unwrap();
+    for _ in 0..2 {
+        grant(&backend, &reader("x", LONG)).await;
+    }
+    let last = backend.inspect(&name("x")).await.unwrap().holders[1].token.unwrap();
+    let _row = lock_row(&server, "lockwright_shared_holder", &format!("token = '{last}'")).await;
+    let answer = break_x(&backend, BreakTarget::Any, BreakMode::Now).await;
+    refused(answer, ErrorKind::Indeterminate, "some of the holders");
+    assert_eq!(backend.inspect(&name("x")).await.unwrap().holders.len(), 1);
 }

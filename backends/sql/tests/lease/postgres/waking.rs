@@ -1,10 +1,15 @@
+use std::sync::Arc;
+
 use lockwright_core::{
-    BootInstant, BreakMode, BreakTarget, DistributedLock, Event, ReleaseMode, Wait,
+    BootInstant, BreakMode, BreakTarget, DistributedLock, Event, Locks, ReleaseMode, Wait,
 };
 use sqlx::postgres::PgListener;
+use tokio::time::sleep;
 
-use super::server::{connect, count, start};
-use crate::support::{LIMIT, break_x, busy, claim, events, eventually, grant, hold, name, next};
+use super::server::{connect, count, plain, start};
+use crate::support::{
+    LIMIT, break_x, busy, claim, events, eventually, grant, hold, ms, name, next, within,
+};
 
 const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
@@ -96,4 +101,25 @@ async fn a_lost_listener_comes_back() {
     // because the holder's first request may fail on a dead connection.
     eventually(|| async { holder.release(&first, ReleaseMode::Reconcile).await.ok() }).await;
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
+}
+
+/// The client listens for notifications in the runtime of the connect call. When that has ended,
+/// the client listens in the runtime of a waiter.
+#[test]
+fn waiter_is_woken_after_the_end_of_the_first_runtime() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let server = plain();
+    let waiter = Arc::new(runtime().block_on(connect(&server.url())));
+    runtime().block_on(async {
+        let holder = connect(&server.url()).await;
+        let held = hold(&holder, "x").await;
+        let locks = Locks::new(Arc::clone(&waiter)).unwrap();
+        let waiting = tokio::spawn(locks.mutex("x").acquire());
+        within(ms(5_000), "the waiter to listen", async || count(&server, LISTENERS) == 1).await;
+        sleep(ms(2_000)).await;
+        let attempts = locks.metrics().attempts;
+        assert!(attempts < 20, "{attempts} attempts");
+        holder.release(&held, ReleaseMode::Plain).await.unwrap();
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+    });
 }

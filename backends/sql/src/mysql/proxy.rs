@@ -6,19 +6,23 @@ use crate::server::errors::not_connected;
 use crate::server::pool::Pool;
 
 /// Returns whether a proxy shares sessions. Such a proxy lets a transaction on a second connection
-/// use the first connection's session, or switches the first connection to another session. Returns
-/// `None` after a timeout, as with a proxy that has a single session.
+/// use the first connection's session, or switches the first connection to another session. A proxy
+/// that answers [`SESSION`] by a number of its own, as ProxySQL does, also counts: it would apply a
+/// `KILL` to its own connections. Returns `None` after a timeout, as with a proxy that has a single
+/// session.
 pub(super) async fn shares_sessions(pool: &Pool<MySql>) -> Result<Option<bool>> {
     let dialect = pool.dialect();
     let limit = pool.limits().connect;
     let asking = async {
         let mut first = dialect.connect().await?;
         let before = session(&fetch_on(&mut first, SESSION.to_owned()).await?);
+        let server = session(&fetch_on(&mut first, format!("{SESSION} + 0")).await?);
         let mut second = dialect.connect().await?;
         let rows = fetch_on(&mut second, format!("BEGIN; {SESSION}")).await?;
         let between = session(&rows);
         let after = session(&fetch_on(&mut first, SESSION.to_owned()).await?);
-        sqlx::Result::Ok(before.is_none() || between == before || after != before)
+        let is_shared = between == before || after != before || server != before;
+        sqlx::Result::Ok(before.is_none() || is_shared)
     };
     match tokio::time::timeout(limit, asking).await {
         Ok(answer) => answer.map(Some).map_err(|cause| not_connected(cause, dialect).error),

@@ -5,6 +5,7 @@ mod doctor;
 #[path = "faults.rs"]
 mod faults;
 mod grants;
+mod proxysql;
 #[path = "rules.rs"]
 mod rules;
 #[path = "schema.rs"]

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use lockwright_core::ErrorKind;
-use lockwright_sql::transaction::Wait;
+use lockwright_sql::transaction::{Outcome, Wait};
 use sqlx::{Connection as _, Executor};
 
 use super::server::*;
@@ -59,4 +59,14 @@ async fn a_transaction_that_the_server_rolled_back_is_reported_without_autocommi
     sell(&mut other).await;
     let answer = lock_in_transaction(&mut other, "a", Wait::For(Duration::from_millis(50))).await;
     refused(answer, ErrorKind::Unavailable, "innodb_rollback_on_timeout");
+}
+
+/// MySQL rejects a wait of zero seconds in this SQL mode.
+#[tokio::test]
+async fn lock_works_in_a_strict_sql_mode() {
+    let (_server, pool) = shop().await;
+    let mut tx = pool.begin().await.unwrap();
+    tx.execute("SET SESSION sql_mode = 'TRADITIONAL'").await.unwrap();
+    assert_eq!(lock_in_transaction(&mut tx, "a", Wait::No).await.unwrap(), Outcome::Locked);
+    tx.execute("SET SESSION sql_mode = DEFAULT").await.unwrap();
 }

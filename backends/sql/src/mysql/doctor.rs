@@ -22,7 +22,7 @@ pub(super) async fn examine(pool: &Pool<MySql>) -> Result<Vec<Finding>> {
     if proxy::shares_sessions(pool).await? != Some(false) {
         findings.push(finding::note(
             "proxy",
-            "a proxy shares a session of the server among several connections",
+            "a proxy shares the server's sessions among connections, or has its own connection numbers",
             "the modes session and row can't be used",
             "connect to the server itself for these modes",
         ));

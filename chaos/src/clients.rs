@@ -177,7 +177,7 @@ impl<'a> Clients<'a> {
         stopped.then(|| format!("stopped with {held} holds"))
     }
 
-    /// Starts a client after the faults. Its grants show that the servers work.
+    /// Its grants show that the servers work.
     pub(crate) fn start_after_faults(&self, schedule: &Schedule) -> Result<String> {
         let mut plan = schedule.clients[0].clone();
         plan.process += 20;

@@ -1,6 +1,5 @@
 use std::time::Duration;
 
-/// Defines an enum whose variants have names, and the constant `ALL` with its variants.
 macro_rules! named {
     ($name:ident { $($(#[$attribute:meta])? $variant:ident,)+ }) => {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
@@ -53,7 +52,6 @@ use Configuration::{
 };
 
 impl Configuration {
-    /// Returns the configuration named `text`, or those whose names start with `text` and a hyphen.
     pub(crate) fn named(text: &str) -> Vec<Self> {
         let exact = Self::ALL.into_iter().filter(|one| one.to_string() == text);
         let family = format!("{text}-");

@@ -110,7 +110,6 @@ impl Fault {
         }
     }
 
-    /// Returns the duration in milliseconds.
     pub(crate) fn lasts(self, ttl: Duration) -> RangeInclusive<u64> {
         let ttl = ttl.as_millis() as u64;
         match self {

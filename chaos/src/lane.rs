@@ -73,7 +73,7 @@ impl Lane {
         }
     }
 
-    /// Runs the schedule. After an error, the lane needs new servers.
+    /// After an error, the lane needs new servers.
     pub(crate) fn run(&mut self, schedule: Schedule) -> Result<Ran> {
         let folder = self.folder.join(format!("{}-{}", self.configuration, schedule.seed));
         std::fs::create_dir_all(&folder)?;

@@ -87,7 +87,6 @@ fn records(folder: &Path) -> Result<Records> {
     Configuration::ALL.into_iter().map(of).collect()
 }
 
-/// Reads the records in the subfolders, one for each other server.
 fn records_of_other_servers(folder: &Path) -> Result<Vec<(String, Record)>> {
     let mut others = Vec::new();
     for entry in fs::read_dir(folder)? {

@@ -1,5 +1,3 @@
-//! Derives a run's schedule of faults from its seed.
-
 use std::fmt;
 use std::time::Duration;
 

@@ -116,8 +116,7 @@ fn left(servers: &mut dyn servers::Servers, ttl: Duration) -> Result<Vec<String>
     }
 }
 
-/// Returns the first and last measurement. Between plans, the worker creates the file `idle` and
-/// waits for its removal.
+/// Between plans, the worker creates the file `idle` and waits for its removal.
 fn watch(child: &mut Child, time: Duration, idle: &Path) -> Result<(Measured, Measured)> {
     let begun = Instant::now();
     let mut first: Option<Measured> = None;

@@ -231,7 +231,6 @@ mod tests {
         let profile = Profile::new("redis");
         let schedule = Schedule::draw(Configuration::Redis, &profile, 1, &[fault]);
         assert!(!schedule.promise(&profile).fences);
-        // Returns the outcome for the fences 7 and `second`, with data lost at `at`.
         let found = |second: u64, at: u64| {
             let mut entries = history();
             for entry in &mut entries {

@@ -1,5 +1,3 @@
-//! The command line, for clap.
-
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,5 +1,3 @@
-//! Connects to the user's URL, or to a file in the user's state folder.
-
 use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;

@@ -1,5 +1,3 @@
-//! Exit codes and error messages.
-//!
 //! Lockwright's own codes are from `sysexits.h`, outside the ranges of shells and common programs.
 
 use std::error::Error as _;
@@ -14,14 +12,12 @@ use crate::stderr;
 
 pub(crate) const HELD: u8 = 1;
 pub(crate) const USAGE: u8 = 64;
-/// The name is locked in another mode or by another library.
 pub(crate) const CONFLICT: u8 = 65;
 pub(crate) const UNAVAILABLE: u8 = 69;
 pub(crate) const SUPERVISOR: u8 = 70;
 pub(crate) const OS: u8 = 71;
 pub(crate) const LOST: u8 = 75;
 pub(crate) const DENIED: u8 = 77;
-/// The URL is invalid, or a feature is missing.
 pub(crate) const CONFIG: u8 = 78;
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
 pub(crate) const NOT_FOUND: u8 = 127;

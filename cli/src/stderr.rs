@@ -25,7 +25,7 @@ pub(crate) fn write_message(sentence: &str, patience: Duration) {
     write_within(&format!("lockwright: {}\n", escape(sentence)), patience);
 }
 
-/// Writes the text. Drops what can't be written within `patience`.
+/// Drops what can't be written within `patience`.
 pub(crate) fn write_within(text: &str, patience: Duration) {
     write_by(write_some, &CUT, text, patience);
 }

@@ -145,7 +145,6 @@ impl Context {
         }
     }
 
-    /// Waits until the names are free, by acquiring and releasing each.
     pub(crate) async fn are_free_within(&self, names: &[&str], within: Duration) -> Verdict {
         let backend = self.backend().await?;
         for name in names {
@@ -236,7 +235,6 @@ pub fn take<'a>(
     }
 }
 
-/// Like [`take`], for several claims.
 #[track_caller]
 pub(crate) fn take_all<'a>(
     context: &'a Context,
@@ -304,7 +302,6 @@ pub fn release<'a>(
     }
 }
 
-/// Like [`release`], for several claims.
 #[track_caller]
 pub(crate) fn release_all<'a>(
     backend: &'a dyn DistributedLock,
@@ -413,7 +410,6 @@ pub async fn break_hold(
     backend.break_lock(&claim.name, BreakTarget::Token(claim.token), how, "the suite", "why").await
 }
 
-/// Checks that the break of its hold stops `work`.
 pub(crate) async fn is_stopped(
     context: &Context,
     work: impl Future<Output = Result<Verdict>>,

@@ -263,8 +263,7 @@ impl Faulty {
         Call { op, at: self.0.clock.now(), token, count: 1, waits: false, release_mode: None }
     }
 
-    /// Applies the planned fate to `request`. Returns the fate and the answer. Late requests and
-    /// duplicates use the copy `again`.
+    /// Late requests and duplicates use the copy `again`.
     async fn send<T>(
         &self,
         call: Call,
@@ -349,7 +348,6 @@ impl Faulty {
         }
     }
 
-    /// Changes a grant as planned.
     fn restated(
         &self,
         (fate, mut answer): (Fate, Result<AcquireOutcome>),

@@ -151,7 +151,7 @@ async fn a_process(number: &str) -> Result<()> {
     Ok(())
 }
 
-/// Buys an item. If `victim` is set, the buyer is suspended during its work.
+/// If `victim` is set, the buyer is suspended during its work.
 async fn buy(shop: &Shop, locks: &Locks, way: Way, victim: Option<&Path>) -> Result<()> {
     let guard = match way {
         Way::Nothing | Way::InTransaction => None,

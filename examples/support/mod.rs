@@ -12,8 +12,6 @@ use tokio::runtime::{Builder, Runtime};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Returns a temporary folder, and the URL from the arguments, or else of a SQLite file in the
-/// folder.
 pub(crate) fn place() -> Result<(TempDir, String)> {
     let folder = tempfile::tempdir().map_err(io)?;
     let url = match &std::env::args().skip(1).collect::<Vec<_>>()[..] {
@@ -40,7 +38,6 @@ pub(crate) fn released(outcome: Result<()>) -> Result<()> {
     }
 }
 
-/// Polls until `done`, for at most a minute.
 pub(crate) async fn until<F: Future<Output = bool>>(
     what: &str,
     mut done: impl FnMut() -> F,
@@ -61,7 +58,7 @@ pub(crate) fn start_together() -> Result<()> {
     std::io::stdin().read_line(&mut String::new()).map(drop).map_err(io)
 }
 
-/// Child processes and the lines that they print. Dropping the value kills the processes.
+/// Dropping the value kills the processes.
 pub(crate) struct Processes {
     children: Vec<Child>,
     lines: Receiver<(usize, String)>,
@@ -129,7 +126,6 @@ impl Processes {
         kill_process(pid, signal).map_err(|error| io(error.into()))
     }
 
-    /// Waits until all processes have ended, and checks that all but `killed` succeeded.
     pub(crate) fn wait(&mut self, killed: Option<usize>) -> Result<()> {
         for (number, child) in self.children.iter_mut().enumerate() {
             let status = child.wait().map_err(io)?;

@@ -36,7 +36,7 @@ fn state(pid: u32) -> Option<char> {
     stat(pid).map(|(state, _)| state)
 }
 
-/// Signals `pids`. An ended child's id isn't reused until its parent has waited for it.
+/// An ended child's id isn't reused until its parent has waited for it.
 pub(crate) fn signal(pids: &[u32], signal: Signal) {
     for pid in pids.iter().filter_map(|pid| Pid::from_raw(i32::try_from(*pid).ok()?)) {
         let _ = kill_process(pid, signal);
@@ -53,7 +53,6 @@ fn stat(pid: u32) -> Option<(char, u32)> {
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
-/// A shell that kills frozen processes when this process ends.
 #[derive(Debug)]
 pub(crate) struct KillOnExit(Child);
 

@@ -12,7 +12,6 @@ pub fn get(address: SocketAddr, path: &str, limit: Duration) -> Option<String> {
     Some(answer.split_once("\r\n\r\n")?.1.to_owned())
 }
 
-/// Sends a request, and reads until the server closes the connection.
 pub(crate) fn exchange(address: SocketAddr, request: &str, limit: Duration) -> io::Result<String> {
     let mut connection = TcpStream::connect_timeout(&address, limit)?;
     connection.set_read_timeout(Some(limit))?;

@@ -136,7 +136,7 @@ impl MariaDb {
         Ok(client.run(self.folder(), "")?.trim_end_matches('\n').to_owned())
     }
 
-    /// Ends the user's sessions, and returns their number.
+    /// Ends the user's sessions.
     pub fn terminate_sessions(&self) -> Result<usize> {
         let theirs = format!("SELECT id FROM information_schema.processlist WHERE user = '{USER}'");
         let ended = match Kind::chosen() {
@@ -329,8 +329,7 @@ fn server() -> Program {
     Program::new(binary.as_deref().unwrap_or("mariadbd"), SERVER).env("LC_ALL", "C")
 }
 
-/// Returns `Some` if the server greets on its unix socket. The socket opens after the port, and
-/// can't belong to another process.
+/// The socket opens after the port, and can't belong to another process.
 fn greets(socket: &Path) -> Option<()> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;

@@ -69,7 +69,6 @@ macro_rules! options {
     };
 }
 
-/// Methods that set a field of the options and return them.
 macro_rules! setters {
     ($Options:ident {$(
         $(#[$doc:meta])+
@@ -149,7 +148,6 @@ macro_rules! ensemble_methods {
                 self.network.heal(member);
             }
 
-            /// Kills all members, and waits until `launch` has started them again.
             fn start_again(
                 &mut self,
                 launch: impl Fn(&mut Member) -> crate::Result<()> + Sync,

@@ -57,7 +57,7 @@ struct Link {
 }
 
 impl Network {
-    /// Adds a member. The caller must store the member's process id in the result.
+    /// The caller must store the member's process id in the result.
     pub(crate) fn add_member(&self) -> Arc<AtomicU32> {
         let process = Arc::new(AtomicU32::new(0));
         self.0.state().processes.push(Arc::clone(&process));
@@ -161,8 +161,7 @@ impl Shape {
         }
     }
 
-    /// Returns the member that opened the connection. Polls, because the member's process id may
-    /// not be stored yet.
+    /// Polls, because the member's process id may not be stored yet.
     fn owner(&self, connection: &TcpStream) -> Option<usize> {
         wait::until(Duration::from_secs(1), || {
             let socket = format!("socket:[{}]", sockets::number_of_other_end(connection)?);

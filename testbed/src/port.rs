@@ -39,7 +39,6 @@ pub(crate) fn local(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-/// Calls `start` up to [`TRIES`] times while a port is already in use.
 pub(crate) fn retried<T>(mut start: impl FnMut() -> Result<T>) -> Result<T> {
     for _ in 1..TRIES {
         match start() {

@@ -101,7 +101,7 @@ impl Postgres {
         Ok(psql.run(self.folder(), "")?.trim_end_matches('\n').to_owned())
     }
 
-    /// Ends the user's sessions, and returns their number.
+    /// Ends the user's sessions.
     pub fn terminate_sessions(&self) -> Result<usize> {
         let ended = self.sql(&format!(
             "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid, 10000)) \

@@ -81,7 +81,7 @@ impl Program {
         self
     }
 
-    /// Includes the program's children in kills and freezes, and sets the stop signal.
+    /// Includes the program's children in kills and freezes.
     pub(crate) fn with_children(mut self, stop_signal: Signal) -> Self {
         self.has_children = true;
         self.stop_signal = stop_signal;
@@ -149,7 +149,7 @@ impl Program {
         Path::new(&self.binary).file_name().and_then(|name| name.to_str()).unwrap_or(&self.binary)
     }
 
-    /// Returns a command that ends with this process. `setpriv` avoids unsafe code.
+    /// `setpriv` avoids unsafe code.
     fn dying_with_us(&self) -> Result<Command> {
         let mut command = if cfg!(target_os = "linux") {
             let mut setpriv = Command::new(locate("setpriv", "util-linux")?);
@@ -323,7 +323,6 @@ impl Process {
     }
 }
 
-/// Returns whether a SIGSTOP has taken effect.
 fn is_stopped_or_has_ended(pid: u32) -> bool {
     descendants::is_stopped(pid) || descendants::has_ended(pid)
 }

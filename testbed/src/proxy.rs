@@ -51,7 +51,6 @@ struct State {
     swallowed_answers: usize,
     swallowed: usize,
     delayed: usize,
-    /// The number of the connection whose requests are held.
     keeping: Option<usize>,
     kept_requests: usize,
     /// Data on connections with a lower number is dropped.

@@ -76,7 +76,6 @@ fn number(answer: &[u8]) -> Option<u32> {
     (kind == BY_FAMILY && number != 0).then_some(number)
 }
 
-/// Like [`asked`], from `/proc/net/tcp`.
 fn in_table(own: SocketAddrV4, other: SocketAddrV4) -> Option<u32> {
     let (own, other) = (as_in_proc(own), as_in_proc(other));
     let table = fs::read_to_string("/proc/net/tcp").ok()?;

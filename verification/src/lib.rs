@@ -115,8 +115,7 @@ pub fn explore<P: Protocol>(
     explored
 }
 
-/// Describes the path through `states` to `last`. Computes the steps again, because the names in
-/// a canonical state may be exchanged.
+/// Computes the steps again, because the names in a canonical state may be exchanged.
 fn trace<P: Protocol>(protocol: &P, states: &[P::State], last: Option<P::State>) -> String {
     let mut text = String::new();
     let mut steps = Vec::new();

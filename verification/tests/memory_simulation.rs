@@ -83,7 +83,7 @@ fn rules(seed: u64) -> Rules {
     }
 }
 
-/// Runs a simulation. With `forgetful`, the server sometimes forgets a hold.
+/// With `forgetful`, the server sometimes forgets a hold.
 fn simulated(simulation: &Simulation, forgetful: bool) -> Simulated {
     simulate(simulation, async |clock| {
         let memory = Memory::with_clock(clock.clone());

@@ -1,5 +1,3 @@
-//! `cargo xtask chaos`, and the step `chaos` of `cargo xtask test`.
-
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 

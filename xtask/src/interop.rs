@@ -1,5 +1,3 @@
-//! `cargo xtask interop`: the tests in `conformance/interop/`.
-
 use std::path::Path;
 
 use crate::options::Options;

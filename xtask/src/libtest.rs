@@ -28,7 +28,7 @@ impl Suite {
         self.finished && self.counts.failed == 0
     }
 
-    /// Returns the counts. An aborted binary has at least one failure.
+    /// An aborted binary has at least one failure.
     pub(crate) fn counts(&self) -> Counts {
         let least = u64::from(!self.finished);
         Counts { failed: self.counts.failed.max(least), ..self.counts }
@@ -54,7 +54,6 @@ impl Suite {
         })
     }
 
-    /// Adds `title` to a conformance suite's label, and a line with `server`.
     pub(crate) fn note_server(&mut self, title: &str, server: &str) {
         if let Some(at) = self.lines.iter().position(|line| line.starts_with(MARK)) {
             self.lines[at] += &format!(" on {title}");
@@ -137,7 +136,6 @@ fn slow_test(line: &str) -> Option<&str> {
     Some(line.strip_prefix("test ")?.split_once(" has been running for over ")?.0)
 }
 
-/// Parses `---- a::b stdout ----`, or without `stdout`.
 fn failed_test(line: &str) -> Option<&str> {
     let test = line.strip_prefix("---- ")?.strip_suffix(" ----")?;
     Some(test.strip_suffix(" stdout").unwrap_or(test))

@@ -52,7 +52,7 @@ const DISTRIBUTIONS: &[Distribution] = &[
     },
 ];
 
-/// Returns whether this is Debian or Ubuntu. For derivatives, no later suites are listed.
+/// For derivatives, no later suites are listed.
 pub(crate) fn has_later_suites() -> bool {
     distribution(&release()).is_some()
 }
@@ -180,7 +180,7 @@ impl Archive {
     }
 }
 
-/// Returns settings for apt. The machine's other settings also apply.
+/// The machine's other settings also apply.
 fn settings(folder: &Path) -> String {
     let folder = folder.display();
     format!(

@@ -205,7 +205,6 @@ fn sources(text: &str) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// Returns the lines outside fenced code, counted from 1.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut in_code = false;
     (1..).zip(text.lines()).filter(move |(_, line)| {

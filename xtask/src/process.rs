@@ -156,7 +156,6 @@ pub(crate) fn run(
     finished
 }
 
-/// Returns the log, the output pipe's inode and reader, and the child.
 fn start(mut command: Command, log: &Path) -> io::Result<(File, u64, PipeReader, Child)> {
     tmp::set(&mut command);
     std::fs::create_dir_all(folders::logs())?;
@@ -254,7 +253,7 @@ fn holders(pipe: u64, killed: bool) -> String {
     if names.is_empty() { "some process".to_owned() } else { names.join(", ") }
 }
 
-/// Runs `command`. If it fails, prints its output and returns an empty error.
+/// If it fails, prints its output and returns an empty error.
 pub(crate) fn quietly(name: &str, command: Command) -> Result<Finished, String> {
     let finished = run(name, command, WITH_BUILDING, |_| {});
     if finished.ok() {

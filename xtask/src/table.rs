@@ -96,7 +96,7 @@ impl Table {
         })
     }
 
-    /// Formats the results in Markdown. To be short, a case's row has the backends' numbers.
+    /// To be short, a case's row has the backends' numbers.
     fn markdown(&self) -> String {
         let mut text = String::from("| | backend | passed | not promised |\n|--:|---|--:|--:|\n");
         for (number, backend, [passed, _, not_promised]) in self.counts() {
@@ -160,7 +160,6 @@ fn is_on_newer(label: &str) -> bool {
     newer_servers::SERVERS.iter().any(|known| known.title == server)
 }
 
-/// Parses `test [not promised] loss::a_case ... ignored`.
 fn verdict(line: &str) -> Option<(String, Verdict)> {
     let (test, how) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let (not_promised, case) = match test.trim().strip_prefix("[not promised]") {
@@ -187,7 +186,7 @@ pub(crate) fn begin() -> io::Result<()> {
     }
 }
 
-/// Stores the suite's results, if it is in `tests/`. Later results replace earlier ones.
+/// Later results replace earlier ones.
 pub(crate) fn note(suite: &Suite) {
     if !suite.title.contains(" tests/") {
         return;

@@ -61,7 +61,7 @@ pub(crate) fn name(pid: u32) -> String {
     format!("process {pid} ({})", shortened(command.trim()))
 }
 
-/// Returns where each thread waits in the kernel. A test's thread has the test's name.
+/// A test's thread has the test's name.
 fn describe(pid: u32) -> String {
     let mut threads: BTreeMap<String, usize> = BTreeMap::new();
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();

@@ -77,7 +77,7 @@ pub(crate) trait Servers: Send {
         0
     }
 
-    /// Prepares for a schedule. `proxied` is true if the schedule's clients need proxies.
+    /// `proxied` is true if the schedule's clients need proxies.
     fn prepare(&mut self, proxied: bool) -> Result<()> {
         let _ = proxied;
         Ok(())

@@ -80,8 +80,7 @@ fn only_holder(seen: &Inspection) -> Result<Option<BreakTarget>, Failure> {
     }
 }
 
-/// Returns whether the holders are still those in `seen`. During the prompt, a Lockwright client
-/// may have acquired the lock.
+/// During the prompt, a Lockwright client may have acquired the lock.
 async fn still_holds(locks: &Locks, what: &Break, seen: &Inspection) -> Result<bool, Failure> {
     let now = locks.inspect(&what.name).await?;
     let constant_fields = |seen: &Inspection| -> Vec<_> {

@@ -23,7 +23,7 @@ pub(crate) fn as_child() -> Option<ExitCode> {
     child::main(open)
 }
 
-/// Runs the suite. Must not be called in a Tokio runtime, because the suite starts its own.
+/// Must not be called in a Tokio runtime, because the suite starts its own.
 pub(super) fn conformance(
     connection: &ConnectionOptions,
     what: &Conformance,

@@ -55,7 +55,7 @@ async fn answer(connection: &ConnectionOptions, command: &Command) -> Result<u8,
     }
 }
 
-/// Prints a result. A closed pipe, as after `head`, isn't an error.
+/// A closed pipe, as after `head`, isn't an error.
 fn print(text: &str) -> Result<(), Failure> {
     use std::io::{self, Write};
 

@@ -168,7 +168,7 @@ impl Held<'_> {
         }
     }
 
-    /// Ends the command's processes. Returns `true` if certainly none is left.
+    /// Returns `true` if certainly none is left.
     async fn end_all(&self) -> bool {
         if self.supervisor_done.get() && self.children.has_foreign() {
             // The command's last process has ended, so the remaining processes are foreign.
@@ -177,7 +177,7 @@ impl Held<'_> {
         self.children.end_all(self.command.get()).await
     }
 
-    /// Returns the supervisor's next report. Cancel safe.
+    /// Cancel safe.
     async fn report(&self) -> Option<Report> {
         loop {
             self.socket.readable().await.ok()?;
@@ -199,8 +199,8 @@ impl Held<'_> {
         }
     }
 
-    /// Sends an order. A failure is ignored: either the supervisor has ended, or it ends all
-    /// processes by the last deadline that it received.
+    /// A failure is ignored: either the supervisor has ended, or it ends all processes by the last
+    /// deadline that it received.
     fn order(&self, order: Order) {
         let _ = ipc::post(&self.socket, &order.encode());
     }

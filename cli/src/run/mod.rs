@@ -173,7 +173,7 @@ async fn acquire(output: Output, run: &Run, locks: &Locks) -> Result<Option<Guar
     }
 }
 
-/// Releases the hold. Reports an unconfirmed release and returns `false`.
+/// Reports an unconfirmed release and returns `false`.
 async fn release(
     output: Output,
     guard: Guard,

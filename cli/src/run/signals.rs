@@ -40,7 +40,7 @@ impl Signals {
         Ok(())
     }
 
-    /// Waits for the next signal. Cancel safe.
+    /// Cancel safe.
     pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|cx| {
             for (signal, stream) in &mut self.0 {

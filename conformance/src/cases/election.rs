@@ -29,8 +29,7 @@ fn value(leader: Option<&Leader>) -> Option<&str> {
     leader?.value.as_deref()
 }
 
-/// Returns whether there is a leader with the value `wanted`. A leader without an identity has no
-/// value, and passes.
+/// A leader without an identity has no value, and passes.
 fn says(leader: Option<&Leader>, wanted: &str) -> bool {
     leader
         .is_some_and(|leader| leader.identity.is_none() || leader.value.as_deref() == Some(wanted))

@@ -34,7 +34,7 @@ pub(super) const CASES: &[Case] = cases! { Expiry:
         "a guard without renewal is lost by its deadline, with the reason";
 };
 
-/// Returns how late an expiry may be. Servers round a TTL up by at most a second.
+/// Servers round a TTL up by at most a second.
 fn late(context: &Context) -> Duration {
     Duration::from_secs(1) + context.ttl / 10 + context.moment()
 }

@@ -108,7 +108,6 @@ async fn hold_that_the_server_no_longer_has_is_lost(context: Arc<Context>) -> Ve
 async fn a_loss_is_for_ever(context: Arc<Context>) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
     let guard = locks.mutex("x").acquire().await?;
-    // The renewals' answers arrive after the loss.
     faulty.always(Op::Renew, Fate::DelayAnswer(context.ttl * 11 / 10));
     let signal = guard.signal();
     let ended = signal.ended().await;

@@ -115,7 +115,6 @@ fn next(context: &Context) -> Claim {
     context.long_claim("x")
 }
 
-/// Checks that the server answered, and didn't grant the hold.
 #[track_caller]
 fn not_granted(answer: Result<AcquireOutcome>, message: &str) -> Verdict {
     match answer {

@@ -62,8 +62,7 @@ impl Process {
         times
     }
 
-    /// Returns how long the process ran in an interval. A killed process counts as running until
-    /// its last entry.
+    /// A killed process counts as running until its last entry.
     pub(crate) fn awake(&self, from: BootInstant, to: BootInstant) -> Duration {
         let last = self.killed.and(self.last);
         let over = self.killed.into_iter().chain(self.ended).chain(last).fold(to, BootInstant::min);

@@ -85,8 +85,6 @@ impl Run {
         &self.processes[who]
     }
 
-    /// Returns when the request was answered, its process ended, or the journal ended, whichever
-    /// came first.
     pub(crate) fn wait_end(&self, request: &Request) -> BootInstant {
         let process = self.process(&request.who);
         let ends = [request.ended, process.killed, process.ended];
@@ -219,8 +217,7 @@ impl Run {
         self.holds.push(Tracked { owner, ..Tracked::granted(hold) });
     }
 
-    /// Extends the hold. Two tasks may write renewals in reverse order, so an earlier deadline is
-    /// ignored.
+    /// Two tasks may write renewals in reverse order, so an earlier deadline is ignored.
     fn extend(&mut self, index: usize, deadline: BootInstant) {
         let tracked = &mut self.holds[index];
         tracked.deadline = tracked.deadline.max(deadline);
@@ -306,7 +303,6 @@ impl Run {
         self.writes.push(WriteOf { hold: index, write, checked });
     }
 
-    /// Marks the holds that a break may have freed: requested before the break and still valid.
     fn mark_broken(&mut self) {
         for Break { at, name, token, .. } in &self.breaks {
             for tracked in self.holds.iter_mut().filter(|tracked| tracked.hold.name == *name) {

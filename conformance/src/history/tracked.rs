@@ -44,7 +44,6 @@ impl Tracked {
         }
     }
 
-    /// Returns the hold, which ends at the break if an operator may have freed it.
     pub(crate) fn exclusive_part(&self) -> Hold {
         let mut hold = self.hold.clone();
         if let Some(broken) = self.broken {

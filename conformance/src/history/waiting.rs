@@ -27,8 +27,7 @@ pub(crate) fn check_stuck(run: &Run, violations: &mut Vec<Violation>) {
     }));
 }
 
-/// Returns a name's gaps. Times with an `excusing` fault, or with all waiters suspended, don't
-/// count.
+/// Times with an `excusing` fault, or with all waiters suspended, don't count.
 pub(crate) fn gaps(run: &Run, name: &str, excusing: &[String]) -> Vec<Gap> {
     // Times, each with the changes of two counts: waiters, and excuses (valid holds or excusing
     // faults).

@@ -77,7 +77,7 @@ pub(super) struct Holding {
 }
 
 impl Holding {
-    /// Records the grant. If `watches` is true, a task records a loss when the client reports it.
+    /// If `watches` is true, a task records a loss when the client reports it.
     pub(super) fn granted(held: Held, request: u64, journal: &Journal, watches: bool) -> Self {
         let (token, deadline) = (held.token(), held.deadline());
         journal.write(Event::Granted { request, token, fence: held.fence(), deadline });

@@ -127,8 +127,7 @@ impl Process {
         Ok(())
     }
 
-    /// Writes to the lock's register, and returns whether the register accepted the write. Only
-    /// exclusive holders write: readers share fences, and permits' fences are unordered ids.
+    /// Only exclusive holders write: readers share fences, and permits' fences are unordered ids.
     fn write(&self, held: &Held, looked: BootInstant, late: bool) -> Result<bool, Failure> {
         if held.mode() != Mode::Exclusive {
             return Ok(false);

@@ -54,7 +54,7 @@ pub async fn run(
     run_with(plan, open, clock, journal, store, true).await
 }
 
-/// Runs `plan`. Without `watches`, the process notices a loss only at its next check.
+/// Without `watches`, the process notices a loss only at its next check.
 async fn run_with(
     plan: &Plan,
     open: impl AsyncFn() -> Result<Locks>,
@@ -106,7 +106,7 @@ async fn close(process: &Process) -> Result<(), Failure> {
     }
 }
 
-/// Runs rounds of work. Each round has its own seed, so its choices don't depend on earlier rounds.
+/// Each round has its own seed, so its choices don't depend on earlier rounds.
 async fn rounds_of(process: Arc<Process>, task: u64) -> Result<(), Failure> {
     let seed = Random::of(process.plan.seed, u64::from(process.plan.process) << 8 | task).next();
     for round in 0.. {

@@ -56,7 +56,7 @@ impl Client {
         self.is_closed.store(true, Ordering::SeqCst);
     }
 
-    /// Awaits a request. A grant after `close()` has returned is a failure.
+    /// A grant after `close()` has returned is a failure.
     async fn drive<T>(
         &self,
         request: impl Future<Output = Result<Option<T>>>,

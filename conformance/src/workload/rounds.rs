@@ -151,8 +151,8 @@ impl Process {
         }
     }
 
-    /// Acquires two names. Until both are granted, the journal shows no holder of the first name.
-    /// The checker limits such times, so the wait is short.
+    /// Until both are granted, the journal shows no holder of the first name. The checker limits
+    /// such times, so the wait is short.
     async fn several(
         &self,
         client: &Client,

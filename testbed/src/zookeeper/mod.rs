@@ -125,7 +125,7 @@ fn listed(all: &[Ports], voters: usize) -> String {
     lines
 }
 
-/// Opens a proxy to each other member. Returns a hosts file for the member.
+/// Opens a proxy to each other member.
 fn hosts(network: &Network, from: usize, all: &[Ports]) -> Result<String> {
     let mut lines = format!("127.0.0.1 localhost {}\n", name(from));
     for (to, ports) in all.iter().enumerate().filter(|(to, _)| *to != from) {

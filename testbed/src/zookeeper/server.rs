@@ -12,7 +12,7 @@ const PACKAGE: &str = "libzookeeper-java";
 
 const JARS: &str = "/usr/share/java";
 
-/// The class path. The manifest of `zookeeper.jar` names the other dependencies.
+/// The manifest of `zookeeper.jar` names the other dependencies.
 const CLASS_PATH: [&str; 5] = [
     "zookeeper.jar",
     "netty-codec.jar",
@@ -67,7 +67,7 @@ pub(super) fn data(folder: &Path) -> PathBuf {
     folder.join("data")
 }
 
-/// Writes a member's files. `hosts` maps the other members' names to addresses.
+/// `hosts` maps the other members' names to addresses.
 pub(super) fn prepare(
     folder: &Path,
     number: usize,

@@ -16,7 +16,6 @@ use crate::common::{
     next as next_event, server_and_client, server_and_proxy,
 };
 
-/// Returns a key's lease and the lease's remaining time.
 async fn lease_of(client: &Client, key: &str) -> Option<(i64, Duration)> {
     let found = client.kv_client().get(key, None).await.unwrap();
     let lease = found.kvs().first()?.lease();

@@ -47,7 +47,6 @@ pub(crate) async fn remove_alien(cluster: &Cluster, key: String) {
     cluster.ctl(&["del", &key]).unwrap();
 }
 
-/// Returns the only key of a lock's queue.
 pub(crate) fn key_of(cluster: &Cluster, name: &str) -> String {
     let keys = cluster.ctl(&["get", &format!("lockwright/{name}/"), "--prefix", "--keys-only"]);
     keys.unwrap().trim().to_owned()

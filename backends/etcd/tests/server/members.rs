@@ -16,7 +16,6 @@ use crate::common::{
 use crate::faults::connected_to;
 use crate::liveness::waiter_gets_an_error;
 
-/// A cluster with proxies to two of its members.
 struct TwoWays {
     _cluster: Cluster,
     proxies: Vec<Proxy>,

@@ -34,7 +34,6 @@ pub(crate) fn exists(server: &testbed::Redis, key: &str) -> bool {
     server.command(&["EXISTS", key]).unwrap()
 }
 
-/// Returns how often the server ran these commands.
 pub(crate) fn calls(server: &testbed::Redis, commands: &[&str]) -> u64 {
     let stats: String = server.command(&["INFO", "commandstats"]).unwrap();
     let calls = |line: &str| -> Option<u64> {
@@ -45,7 +44,7 @@ pub(crate) fn calls(server: &testbed::Redis, commands: &[&str]) -> u64 {
     stats.lines().filter_map(calls).sum()
 }
 
-/// Adds a user. Returns the URL with its login.
+/// Returns the URL with its login.
 pub(crate) fn user(server: &testbed::Redis, name: &str, password: &str, rules: &str) -> String {
     let with_password = format!(">{password}");
     let mut command = vec!["ACL", "SETUSER", name, "reset", "on", &with_password];

@@ -14,7 +14,6 @@ use crate::common::{
 
 const NOT_HELD_BROKEN: [Renewal; 1] = [Renewal::not_held(Reason::Broken)];
 
-/// Breaks the hold of `a`.
 async fn broken(redis: &Redis, seen: BreakTarget, how: BreakMode) -> Result<Broken> {
     redis.break_lock(&name("a"), seen, how, "anna", "stuck").await
 }

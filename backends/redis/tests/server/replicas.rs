@@ -64,7 +64,6 @@ impl Address {
     }
 }
 
-/// Kills the one connection whose line in `CLIENT LIST` contains `has`.
 pub(crate) fn kill_what_waits(server: &testbed::Redis, has: &str) {
     let clients: String = server.command(&["CLIENT", "LIST", "TYPE", "normal"]).unwrap();
     let mut killed = 0;

@@ -46,7 +46,6 @@ pub(crate) fn five() -> Five {
     Five { nodes, redlock, clock }
 }
 
-/// Returns five nodes that the client has checked.
 pub(crate) async fn checked_five() -> Five {
     let five = five();
     grant(&five.redlock, &claim("seen before")).await;

@@ -30,7 +30,6 @@ pub(super) fn an_hour_passes(server: &Server) {
     server.sql(&format!("{PATIENTLY} UPDATE lockwright_lease SET {hour}")).unwrap();
 }
 
-/// Inserts the rows of `count` released names.
 pub(super) fn one_off_names(server: &Server, count: usize) {
     // The rows are inserted in parts, because the command-line client limits a statement's time.
     for from in (1..=count).step_by(20_000) {

@@ -53,7 +53,6 @@ async fn until_recorded(backend: &dyn DistributedLock, of: &str) {
     .await;
 }
 
-/// Returns the number of names with a recorded holder.
 async fn listed(backend: &Arc<Backend>) -> usize {
     let names = Locks::new(Arc::clone(backend)).unwrap().list("").await.unwrap();
     let recorded = |holder: &lockwright_core::Holder| holder.identity.is_some();

@@ -69,7 +69,6 @@ pub(crate) async fn is_free(backend: &dyn DistributedLock, of: &str) -> bool {
     is_free_for(backend, &claim_for(of, LONG)).await
 }
 
-/// Returns whether a reader of `x` is granted.
 pub(crate) async fn can_read(backend: &dyn DistributedLock) -> bool {
     is_free_for(backend, &reader("x", LONG)).await
 }

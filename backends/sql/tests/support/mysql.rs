@@ -65,7 +65,6 @@ pub(crate) fn set_isolation(server: &Server, level: &str) {
     server.sql(&format!("SET GLOBAL tx_isolation = '{level}'")).unwrap();
 }
 
-/// Returns options that let commits wait for a replica.
 pub(crate) fn options() -> Options {
     Server::options().semi_synchronous()
 }

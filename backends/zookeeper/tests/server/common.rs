@@ -63,7 +63,6 @@ pub(crate) async fn remove_alien(_: &Cluster, (raw, node): (Client, String)) {
     raw.delete(&node, None).await.unwrap();
 }
 
-/// Returns a figure from the first server's `mntr`.
 pub(crate) fn figure(cluster: &Cluster, name: &str) -> usize {
     let all = cluster.four_letter(0, "mntr").unwrap();
     let line = all.lines().find_map(|line| line.strip_prefix(name)).expect("it has that figure");

@@ -1,5 +1,3 @@
-//! The command `turns`: tasks contend for one name.
-
 use std::cell::RefCell;
 use std::fmt::Write;
 use std::rc::Rc;

@@ -43,7 +43,6 @@ impl<'a> BackendRun<'a> {
         self.only.is_empty() || self.only.iter().any(|wanted| wanted == workload)
     }
 
-    /// Returns whether locks exist only within one process.
     pub(super) fn is_in_one_process(&self) -> bool {
         self.backend == "memory"
     }

@@ -26,7 +26,7 @@ impl Regime {
     }
 }
 
-/// Pins all threads. New threads inherit the core.
+/// New threads inherit the core.
 fn pin(processes: &[u32], core: usize) {
     let mut set = CpuSet::new();
     set.set(core);

@@ -90,8 +90,7 @@ impl<'a> RunningSubject<'a> {
         })
     }
 
-    /// Lets tasks contend for a name. After an error, the caller must dismiss the subject, because
-    /// workers may still run.
+    /// After an error, the caller must dismiss the subject, because workers may still run.
     pub(super) fn contest(
         &mut self,
         regime: Regime,

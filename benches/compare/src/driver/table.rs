@@ -77,7 +77,6 @@ impl Table {
         }
     }
 
-    /// Stops measuring a cell, with a note. The cell keeps its figures.
     pub(super) fn give_up(&mut self, key: Key, note: String) {
         let row = self.rows.entry(key).or_default();
         row.note = Some(note);

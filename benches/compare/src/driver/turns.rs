@@ -1,4 +1,4 @@
-/// A task's turn with the lock. Times are in nanoseconds.
+/// Times are in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Turn {
     pub(super) process: usize,
@@ -77,8 +77,7 @@ impl Turns {
         self.in_time().len() as f64 / self.seconds()
     }
 
-    /// Returns the sorted waits in nanoseconds. Waits that end after the measurement count, because
-    /// they reveal starvation.
+    /// Waits that end after the measurement count, because they reveal starvation.
     pub(super) fn waits(&self) -> Vec<u64> {
         let mut waits: Vec<u64> = self.turns.iter().map(|turn| turn.granted - turn.asked).collect();
         waits.sort_unstable();

@@ -273,8 +273,8 @@ fn why(view: &View<'_>, group: &Group<'_>) -> String {
     plain(&format!("noted: {}", notes.into_iter().collect::<Vec<_>>().join("; ")))
 }
 
-/// Returns whether a note is about a place. A note with names of backends must name the place's
-/// backend; any other note, the workload or the baseline.
+/// A note with names of backends must name the place's backend; any other note, the workload or the
+/// baseline.
 fn is_about(view: &View<'_>, note: &str, place: &Place<'_>) -> bool {
     let note = note.to_lowercase();
     let is_letter = |c: char| c.is_alphanumeric() || c == '-';

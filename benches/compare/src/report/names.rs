@@ -23,7 +23,6 @@ pub(super) fn resolution(measure: &str) -> f64 {
     }
 }
 
-/// Formats a figure, as `12.3k/s`.
 pub(super) fn figure(measure: &str, value: f64) -> String {
     if !value.is_finite() {
         return NONE.to_owned();
@@ -40,7 +39,6 @@ pub(super) fn figure(measure: &str, value: f64) -> String {
     }
 }
 
-/// Formats `0.83 (0.80–0.86)`, a ratio with its spread.
 pub(super) fn ratio(ratio: &Spread) -> String {
     let median = times(ratio.median);
     if ratio.rounds < 2 || median == NONE {

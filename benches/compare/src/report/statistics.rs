@@ -55,7 +55,7 @@ impl Spread {
     }
 }
 
-/// Returns whether a ratio differs enough from 1. The ratios 2 and 1/2 differ equally.
+/// The ratios 2 and 1/2 differ equally.
 fn is_change(ratio: f64, least: f64) -> bool {
     ratio.max(1.0 / ratio) >= (1.0 + least) * (1.0 - 1e-12)
 }

@@ -24,7 +24,6 @@ impl<'a> Place<'a> {
         Self { workload: &cell.workload, backend: &cell.backend, at: cell.at, regime: cell.regime }
     }
 
-    /// Formats `two cores, 100 waiters`.
     pub(super) fn words(&self) -> String {
         let regime = names::regime(self.regime);
         match Workload::of(self.workload).and_then(|workload| workload.grows) {
@@ -62,7 +61,6 @@ impl<'a> View<'a> {
         Self { results, backends, cells }
     }
 
-    /// An unlisted subject is a peer.
     pub(super) fn kind(&self, subject: &str) -> Kind {
         let known = self.results.subjects.iter().find(|known| known.name == subject);
         known.map_or(Kind::Peer, |known| known.kind)
@@ -142,7 +140,7 @@ pub(super) fn spread(cell: &Cell, measure: &str) -> Option<Spread> {
     Spread::of(&figures(cell, measure)?)
 }
 
-/// Returns the rounds' figures. Commands per second are without keep-alives, if those were counted.
+/// Commands per second are without keep-alives, if those were counted.
 fn figures(cell: &Cell, measure: &str) -> Option<Vec<f64>> {
     let figures = cell.measures.get(measure)?;
     match cell.measures.get(KEEP_ALIVES).filter(|_| measure == "server_commands_per_second") {

@@ -30,7 +30,6 @@ impl Counts for Etcd {
     }
 }
 
-/// Counts the messages that members received, by the metrics with this label.
 fn received(cluster: &Etcd, label: &str) -> Result<u64> {
     let mut sum = 0.0;
     for member in &cluster.members {

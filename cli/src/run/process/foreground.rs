@@ -18,8 +18,8 @@ impl Terminal {
         self.0.as_ref().is_some_and(|tty| tcgetpgrp(tty) == Ok(group))
     }
 
-    /// Gives the foreground to `to` if `from` has it. Returns whether that succeeded. The caller
-    /// must block SIGTTOU, which would suspend a background process here.
+    /// Gives the foreground to `to` if `from` has it. The caller must block SIGTTOU, which would
+    /// suspend a background process here.
     pub(crate) fn hand_over(&self, from: Pid, to: Pid) -> bool {
         match &self.0 {
             Some(tty) if self.is_with(from) => tcsetpgrp(tty, to).is_ok(),

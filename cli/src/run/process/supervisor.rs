@@ -217,8 +217,8 @@ impl Supervisor {
         let _ = kill_process_group(self.command, signal);
     }
 
-    /// Reaps children. Returns `true` if no child is left, and so no descendant: orphans become
-    /// children of this process.
+    /// Returns `true` if no child is left, and so no descendant: orphans become children of this
+    /// process.
     fn reap(&mut self) -> bool {
         while matches!(self.signals.read_signal(), Ok(Some(_))) {}
         loop {

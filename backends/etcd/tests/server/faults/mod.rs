@@ -43,8 +43,7 @@ fn start(version: Version) -> Cluster {
     blocking(|| Cluster::options().version(version).start()).unwrap()
 }
 
-/// Cuts proxies to all members except `member`. Returns the proxies, and the URL through them and
-/// to `member`.
+/// Returns the proxies, and the URL through them and to `member`.
 fn cut_others(cluster: &Cluster, member: usize) -> (Vec<Proxy>, String) {
     let others = cluster.members.iter().enumerate().filter(|(index, _)| *index != member);
     let proxies: Vec<_> =

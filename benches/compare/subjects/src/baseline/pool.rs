@@ -9,7 +9,7 @@ pub(super) struct Pool<C> {
     places: Arc<Semaphore>,
 }
 
-/// A connection in use. Dropping it closes the connection.
+/// Dropping it closes the connection.
 pub(super) struct Lent<C> {
     pub(super) connection: C,
     _place: OwnedSemaphorePermit,

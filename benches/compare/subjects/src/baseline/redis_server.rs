@@ -61,7 +61,6 @@ impl Server {
         Ok(granted.is_some())
     }
 
-    /// Returns whether this process had the lease.
     pub(super) async fn delete(&self, name: &str) -> Result<bool> {
         let mut delete = cmd("EVALSHA");
         delete.arg(&self.release).arg(1).arg(key(name)).arg(&self.token);

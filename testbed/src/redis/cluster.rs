@@ -109,7 +109,8 @@ impl Cluster {
             .ok_or_else(|| Error::new(format!("node {master} has no replica")))
     }
 
-    /// Waits until all answering nodes but `old` agree on another master of the key.
+    /// Waits until all answering nodes but `old` agree on another master of the key. Returns this
+    /// master.
     pub fn wait_for_failover(&self, key: &str, old: usize) -> Result<usize> {
         let slot = self.slot_of(key)?;
         wait_until("the failover", || {
@@ -160,7 +161,7 @@ impl Cluster {
         Ok(SlotMove { slot, from, to })
     }
 
-    /// Moves the slot's keys.
+    /// Moves the slot's keys and returns their number.
     pub fn move_keys(&self, slot: &SlotMove) -> Result<usize> {
         let (from, to) = (&self.nodes[slot.from], &self.nodes[slot.to]);
         let port = to.port.to_string();

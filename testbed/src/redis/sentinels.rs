@@ -128,7 +128,7 @@ impl Sentinels {
     }
 
     /// Waits for a master other than `old`, on which all answering Sentinels and the server itself
-    /// agree.
+    /// agree. Returns this master.
     pub fn wait_for_failover(&self, old: usize) -> Result<usize> {
         wait_until("the failover", || {
             let master = self.master().ok().filter(|master| *master != old)?;

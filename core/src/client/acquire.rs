@@ -39,17 +39,20 @@ pub(crate) async fn by_tries(
     tries: u32,
     pause: Duration,
 ) -> Result<Arc<Hold>> {
-    let mut step = Step::Holder;
+    let (mut step, mut is_in_doubt) = (Step::Holder, false);
     for left in (0..tries).rev() {
+        // Without a pause, a try may never wait.
+        tokio::task::consume_budget().await;
         let is_local = shared.table().turns.is_taken(&name);
         step = if is_local { Step::LocalTurn } else { Step::Holder };
         match acquire(Arc::clone(&shared), name.clone(), options, Limit::Once).await {
             Ok(Some(hold)) => return Ok(hold),
             Err(error) if left == 0 || !error.is_transient() => {
                 shared.metrics.timed_out.add(u64::from(error.is_timed_out()));
-                return Err(error);
+                return Err(if is_in_doubt { doubted(error) } else { error });
             }
-            Ok(None) | Err(_) => {}
+            Err(error) => is_in_doubt |= error.kind() == ErrorKind::Indeterminate,
+            Ok(None) => {}
         }
         if left > 0 {
             let pause = async {
@@ -316,6 +319,16 @@ enum Ended {
     Entered(Entered),
 }
 
+/// Returns the error of a request whose last attempt certainly had no effect, but an earlier one
+/// may have had one.
+pub(crate) fn doubted(error: Error) -> Error {
+    if !matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Denied) {
+        return error;
+    }
+    let message = "an earlier attempt was not answered, so it may have had an effect";
+    Error::indeterminate(message).with_source(error)
+}
+
 struct Attempts<'a> {
     shared: &'a Arc<Shared>,
     options: &'a Options,
@@ -359,7 +372,7 @@ impl Attempts<'_> {
                 return Ok(Ended::Entered(share));
             }
             if self.sent >= self.give_up_at() {
-                return Err(self.given_up(turn.name()));
+                return Err(self.given_up(turn));
             }
             answer = self.ask(turn).await;
         }
@@ -423,13 +436,13 @@ impl Attempts<'_> {
         }
     }
 
-    fn given_up(&mut self, name: &LockName) -> Error {
+    fn given_up(&mut self, turn: &Turn) -> Error {
         match (self.trouble.take(), self.troubled_since) {
             (Some(trouble), Some(since)) if self.limit == Limit::None => {
-                trouble.tried_for(self.shared.clock.now().saturating_since(since))
+                turn.doubted(trouble).tried_for(self.shared.clock.now().saturating_since(since))
             }
-            (Some(trouble), _) => Error::timed_out(Step::Answer, name).with_source(trouble),
-            (None, _) => Error::timed_out(Step::Holder, name),
+            (Some(trouble), _) => Error::timed_out(Step::Answer, turn.name()).with_source(trouble),
+            (None, _) => Error::timed_out(Step::Holder, turn.name()),
         }
     }
 
@@ -462,7 +475,7 @@ impl Attempts<'_> {
         shared.metrics.attempts_failed.add(1);
         let ended = error.lost_reason().is_some();
         if !(ended || error.is_transient()) {
-            return Err(error);
+            return Err(turn.doubted(error));
         }
         let now = shared.clock.now();
         // A server that blocks answers only after the grant or the limit. So its silence counts
@@ -487,7 +500,7 @@ impl Attempts<'_> {
         };
         self.trouble = Some(trouble);
         if is_cut_short {
-            return Err(self.given_up(turn.name()));
+            return Err(self.given_up(turn));
         }
         self.pause = (self.pause * 2).min(TRY_AGAIN.1);
         if !ended {
@@ -581,7 +594,7 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
         };
         let now = shared.clock.now();
         if !failure.is_transient() || now >= give_up_at {
-            return Err(failure);
+            return Err(turn.doubted(failure));
         }
         shared.clock.sleep_until((now + shared.spread(pause)).min(give_up_at)).await;
         pause = (pause * 2).min(TRY_AGAIN.1);

@@ -6,6 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
+use tokio::sync::oneshot;
+
 use crate::clock::{BootInstant, Clock};
 use crate::error::{Error, Result};
 
@@ -66,6 +68,11 @@ pub(crate) async fn until<F: Future>(
 /// renewals and releases.
 pub(crate) fn ignore_panic(call: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(call));
+}
+
+/// Sends a value to another request, whose waker may panic. The receiver has the value by then.
+pub(crate) fn send<T>(sender: oneshot::Sender<T>, value: T) -> std::result::Result<(), T> {
+    catch_unwind(AssertUnwindSafe(|| sender.send(value))).unwrap_or(Ok(()))
 }
 
 /// Calls `ask`, and returns a panic as an error. After a panic, the caller may only drop the state

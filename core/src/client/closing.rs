@@ -12,7 +12,7 @@ use crate::backend_util::lock;
 use crate::clock::BootInstant;
 use crate::error::{Error, Result};
 
-use super::answer::until;
+use super::answer::{ignore_panic, until};
 use super::renewer::{renewer, reschedule_all};
 use super::state::Shared;
 use super::state::background_release::RELEASE_PATIENCE;
@@ -98,7 +98,7 @@ impl Shared {
         self.closed.store(true, Ordering::SeqCst);
         let turned_away = self.table().turns.turn_away_all();
         drop(turned_away);
-        self.closing.notify_waiters();
+        ignore_panic(|| self.closing.notify_waiters());
         // If the client's runtime has ended, all releases have ended too, and `inside` fails.
         let _ = self.inside(self.requests_and_releases_end()).await;
     }

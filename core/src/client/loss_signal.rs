@@ -91,13 +91,13 @@ impl One {
     }
 
     async fn ended(&self) -> HoldState {
-        self.until(|state| !state.is_live()).await
+        self.until(|state, _| !state.is_live()).await
     }
 
     async fn changed(&mut self) -> HoldState {
         let mut version = self.seen;
-        let is_news = |state: HoldState| {
-            version = self.hold.version();
+        let is_news = |state: HoldState, now| {
+            version = now;
             version != self.seen || !state.is_live()
         };
         let state = self.until(is_news).await;
@@ -105,12 +105,14 @@ impl One {
         state
     }
 
-    async fn until(&self, mut is_over: impl FnMut(HoldState) -> bool) -> HoldState {
+    async fn until(&self, mut is_over: impl FnMut(HoldState, u32) -> bool) -> HoldState {
         loop {
             let mut changed = pin!(self.hold.changed().notified());
             changed.as_mut().enable();
+            // The version is read first, so that a later change is reported by the next call.
+            let version = self.hold.version();
             let state = self.hold.state();
-            if is_over(state) {
+            if is_over(state, version) {
                 return state;
             }
             // This timer detects the loss on time even if the renewal task is late.

@@ -5,12 +5,14 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::BootInstant;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, Step};
 
+use super::answer::until;
 use super::guard::Guard;
 use super::locks::Locks;
 use super::loss_signal::first_of;
@@ -55,6 +57,11 @@ struct Part {
     name: String,
 }
 
+enum Tried {
+    Taken(Guard),
+    Busy { is_apart: bool },
+}
+
 impl fmt::Debug for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Part").field(&self.backend()).field(&self.name).finish()
@@ -69,6 +76,12 @@ struct Options {
     /// `None` for the client's default, `Some(None)` for no limit.
     wait: Option<Option<Duration>>,
     owner: Option<Owner>,
+}
+
+impl Options {
+    fn wait_of(&self, shared: &Shared) -> Option<Duration> {
+        self.wait.unwrap_or(shared.settings.wait)
+    }
 }
 
 impl MultiRequest {
@@ -185,8 +198,7 @@ impl MultiRequest {
 
     fn limit(&self, locks: &Locks) -> Option<BootInstant> {
         let shared = locks.shared();
-        let wait = self.options.wait.unwrap_or(shared.settings.wait)?;
-        Some(shared.clock.now() + wait)
+        Some(shared.clock.now() + self.options.wait_of(shared)?)
     }
 
     async fn finished(
@@ -258,18 +270,53 @@ impl Part {
         if held.is_empty() {
             return self.wait(options, limit).await;
         }
-        let is_apart = match self.request(options).try_acquire().await {
-            Ok(Some(guard)) => return Ok(guard),
-            Ok(None) => self.is_apart_from(held).await?,
-            Err(error) if error.is_transient() => false,
-            Err(error) => return Err(error),
+        let shared = self.locks.shared();
+        // A limit of zero is one try, whose answer the request waits for.
+        let limit_of_try = limit.filter(|_| options.wait_of(shared) != Some(Duration::ZERO));
+        let trying = pin!(self.try_beside(options, held));
+        let tried = match limit_of_try {
+            None => Some(trying.await),
+            Some(limit) => until(&shared.clock, limit, trying).await,
         };
+        let (is_apart, failure) = match tried {
+            None => return Err(self.timed_out(Step::Answer, None)),
+            Some(Ok(Tried::Taken(guard))) => return Ok(guard),
+            Some(Ok(Tried::Busy { is_apart })) => (is_apart, None),
+            Some(Err(error)) if error.is_transient() => (false, Some(error)),
+            Some(Err(error)) => return Err(error),
+        };
+        if limit_of_try.is_some_and(|limit| shared.clock.now() >= limit) {
+            let step = if failure.is_some() { Step::Answer } else { Step::Holder };
+            return Err(self.timed_out(step, failure));
+        }
         *has_waited = true;
         tokio::select! {
             biased;
             taken = self.wait(options, limit) => taken,
             conflict = self.one_of(held), if !is_apart => Err(conflict),
         }
+    }
+
+    async fn try_beside(&self, options: &Options, held: &[Guard]) -> Result<Tried> {
+        match self.request(options).try_acquire().await? {
+            Some(guard) => Ok(Tried::Taken(guard)),
+            None => self.is_apart_from(held).await.map(|is_apart| Tried::Busy { is_apart }),
+        }
+    }
+
+    fn timed_out(&self, step: Step, failure: Option<Error>) -> Error {
+        let shared = self.locks.shared();
+        let name = match shared.full_name(&self.name) {
+            Ok(name) => name,
+            Err(error) => return error,
+        };
+        shared.metrics.timed_out.add(1);
+        let error = Error::timed_out(step, &name);
+        let error = match failure {
+            Some(failure) => error.with_source(failure),
+            None => error,
+        };
+        shared.with_context(error, &name)
     }
 
     async fn closed(held: &[Guard]) -> Error {

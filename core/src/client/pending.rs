@@ -3,6 +3,7 @@ use std::sync::Arc;
 use crate::claim::{Claim, ReleaseMode};
 use crate::clock::BootInstant;
 use crate::name::LockName;
+use crate::token::Token;
 
 use super::options::Options;
 use super::state::Shared;
@@ -27,13 +28,14 @@ impl Pending {
     pub(crate) fn new(
         shared: &Shared,
         name: LockName,
+        token: Token,
         options: &Options,
         now: BootInstant,
     ) -> Self {
         let claim = Claim {
             name,
             mode: options.mode,
-            token: shared.settings.tokens.next(now),
+            token,
             identity: Arc::clone(options.identity.as_ref().unwrap_or(&shared.identity)),
             ttl: options.ttl,
             fences: 1,

@@ -8,6 +8,8 @@ use crate::claim::Granted;
 use crate::name::{LockName, NameMap};
 use crate::token::Token;
 
+use super::answer::ignore_panic;
+
 #[derive(Default)]
 pub(crate) struct Waiters {
     registered: Mutex<Registered>,
@@ -49,7 +51,7 @@ impl Waiters {
         // Wakers must not run under the mutex, because they may drop a waiting request.
         let waiters = lock(&self.registered).by_name.get(name).cloned();
         for waiter in waiters.into_iter().flatten() {
-            waiter.wake.notify_one();
+            ignore_panic(|| waiter.wake.notify_one());
         }
     }
 
@@ -59,7 +61,7 @@ impl Waiters {
         let waiter = lock(&self.registered).by_token.get(&token).cloned();
         if let Some(waiter) = waiter {
             *lock(&waiter.handed) = Some(granted);
-            waiter.wake.notify_one();
+            ignore_panic(|| waiter.wake.notify_one());
         }
     }
 }

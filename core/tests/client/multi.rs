@@ -1,8 +1,8 @@
-use lockwright_core::{BootInstant, Clock, ErrorKind, Fence, Held, HoldState, Locks, Reason};
+use lockwright_core::{BootInstant, Clock, ErrorKind, Fence, Held, HoldState, Locks, Reason, Step};
 use lockwright_memory::Memory;
 
 use crate::support::{
-    Fate, Faulty, Op, TTL, UNAVAILABLE, another_client, client, faulty_memory, millis, secs,
+    Fate, Faulty, Op, TTL, UNAVAILABLE, another_client, client, fails, faulty_memory, millis, secs,
     troubled,
 };
 
@@ -221,4 +221,15 @@ async fn signal_of_several_reports_a_loss_after_a_release() {
     assert!(lost.check().is_err());
     let lost = HoldState::Lost(Reason::Expired);
     assert_eq!((signal.state(), signal.ended().await), (lost, lost));
+}
+
+#[tokio::test(start_paused = true)]
+async fn limit_counts_for_the_second_lock_too() {
+    let (locks, faulty, _, _, clock) = troubled();
+    faulty.next(Op::Acquire, [Fate::Pass]);
+    faulty.always(Op::Acquire, Fate::Hang);
+    let start = clock.now();
+    let request = locks.multi(["a", "b"]).wait_for(secs(1)).acquire();
+    fails(request, ErrorKind::TimedOut(Step::Answer)).await;
+    assert!(clock.now().saturating_since(start) < secs(1) + millis(5));
 }

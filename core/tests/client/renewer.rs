@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{Clock, ErrorKind, Guard, HoldState, Locks, Reason};
+use lockwright_core::{Clock, ErrorKind, Guard, HoldState, Locks, Owner, Reason};
 use lockwright_memory::Memory;
 
 use crate::support::{
@@ -286,6 +286,28 @@ async fn other_losses_are_reported_when_a_waker_panics() {
     for signal in &signals {
         assert_eq!(signal.state(), HoldState::Lost(Reason::Gone));
     }
+}
+
+/// The request that gets the turn, or enters its owner's hold, has a broken waker.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_left_when_the_waker_of_a_waiting_request_panics() {
+    let (locks, faulty, _, memory, _) = troubled();
+    let owner = Owner::new();
+    let held = locks.mutex("y").acquire().await.unwrap();
+    faulty.next(Op::Acquire, [Fate::DelayAnswer(secs(1))]);
+    let first = tokio::spawn(locks.mutex("x").reentrant(&owner).acquire());
+    settle_down().await;
+    let mut requests =
+        [locks.mutex("x").reentrant(&owner), locks.mutex("y")].map(|it| Box::pin(it.acquire()));
+    for request in &mut requests {
+        let waker = std::task::Waker::from(std::sync::Arc::<PanickingWaker>::default());
+        assert!(request.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+    }
+    drop((first.await.unwrap().unwrap(), held));
+    settle_down().await;
+    drop(requests);
+    tokio::time::timeout(TTL, locks.close()).await.expect("nothing is left");
+    assert!(memory.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,7 @@
-use lockwright_core::{Error, ErrorKind, Locks, Modes, Profile, Reason, Step};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lockwright_core::{Error, ErrorKind, Locks, Modes, Profile, Reason, Step, Token, TokenSource};
 
 use crate::support::{
     Fate, Op, TTL, UNAVAILABLE, another_client, client, fails, faulty_memory, millis, poll_once,
@@ -229,4 +232,43 @@ async fn the_release_of_a_late_grant_ends_at_the_limit() {
     let request = locks.mutex("x").wait_for(secs(1)).acquire();
     fails(request, ErrorKind::TimedOut(Step::Answer)).await;
     assert!(clock.now().saturating_since(start) < secs(1) + millis(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn rejection_after_an_unanswered_attempt_is_indeterminate() {
+    let (locks, faulty, _, _, _) = troubled();
+    faulty.next(Op::Acquire, [Fate::LoseAnswer]);
+    faulty.always(Op::Acquire, UNAVAILABLE);
+    fails(locks.mutex("x").acquire(), ErrorKind::Indeterminate).await;
+    faulty.next(Op::Acquire, [Fate::LoseAnswer, Fate::Refuse(ErrorKind::Denied)]);
+    fails(locks.mutex("y").acquire(), ErrorKind::Indeterminate).await;
+    faulty.next(Op::Acquire, [Fate::LoseRequest]);
+    faulty.always(Op::Release, Fate::Hang);
+    fails(locks.mutex("z").retry(2, millis(10)).acquire(), ErrorKind::Indeterminate).await;
+    fails(locks.mutex("w").acquire(), ErrorKind::Unavailable).await;
+}
+
+#[tokio::test]
+async fn retries_without_a_pause_let_others_go_on() {
+    let (locks, _, _) = client();
+    let held = locks.mutex("x").acquire().await.unwrap();
+    let retrying = tokio::spawn(locks.mutex("x").retry(u32::MAX, Duration::ZERO).acquire());
+    tokio::task::yield_now().await;
+    held.release().await.unwrap();
+    retrying.await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn panic_of_the_token_source_fails_only_its_request() {
+    let is_first = AtomicBool::new(true);
+    let source = move || {
+        assert!(!is_first.swap(false, Ordering::SeqCst), "the first token");
+        Token::random()
+    };
+    let (_, memory, clock) = client();
+    let locks = Locks::builder(memory).tokens(TokenSource::from_fn(source)).clock(clock);
+    let locks = locks.build().unwrap();
+    let failing = tokio::spawn(locks.mutex("x").acquire());
+    assert!(failing.await.is_err_and(|error| error.is_panic()));
+    locks.mutex("x").acquire().await.unwrap().release().await.unwrap();
 }

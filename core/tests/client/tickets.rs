@@ -106,3 +106,11 @@ async fn a_ticket_is_good_though_an_acquire_was_left_unanswered() {
     resumed.release().await.unwrap();
     assert_eq!(other.resume(&ticket).await.unwrap_err().kind(), ErrorKind::Lost(Reason::Gone));
 }
+
+#[tokio::test(start_paused = true)]
+async fn rejection_of_a_repeated_resumption_is_indeterminate() {
+    let (locks, faulty, _, _, _) = troubled();
+    let ticket = locks.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
+    faulty.next(Op::Swap, [Fate::LoseAnswer, Fate::Refuse(ErrorKind::Denied)]);
+    fails(locks.resume(&ticket), ErrorKind::Indeterminate).await;
+}

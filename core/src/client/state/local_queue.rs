@@ -8,7 +8,9 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 
-use crate::claim::{Claim, RenewalMode};
+use crate::claim::{Claim, ReleaseMode, RenewalMode};
+use crate::client::acquire::doubted;
+use crate::client::answer::send;
 use crate::client::options::Options;
 use crate::client::pending::Pending;
 use crate::clock::BootInstant;
@@ -85,6 +87,13 @@ impl Turn {
         }
     }
 
+    pub(crate) fn doubted(&self, error: Error) -> Error {
+        match &self.pending {
+            Some(pending) if pending.release_mode == ReleaseMode::Reconcile => doubted(error),
+            _ => error,
+        }
+    }
+
     pub(crate) fn note_answer(&self) {
         if self.taken {
             self.shared().table().turns.note_answer(self.name());
@@ -97,8 +106,10 @@ impl Turn {
         let pending = match &mut self.pending {
             Some(pending) => pending,
             none => {
+                // The source may panic, and then the turn still needs its name.
+                let token = shared.settings.tokens.next(now);
                 let name = self.name.take().expect("it isn't with a claim");
-                none.insert(Pending::new(shared, name, options, now))
+                none.insert(Pending::new(shared, name, token, options, now))
             }
         };
         (shared, pending)
@@ -139,10 +150,10 @@ impl Joined {
         for queued in self.entering {
             // If the receiver is gone, `send` returns the `Entered`, whose drop ends its share of
             // the hold.
-            let _ = queued.sender.send(Passed::Entered(Entered(Some(Arc::clone(hold)))));
+            let _ = send(queued.sender, Passed::Entered(Entered(Some(Arc::clone(hold)))));
         }
         for (queued, error) in self.refused {
-            let _ = queued.sender.send(Passed::Refused(error));
+            let _ = send(queued.sender, Passed::Refused(error));
         }
     }
 }
@@ -337,7 +348,7 @@ impl Shared {
         while let Some(queued) = next {
             let mut turn = Turn::taken(Arc::clone(self), name.clone());
             turn.pending = pending.take();
-            match queued.sender.send(Passed::Turn(turn)) {
+            match send(queued.sender, Passed::Turn(turn)) {
                 Ok(()) => return,
                 Err(Passed::Turn(mut turn)) => {
                     // With `shared`, the drop of `turn` would pass the turn on recursively, maybe

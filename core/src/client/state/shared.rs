@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 use crate::backend::DistributedLock;
 use crate::backend_util::lock;
 use crate::claim::ReleaseMode;
+use crate::client::answer::ignore_panic;
 use crate::client::in_runtime::InRuntime;
 use crate::client::metrics::{Metrics, Totals};
 use crate::client::waiters::Waiters;
@@ -77,7 +78,7 @@ impl Shared {
             job.give_up();
         }
         self.handle_hold_events();
-        self.idle.notify_waiters();
+        ignore_panic(|| self.idle.notify_waiters());
     }
 
     pub(crate) fn done_in_background(&self) {
@@ -111,7 +112,7 @@ impl Shared {
 
     pub(crate) fn tell_idle(&self) {
         if self.is_closed() {
-            self.idle.notify_waiters();
+            ignore_panic(|| self.idle.notify_waiters());
         }
     }
 

@@ -58,6 +58,29 @@ local function queue_claim(left, is_shared)
   end
   -- LPOS doesn't find the token if the record was obsolete.
   local before = not is_new and redis.call('LPOS', KEYS[4], token) or redis.call('RPUSH', KEYS[4], token) - 1
+  if is_new and before > 0 and time[2] % 4 == 0 then
+    -- A quarter of the new claims remove expired waiters from a random part of the queue. Otherwise
+    -- clients that died would fill the queue of a lock that is held for long.
+    local from, removed, removed_before = time[2] % before, 0, nil
+    -- The claim is queued even if this fails.
+    pcall(function()
+      repeat
+        removed_before = removed
+        local tokens = redis.call('LRANGE', KEYS[4], from, from + 3)
+        for i, found_record in ipairs(redis.call('HMGET', KEYS[6], unpack(tokens))) do
+          -- A holder's record has another format.
+          local asked, waits = (found_record or '0 0'):match('^(%d+) (%d+)')
+          if asked and asked + waits * 1000 <= micros then
+            redis.call('LREM', KEYS[4], 1, tokens[i])
+            removed = removed + 1
+            redis.call('HDEL', KEYS[6], tokens[i])
+          end
+        end
+        -- LREM takes longer in a long queue.
+      until removed == removed_before or removed * before > 100000
+    end)
+    before = before - removed
+  end
   -- The claim is queued even if PEXPIRE fails.
   if extends_queue then
     redis.pcall('PEXPIRE', KEYS[4], 2 * patience)

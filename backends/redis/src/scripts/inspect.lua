@@ -11,9 +11,13 @@
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + tonumber(time[2]) / 1000
 
+-- Counts the waiters. Of a long queue, only the first 1,000 are examined, because the server runs
+-- no other command during a script. The others count as waiters even if they have expired.
 local function waiting(queue, meta)
-  local count = 0
-  for _, token in ipairs(redis.call('LRANGE', queue, 0, -1)) do
+  local tokens = redis.call('LRANGE', queue, 0, -1)
+  local count = math.max(#tokens - 1000, 0)
+  for i = 1, #tokens - count do
+    local token = tokens[i]
     local record = redis.call('HGET', meta, token) or ''
     local asked, patience = record:match('^(%d+) (%d+) ')
     if asked and asked / 1000 + patience > now then

@@ -231,8 +231,8 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   -- Offers the lock to the waiters before the caller's `token`. Returns the longest offer's
   -- lifetime, or 0.
   local function offer(token)
-    local offers, gone, longest = 0, 0, 0
-    while offers < 64 and gone < 16 do
+    local offers, gone, expired, longest = 0, 0, 0, 0
+    while offers < 64 and gone < 16 and expired < 256 do
       local first = call('LRANGE', queue, 0, 0)[1]
       if not first or first == token then
         return longest
@@ -241,6 +241,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
       local mode, live, ttl, client, value = parse_waiter(record)
       if not mode or live <= now then
         its.withdraw(first)
+        expired = expired + 1
       elseif not fits(mode) then
         if not blocks_as_gone_client(client) then
           return longest

@@ -2,15 +2,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    AcquireOutcome, Claim, Clock, DistributedLock, ErrorKind, Locks, Mode, ReleaseMode,
-    ReleaseOutcome, Renew, RenewalMode, RenewalOutcome, Wait,
+    AcquireOutcome, Claim, Clock, DistributedLock, ErrorKind, Event, Locks, Mode, ReleaseMode,
+    ReleaseOutcome, Renew, RenewalMode, RenewalOutcome, Token, Wait,
 };
 use lockwright_testbed as testbed;
 
 use crate::acl;
 use crate::common::{
     FOR_EVER, busy, claim, claim_for, connect, events, eventually, exists, fails, grant,
-    granted_soon, handed, name, renewed, server_and_client, token_in, until, user,
+    granted_soon, handed, name, next, renewed, server_and_client, token_in, until, user,
 };
 
 const OFFER: Duration = Duration::from_secs(2);
@@ -214,6 +214,56 @@ async fn a_limit_ends_a_waiters_place_too() {
     .await;
     redis.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "offered to nobody");
+}
+
+#[tokio::test]
+async fn dead_waiters_of_a_held_lock_are_removed() {
+    let (server, redis) = server_and_client().await;
+    let mut told = events(&redis);
+    let held = claim_for("a", Duration::from_secs(600));
+    grant(&redis, &held).await;
+    let mut live = vec![claim("a")];
+    busy(&redis, &live[0], FOR_EVER).await;
+    for _ in 0..900 {
+        busy(&redis, &claim("a"), Wait::Until(Clock::boot().now())).await;
+    }
+    eventually(|| async {
+        busy(&redis, &live[0], FOR_EVER).await;
+        (redis.inspect(&name("a")).await.unwrap().waiters == Some(1)).then_some(())
+    })
+    .await;
+    for _ in 0..200 {
+        let waits = claim("a");
+        busy(&redis, &waits, FOR_EVER).await;
+        live.push(waits);
+    }
+    for command in [["LLEN", "lockwright:{a}:queue"], ["HLEN", "lockwright:{a}:meta"]] {
+        let left = server.command::<usize>(&command).unwrap();
+        assert!(left < 2 * live.len(), "{command:?}: {left}");
+    }
+    redis.release(&held, ReleaseMode::Plain).await.unwrap();
+    for waits in &live {
+        assert_eq!(handed(&mut told).await.0, waits.token);
+        redis.release(waits, ReleaseMode::Plain).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_script_examines_a_limited_number_of_dead_waiters() {
+    let (server, redis) = server_and_client().await;
+    let (held, waits) = (claim("a"), claim("a"));
+    grant(&redis, &held).await;
+    busy(&redis, &waits, FOR_EVER).await;
+    // A token without a record has expired.
+    let dead = (0..1_500).map(|_| Token::random().to_string()).collect::<Vec<_>>();
+    let mut push = vec!["LPUSH", "lockwright:{a}:queue"];
+    push.extend(dead.iter().map(String::as_str));
+    server.command::<i64>(&push).unwrap();
+    assert_eq!(redis.inspect(&name("a")).await.unwrap().waiters, Some(501));
+    let mut told = events(&redis);
+    redis.release(&held, ReleaseMode::Plain).await.unwrap();
+    assert_eq!(next(&mut told).await, Event::Wake(name("a")), "the waiters go on");
+    granted_soon(&redis, &waits, FOR_EVER).await;
 }
 
 #[tokio::test]

@@ -113,20 +113,21 @@ impl<'c> Sentinels<'c> {
         let before = self.latest.load(Ordering::Acquire);
         let mut asked = self.ask_all();
         let (mut named, mut refusals) = (Vec::new(), Vec::new());
-        let mut is_majority = false;
-        while !is_majority && let Some(answer) = asked.join_next().await {
+        let mut is_newest = false;
+        while !is_newest && let Some(answer) = asked.join_next().await {
             match answer {
                 Ok((_, Ok(master))) => named.push(master),
                 Ok((address, Err(refusal))) => refusals.push((address, refusal)),
                 Err(_) => {}
             }
             let latest = self.latest.load(Ordering::Acquire);
-            is_majority = are_enough(&named, self.sentinels.len(), latest);
+            is_newest = are_enough(&named, self.sentinels.len(), latest);
         }
+        let has_majority = is_majority(&named, self.sentinels.len());
         let Some(master) = named.into_iter().max_by_key(|master| master.epoch) else {
             return Err(self.unnamed(refusals));
         };
-        if record_election(self.latest, before, master.epoch, is_majority) {
+        if record_election(self.latest, before, master.epoch, has_majority) {
             Ok(master)
         } else {
             Err(self.replaced(&master))
@@ -186,20 +187,25 @@ impl<'c> Sentinels<'c> {
     }
 }
 
+fn is_majority(named: &[Master], sentinels: usize) -> bool {
+    named.len() > sentinels / 2
+}
+
 /// Returns whether a majority of Sentinels has named a master, and the newest election isn't older
 /// than `latest`. If it is false even after the last reply, the caller uses all replies: reset
 /// Sentinels count elections from zero.
 fn are_enough(named: &[Master], sentinels: usize, latest: u64) -> bool {
-    named.len() > sentinels / 2 && named.iter().any(|master| master.epoch >= latest)
+    is_majority(named, sentinels) && named.iter().any(|master| master.epoch >= latest)
 }
 
 /// Records the epoch of a master's election. Returns false if a concurrent lookup has recorded a
 /// later one. `before` is the recorded epoch at the lookup's start.
 fn record_election(latest: &AtomicU64, before: u64, epoch: u64, is_majority: bool) -> bool {
-    if is_majority {
-        latest.fetch_max(epoch, Ordering::AcqRel) <= epoch
-    } else {
-        // An epoch below `before` comes from reset Sentinels.
+    if epoch >= before {
+        return latest.fetch_max(epoch, Ordering::AcqRel) <= epoch;
+    }
+    // An epoch below `before` comes from reset Sentinels, or from a minority that missed a failover.
+    is_majority && {
         let exchanged = latest.compare_exchange(before, epoch, Ordering::AcqRel, Ordering::Acquire);
         exchanged.map_or_else(|present| present <= epoch, |_| true)
     }
@@ -287,8 +293,21 @@ mod tests {
         assert!(!record_election(&latest, 6, 6, true));
         assert!(!record_election(&latest, 6, 6, false));
         assert_eq!(latest.load(Ordering::Acquire), 7);
-        assert!(record_election(&latest, 7, 0, false), "the Sentinels were reset");
+        assert!(record_election(&latest, 7, 0, true), "the Sentinels were reset");
         assert_eq!(latest.load(Ordering::Acquire), 0);
+    }
+
+    #[test]
+    fn a_minority_does_not_bring_back_an_earlier_master() {
+        let latest = AtomicU64::new(0);
+        assert!(record_election(&latest, 0, 0, false), "a new client accepts a minority");
+        assert!(record_election(&latest, 0, 1, false), "a later election");
+        assert!(record_election(&latest, 1, 1, false), "the same election");
+        assert!(!record_election(&latest, 1, 0, false));
+        assert_eq!(latest.load(Ordering::Acquire), 1);
+        assert!(!is_majority(&[elected(0)], 3));
+        assert!(!is_majority(&[elected(0)], 2));
+        assert!(is_majority(&[elected(0), elected(0)], 3));
     }
 
     #[test]

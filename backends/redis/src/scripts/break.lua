@@ -19,12 +19,21 @@ local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local seen, any, how, note = ARGV[1], ARGV[2] == '1', ARGV[3], ARGV[4]
 local its = queue_of(KEYS[1], KEYS[2], KEYS[4], KEYS[5], KEYS[6], micros, ARGV[9] == '1')
 
+-- Offers the lock. The hold is broken even if this fails.
+local function offer()
+  pcall(function()
+    -- Readers whose marker was deleted before the exclusive hold must not get a new marker.
+    if its.value or its.look(false) then
+      its.grant_next()
+    end
+  end)
+end
+
 -- Offers the lock, and wakes all waiters, because the operator's client may exit before the offer
 -- lapses.
 local function publish_break()
   redis.pcall('PUBLISH', ARGV[8], 'now ' .. seen)
-  -- The hold is broken even if this fails.
-  pcall(its.grant_next)
+  offer()
   redis.pcall('PUBLISH', ARGV[6], ARGV[7])
 end
 
@@ -68,7 +77,7 @@ if not held_token then
   end
   redis.call('DEL', KEYS[1])
   its.value = false
-  pcall(its.grant_next)
+  offer()
   return { 'freed', left }
 end
 

@@ -8,8 +8,8 @@ use lockwright_core::{
 use lockwright_redis::{Config, Redis};
 
 use crate::common::{
-    claim, claim_for, events, exists, fails, grant, granted_soon, name, next, not_held,
-    server_and_client,
+    FOR_EVER, busy, claim, claim_for, events, exists, fails, grant, granted_soon, name, next,
+    not_held, server_and_client,
 };
 
 const NOT_HELD_BROKEN: [Renewal; 1] = [Renewal::not_held(Reason::Broken)];
@@ -160,6 +160,30 @@ async fn present_holder_can_be_broken_without_a_token() {
     server.command::<()>(&["HSET", "a", "no", "lock"]).unwrap();
     fails(any(BreakMode::Now).await, ErrorKind::Conflict);
     assert!(exists(&server, "a"));
+}
+
+/// The readers' marker is deleted, so the reader doesn't hold when the exclusive holder is broken.
+#[tokio::test]
+async fn a_break_does_not_revive_readers() {
+    let (server, redis) = server_and_client().await;
+    let reader = || Claim { mode: Mode::Shared, ..claim("a") };
+    for is_foreign in [false, true] {
+        let (old, holder, waits) = (reader(), claim("a"), reader());
+        grant(&redis, &old).await;
+        server.command::<()>(&["DEL", "a"]).unwrap();
+        if is_foreign {
+            server.command::<()>(&["SET", "a", "theirs", "PX", "20000"]).unwrap();
+        } else {
+            grant(&redis, &holder).await;
+        }
+        busy(&redis, &waits, FOR_EVER).await;
+        broken(&redis, BreakTarget::Any, BreakMode::Now).await.unwrap();
+        let renewals = redis.renew(&[Renew::of(&old)]).await.unwrap();
+        assert_eq!(renewals, [Renewal::not_held(Reason::Gone)]);
+        let holders = redis.inspect(&name("a")).await.unwrap().holders;
+        assert_eq!(holders.iter().map(|it| it.token).collect::<Vec<_>>(), [Some(waits.token)]);
+        redis.release(&waits, ReleaseMode::Plain).await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -1,14 +1,17 @@
 //! Lookup of the slot map. Gossip reaches some nodes late, so the map of a majority counts, or else
 //! the most frequent map.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use lockwright_core::backend_util::lock;
 use lockwright_core::{Error, ErrorKind, Result};
 use redis::{AsyncConnectionConfig, Cmd, Value};
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{Address, Cluster, SlotMap};
 use crate::connection::{command, dial};
@@ -23,7 +26,7 @@ impl Cluster {
         let mut last = self.looking.lock().await;
         // Callers that waited for a concurrent lookup share its result.
         if self.looked.load(Ordering::Acquire) == looked {
-            *last = match self.ask_several().await {
+            *last = match self.ask_nodes().await {
                 Ok(map) => {
                     lock(&self.links).retain(|at, _| map.masters().contains(at));
                     self.current.change(|current| *current = map);
@@ -39,48 +42,16 @@ impl Cluster {
         }
     }
 
-    async fn ask_several(self: &Arc<Self>) -> Result<SlotMap, Failure> {
-        let map = self.map();
-        let mut asked: Vec<Address> = Vec::with_capacity(ASKED);
-        for at in map.nodes().chain(&self.seeds) {
-            if asked.len() < ASKED && !asked.contains(at) {
-                asked.push(at.clone());
-            }
-        }
-        let (number, mut asking) = (asked.len(), JoinSet::new());
-        for at in asked {
+    async fn ask_nodes(self: &Arc<Self>) -> Result<SlotMap, Failure> {
+        let (map, mut known) = (self.map(), BTreeSet::new());
+        let nodes = map.nodes().chain(&self.seeds).filter(|at| known.insert(*at)).cloned();
+        let ask = |at| {
             let cluster = Arc::clone(self);
-            asking.spawn_on(async move { cluster.ask_one(&at).await }, &self.shared.runtime);
-        }
-        let mut views: Vec<(SlotMap, usize)> = Vec::new();
-        let mut failure: Option<Failure> = None;
-        while let Some(end) = asking.join_next().await {
-            match end {
-                Ok(Ok(view)) => {
-                    let known = views.iter().position(|(known, _)| *known == view);
-                    let at = known.unwrap_or_else(|| {
-                        views.push((view, 0));
-                        views.len() - 1
-                    });
-                    views[at].1 += 1;
-                    if views[at].1 * 2 > number {
-                        break;
-                    }
-                }
-                Ok(Err(other)) => {
-                    let says_less = other.kind == ErrorKind::Unavailable && failure.is_some();
-                    failure = if says_less { failure } else { Some(other) };
-                }
-                Err(_) => {}
-            }
-        }
-        // Makes `max_by_key` prefer the first of equally frequent maps.
-        views.reverse();
-        match views.into_iter().max_by_key(|(_, votes)| *votes) {
-            Some((view, _)) => Ok(view),
-            None => Err(failure
-                .unwrap_or_else(|| Failure::unavailable("no node of the Cluster could be asked"))),
-        }
+            async move { cluster.ask_one(&at).await }
+        };
+        // Enough for a second query if the first nodes are silent.
+        let limit = self.shared.config.connect_timeout.saturating_mul(2);
+        ask_several(nodes.collect(), &self.shared.runtime, limit, ask).await
     }
 
     async fn ask_one(&self, at: &Address) -> Result<SlotMap, Failure> {
@@ -117,6 +88,56 @@ impl Cluster {
     }
 }
 
+/// Asks several nodes at once. Until a node answers, each failure lets it ask the next node, within
+/// the limit.
+async fn ask_several<F: Future<Output = Result<SlotMap, Failure>> + Send + 'static>(
+    nodes: Vec<Address>,
+    runtime: &Handle,
+    limit: Duration,
+    ask: impl Fn(Address) -> F,
+) -> Result<SlotMap, Failure> {
+    let (begun, number) = (Instant::now(), nodes.len().min(ASKED));
+    let (mut nodes, mut asking) = (nodes.into_iter(), JoinSet::new());
+    for at in nodes.by_ref().take(ASKED) {
+        asking.spawn_on(ask(at), runtime);
+    }
+    let mut views: Vec<(SlotMap, usize)> = Vec::new();
+    let mut failure: Option<Failure> = None;
+    while let Some(end) = asking.join_next().await {
+        match end {
+            Ok(Ok(view)) => {
+                let known = views.iter().position(|(known, _)| *known == view);
+                let at = known.unwrap_or_else(|| {
+                    views.push((view, 0));
+                    views.len() - 1
+                });
+                views[at].1 += 1;
+                if views[at].1 * 2 > number {
+                    break;
+                }
+            }
+            Ok(Err(other)) => {
+                let says_less = other.kind == ErrorKind::Unavailable && failure.is_some();
+                failure = if says_less { failure } else { Some(other) };
+                if views.is_empty()
+                    && begun.elapsed() < limit
+                    && let Some(at) = nodes.next()
+                {
+                    asking.spawn_on(ask(at), runtime);
+                }
+            }
+            Err(_) => {}
+        }
+    }
+    // Makes `max_by_key` prefer the first of equally frequent maps.
+    views.reverse();
+    match views.into_iter().max_by_key(|(_, votes)| *votes) {
+        Some((view, _)) => Ok(view),
+        None => Err(failure
+            .unwrap_or_else(|| Failure::unavailable("no node of the Cluster could be asked"))),
+    }
+}
+
 fn failed(error: &Error) -> Failure {
     Failure { kind: error.kind(), message: error.to_string() }
 }
@@ -141,4 +162,28 @@ fn refused(cause: &redis::RedisError, at: &Address) -> Failure {
         };
     }
     failed(&errors::translate(cause.clone(), Effect::Reads))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn further_nodes_are_asked_if_the_first_fail() {
+        let found = async |failing, limit| {
+            let ask = move |at: Address| async move {
+                let mut map = SlotMap::empty();
+                map.moved(7, &at);
+                if at.port < failing { Err(Failure::unavailable("silent")) } else { Ok(map) }
+            };
+            let nodes = (0..20).map(|port| Address { host: "a".to_owned(), port }).collect();
+            let map = ask_several(nodes, &Handle::current(), limit, ask).await.ok()?;
+            map.owner(7).map(|at| at.port)
+        };
+        assert!(found(0, Duration::MAX).await.is_some_and(|port| port < 9));
+        assert!(found(9, Duration::MAX).await >= Some(9));
+        assert_eq!(found(19, Duration::MAX).await, Some(19));
+        assert_eq!(found(20, Duration::MAX).await, None);
+        assert_eq!(found(9, Duration::ZERO).await, None, "the time is over");
+    }
 }

@@ -16,22 +16,21 @@ pub(crate) async fn examine(cluster: &Arc<Cluster>) -> Result<Vec<Finding>> {
     let mut of_nodes = BTreeSet::new();
     let (mut nodes_denied, mut failing) = (false, false);
     for (at, link) in cluster.masters() {
-        match examine_one(&link).await {
-            Ok(some) => findings.extend(some.into_iter().map(|finding| at_node(&at, finding))),
+        // The node may fail between two of its replies.
+        let replies = async {
+            findings.extend(examine_one(&link).await?.into_iter().map(|it| at_node(&at, it)));
+            Ok((ask(&link, "INFO").await?, ask(&link, "NODES").await?))
+        };
+        let (info, nodes) = match replies.await {
+            Ok(replies) => replies,
             Err(problem) => {
                 findings.push(unreachable(&at, &problem));
                 continue;
             }
-        }
-        match ask(&link, "INFO").await? {
-            Some(info) if !info.contains("cluster_state:ok") => failing = true,
-            Some(_) => {}
-            None => nodes_denied = true,
-        }
-        match ask(&link, "NODES").await? {
-            Some(nodes) => of_nodes.extend(Nodes::read(&nodes).problems()),
-            None => nodes_denied = true,
-        }
+        };
+        nodes_denied |= info.is_none() || nodes.is_none();
+        failing |= info.is_some_and(|info| !info.contains("cluster_state:ok"));
+        of_nodes.extend(nodes.iter().flat_map(|nodes| Nodes::read(nodes).problems()));
     }
     if failing {
         findings.push(finding::error(

@@ -1,4 +1,7 @@
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
@@ -469,4 +472,41 @@ async fn documented_rights_are_sufficient() {
     released(&redis, &held, ReleaseMode::Reconcile).await;
     block_in_place(|| cluster.finish_move(moving)).unwrap();
     assert_eq!(redis.inspect(&name("orders/{s}")).await.unwrap().holders, []);
+}
+
+/// Forwards to the server, but closes a connection at its first `CLUSTER INFO`.
+fn without_cluster_info(listener: TcpListener, server: SocketAddr) {
+    let forward = |mut from: TcpStream, mut to: TcpStream| {
+        let mut buffer = [0; 16 * 1024];
+        while let Ok(read @ 1..) = from.read(&mut buffer) {
+            let closes = buffer[..read].windows(13).any(|part| part == b"CLUSTER\r\n$4\r\n");
+            if closes || to.write_all(&buffer[..read]).is_err() {
+                break;
+            }
+        }
+        let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+    };
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let server = TcpStream::connect(server).unwrap();
+            let (requests, answers) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            thread::spawn(move || forward(requests, server));
+            thread::spawn(move || forward(answers, client));
+        }
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_reports_a_node_that_fails_during_the_examination() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let node = testbed::Redis::options().set("cluster-enabled", "yes");
+    let node = node.set("cluster-announce-port", &port).start().unwrap();
+    node.command::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).unwrap();
+    without_cluster_info(listener, node.address());
+    let redis = impatient(&format!("redis+cluster://127.0.0.1:{port}")).await;
+    let findings = redis.doctor().await.unwrap();
+    let codes: Vec<_> = findings.iter().map(|finding| finding.code).collect();
+    assert!(codes.contains(&"node-unreachable"), "{findings:?}");
+    assert!(codes.contains(&"persistence"), "the other findings are kept: {findings:?}");
 }

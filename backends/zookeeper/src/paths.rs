@@ -23,9 +23,11 @@ impl Paths {
         format!("{}/{}", self.prefix, encode(name.as_str()))
     }
 
-    /// Returns a path that never exists, because no name is encoded like this.
+    /// Returns a path that never exists, because no name is encoded like this. Its parent never
+    /// exists either: the ACL of an existing parent would let a server reject the probe by itself,
+    /// without a majority.
     pub(crate) fn probe_path(&self) -> String {
-        format!("{}/%nobody", self.prefix)
+        format!("{}/%nobody/%nobody", self.prefix)
     }
 
     /// Returns the prefix of the doctor's probe nodes, which belong to no name.

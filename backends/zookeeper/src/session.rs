@@ -215,7 +215,7 @@ impl Session {
 
 fn committed(answer: Result<(), Failure>) -> Result<()> {
     match answer {
-        Ok(()) | Err(Failure::Response(zk::Error::NoNode | zk::Error::NoAuth)) => Ok(()),
+        Ok(()) | Err(Failure::Response(zk::Error::NoNode)) => Ok(()),
         Err(failure) => Err(failure.error(Effect::Reads)),
     }
 }

@@ -1,10 +1,12 @@
 //! Tests with a cut-off follower, which still answers its clients' pings and reads.
 
+use zookeeper_client::{Acl, Acls, AuthId, CreateMode, Permission};
+
 use super::{
     LONG, SHORT, follower, hold_at, hold_is_lost_in_time, holder_and_waiter, locks, participants,
     url_of, url_without, whole,
 };
-use crate::common::{Cluster, eventually};
+use crate::common::{Cluster, eventually, raw};
 
 /// A sync limit so long that a cut-off follower keeps serving: only requests to the quorum fail.
 const UNNOTICED: u32 = 100;
@@ -12,14 +14,31 @@ const UNNOTICED: u32 = 100;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_a_follower_that_is_cut_off_loses_its_hold_in_time() {
     let ensemble = Cluster::options().sync_limit(UNNOTICED).start().unwrap();
-    let cut_off = follower(&ensemble);
+    cut_off_hold_is_lost_in_time(&ensemble).await;
+}
+
+/// The follower checks ACLs before it forwards a request. The prefix's ACL has no permission to
+/// delete children.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_that_is_cut_off_and_checks_acls_itself_proves_nothing() {
+    let options = Cluster::options().sync_limit(UNNOTICED);
+    let ensemble = options.property("zookeeper.enableEagerACLCheck", "true").start().unwrap();
+    let permission = Permission::CREATE | Permission::READ | Permission::ADMIN;
+    let acls = [Acl::new(permission, AuthId::anyone())];
+    let options = CreateMode::Persistent.with_acls(Acls::new(&acls));
+    raw(&ensemble.url()).await.create("/lockwright", b"", &options).await.unwrap();
+    cut_off_hold_is_lost_in_time(&ensemble).await;
+}
+
+async fn cut_off_hold_is_lost_in_time(ensemble: &Cluster) {
+    let cut_off = follower(ensemble);
     let mend = async || {
         let mode = eventually(|| async { ensemble.members[cut_off].mode() }).await;
         assert_eq!(mode, "follower", "it still answers as if nothing was");
         ensemble.heal(cut_off);
     };
     let harm = || ensemble.isolate(cut_off);
-    hold_is_lost_in_time(&ensemble, cut_off, (SHORT, SHORT), harm, mend).await;
+    hold_is_lost_in_time(ensemble, cut_off, (SHORT, SHORT), harm, mend).await;
 }
 
 /// A waiter at the cut-off follower isn't granted the lock. It keeps waiting after the follower's

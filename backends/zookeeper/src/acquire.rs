@@ -12,7 +12,9 @@ use crate::claim_removal::deleted;
 use crate::errors::{BACKEND, Effect, Failure, error, if_present, no_chroot};
 use crate::paths::node;
 use crate::queue::{Contender, can_be_admitted, modes, queue};
-use crate::registration::{expired, lost, maybe_indeterminate, note, registered_place, vanished};
+use crate::registration::{
+    expired, lost, maybe_indeterminate, note, refuse_broken, registered_place, vanished,
+};
 use crate::session::Session;
 use crate::shared::{Node, Place, Shared};
 use crate::value::Value;
@@ -107,6 +109,8 @@ impl Acquire<'_> {
                 if let Some(at) = self.own(&queue) {
                     return Ok(self.adopt(queue, at).await?);
                 }
+                // The node was created and freed, or never created.
+                refuse_broken(self.shared, &self.session, self.claim).await?;
                 return Ok(self.enqueue(false).await?);
             }
         }
@@ -223,7 +227,7 @@ impl Acquire<'_> {
                     self.adopt(queue, at).await
                 }
                 Some(at) => self.grant_if_admitted(queue, at, own).await,
-                None => vanished(self.shared, self.claim, false),
+                None => self.vanished(false).await,
             };
         }
         self.shared.registry.leave(self.claim);
@@ -260,9 +264,9 @@ impl Acquire<'_> {
         let reading = client.get_data(&own.path);
         let queue = self.read_queue_from(looking).await?;
         let found = queue.iter().position(|contender| own.path.ends_with(&contender.node));
-        let Some(at) = found else { return vanished(self.shared, self.claim, is_held) };
+        let Some(at) = found else { return self.vanished(is_held).await };
         match if_present(self.session.answer(reading).await, Effect::Reads)? {
-            None => vanished(self.shared, self.claim, is_held),
+            None => self.vanished(is_held).await,
             Some((data, _)) if Value::is_broken(&data) => self.broken(&own, is_held).await,
             Some(_) => self.grant_if_admitted(queue, at, own).await,
         }
@@ -285,7 +289,7 @@ impl Acquire<'_> {
         let found = self.session.read(|| self.session.client().get_data(&path)).await;
         // The node exists, so an earlier request had an effect.
         let Some((data, stat)) = if_present(found, Effect::Changes)? else {
-            return vanished(self.shared, self.claim, false);
+            return self.vanished(false).await;
         };
         let own = Node::new(path, fence(&stat)?);
         let is_broken = Value::is_broken(&data);
@@ -342,7 +346,7 @@ impl Acquire<'_> {
             queue = self.read_queue().await?;
             match self.own(&queue) {
                 Some(now) => at = now,
-                None => return vanished(self.shared, self.claim, self.is_held()),
+                None => return self.vanished(self.is_held()).await,
             }
         }
         let message =
@@ -402,6 +406,10 @@ impl Acquire<'_> {
             return Err(error(ErrorKind::Conflict, message));
         }
         Ok(AcquireOutcome::Busy(Busy { retry_after: Some(retry_after), ..Busy::default() }))
+    }
+
+    async fn vanished(&self, is_held: bool) -> Result<AcquireOutcome> {
+        vanished(self.shared, &self.session, self.claim, is_held).await
     }
 
     fn note(&self, own: &Node, is_held: bool) -> Result<()> {

@@ -2,9 +2,10 @@
 //!
 //! A queue's node outlives the hold's node, because servers remove empty queues only once a minute.
 
-use lockwright_core::{LockName, Reason, Token};
+use lockwright_core::{LockName, Reason, Result, Token};
 use serde::{Deserialize, Serialize};
 
+use crate::errors::{Effect, if_present};
 use crate::session::Session;
 use crate::shared::Shared;
 
@@ -42,12 +43,13 @@ pub(crate) async fn why_gone(
     session: &Session,
     name: &LockName,
     token: Token,
-) -> Reason {
+) -> Result<Reason> {
     let queue = shared.paths.queue(name);
     let found = session.read(|| session.client().get_data(&queue)).await;
-    let notes = found.ok().and_then(|(data, _)| Notes::read(&data)).unwrap_or_default();
+    let found = if_present(found, Effect::Reads)?;
+    let notes = found.and_then(|(data, _)| Notes::read(&data)).unwrap_or_default();
     let is_broken = notes.broken.iter().any(|note| note.token == token);
-    if is_broken { Reason::Broken } else { Reason::Gone }
+    Ok(if is_broken { Reason::Broken } else { Reason::Gone })
 }
 
 #[cfg(test)]

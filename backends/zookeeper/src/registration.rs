@@ -4,6 +4,7 @@ use std::time::Duration;
 use lockwright_core::{AcquireOutcome, Busy, Claim, Error, ErrorKind, Reason, Result};
 
 use crate::errors::error;
+use crate::notes;
 use crate::session::Session;
 use crate::shared::{Node, Place, Shared};
 
@@ -44,7 +45,24 @@ pub(crate) fn lost(reason: Reason) -> Error {
     error(ErrorKind::Lost(reason), format!("{reason}; acquire the lock again"))
 }
 
-pub(crate) fn vanished(shared: &Shared, claim: &Claim, is_held: bool) -> Result<AcquireOutcome> {
+/// Ends the claim, whose node is gone, if an operator freed it at once.
+pub(crate) async fn refuse_broken(shared: &Shared, session: &Session, claim: &Claim) -> Result<()> {
+    let reason = notes::why_gone(shared, session, &claim.name, claim.token).await?;
+    if reason != Reason::Broken {
+        return Ok(());
+    }
+    shared.ended_claims.set(claim, reason);
+    shared.registry.leave(claim);
+    Err(lost(reason))
+}
+
+pub(crate) async fn vanished(
+    shared: &Shared,
+    session: &Session,
+    claim: &Claim,
+    is_held: bool,
+) -> Result<AcquireOutcome> {
+    refuse_broken(shared, session, claim).await?;
     if shared.registry.place(claim).is_some_and(|place| place.is_overdue) {
         return Err(expired(shared, claim));
     }

@@ -145,7 +145,7 @@ async fn renewal(
         Err(failure) if failure.is(&zk::Error::NoNode) => {
             let reason = notes::why_gone(shared, session, &claim.name, claim.token).await;
             shared.registry.leave(claim);
-            return Renewal::not_held(reason);
+            return Renewal::not_held(reason.unwrap_or(Reason::Gone));
         }
         Err(_) => return Renewal::INDETERMINATE,
     };

@@ -10,6 +10,8 @@ mod dead_connection;
 mod doctor;
 mod faults;
 mod fencing;
+#[path = "../../../../tests/clusters/freed.rs"]
+mod freed;
 mod full;
 mod large;
 mod late;

@@ -87,22 +87,25 @@ async fn a_node_whose_reply_was_lost_is_the_hold_when_asked_again() {
 async fn a_node_whose_reply_was_lost_and_that_was_broken_is_not_granted() {
     let (server, proxy, zookeeper) = harmed().await;
     let (raw, other) = (raw(&server.url()).await, connect(&server.url()).await);
-    let claim = claim_for("x", LONG);
-    lose_the_reply(&proxy, &zookeeper, &raw, &claim).await;
-    let seen = BreakTarget::Token(claim.token);
-    let broken = other.break_lock(&claim.name, seen, BreakMode::RunOut, "me", "why").await.unwrap();
-    assert!(matches!(broken, Broken::RunsOut(_)), "{broken:?}");
-    let told = eventually(|| async {
-        match zookeeper.acquire(&claim, FOR_EVER).await {
-            Err(error) if error.is_transient() => None,
-            answer => Some(answer),
-        }
-    });
-    let told = told.await.expect_err("it is broken");
-    assert_eq!(told.kind(), ErrorKind::Lost(Reason::Broken), "{told}");
-    // The claim was never granted, so its node is removed at once.
-    grant(&other, &claim_for("x", LONG)).await;
-    fails(zookeeper.acquire(&claim, FOR_EVER).await, ErrorKind::Lost(Reason::Broken));
+    for how in [BreakMode::RunOut, BreakMode::Now] {
+        let (claim, next) = (claim_for("x", LONG), claim_for("x", LONG));
+        lose_the_reply(&proxy, &zookeeper, &raw, &claim).await;
+        let seen = BreakTarget::Token(claim.token);
+        let broken = other.break_lock(&claim.name, seen, how, "me", "why").await.unwrap();
+        assert_ne!(broken, Broken::NotHeld);
+        let told = eventually(|| async {
+            match zookeeper.acquire(&claim, FOR_EVER).await {
+                Err(error) if error.is_transient() => None,
+                answer => Some(answer),
+            }
+        });
+        let told = told.await.expect_err("it is broken");
+        assert_eq!(told.kind(), ErrorKind::Lost(Reason::Broken), "{told}");
+        // The claim was never granted, so its node is removed at once.
+        grant(&other, &next).await;
+        fails(zookeeper.acquire(&claim, FOR_EVER).await, ErrorKind::Lost(Reason::Broken));
+        released(&other, &next, ReleaseMode::Plain).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

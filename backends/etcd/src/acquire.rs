@@ -240,7 +240,9 @@ impl AcquireSteps<'_> {
         if owner.key == key {
             return self.granted(lease, key, created, value::fence(created), waiters).await;
         }
-        let way = previous.as_ref().map_or(&owner.key, |previous| &previous.key);
+        let way = previous.as_ref().map_or((owner.key.as_slice(), owner.created), |previous| {
+            (previous.key.as_slice(), previous.created)
+        });
         self.wait_or_leave(lease, key, created, std::slice::from_ref(&owner), &[way]).await
     }
 
@@ -256,7 +258,7 @@ impl AcquireSteps<'_> {
         key: &[u8],
         created: i64,
         before: &[Entry],
-        way: &[&Vec<u8>],
+        way: &[(&[u8], i64)],
     ) -> Result<Step> {
         let (shared, claim) = (self.shared, self.claim);
         let Some(owner) = before.first() else { return Ok(Step::Again) };

@@ -156,7 +156,7 @@ impl AcquireSteps<'_> {
             };
         }
         let way = snapshot.entries[queue_admission::blockers(&before, claim.mode)].iter();
-        let way: Vec<_> = way.map(|entry| &entry.key).collect();
+        let way: Vec<_> = way.map(|entry| (entry.key.as_slice(), entry.created)).collect();
         self.wait_or_leave(lease, key, created, &snapshot.entries[..at], &way).await
     }
 

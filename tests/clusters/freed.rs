@@ -1,10 +1,19 @@
 //! Claims that an operator frees at once.
 
-use lockwright_core::{
-    BreakMode, BreakTarget, Broken, DistributedLock, ErrorKind, Reason, ReleaseMode,
-};
+use std::time::Duration;
 
-use crate::common::{FOR_EVER, busy, claim, connect, fails, grant, released, server_and_client};
+use lockwright_core::{
+    BreakMode, BreakTarget, Broken, DistributedLock, ErrorKind, Mode, Reason, ReleaseMode,
+};
+use lockwright_testbed::proxy::Traffic;
+use tokio::time::sleep;
+
+use crate::clusters::server_and_proxy;
+use crate::clusters::shared::claim_as;
+use crate::common::{
+    Backend, FOR_EVER, busy, claim, connect, entries, eventually, fails, grant, released,
+    server_and_client,
+};
 
 /// A waiter becomes the first in the queue, and is freed before its client repeats the request.
 #[tokio::test(flavor = "multi_thread")]
@@ -22,4 +31,28 @@ async fn claim_freed_before_its_grant_is_never_granted() {
         fails(backend.acquire(&next, FOR_EVER).await, ErrorKind::Lost(Reason::Broken));
     }
     grant(&operator, &claim("x")).await;
+}
+
+/// The operator's connection breaks after the first of two deletions.
+#[tokio::test(flavor = "multi_thread")]
+async fn partial_break_is_indeterminate() {
+    const DELAY: Duration = Duration::from_millis(300);
+    let (server, proxy, url) = server_and_proxy();
+    let backend = connect(&server.url()).await;
+    let readers = [claim_as(Mode::Shared), claim_as(Mode::Shared)];
+    for reader in &readers {
+        grant(&backend, reader).await;
+    }
+    let operator = Backend::connect(&url).await.unwrap();
+    proxy.set(Traffic::Delay(DELAY));
+    let name = &readers[0].name;
+    let breaking = operator.break_lock(name, BreakTarget::Any, BreakMode::Now, "me", "why");
+    let (broken, ()) = tokio::join!(breaking, async {
+        eventually(|| async { (entries(&server, "x").await == 1).then_some(()) }).await;
+        // The first response has arrived, and the server gets the second deletion two delays later.
+        sleep(DELAY * 2).await;
+        proxy.cut();
+    });
+    assert!(entries(&server, "x").await == 1, "late: both were deleted before the cut");
+    fails(broken, ErrorKind::Indeterminate);
 }

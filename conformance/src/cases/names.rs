@@ -112,10 +112,10 @@ async fn the_longest_name_is_a_name(context: Arc<Context>) -> Verdict {
 
 async fn wildcards_in_a_prefix_mean_nothing(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    let names = ["ab", "a_b", "a%b", "a*b", "axb", "Ab", "a", "a[b", "a\\b"];
+    let names = ["ab", "a_b", "a%b", "a*b", "axb", "Ab", "a", "a[b", "a\\b", "a b"];
     let claims = names.map(|name| context.long_claim(name));
     take_all(&context, &*backend, &claims).await?;
-    for prefix in ["a_", "a%", "a*", "a", "A", "a[", "a\\", "a?", "", "ax", "zz"] {
+    for prefix in ["a_", "a%", "a*", "a", "A", "a[", "a\\", "a?", "a ", "", "ax", "zz"] {
         let whole = format!("{}{prefix}", context.root());
         let mut listed = BTreeSet::new();
         let mut from = None;

@@ -44,7 +44,7 @@ impl Postgresql {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             server: config.server.clone().disable_statement_logging(),
-            channel: config.common.tables.scope(),
+            channel: config.common.tables.channel(),
             tables: config.common.tables.clone(),
             backend: config.backend(),
             mark: None,

@@ -9,6 +9,9 @@ use super::session_lock::Kind;
 use super::table::Tables;
 use super::tls;
 
+/// Longer time limits are shortened, because servers reject limits of more than 24 days.
+const LONGEST_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// How the server stores a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
@@ -72,10 +75,11 @@ impl Common {
             Mode::Lease => Duration::from_millis(1_200),
             Mode::Session | Mode::Row => Duration::from_secs(3),
         };
+        let at_most = |limit: Duration| limit.min(LONGEST_LIMIT);
         Limits {
-            connect: self.connect,
-            answer: self.answer.unwrap_or(by_default),
-            slow: self.answer.unwrap_or(Duration::from_secs(5)),
+            connect: at_most(self.connect),
+            answer: at_most(self.answer.unwrap_or(by_default)),
+            slow: at_most(self.answer.unwrap_or(Duration::from_secs(5))),
         }
     }
 

@@ -55,16 +55,11 @@ impl Tables {
         text
     }
 
-    /// Returns the name of the notification channel, which has at most 63 bytes.
+    /// Returns the name of the notification channel. It doesn't contain the schema, because clients
+    /// may name the same schema explicitly or by default.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
-    pub(crate) fn scope(&self) -> String {
-        match &self.schema {
-            Some(schema) if schema.len() + self.prefix.len() < LONGEST_SCHEMA => {
-                format!("{schema}.{}", self.prefix)
-            }
-            // Several schemas may share this channel, which causes needless wake-ups.
-            _ => self.prefix.clone(),
-        }
+    pub(crate) fn channel(&self) -> String {
+        self.prefix.clone()
     }
 
     pub(crate) fn shown(&self) -> String {
@@ -118,14 +113,6 @@ mod tests {
                 assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{bad:?}");
                 assert!(error.to_string().contains("small letters"), "{error}");
             }
-        }
-    }
-
-    #[test]
-    fn a_scope_fits_into_a_name() {
-        for (prefix, schema) in [("a", "b"), (&*"a".repeat(40), &*"b".repeat(63))] {
-            let tables = Tables::default().named(prefix).unwrap().within(schema).unwrap();
-            assert!(tables.scope().len() <= 63, "{}", tables.scope());
         }
     }
 }

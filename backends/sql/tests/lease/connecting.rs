@@ -1,8 +1,10 @@
+use std::time::Duration;
+
 use lockwright_core::ErrorKind;
 
 use super::missing_databases;
 use super::server::{Config, SCHEME, Server, TLS, patient};
-use crate::support::refused;
+use crate::support::{acquire_and_release, refused};
 
 #[test]
 fn bad_urls_say_what_would_be_right() {
@@ -51,4 +53,12 @@ async fn a_refusal_has_its_reason() {
         let shown = format!("{error:?}");
         assert!(!shown.contains("wr0ng") && !shown.contains(server.password()), "{shown}");
     }
+}
+
+#[tokio::test]
+async fn time_limits_may_be_of_any_length() {
+    let server = Server::start().unwrap();
+    let config = Config::new(&server.url()).unwrap();
+    let config = config.response_timeout(Duration::MAX).connect_timeout(Duration::MAX);
+    acquire_and_release(&config.connect().await.unwrap(), "x").await;
 }

@@ -172,3 +172,15 @@ async fn sweeping_and_locking_at_once() {
     }
     assert!(gone >= 50, "only {gone} rows were swept, which shows nothing");
 }
+
+/// A late acquire may have read the name's row before the reconciliation, and then waits for it.
+#[tokio::test]
+async fn row_with_a_fresh_tombstone_is_kept() {
+    let (server, backend) = start().await;
+    let held = hold(&*backend, "x").await;
+    backend.release(&held, ReleaseMode::Plain).await.unwrap();
+    an_hour_passes(&server);
+    backend.release(&claim("x"), ReleaseMode::Reconcile).await.unwrap();
+    sweep(&backend, Duration::ZERO).await;
+    assert_eq!(rows(&server), 1);
+}

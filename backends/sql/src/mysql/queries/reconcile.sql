@@ -9,7 +9,8 @@ SELECT :name, NULL, '', 'exclusive',
 FROM {meta} AS meta
 LEFT JOIN {lease} AS seen ON seen.name = :name
 ON DUPLICATE KEY UPDATE
-    tombstones = RIGHT(CONCAT({lease}.tombstones, ' ', VALUES(tombstones)), 16 * 33);
+    tombstones = RIGHT(CONCAT({lease}.tombstones, ' ', VALUES(tombstones)), 16 * 33),
+    updated = VALUES(updated);
 
 UPDATE {lease} SET token = NULL, updated = {now}
 WHERE name = :name AND token = :token AND expires > {now};

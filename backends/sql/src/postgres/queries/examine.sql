@@ -1,5 +1,5 @@
 -- The last two columns are the oldest snapshot's age in transactions and in seconds (NULL if the
--- user can't see it).
+-- user can't see it), without VACUUMs, whose snapshots keep no rows.
 SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on',
        current_setting('server_version_num')::bigint, current_setting('fsync') = 'on',
        current_setting('full_page_writes') = 'on', current_setting('synchronous_commit'),
@@ -14,8 +14,9 @@ SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on',
        (SELECT max(age)::bigint FROM (
             SELECT max(age(backend_xmin)) FROM pg_stat_activity
             WHERE datname = current_database() AND pid <> pg_backend_pid()
+              AND pid NOT IN (SELECT pid FROM pg_stat_progress_vacuum)
             UNION ALL SELECT max(age(transaction)) FROM pg_prepared_xacts
             UNION ALL SELECT max(age(xmin)) FROM pg_replication_slots) AS oldest (age)),
        (SELECT max(extract(epoch FROM clock_timestamp() - xact_start))::bigint
         FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
-          AND backend_xmin IS NOT NULL)
+          AND backend_xmin IS NOT NULL AND pid NOT IN (SELECT pid FROM pg_stat_progress_vacuum))

@@ -14,8 +14,8 @@ SELECT :name, NULL, '', 'exclusive', greatest(meta.floor, coalesce(seen.fence + 
 FROM {meta} AS meta
 LEFT JOIN {lease} AS seen ON seen.name = :name
 ON CONFLICT (name) DO UPDATE SET
-    -- Keeps the last sixteen tokens.
-    tombstones = right(lease.tombstones || ' ' || :token, 16 * 33);
+    -- Keeps the last sixteen tokens. A sweep deletes no row that was updated in the last minute.
+    tombstones = right(lease.tombstones || ' ' || :token, 16 * 33), updated = {now};
 
 WITH ended AS (
     UPDATE {lease} SET token = NULL, updated = {now}

@@ -6,7 +6,7 @@ WITH asked AS (
     SELECT hold ->> 0 AS name, hold ->> 1 AS token, (hold ->> 2)::bigint AS ttl, place - 1 AS place
     FROM json_array_elements(:holds::json) WITH ORDINALITY AS each (hold, place)
 ), locked AS MATERIALIZED (
-    SELECT lease.name, lease.token, asked.ttl, asked.place
+    SELECT lease.name, lease.token, lease.broken, asked.ttl, asked.place
     FROM asked JOIN {lease} AS lease ON lease.name = asked.name AND lease.token = asked.token
     ORDER BY lease.name FOR UPDATE OF lease SKIP LOCKED
 ), renewed AS (
@@ -17,7 +17,8 @@ WITH asked AS (
 )
 SELECT asked.place,
        CASE WHEN renewed.place IS NOT NULL THEN 'renewed'
-            WHEN lease.broken IS NOT NULL OR tombstone.broken IS NOT NULL THEN 'broken'
+            -- Only `locked` shows a break that this statement waited for.
+            WHEN coalesce(locked.broken, lease.broken, tombstone.broken) IS NOT NULL THEN 'broken'
             WHEN lease.name IS NOT NULL AND locked.place IS NULL THEN 'skipped'
             WHEN lease.expires <= {now} THEN 'expired'
             ELSE 'gone' END,

@@ -521,6 +521,8 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         if page.names.len() == PAGE {
             page.next = page.names.last().map(|last| Cursor(last.name.as_str().to_owned()));
         }
+        // MySQL ignores spaces at the prefix's end.
+        page.names.retain(|found| found.name.as_str().starts_with(prefix));
         Ok(page)
     }
 

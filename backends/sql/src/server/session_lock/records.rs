@@ -333,6 +333,10 @@ impl<S: Server> Records<S> {
         let mut page = Page::default();
         for row in &rows {
             let Some(name) = self.read(row.text(0))? else { continue };
+            // MySQL ignores spaces at the prefix's end.
+            if name < prefix {
+                continue;
+            }
             if !name.starts_with(prefix) {
                 // In byte order, names with the prefix are contiguous.
                 return Ok(page);

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use lockwright_core::{
     BreakMode, BreakTarget, DistributedLock, ErrorKind, Fence, Reason, ReleaseMode, ReleaseOutcome,
-    Renew, Wait,
+    Renew, Renewal, Wait,
 };
 use sqlx::Executor;
 
@@ -12,7 +12,8 @@ use super::server::{
 };
 use super::sweeping::{an_hour_passes, one_off_names};
 use crate::support::{
-    LONG, acquire_and_release, acquiring, break_x, claim, eventually, grant, name, reader, refused,
+    LONG, acquire_and_release, acquiring, break_x, claim, eventually, grant, hold, name, reader,
+    refused, renew,
 };
 
 /// The acquire doesn't see its token's tombstone, which the release hasn't committed yet.
@@ -95,4 +96,20 @@ async fn break_that_ends_only_one_of_two_readers_is_indeterminate() {
     let answer = break_x(&backend, BreakTarget::Any, BreakMode::Now).await;
     refused(answer, ErrorKind::Indeterminate, "some of the holders");
     assert_eq!(backend.inspect(&name("x")).await.unwrap().holders.len(), 1);
+}
+
+/// The renewal's snapshot is older than the break, whose row it waits for.
+#[tokio::test(flavor = "multi_thread")]
+async fn renewal_that_waits_for_a_break_says_so() {
+    let (server, backend) = start().await;
+    let held = hold(&*backend, "x").await;
+    let mut breaking = lock_lease(&server, "x").await;
+    breaking.execute("UPDATE lockwright_lease SET broken = 'by us'").await.unwrap();
+    let renewing = tokio::spawn({
+        let (backend, held) = (Arc::clone(&backend), held.clone());
+        async move { renew(&*backend, &held).await }
+    });
+    wait_for_blocked(&server, 1).await;
+    breaking.execute("COMMIT").await.unwrap();
+    assert_eq!(renewing.await.unwrap(), Renewal::not_held(Reason::Broken));
 }

@@ -123,3 +123,17 @@ fn waiter_is_woken_after_the_end_of_the_first_runtime() {
         waiting.await.unwrap().unwrap().release().await.unwrap();
     });
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiter_that_names_the_default_schema_is_woken() {
+    let (server, holder) = start().await;
+    let waiter = connect(&format!("{}?schema=public", server.url())).await;
+    let held = hold(&holder, "x").await;
+    let mut told = events(&waiter);
+    busy(&waiter, &claim("x"), WAIT).await;
+    // A client wakes all its waiters when it begins to listen.
+    assert_eq!(next(&mut told).await, Event::Wake(name("x")));
+    busy(&waiter, &claim("x"), WAIT).await;
+    holder.release(&held, ReleaseMode::Plain).await.unwrap();
+    assert_eq!(next(&mut told).await, Event::Wake(name("x")));
+}

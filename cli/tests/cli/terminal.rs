@@ -228,6 +228,22 @@ fn a_terminal_that_closes_ends_the_command() {
     sandbox.assert_free("a");
 }
 
+/// The command in the background is stopped, because it reads from the terminal.
+#[test]
+fn a_terminal_that_closes_ends_a_stopped_command() {
+    let sandbox = Sandbox::new();
+    let mut terminal = Terminal::run(&sandbox, "bash", &["--norc", "--noprofile", "-i"]);
+    terminal.typed("$LW run a -- cat &\n");
+    let is_stopped = |pid: &i32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        status.is_ok_and(|status| status.contains("(cat) T"))
+    };
+    wait_until("the command to stop", || sandbox.processes().iter().any(is_stopped));
+    terminal.master = None;
+    sandbox.wait_until_empty();
+    sandbox.assert_free("a");
+}
+
 #[test]
 fn only_the_foreign_hold_that_was_shown_is_broken_on_redis() {
     let redis = Redis::start().unwrap();

@@ -215,6 +215,11 @@ impl Supervisor {
             self.terminal.hand_over(self.run_group, self.command);
         }
         let _ = kill_process_group(self.command, signal);
+        if self.waits_for_terminal && signal != Signal::CONT {
+            // A stopped command doesn't handle the signal. If it ignores the signal, the terminal
+            // stops it again.
+            let _ = kill_process_group(self.command, Signal::CONT);
+        }
     }
 
     /// Returns `true` if no child is left, and so no descendant: orphans become children of this

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lockwright::{BootInstant, Clock, Guard, HoldState};
 use rustix::net::{RecvFlags, recv};
-use rustix::process::{Pid, Signal, WaitOptions, getpgrp, kill_process, wait};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
@@ -19,7 +19,7 @@ use crate::exit::{self, Failure};
 use crate::json::millis;
 use crate::output::Output;
 use crate::run::process::Exit;
-use crate::run::process::foreground::Terminal;
+use crate::run::process::foreground::{Terminal, group_of};
 use crate::run::process::ipc::{self, FRAME, Order, Report, Term};
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub(crate) async fn hold(
     let all_gone = held.end_all().await;
     // If the supervisor was killed or suspended, CMD's ended process group still has the
     // foreground.
-    Terminal::open().take_back(getpgrp());
+    Terminal::open().take_back(group_of(None));
     Conclusion { outcome, all_gone }
 }
 

@@ -22,7 +22,7 @@ use crate::exit::{self, Failure};
 use crate::json::millis;
 use crate::output::Output;
 use crate::runtime::block_on;
-use process::Exit;
+use process::{Exit, descendants};
 use signals::Signals;
 pub(crate) use waiting::holder_name;
 
@@ -47,6 +47,7 @@ fn prepare_and_run(
 ) -> Result<u8, Failure> {
     LockName::new(&run.name)?;
     let command = command::resolve(run)?;
+    descendants::check_proc().map_err(|error| Failure::os("cannot use /proc", error))?;
     let holds = nested::Holds::of_this_process()?;
     let config = config(connection)?;
     let key = format!("{}{}", config.namespace, run.name);

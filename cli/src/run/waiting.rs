@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use crate::duration;
 use crate::escape::escape;
 use crate::output::Output;
-use crate::run::process::foreground::Terminal;
+use crate::run::process::foreground::{Terminal, group_of};
 
 const FIRST_REFRESH: Duration = Duration::from_millis(300);
 
@@ -63,7 +63,7 @@ impl StatusLine {
 
     /// Shows the text, but not in a background job, which doesn't have the terminal.
     fn show(&self, text: &str) {
-        if self.terminal.is_with(rustix::process::getpgrp()) {
+        if self.terminal.is_with(group_of(None)) {
             self.output.status_line(text);
         }
     }

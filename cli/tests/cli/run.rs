@@ -177,3 +177,19 @@ fn the_supervisor_hears_no_signal_that_could_end_it() {
     assert!(!descendants(supervisor).is_empty());
     sandbox.end(held);
 }
+
+/// The leader of the command's process group is outside of the PID namespace.
+#[test]
+fn it_runs_in_a_pid_namespace_that_has_its_own_proc() {
+    let sandbox = Sandbox::new();
+    let isolated = |args: &[&str]| {
+        let args = [args, &[program(), "run", "a", "--", "true"]].concat();
+        sandbox.command("unshare").args(args).output().unwrap()
+    };
+    let output = isolated(&["-Upfr", "--mount-proc"]);
+    assert!(output.status.success(), "{output:?}");
+    let output = isolated(&["-Upfr"]);
+    assert_eq!(output.status.code(), Some(71), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("PID namespace"), "{output:?}");
+    sandbox.assert_free("a");
+}

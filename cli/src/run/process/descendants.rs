@@ -30,6 +30,14 @@ struct Entry {
     ended: bool,
 }
 
+/// Fails if `/proc` shows another PID namespace, because then descendants couldn't be found.
+pub(crate) fn check_proc() -> io::Result<()> {
+    if fs::read_link("/proc/self")?.to_str() == Some(&rustix::process::getpid().to_string()) {
+        return Ok(());
+    }
+    Err(io::Error::other("it belongs to another PID namespace; mount it for this one"))
+}
+
 /// Returns the living descendants of `root`, without `except` and their descendants. A process
 /// forked during the scan may be missing, so callers repeat the scan and check with `wait`.
 pub(crate) fn of(root: Pid, except: &[Process]) -> io::Result<Vec<Process>> {

@@ -38,8 +38,8 @@ pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
         // The supervisor died, so it can't end CMD by the deadline.
         return ExitCode::from(exit::SUPERVISOR);
     }
-    if let Some(group) = hands_over {
-        Terminal::open().hand_over(group, getpgrp());
+    if hands_over.is_some() {
+        Terminal::open().hand_over(hands_over, getpgrp());
     }
     // Unblocks the signals that the supervisor blocks.
     let _ = SigSet::all().thread_unblock();

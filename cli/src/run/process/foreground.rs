@@ -6,6 +6,13 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process_group};
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
+/// Returns the group of a process, by default of this one. Returns `None` if its
+/// leader is in another PID namespace, where rustix's function panics.
+pub(crate) fn group_of(process: Option<Pid>) -> Option<Pid> {
+    let process = process.map(|process| nix::unistd::Pid::from_raw(process.as_raw_nonzero().get()));
+    Pid::from_raw(nix::unistd::getpgid(process).ok()?.as_raw())
+}
+
 #[derive(Debug)]
 pub(crate) struct Terminal(Option<File>);
 
@@ -14,13 +21,14 @@ impl Terminal {
         Self(File::options().read(true).write(true).open("/dev/tty").ok())
     }
 
-    pub(crate) fn is_with(&self, group: Pid) -> bool {
-        self.0.as_ref().is_some_and(|tty| tcgetpgrp(tty) == Ok(group))
+    pub(crate) fn is_with(&self, group: Option<Pid>) -> bool {
+        let foreground = self.0.as_ref().and_then(|tty| tcgetpgrp(tty).ok());
+        foreground.is_some() && foreground == group
     }
 
     /// Gives the foreground to `to` if `from` has it. The caller must block SIGTTOU, which would
     /// suspend a background process here.
-    pub(crate) fn hand_over(&self, from: Pid, to: Pid) -> bool {
+    pub(crate) fn hand_over(&self, from: Option<Pid>, to: Pid) -> bool {
         match &self.0 {
             Some(tty) if self.is_with(from) => tcsetpgrp(tty, to).is_ok(),
             _ => false,
@@ -29,8 +37,8 @@ impl Terminal {
 
     /// Gives the foreground to `group`, unless another living group has it, such as the shell. The
     /// caller must block SIGTTOU.
-    pub(crate) fn take_back(&self, group: Pid) {
-        let Some(tty) = &self.0 else { return };
+    pub(crate) fn take_back(&self, group: Option<Pid>) {
+        let (Some(tty), Some(group)) = (&self.0, group) else { return };
         let lives = tcgetpgrp(tty)
             .is_ok_and(|foreground| test_kill_process_group(foreground) != Err(Errno::SRCH));
         if !lives {

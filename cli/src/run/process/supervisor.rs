@@ -17,12 +17,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpgid, getpid, getppid, kill_process_group,
-    set_child_subreaper, wait,
+    Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process_group, set_child_subreaper,
+    wait,
 };
 use rustix::termios::isatty;
 
-use super::foreground::Terminal;
+use super::foreground::{Terminal, group_of};
 use super::ipc::{self, FRAME, Order, Report, Term};
 use super::timer::Timer;
 use super::{Exit, ROLE_EXEC, SELF, descendants, exec_child};
@@ -91,7 +91,7 @@ struct Supervisor {
     clock: Clock,
     timer: Timer,
     terminal: Terminal,
-    run_group: Pid,
+    run_group: Option<Pid>,
     command: Pid,
     exit: Option<Exit>,
     term: Term,
@@ -114,13 +114,12 @@ impl Supervisor {
         let signals =
             SignalFd::with_flags(&wanted, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
 
-        let run_group = getpgid(getppid())?;
+        let run_group = group_of(getppid());
         let terminal = Terminal::open();
-        let hands_over = if isatty(&stdin) && terminal.is_with(run_group) {
-            run_group.as_raw_nonzero().to_string()
-        } else {
-            exec_child::NO_FOREGROUND.to_owned()
-        };
+        let hands_over = run_group.filter(|_| isatty(&stdin) && terminal.is_with(run_group));
+        let hands_over = hands_over.map_or(exec_child::NO_FOREGROUND.to_owned(), |group| {
+            group.as_raw_nonzero().to_string()
+        });
         let timer = Timer::new()?;
         let clock = Clock::boot();
         if clock.now() >= term.lost_at {
@@ -262,7 +261,7 @@ impl Supervisor {
     fn give_terminal(&mut self) {
         if self.waits_for_terminal
             && (self.terminal.hand_over(self.run_group, self.command)
-                || self.terminal.is_with(self.command))
+                || self.terminal.is_with(Some(self.command)))
         {
             self.waits_for_terminal = false;
             let _ = kill_process_group(self.command, Signal::CONT);

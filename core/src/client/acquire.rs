@@ -378,7 +378,7 @@ impl Attempts<'_> {
         }
     }
 
-    /// Shares the hold that a concurrent shared request of the owner got.
+    /// Shares the hold of a concurrent request.
     fn enter_again(&self, name: &LockName) -> Result<Option<Entered>> {
         if self.options.owner.is_none() {
             return Ok(None);

@@ -64,7 +64,6 @@ impl Shared {
             joined.enter(hold);
         }
         if hold.owner.is_some() && hold.claim.mode != Mode::Exclusive {
-            // Waiting requests of the owner can share this hold.
             shared.waiters.wake(&hold.claim.name);
         }
     }

@@ -20,7 +20,6 @@ use crate::server::pool::Pool;
 use crate::server::session_limit::Use;
 use crate::server::session_lock::{Ended, Permit, SessionId};
 
-/// The shortest polling interval.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// A session is polled each fifteenth of its TTL, but at least this often. The interval delays the

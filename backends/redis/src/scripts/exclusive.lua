@@ -40,7 +40,8 @@ local function count_fences(key, last, marked_until, now, life)
   if marked_until < now then
     marked_until = 0
   end
-  write_counter(key, last, marked_until, math.max(life, marked_until - now) + IDLE_FENCE)
+  local ahead = math.max(marked_until, math.ceil(last / 1000)) - now
+  write_counter(key, last, marked_until, math.max(life, ahead) + IDLE_FENCE)
 end
 
 -- Marks the counter for at least `life` ms. `value` is the counter's value, if known.

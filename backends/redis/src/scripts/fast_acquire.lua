@@ -20,15 +20,18 @@ elseif taken then
   -- Set a counter below the bound to the server's time. Other counters are far ahead of the clock.
   -- With an unusable counter, the acquire is undone below.
   if is_number and counted > 0 and counted < 9007199254740992 then
-    local last, life, done = counted, ARGV[2] + 604800000, nil
+    local last, life, done = counted, nil, nil
     if counted < bound then
       local time = redis.pcall('TIME')
       if not time.err then
-        last = math.max(counted, time[1] * 1000000 + time[2])
+        local micros = time[1] * 1000000 + time[2]
+        last = math.max(counted, micros)
+        life = math.max(ARGV[2] + 0, math.ceil((last - micros) / 1000)) + 604800000
         done = redis.pcall('SET', KEYS[2], last, 'PX', life)
       end
     else
       -- A counter far ahead never falls below the bound, so its expiry is extended here.
+      life = math.max(ARGV[2] + 0, math.ceil((last - bound) / 1000)) + 604800000
       done = redis.pcall('PTTL', KEYS[2])
       if type(done) == 'number' and done < life then
         done = redis.pcall('PEXPIRE', KEYS[2], life)

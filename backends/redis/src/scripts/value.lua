@@ -20,7 +20,7 @@ local function get_string(key)
   return value
 end
 
--- A fence counter expires a week after its last hold. By then, the server's clock is ahead of it.
+-- A fence counter expires a week after its last hold, and after the clock has reached it.
 local IDLE_FENCE = 604800000
 
 -- Returns 'held' or 'broken' if the value is an exclusive hold of the token, else nil.

@@ -6,6 +6,7 @@ pub(crate) mod process;
 mod signals;
 mod waiting;
 
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -29,8 +30,8 @@ pub(crate) use waiting::holder_name;
 /// The limit for the release and for `close`. If the release fails, the hold expires.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The limit for the release after a loss, when the server is usually unreachable.
-const SHUTDOWN_TIMEOUT_WHEN_LOST: Duration = Duration::from_secs(1);
+/// The limit for the release after a loss, when the server is usually unreachable, or a signal.
+const SHORT_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(connection: &ConnectionOptions, run: &Run) -> ExitCode {
     let output = Output::new(connection.json);
@@ -127,7 +128,7 @@ async fn hold_and_run(
         std::mem::forget(guard);
         return outcome.map(Exit::shell_code);
     }
-    let patience = if outcome.is_ok() { SHUTDOWN_TIMEOUT } else { SHUTDOWN_TIMEOUT_WHEN_LOST };
+    let patience = if outcome.is_ok() { SHUTDOWN_TIMEOUT } else { SHORT_SHUTDOWN_TIMEOUT };
     let released = release(output, guard, signals, patience).await;
     let exit = outcome?;
     if released? {
@@ -182,16 +183,15 @@ async fn release(
     patience: Duration,
 ) -> Result<bool, Failure> {
     let name = guard.name().to_owned();
+    let mut releasing = pin!(guard.release());
     let answer = tokio::select! {
-        answer = timeout(patience, guard.release()) => Some(answer),
-        _ = signals.next_ending() => None,
+        answer = timeout(patience, &mut releasing) => answer,
+        _ = signals.next_ending() => timeout(SHORT_SHUTDOWN_TIMEOUT, releasing).await,
     };
-    let unconfirmed = |why| Failure::new(exit::UNAVAILABLE, "indeterminate", why);
     let failure = match answer {
-        Some(Ok(Ok(()))) => return Ok(true),
-        Some(Ok(Err(error))) => Failure::from(error),
-        Some(Err(_)) => unconfirmed("the server doesn't answer"),
-        None => unconfirmed("a signal interrupted the wait for the server"),
+        Ok(Ok(())) => return Ok(true),
+        Ok(Err(error)) => Failure::from(error),
+        Err(_) => Failure::new(exit::UNAVAILABLE, "indeterminate", "the server doesn't answer"),
     };
     if failure.code == exit::LOST {
         return Err(failure);

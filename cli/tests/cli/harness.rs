@@ -192,7 +192,7 @@ impl Finished {
 
 pub(crate) struct Running {
     pub child: Child,
-    events: PathBuf,
+    pub(crate) events: PathBuf,
     out: PathBuf,
 }
 

@@ -2,7 +2,7 @@ use std::fs;
 
 use rustix::process::Signal;
 
-use crate::harness::{Sandbox, UNTIL_DONE, wait_for, wait_until};
+use crate::harness::{Sandbox, UNTIL_DONE, signal, wait_for, wait_until};
 
 #[test]
 fn signals_go_to_the_command_and_the_lock_is_held_until_it_ends() {
@@ -40,6 +40,23 @@ fn a_command_that_dies_of_a_forwarded_signal_releases_the_lock() {
     assert_eq!(held.code(), 143);
     sandbox.assert_free("a");
     sandbox.wait_until_empty();
+}
+
+/// Over the runs, the second signal comes at various times around the release.
+#[test]
+fn a_signal_during_the_release_is_no_failure() {
+    let sandbox = Sandbox::new();
+    for run in 0..30 {
+        let held = sandbox.hold(&["a", "--", "sleep", "60"]);
+        let command = held.wait_for_event("started")["pid"].as_i64().unwrap();
+        signal(i32::try_from(command).unwrap(), Signal::TERM);
+        std::thread::sleep(std::time::Duration::from_micros(300 * run));
+        held.signal(Signal::TERM);
+        let events = held.events.clone();
+        held.code();
+        let text = fs::read_to_string(events).unwrap();
+        assert!(!text.contains("not_released"), "{run}: {text}");
+    }
 }
 
 #[test]

@@ -178,6 +178,19 @@ fn ctrl_z_suspends_nothing() {
     assert_eq!(terminal.code(), 0);
 }
 
+/// As editors do, the command stops itself by another signal after Ctrl-Z.
+#[test]
+fn a_command_that_stops_itself_is_continued() {
+    let sandbox = Sandbox::new();
+    let script = "trap 'kill -STOP 0' TSTP; echo rea''dy; until read -t 0.2 x; do :; done; echo \"command: $x\"";
+    let args = ["run", "a", "--", "bash", "-c", script];
+    let mut terminal = Terminal::run(&sandbox, program(), &args);
+    terminal.wait_for("ready");
+    terminal.answers("\x1a", "not suspended");
+    terminal.answers("one\n", "command: one");
+    assert_eq!(terminal.code(), 0);
+}
+
 #[test]
 fn a_job_in_the_background_reads_when_it_comes_to_the_foreground() {
     let sandbox = Sandbox::new();

@@ -246,14 +246,17 @@ impl Supervisor {
         }
         match status.stopping_signal().and_then(Signal::from_named_raw) {
             // CMD must not be suspended: other clients wait for the lock, and the shell waits for
-            // `lockwright run`.
-            Some(Signal::TSTP) => {
-                let _ = kill_process_group(self.command, Signal::CONT);
-                self.report(Report::NotSuspended);
-            }
+            // `lockwright run`. Some programs stop themselves by STOP after Ctrl-Z.
+            Some(Signal::TSTP) => self.resume(),
+            Some(Signal::STOP) if self.terminal.is_with(Some(self.command)) => self.resume(),
             Some(Signal::TTIN | Signal::TTOU) => self.waits_for_terminal = true,
             _ => {}
         }
+    }
+
+    fn resume(&self) {
+        let _ = kill_process_group(self.command, Signal::CONT);
+        self.report(Report::NotSuspended);
     }
 
     /// Gives CMD the terminal if CMD waits for it. The supervisor polls the foreground, because a

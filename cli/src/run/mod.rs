@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use lockwright::{Guard, LockName, Locks};
 use nix::sys::signal::SigSet;
+use nix::sys::signal::Signal::{SIGTTIN, SIGTTOU};
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::runtime::Builder;
@@ -58,8 +59,8 @@ fn prepare_and_run(
         timeout: run.timeout.or(config.wait.filter(|_| !run.nonblock)),
         ..run.clone()
     };
-    // Blocks SIGTTOU in all threads, so a write to CMD's terminal doesn't suspend this process.
-    let _ = SigSet::from(nix::sys::signal::Signal::SIGTTOU).thread_block();
+    // Blocks the terminal's signals in all threads, because they would suspend this process.
+    let _ = SigSet::from_iter([SIGTTIN, SIGTTOU]).thread_block();
 
     block_on(Builder::new_multi_thread().worker_threads(1), async {
         let mut signals =

@@ -178,6 +178,20 @@ fn ctrl_z_suspends_nothing() {
     assert_eq!(terminal.code(), 0);
 }
 
+/// A pager or a password prompt in the same pipeline reads from the terminal.
+#[test]
+fn a_pipeline_may_read_from_the_terminal() {
+    let sandbox = Sandbox::new();
+    let mut terminal = Terminal::run(&sandbox, "bash", &["--norc", "--noprofile", "-i"]);
+    let reader = "sh -c 'read x; echo \"got $x\"; read x </dev/tty; echo \"typed $x\"'";
+    let command = format!("$LW run a -- sh -c 'echo da''ta; sleep 1' | {reader}\n");
+    terminal.answers(&command, "got data");
+    terminal.answers("one\n", "typed one");
+    assert!(!terminal.screen().contains("Stopped"), "{}", terminal.screen());
+    terminal.typed("exit\n");
+    assert_eq!(terminal.code(), 0);
+}
+
 /// As editors do, the command stops itself by another signal after Ctrl-Z.
 #[test]
 fn a_command_that_stops_itself_is_continued() {

@@ -30,7 +30,7 @@ struct Entry {
     ended: bool,
 }
 
-/// Fails if `/proc` shows another PID namespace, because then descendants couldn't be found.
+/// Fails if `/proc` shows another PID namespace.
 pub(crate) fn check_proc() -> io::Result<()> {
     if fs::read_link("/proc/self")?.to_str() == Some(&rustix::process::getpid().to_string()) {
         return Ok(());

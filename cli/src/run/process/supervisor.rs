@@ -116,7 +116,9 @@ impl Supervisor {
 
         let run_group = group_of(getppid());
         let terminal = Terminal::open();
-        let hands_over = run_group.filter(|_| isatty(&stdin) && terminal.is_with(run_group));
+        // In a pipeline, a pager may need the terminal.
+        let is_interactive = isatty(&stdin) && isatty(rustix::stdio::stdout());
+        let hands_over = run_group.filter(|_| is_interactive && terminal.is_with(run_group));
         let hands_over = hands_over.map_or(exec_child::NO_FOREGROUND.to_owned(), |group| {
             group.as_raw_nonzero().to_string()
         });
@@ -215,8 +217,7 @@ impl Supervisor {
         }
         let _ = kill_process_group(self.command, signal);
         if self.waits_for_terminal && signal != Signal::CONT {
-            // A stopped command doesn't handle the signal. If it ignores the signal, the terminal
-            // stops it again.
+            // A stopped command handles no signal. If it ignores this one, the terminal stops it again.
             let _ = kill_process_group(self.command, Signal::CONT);
         }
     }

@@ -28,13 +28,14 @@ const LOOKS: u32 = 10;
 /// The age by which a hold is normally recorded.
 const RECORDED_BY: Duration = RECORD_AFTER.saturating_mul(5);
 
-/// How long a joint session's client is asked to end a hold. The pauses double.
-const ASKED_FOR: Duration = Duration::from_secs(2);
+/// How long a joint session's client is asked to end a hold.
+const ASKED_FOR: Duration = Duration::from_secs(4);
 
-/// The longest time that `session_ask` takes in the server.
+/// The longest run of `session_ask`.
 const LONGEST_ASK: Duration = Duration::from_millis(2_100);
 
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
+/// The shortest and longest pause between them.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(320));
 
 /// SQL for the names recorded for the `:session`.
 const OTHERS: &str = "SELECT name FROM {hold} WHERE kind = '{kind}' AND session = :session";
@@ -210,12 +211,12 @@ impl<S: Server> Records<S> {
         if !self.mark(mark_released, name, token, &[], 3).await? {
             return Err(self.not_recorded());
         }
-        let (mut pause, begun) = (FIRST_PAUSE, Instant::now());
+        let (mut pause, begun) = (PAUSES.0, Instant::now());
         while begun.elapsed() < ASKED_FOR {
             self.about_within(LONGEST_ASK, &self.ask, name, token, Effect::Changes, &session)
                 .await?;
             tokio::time::sleep(pause).await;
-            pause *= 2;
+            pause = (pause * 2).min(PAUSES.1);
             if !self.sessions_of(name, token).await?.iter().any(|(session, _)| *session == id) {
                 return Ok(true);
             }

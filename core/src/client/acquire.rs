@@ -354,7 +354,7 @@ impl Attempts<'_> {
             let next = match answer {
                 Answer::Granted(grant) => return Ok(Ended::Granted(grant)),
                 Answer::TooLate => {
-                    self.too_late(turn).await;
+                    Box::pin(self.too_late(turn)).await;
                     if self.limit == Limit::Once {
                         return Err(Error::timed_out(Step::Answer, turn.name()));
                     }

@@ -217,7 +217,7 @@ impl<D: Dialect> Pool<D> {
                     };
                     if !has_ended {
                         let error = failure.error;
-                        return Err(if is_unsure { in_doubt(error) } else { error });
+                        return Err(doubted(error, is_unsure));
                     }
                     is_unsure = effect == Effect::Changes;
                     sending.again = false;
@@ -380,9 +380,9 @@ impl<D: Dialect> Pool<D> {
     }
 }
 
-/// Makes an error `Indeterminate`, because an earlier try may have taken effect.
-pub(crate) fn in_doubt(error: Error) -> Error {
-    if error.kind() == ErrorKind::Indeterminate {
+/// Makes an error `Indeterminate` if `is_unsure`: an earlier try may have taken effect.
+pub(crate) fn doubted(error: Error, is_unsure: bool) -> Error {
+    if !is_unsure || error.kind() == ErrorKind::Indeterminate {
         return error;
     }
     let message =

@@ -116,7 +116,7 @@ fn look_at(pid: Pid) -> Option<Entry> {
     })
 }
 
-/// Returns how many processes reject it, because they run as another user.
+/// Returns how many processes reject the signal: they run as another user.
 pub(crate) fn signal(processes: &[Process], signal: Signal) -> u32 {
     let is_refused = |process: &&Process| send(**process, signal) == Err(Errno::PERM);
     processes.iter().filter(is_refused).count() as u32

@@ -253,7 +253,7 @@ impl<D: Dialect> LeaseBackend<D> {
             }
         }
         let rows = self.change_so(statement, &arguments, sending).await;
-        let rows = rows.map_err(|error| if is_unsure { pool::in_doubt(error) } else { error })?;
+        let rows = rows.map_err(|error| pool::doubted(error, is_unsure))?;
         let row = self.sound(rows.last().ok_or(BadRow))?;
         if self.sound(row.bool(0))? {
             return Err(Error::new(

@@ -20,7 +20,7 @@ use super::local_queue::Turn;
 use super::withdraw::{self, LIMIT};
 use super::{Ended, Grant, Locked, Server, Session, Sessions};
 use crate::server::errors::{self, Effect};
-use crate::server::pool::in_doubt;
+use crate::server::pool::doubted;
 use crate::server::session_limit::Use;
 
 /// The longest wait in one statement, and so the longest time that a dead client's wait delays
@@ -233,7 +233,7 @@ impl<S: Server> Task<S> {
                             return Err(withdraw::failed(&state.server, claim, seat, error).await);
                         }
                         let released = Box::pin(state.server.records.release(claim)).await;
-                        released.map_err(in_doubt)?;
+                        released.map_err(|error| doubted(error, true))?;
                         tries = 0;
                         continue;
                     }
@@ -273,11 +273,6 @@ impl<S: Server> Task<S> {
             }
         }
     }
-}
-
-/// `is_late` is true if the statement of an earlier session may still acquire the lock.
-fn doubted(error: Error, is_late: bool) -> Error {
-    if is_late { in_doubt(error) } else { error }
 }
 
 /// Tries the lock in a joint session. Returns `None` if the claim needs its own session.

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use lockwright::{Config, Locks};
 
+use crate::Failure;
 use crate::args::ConnectionOptions;
-use crate::exit::Failure;
 
 pub(crate) async fn connect(connection: &ConnectionOptions) -> Result<Locks, Failure> {
     Ok(config(connection)?.connect().await?)

@@ -25,6 +25,12 @@ use clap::Parser;
 use clap::error::ErrorKind;
 
 use args::{Cli, Command};
+use connect::config;
+use escape::escape;
+use exit::Failure;
+use json::millis;
+use output::Output;
+use runtime::block_on;
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os();

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::escape::escape;
-use crate::exit::Failure;
-use crate::stderr;
+use crate::{Failure, escape, stderr};
 
 /// The messages on standard error. While a lock is held, a message is dropped if it would block.
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,6 @@
 use tokio::runtime::Builder;
 
-use crate::exit::Failure;
+use crate::Failure;
 
 /// Runs a future, and returns without waiting for a DNS lookup in a blocking thread.
 pub(crate) fn block_on<T>(

@@ -10,7 +10,7 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::{self, Errno};
 use rustix::net::{SendFlags, send};
 
-use crate::escape::escape;
+use crate::escape;
 
 /// How long a full pipe may delay a message, and so a lock's release.
 pub(crate) const MESSAGE_TIMEOUT: Duration = Duration::from_secs(1);

@@ -4,16 +4,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::claim::{AcquireOutcome, Claim, ReleaseMode, ReleaseOutcome, Renew, Renewal, Wait};
-use crate::clock::BootInstant;
-use crate::error::{Error, Result};
-use crate::event::Events;
-use crate::name::LockName;
-use crate::operator::{
-    BreakMode, BreakTarget, Broken, Cursor, Finding, Inspection, Page, SweepReport,
+use crate::{
+    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Claim, Cursor, Error, Events,
+    Finding, Inspection, LockName, Page, Profile, ReleaseMode, ReleaseOutcome, Renew, Renewal,
+    Result, SweepReport, Token, Wait,
 };
-use crate::profile::Profile;
-use crate::token::Token;
 
 /// An implementation of locks on one kind of server. The [client](crate::Locks) does everything
 /// that needs no server.

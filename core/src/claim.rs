@@ -1,13 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::BootInstant;
-use crate::identity::Identity;
-use crate::loss_reason::Reason;
-use crate::mode::Mode;
-use crate::name::LockName;
-use crate::operator::Holder;
-use crate::token::{Fence, Token};
+use crate::{BootInstant, Fence, Holder, Identity, LockName, Mode, Reason, Token};
 
 /// Determines whether the client renews a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// Parses a duration: `30s`, `500ms`, `1.5m`, `1h`, `2d`, or a number of seconds.
 ///

@@ -2,10 +2,7 @@ use std::error::Error as StdError;
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
-use crate::loss_reason::Reason;
-use crate::mode::Mode;
-use crate::name::LockName;
-use crate::profile::Profile;
+use crate::{LockName, Mode, Profile, Reason};
 
 /// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,10 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::claim::Granted;
-use crate::loss_reason::Reason;
-use crate::name::LockName;
-use crate::token::Token;
+use crate::{Granted, LockName, Reason, Token};
 
 /// An event from a backend to its client. Any event may get lost. Only [`Event::Handed`] and
 /// [`Event::Lost`] state facts. The other events are hints.

@@ -15,10 +15,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::backend_util::{lock, percent};
-use crate::error::{Error, ErrorKind, Result};
-use crate::loss_reason::Reason;
-use crate::name::{LockName, NameMap};
-use crate::token::Fence;
+use crate::{Error, ErrorKind, Fence, LockName, NameMap, Reason, Result};
 
 /// The HTTP header that carries a [`Fenced`], in lower case for HTTP/2.
 pub const HEADER: &str = "lockwright-fence";

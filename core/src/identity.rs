@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// A client's identity for operators. It never affects locking.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// A lock's name: 1 to 512 bytes of UTF-8, without control characters or a leading or trailing
 /// space.

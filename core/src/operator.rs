@@ -3,11 +3,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
-use crate::identity::Identity;
-use crate::mode::Mode;
-use crate::name::LockName;
-use crate::token::{Fence, Token};
+use crate::{Error, Fence, Identity, LockName, Mode, Result, Token};
 
 /// A hold, as operators see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

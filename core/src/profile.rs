@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::mode::Mode;
+use crate::Mode;
 
 /// A backend's properties, confirmed by fault tests. Code must query these properties, not the
 /// backend's name.

@@ -8,8 +8,7 @@ use rand::TryRng;
 use rand::rngs::SysRng;
 use serde::{Deserialize, Serialize};
 
-use crate::clock::BootInstant;
-use crate::error::{Error, Result};
+use crate::{BootInstant, Error, Result};
 
 /// The identity of one hold: 128 random bits. Written as 32 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -12,8 +12,8 @@
 
 use std::time::Duration;
 
-use crate::clock::{BootInstant, nanos};
-use crate::error::{Error, Result};
+use crate::clock::nanos;
+use crate::{BootInstant, Error, Result};
 
 /// The settings for deadlines.
 #[derive(Debug, Clone, Copy, PartialEq)]

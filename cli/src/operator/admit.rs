@@ -3,8 +3,7 @@ use lockwright::operator::Node;
 use super::print_result;
 use super::table::table;
 use crate::args::Admit;
-use crate::escape::escape;
-use crate::exit::Failure;
+use crate::{Failure, escape};
 
 const NOT_ALL_VOTE: u8 = 1;
 

@@ -8,9 +8,8 @@ use serde_json::json;
 use super::show::describe;
 use super::{print, print_result};
 use crate::args::Break;
-use crate::duration;
-use crate::exit::{self, Failure};
-use crate::json::{inspection, millis};
+use crate::json::inspection;
+use crate::{Failure, duration, exit, millis};
 
 pub(super) fn check(what: &Break, json: bool) -> Result<(), Failure> {
     LockName::new(&what.name)?;

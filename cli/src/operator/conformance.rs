@@ -7,11 +7,8 @@ use serde_json::json;
 
 use super::print_result;
 use crate::args::{Conformance, ConnectionOptions};
-use crate::connect::config;
-use crate::escape::escape;
-use crate::exit::Failure;
 use crate::json::profile;
-use crate::output::Output;
+use crate::{Failure, Output, config, escape};
 
 const CASE_FAILED: u8 = 1;
 

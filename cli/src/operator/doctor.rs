@@ -3,9 +3,8 @@ use lockwright::operator::{Finding, Severity};
 use serde_json::json;
 
 use super::print_result;
-use crate::escape::escape;
-use crate::exit::Failure;
 use crate::json::profile;
+use crate::{Failure, escape};
 
 const ERROR_FOUND: u8 = 1;
 

@@ -11,10 +11,8 @@ use std::process::ExitCode;
 use tokio::runtime::Builder;
 
 use crate::args::{Command, ConnectionOptions};
-use crate::connect::{config, connect};
-use crate::exit::Failure;
-use crate::output::Output;
-use crate::runtime::block_on;
+use crate::connect::connect;
+use crate::{Failure, Output, block_on, config};
 pub(crate) use conformance::as_child;
 
 pub(crate) fn run(connection: &ConnectionOptions, command: &Command) -> ExitCode {

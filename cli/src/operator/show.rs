@@ -3,11 +3,9 @@ use lockwright::operator::{Holder, Inspection};
 
 use super::print_result;
 use super::table::table;
-use crate::duration;
-use crate::escape::escape;
-use crate::exit::Failure;
 use crate::json::inspection;
 use crate::run::holder_name;
+use crate::{Failure, duration, escape};
 
 pub(super) async fn list(locks: &Locks, prefix: &str, json: bool) -> Result<u8, Failure> {
     let names = locks.list(prefix).await?;

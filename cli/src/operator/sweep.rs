@@ -4,7 +4,7 @@ use lockwright::Locks;
 use serde_json::json;
 
 use super::print_result;
-use crate::exit::Failure;
+use crate::Failure;
 
 pub(super) async fn sweep(locks: &Locks, idle: Duration, json: bool) -> Result<u8, Failure> {
     let (mut rows, mut steps) = (0, 0_u64);

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::args::Run;
-use crate::exit::{self, Failure};
 use crate::run::process::{ROLE_SUPERVISE, SELF};
+use crate::{Failure, exit};
 
 #[derive(Debug)]
 pub(crate) struct Resolved(Vec<OsString>); // never empty

@@ -15,12 +15,10 @@ use tokio::time::sleep;
 
 use super::fallback_kill::Children;
 use super::signals::Signals;
-use crate::exit::{self, Failure};
-use crate::json::millis;
-use crate::output::Output;
 use crate::run::process::Exit;
 use crate::run::process::foreground::{Terminal, group_of};
 use crate::run::process::ipc::{self, FRAME, Order, Report, Term};
+use crate::{Failure, Output, exit, millis};
 
 #[derive(Debug)]
 pub(crate) struct Conclusion {

@@ -19,11 +19,7 @@ use tokio::runtime::Builder;
 use tokio::time::timeout;
 
 use crate::args::{ConnectionOptions, Run};
-use crate::connect::config;
-use crate::exit::{self, Failure};
-use crate::json::millis;
-use crate::output::Output;
-use crate::runtime::block_on;
+use crate::{Failure, Output, block_on, config, exit, millis};
 use process::{Exit, descendants};
 use signals::Signals;
 pub(crate) use waiting::holder_name;

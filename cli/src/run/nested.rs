@@ -17,10 +17,8 @@ use tokio::runtime::Builder;
 
 use super::command;
 use crate::args::Run;
-use crate::exit::{self, Failure};
-use crate::output::Output;
 use crate::run::process::descendants;
-use crate::runtime::block_on;
+use crate::{Failure, Output, block_on, exit};
 
 const VARIABLE: &str = "LOCKWRIGHT_HOLDS";
 

@@ -5,10 +5,8 @@ use lockwright::{Guard, Locks, Result};
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::duration;
-use crate::escape::escape;
-use crate::output::Output;
 use crate::run::process::foreground::{Terminal, group_of};
+use crate::{Output, duration, escape};
 
 const FIRST_REFRESH: Duration = Duration::from_millis(300);
 

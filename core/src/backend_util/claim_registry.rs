@@ -5,10 +5,7 @@ use std::sync::Mutex;
 use tokio::sync::Notify;
 
 use super::lock;
-use crate::claim::Claim;
-use crate::clock::{BootInstant, Clock};
-use crate::name::LockName;
-use crate::token::Token;
+use crate::{BootInstant, Claim, Clock, LockName, Token};
 
 /// The name is part of the key, because one token under two names is two holds.
 type Key = (LockName, Token);

@@ -1,8 +1,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::lock;
-use crate::event::{Event, Events};
-use crate::name::LockName;
+use crate::{Event, Events, LockName};
 
 /// Up to this number, clients that no longer exist are removed only when an event is sent.
 const FEW: usize = 64;

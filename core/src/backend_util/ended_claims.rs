@@ -3,11 +3,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use super::lock;
-use crate::claim::Claim;
-use crate::clock::{BootInstant, Clock};
-use crate::loss_reason::Reason;
-use crate::name::LockName;
-use crate::token::Token;
+use crate::{BootInstant, Claim, Clock, LockName, Reason, Token};
 
 const REMEMBERED: Duration = Duration::from_secs(60 * 60);
 

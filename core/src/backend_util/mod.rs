@@ -40,11 +40,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use crate::claim::{Claim, RenewalMode};
-    use crate::identity::Identity;
-    use crate::mode::Mode;
-    use crate::name::LockName;
-    use crate::token::Token;
+    use crate::{Claim, Identity, LockName, Mode, RenewalMode, Token};
 
     pub(super) fn claim(name: &str) -> Claim {
         Claim {

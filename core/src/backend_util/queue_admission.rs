@@ -19,8 +19,7 @@
 //! - *All admitted readers have the lowest fence.* A later reader has its own larger number or an
 //!   existing fence, so it can't lower the lowest fence.
 
-use crate::mode::Mode;
-use crate::token::Token;
+use crate::{Mode, Token};
 
 /// Returns a mode as text, for the name of a claim's key or node; `None` for an exclusive claim.
 ///

@@ -2,8 +2,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::lock;
-use crate::clock::BootInstant;
-use crate::name::{LockName, NameMap};
+use crate::{BootInstant, LockName, NameMap};
 
 const CAPACITY: usize = 1024;
 

@@ -3,8 +3,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::{Clients, lock};
-use crate::event::{Event, Events};
-use crate::name::LockName;
+use crate::{Event, Events, LockName};
 
 /// The clients of one backend, and the names that they wait for.
 ///

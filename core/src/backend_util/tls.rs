@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::error::ErrorKind;
+use crate::ErrorKind;
 
 /// Returns the error text for TLS in a build without `feature`.
 pub fn not_in_this_build(feature: &str) -> String {

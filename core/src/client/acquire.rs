@@ -8,26 +8,21 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::claim::{AcquireOutcome, Busy, Claim, Granted, ReleaseMode, Wait};
-use crate::clock::BootInstant;
-use crate::error::{Error, ErrorKind, Result, Step};
-use crate::name::LockName;
-use crate::operator::Holder;
-use crate::profile::WakeUp;
-use crate::token::{Fence, Token};
 use crate::validity::Term;
+use crate::{
+    AcquireOutcome, BootInstant, Busy, Claim, Error, ErrorKind, Fence, Granted, Holder, LockName,
+    ReleaseMode, Result, Step, Ticket, Token, Wait, WakeUp,
+};
 
-use super::answer::{answer, at_once, until};
-use super::options::Options;
-use super::pending::{Before, Pending};
+use super::pending::Before;
 use super::state::background_release::send_release;
 use super::state::hold::Grant;
 use super::state::local_queue::Entry;
 use super::state::releasing::end_in_background;
-use super::state::{Entered, Hold, Job, Passed, Shared, Turn};
-use super::ticket::{self, Ticket};
-use super::wait_limit::Limit;
+use super::state::{Entered, Passed, Turn};
+use super::ticket;
 use super::waiters::WaiterSlot;
+use super::{Hold, Job, Limit, Options, Pending, Shared, answer, at_once, until};
 
 /// The shortest and the longest pause after a failed attempt. The pause doubles with each failure.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));

@@ -8,10 +8,9 @@ use std::task::Poll;
 
 use tokio::sync::oneshot;
 
-use crate::clock::{BootInstant, Clock};
-use crate::error::{Error, Result};
+use crate::{BootInstant, Clock, Error, Result};
 
-use super::state::Shared;
+use super::Shared;
 
 pub(crate) type Request<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 

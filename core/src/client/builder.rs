@@ -4,20 +4,16 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use crate::backend::DistributedLock;
 use crate::backend_util::Jitter;
-use crate::clock::Clock;
 use crate::duration;
-use crate::error::{Error, Result};
-use crate::event::Events;
-use crate::identity::{Identity, check_text};
-use crate::name::LockName;
-use crate::token::TokenSource;
+use crate::identity::check_text;
 use crate::validity::Rules;
+use crate::{Clock, DistributedLock, Error, Events, Identity, LockName, Result, TokenSource};
 
+use super::Shared;
 use super::in_runtime::InRuntime;
 use super::locks::Locks;
-use super::state::{Settings, Shared};
+use super::state::Settings;
 
 impl Locks {
     /// Creates a client with the default settings.

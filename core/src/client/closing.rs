@@ -9,14 +9,12 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::backend_util::lock;
-use crate::clock::BootInstant;
-use crate::error::{Error, Result};
+use crate::{BootInstant, Error, Result};
 
-use super::answer::{ignore_panic, until};
 use super::renewer::{renewer, reschedule_all};
-use super::state::Shared;
 use super::state::background_release::RELEASE_PATIENCE;
 use super::sweeper::sweeper;
+use super::{Shared, ignore_panic, until};
 
 /// How long `close` waits for requests that are never polled.
 const REQUEST_LIMIT: Duration = Duration::from_secs(1);

@@ -4,15 +4,8 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use crate::clock::BootInstant;
-use crate::error::{Error, Result};
-use crate::identity::{Identity, check_text};
-use crate::mode::Mode;
-use crate::token::{Fence, Token};
-
-use super::guard::Leadership;
-use super::locks::Locks;
-use super::request::Request;
+use crate::identity::check_text;
+use crate::{BootInstant, Error, Fence, Identity, Leadership, Locks, Mode, Request, Result, Token};
 
 impl Locks {
     /// Returns the election of this name.

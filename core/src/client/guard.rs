@@ -2,20 +2,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::claim::RenewalOutcome;
-use crate::clock::BootInstant;
-use crate::error::{Error, Result};
 use crate::fencing::Fenced;
-use crate::mode::Mode;
-use crate::token::{Fence, Token};
+use crate::{
+    BootInstant, Error, Fence, HoldState, Mode, RenewalOutcome, Result, Signal, Ticket, Token,
+};
 
-use super::answer::at_once;
-use super::hold_state::HoldState;
-use super::loss_signal::{Signal, run};
+use super::loss_signal::run;
 use super::renewer::{ask_renewal, note_renewal};
 use super::state::releasing::{Releasing, end_for_ticket, end_in_background, lost};
-use super::state::{Hold, Shared};
-use super::ticket::Ticket;
+use super::{Hold, Shared, at_once};
 
 /// An exclusive or shared hold, renewed while the guard lives. Dropping the guard releases the hold
 /// in the background, even outside a runtime.

@@ -1,13 +1,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::BootInstant;
-use crate::error::Result;
+use crate::{BootInstant, Guard, Leadership, MultiGuard, Permit, Result, Signal};
 
-use super::guard::{Guard, Leadership, Permit};
-use super::loss_signal::Signal;
-use super::multi_guard::MultiGuard;
-use super::state::Hold;
+use super::Hold;
 
 /// The common methods of all guards. The trait is sealed.
 ///

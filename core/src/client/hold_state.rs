@@ -1,4 +1,4 @@
-use crate::loss_reason::Reason;
+use crate::Reason;
 
 /// The state of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

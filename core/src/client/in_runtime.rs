@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
-use crate::backend::DistributedLock;
+use crate::DistributedLock;
 
 /// A backend that is dropped inside the client's runtime, because closing connections may need a
 /// runtime.

@@ -1,19 +1,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::DistributedLock;
-use crate::error::{Error, Result};
 use crate::identity::check_text;
-use crate::mode::Mode;
-use crate::operator::{BreakMode, BreakTarget, Broken, Finding, Inspection, SweepReport};
-use crate::profile::Profile;
+use crate::{
+    BreakMode, BreakTarget, Broken, DistributedLock, Error, Finding, Guard, Inspection,
+    MetricsSnapshot, Mode, Permit, Profile, Request, Result, SweepReport, Ticket,
+};
 
+use super::Shared;
 use super::acquire;
-use super::guard::{Guard, Permit};
-use super::metrics::MetricsSnapshot;
-use super::request::Request;
-use super::state::Shared;
-use super::ticket::Ticket;
 
 /// A client. All clones are the same client. Guards outlive the last clone.
 ///

@@ -3,12 +3,9 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
-use crate::clock::BootInstant;
-use crate::error::Result;
-use crate::loss_reason::Reason;
+use crate::{BootInstant, HoldState, Reason, Result};
 
-use super::hold_state::HoldState;
-use super::state::Hold;
+use super::Hold;
 use super::state::releasing::lost;
 
 /// A view of a hold for other tasks, or of all holds of a [`MultiGuard`](crate::MultiGuard). It

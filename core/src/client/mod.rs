@@ -36,3 +36,9 @@ pub use multi_guard::MultiGuard;
 pub use owner::Owner;
 pub use request::Request;
 pub use ticket::Ticket;
+
+use answer::{answer, at_once, ignore_panic, until};
+use options::Options;
+use pending::Pending;
+use state::{Hold, Job, Shared};
+use wait_limit::Limit;

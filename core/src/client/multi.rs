@@ -9,17 +9,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::BootInstant;
-use crate::error::{Error, ErrorKind, Result, Step};
+use crate::{
+    BootInstant, Error, ErrorKind, Guard, Locks, MultiGuard, Owner, Request, Result, Step,
+};
 
-use super::answer::until;
-use super::guard::Guard;
-use super::locks::Locks;
 use super::loss_signal::first_of;
-use super::multi_guard::{MultiGuard, release, remaining, renew, run};
-use super::owner::Owner;
-use super::request::Request;
-use super::state::Shared;
+use super::multi_guard::{release, remaining, renew, run};
+use super::{Shared, until};
 
 /// The shortest pause between two renewals of the acquired locks.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);

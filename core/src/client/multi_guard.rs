@@ -2,13 +2,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::clock::BootInstant;
-use crate::error::Result;
-use crate::token::Fence;
+use crate::{BootInstant, Fence, Guard, Result, Signal};
 
-use super::guard::Guard;
-use super::loss_signal::{self, Signal};
-use super::state::Hold;
+use super::Hold;
+use super::loss_signal;
 
 /// Several locks held together. Dropping the guard releases them in the background.
 #[must_use = "dropping the guard releases the locks; keep it for as long as they are needed"]

@@ -1,16 +1,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::claim::RenewalMode;
-use crate::clock::BootInstant;
 use crate::duration;
-use crate::error::{Error, Result};
-use crate::identity::Identity;
-use crate::mode::Mode;
+use crate::{BootInstant, Error, Identity, Mode, Owner, RenewalMode, Result, Ticket};
 
-use super::owner::Owner;
-use super::state::Shared;
-use super::ticket::Ticket;
+use super::Shared;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Options {

@@ -1,12 +1,8 @@
 use std::sync::Arc;
 
-use crate::claim::{Claim, ReleaseMode};
-use crate::clock::BootInstant;
-use crate::name::LockName;
-use crate::token::Token;
+use crate::{BootInstant, Claim, LockName, ReleaseMode, Token};
 
-use super::options::Options;
-use super::state::Shared;
+use super::{Options, Shared};
 
 pub(crate) struct Pending {
     pub(crate) claim: Claim,

@@ -7,12 +7,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::backend_util::lock;
-use crate::claim::{Renew, Renewal, RenewalOutcome};
-use crate::clock::BootInstant;
-use crate::error::Result;
+use crate::{BootInstant, Renew, Renewal, RenewalOutcome, Result};
 
-use super::answer::{answer, ignore_panic};
-use super::state::{Hold, Job, Shared};
+use super::{Hold, Job, Shared, answer, ignore_panic};
 
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 

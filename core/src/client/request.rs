@@ -3,18 +3,10 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::claim::RenewalMode;
-use crate::error::Result;
-use crate::mode::Mode;
-use crate::name::LockName;
+use crate::{Held, LockName, Mode, Owner, Permit, RenewalMode, Result};
 
 use super::acquire;
-use super::guard::Permit;
-use super::held::Held;
-use super::options::Options;
-use super::owner::Owner;
-use super::state::Shared;
-use super::wait_limit::Limit;
+use super::{Limit, Options, Shared};
 
 /// A request for a hold.
 ///

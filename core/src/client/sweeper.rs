@@ -1,10 +1,9 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::error::ErrorKind;
+use crate::ErrorKind;
 
-use super::answer::{answer, ignore_panic};
-use super::state::Shared;
+use super::{Shared, answer, ignore_panic};
 
 const IDLE_PAUSE: Duration = Duration::from_secs(60);
 const BATCH_PAUSE: Duration = Duration::from_millis(200);

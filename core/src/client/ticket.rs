@@ -2,12 +2,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::claim::{Claim, ReleaseMode, RenewalMode};
-use crate::error::{Error, ErrorKind};
-use crate::loss_reason::Reason;
-use crate::mode::Mode;
-use crate::name::LockName;
-use crate::token::{Fence, Token};
+use crate::{
+    Claim, Error, ErrorKind, Fence, LockName, Mode, Reason, ReleaseMode, RenewalMode, Token,
+};
 
 /// A hold in transfer, from [`Guard::into_ticket`](crate::Guard::into_ticket) to
 /// [`Locks::resume`](crate::Locks::resume).

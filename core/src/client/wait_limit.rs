@@ -1,4 +1,4 @@
-use crate::clock::BootInstant;
+use crate::BootInstant;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {

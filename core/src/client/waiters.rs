@@ -4,11 +4,9 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 
 use crate::backend_util::{RecentNames, lock};
-use crate::claim::Granted;
-use crate::name::{LockName, NameMap};
-use crate::token::Token;
+use crate::{Granted, LockName, NameMap, Token};
 
-use super::answer::ignore_panic;
+use super::ignore_panic;
 
 #[derive(Default)]
 pub(crate) struct Waiters {

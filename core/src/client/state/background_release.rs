@@ -1,11 +1,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::claim::{Claim, ReleaseMode, ReleaseOutcome};
-use crate::client::answer::{answer, ignore_panic};
-use crate::client::pending::Pending;
-use crate::clock::BootInstant;
-use crate::error::{Error, Result};
+use crate::client::{Pending, answer, ignore_panic};
+use crate::{BootInstant, Claim, Error, ReleaseMode, ReleaseOutcome, Result};
 
 use super::{Hold, Job, Shared, What};
 

@@ -2,8 +2,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use crate::backend_util::lock;
-use crate::event::Event;
-use crate::token::Token;
+use crate::{Event, Token};
 
 use super::{HoldEvent, Shared};
 

@@ -6,15 +6,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::backend_util::lock;
-use crate::claim::{Claim, ReleaseMode, RenewalMode};
-use crate::client::answer::ignore_panic;
-use crate::client::hold_state::HoldState;
-use crate::client::owner::Owner;
-use crate::clock::{BootInstant, Clock};
-use crate::error::Error;
-use crate::loss_reason::Reason;
-use crate::token::Fence;
+use crate::client::ignore_panic;
 use crate::validity::Term;
+use crate::{
+    BootInstant, Claim, Clock, Error, Fence, HoldState, Owner, Reason, ReleaseMode, RenewalMode,
+};
 
 use super::{Hold, Shared};
 

@@ -8,15 +8,12 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 
-use crate::claim::{Claim, ReleaseMode, RenewalMode};
 use crate::client::acquire::doubted;
 use crate::client::answer::send;
-use crate::client::options::Options;
-use crate::client::pending::Pending;
-use crate::clock::BootInstant;
-use crate::error::{Error, ErrorKind, Result};
-use crate::mode::Mode;
-use crate::name::LockName;
+use crate::client::{Options, Pending};
+use crate::{
+    BootInstant, Claim, Error, ErrorKind, LockName, Mode, ReleaseMode, RenewalMode, Result,
+};
 
 use super::releasing::end_in_background;
 use super::{Entered, Hold, Job, Passed, Queued, Reentry, Shared, Taken, Trouble, Turn, Turns};

@@ -8,15 +8,11 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
 use crate::backend_util::Jitter;
-use crate::claim::{Claim, ReleaseMode};
-use crate::clock::{BootInstant, Clock};
-use crate::error::Error;
-use crate::identity::Identity;
-use crate::loss_reason::Reason;
-use crate::mode::Mode;
-use crate::name::{LockName, NameMap};
-use crate::token::{Fence, Token, TokenSource};
 use crate::validity::{Lengths, Rules};
+use crate::{
+    BootInstant, Claim, Clock, Error, Fence, Identity, LockName, Mode, NameMap, Reason,
+    ReleaseMode, Token, TokenSource,
+};
 
 use super::in_runtime::InRuntime;
 use super::metrics::{Metrics, Totals};

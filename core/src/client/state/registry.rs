@@ -7,8 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::client::metrics::Totals;
-use crate::clock::BootInstant;
-use crate::loss_reason::Reason;
+use crate::{BootInstant, Reason};
 
 use super::{DueEntry, Hold, Registry, Slot};
 

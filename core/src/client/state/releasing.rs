@@ -1,10 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::claim::ReleaseOutcome;
-use crate::clock::BootInstant;
-use crate::error::{Error, ErrorKind, Result};
-use crate::loss_reason::Reason;
+use crate::{BootInstant, Error, ErrorKind, Reason, ReleaseOutcome, Result};
 
 use super::background_release::send_release;
 use super::{Hold, Job, Shared};

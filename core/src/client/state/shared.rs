@@ -4,18 +4,13 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::backend::DistributedLock;
 use crate::backend_util::lock;
-use crate::claim::ReleaseMode;
-use crate::client::answer::ignore_panic;
+use crate::client::ignore_panic;
 use crate::client::in_runtime::InRuntime;
 use crate::client::metrics::{Metrics, Totals};
 use crate::client::waiters::Waiters;
-use crate::clock::{BootInstant, Clock};
-use crate::error::{Error, Result};
-use crate::identity::Identity;
-use crate::name::LockName;
 use crate::validity::Term;
+use crate::{BootInstant, Clock, DistributedLock, Error, Identity, LockName, ReleaseMode, Result};
 
 use super::{Job, Settings, Shared};
 

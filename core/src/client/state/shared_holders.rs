@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::client::owner::Owner;
-use crate::clock::BootInstant;
-use crate::name::LockName;
+use crate::{BootInstant, LockName, Owner};
 
 use super::{Hold, SharedHolders};
 

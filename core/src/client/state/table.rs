@@ -4,10 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard};
 
 use crate::backend_util::lock;
-use crate::clock::BootInstant;
-use crate::loss_reason::Reason;
-use crate::mode::Mode;
-use crate::token::Token;
+use crate::{BootInstant, Mode, Reason, Token};
 
 use super::{Hold, HoldEvent, Shared, Table};
 

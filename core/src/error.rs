@@ -134,6 +134,11 @@ impl Error {
         Self::new(ErrorKind::Closed, "this client was closed; connect a new client")
     }
 
+    pub(crate) fn into_config(mut self) -> Self {
+        self.0.kind = ErrorKind::InvalidConfig;
+        self
+    }
+
     pub(crate) fn tried_for(mut self, time: Duration) -> Self {
         let _ = write!(self.0.message, " (tried for {time:.0?})");
         self

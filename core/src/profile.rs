@@ -3,7 +3,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::Mode;
+use crate::duration::shown;
+use crate::{Error, Mode, Result};
 
 /// A backend's properties, confirmed by fault tests. Code must query these properties, not the
 /// backend's name.
@@ -56,6 +57,19 @@ impl Profile {
 
     pub(crate) fn ttl_range(&self) -> RangeInclusive<Duration> {
         *self.ttl.start()..=Self::LONGEST_TTL.min(*self.ttl.end())
+    }
+
+    pub(crate) fn check_ttl(&self, what: &str, ttl: Duration) -> Result<()> {
+        let range = self.ttl_range();
+        if range.contains(&ttl) {
+            return Ok(());
+        }
+        Err(Error::invalid_input(format!(
+            "{what} of {} is out of range; this backend takes {} to {}",
+            shown(ttl),
+            shown(*range.start()),
+            shown(*range.end())
+        )))
     }
 
     /// Returns a minimal profile: exclusive locks in one process, without fences, polled at least

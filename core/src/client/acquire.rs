@@ -8,24 +8,22 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::validity::Term;
 use crate::{
-    AcquireOutcome, BootInstant, Busy, Claim, Error, ErrorKind, Fence, Granted, Holder, LockName,
-    ReleaseMode, Result, Step, Ticket, Token, Wait, WakeUp,
+    AcquireOutcome, BootInstant, Busy, Claim, Error, ErrorKind, Granted, LockName, ReleaseMode,
+    Result, Step, Wait, WakeUp,
 };
 
 use super::pending::Before;
-use super::state::background_release::send_release;
 use super::state::hold::Grant;
 use super::state::local_queue::Entry;
 use super::state::releasing::end_in_background;
 use super::state::{Entered, Passed, Turn};
-use super::ticket;
 use super::waiters::WaiterSlot;
-use super::{Hold, Job, Limit, Options, Pending, Shared, answer, at_once, until};
+use super::{Hold, Limit, Options, Pending, Shared, answer, at_once, until};
 
 /// The shortest and the longest pause after a failed attempt. The pause doubles with each failure.
-const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+pub(super) const TRY_AGAIN: (Duration, Duration) =
+    (Duration::from_millis(20), Duration::from_secs(1));
 
 pub(crate) async fn by_tries(
     shared: Arc<Shared>,
@@ -196,14 +194,14 @@ async fn in_queue(
     }
 }
 
-enum Answer {
-    Granted(ValidGrant),
+pub(super) enum Answer {
+    Granted(Grant),
     TooLate,
     Busy(Busy),
     Failed(Error),
 }
 
-fn take_answer(
+pub(super) fn take_answer(
     shared: &Shared,
     pending: &mut Pending,
     before: Before,
@@ -310,7 +308,7 @@ async fn waiting(
 }
 
 enum Ended {
-    Granted(ValidGrant),
+    Granted(Grant),
     Entered(Entered),
 }
 
@@ -502,7 +500,7 @@ impl Attempts<'_> {
             return Ok(Next::In(shared.spread(self.pause)));
         }
         // The server never grants this token again, so the next attempt has another token.
-        drop(GivenBack { shared, pending: turn.take_pending() });
+        drop(turn.give_back());
         Ok(Next::Fresh)
     }
 
@@ -513,8 +511,8 @@ impl Attempts<'_> {
         self.shared.metrics.attempts.add(1);
         let late = || Error::indeterminate("the answer with a grant came too late");
         self.trouble.get_or_insert_with(late);
-        let given_back = GivenBack { shared: self.shared, pending: turn.take_pending() };
-        let _ = until(&self.shared.clock, self.give_up_at(), pin!(given_back.release())).await;
+        let releasing = pin!(turn.give_back().release());
+        let _ = until(&self.shared.clock, self.give_up_at(), releasing).await;
     }
 
     async fn wait(&mut self, next: &Next) {
@@ -529,15 +527,15 @@ impl Attempts<'_> {
                 clock.sleep_until(at_most(self.shared.spread(TRY_AGAIN.0))).await;
             }
             Next::In(time) => match &self.spot {
-                Some(spot) => drop(until(clock, at_most(*time), spot.woken()).await),
+                Some(spot) => drop(until(clock, at_most(*time), spot.waiter.woken()).await),
                 None => clock.sleep_until(at_most(*time)).await,
             },
         }
     }
 
     /// Returns a still valid grant from an event. Otherwise, the next request repeats the claim.
-    fn take_handed(&self, turn: &mut Turn) -> Option<ValidGrant> {
-        let granted = self.spot.as_ref()?.take_handed()?;
+    fn take_handed(&self, turn: &mut Turn) -> Option<Grant> {
+        let granted = self.spot.as_ref()?.waiter.take_handed()?;
         let started = granted.start?;
         let pending = turn.pending.as_mut()?;
         pending.on_server = true;
@@ -545,142 +543,28 @@ impl Attempts<'_> {
     }
 }
 
-/// Resumes a ticket. The attempts end after one TTL, because the ticket's hold isn't renewed and
-/// has expired by then.
-pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Arc<Hold>> {
-    let options = Options::of_ticket(&shared, ticket);
-    // Invalid options must not consume the ticket.
-    options.check(&shared)?;
-    let mut turn = Turn::placeholder(Arc::clone(&shared), ticket.name().clone());
-    let begun = shared.clock.now();
-    let give_up_at = begun + options.ttl;
-    let mut pause = TRY_AGAIN.0;
-    // False if a newer hold may have the ticket's token, so that a swap could take this hold: see
-    // `Ticket::is_open`.
-    let mut is_the_same = !ticket.is_open;
-    loop {
-        let sent = shared.clock.now();
-        let failure = if is_the_same {
-            let (shared, pending) = turn.claim(&options, sent);
-            let before = pending.send(sent);
-            let claim = &pending.claim;
-            let useless = shared.term(sent, claim.ttl, None).lost_at.min(give_up_at);
-            let send = || shared.backend.swap(ticket.token, claim);
-            let answer = answer(shared, send, useless, "the resumption").await;
-            match take_answer(shared, pending, before, answer, sent) {
-                Answer::Granted(grant) => return Ok(into_hold(&mut turn, &options, grant, begun)),
-                Answer::Busy(_) => return Err(ticket::gone()),
-                Answer::TooLate => return Err(ticket::too_late()),
-                Answer::Failed(failure) => {
-                    is_the_same = !ticket.is_open;
-                    failure
-                }
-            }
-        } else {
-            let swapped = turn.pending.as_ref().map(|pending| pending.claim.token);
-            match is_there(&shared, ticket, swapped, sent, give_up_at).await {
-                Ok(true) => {
-                    is_the_same = true;
-                    continue;
-                }
-                Ok(false) => return Err(ticket::gone()),
-                Err(failure) => failure,
-            }
-        };
-        let now = shared.clock.now();
-        if !failure.is_transient() || now >= give_up_at {
-            return Err(turn.doubted(failure));
-        }
-        shared.clock.sleep_until((now + shared.spread(pause)).min(give_up_at)).await;
-        pause = (pause * 2).min(TRY_AGAIN.1);
-    }
-}
-
-/// Returns whether the server has the ticket's hold, under the ticket's token or `swapped`, the new
-/// token of an earlier swap.
-async fn is_there(
-    shared: &Shared,
-    ticket: &Ticket,
-    swapped: Option<Token>,
-    now: BootInstant,
-    give_up_at: BootInstant,
-) -> Result<bool> {
-    let useless = shared.term(now, ticket.ttl(), None).lost_at.min(give_up_at);
-    let look = || shared.backend.inspect(ticket.name());
-    let seen = answer(shared, look, useless, "the check of the ticket's hold").await?;
-    let is_it = |holder: &Holder| match holder.token {
-        Some(token) if Some(token) == swapped => true,
-        token => {
-            token == Some(ticket.token) && holder.fence.is_none_or(|fence| fence == ticket.fence())
-        }
-    };
-    Ok(seen.holders.iter().any(is_it))
-}
-
-struct ValidGrant {
-    fence: Fence,
-    now: BootInstant,
-    start: BootInstant,
-    term: Term,
-}
-
 fn valid_grant(
     shared: &Shared,
     claim: &Claim,
     granted: Granted,
     sent: BootInstant,
-) -> Option<ValidGrant> {
+) -> Option<Grant> {
     let now = shared.clock.now();
     let start = granted.start.unwrap_or(sent).min(now);
     let term = shared.term(start, claim.ttl, granted.valid);
-    (now < term.lost_at).then_some(ValidGrant { fence: granted.fence, now, start, term })
+    (now < term.lost_at).then_some(Grant { fence: granted.fence, now, start, term })
 }
 
-struct GivenBack<'a> {
-    shared: &'a Arc<Shared>,
-    pending: Option<Pending>,
-}
-
-impl GivenBack<'_> {
-    async fn release(mut self) {
-        let Some(pending) = &self.pending else { return };
-        let answer = send_release(self.shared, &pending.claim, pending.release_mode).await;
-        if answer.is_ok() && self.shared.one_answer_reconciles(pending.release_mode) {
-            self.pending = None;
-        }
-    }
-}
-
-impl Drop for GivenBack<'_> {
-    fn drop(&mut self) {
-        if let Some(pending) = self.pending.take() {
-            Shared::in_background(Job::reconcile(Arc::clone(self.shared), pending, false));
-        }
-    }
-}
-
-fn into_hold(
+pub(super) fn into_hold(
     turn: &mut Turn,
     options: &Options,
-    grant: ValidGrant,
+    grant: Grant,
     begun: BootInstant,
 ) -> Arc<Hold> {
-    let ValidGrant { fence, now, start, term } = grant;
+    let waited = grant.now.as_nanos().saturating_sub(begun.as_nanos());
     let (shared, pending, has_turn) = turn.take_parts().expect("what was granted was claimed");
-    let hold = Arc::new(Hold::new(
-        shared,
-        pending.claim,
-        Grant {
-            fence,
-            owner: options.owner.clone(),
-            release_mode: pending.release_mode,
-            granted_at: now,
-            keep_until: options.keep_until(start),
-            term,
-            has_turn,
-        },
-    ));
-    Shared::take_in(&hold, hold.first_due(), now.as_nanos().saturating_sub(begun.as_nanos()));
+    let hold = Arc::new(Hold::new(shared, pending, options, grant, has_turn));
+    Shared::take_in(&hold, waited);
     hold
 }
 

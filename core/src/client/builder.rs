@@ -5,10 +5,11 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use crate::backend_util::Jitter;
-use crate::duration;
 use crate::identity::check_text;
 use crate::validity::Rules;
-use crate::{Clock, DistributedLock, Error, Events, Identity, LockName, Result, TokenSource};
+use crate::{
+    Clock, DistributedLock, Error, Events, Identity, LockName, Profile, Result, TokenSource,
+};
 
 use super::Shared;
 use super::in_runtime::InRuntime;
@@ -26,26 +27,10 @@ impl Locks {
 
     /// Returns a builder.
     pub fn builder(backend: impl DistributedLock) -> Builder {
-        Builder::new(shared_backend(backend))
-    }
-}
-
-/// The settings of a client.
-#[must_use = "a builder does nothing until it is built"]
-#[derive(Debug)]
-pub struct Builder {
-    backend: Arc<dyn DistributedLock>,
-    settings: Settings,
-    label: Option<String>,
-    clock: Clock,
-    runtime: Option<Handle>,
-}
-
-impl Builder {
-    pub(crate) fn new(backend: Arc<dyn DistributedLock>) -> Self {
+        let backend = shared_backend(backend);
         let ttl = Duration::from_secs(30);
         let range = backend.profile().ttl_range();
-        Self {
+        Builder {
             settings: Settings {
                 ttl: ttl.clamp(*range.start(), *range.end()),
                 wait: None,
@@ -61,7 +46,20 @@ impl Builder {
             runtime: None,
         }
     }
+}
 
+/// The settings of a client.
+#[must_use = "a builder does nothing until it is built"]
+#[derive(Debug)]
+pub struct Builder {
+    backend: Arc<dyn DistributedLock>,
+    settings: Settings,
+    label: Option<String>,
+    clock: Clock,
+    runtime: Option<Handle>,
+}
+
+impl Builder {
     /// Sets the default TTL. If not set, it is 30 s, or the nearest supported one.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl;
@@ -133,11 +131,7 @@ impl Builder {
     /// a tokio runtime.
     pub fn build(self) -> Result<Locks> {
         let Self { backend, settings, label, clock, runtime } = self;
-        check(&settings, &*backend)?;
-        if let Some(label) = &label {
-            check_text("label", label, Identity::LONGEST_LABEL)
-                .map_err(|error| Error::invalid_config(error.to_string()))?;
-        }
+        check(&settings, label.as_deref(), backend.profile()).map_err(Error::into_config)?;
         let runtime = match runtime {
             Some(runtime) => runtime,
             None => Handle::try_current().map_err(|error| {
@@ -164,33 +158,23 @@ impl Builder {
     }
 }
 
-fn check(settings: &Settings, backend: &dyn DistributedLock) -> Result<()> {
-    let range = backend.profile().ttl_range();
-    if !range.contains(&settings.ttl) {
-        return Err(Error::invalid_config(format!(
-            "the client's TTL of {} is out of range; this backend takes {} to {}",
-            duration::shown(settings.ttl),
-            duration::shown(*range.start()),
-            duration::shown(*range.end())
-        )));
-    }
-    if !settings.namespace.is_empty() {
-        // The appended `x` allows a trailing space in the namespace.
-        LockName::new(format!("{}x", settings.namespace)).map_err(|error| {
-            Error::invalid_config("the namespace is not a valid prefix of a name")
-                .with_source(error)
-        })?;
-    }
+fn check(settings: &Settings, label: Option<&str>, profile: &Profile) -> Result<()> {
+    profile.check_ttl("the client's TTL", settings.ttl)?;
+    check_text("label", label.unwrap_or_default(), Identity::LONGEST_LABEL)?;
+    // The appended `x` allows an empty namespace, and one with a trailing space.
+    LockName::new(format!("{}x", settings.namespace)).map_err(|error| {
+        Error::invalid_input("the namespace is not a valid prefix of a name").with_source(error)
+    })?;
     let Rules { drift_rate, drift_floor, margin_rate, .. } = settings.rules;
     if !(0.0..0.5).contains(&drift_rate) || !(0.0..0.5).contains(&margin_rate) {
-        return Err(Error::invalid_config(format!(
+        return Err(Error::invalid_input(format!(
             "the rates of drift ({drift_rate}) and margin ({margin_rate}) must be from 0 to below 0.5"
         )));
     }
     if drift_floor > Duration::from_secs(60) {
-        return Err(Error::invalid_config("a drift floor above 60 s leaves nothing of most TTLs"));
+        return Err(Error::invalid_input("a drift floor above 60 s leaves nothing of most TTLs"));
     }
-    settings.rules.check(settings.ttl).map_err(|error| Error::invalid_config(error.to_string()))
+    settings.rules.check(settings.ttl)
 }
 
 fn shared_backend(backend: impl DistributedLock) -> Arc<dyn DistributedLock> {

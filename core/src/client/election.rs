@@ -10,7 +10,7 @@ use crate::{BootInstant, Error, Fence, Identity, Leadership, Locks, Mode, Reques
 impl Locks {
     /// Returns the election of this name.
     pub fn election(&self, name: impl AsRef<str>) -> Election {
-        Election::new(self, name.as_ref())
+        Election { locks: self.clone(), name: name.as_ref().to_owned() }
     }
 }
 
@@ -31,10 +31,6 @@ pub struct Election {
 }
 
 impl Election {
-    pub(crate) fn new(locks: &Locks, name: &str) -> Self {
-        Self { locks: locks.clone(), name: name.to_owned() }
-    }
-
     /// Returns a request to lead. `value` is public, and has at most [`Identity::LONGEST_VALUE`]
     /// bytes and no control characters.
     pub fn campaign(&self, value: impl AsRef<str>) -> Request<Leadership> {

@@ -40,7 +40,9 @@ macro_rules! common {
 
             /// Returns the name, without the client's namespace.
             pub fn name(&self) -> &str {
-                self.0.name()
+                let hold = self.0.hold();
+                let name = hold.claim.name.as_str();
+                name.strip_prefix(&*hold.shared.settings.namespace).unwrap_or_default()
             }
 
             /// Returns the mode.
@@ -57,11 +59,8 @@ macro_rules! common {
             pub fn remaining(&self) -> Duration {
                 let hold = self.0.hold();
                 let now = hold.clock().now();
-                if hold.state_at(now).is_live() {
-                    hold.lost_at().saturating_since(now)
-                } else {
-                    Duration::ZERO
-                }
+                let is_live = hold.state_at(now).is_live();
+                if is_live { hold.lost_at().saturating_since(now) } else { Duration::ZERO }
             }
 
             /// Returns when the hold counts as lost, unless renewed. This instant is before the
@@ -81,7 +80,7 @@ macro_rules! common {
             /// # Errors
             /// [`Lost`](crate::ErrorKind::Lost), on this and every later call.
             pub fn check(&self) -> Result<()> {
-                self.0.check()
+                check(self.0.hold())
             }
 
             /// Returns a view of the hold for other tasks.
@@ -104,7 +103,7 @@ macro_rules! common {
             /// # Cancel safety
             /// Dropping the returned future drops `future`, not the guard.
             pub async fn run<F: Future>(&self, future: F) -> Result<F::Output> {
-                self.0.run(future).await
+                run(self.signal(), || self.check(), future).await
             }
 
             /// Renews the hold, even a [`fixed`](crate::Request::fixed) one.
@@ -194,7 +193,7 @@ impl Guard {
                 let hold = self.0.0.take().expect("a guard has its hold until it is consumed");
                 Ok(Ticket::new(&hold.claim, hold.fence, hold.release_mode))
             }
-            Err(error) => Err(TicketError::new(self, error)),
+            Err(error) => Err(TicketError { guard: self, error }),
         }
     }
 }
@@ -207,10 +206,6 @@ pub struct TicketError {
 }
 
 impl TicketError {
-    fn new(guard: Guard, error: Error) -> Self {
-        Self { guard, error }
-    }
-
     /// Returns the error.
     pub fn error(&self) -> &Error {
         &self.error
@@ -273,27 +268,14 @@ impl Inner {
         self.0.as_ref().expect("a guard has its hold until it is consumed")
     }
 
-    fn name(&self) -> &str {
-        let hold = self.hold();
-        hold.claim.name.as_str().strip_prefix(&*hold.shared.settings.namespace).unwrap_or_default()
-    }
-
     fn fenced(&self) -> Fenced {
         let hold = self.hold();
         Fenced { name: hold.claim.name.clone(), fence: hold.fence }
     }
 
-    fn check(&self) -> Result<()> {
-        check(self.hold())
-    }
-
-    async fn run<F: Future>(&self, future: F) -> Result<F::Output> {
-        run(Signal::new(self.hold()), || self.check(), future).await
-    }
-
     async fn renew(&self) -> Result<()> {
-        self.check()?;
         let hold = self.hold();
+        check(hold)?;
         let start = hold.clock().now();
         let asking = ask_renewal(&hold.shared, std::slice::from_ref(hold));
         let mut answers = hold.shared.inside(asking).await.map_err(|error| hold.error(error))?;
@@ -304,7 +286,7 @@ impl Inner {
         if hold.shared.table().holds.reschedule([(hold, look_again)]) {
             hold.shared.renewer.notify_one();
         }
-        self.check()?;
+        check(hold)?;
         if is_known {
             return Ok(());
         }

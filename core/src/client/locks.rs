@@ -7,8 +7,8 @@ use crate::{
     MetricsSnapshot, Mode, Permit, Profile, Request, Result, SweepReport, Ticket,
 };
 
-use super::Shared;
-use super::acquire;
+use super::acquire::admitted;
+use super::{Shared, ticket};
 
 /// A client. All clones are the same client. Guards outlive the last clone.
 ///
@@ -78,10 +78,9 @@ impl Locks {
                 shared.settings.namespace
             )));
         }
-        let hold =
-            shared.unless_closed(Box::pin(acquire::by_ticket(Arc::clone(shared), ticket))).await;
+        let hold = shared.unless_closed(Box::pin(ticket::resume(Arc::clone(shared), ticket))).await;
         let hold = hold.map_err(|error| shared.with_context(error, name))?;
-        Ok(Guard::new(acquire::admitted(hold)?))
+        Ok(Guard::new(admitted(hold)?))
     }
 
     /// Returns the holders of `name`.

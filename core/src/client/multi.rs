@@ -26,7 +26,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 impl Locks {
     /// Returns a request for several mutexes, all or none.
     pub fn multi(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> MultiRequest {
-        MultiRequest::new(self, names)
+        MultiRequest { parts: Vec::new(), options: Options::default() }.and(self, names)
     }
 }
 
@@ -81,10 +81,6 @@ impl Options {
 }
 
 impl MultiRequest {
-    pub(crate) fn new(locks: &Locks, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
-        Self { parts: Vec::new(), options: Options::default() }.and(locks, names)
-    }
-
     /// Adds names that the client `locks` acquires. If several clients have the same kind of
     /// backend, all programs must add these clients in the same order. Otherwise two requests may
     /// deadlock.

@@ -1,8 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::duration;
-use crate::{BootInstant, Error, Identity, Mode, Owner, RenewalMode, Result, Ticket};
+use crate::{BootInstant, Error, Identity, Mode, Owner, RenewalMode, Result};
 
 use super::Shared;
 
@@ -32,11 +31,6 @@ impl Options {
         }
     }
 
-    pub(super) fn of_ticket(shared: &Shared, ticket: &Ticket) -> Self {
-        let (ttl, renewal_mode) = (ticket.ttl(), ticket.renewal_mode());
-        Self { ttl, renewal_mode, wait: None, ..Self::new(shared, ticket.mode) }
-    }
-
     pub(super) fn check(&self, shared: &Shared) -> Result<()> {
         let profile = shared.backend.profile();
         if !profile.modes.contains(self.mode) {
@@ -55,15 +49,7 @@ impl Options {
             )));
         }
         if self.ttl != shared.settings.ttl {
-            let range = profile.ttl_range();
-            if !range.contains(&self.ttl) {
-                return Err(Error::invalid_input(format!(
-                    "a TTL of {} is out of range; this backend takes {} to {}",
-                    duration::shown(self.ttl),
-                    duration::shown(*range.start()),
-                    duration::shown(*range.end())
-                )));
-            }
+            profile.check_ttl("a TTL", self.ttl)?;
             shared.settings.rules.check(self.ttl)?;
         }
         if self.retry.is_some_and(|(tries, _)| tries == 0) {

@@ -1,10 +1,16 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Claim, Error, ErrorKind, Fence, LockName, Mode, Reason, ReleaseMode, RenewalMode, Token,
+    BootInstant, Claim, Error, ErrorKind, Fence, Holder, LockName, Mode, Reason, ReleaseMode,
+    RenewalMode, Result, Token,
 };
+
+use super::acquire::{Answer, TRY_AGAIN, into_hold, take_answer};
+use super::state::Turn;
+use super::{Hold, Options, Shared, answer};
 
 /// A hold in transfer, from [`Guard::into_ticket`](crate::Guard::into_ticket) to
 /// [`Locks::resume`](crate::Locks::resume).
@@ -13,15 +19,15 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
     name: LockName,
-    pub(super) mode: Mode,
-    pub(super) token: Token,
+    mode: Mode,
+    token: Token,
     fence: Fence,
     ttl: Duration,
     is_fixed: bool,
     /// True if an unanswered acquire may arrive after the hold's expiry, and create another hold
     /// with this token.
     #[serde(default)]
-    pub(super) is_open: bool,
+    is_open: bool,
 }
 
 impl Ticket {
@@ -51,20 +57,92 @@ impl Ticket {
     pub fn ttl(&self) -> Duration {
         self.ttl
     }
+}
 
-    pub(super) fn renewal_mode(&self) -> RenewalMode {
-        if self.is_fixed { RenewalMode::Off } else { RenewalMode::Auto }
+/// Resumes a ticket. The attempts end after one TTL, because the ticket's hold isn't renewed and
+/// has expired by then.
+pub(super) async fn resume(shared: Arc<Shared>, ticket: &Ticket) -> Result<Arc<Hold>> {
+    let mut options = Options::new(&shared, ticket.mode);
+    options.ttl = ticket.ttl;
+    if ticket.is_fixed {
+        options.renewal_mode = RenewalMode::Off;
+    }
+    // Invalid options must not consume the ticket.
+    options.check(&shared)?;
+    let mut turn = Turn::placeholder(Arc::clone(&shared), ticket.name().clone());
+    let begun = shared.clock.now();
+    let give_up_at = begun + options.ttl;
+    let mut pause = TRY_AGAIN.0;
+    // False if a newer hold may have the ticket's token, so that a swap could take this hold: see
+    // `Ticket::is_open`.
+    let mut is_the_same = !ticket.is_open;
+    loop {
+        let sent = shared.clock.now();
+        let failure = if is_the_same {
+            let (shared, pending) = turn.claim(&options, sent);
+            let before = pending.send(sent);
+            let claim = &pending.claim;
+            let useless = shared.term(sent, claim.ttl, None).lost_at.min(give_up_at);
+            let send = || shared.backend.swap(ticket.token, claim);
+            let answer = answer(shared, send, useless, "the resumption").await;
+            match take_answer(shared, pending, before, answer, sent) {
+                Answer::Granted(grant) => return Ok(into_hold(&mut turn, &options, grant, begun)),
+                Answer::Busy(_) => return Err(gone()),
+                Answer::TooLate => return Err(too_late()),
+                Answer::Failed(failure) => {
+                    is_the_same = !ticket.is_open;
+                    failure
+                }
+            }
+        } else {
+            let swapped = turn.pending.as_ref().map(|pending| pending.claim.token);
+            match is_there(&shared, ticket, swapped, sent, give_up_at).await {
+                Ok(true) => {
+                    is_the_same = true;
+                    continue;
+                }
+                Ok(false) => return Err(gone()),
+                Err(failure) => failure,
+            }
+        };
+        let now = shared.clock.now();
+        if !failure.is_transient() || now >= give_up_at {
+            return Err(turn.doubted(failure));
+        }
+        shared.clock.sleep_until((now + shared.spread(pause)).min(give_up_at)).await;
+        pause = (pause * 2).min(TRY_AGAIN.1);
     }
 }
 
-pub(super) fn too_late() -> Error {
+/// Returns whether the server has the ticket's hold, under the ticket's token or `swapped`, the new
+/// token of an earlier swap.
+async fn is_there(
+    shared: &Shared,
+    ticket: &Ticket,
+    swapped: Option<Token>,
+    now: BootInstant,
+    give_up_at: BootInstant,
+) -> Result<bool> {
+    let useless = shared.term(now, ticket.ttl(), None).lost_at.min(give_up_at);
+    let look = || shared.backend.inspect(ticket.name());
+    let seen = answer(shared, look, useless, "the check of the ticket's hold").await?;
+    let is_it = |holder: &Holder| match holder.token {
+        Some(token) if Some(token) == swapped => true,
+        token => {
+            token == Some(ticket.token) && holder.fence.is_none_or(|fence| fence == ticket.fence())
+        }
+    };
+    Ok(seen.holders.iter().any(is_it))
+}
+
+fn too_late() -> Error {
     Error::new(
         ErrorKind::Lost(Reason::Expired),
         "the ticket's hold was resumed, but it expired before the server's answer arrived; it is released",
     )
 }
 
-pub(super) fn gone() -> Error {
+fn gone() -> Error {
     Error::new(
         ErrorKind::Lost(Reason::Gone),
         "the ticket's hold no longer exists: it expired, was broken, or was resumed by another client",

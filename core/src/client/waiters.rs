@@ -66,17 +66,9 @@ impl Waiters {
 
 pub(crate) struct WaiterSlot<'a> {
     waiters: &'a Waiters,
-    waiter: Arc<Waiter>,
+    pub(crate) waiter: Arc<Waiter>,
     name: LockName,
     token: Token,
-}
-
-impl std::ops::Deref for WaiterSlot<'_> {
-    type Target = Waiter;
-
-    fn deref(&self) -> &Waiter {
-        &self.waiter
-    }
 }
 
 impl Drop for WaiterSlot<'_> {

@@ -39,16 +39,6 @@ impl Job {
         }
     }
 
-    /// Runs the job. If the future is dropped unfinished, the next local request gets the turn.
-    pub(crate) fn run(self) -> impl Future<Output = ()> + Send + 'static {
-        // `Running` exists before the first poll, so that its `drop` runs even for an unpolled
-        // future.
-        let mut running = Running(self);
-        async move {
-            running.0.work().await;
-        }
-    }
-
     /// Passes the turn to the next local request, although the release is unanswered. If the server
     /// stays silent, that request fails at its own limit. Exclusion is safe, because the server
     /// distinguishes claims by token.
@@ -60,7 +50,8 @@ impl Job {
         }
     }
 
-    async fn work(&mut self) {
+    /// Runs the job. If the future is dropped unfinished, the next local request gets the turn.
+    pub(crate) async fn run(mut self) {
         let (claim, shared) = (self.claim().clone(), Arc::clone(&self.shared));
         let begun = shared.clock.now();
         let mut pause = TRY_AGAIN.0;
@@ -100,10 +91,6 @@ impl Job {
         }
     }
 
-    pub(crate) fn give_up(self) {
-        drop(Running(self));
-    }
-
     fn is_reconciled(&self, ended: ReleaseOutcome, now: BootInstant) -> bool {
         let ttl = self.claim().ttl;
         let long_ago = || self.last_sent.is_none_or(|sent| now > sent + ttl);
@@ -118,15 +105,12 @@ impl Job {
     }
 }
 
-struct Running(Job);
-
-impl Drop for Running {
+impl Drop for Job {
     fn drop(&mut self) {
-        let job = &self.0;
-        if job.has_turn {
-            job.shared.pass_turn(&job.claim().name, None);
+        if self.has_turn {
+            self.shared.pass_turn(&self.claim().name, None);
         }
-        job.shared.done_in_background();
+        self.shared.done_in_background();
     }
 }
 

@@ -6,11 +6,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::backend_util::lock;
-use crate::client::ignore_panic;
+use crate::client::{Options, Pending, ignore_panic};
 use crate::validity::Term;
-use crate::{
-    BootInstant, Claim, Clock, Error, Fence, HoldState, Owner, Reason, ReleaseMode, RenewalMode,
-};
+use crate::{BootInstant, Clock, Error, Fence, HoldState, Reason, RenewalMode};
 
 use super::{Hold, Shared};
 
@@ -61,25 +59,28 @@ pub(crate) struct Due {
 
 pub(crate) struct Grant {
     pub(crate) fence: Fence,
-    pub(crate) owner: Option<Owner>,
-    pub(crate) release_mode: ReleaseMode,
-    pub(crate) granted_at: BootInstant,
-    pub(crate) keep_until: BootInstant,
+    pub(crate) now: BootInstant,
+    pub(crate) start: BootInstant,
     pub(crate) term: Term,
-    pub(crate) has_turn: bool,
 }
 
 impl Hold {
     #[inline]
-    pub(crate) fn new(shared: Arc<Shared>, claim: Claim, grant: Grant) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        pending: Pending,
+        options: &Options,
+        grant: Grant,
+        has_turn: bool,
+    ) -> Self {
         let hold = Self {
             shared,
-            claim,
+            claim: pending.claim,
             fence: grant.fence,
-            owner: grant.owner,
-            release_mode: grant.release_mode,
-            granted_at: grant.granted_at,
-            keep_until: grant.keep_until,
+            owner: options.owner.clone(),
+            release_mode: pending.release_mode,
+            granted_at: grant.now,
+            keep_until: options.keep_until(grant.start),
             term_changes: Mutex::new(()),
             renew_at: AtomicU64::new(0),
             at_risk_at: AtomicU64::new(0),
@@ -90,7 +91,7 @@ impl Hold {
             changed: OnceLock::new(),
             watched: AtomicBool::new(false),
             guards: AtomicU32::new(1),
-            turn: AtomicBool::new(grant.has_turn),
+            turn: AtomicBool::new(has_turn),
             slot: AtomicU64::new(u64::MAX),
             renewing: AtomicBool::new(false),
             renewal_failed: AtomicBool::new(false),

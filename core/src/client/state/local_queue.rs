@@ -15,6 +15,7 @@ use crate::{
     BootInstant, Claim, Error, ErrorKind, LockName, Mode, ReleaseMode, RenewalMode, Result,
 };
 
+use super::background_release::send_release;
 use super::releasing::end_in_background;
 use super::{Entered, Hold, Job, Passed, Queued, Reentry, Shared, Taken, Trouble, Turn, Turns};
 
@@ -30,10 +31,14 @@ impl Trouble {
 }
 
 impl Entered {
-    fn again(hold: &Arc<Hold>) -> Self {
+    fn of(hold: &Arc<Hold>) -> Self {
         hold.guards.fetch_add(1, Ordering::AcqRel);
-        hold.shared.metrics.reentered.add(1);
         Self(Some(Arc::clone(hold)))
+    }
+
+    fn again(hold: &Arc<Hold>) -> Self {
+        hold.shared.metrics.reentered.add(1);
+        Self::of(hold)
     }
 
     pub(crate) fn into_hold(mut self) -> Arc<Hold> {
@@ -112,10 +117,21 @@ impl Turn {
         (shared, pending)
     }
 
-    pub(crate) fn take_pending(&mut self) -> Option<Pending> {
-        let pending = self.pending.take()?;
-        self.name = Some(pending.claim.name.clone());
-        Some(pending)
+    /// Moves the claim to a placeholder, whose drop releases the claim.
+    pub(crate) fn give_back(&mut self) -> Self {
+        let name = self.name().clone();
+        let mut back = Self::placeholder(Arc::clone(self.shared()), name.clone());
+        back.pending = self.pending.take();
+        self.name = Some(name);
+        back
+    }
+
+    pub(crate) async fn release(mut self) {
+        let Some(pending) = &self.pending else { return };
+        let answer = send_release(self.shared(), &pending.claim, pending.release_mode).await;
+        if answer.is_ok() && self.shared().one_answer_reconciles(pending.release_mode) {
+            self.pending = None;
+        }
     }
 
     #[inline]
@@ -133,24 +149,6 @@ impl Drop for Turn {
             shared.pass_turn(&name, pending);
         } else if let Some(pending) = pending {
             Shared::in_background(Job::reconcile(shared, pending, false));
-        }
-    }
-}
-
-pub(crate) struct Joined {
-    entering: VecDeque<Queued>,
-    refused: Vec<(Queued, Error)>,
-}
-
-impl Joined {
-    pub(crate) fn enter(self, hold: &Arc<Hold>) {
-        for queued in self.entering {
-            // If the receiver is gone, `send` returns the `Entered`, whose drop ends its share of
-            // the hold.
-            let _ = send(queued.sender, Passed::Entered(Entered(Some(Arc::clone(hold)))));
-        }
-        for (queued, error) in self.refused {
-            let _ = send(queued.sender, Passed::Refused(error));
         }
     }
 }
@@ -220,34 +218,33 @@ impl Turns {
         }
     }
 
-    /// Records a granted hold. Returns the queued requests of the hold's owner, which now share the
-    /// hold or are refused.
-    pub(crate) fn granted(&mut self, hold: &Arc<Hold>) -> Option<Joined> {
-        let owner = hold.owner.as_ref()?;
+    /// Records a granted hold. Returns the answers to the queued requests of the hold's owner, which
+    /// share the hold or are refused.
+    pub(crate) fn granted(&mut self, hold: &Arc<Hold>) -> Vec<(oneshot::Sender<Passed>, Passed)> {
+        let Some(owner) = &hold.owner else { return Vec::new() };
         if hold.claim.mode != Mode::Exclusive {
             self.shared_holders.add(hold);
-            return None;
+            return Vec::new();
         }
-        let taken = self.taken.get_mut(&hold.claim.name)?;
+        let Some(taken) = self.taken.get_mut(&hold.claim.name) else { return Vec::new() };
         taken.reentry = Some(Box::new(Reentry {
             owner: owner.clone(),
             mode: hold.claim.mode,
             hold: Some(Arc::clone(hold)),
         }));
-        let queue = taken.queue.take()?;
+        let Some(queue) = taken.queue.take() else { return Vec::new() };
         let (mine, others): (VecDeque<_>, VecDeque<_>) = queue.into_iter().partition(|queued| {
             queued.wanted.owner.as_ref() == Some(owner) && queued.wanted.mode == hold.claim.mode
         });
         taken.queue = (!others.is_empty()).then(|| Box::new(others));
-        let (mut entering, mut refused) = (VecDeque::new(), Vec::new());
-        for queued in mine {
-            match queued.wanted.fits(hold, hold.granted_at) {
-                Ok(()) => entering.push_back(queued),
-                Err(error) => refused.push((queued, error)),
-            }
-        }
-        hold.guards.fetch_add(entering.len() as u32, Ordering::AcqRel);
-        Some(Joined { entering, refused })
+        let answer = |queued: Queued| {
+            let passed = match queued.wanted.fits(hold, hold.granted_at) {
+                Ok(()) => Passed::Entered(Entered::of(hold)),
+                Err(error) => Passed::Refused(error),
+            };
+            (queued.sender, passed)
+        };
+        mine.into_iter().map(answer).collect()
     }
 
     fn leave(&mut self, hold: &Hold) -> bool {

@@ -51,12 +51,10 @@ impl Shared {
         let shared = Arc::clone(&job.shared);
         shared.background_jobs.fetch_add(1, Ordering::SeqCst);
         let mut jobs = lock(&shared.jobs);
-        if shared.renewer_ended.load(Ordering::Acquire) {
-            drop(jobs);
-            job.give_up();
-            return;
+        if !shared.renewer_ended.load(Ordering::Acquire) {
+            jobs.push_back(job);
         }
-        jobs.push_back(job);
+        // Without the renewal task, the job is dropped below, when the mutex is unlocked.
         drop(jobs);
         shared.renewer.notify_one();
     }
@@ -69,9 +67,7 @@ impl Shared {
             self.renewer_ended.store(true, Ordering::Release);
             std::mem::take(&mut *jobs)
         };
-        for job in jobs {
-            job.give_up();
-        }
+        drop(jobs);
         self.handle_hold_events();
         ignore_panic(|| self.idle.notify_waiters());
     }

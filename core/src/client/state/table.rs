@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard};
 
 use crate::backend_util::lock;
-use crate::{BootInstant, Mode, Reason, Token};
+use crate::client::answer::send;
+use crate::{Mode, Reason, Token};
 
 use super::{Hold, HoldEvent, Shared, Table};
 
@@ -44,8 +45,8 @@ impl Shared {
         lock(&self.table)
     }
 
-    pub(crate) fn take_in(hold: &Arc<Hold>, first_due: BootInstant, wait_nanos: u64) {
-        let shared = &hold.shared;
+    pub(crate) fn take_in(hold: &Arc<Hold>, wait_nanos: u64) {
+        let (shared, first_due) = (&hold.shared, hold.first_due());
         let (wakes_renewer, joined, lost) = {
             let mut table = shared.table();
             let wakes_renewer = table.holds.insert(hold, first_due, wait_nanos);
@@ -57,8 +58,9 @@ impl Shared {
         if wakes_renewer {
             shared.renewer.notify_one();
         }
-        if let Some(joined) = joined {
-            joined.enter(hold);
+        for (sender, passed) in joined {
+            // Without a receiver, `send` returns the share of the hold, whose drop ends it.
+            let _ = send(sender, passed);
         }
         if hold.owner.is_some() && hold.claim.mode != Mode::Exclusive {
             shared.waiters.wake(&hold.claim.name);

@@ -6,32 +6,8 @@ use lockwright_memory::Memory;
 
 use crate::support::{
     Fate, Faulty, Op, TTL, UNAVAILABLE, another_client, client, faulty_memory, millis, poll_once,
-    polled, secs, settle_down, troubled, troubled_with,
+    polled, runtime, secs, settle_down, troubled, troubled_with, two_clients_elsewhere,
 };
-
-#[tokio::test(start_paused = true)]
-async fn close_refuses_new_requests_turns_waiting_ones_away_and_leaves_guards_going() {
-    let (locks, memory, clock) = client();
-    let other = another_client(&memory, &clock);
-    let held = locks.mutex("x").acquire().await.unwrap();
-    let elsewhere = other.mutex("y").acquire().await.unwrap();
-    let local = polled(locks.mutex("x").acquire());
-    let remote = polled(locks.mutex("y").acquire());
-    let before = clock.now();
-    tokio::join!(locks.close(), async {
-        assert_eq!(local.await.unwrap_err().kind(), ErrorKind::Closed);
-        assert_eq!(remote.await.unwrap_err().kind(), ErrorKind::Closed);
-    });
-    assert_eq!(clock.now(), before, "they are told, and needn't ask");
-    assert_eq!(locks.mutex("z").acquire().await.unwrap_err().kind(), ErrorKind::Closed);
-    assert_eq!(locks.mutex("z").try_acquire().await.unwrap_err().kind(), ErrorKind::Closed);
-    clock.sleep(TTL * 3).await;
-    held.check().unwrap();
-    held.release().await.unwrap();
-    elsewhere.release().await.unwrap();
-    locks.close().await;
-    assert!(memory.is_empty());
-}
 
 /// Closes the client, and checks that the waiting `request` fails at once and leaves no hold.
 async fn expect_turned_away<T, F>(scene: (Locks, Faulty, Locks, Memory, Clock), request: F)
@@ -57,53 +33,45 @@ where
 #[tokio::test(start_paused = true)]
 async fn close_turns_away_first_round_trips() {
     for fate in [Fate::Slow(secs(3)), Fate::DelayAnswer(secs(3)), Fate::Hang, Fate::DoAndHang] {
-        for mode in 0..4 {
+        for request in 0..6 {
             let scene = troubled();
+            let ticket = scene.2.mutex("t").acquire().await.unwrap().into_ticket().unwrap();
             let locks = scene.0.clone();
             scene.1.next(Op::Acquire, [fate]);
-            match mode {
+            scene.1.next(Op::Swap, [fate]);
+            match request {
                 0 => expect_turned_away(scene, locks.mutex("x").acquire()).await,
                 1 => expect_turned_away(scene, locks.read("x").acquire()).await,
                 2 => expect_turned_away(scene, locks.mutex("x").try_acquire()).await,
-                _ => expect_turned_away(scene, locks.semaphore("x", 3).acquire()).await,
+                3 => expect_turned_away(scene, locks.semaphore("x", 3).acquire()).await,
+                4 => expect_turned_away(scene, locks.election("x").campaign("me").acquire()).await,
+                _ => expect_turned_away(scene, async move { locks.resume(&ticket).await }).await,
             }
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn close_turns_away_requests_that_block_in_the_backend() {
-    let scene = troubled_with(|profile| profile.blocks = true);
-    let held = scene.2.mutex("x").fixed().acquire().await.unwrap();
-    scene.1.next(Op::Acquire, [Fate::Pass, Fate::Slow(TTL * 2)]);
-    let request = scene.0.mutex("x").acquire();
-    expect_turned_away(scene, request).await;
-    drop(held);
-}
-
-#[tokio::test(start_paused = true)]
-async fn close_turns_away_requests_that_wait_for_a_holder() {
-    let scene = troubled();
-    let held = scene.2.mutex("x").fixed().acquire().await.unwrap();
-    let request = scene.0.mutex("x").acquire();
-    expect_turned_away(scene, request).await;
-    drop(held);
-}
-
-#[tokio::test(start_paused = true)]
-async fn close_turns_away_requests_between_two_tries() {
-    let scene = troubled();
-    scene.1.always(Op::Acquire, UNAVAILABLE);
-    let request = scene.0.mutex("x").acquire();
-    expect_turned_away(scene, request).await;
-    let scene = troubled();
-    scene.1.always(Op::Acquire, UNAVAILABLE);
-    let request = scene.0.mutex("x").retry(10, secs(5)).acquire();
-    expect_turned_away(scene, request).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn close_turns_away_the_local_queue() {
+async fn close_turns_away_every_waiting_request() {
+    // It blocks in the backend, or waits for a wake-up.
+    for blocks in [true, false] {
+        let scene = troubled_with(|profile| profile.blocks = blocks);
+        let held = scene.2.mutex("x").fixed().acquire().await.unwrap();
+        let slow = blocks.then_some(Fate::Slow(TTL * 2));
+        scene.1.next(Op::Acquire, [Fate::Pass].into_iter().chain(slow));
+        let request = scene.0.mutex("x").acquire();
+        expect_turned_away(scene, request).await;
+        drop(held);
+    }
+    // It pauses between two tries.
+    for tries in [false, true] {
+        let scene = troubled();
+        scene.1.always(Op::Acquire, UNAVAILABLE);
+        let request = scene.0.mutex("x");
+        let request = if tries { request.retry(10, secs(5)) } else { request };
+        expect_turned_away(scene, request.acquire()).await;
+    }
+    // It is in the local queue.
     let scene = troubled();
     scene.1.always(Op::Acquire, Fate::Hang);
     let first = tokio::spawn(scene.0.mutex("x").acquire());
@@ -111,10 +79,7 @@ async fn close_turns_away_the_local_queue() {
     let request = scene.0.mutex("x").acquire();
     expect_turned_away(scene, request).await;
     assert_eq!(first.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
-}
-
-#[tokio::test(start_paused = true)]
-async fn close_turns_away_multi_locks() {
+    // It waits for its first or its second lock, or for another client's lock.
     for acts in [vec![Fate::Hang], vec![Fate::Pass, Fate::Hang]] {
         let scene = troubled();
         scene.1.next(Op::Acquire, acts);
@@ -128,38 +93,6 @@ async fn close_turns_away_multi_locks() {
     let request = scene.0.multi(["a"]).and(&waits, ["b"]).acquire();
     expect_turned_away(scene, request).await;
     held.release().await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn close_turns_away_resumptions() {
-    for fate in [Fate::Hang, Fate::DoAndHang, Fate::DelayAnswer(secs(3))] {
-        let scene = troubled();
-        let ticket = scene.2.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
-        scene.1.next(Op::Swap, [fate]);
-        let locks = scene.0.clone();
-        expect_turned_away(scene, async move { locks.resume(&ticket).await }).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn close_turns_away_campaigns() {
-    let scene = troubled();
-    scene.1.next(Op::Acquire, [Fate::DelayAnswer(secs(3))]);
-    let request = scene.0.election("x").campaign("me").acquire();
-    expect_turned_away(scene, request).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn close_waits_for_releases_of_turned_away_requests() {
-    let (locks, faulty, _, memory, clock) = troubled();
-    faulty.next(Op::Acquire, [Fate::DoAndHang]);
-    faulty.next(Op::Release, [Fate::Slow(millis(300))]);
-    let request = tokio::spawn(locks.mutex("x").acquire());
-    settle_down().await;
-    let closed = clock.now();
-    locks.close().await;
-    assert!(clock.now() >= closed + millis(300) && memory.is_empty());
-    request.await.unwrap().unwrap_err();
 }
 
 #[tokio::test(start_paused = true)]
@@ -275,42 +208,22 @@ async fn close_does_not_wait_for_ever_for_a_server_that_is_away() {
 }
 
 #[test]
-fn close_returns_when_its_runtime_has_gone() {
-    let memory = Memory::new();
-    let gone = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let locks = Locks::builder(memory).runtime(gone.handle().clone()).build().unwrap();
-    let here = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let guard = here.block_on(locks.mutex("x").acquire()).unwrap();
-    drop(gone);
-    drop(guard);
-    here.block_on(locks.close());
-}
-
-#[test]
-fn a_loss_is_reported_after_the_renewer_has_ended() {
-    let gone = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+fn a_loss_is_reported_and_close_returns_after_the_renewer_has_ended() {
+    let (gone, here) = (runtime(), runtime());
     let locks = Locks::builder(Memory::new()).runtime(gone.handle().clone()).build().unwrap();
-    let here = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let guard = here.block_on(locks.mutex("x").ttl(millis(200)).acquire()).unwrap();
+    let dropped = here.block_on(locks.mutex("y").acquire()).unwrap();
     drop(gone);
     let state = here
         .block_on(async { tokio::time::timeout(secs(20), guard.signal().ended()).await.unwrap() });
     assert_eq!(state, HoldState::Lost(Reason::Expired));
+    drop(dropped);
+    here.block_on(locks.close());
 }
 
 #[test]
 fn a_client_may_keep_its_holds_on_another_runtime() {
-    let memory = Memory::new();
-    let renewer = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_time()
-        .build()
-        .unwrap();
-    let locks = Locks::builder(memory.clone())
-        .ttl(millis(600))
-        .runtime(renewer.handle().clone())
-        .build()
-        .unwrap();
+    let (_runtime, locks, _) = two_clients_elsewhere(millis(600));
     let here = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let guard = here.block_on(locks.mutex("x").acquire()).unwrap();
     // No `block_on` drives the runtime `here` now, but the hold is still renewed.
@@ -374,7 +287,7 @@ fn a_client_whose_runtime_has_gone_keeps_nothing() {
     for end_guard_first in [false, true] {
         let backend: Arc<dyn DistributedLock> = Arc::new(Memory::new());
         let weak = Arc::downgrade(&backend);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = runtime();
         let (locks, guard) = runtime.block_on(async {
             let locks = Locks::new(backend).unwrap();
             let guard = locks.mutex("x").acquire().await.unwrap();
@@ -395,11 +308,9 @@ fn a_client_whose_runtime_has_gone_keeps_nothing() {
 
 #[test]
 fn a_job_that_was_never_polled_passes_its_turn_on() {
-    let runtime = |interval| {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        builder.event_interval(interval).enable_time().build().unwrap()
-    };
-    let (theirs, ours) = (runtime(1), runtime(61));
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let theirs = builder.event_interval(1).enable_time().build().unwrap();
+    let ours = runtime();
     let builder = Locks::builder(Memory::new()).ttl(millis(200));
     let locks = builder.runtime(theirs.handle().clone()).build().unwrap();
     let guard = ours.block_on(locks.mutex("x").acquire()).unwrap();
@@ -429,7 +340,7 @@ impl Drop for Noting {
 
 #[test]
 fn a_backend_is_let_go_of_inside_the_runtime() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let runtime = runtime();
     let (sender, dropped) = std::sync::mpsc::channel();
     let locks = {
         let _inside = runtime.enter();

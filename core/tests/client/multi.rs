@@ -7,22 +7,6 @@ use crate::support::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn fixed_ones_end_together_however_long_the_last_was_waited_for() {
-    let (locks, memory, clock) = client();
-    let other = another_client(&memory, &clock);
-    let holder = other.mutex("b").acquire().await.unwrap();
-    let waiting = tokio::spawn(locks.multi(["a", "b"]).fixed().acquire());
-    clock.sleep(TTL / 2).await;
-    holder.release().await.unwrap();
-    let all = waiting.await.unwrap().unwrap();
-    let remaining: Vec<_> = all.guards().iter().map(|guard| guard.remaining()).collect();
-    assert!(remaining.iter().all(|left| *left > TTL * 8 / 10), "{remaining:?}");
-    clock.sleep(TTL * 2).await;
-    assert_eq!(all.remaining(), millis(0));
-    assert!(matches!(all.check().unwrap_err().kind(), ErrorKind::Lost(_)));
-}
-
-#[tokio::test(start_paused = true)]
 async fn fixed_ones_are_kept_while_the_next_is_waited_for() {
     let (locks, faulty, other, _, clock) = troubled();
     let holder = other.mutex("c").acquire().await.unwrap();

@@ -1,4 +1,4 @@
-use crate::support::{Fate, Op, TTL, client, fails, millis, polled, secs, settle_down, troubled};
+use crate::support::{Op, TTL, client, fails, millis, polled, secs, troubled};
 use lockwright_core::{ErrorKind, Step};
 
 #[tokio::test(start_paused = true)]
@@ -51,18 +51,6 @@ async fn ten_thousand_waiters_may_leave() {
     held.release().await.unwrap();
     last.await.unwrap().release().await.unwrap();
     assert!(memory.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_try_does_not_wait_for_the_turn() {
-    let (locks, faulty, _, _, clock) = troubled();
-    faulty.next(Op::Acquire, [Fate::DelayAnswer(secs(2))]);
-    let slow = tokio::spawn(locks.mutex("x").acquire());
-    settle_down().await;
-    let before = clock.now();
-    assert!(locks.mutex("x").try_acquire().await.unwrap().is_none());
-    assert_eq!(clock.now(), before);
-    slow.await.unwrap().unwrap().release().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

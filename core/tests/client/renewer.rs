@@ -1,12 +1,14 @@
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
 
-use lockwright_core::{Clock, ErrorKind, Guard, HoldState, Locks, Owner, Reason};
+use lockwright_core::{Clock, ErrorKind, Event, Guard, HoldState, Locks, Owner, Reason};
 use lockwright_memory::Memory;
 
 use crate::support::{
     Fate, Op, TTL, UNAVAILABLE, another_client, block_on, client, faulty_memory, hold, millis,
-    poll_once, secs, settle_down, troubled, troubled_with,
+    poll_once, runtime, secs, settle_down, troubled, troubled_with, two_clients_elsewhere,
 };
 
 #[tokio::test(start_paused = true)]
@@ -25,36 +27,18 @@ async fn renews_at_a_third_of_the_ttl() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn holds_are_renewed_together() {
-    let (locks, faulty, _, _, clock) = troubled();
-    let guards = hold(&locks, 500).await;
-    clock.sleep(TTL / 2).await;
-    let renewals = faulty.calls(Op::Renew);
-    assert!(renewals.iter().map(|call| call.count).sum::<usize>() >= 500);
-    assert!(renewals.len() <= 10, "{} calls for 500 holds", renewals.len());
-    guards.iter().for_each(|guard| guard.check().unwrap());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_batch_is_no_larger_than_the_backend_takes() {
-    let (locks, faulty, _, _, clock) = troubled_with(|profile| profile.renew_batch = 7);
-    let guards = hold(&locks, 50).await;
-    clock.sleep(TTL / 2).await;
-    assert!(faulty.calls(Op::Renew).iter().all(|call| call.count <= 7));
-    clock.sleep(TTL * 2).await;
-    guards.iter().for_each(|guard| guard.check().unwrap());
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_failed_renewal_is_not_a_loss() {
-    let (locks, faulty, _, _, clock) = troubled();
-    let guard = locks.mutex("x").acquire().await.unwrap();
-    let acts = [UNAVAILABLE, Fate::LoseAnswer, Fate::Panic, Fate::Refuse(ErrorKind::Denied)];
-    faulty.next(Op::Renew, acts);
-    clock.sleep(TTL * 2).await;
-    guard.check().unwrap();
-    assert!(faulty.calls(Op::Renew).len() > 5);
-    assert!(locks.metrics().renewals_failed >= 4);
+async fn holds_are_renewed_in_batches() {
+    for (batch, most_calls) in [(7, 200), (1_000, 10)] {
+        let (locks, faulty, _, _, clock) = troubled_with(|profile| profile.renew_batch = batch);
+        let guards = hold(&locks, 500).await;
+        clock.sleep(TTL / 2).await;
+        let renewals = faulty.calls(Op::Renew);
+        assert!(renewals.iter().map(|call| call.count).sum::<usize>() >= 500);
+        assert!(renewals.iter().all(|call| call.count <= batch));
+        assert!(renewals.len() <= most_calls, "{} calls for 500 holds", renewals.len());
+        clock.sleep(TTL * 2).await;
+        guards.iter().for_each(|guard| guard.check().unwrap());
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,49 +100,15 @@ async fn one_with_little_time_left_does_not_make_others_impatient() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_server_does_not_keep_the_loss_from_being_told() {
-    let (locks, faulty, _, _, clock) = troubled();
-    let guard = locks.mutex("x").acquire().await.unwrap();
-    faulty.always(Op::Renew, Fate::Hang);
-    let lost_at = guard.lost_at();
-    assert_eq!(guard.signal().ended().await, HoldState::Lost(Reason::Unreachable));
-    assert!(clock.now() <= lost_at + millis(2));
-    assert!(faulty.calls(Op::Renew).len() >= 2, "it tried more than once");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_panicking_backend_does_not_keep_the_loss_from_being_told() {
-    let (locks, faulty, _, _, clock) = troubled();
-    let guard = locks.mutex("x").acquire().await.unwrap();
-    faulty.always(Op::Renew, Fate::Panic);
-    let lost_at = guard.lost_at();
-    // The reason is `Unreachable` only if the client counts the panics as failed renewals.
-    let mut signal = guard.signal();
-    while signal.changed().await != HoldState::Lost(Reason::Unreachable) {}
-    assert!(clock.now() <= lost_at + millis(2));
-    faulty.always(Op::Renew, Fate::Pass);
-    let guard = locks.mutex("y").acquire().await.unwrap();
-    clock.sleep(TTL * 3).await;
-    guard.check().unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_short_answer_is_indeterminate_for_the_rest() {
-    let (locks, faulty, _, _, clock) = troubled();
-    let guards = hold(&locks, 3).await;
-    faulty.next(Op::Renew, [Fate::Short(1), Fate::Short(0)]);
-    clock.sleep(TTL * 3).await;
-    guards.iter().for_each(|guard| guard.check().unwrap());
-    assert!(locks.metrics().renewals_failed >= 3);
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_stuck_hold_does_not_delay_the_others() {
-    let (locks, faulty, _, _, clock) = troubled_with(|profile| profile.renew_batch = 1);
-    let guards = hold(&locks, 3).await;
-    faulty.next(Op::Renew, [Fate::Hang]);
-    clock.sleep(TTL * 3).await;
-    guards.iter().for_each(|guard| guard.check().unwrap());
+async fn a_failed_or_partial_answer_is_no_loss() {
+    for (batch, fates) in [(100, vec![Fate::Short(1), Fate::Short(0)]), (1, vec![Fate::Hang])] {
+        let (locks, faulty, _, _, clock) = troubled_with(|profile| profile.renew_batch = batch);
+        let guards = hold(&locks, 3).await;
+        faulty.next(Op::Renew, fates);
+        clock.sleep(TTL * 3).await;
+        guards.iter().for_each(|guard| guard.check().unwrap());
+        assert!(locks.metrics().renewals_failed >= if batch == 1 { 1 } else { 3 });
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -229,7 +179,7 @@ async fn renewals_continue_when_the_log_panics() {
     let (locks, faulty, _, _, clock) = troubled();
     let _logging = tracing::subscriber::set_default(Panicking);
     let lost = locks.mutex("lost").acquire().await.unwrap();
-    faulty.send_event(&lockwright_core::Event::Lost(lost.token(), Reason::Gone));
+    faulty.send_event(&Event::Lost(lost.token(), Reason::Gone));
     settle_down().await;
     assert!(lost.check().is_err());
     let guard = locks.mutex("x").acquire().await.unwrap();
@@ -240,13 +190,24 @@ async fn renewals_continue_when_the_log_panics() {
 }
 
 #[derive(Default)]
-struct PanickingWaker(std::sync::atomic::AtomicBool);
+struct PanickingWaker(AtomicBool);
 
-impl std::task::Wake for PanickingWaker {
-    fn wake(self: std::sync::Arc<Self>) {
-        let has_panicked = self.0.swap(true, std::sync::atomic::Ordering::SeqCst);
-        assert!(has_panicked, "the waker is broken");
+impl Wake for PanickingWaker {
+    fn wake(self: Arc<Self>) {
+        assert!(self.0.swap(true, Ordering::SeqCst), "the waker is broken");
     }
+}
+
+/// Returns a waker whose first call panics.
+fn broken_waker() -> Waker {
+    Waker::from(Arc::<PanickingWaker>::default())
+}
+
+/// Polls the future once.
+fn polled_with<F: Future>(waker: &Waker, future: F) -> Pin<Box<F>> {
+    let mut future = Box::pin(future);
+    assert!(future.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+    future
 }
 
 #[tokio::test(start_paused = true)]
@@ -255,9 +216,7 @@ async fn renewals_continue_when_a_waker_panics() {
     let (first, second) = (locks.mutex("x").fixed(), locks.mutex("y"));
     let (first, second) = (first.acquire().await.unwrap(), second.acquire().await.unwrap());
     let signal = first.signal();
-    let mut ended = Box::pin(async move { signal.ended().await });
-    let waker = std::task::Waker::from(std::sync::Arc::<PanickingWaker>::default());
-    assert!(ended.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+    let _ended = polled_with(&broken_waker(), signal.ended());
     clock.jump(TTL);
     clock.sleep(secs(2)).await;
     assert!(first.check().is_err() && second.check().is_err());
@@ -273,14 +232,10 @@ async fn other_losses_are_reported_when_a_waker_panics() {
     let (first, second) = (first.acquire().await.unwrap(), second.acquire().await.unwrap());
     let signals = [first.signal(), second.signal()];
     // The waker's first call panics, whichever hold is reported first.
-    let waker = std::task::Waker::from(std::sync::Arc::<PanickingWaker>::default());
-    let mut ended = signals.each_ref().map(|signal| Box::pin(signal.ended()));
-    for ended in &mut ended {
-        let mut context = std::task::Context::from_waker(&waker);
-        assert!(ended.as_mut().poll(&mut context).is_pending());
-    }
+    let waker = broken_waker();
+    let _ended = signals.each_ref().map(|signal| polled_with(&waker, signal.ended()));
     for guard in [&first, &second] {
-        faulty.send_event(&lockwright_core::Event::Lost(guard.token(), Reason::Gone));
+        faulty.send_event(&Event::Lost(guard.token(), Reason::Gone));
     }
     settle_down().await;
     for signal in &signals {
@@ -297,12 +252,8 @@ async fn nothing_is_left_when_the_waker_of_a_waiting_request_panics() {
     let elsewhere = another_client(&memory, &clock).mutex("x").acquire().await.unwrap();
     let first = tokio::spawn(locks.mutex("x").reentrant(&owner).acquire());
     settle_down().await;
-    let mut requests =
-        [locks.mutex("x").reentrant(&owner), locks.mutex("y")].map(|it| Box::pin(it.acquire()));
-    for request in &mut requests {
-        let waker = std::task::Waker::from(std::sync::Arc::<PanickingWaker>::default());
-        assert!(request.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
-    }
+    let requests = [locks.mutex("x").reentrant(&owner), locks.mutex("y")];
+    let requests = requests.map(|request| polled_with(&broken_waker(), request.acquire()));
     // No time passes, because a timer would also call the wakers.
     elsewhere.release().await.unwrap();
     settle_down().await;
@@ -323,9 +274,7 @@ async fn name_is_free_again_when_a_waker_panics_at_the_end_of_the_hold() {
         let (locks, ..) = client();
         let guard = locks.mutex("x").acquire().await.unwrap();
         let signal = guard.signal();
-        let mut ended = Box::pin(signal.ended());
-        let waker = std::task::Waker::from(std::sync::Arc::<PanickingWaker>::default());
-        assert!(ended.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+        let _ended = polled_with(&broken_waker(), signal.ended());
         end(guard);
         let next = locks.mutex("x").wait_for(TTL * 3).acquire().await.unwrap();
         next.release().await.unwrap();
@@ -334,8 +283,7 @@ async fn name_is_free_again_when_a_waker_panics_at_the_end_of_the_hold() {
 
 #[test]
 fn renewals_move_to_the_runtime_of_the_next_request() {
-    let build = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let (gone, here) = (build(), build());
+    let (gone, here) = (runtime(), runtime());
     let builder = Locks::builder(Memory::new()).ttl(millis(600));
     let locks = builder.runtime(gone.handle().clone()).build().unwrap();
     let before = here.block_on(locks.mutex("before").ttl(secs(3)).acquire()).unwrap();
@@ -358,8 +306,7 @@ fn renewals_move_to_the_runtime_of_the_next_request() {
 
 #[test]
 fn renewal_that_ended_with_its_runtime_is_sent_again() {
-    let build = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let (gone, here) = (build(), build());
+    let (gone, here) = (runtime(), runtime());
     let faulty = faulty_memory(&Memory::new(), &Clock::boot());
     let builder = Locks::builder(faulty.clone()).ttl(secs(3)).runtime(gone.handle().clone());
     let locks = builder.build().unwrap();
@@ -387,7 +334,7 @@ fn renewal_that_ended_with_its_runtime_is_sent_again() {
 
 #[test]
 fn nothing_is_granted_without_a_runtime_for_renewals() {
-    let gone = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let gone = runtime();
     let memory = Memory::new();
     let locks = Locks::builder(memory.clone()).runtime(gone.handle().clone()).build().unwrap();
     drop(gone);
@@ -413,19 +360,6 @@ where
     });
     is_polled.recv().unwrap();
     thread
-}
-
-/// Returns a runtime with a thread of its own, and two clients of one store on it.
-fn two_clients_elsewhere(ttl: Duration) -> (tokio::runtime::Runtime, Locks, Locks) {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.worker_threads(1).enable_time().build().unwrap();
-    let memory = Memory::new();
-    let build = || {
-        let faulty = faulty_memory(&memory, &Clock::boot());
-        Locks::builder(faulty).ttl(ttl).runtime(runtime.handle().clone()).build().unwrap()
-    };
-    let (locks, other) = (build(), build());
-    (runtime, locks, other)
 }
 
 #[test]

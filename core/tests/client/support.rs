@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lockwright_core::{Clock, Error, ErrorKind, Guard, Locks, Profile, Result};
 use lockwright_memory::Memory;
+use tokio::runtime::{Builder, Runtime};
 
 pub(crate) use lockwright_conformance::faults::{Fate, Faulty, Op};
 
@@ -83,6 +84,23 @@ pub(crate) fn polled<F: Future>(future: F) -> Pin<Box<F>> {
     let mut future = Box::pin(future);
     assert!(poll_once(&mut future).is_none());
     future
+}
+
+/// Returns a runtime with a thread of its own, and two clients of one store on it.
+pub(crate) fn two_clients_elsewhere(ttl: Duration) -> (Runtime, Locks, Locks) {
+    let mut builder = Builder::new_multi_thread();
+    let runtime = builder.worker_threads(1).enable_time().build().unwrap();
+    let memory = Memory::new();
+    let build = || {
+        let faulty = faulty_memory(&memory, &Clock::boot());
+        Locks::builder(faulty).ttl(ttl).runtime(runtime.handle().clone()).build().unwrap()
+    };
+    let (locks, other) = (build(), build());
+    (runtime, locks, other)
+}
+
+pub(crate) fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_time().build().unwrap()
 }
 
 /// Runs all ready tasks without moving the clock.

@@ -139,13 +139,6 @@ mod tests {
     use crate::ErrorKind;
 
     #[test]
-    fn accepts_what_people_use() {
-        for name in ["a", "orders/42", "Zürich {x} 🔒", "a b", "..", "//", &"x".repeat(512)] {
-            assert_eq!(LockName::new(name).unwrap().as_str(), name);
-        }
-    }
-
-    #[test]
     fn refuses_with_the_rule_that_was_broken() {
         for (name, says) in [
             ("", "empty"),

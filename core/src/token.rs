@@ -253,16 +253,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_survives_its_text() {
-        let token = Token::random();
-        assert_eq!(token.to_string().len(), 32);
-        assert_eq!(token.to_string().parse::<Token>().unwrap(), token);
-        for bad in ["", "12", &"g".repeat(32), &"A".repeat(32)] {
-            assert!(bad.parse::<Token>().is_err());
-        }
-    }
-
-    #[test]
     fn clients_that_share_a_generator_have_tokens_of_their_own() {
         let salt = |source: &TokenSource| match &source.0 {
             Source::Random { salt } => *salt,
@@ -304,11 +294,5 @@ mod tests {
         assert!(first != disrupted && disrupted != cloned && cloned != first);
         assert_eq!(read(&page[..104]), disrupted, "an older device has no generation counter");
         std::fs::remove_file(&file).unwrap();
-    }
-
-    #[test]
-    fn tokens_differ() {
-        let tokens: std::collections::HashSet<_> = (0..1_000).map(|_| Token::random()).collect();
-        assert_eq!(tokens.len(), 1_000);
     }
 }

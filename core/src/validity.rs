@@ -140,15 +140,6 @@ mod tests {
     }
 
     #[test]
-    fn the_smaller_ttl_counts() {
-        let rules = Rules::default();
-        let negotiated = rules.term(START, ms(30_000), Some(ms(10_000)));
-        assert_eq!(negotiated, rules.term(START, ms(10_000), None));
-        let generous = rules.term(START, ms(30_000), Some(ms(90_000)));
-        assert_eq!(generous, rules.term(START, ms(30_000), None));
-    }
-
-    #[test]
     fn rules_leave_time_for_a_renewal_or_are_rejected() {
         let rules = |drift_rate, margin_rate, margin_limit| Rules {
             drift_rate,

@@ -172,40 +172,25 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn unrenewed_waiters_are_overdue() {
+    async fn unrenewed_claim_is_overdue_once_and_keeps_its_place_until_removed() {
         let clock = Clock::tokio();
         let registry = ClaimRegistry::new(clock.clone());
         let (renewed, forgotten) = (claim("a"), claim("b"));
         registry.enter(&renewed, 1, clock.now() + SECOND);
         registry.enter(&forgotten, 2, clock.now() + SECOND);
-        assert!(registry.extend_if(&renewed, clock.now() + SECOND * 2, |_| true));
-        assert!(registry.mark_overdue(|_| ()).is_empty());
+        // The second extension doesn't move the end ahead.
+        for end in [SECOND * 2, SECOND / 2] {
+            assert!(registry.extend_if(&renewed, clock.now() + end, |_| true));
+        }
+        assert!(registry.mark_overdue(|place| *place = 3).is_empty());
         registry.until_overdue().await;
-        let overdue = registry.mark_overdue(|_| ());
-        assert_eq!(overdue, [(forgotten.name.clone(), forgotten.token, 2)]);
-        assert_eq!(registry.place(&renewed), Some(1));
-        assert_eq!(registry.leave_if(&forgotten.name, forgotten.token, |_| true), Some(2));
-        assert!(
-            !registry.extend_if(&forgotten, clock.now() + SECOND, |_| true),
-            "an end is an end"
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn marked_waiter_keeps_its_place_until_removed() {
-        let clock = Clock::tokio();
-        let registry = ClaimRegistry::new(clock.clone());
-        let held = claim("a");
-        registry.enter(&held, 1, clock.now() + SECOND);
-        assert!(registry.mark_overdue(|place| *place = 2).is_empty());
-        tokio::time::sleep(SECOND).await;
-        let overdue = registry.mark_overdue(|place| *place = 2);
-        assert_eq!(overdue, [(held.name.clone(), held.token, 2)]);
-        assert!(registry.mark_overdue(|place| *place = 3).is_empty(), "it is once");
-        assert_eq!(registry.place(&held), Some(2));
-        assert_eq!(registry.leave_if(&held.name, held.token, |place| *place == 1), None);
-        assert_eq!(registry.leave_if(&held.name, held.token, |place| *place == 2), Some(2));
-        assert_eq!(registry.place(&held), None);
+        let overdue = registry.mark_overdue(|place| *place = 3);
+        assert_eq!(overdue, [(forgotten.name.clone(), forgotten.token, 3)]);
+        assert!(registry.mark_overdue(|place| *place = 4).is_empty(), "it is once");
+        assert_eq!((registry.place(&renewed), registry.place(&forgotten)), (Some(1), Some(3)));
+        let leave = |place| registry.leave_if(&forgotten.name, forgotten.token, |is| *is == place);
+        assert_eq!((leave(2), leave(3), leave(3)), (None, Some(3), None));
+        assert!(!registry.extend_if(&forgotten, clock.now() + SECOND, |_| true), "it has ended");
     }
 
     #[test]
@@ -217,17 +202,6 @@ mod tests {
         assert!(registry.enter_overdue(&unknown.name, unknown.token, 2));
         assert_eq!((registry.place(&known), registry.place(&unknown)), (Some(1), Some(2)));
         assert!(registry.mark_overdue(|_| ()).is_empty());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_end_is_never_moved_ahead() {
-        let clock = Clock::tokio();
-        let registry = ClaimRegistry::new(clock.clone());
-        let held = claim("a");
-        registry.enter(&held, (), clock.now() + SECOND * 3);
-        assert!(registry.extend_if(&held, clock.now() + SECOND, |_| true));
-        tokio::time::sleep(SECOND * 2).await;
-        assert!(registry.mark_overdue(|()| ()).is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -260,20 +260,17 @@ mod tests {
 
         fn is_in(&mut self, at: usize) {
             let One { mode, reader, fence: before, .. } = self.line[at];
-            let fence = if mode == R { reader.fence() } else { reader.created };
+            let fence = reader.fence();
             assert!(before.is_none_or(|before| before == fence), "a repeat has another fence");
-            let others: Vec<One> =
-                self.line.iter().copied().filter(|o| o.fence.is_some()).collect();
-            let others = others.iter().filter(|other| other.reader.created != reader.created);
-            for other in others {
+            let is_other = |one: &&One| one.fence.is_some() && one.reader.created != reader.created;
+            for other in self.line.iter().filter(is_other) {
                 assert!(mode == R && other.mode == R, "{mode} beside {}", other.mode);
                 assert_eq!(other.fence, Some(fence), "beside each other");
                 self.beside += 1;
             }
             if before.is_none() {
                 let highest = if mode == R { self.of_writers } else { self.highest };
-                assert!(fence > highest, "{fence} after {highest}");
-                assert!(fence >= self.highest, "{fence} after {}", self.highest);
+                assert!(fence > highest && fence >= self.highest, "{fence} after {highest}");
             }
             self.highest = self.highest.max(fence);
             if mode == W {
@@ -307,10 +304,7 @@ mod tests {
                 _ => {}
             }
         }
-        for (what, count) in
-            [("beside", game.beside), ("taken", game.taken), ("missed", game.missed)]
-        {
-            assert!(count > 1_000, "{count} were {what}: it showed nothing");
-        }
+        let counts = [game.beside, game.taken, game.missed];
+        assert!(counts.iter().all(|count| *count > 1_000), "it showed nothing: {counts:?}");
     }
 }

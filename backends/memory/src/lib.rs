@@ -5,16 +5,10 @@
 //! many permits blocks later claims for few.
 #![forbid(unsafe_code)]
 
-mod acquire;
 mod backend;
-mod break_lock;
-mod inspect;
 mod memory;
-mod release;
-mod renew;
 mod row;
 mod store;
-mod swap;
 mod tombstones;
 
 use std::time::Duration;

@@ -181,7 +181,7 @@ impl Held<'_> {
             self.socket.readable().await.ok()?;
             let mut bytes = [0; FRAME];
             match self.socket.try_read(&mut bytes) {
-                Ok(FRAME) => return Report::decode(&bytes),
+                Ok(FRAME) => return ipc::decode(&bytes),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 _ => return None,
             }
@@ -192,7 +192,7 @@ impl Held<'_> {
     fn try_report(&self) -> Option<Report> {
         let mut bytes = [0; FRAME];
         match recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
-            Ok((FRAME, _)) => Report::decode(&bytes),
+            Ok((FRAME, _)) => ipc::decode(&bytes),
             _ => None,
         }
     }
@@ -200,7 +200,7 @@ impl Held<'_> {
     /// A failure is ignored: either the supervisor has ended, or it ends all processes by the last
     /// deadline that it received.
     fn order(&self, order: Order) {
-        let _ = ipc::post(&self.socket, &order.encode());
+        let _ = ipc::post(&self.socket, &order);
     }
 
     fn confirm(&self) {

@@ -18,6 +18,7 @@ pub(crate) mod supervisor;
 mod timer;
 
 use rustix::process::WaitStatus;
+use serde::{Deserialize, Serialize};
 
 pub(crate) const ROLE_SUPERVISE: &str = "__supervise";
 
@@ -26,7 +27,7 @@ pub(crate) const ROLE_EXEC: &str = "__become";
 /// This executable's path, even if the file was replaced or deleted.
 pub(crate) const SELF: &str = "/proc/self/exe";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Exit {
     Code(u8),
     Signal(i32),

@@ -58,12 +58,12 @@ pub(crate) fn main(args: ArgsOs) -> ExitCode {
     match Supervisor::start(socket, term, stdin, &command) {
         Ok(Some(supervisor)) => supervisor.run(),
         Ok(None) => {
-            let _ = ipc::post(socket, &Report::TooLate.encode());
+            let _ = ipc::post(socket, &Report::TooLate);
             ExitCode::from(exit::LOST)
         }
         Err(error) => {
             let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
-            let _ = ipc::post(socket, &Report::NotStarted(errno).encode());
+            let _ = ipc::post(socket, &Report::NotStarted(errno));
             ExitCode::from(exit::OS)
         }
     }
@@ -138,7 +138,7 @@ impl Supervisor {
             .stdin(stdin)
             .spawn()?;
         let command = Pid::from_child(&child);
-        let _ = ipc::post(socket, &Report::Started(child.id()).encode());
+        let _ = ipc::post(socket, &Report::Started(child.id()));
         Ok(Some(Self {
             socket: Some(socket),
             signals,
@@ -181,7 +181,7 @@ impl Supervisor {
         while let Some(socket) = self.socket {
             let mut bytes = [0; FRAME];
             let order = match recv(socket, &mut bytes, RecvFlags::DONTWAIT) {
-                Ok((FRAME, _)) => Order::decode(&bytes),
+                Ok((FRAME, _)) => ipc::decode(&bytes),
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR) => continue,
                 _ => None,
@@ -358,7 +358,7 @@ impl Supervisor {
 
     fn report(&self, report: Report) {
         if let Some(socket) = self.socket {
-            let _ = ipc::post(socket, &report.encode());
+            let _ = ipc::post(socket, &report);
         }
     }
 }

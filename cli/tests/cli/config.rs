@@ -1,9 +1,10 @@
 //! Tests of `--config`, which reads the library's configuration.
 
 use std::fs;
-use std::time::Duration;
 
-use crate::harness::{Finished, Sandbox, program};
+use rustix::process::Signal;
+
+use crate::harness::{Finished, Sandbox, program, wait_until};
 
 fn with_config<const N: usize>(sandbox: &Sandbox, config: &str, args: [&str; N]) -> Finished {
     let file = sandbox.path("lockwright.toml");
@@ -74,29 +75,12 @@ fn error_has_its_line_and_no_secret() {
 #[test]
 fn a_sweep_clears_away_what_ran_out() {
     let sandbox = Sandbox::new();
-    let url = locks_file(&sandbox);
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let ttl = Duration::from_millis(500);
-    // The runtime ends without releasing the holds, like a killed process.
-    runtime().block_on(async {
-        let locks = lockwright::connect(&url).await.unwrap();
-        // `a` is acquired last, because a client releases an expired hold while it acquires
-        // another, and the test needs the row of `a`.
-        for name in ["b", "a"] {
-            std::mem::forget(locks.mutex(name).ttl(ttl).acquire().await.unwrap());
-        }
-    });
-    runtime().block_on(async {
-        let locks = lockwright::connect(&url).await.unwrap();
-        let _b = locks.mutex("b").acquire().await.unwrap();
-        while !locks.inspect("a").await.unwrap().holders.is_empty() {
-            tokio::time::sleep(ttl / 10).await;
-        }
-        let swept = sandbox.output(["sweep", "--url", &url, "--idle", "0"]);
-        assert_eq!(swept.stdout(), "1 row deleted\n", "{}", swept.stderr());
-        let again = sandbox.output(["sweep", "--json", "--url", &url, "--idle", "0"]);
-        assert_eq!(again.json()["rows"], 0);
-    });
+    let held = sandbox.hold(&["--ttl", "500ms", "a", "--", "sleep", "60"]);
+    held.signal(Signal::KILL);
+    wait_until("its hold to expire", || sandbox.output(["show", "a"]).stdout() == "a: free\n");
+    let swept = sandbox.output(["sweep", "--idle", "0"]);
+    assert_eq!(swept.stdout(), "1 row deleted\n", "{}", swept.stderr());
+    assert_eq!(sandbox.output(["sweep", "--json", "--idle", "0"]).json()["rows"], 0);
 }
 
 #[test]

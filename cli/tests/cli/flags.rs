@@ -105,21 +105,16 @@ fn options_of_the_command_are_the_commands() {
 }
 
 #[test]
-fn a_fixed_hold_ends_the_command_when_its_ttl_has_run_out() {
+fn hold_ends_the_command_when_its_time_is_over() {
     let sandbox = Sandbox::new();
-    let held = sandbox.start(&["--fixed", "--ttl", "2s", "a", "--", "sleep", "60"]);
-    held.wait_for_event("error");
-    assert!(held.events().iter().all(|event| event["event"] != "renewed"));
-    assert_eq!(held.code(), 75);
-    sandbox.wait_until_empty();
-}
-
-#[test]
-fn a_hold_can_have_a_longest_time() {
-    let sandbox = Sandbox::new();
-    let held = sandbox.start(&["--max-hold", "2s", "--ttl", "3s", "a", "--", "sleep", "60"]);
-    let error = held.wait_for_event("error");
-    assert!(error["message"].as_str().unwrap().contains("longest time"), "{error}");
-    assert_eq!(held.code(), 75);
+    for (limit, says) in [("--fixed", "not renewed within"), ("--max-hold=2s", "longest time")] {
+        let held = sandbox.start(&[limit, "--ttl", "2s", "a", "--", "sleep", "60"]);
+        let error = held.wait_for_error(75);
+        assert!(error["message"].as_str().unwrap().contains(says), "{error}");
+        let is_fixed = held.events().iter().all(|event| event["event"] != "renewed");
+        assert_eq!(is_fixed, limit == "--fixed");
+        assert_eq!(held.code(), 75);
+        sandbox.wait_until_empty();
+    }
     sandbox.assert_free("a");
 }

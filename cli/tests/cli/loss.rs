@@ -37,10 +37,6 @@ impl Scene {
         Self::begin_in(Sandbox::new())
     }
 
-    fn on(redis: &Redis) -> Self {
-        Self::begin_in(Sandbox::at(&redis.url()))
-    }
-
     fn begin_in(sandbox: Sandbox) -> Self {
         let log = Log::new(&sandbox);
         let family = family(&sandbox);
@@ -104,17 +100,14 @@ fn assert_in_time(last: f64, deadline: f64) {
     assert!(last < deadline, "late: written {} s after the deadline", last - deadline);
 }
 
-fn killed_run_takes_its_command_along(scene: Scene) {
+#[test]
+fn a_killed_run_takes_its_command_along() {
+    let scene = Scene::begin();
     let killed_at = uptime();
     scene.holder.signal(Signal::KILL);
     let result = scene.finish();
     assert_in_time(result.last(), result.deadline);
     assert!(result.next[0].time >= killed_at);
-}
-
-#[test]
-fn a_killed_run_takes_its_command_along() {
-    killed_run_takes_its_command_along(Scene::begin());
 }
 
 #[test]
@@ -129,18 +122,15 @@ fn a_killed_run_ends_a_command_that_heeds_term_at_once() {
     assert!(uptime() - killed_at < 4.0, "neither the deadline nor the KILL was waited for");
 }
 
-fn stopped_run_does_not_keep_its_command(scene: Scene) {
+#[test]
+fn a_stopped_run_does_not_keep_its_command_beyond_the_deadline() {
+    let scene = Scene::begin();
     scene.holder.signal(Signal::STOP);
     let granted = scene.next.wait_for_event("granted");
     assert!(scene.holder.event("error").is_none(), "it is stopped: {granted}");
     scene.holder.signal(Signal::CONT);
     scene.holder.wait_for_error(75);
     scene.finish().assert_ended_by_deadline();
-}
-
-#[test]
-fn a_stopped_run_does_not_keep_its_command_beyond_the_deadline() {
-    stopped_run_does_not_keep_its_command(Scene::begin());
 }
 
 #[test]
@@ -176,15 +166,6 @@ fn a_stopped_supervisor_is_continued() {
     sandbox.end(held);
 }
 
-/// Asserts that the hold was lost, and that all processes ended by its deadline.
-fn assert_lost(sandbox: &Sandbox, log: &Log, held: Running) {
-    held.wait_for_error(75);
-    let deadline = held.deadline();
-    assert_eq!(held.code(), 75);
-    assert_eq!(sandbox.processes(), [0; 0]);
-    assert_in_time(log.entries().last().unwrap().time, deadline);
-}
-
 /// Either the supervisor ends the command between two suspensions, or `lockwright run` ends it.
 #[test]
 fn a_supervisor_that_is_stopped_again_and_again_does_not_help_the_command() {
@@ -203,7 +184,11 @@ fn a_supervisor_that_is_stopped_again_and_again_does_not_help_the_command() {
         }
         held.event("error").is_some()
     });
-    assert_lost(&sandbox, &log, held);
+    held.wait_for_error(75);
+    let deadline = held.deadline();
+    assert_eq!(held.code(), 75);
+    assert_eq!(sandbox.processes(), [0; 0]);
+    assert_in_time(log.entries().last().unwrap().time, deadline);
 }
 
 #[test]
@@ -291,7 +276,7 @@ fn a_database_that_stays_locked_ends_the_command_by_the_deadline() {
 #[test]
 fn a_redis_that_is_stopped_ends_the_command_by_the_deadline() {
     let redis = Redis::start().unwrap();
-    let scene = Scene::on(&redis);
+    let scene = Scene::begin_in(Sandbox::at(&redis.url()));
     redis.freeze();
     scene.holder.wait_for_error(75);
     redis.thaw();
@@ -316,29 +301,6 @@ fn a_redis_that_comes_back_in_time_is_reported() {
     assert!(held.try_wait().unwrap().is_none(), "the command goes on");
     held.kill().unwrap();
     held.wait().unwrap();
-}
-
-#[test]
-fn a_redis_that_is_gone_ends_the_command_by_the_deadline() {
-    let mut redis = Redis::start().unwrap();
-    let sandbox = Sandbox::at(&redis.url());
-    let log = Log::new(&sandbox);
-    let held = sandbox.start(&["--ttl", TTL, "a", "--", "sh", "-c", &family(&sandbox)]);
-    log.wait_for_all(&FAMILY);
-    redis.kill();
-    assert_lost(&sandbox, &log, held);
-}
-
-#[test]
-fn a_killed_run_on_redis_takes_its_command_along() {
-    let redis = Redis::start().unwrap();
-    killed_run_takes_its_command_along(Scene::on(&redis));
-}
-
-#[test]
-fn a_stopped_run_on_redis_does_not_keep_its_command_beyond_the_deadline() {
-    let redis = Redis::start().unwrap();
-    stopped_run_does_not_keep_its_command(Scene::on(&redis));
 }
 
 #[test]
@@ -383,15 +345,14 @@ fn a_supervisor_does_not_start_a_command_after_its_term() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut command = sandbox.command(program());
         command.args(["__supervise", "touch", "began"]).stdin(OwnedFd::from(theirs));
-        let mut order = vec![b'C'];
-        order.extend(lost_at.to_le_bytes());
-        order.extend((lost_at + 1_000_000_000).to_le_bytes());
+        let term = serde_json::json!({ "lost_at": lost_at, "deadline": lost_at + 1_000_000_000 });
+        let order = format!("{:96}", serde_json::json!({ "Confirmed": term }).to_string());
         let null = fs::File::open("/dev/null").unwrap();
         let fds = [std::os::fd::AsFd::as_fd(&null)];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-        let bytes = [std::io::IoSlice::new(&order)];
+        let bytes = [std::io::IoSlice::new(order.as_bytes())];
         sendmsg(&ours, &bytes, &mut ancillary, SendFlags::empty()).unwrap();
         sandbox.finish(&mut command).code()
     };

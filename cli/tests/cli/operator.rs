@@ -64,18 +64,19 @@ fn a_namespace_is_a_world_of_its_own() {
 }
 
 #[test]
-fn nothing_is_broken_without_a_yes() {
+fn break_needs_a_yes_and_the_hold_that_is_named() {
     let sandbox = Sandbox::new();
     let _held = hold(&sandbox, "a");
     sandbox.output(["break", "a"]).exits(64).says("--yes");
+    sandbox.output(["break", "--yes", "--token", "x", "a"]).exits(64);
+    let other = "00112233445566778899aabbccddeeff";
+    for broken in [
+        sandbox.output(["break", "--yes", "--json", "--token", other, "a"]),
+        sandbox.output(["break", "--yes", "--json", "free"]),
+    ] {
+        assert_eq!((broken.code(), &broken.json()["outcome"]), (1, &"not_held".into()));
+    }
     assert_eq!(sandbox.output(["run", "-n", "a", "--", "true"]).code(), 1);
-}
-
-#[test]
-fn a_free_name_can_not_be_broken() {
-    let sandbox = Sandbox::new();
-    let broken = sandbox.output(["break", "--yes", "--json", "a"]);
-    assert_eq!((broken.code(), &broken.json()["outcome"]), (1, &"not_held".into()));
 }
 
 #[test]
@@ -104,17 +105,6 @@ fn a_break_now_frees_at_once_and_says_what_that_may_cost() {
     assert_eq!(events.iter().filter(|event| event["event"] == "lost").count(), 1);
     assert_eq!(held.event("ended").unwrap()["signal"], 15, "it had its chance to end by itself");
     assert_eq!(held.code(), 75);
-}
-
-#[test]
-fn only_the_hold_that_was_named_is_broken() {
-    let sandbox = Sandbox::new();
-    let _held = hold(&sandbox, "a");
-    let other = "00112233445566778899aabbccddeeff";
-    let broken = sandbox.output(["break", "--yes", "--json", "--token", other, "a"]);
-    assert_eq!((broken.code(), &broken.json()["outcome"]), (1, &"not_held".into()));
-    sandbox.output(["break", "--yes", "--token", "x", "a"]).exits(64);
-    assert_eq!(sandbox.output(["run", "-n", "a", "--", "true"]).code(), 1);
 }
 
 #[test]

@@ -124,16 +124,6 @@ fn process_that_ends_soon_after_the_command_is_left_alone() {
 }
 
 #[test]
-fn a_shell_that_becomes_lockwright_keeps_its_own_jobs() {
-    let sandbox = Sandbox::new();
-    let script = "sleep 60 & echo $! >job; exec \"$0\" run a -- true";
-    assert!(sandbox.shell(script).status().unwrap().success());
-    let job = fs::read_to_string(sandbox.path("job")).unwrap().trim().parse().unwrap();
-    assert_eq!(sandbox.processes(), [job]);
-    signal(job, Signal::KILL);
-}
-
-#[test]
 fn nohup_reaches_the_command() {
     let sandbox = Sandbox::new();
     let script = "trap '' HUP; exec \"$0\" run a -- sh -c 'grep SigIgn /proc/self/status'";

@@ -94,31 +94,20 @@ impl Drop for Terminal {
 
 #[test]
 fn a_command_reads_from_the_terminal_and_the_shell_does_afterwards() {
-    let sandbox = Sandbox::new();
-    let mut terminal = Terminal::script(
-        &sandbox,
-        "$LW run a -- sh -c 'echo ready; read x; echo \"command: $x\"'; \
-         echo again; read y; echo \"shell: $y\"",
-    );
-    terminal.wait_for("ready");
-    terminal.answers("one\n", "command: one");
-    terminal.wait_for("again");
-    terminal.answers("two\n", "shell: two");
-    assert_eq!(terminal.code(), 0);
-}
-
-#[test]
-fn a_command_that_opens_the_terminal_itself_gets_it() {
-    let sandbox = Sandbox::new();
-    let mut terminal = Terminal::script(
-        &sandbox,
-        "echo x | $LW run a -- sh -c 'echo ready; read x </dev/tty; echo \"command: $x\"'; \
-         read y; echo \"shell: $y\"",
-    );
-    terminal.wait_for("ready");
-    terminal.answers("one\n", "command: one");
-    terminal.answers("two\n", "shell: two");
-    assert_eq!(terminal.code(), 0);
+    // The second command opens the terminal itself.
+    for (before, stdin) in [("", ""), ("echo x |", "</dev/tty")] {
+        let sandbox = Sandbox::new();
+        let script = format!(
+            "{before} $LW run a -- sh -c 'echo ready; read x {stdin}; echo \"command: $x\"'; \
+             echo again; read y; echo \"shell: $y\""
+        );
+        let mut terminal = Terminal::script(&sandbox, &script);
+        terminal.wait_for("ready");
+        terminal.answers("one\n", "command: one");
+        terminal.wait_for("again");
+        terminal.answers("two\n", "shell: two");
+        assert_eq!(terminal.code(), 0);
+    }
 }
 
 #[test]
@@ -166,16 +155,20 @@ fn ctrl_c_ends_a_wait() {
 
 #[test]
 fn ctrl_z_suspends_nothing() {
-    let sandbox = Sandbox::new();
-    let mut terminal = Terminal::script(
-        &sandbox,
-        "$LW run a -- sh -c 'echo ready; read x; echo \"command: $x\"'; echo \"code: $?\"",
-    );
-    terminal.wait_for("ready");
-    terminal.answers("\x1a", "not suspended");
-    terminal.answers("one\n", "command: one");
-    terminal.wait_for("code: 0");
-    assert_eq!(terminal.code(), 0);
+    // As editors do, the second command stops itself by another signal.
+    for command in [
+        "echo rea''dy; read x",
+        "trap 'kill -STOP 0' TSTP; echo rea''dy; until read -t 0.2 x; do :; done",
+    ] {
+        let sandbox = Sandbox::new();
+        let command = format!("{command}; echo \"command: $x\"");
+        let args = ["run", "a", "--", "bash", "-c", &command];
+        let mut terminal = Terminal::run(&sandbox, program(), &args);
+        terminal.wait_for("ready");
+        terminal.answers("\x1a", "not suspended");
+        terminal.answers("one\n", "command: one");
+        assert_eq!(terminal.code(), 0);
+    }
 }
 
 /// A pager or a password prompt in the same pipeline reads from the terminal.
@@ -189,19 +182,6 @@ fn a_pipeline_may_read_from_the_terminal() {
     terminal.answers("one\n", "typed one");
     assert!(!terminal.screen().contains("Stopped"), "{}", terminal.screen());
     terminal.typed("exit\n");
-    assert_eq!(terminal.code(), 0);
-}
-
-/// As editors do, the command stops itself by another signal after Ctrl-Z.
-#[test]
-fn a_command_that_stops_itself_is_continued() {
-    let sandbox = Sandbox::new();
-    let script = "trap 'kill -STOP 0' TSTP; echo rea''dy; until read -t 0.2 x; do :; done; echo \"command: $x\"";
-    let args = ["run", "a", "--", "bash", "-c", script];
-    let mut terminal = Terminal::run(&sandbox, program(), &args);
-    terminal.wait_for("ready");
-    terminal.answers("\x1a", "not suspended");
-    terminal.answers("one\n", "command: one");
     assert_eq!(terminal.code(), 0);
 }
 

@@ -6,7 +6,7 @@ use lockwright_core::{
     DistributedLock, Error, Fault, Fencing, Locks, Order, Profile, Result, Scope, WakeUp, duration,
     redact,
 };
-use serde::de::{self, Unexpected, Visitor};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::connect::{open, open_for_diagnosis, profiles};
@@ -216,42 +216,17 @@ impl fmt::Display for Requirement {
     }
 }
 
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a time: \"30s\", \"500ms\", or a number of seconds")]
+enum Time {
+    Text(String),
+    Seconds(f64),
+}
+
 fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    Option::<Time>::deserialize(deserializer).map(|time| time.map(|Time(time)| time))
-}
-
-struct Time(Duration);
-
-impl<'de> Deserialize<'de> for Time {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TimeVisitor)
-    }
-}
-
-struct TimeVisitor;
-
-impl Visitor<'_> for TimeVisitor {
-    type Value = Time;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a time: \"30s\", \"500ms\", or a number of seconds")
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Time, E> {
-        duration::parse(text).map(Time).map_err(E::custom)
-    }
-
-    fn visit_f64<E: de::Error>(self, seconds: f64) -> Result<Time, E> {
-        let not_a_time = |_| E::invalid_value(Unexpected::Float(seconds), &self);
-        Duration::try_from_secs_f64(seconds).map(Time).map_err(not_a_time)
-    }
-
-    fn visit_u64<E: de::Error>(self, seconds: u64) -> Result<Time, E> {
-        Ok(Time(Duration::from_secs(seconds)))
-    }
-
-    fn visit_i64<E: de::Error>(self, seconds: i64) -> Result<Time, E> {
-        let not_a_time = |_| E::invalid_value(Unexpected::Signed(seconds), &self);
-        u64::try_from(seconds).map(|s| Time(Duration::from_secs(s))).map_err(not_a_time)
-    }
+    let text = Option::<Time>::deserialize(deserializer)?.map(|time| match time {
+        Time::Text(text) => text,
+        Time::Seconds(seconds) => seconds.to_string(),
+    });
+    text.map(|text| duration::parse(&text).map_err(D::Error::custom)).transpose()
 }

@@ -14,7 +14,7 @@ use lockwright_core::{
 };
 use tokio::sync::watch;
 
-use crate::flaws::ClientFlaw;
+use crate::fixtures::flaws::ClientFlaw;
 
 #[derive(Clone)]
 pub(crate) struct SmallClient {

@@ -8,7 +8,7 @@ use lockwright_core::backend_util::lock;
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{Error, ErrorKind, Fence, LockName, Reason, Result, async_trait};
 
-use crate::flaws::FencedStoreFlaw as Flaw;
+use crate::fixtures::flaws::FencedStoreFlaw as Flaw;
 
 #[derive(Default)]
 struct FencedStore {

@@ -7,7 +7,6 @@ mod fenced_store;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../fixtures/mod.rs"]
 mod fixtures;
-mod flaws;
 
 use std::fmt::Debug;
 use std::future::ready;
@@ -25,8 +24,10 @@ use lockwright_core::{Clock, DistributedLock, Locks, Result, async_trait};
 
 use client::SmallClient;
 use fenced_store::fenced_store;
+use fixtures::flaws::{
+    BACKENDS, CLIENTS, ClientFlaw, FENCED_STORES, FencedStoreFlaw, QUEUE_BACKENDS,
+};
 use fixtures::{Flaw, MajorityFlaw, MutexBackend, QueueBackend, QueueFlaw, majority_of};
-use flaws::{BACKENDS, CLIENTS, ClientFlaw, FENCED_STORES, FencedStoreFlaw, QUEUE_BACKENDS};
 
 /// A memory backend with Lockwright's client or a small flawed client.
 struct Simulated {
@@ -150,18 +151,12 @@ fn caught<F: Copy + Debug + Send>(
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let of_queues = cases::all().filter(|case| QUEUE_GROUPS.contains(&case.group));
+    let of_stores = cases::all().filter(|case| case.group == Group::Enforcement);
     let mut trials: Vec<Trial> = cases::all()
         .map(|case| sound("sound", case, || mutexes(Flaw::None)))
         .chain(of_queues.map(|case| sound("sound_queue", case, || queues(QueueFlaw::None))))
+        .chain(of_stores.map(|case| sound("sound_store", case, || stores(FencedStoreFlaw::None))))
         .collect();
-    for case in cases::all().filter(|case| case.group == Group::Enforcement) {
-        trials.push(Trial::test(format!("sound_fenced_store::{}", case.name), || {
-            match run_case(case, Arc::new(stores(FencedStoreFlaw::None))) {
-                Outcome::Passed => Ok(()),
-                other => Err(format!("{other:?}").into()),
-            }
-        }));
-    }
     trials.extend(caught("backend", BACKENDS, Flaw::None, mutexes));
     trials.extend(caught("queue", QUEUE_BACKENDS, QueueFlaw::None, queues));
     trials.extend(caught("fenced_store", FENCED_STORES, FencedStoreFlaw::None, stores));

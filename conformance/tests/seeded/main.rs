@@ -50,13 +50,13 @@ impl Bug {
         Self { name, how, work, processes, names, ttl, duration, trouble, longest_wait, fences }
     }
 
-    fn is_found(&self, broken: fn(&Clock) -> Target, sound: fn(&Clock) -> Target) {
+    fn is_found(&self, broken: impl Fn(&Clock) -> Target, sound: impl Fn(&Clock) -> Target) {
         for seed in 1..=SCHEDULES {
-            if let Some(said) = self.run(seed, sound) {
+            if let Some(said) = self.run(seed, &sound) {
                 panic!("{}: without the bug, seed {seed} says: {said}", self.name);
             }
         }
-        let found = (1..=SCHEDULES).find_map(|seed| Some((seed, self.run(seed, broken)?)));
+        let found = (1..=SCHEDULES).find_map(|seed| Some((seed, self.run(seed, &broken)?)));
         let Some((seed, said)) = found else {
             panic!("{}: not found within {SCHEDULES} schedules", self.name);
         };
@@ -68,7 +68,7 @@ impl Bug {
         Page::new(page).has(&row);
     }
 
-    fn run(&self, seed: u64, open: fn(&Clock) -> Target) -> Option<String> {
+    fn run(&self, seed: u64, open: impl Fn(&Clock) -> Target) -> Option<String> {
         let simulation = Simulation {
             seed,
             processes: self.processes,

@@ -1,6 +1,6 @@
 use lockwright_core::Mode;
 
-use super::{EXCLUSIVE, Script, Signal, Violation};
+use super::{EXCLUSIVE, Script, Signal, Violation, held};
 use lockwright_conformance::history::{Kind, Missing, Rules};
 
 fn missing(script: &Script) -> Vec<Missing> {
@@ -15,8 +15,7 @@ fn missing(script: &Script) -> Vec<Missing> {
 }
 
 fn hand_over() -> Script {
-    let script = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 40)).asks(15, "b", 2);
-    script.releases(20, "a", 1).granted(21, "b", 2, 2, 60)
+    held(40).asks(15, "b", 2).releases(20, "a", 1).granted(21, "b", 2, 2, 60)
 }
 
 #[test]
@@ -26,18 +25,17 @@ fn run_with_a_hand_over_shows_something() {
 
 #[test]
 fn run_without_contention_shows_nothing() {
-    let apart =
-        Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).holds("b", 2, 2, EXCLUSIVE, (30, 40));
+    let apart = held(20).holds("b", 2, 2, EXCLUSIVE, (30, 40));
     assert_eq!(missing(&apart), [Missing::Contention, Missing::HandOvers]);
     // Requests of one process don't compete.
-    let alone = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 40)).asks(15, "a", 2);
+    let alone = held(40).asks(15, "a", 2);
     let alone = alone.releases(20, "a", 1).granted(21, "a", 2, 2, 60);
     assert_eq!(missing(&alone), [Missing::Contention, Missing::HandOvers]);
 }
 
 #[test]
 fn run_without_a_hand_over_shows_nothing() {
-    let refused = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 40)).asks(15, "b", 2);
+    let refused = held(40).asks(15, "b", 2);
     assert_eq!(missing(&refused.fails(20, "b", 2)), [Missing::HandOvers]);
 }
 
@@ -80,7 +78,7 @@ fn pause_without_a_refused_late_write_shows_nothing() {
 
 #[test]
 fn each_process_needs_a_refused_write_after_its_pause() {
-    let script = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 40)).asks(15, "b", 2);
+    let script = held(40).asks(15, "b", 2);
     let script = script.signal(30, "a", Signal::Stopped).granted(45, "b", 2, 2, 90);
     let script = script.signal(50, "a", Signal::Continued).wrote(52, "a", (1, 1), false, true);
     let script = script.signal(60, "b", Signal::Stopped).holds("c", 3, 3, EXCLUSIVE, (90, 200));

@@ -1,7 +1,6 @@
 use lockwright_core::Mode;
 
-use super::{EXCLUSIVE, Script, Signal, permits};
-use lockwright_conformance::history::Rules;
+use super::{EXCLUSIVE, Script, Signal, held, permits};
 
 const OVERLAP: &str = "two holds were valid at once";
 
@@ -12,53 +11,28 @@ fn ends_at(end: u64, first: &Script) {
 }
 
 #[test]
-fn hold_ends_at_its_deadline() {
-    ends_at(20, &Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)));
-}
-
-#[test]
-fn hold_ends_when_its_release_begins() {
-    ends_at(20, &Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 100)).releases(20, "a", 1));
-}
-
-#[test]
-fn hold_ends_when_its_loss_is_reported() {
-    ends_at(20, &Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 100)).loses(20, "a", 1));
-}
-
-#[test]
-fn hold_ends_with_its_process() {
-    ends_at(20, &Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 100)).ends(20, "a"));
-}
-
-#[test]
-fn release_after_the_deadline_does_not_prolong_a_hold() {
-    let first = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).releases(25, "a", 1);
-    first.holds("b", 2, 2, EXCLUSIVE, (20, 24)).is_clean();
-}
-
-#[test]
-fn killed_or_stopped_process_holds_until_its_deadline() {
+fn hold_ends_at_its_deadline_release_loss_or_with_its_process() {
+    ends_at(20, &held(20));
+    ends_at(20, &held(100).releases(20, "a", 1));
+    ends_at(20, &held(100).loses(20, "a", 1));
+    ends_at(20, &held(100).ends(20, "a"));
+    held(20).releases(25, "a", 1).holds("b", 2, 2, EXCLUSIVE, (20, 24)).is_clean();
     for signal in [Signal::Killed, Signal::Stopped] {
-        ends_at(20, &Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).signal(12, "a", signal));
+        ends_at(20, &held(20).signal(12, "a", signal));
     }
 }
 
 #[test]
-fn renewal_extends_a_hold() {
-    ends_at(30, &Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).renews(20, "a", 1, 30));
-}
-
-#[test]
-fn renewal_never_shortens_a_hold() {
-    ends_at(30, &Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 30)).renews(12, "a", 1, 20));
+fn renewal_extends_a_hold_and_never_shortens_it() {
+    ends_at(30, &held(20).renews(20, "a", 1, 30));
+    ends_at(30, &held(30).renews(12, "a", 1, 20));
     let again = Script::new().asks_as(10, "a", 1, 7).granted(10, "a", 1, 1, 30);
     ends_at(30, &again.asks_as(11, "a", 2, 7).granted_again(12, "a", 2, 1, 20));
 }
 
 #[test]
 fn renewal_counts_from_the_moment_it_is_written() {
-    let between = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).renews(25, "a", 1, 40);
+    let between = held(20).renews(25, "a", 1, 40);
     let next = between.clone().holds("b", 2, 2, EXCLUSIVE, (20, 25)).found();
     assert!(next.iter().all(|violation| violation.title() != OVERLAP), "{next:?}");
     let next = between.holds("b", 2, 2, EXCLUSIVE, (20, 26)).found();
@@ -71,9 +45,8 @@ fn readers_exclude_writers_only() {
     let readers = readers.holds("b", 2, 1, Mode::Shared, (15, 20));
     readers.clone().holds("c", 3, 2, EXCLUSIVE, (30, 40)).is_clean();
     readers.clone().holds("c", 3, 2, EXCLUSIVE, (29, 40)).breaks_once(OVERLAP);
-    let writer = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20));
-    writer.clone().holds("b", 2, 2, Mode::Shared, (20, 30)).is_clean();
-    writer.holds("b", 2, 2, Mode::Shared, (19, 30)).breaks_once(OVERLAP);
+    held(20).holds("b", 2, 2, Mode::Shared, (20, 30)).is_clean();
+    held(20).holds("b", 2, 2, Mode::Shared, (19, 30)).breaks_once(OVERLAP);
 }
 
 #[test]
@@ -94,8 +67,7 @@ fn name_is_a_semaphore_of_one_size_or_a_lock() {
 
 #[test]
 fn names_are_separate() {
-    let script = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20));
-    script.asks_for(11, "b", 2, "y", EXCLUSIVE).granted(12, "b", 2, 1, 30).is_clean();
+    held(20).asks_for(11, "b", 2, "y", EXCLUSIVE).granted(12, "b", 2, 1, 30).is_clean();
 }
 
 #[test]
@@ -128,23 +100,20 @@ fn token_that_two_tasks_are_granted_is_two_holds() {
         assert!(pair(first, second, 19), "{first:?} and {second:?}");
         assert!(!pair(first, second, 20), "{first:?} and {second:?}");
     }
-    let same = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).asks(11, "a", 2);
-    let found = same.granted_again(12, "a", 2, 1, 20).found();
+    let found = held(20).asks(11, "a", 2).granted_again(12, "a", 2, 1, 20).found();
     let titles: Vec<String> = found.iter().map(|found| found.title()).collect();
     assert_eq!(titles, [OVERLAP, "two holds had one fence"]);
 }
 
 #[test]
 fn hold_may_be_given_away_and_resumed_in_one_process() {
-    let given = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 40)).releases(20, "a", 1);
-    given.holds("a", 2, 2, EXCLUSIVE, (20, 40)).is_clean();
+    held(40).releases(20, "a", 1).holds("a", 2, 2, EXCLUSIVE, (20, 40)).is_clean();
 }
 
 #[test]
 fn breaking_at_once_excuses_the_overlap_from_then_on() {
     let both = |broken, at_once, granted| {
-        let first = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 30)).breaks(broken, at_once);
-        first.holds("b", 2, 2, EXCLUSIVE, (granted, 40))
+        held(30).breaks(broken, at_once).holds("b", 2, 2, EXCLUSIVE, (granted, 40))
     };
     both(20, true, 20).is_clean();
     both(20, true, 19).breaks_once(OVERLAP);
@@ -155,8 +124,7 @@ fn breaking_at_once_excuses_the_overlap_from_then_on() {
 
 #[test]
 fn break_that_failed_excuses_nothing() {
-    let both = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 30)).breaks(20, true);
-    let both = both.holds("b", 2, 2, EXCLUSIVE, (20, 40));
+    let both = held(30).breaks(20, true).holds("b", 2, 2, EXCLUSIVE, (20, 40));
     both.clone().break_answered(25, 1, true).is_clean();
     both.clone().break_answered(25, 1, false).breaks_once(OVERLAP);
     // The breaking process was killed before an answer, so the break may have succeeded.
@@ -169,8 +137,6 @@ fn break_that_failed_excuses_nothing() {
 
 #[test]
 fn exclusion_is_checked_where_it_is_promised() {
-    let both =
-        Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).holds("b", 2, 2, EXCLUSIVE, (15, 30));
-    let rules = Rules { exclusion: false, must_show: false, ..Rules::default() };
-    assert_eq!(both.found_by(&rules), []);
+    let both = held(20).holds("b", 2, 2, EXCLUSIVE, (15, 30));
+    assert_eq!(both.found_with(|rules| rules.exclusion = false), []);
 }

@@ -1,7 +1,6 @@
 use lockwright_core::Mode;
 
-use super::{EXCLUSIVE, Script, Signal, Violation, permits};
-use lockwright_conformance::history::Rules;
+use super::{EXCLUSIVE, Script, Signal, Violation, held, permits};
 
 const SAME: &str = "two holds had one fence";
 const FELL: &str = "a later hold had a smaller fence";
@@ -14,8 +13,7 @@ fn fences_are_unique() {
     let next = |fence| first.clone().holds("b", 2, fence, EXCLUSIVE, (20, 30));
     next(8).is_clean();
     next(7).breaks_once(SAME);
-    let rules = Rules { fences: false, must_show: false, ..Rules::default() };
-    assert_eq!(next(7).found_by(&rules), []);
+    assert_eq!(next(7).found_with(|rules| rules.fences = false), []);
 }
 
 #[test]
@@ -33,12 +31,10 @@ fn later_request_has_a_larger_fence() {
     let pair = |asked, fence| first.clone().asks(asked, "b", 2).granted(20, "b", 2, fence, 30);
     pair(11, 8).is_clean();
     pair(11, 6).breaks_once(FELL);
-    let rules = Rules { strict_order_of_fences: false, must_show: false, ..Rules::default() };
-    assert_eq!(pair(11, 6).found_by(&rules), []);
+    assert_eq!(pair(11, 6).found_with(|rules| rules.strict_order_of_fences = false), []);
     // At time 10, the second request may precede the first grant.
-    let rules = Rules { exclusion: false, must_show: false, ..Rules::default() };
-    assert_eq!(pair(10, 6).found_by(&rules), []);
-    assert_eq!(pair(11, 6).found_by(&rules).len(), 1);
+    assert_eq!(pair(10, 6).found_with(|rules| rules.exclusion = false), []);
+    assert_eq!(pair(11, 6).found_with(|rules| rules.exclusion = false).len(), 1);
 }
 
 #[test]
@@ -65,8 +61,7 @@ fn grant_after_the_end_of_a_hold_has_a_larger_fence() {
     pair(20, 6, 30).breaks(20, true).is_clean();
     pair(20, 6, 30).breaks(21, true).breaks_once(FELL);
     pair(20, 6, 30).breaks(19, false).breaks_once(FELL);
-    let rules = Rules { exclusion: false, must_show: false, ..Rules::default() };
-    assert_eq!(pair(20, 6, 30).found_by(&rules), []);
+    assert_eq!(pair(20, 6, 30).found_with(|rules| rules.exclusion = false), []);
 }
 
 #[test]
@@ -101,8 +96,7 @@ fn each_name_has_fences_of_its_own() {
 }
 
 fn paused(continued: u64, accepted: bool) -> Script {
-    Script::new()
-        .holds("a", 1, 1, EXCLUSIVE, (10, 20))
+    held(20)
         .signal(15, "a", Signal::Stopped)
         .holds("b", 2, 2, EXCLUSIVE, (20, 100))
         .wrote(30, "b", (2, 2), true, false)
@@ -121,7 +115,7 @@ fn late_write_after_a_pause_is_refused() {
 
 #[test]
 fn late_write_before_the_next_holders_may_be_accepted() {
-    let script = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).loses(20, "a", 1);
+    let script = held(20).loses(20, "a", 1);
     let late = |wrote| {
         let script = script.clone().wrote(wrote, "a", (1, 1), true, true);
         script.holds("b", 2, 2, EXCLUSIVE, (20, 60)).wrote(30, "b", (2, 2), true, false)
@@ -135,8 +129,7 @@ fn late_write_before_the_next_holders_may_be_accepted() {
 #[test]
 fn write_is_sent_after_the_registers_last_answer() {
     let two = |first| {
-        Script::new()
-            .holds("a", 1, 1, EXCLUSIVE, (10, 20))
+        held(20)
             .loses(20, "a", 1)
             .holds("b", 2, 2, EXCLUSIVE, (20, 60))
             .wrote(30, "b", (2, 2), true, false)
@@ -160,16 +153,15 @@ fn stale_write_is_found_by_its_beginning() {
             .wrote(40, "a", (1, 1), true, false)
     };
     // The grants' fences decrease too, but these rules check only the write.
-    let rules = Rules { strict_order_of_fences: false, must_show: false, ..Rules::default() };
-    assert_eq!(stale(25).found_by(&rules), []);
-    let found = stale(26).found_by(&rules);
+    let found = |began| stale(began).found_with(|rules| rules.strict_order_of_fences = false);
+    assert_eq!(found(25), []);
+    let found = found(26);
     assert!(matches!(found[..], [Violation::StaleWrite(..)]), "{found:?}");
 }
 
 #[test]
 fn writers_of_one_fence_and_of_larger_ones_are_accepted() {
-    Script::new()
-        .holds("a", 1, 1, EXCLUSIVE, (10, 20))
+    held(20)
         .wrote(12, "a", (1, 1), true, false)
         .wrote(14, "a", (1, 1), true, false)
         .holds("b", 2, 2, EXCLUSIVE, (20, 60))
@@ -198,13 +190,10 @@ fn write_of_a_valid_hold_is_accepted() {
     // Without a `Writing` entry, the time of the holder's check is unknown.
     let unchecked = Script::new().holds("a", 1, 5, EXCLUSIVE, (10, 40));
     unchecked.wrote(20, "a", (1, 5), false, false).is_clean();
-    for rules in [
-        Rules { exclusion: false, must_show: false, ..Rules::default() },
-        Rules { fences: false, must_show: false, ..Rules::default() },
-        Rules { strict_order_of_fences: false, must_show: false, ..Rules::default() },
-    ] {
-        assert_eq!(refused(20, 39).found_by(&rules), []);
-    }
+    let refused = refused(20, 39);
+    assert_eq!(refused.found_with(|rules| rules.exclusion = false), []);
+    assert_eq!(refused.found_with(|rules| rules.fences = false), []);
+    assert_eq!(refused.found_with(|rules| rules.strict_order_of_fences = false), []);
 }
 
 #[test]

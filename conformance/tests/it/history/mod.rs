@@ -6,7 +6,6 @@ mod fences;
 mod figures;
 mod holds;
 mod losses;
-mod random;
 mod timeline;
 mod uses;
 mod waiting;
@@ -18,80 +17,64 @@ use lockwright_conformance::history::{Kind, Rules, Violation, check};
 
 /// A handwritten journal. A token is derived from its request's number.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Script(pub(crate) Vec<Entry>);
+struct Script(Vec<Entry>);
 
-pub(crate) const EXCLUSIVE: Mode = Mode::Exclusive;
+const EXCLUSIVE: Mode = Mode::Exclusive;
 
-pub(crate) fn at(nanos: u64) -> BootInstant {
+fn at(nanos: u64) -> BootInstant {
     BootInstant::from_nanos(nanos)
 }
 
-pub(crate) fn token(request: u64) -> Token {
+fn token(request: u64) -> Token {
     Token::from_bytes((u128::from(request) << 64).to_be_bytes())
 }
 
-pub(crate) const fn permits(count: u32, of: u32) -> Mode {
+const fn permits(count: u32, of: u32) -> Mode {
     Mode::Permits { count, of }
 }
 
+/// Returns a hold of the process `a`, with request 1 and fence 1, granted at 10.
+fn held(until: u64) -> Script {
+    Script::new().holds("a", 1, 1, EXCLUSIVE, (10, until))
+}
+
 impl Script {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Self::default()
     }
 
-    pub(crate) fn add(mut self, instant: u64, who: &str, event: Event) -> Self {
+    fn add(mut self, instant: u64, who: &str, event: Event) -> Self {
         self.0.push(Entry { at: at(instant), process: who.to_owned(), event });
         self
     }
 
-    pub(crate) fn asks(self, instant: u64, who: &str, request: u64) -> Self {
+    fn asks(self, instant: u64, who: &str, request: u64) -> Self {
         self.asks_for(instant, who, request, "x", EXCLUSIVE)
     }
 
-    pub(crate) fn asks_for(
-        self,
-        instant: u64,
-        who: &str,
-        request: u64,
-        name: &str,
-        mode: Mode,
-    ) -> Self {
+    fn asks_for(self, instant: u64, who: &str, request: u64, name: &str, mode: Mode) -> Self {
         let name = name.to_owned();
         self.add(instant, who, Event::Asked { request, name, mode, waits: true, owner: None })
     }
 
-    pub(crate) fn asks_as(self, instant: u64, who: &str, request: u64, owner: u64) -> Self {
+    fn asks_as(self, instant: u64, who: &str, request: u64, owner: u64) -> Self {
         let (name, mode, owner) = ("x".to_owned(), EXCLUSIVE, Some(owner));
         self.add(instant, who, Event::Asked { request, name, mode, waits: true, owner })
     }
 
-    pub(crate) fn granted(
-        self,
-        instant: u64,
-        who: &str,
-        request: u64,
-        fence: u64,
-        until: u64,
-    ) -> Self {
+    fn granted(self, instant: u64, who: &str, request: u64, fence: u64, until: u64) -> Self {
         let (token, fence, deadline) = (token(request), Fence::new(fence), at(until));
         self.add(instant, who, Event::Granted { request, token, fence, deadline })
     }
 
     /// Adds a second grant of the token of request 1.
-    pub(crate) fn granted_again(
-        self,
-        instant: u64,
-        who: &str,
-        request: u64,
-        fence: u64,
-        until: u64,
-    ) -> Self {
+    fn granted_again(self, instant: u64, who: &str, request: u64, fence: u64, until: u64) -> Self {
         let (token, fence, deadline) = (token(1), Fence::new(fence), at(until));
         self.add(instant, who, Event::Granted { request, token, fence, deadline })
     }
 
     /// Adds a request and its grant at `from`, with the deadline `until`.
-    pub(crate) fn holds(
+    fn holds(
         self,
         who: &str,
         request: u64,
@@ -102,29 +85,29 @@ impl Script {
         self.asks_for(from, who, request, "x", mode).granted(from, who, request, fence, until)
     }
 
-    pub(crate) fn fails(self, instant: u64, who: &str, request: u64) -> Self {
+    fn fails(self, instant: u64, who: &str, request: u64) -> Self {
         self.add(instant, who, Event::Failed { request, error: "timed out".to_owned() })
     }
 
-    pub(crate) fn renews(self, instant: u64, who: &str, request: u64, until: u64) -> Self {
+    fn renews(self, instant: u64, who: &str, request: u64, until: u64) -> Self {
         self.add(instant, who, Event::Renewed { token: token(request), deadline: at(until) })
     }
 
-    pub(crate) fn releases(self, instant: u64, who: &str, request: u64) -> Self {
+    fn releases(self, instant: u64, who: &str, request: u64) -> Self {
         self.add(instant, who, Event::Releasing { token: token(request) })
     }
 
-    pub(crate) fn loses(self, instant: u64, who: &str, request: u64) -> Self {
+    fn loses(self, instant: u64, who: &str, request: u64) -> Self {
         let (token, reason) = (token(request), Reason::Expired);
         self.add(instant, who, Event::Lost { token, reason })
     }
 
-    pub(crate) fn writing(self, instant: u64, who: &str, request: u64, looked: u64) -> Self {
+    fn writing(self, instant: u64, who: &str, request: u64, looked: u64) -> Self {
         let (token, looked) = (token(request), at(looked));
         self.add(instant, who, Event::Writing { token, looked, late: false })
     }
 
-    pub(crate) fn wrote(
+    fn wrote(
         self,
         instant: u64,
         who: &str,
@@ -136,54 +119,55 @@ impl Script {
         self.add(instant, who, Event::Wrote { token, fence, accepted, late })
     }
 
-    pub(crate) fn signal(self, instant: u64, target: &str, signal: Signal) -> Self {
+    fn signal(self, instant: u64, target: &str, signal: Signal) -> Self {
         let target = target.to_owned();
         self.add(instant, "runner", Event::Signalled { target, signal })
     }
 
-    pub(crate) fn fault(
-        self,
-        instant: u64,
-        fault: &str,
-        begins: bool,
-        effect: Option<&str>,
-    ) -> Self {
+    fn fault(self, instant: u64, fault: &str, begins: bool, effect: Option<&str>) -> Self {
         let (fault, target) = (fault.to_owned(), "server".to_owned());
         let effect = effect.map(str::to_owned);
         self.add(instant, "runner", Event::Fault { fault, target, begins, effect })
     }
 
-    pub(crate) fn breaks(self, instant: u64, at_once: bool) -> Self {
+    fn breaks(self, instant: u64, at_once: bool) -> Self {
         let (number, name, token) = (1, "x".to_owned(), None);
         self.add(instant, "runner", Event::Broke { number, name, token, at_once })
     }
 
-    pub(crate) fn break_answered(self, instant: u64, number: u64, broke: bool) -> Self {
+    fn break_answered(self, instant: u64, number: u64, broke: bool) -> Self {
         self.add(instant, "runner", Event::BreakAnswered { number, broke })
     }
 
-    pub(crate) fn ends(self, instant: u64, who: &str) -> Self {
+    fn ends(self, instant: u64, who: &str) -> Self {
         self.add(instant, who, Event::Ended)
     }
 
     /// Returns the violations except missing evidence.
-    pub(crate) fn found(&self) -> Vec<Violation> {
-        self.found_by(&Rules { must_show: false, ..Rules::default() })
+    fn found(&self) -> Vec<Violation> {
+        self.found_with(|_| {})
     }
 
-    pub(crate) fn found_by(&self, rules: &Rules) -> Vec<Violation> {
+    /// Returns the violations of changed rules, except missing evidence.
+    fn found_with(&self, change: impl FnOnce(&mut Rules)) -> Vec<Violation> {
+        let mut rules = Rules { must_show: false, ..Rules::default() };
+        change(&mut rules);
+        self.found_by(&rules)
+    }
+
+    fn found_by(&self, rules: &Rules) -> Vec<Violation> {
         let mut entries = self.0.clone();
         entries.sort_by_key(|entry| entry.at);
         check(&entries, rules).violations
     }
 
     #[track_caller]
-    pub(crate) fn is_clean(&self) {
+    fn is_clean(&self) {
         assert_eq!(self.found(), []);
     }
 
     #[track_caller]
-    pub(crate) fn breaks_once(&self, title: &str) {
+    fn breaks_once(&self, title: &str) {
         let found = self.found();
         let titles: Vec<String> = found.iter().map(Violation::title).collect();
         assert_eq!(titles, [title], "{found:#?}");

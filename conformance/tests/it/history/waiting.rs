@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{EXCLUSIVE, Event, Kind, Script, Signal, Violation};
+use super::{EXCLUSIVE, Event, Kind, Script, Signal, Violation, held};
 use lockwright_conformance::history::Rules;
 
 fn found(script: &Script, limit: u64) -> Vec<String> {
@@ -28,7 +28,7 @@ fn request_ends_unless_its_process_does() {
 }
 
 fn gap() -> Script {
-    Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).asks(15, "b", 2).granted(50, "b", 2, 2, 60)
+    held(20).asks(15, "b", 2).granted(50, "b", 2, 2, 60)
 }
 
 const TOO_LONG: &str = "a client waited for too long without a holder";
@@ -38,7 +38,7 @@ fn time_without_a_holder_is_bounded_while_a_client_waits() {
     assert!(found(&gap(), 30).is_empty());
     assert_eq!(found(&gap(), 29), [TOO_LONG]);
     // The same gap is allowed if no client waits.
-    let idle = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20));
+    let idle = held(20);
     assert!(found(&idle.holds("b", 2, 2, EXCLUSIVE, (50, 60)), 1).is_empty());
 }
 
@@ -70,12 +70,8 @@ fn stopped_waiter_does_not_wait() {
 #[test]
 fn waiters_of_one_name_take_turns() {
     // From 20 to 50, some client always waits, none for longer than 15.
-    let script = Script::new()
-        .holds("a", 1, 1, EXCLUSIVE, (10, 20))
-        .asks(20, "b", 2)
-        .fails(35, "b", 2)
-        .asks(35, "c", 3)
-        .granted(50, "c", 3, 2, 60);
+    let script =
+        held(20).asks(20, "b", 2).fails(35, "b", 2).asks(35, "c", 3).granted(50, "c", 3, 2, 60);
     assert!(found(&script, 30).is_empty());
     assert_eq!(found(&script, 29), [TOO_LONG]);
 }

@@ -18,24 +18,37 @@ pub(crate) fn check_unique(holds: &[Hold], violations: &mut Vec<Violation>) {
     }
 }
 
-/// Checks that each request gets no smaller fence than a hold granted before the request. The
-/// holds have one name and are sorted by grant.
-pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
-    let has_fence = |hold: &&Hold| hold.permits().is_none();
-    let mut by_request: Vec<&Hold> = holds.iter().filter(has_fence).collect();
-    by_request.sort_by_key(|hold| hold.asked);
-    let mut granted = holds.iter().filter(has_fence).peekable();
-    let mut highest: Option<&Hold> = None;
-    for hold in by_request {
-        while let Some(before) = granted.next_if(|before| before.granted < hold.asked) {
-            if highest.is_none_or(|highest| highest.fence < before.fence) {
+/// Returns the items with a smaller fence than an earlier one, each with the largest earlier fence.
+/// `earlier` is sorted by the time that `is_before` compares, and `items` by their own.
+fn falls<T: Copy>(
+    items: Vec<T>,
+    earlier: impl IntoIterator<Item = T>,
+    is_before: impl Fn(T, T) -> bool,
+    fence: impl Fn(T) -> Fence,
+) -> impl Iterator<Item = (T, T)> {
+    let (mut earlier, mut highest) = (earlier.into_iter().peekable(), None);
+    items.into_iter().filter_map(move |item| {
+        while let Some(before) = earlier.next_if(|before| is_before(*before, item)) {
+            if highest.is_none_or(|highest| fence(highest) < fence(before)) {
                 highest = Some(before);
             }
         }
-        if let Some(highest) = highest.filter(|highest| hold.fence < highest.fence) {
-            violations.push(Violation::FenceFell(highest.clone().into(), hold.clone().into()));
-        }
-    }
+        Some((highest.filter(|highest| fence(item) < fence(*highest))?, item))
+    })
+}
+
+fn fell((highest, hold): (&Hold, &Hold)) -> Violation {
+    Violation::FenceFell(highest.clone().into(), hold.clone().into())
+}
+
+/// Checks that each request gets no smaller fence than a hold granted before the request. The
+/// holds have one name and are sorted by grant.
+pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
+    let granted = holds.iter().filter(|hold| hold.permits().is_none());
+    let mut by_request: Vec<&Hold> = granted.clone().collect();
+    by_request.sort_by_key(|hold| hold.asked);
+    let is_before = |before: &Hold, hold: &Hold| before.granted < hold.asked;
+    violations.extend(falls(by_request, granted, is_before, |hold| hold.fence).map(fell));
 }
 
 /// Checks that each exclusive grant has no smaller fence than a hold that ended before the grant.
@@ -48,42 +61,25 @@ pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violati
     exclusive.sort_by_key(|hold| hold.granted);
     let mut by_end = exclusive.clone();
     by_end.sort_by_key(|hold| hold.until.max(hold.granted));
-    let mut ended = by_end.into_iter().peekable();
-    let mut highest: Option<&Hold> = None;
-    for hold in exclusive {
-        let is_before =
-            |before: &&Hold| before.until <= hold.granted && before.granted < hold.granted;
-        while let Some(before) = ended.next_if(is_before) {
-            if highest.is_none_or(|highest| highest.fence < before.fence) {
-                highest = Some(before);
-            }
-        }
-        let is_valid = hold.granted < hold.until;
-        // `check_order` reports requests sent after the grant of `highest`.
-        let is_lower =
-            |highest: &&Hold| hold.fence < highest.fence && hold.asked <= highest.granted;
-        if let Some(highest) = highest.filter(is_lower).filter(|_| is_valid) {
-            violations.push(Violation::FenceFell(highest.clone().into(), hold.clone().into()));
-        }
-    }
+    let is_before =
+        |before: &Hold, hold: &Hold| before.until <= hold.granted && before.granted < hold.granted;
+    // `check_order` reports requests sent after the grant of `highest`.
+    let is_meant = |(highest, hold): &(&Hold, &Hold)| {
+        hold.asked <= highest.granted && hold.granted < hold.until
+    };
+    let falls = falls(exclusive, by_end, is_before, |hold| hold.fence);
+    violations.extend(falls.filter(is_meant).map(fell));
 }
 
 /// Checks that the register accepted no write sent after it accepted a higher fence. The writes
 /// have one name and are sorted by answer.
 pub(crate) fn check_register(writes: &[&Write], violations: &mut Vec<Violation>) {
-    let mut by_sending: Vec<&Write> =
-        writes.iter().copied().filter(|write| write.accepted).collect();
+    let answered = writes.iter().copied().filter(|write| write.accepted);
+    let mut by_sending: Vec<&Write> = answered.clone().collect();
     by_sending.sort_by_key(|write| write.sent);
-    let mut answered = writes.iter().copied().filter(|write| write.accepted).peekable();
-    let mut highest: Option<&Write> = None;
-    for write in by_sending {
-        while let Some(before) = answered.next_if(|before| before.answered < write.sent) {
-            if highest.is_none_or(|highest| highest.fence < before.fence) {
-                highest = Some(before);
-            }
-        }
-        if let Some(highest) = highest.filter(|highest| write.fence < highest.fence) {
-            violations.push(Violation::StaleWrite(highest.clone().into(), write.clone().into()));
-        }
-    }
+    let is_before = |before: &Write, write: &Write| before.answered < write.sent;
+    let stale = falls(by_sending, answered, is_before, |write| write.fence);
+    violations.extend(stale.map(|(highest, write)| {
+        Violation::StaleWrite(highest.clone().into(), write.clone().into())
+    }));
 }

@@ -79,49 +79,35 @@ impl Figures {
     }
 
     pub(crate) fn of(run: &Run, rules: &Rules) -> Self {
-        let mut figures = Self {
+        let timed = Timed::by_name(run);
+        let of = |request: &Request| timed.get(&*request.name);
+        let is_contended =
+            |request: &Request| of(request).is_some_and(|timed| timed.is_contended(request));
+        let is_hand_over =
+            |request: &Request| of(request).is_some_and(|timed| timed.is_hand_over(request));
+        let names: BTreeSet<&String> = run.requests.iter().map(|request| &request.name).collect();
+        let gaps = names.iter().flat_map(|name| gaps(run, name, &rules.excusing_faults));
+        let lags = run.holds.iter().filter_map(|hold| lag(run, hold, rules.loss_margin));
+        Self {
             runs: 1,
             operations: run.operations,
             requests: run.requests.len() as u64,
+            grants: count(&run.requests, |request| request.hold.is_some()),
+            contended: count(&run.requests, is_contended),
+            hand_overs: count(&run.requests, is_hand_over),
             faults: run.faults.len() as u64,
             faults_with_effect: count(&run.faults, |fault| fault.effect.is_some()),
-            ..Self::default()
-        };
-        figures.count_requests(run, rules);
-        figures.count_losses(run, rules.loss_margin);
-        figures.count_writes(run);
-        figures
-    }
-
-    fn count_requests(&mut self, run: &Run, rules: &Rules) {
-        let timed = Timed::by_name(run);
-        let of = |request: &Request| timed.get(&*request.name);
-        self.grants = count(&run.requests, |request| request.hold.is_some());
-        self.contended = count(&run.requests, |request| {
-            of(request).is_some_and(|timed| timed.is_contended(request))
-        });
-        self.hand_overs = count(&run.requests, |request| {
-            of(request).is_some_and(|timed| timed.is_hand_over(request))
-        });
-        let names: BTreeSet<&String> = run.requests.iter().map(|request| &request.name).collect();
-        let gaps = names.iter().flat_map(|name| gaps(run, name, &rules.excusing_faults));
-        self.longest_without_a_holder = gaps.map(|gap| gap.length()).max().unwrap_or_default();
-    }
-
-    fn count_losses(&mut self, run: &Run, margin: Duration) {
-        self.losses = count(&run.holds, |hold| matches!(hold.end, Some(End::Lost(..))));
-        self.unreported_losses = count(&run.holds, |hold| is_unreported(run, hold));
-        self.paused_past_the_deadline = count(&run.holds, |hold| paused_until(run, hold).is_some());
-        let lags = run.holds.iter().filter_map(|hold| lag(run, hold, margin));
-        self.largest_lag_of_a_loss = lags.max().unwrap_or_default();
-        self.paused_and_refused = refused_after_a_pause(run).len() as u64;
-    }
-
-    fn count_writes(&mut self, run: &Run) {
-        self.writes = run.writes.len() as u64;
-        self.writes_refused = count(&run.writes, |of| !of.write.accepted);
-        self.late_writes = count(&run.writes, |of| of.write.late);
-        self.late_writes_refused = count(&run.writes, |of| of.write.late && !of.write.accepted);
+            losses: count(&run.holds, |hold| matches!(hold.end, Some(End::Lost(..)))),
+            unreported_losses: count(&run.holds, |hold| is_unreported(run, hold)),
+            paused_past_the_deadline: count(&run.holds, |hold| paused_until(run, hold).is_some()),
+            paused_and_refused: refused_after_a_pause(run).len() as u64,
+            writes: run.writes.len() as u64,
+            writes_refused: count(&run.writes, |of| !of.write.accepted),
+            late_writes: count(&run.writes, |of| of.write.late),
+            late_writes_refused: count(&run.writes, |of| of.write.late && !of.write.accepted),
+            longest_without_a_holder: gaps.map(|gap| gap.length()).max().unwrap_or_default(),
+            largest_lag_of_a_loss: lags.max().unwrap_or_default(),
+        }
     }
 }
 

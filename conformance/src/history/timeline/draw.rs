@@ -1,4 +1,4 @@
-use svg::node::element::{Circle, Group, Line, Polygon, Rectangle, Text, Title};
+use svg::node::element::{Circle, Group, Line, Polygon, Rectangle, Text};
 
 pub(super) const WIDTH: f64 = 1_200.0;
 pub(super) const LEFT: f64 = 140.0;
@@ -67,15 +67,8 @@ pub(super) fn line((x1, y1): (f64, f64), (x2, y2): (f64, f64), colour: &str, wid
 }
 
 pub(super) fn triangle(x: f64, y: f64) -> Polygon {
-    let points = format!(
-        "{},{} {},{} {},{}",
-        place(x - 5.0),
-        place(y),
-        place(x + 5.0),
-        place(y),
-        place(x),
-        place(y + 8.0)
-    );
+    let corners = [(x - 5.0, y), (x + 5.0, y), (x, y + 8.0)];
+    let points = corners.map(|(x, y)| format!("{},{}", place(x), place(y))).join(" ");
     Polygon::new().set("points", points).set("fill", INK).set("stroke", "#ffffff")
 }
 
@@ -98,10 +91,6 @@ pub(super) fn badge(x: f64, y: f64, number: usize) -> Group {
     let circle = Circle::new().set("cx", place(x)).set("cy", place(y)).set("r", 8).set("fill", RED);
     let number = bold(text(x, y + 4.0, 11.0, "#ffffff", &number.to_string()));
     Group::new().add(circle).add(number.set("text-anchor", "middle"))
-}
-
-pub(super) fn tooltip(content: &str) -> Title {
-    Title::new(content)
 }
 
 pub(super) fn lines(text: &str, most: usize) -> Vec<String> {

@@ -1,7 +1,7 @@
-use svg::node::element::Group;
+use svg::node::element::{Group, Title};
 
 use super::draw::{
-    FAINT, FAULT, GREY, INK, LEFT, RED, RIGHT, badge, bold, colour, line, rectangle, text, tooltip,
+    FAINT, FAULT, GREY, INK, LEFT, RED, RIGHT, badge, bold, colour, line, rectangle, text,
     triangle, width, write,
 };
 use super::items::{Item, Place};
@@ -35,7 +35,7 @@ pub(super) fn panel(shown: &Shown<'_>, scale: Scale, top: f64) -> (Group, f64) {
     let (rows, bottom) = rows(shown, scale, rows_top);
     let mut group = Group::new().add(axis(scale, rows_top, bottom));
     for row in &rows {
-        group = group.add(background(row));
+        group = group.add(line((12.0, row.bottom), (RIGHT, row.bottom), FAINT, 1.0));
     }
     group = group.add(fault_bands(shown, scale, rows_top, bottom)).add(faults);
     for (who, row) in shown.processes.iter().zip(&rows) {
@@ -82,7 +82,7 @@ fn faults(shown: &Shown<'_>, scale: Scale, top: f64) -> (Group, f64) {
     spans.sort_by_key(|(from, ..)| *from);
     let (mut group, mut lanes) = (Group::new(), Lanes::default());
     for (from, to, label) in &spans {
-        let (x, wide) = (scale.x(*from), (scale.x(*to) - scale.x(*from)).max(3.0));
+        let (x, wide) = scale.span(*from, *to, 3.0);
         let label_width = width(label, 11.0);
         let start = if label_width + 8.0 <= wide {
             x + 4.0
@@ -107,8 +107,8 @@ fn fault_bands(shown: &Shown<'_>, scale: Scale, top: f64, bottom: f64) -> Group 
     for fault in &shown.run.faults {
         let to = fault.to.unwrap_or(shown.run.end);
         if scale.shows(fault.from, to) {
-            let (x, wide) = (scale.x(fault.from), scale.x(to) - scale.x(fault.from));
-            let band = rectangle(x, top, wide.max(1.0), bottom - top, FAULT);
+            let (x, wide) = scale.span(fault.from, to, 1.0);
+            let band = rectangle(x, top, wide, bottom - top, FAULT);
             group = group.add(band.set("fill-opacity", 0.08));
         }
     }
@@ -160,10 +160,6 @@ fn rows(shown: &Shown<'_>, scale: Scale, top: f64) -> (Vec<Row>, f64) {
     (rows, top)
 }
 
-fn background(row: &Row) -> Group {
-    Group::new().add(line((12.0, row.bottom), (RIGHT, row.bottom), FAINT, 1.0))
-}
-
 fn label(who: &str, row: &Row) -> Group {
     let most = ((LEFT - 24.0) / (12.0 * 0.58)) as usize;
     let short: String = if who.chars().count() > most {
@@ -172,7 +168,7 @@ fn label(who: &str, row: &Row) -> Group {
         who.to_owned()
     };
     let label = bold(text(12.0, (row.top + row.bottom) / 2.0 + 4.0, 12.0, INK, &short));
-    Group::new().add(tooltip(who)).add(label)
+    Group::new().add(Title::new(who)).add(label)
 }
 
 fn states(run: &Run, who: &str, scale: Scale, row: &Row) -> Group {
@@ -210,16 +206,14 @@ fn bar(shown: &Shown<'_>, item: &Item, scale: Scale, row: &Row, lane: usize) -> 
     let (fill, on_it) = colour(item.name);
     let states = if row.has_states { BAND - 2.0 } else { 0.0 };
     let y = row.top + states + lane as f64 * LANE + 6.0;
-    let mut group = Group::new().add(tooltip(&item.tooltip));
+    let mut group = Group::new().add(Title::new(&item.tooltip));
     if scale.shows(item.waits_from, item.waits_to) {
-        let (x, wide) =
-            (scale.x(item.waits_from), scale.x(item.waits_to) - scale.x(item.waits_from));
-        let wait = rectangle(x, y + 4.0, wide.max(1.0), BAR - 8.0, fill).set("fill-opacity", 0.18);
+        let (x, wide) = scale.span(item.waits_from, item.waits_to, 1.0);
+        let wait = rectangle(x, y + 4.0, wide, BAR - 8.0, fill).set("fill-opacity", 0.18);
         group = group.add(wait.set("stroke", fill).set("stroke-width", 0.7));
     }
     if let Some(hold) = item.hold.as_ref().filter(|hold| scale.shows(hold.granted, hold.until)) {
-        let (x, wide) =
-            (scale.x(hold.granted), (scale.x(hold.until) - scale.x(hold.granted)).max(1.0));
+        let (x, wide) = scale.span(hold.granted, hold.until, 1.0);
         let is_wrong = |place: &Place| place.tokens.contains(&(hold.who.clone(), hold.token));
         let edge = if shown.places.iter().any(is_wrong) { RED } else { fill };
         let bar = rectangle(x, y, wide, BAR, fill).set("rx", 2).set("stroke", edge);
@@ -279,20 +273,14 @@ fn violation_band(
     if !scale.shows(from, to) {
         return Group::new();
     }
-    let concerned: Vec<&Row> = shown
-        .processes
-        .iter()
-        .zip(rows)
-        .filter(|(who, _)| place.who.is_empty() || place.who.contains(who))
-        .map(|(_, row)| row)
-        .collect();
-    let (Some(first), Some(last)) = (concerned.first(), concerned.last()) else {
-        return Group::new();
-    };
-    let (x, wide) = (scale.x(from), (scale.x(to) - scale.x(from)).max(2.0));
+    let is_meant = |(who, _): &(&String, &Row)| place.who.is_empty() || place.who.contains(who);
+    let mut concerned = shown.processes.iter().zip(rows).filter(is_meant).map(|(_, row)| row);
+    let Some(first) = concerned.next() else { return Group::new() };
+    let last = concerned.last().unwrap_or(first);
+    let (x, wide) = scale.span(from, to, 2.0);
     let band = rectangle(x, first.top, wide, last.bottom - first.top, RED);
     let stem = line((x + wide / 2.0, rows[0].top), (x + wide / 2.0, first.top), RED, 1.0);
     let band = band.set("fill-opacity", 0.22).set("stroke", RED).set("stroke-width", 0.8);
-    let band = band.add(tooltip(&format!("violation {number}")));
+    let band = band.add(Title::new(format!("violation {number}")));
     Group::new().add(stem).add(band)
 }

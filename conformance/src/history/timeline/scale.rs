@@ -19,6 +19,11 @@ impl Scale {
         LEFT + (since / length).min(1.0) * (RIGHT - LEFT)
     }
 
+    /// Returns an interval's place and width. The width is at least `least`.
+    pub(super) fn span(&self, from: BootInstant, to: BootInstant, least: f64) -> (f64, f64) {
+        (self.x(from), (self.x(to) - self.x(from)).max(least))
+    }
+
     pub(super) fn length(&self) -> Duration {
         self.to.saturating_since(self.from)
     }

@@ -110,9 +110,7 @@ async fn run() -> Vec<Entry> {
     let faults = async {
         network.called(Op::Release, 1).await;
         delay(true, None);
-        while network.is_under_way() {
-            clock.sleep(Duration::from_millis(1)).await;
-        }
+        network.settled().await;
         delay(false, Some("it arrived 3 s late".to_owned()));
     };
     let second = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! Network faults injected around any backend.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -103,6 +103,11 @@ struct Inner {
     backend: Arc<dyn DistributedLock>,
     profile: Profile,
     clock: Clock,
+    state: State,
+}
+
+#[derive(Default)]
+struct State {
     plan: Mutex<Plan>,
     calls: Mutex<Vec<Call>>,
     sweeps: Mutex<Vec<(BootInstant, Duration)>>,
@@ -120,19 +125,18 @@ type Decide = Box<dyn FnMut(Op) -> Fate + Send>;
 
 #[derive(Default)]
 struct Plan {
-    next: Vec<(Op, VecDeque<Fate>)>,
-    always: Vec<(Op, Fate)>,
+    next: HashMap<Op, VecDeque<Fate>>,
+    always: HashMap<Op, Fate>,
     decide: Option<Decide>,
     sweeps: VecDeque<Result<SweepReport>>,
 }
 
 impl Plan {
     fn fate(&mut self, op: Op) -> Fate {
-        let next = self.next.iter_mut().find(|(of, _)| *of == op);
-        if let Some(fate) = next.and_then(|(_, fates)| fates.pop_front()) {
+        if let Some(fate) = self.next.get_mut(&op).and_then(VecDeque::pop_front) {
             return fate;
         }
-        if let Some((_, fate)) = self.always.iter().find(|(of, _)| *of == op) {
+        if let Some(fate) = self.always.get(&op) {
             return *fate;
         }
         self.decide.as_mut().map_or(Fate::Pass, |decide| decide(op))
@@ -145,20 +149,7 @@ impl Faulty {
         let mut profile = backend.profile().clone();
         // The backend answers within its `answer_limit`, but this wrapper may lose the request.
         profile.answer_limit = None;
-        Self(Arc::new(Inner {
-            backend,
-            profile,
-            clock,
-            plan: Mutex::default(),
-            calls: Mutex::default(),
-            sweeps: Mutex::default(),
-            clients: Mutex::default(),
-            called: Notify::new(),
-            under_way: AtomicUsize::new(0),
-            drop_wakes: AtomicBool::new(false),
-            yields: AtomicBool::new(false),
-            answers_at_once: AtomicBool::new(false),
-        }))
+        Self(Arc::new(Inner { backend, profile, clock, state: State::default() }))
     }
 
     /// Changes the profile.
@@ -173,54 +164,48 @@ impl Faulty {
 
     /// Sets the fates of the next `op` requests, after those already set.
     pub fn next(&self, op: Op, fates: impl IntoIterator<Item = Fate>) {
-        let mut plan = lock(&self.0.plan);
-        match plan.next.iter_mut().find(|(of, _)| *of == op) {
-            Some((_, queue)) => queue.extend(fates),
-            None => plan.next.push((op, fates.into_iter().collect())),
-        }
+        lock(&self.0.state.plan).next.entry(op).or_default().extend(fates);
     }
 
     /// Sets the fate of all `op` requests without a fate from [`next`](Self::next).
     pub fn always(&self, op: Op, fate: Fate) {
-        let mut plan = lock(&self.0.plan);
-        plan.always.retain(|(of, _)| *of != op);
-        plan.always.push((op, fate));
+        lock(&self.0.state.plan).always.insert(op, fate);
     }
 
     /// Sets the answers to the next sweeps. The backend answers all further sweeps.
     pub fn next_sweeps(&self, answers: impl IntoIterator<Item = Result<SweepReport>>) {
-        lock(&self.0.plan).sweeps.extend(answers);
+        lock(&self.0.state.plan).sweeps.extend(answers);
     }
 
     /// Removes all faults.
     pub fn mend(&self) {
-        *lock(&self.0.plan) = Plan::default();
-        self.0.drop_wakes.store(false, Ordering::SeqCst);
+        *lock(&self.0.state.plan) = Plan::default();
+        self.0.state.drop_wakes.store(false, Ordering::SeqCst);
     }
 
     /// Sets the function that chooses fates where neither `next` nor `always` applies.
     pub fn decide(&self, decide: impl FnMut(Op) -> Fate + Send + 'static) {
-        lock(&self.0.plan).decide = Some(Box::new(decide));
+        lock(&self.0.state.plan).decide = Some(Box::new(decide));
     }
 
     /// Sets whether wake-ups are lost.
     pub fn drop_wakes(&self, drop: bool) {
-        self.0.drop_wakes.store(drop, Ordering::SeqCst);
+        self.0.state.drop_wakes.store(drop, Ordering::SeqCst);
     }
 
     /// Sets whether calls yield to the runtime before and after the request.
     pub fn yields(&self, yields: bool) {
-        self.0.yields.store(yields, Ordering::SeqCst);
+        self.0.state.yields.store(yields, Ordering::SeqCst);
     }
 
     /// Sets whether the backend may answer a request without a future; by default false.
     pub fn answers_at_once(&self, answers: bool) {
-        self.0.answers_at_once.store(answers, Ordering::SeqCst);
+        self.0.state.answers_at_once.store(answers, Ordering::SeqCst);
     }
 
     /// Sends an event to the clients of this connection.
     pub fn send_event(&self, event: &Event) {
-        let clients = lock(&self.0.clients).clone();
+        let clients = lock(&self.0.state.clients).clone();
         for client in clients {
             client.send(event.clone());
         }
@@ -228,18 +213,18 @@ impl Faulty {
 
     /// Returns the `op` requests so far.
     pub fn calls(&self, op: Op) -> Vec<Call> {
-        lock(&self.0.calls).iter().filter(|call| call.op == op).copied().collect()
+        lock(&self.0.state.calls).iter().filter(|call| call.op == op).copied().collect()
     }
 
     /// Returns the time and the argument of each sweep so far.
     pub fn sweeps(&self) -> Vec<(BootInstant, Duration)> {
-        lock(&self.0.sweeps).clone()
+        lock(&self.0.state.sweeps).clone()
     }
 
     /// Waits until `calls` requests of `op` were sent in total.
     pub async fn called(&self, op: Op, calls: usize) {
         loop {
-            let mut called = std::pin::pin!(self.0.called.notified());
+            let mut called = std::pin::pin!(self.0.state.called.notified());
             called.as_mut().enable();
             if self.calls(op).len() >= calls {
                 return;
@@ -250,11 +235,18 @@ impl Faulty {
 
     /// Returns whether delayed requests or duplicates are pending.
     pub fn is_under_way(&self) -> bool {
-        self.0.under_way.load(Ordering::SeqCst) > 0
+        self.0.state.under_way.load(Ordering::SeqCst) > 0
+    }
+
+    /// Waits until no delayed request or duplicate is pending.
+    pub async fn settled(&self) {
+        while self.is_under_way() {
+            self.0.clock.sleep(Duration::from_millis(1)).await;
+        }
     }
 
     async fn give_way(&self, fate: Fate) {
-        if fate == Fate::Yield || self.0.yields.load(Ordering::SeqCst) {
+        if fate == Fate::Yield || self.0.state.yields.load(Ordering::SeqCst) {
             tokio::task::yield_now().await;
         }
     }
@@ -270,9 +262,9 @@ impl Faulty {
         request: impl Future<Output = Result<T>>,
         again: impl Future<Output: Send> + Send + 'static,
     ) -> (Fate, Result<T>) {
-        let fate = lock(&self.0.plan).fate(call.op);
-        lock(&self.0.calls).push(call);
-        self.0.called.notify_waiters();
+        let fate = lock(&self.0.state.plan).fate(call.op);
+        lock(&self.0.state.calls).push(call);
+        self.0.state.called.notify_waiters();
         self.give_way(fate).await;
         let answer = match fate {
             Fate::Pass
@@ -331,10 +323,10 @@ impl Faulty {
         op: Op,
         request: impl FnOnce() -> Option<Result<T>>,
     ) -> Option<Result<T>> {
-        if !self.0.answers_at_once.load(Ordering::SeqCst) {
+        if !self.0.state.answers_at_once.load(Ordering::SeqCst) {
             return None;
         }
-        let fate = lock(&self.0.plan).fate(op);
+        let fate = lock(&self.0.state.plan).fate(op);
         match fate {
             Fate::Pass => request(),
             Fate::Refuse(kind) => Some(Err(refused(kind))),
@@ -366,11 +358,11 @@ impl Faulty {
 
     fn later(&self, time: Duration, request: impl Future<Output: Send> + Send + 'static) {
         let this = self.clone();
-        this.0.under_way.fetch_add(1, Ordering::SeqCst);
+        this.0.state.under_way.fetch_add(1, Ordering::SeqCst);
         tokio::spawn(async move {
             this.0.clock.sleep(time).await;
             request.await;
-            this.0.under_way.fetch_sub(1, Ordering::SeqCst);
+            this.0.state.under_way.fetch_sub(1, Ordering::SeqCst);
         });
     }
 }
@@ -401,12 +393,13 @@ impl DistributedLock for Faulty {
     }
 
     fn attach(&self, events: Events) {
-        lock(&self.0.clients).push(events.clone());
+        lock(&self.0.state.clients).push(events.clone());
         // The backend owns this closure, so a strong reference would create a cycle.
         let this = Arc::downgrade(&self.0);
         self.0.backend.attach(Events::to(move |event| {
             let Some(this) = this.upgrade() else { return false };
-            let lost = this.drop_wakes.load(Ordering::SeqCst) && matches!(event, Event::Wake(_));
+            let lost =
+                this.state.drop_wakes.load(Ordering::SeqCst) && matches!(event, Event::Wake(_));
             lost || events.send(event)
         }));
     }
@@ -499,8 +492,8 @@ impl DistributedLock for Faulty {
     }
 
     async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
-        lock(&self.0.sweeps).push((self.0.clock.now(), idle));
-        let planned = lock(&self.0.plan).sweeps.pop_front();
+        lock(&self.0.state.sweeps).push((self.0.clock.now(), idle));
+        let planned = lock(&self.0.state.plan).sweeps.pop_front();
         match planned {
             Some(answer) => answer,
             None => self.0.backend.sweep(idle).await,

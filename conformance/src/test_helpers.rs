@@ -43,10 +43,7 @@ pub fn claim_for(locked: &str, ttl: Duration) -> Claim {
 
 /// Acquires a lock, and panics if it isn't free.
 #[track_caller]
-pub fn grant<'a>(
-    backend: &'a dyn DistributedLock,
-    claim: &'a Claim,
-) -> impl Future<Output = Granted> + Send + 'a {
+pub fn grant(backend: &dyn DistributedLock, claim: &Claim) -> impl Future<Output = Granted> + Send {
     let asked_for = std::panic::Location::caller();
     async move {
         match backend.try_acquire(claim).await {
@@ -74,10 +71,10 @@ pub fn busy<'a>(
 
 /// Acquires a lock for the first claim in the queue.
 #[track_caller]
-pub fn grant_next<'a>(
-    backend: &'a dyn DistributedLock,
-    claim: &'a Claim,
-) -> impl Future<Output = Granted> + Send + 'a {
+pub fn grant_next(
+    backend: &dyn DistributedLock,
+    claim: &Claim,
+) -> impl Future<Output = Granted> + Send {
     let asked_for = std::panic::Location::caller();
     async move {
         match backend.acquire(claim, FOR_EVER).await {
@@ -101,10 +98,7 @@ pub async fn granted_soon(backend: &dyn DistributedLock, claim: &Claim, wait: Wa
 
 /// Renews a hold, and panics if it has ended.
 #[track_caller]
-pub fn renewed<'a>(
-    backend: &'a dyn DistributedLock,
-    claim: &'a Claim,
-) -> impl Future<Output = ()> + Send + 'a {
+pub fn renewed(backend: &dyn DistributedLock, claim: &Claim) -> impl Future<Output = ()> + Send {
     let asked_for = std::panic::Location::caller();
     async move {
         let renewals = backend.renew(&[Renew::of(claim)]).await;

@@ -11,7 +11,6 @@ mod reconcile;
 mod reentrancy;
 mod renewer;
 mod requests;
-mod simulation;
 mod support;
 mod sweeping;
 mod threads;

@@ -1,33 +1,37 @@
-//! Runs the client with the memory backend on a simulated clock, with network faults, killed
-//! processes and suspends. The checker must find no violation, no task may be stuck, and no hold
-//! may be left.
+//! Runs the client on a simulated clock, with network faults, killed processes and suspends: on the
+//! memory backend, and on servers with hand-overs and events. The checker must find no violation,
+//! no task may be stuck, and no hold may be left.
 //!
 //! The seed determines all choices, but not tokio's order of tasks. So a failed seed may need
 //! several runs.
 //!
 //! ```sh
-//! LOCKWRIGHT_SEEDS=0..10000 cargo test --release -p lockwright-verification --test memory_simulation -- --nocapture
+//! LOCKWRIGHT_SEEDS=10000 cargo test --release -p lockwright-verification --test memory_simulation -- --nocapture
 //! ```
 #![forbid(unsafe_code)]
 
-use std::ops::Range;
+mod server;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_conformance::connector;
+use lockwright_conformance::faults::Faulty;
 use lockwright_conformance::history::journal::Event;
 use lockwright_conformance::history::{self, Checked, Figures, Rules};
-use lockwright_conformance::workload::Work;
+use lockwright_conformance::test_helpers::seeds;
 use lockwright_conformance::workload::simulation::{
     Simulated, Simulation, Target, Trouble, simulate,
 };
-use lockwright_core::{
-    Claim, DistributedLock, Identity, LockName, Mode, ReleaseMode, RenewalMode, Token,
-};
+use lockwright_conformance::workload::{Random, Work};
+use lockwright_core::{Clock, DistributedLock, Mode};
 use lockwright_memory::Memory;
+
+use server::{Manner, Seen, Server};
 
 const TTL: Duration = Duration::from_millis(400);
 
-const SEEDS: Range<u64> = 0..300;
+const SEEDS: u64 = 300;
 
 fn simulation(seed: u64) -> Simulation {
     let profile = Memory::new().profile().clone();
@@ -72,9 +76,10 @@ fn loss_allowance(trouble: Trouble) -> Duration {
     if trouble.suspends { TTL } else { Duration::from_millis(1) }
 }
 
-fn rules(seed: u64) -> Rules {
+fn rules(seed: u64, manner: Manner) -> Rules {
+    let wakes_surely = manner.late_events == 0 && !manner.no_tombstones;
     Rules {
-        longest_wait: Some(longest_wait(trouble(seed))),
+        longest_wait: wakes_surely.then_some(longest_wait(trouble(seed))),
         excusing_faults: vec!["cut".to_owned()],
         loss_margin: TTL / 10,
         loss_allowance: Some(loss_allowance(trouble(seed))),
@@ -83,73 +88,84 @@ fn rules(seed: u64) -> Rules {
     }
 }
 
-/// With `forgetful`, the server sometimes forgets a hold.
-fn simulated(simulation: &Simulation, forgetful: bool) -> Simulated {
-    simulate(simulation, async |clock| {
-        let memory = Memory::with_clock(clock.clone());
-        if forgetful {
-            tokio::spawn(forget(memory.clone()));
+fn simulated(simulation: &Simulation, manner: Manner) -> (Simulated, Seen) {
+    let mut started = None;
+    let simulated = simulate(simulation, async |clock| {
+        let server = Server::start(clock, simulation.seed, manner);
+        started = Some(Arc::clone(&server));
+        let mut target = Target::new(connector(move || std::future::ready(Ok(server.clone()))));
+        if manner != Manner::default() && simulation.seed.is_multiple_of(2) {
+            target.at_the_client = answers_at_once;
         }
-        Target::new(connector(move || std::future::ready(Ok(memory.clone()))))
-    })
+        target
+    });
+    (simulated, started.map(|server| server.seen()).unwrap_or_default())
 }
 
-fn run(seed: u64, forgetful: bool) -> Checked {
-    let simulated = simulated(&simulation(seed), forgetful);
-    assert_eq!(simulated.failures, [] as [String; 0], "seed {seed}");
-    assert_eq!(simulated.left, [] as [String; 0], "seed {seed}: still held at the end");
-    history::check(&simulated.entries, &rules(seed))
+fn answers_at_once(faulty: Faulty, _: &Clock) -> Arc<dyn DistributedLock> {
+    faulty.answers_at_once(true);
+    Arc::new(faulty)
 }
 
-async fn forget(memory: Memory) {
-    loop {
-        tokio::time::sleep(TTL / 4).await;
-        for seen in memory.list("", None).await.expect("memory answers").names {
-            if let Some(token) = seen.holders.first().and_then(|holder| holder.token) {
-                let _ = memory.release(&claim(seen.name, token), ReleaseMode::Plain).await;
-            }
-        }
+fn run(seed: u64, manner: Manner) -> (Checked, Seen) {
+    let (simulated, seen) = simulated(&simulation(seed), manner);
+    assert_eq!(simulated.failures, [] as [String; 0], "seed {seed}, {manner:?}");
+    assert_eq!(simulated.left, [] as [String; 0], "seed {seed}, {manner:?}: held at the end");
+    (history::check(&simulated.entries, &rules(seed, manner)), seen)
+}
+
+/// Runs all seeds. Panics if one breaks a promise.
+fn run_all(manner: impl Fn(u64) -> Manner) -> (Figures, Seen) {
+    let (mut all, mut seen, mut broken) = (Figures::default(), Seen::default(), Vec::new());
+    for seed in seeds(SEEDS) {
+        let (Checked { violations, figures }, Seen { offers, handed, ended }) =
+            run(seed, manner(seed));
+        all.add(&figures);
+        (seen.offers, seen.handed, seen.ended) =
+            (seen.offers + offers, seen.handed + handed, seen.ended + ended);
+        broken.extend(violations.iter().map(|violation| format!("seed {seed}: {violation}")));
     }
-}
-
-fn claim(name: LockName, token: Token) -> Claim {
-    Claim {
-        name,
-        mode: Mode::Exclusive,
-        token,
-        identity: Identity::of_this_process(None).into(),
-        ttl: TTL,
-        fences: 1,
-        renewal_mode: RenewalMode::Auto,
-    }
+    println!("{all}\n{seen:?}\n{} violations", broken.len());
+    assert!(broken.is_empty(), "{} violations:\n{}", broken.len(), broken.join("\n"));
+    (all, seen)
 }
 
 #[test]
 fn no_schedule_breaks_a_promise() {
-    let (mut all, mut broken) = (Figures::default(), Vec::new());
-    for seed in seeds() {
-        let Checked { violations, figures } = run(seed, false);
-        all.add(&figures);
-        broken.extend(violations.iter().map(|violation| format!("seed {seed}: {violation}")));
-    }
-    println!("{all}\n{} violations", broken.len());
-    assert!(broken.is_empty(), "{} violations:\n{}", broken.len(), broken.join("\n"));
+    let (all, _) = run_all(|_| Manner::default());
     assert!(all.contended > all.grants / 4, "only {} requests were contended", all.contended);
     assert!(all.hand_overs > 0 && all.losses > 0 && all.late_writes_refused > 0, "{all}");
+}
+
+#[test]
+fn no_schedule_with_events_breaks_a_promise() {
+    let (all, seen) = run_all(|seed| {
+        let mut random = Random::of(seed, 1 << 41);
+        Manner {
+            hands_over: !random.one_in(3),
+            late_events: *random.one_of(&[0, 20, 60]),
+            no_tombstones: random.one_in(3),
+            // The checker assumes that a killed process's hold lasts until its deadline.
+            meddles: random.one_in(2) && !trouble(seed).kills,
+            forgets: false,
+        }
+    });
+    assert!(all.contended > all.grants / 4, "only {} requests were contended", all.contended);
+    assert!(seen.offers > 0 && seen.handed > 0 && seen.ended > 0, "{seen:?}");
 }
 
 #[test]
 fn seeds_that_found_a_bug_find_none() {
     // In these runs, a bug left a lock free for a second while a client waited.
     for seed in [4972, 5512, 6304, 9944] {
-        assert_eq!(run(seed, false).violations, [], "seed {seed}");
+        assert_eq!(run(seed, Manner::default()).0.violations, [], "seed {seed}");
     }
 }
 
 #[test]
 fn a_seed_gives_the_same_run_twice() {
     for seed in 0..4 {
-        let entries = || simulated(&simulation(seed), false).entries;
+        let entries = || simulated(&simulation(seed), Manner::default()).0.entries;
         assert!(entries() == entries(), "seed {seed} gave two runs");
     }
 }
@@ -160,7 +176,7 @@ fn each_kind_of_work_is_done() {
         let (mut grants, mut shown) = (0, 0);
         for seed in 0..4 {
             let simulation = Simulation { work: vec![work, Work::Mutex], ..simulation(seed * 4) };
-            let Simulated { entries, failures, .. } = simulated(&simulation, false);
+            let Simulated { entries, failures, .. } = simulated(&simulation, Manner::default()).0;
             assert_eq!(failures, [] as [String; 0], "{work:?}: seed {seed}");
             grants += entries.iter().filter(|entry| is_granted(&entry.event)).count();
             shown += entries.iter().filter(|entry| shows(work, &entry.event)).count();
@@ -189,15 +205,7 @@ fn shows(work: Work, event: &Event) -> bool {
 
 #[test]
 fn a_server_that_forgets_is_noticed() {
-    let noticed = (0..5).filter(|seed| !run(*seed, true).violations.is_empty()).count();
+    let manner = Manner { forgets: true, ..Manner::default() };
+    let noticed = (0..5).filter(|seed| !run(*seed, manner).0.violations.is_empty()).count();
     assert!(noticed > 0, "the checker found no violation on a server that forgets its holds");
-}
-
-/// Returns the seeds of `LOCKWRIGHT_SEEDS=FROM..TO`, or `SEEDS`.
-fn seeds() -> Range<u64> {
-    let Ok(text) = std::env::var("LOCKWRIGHT_SEEDS") else { return SEEDS };
-    let seeds = text
-        .split_once("..")
-        .and_then(|(from, to)| Some(from.trim().parse().ok()?..to.trim().parse().ok()?));
-    seeds.unwrap_or_else(|| panic!("LOCKWRIGHT_SEEDS is FROM..TO, such as 0..10000, not {text:?}"))
 }

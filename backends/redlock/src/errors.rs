@@ -78,18 +78,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_nodes_error_is_kept() {
-        let mut errors = NodeErrors::default();
-        errors.push("a:1", Error::unavailable("down"));
-        errors.push("b:2", Error::indeterminate("silent"));
-        let error = errors.into_error(ErrorKind::Unavailable, "too few nodes");
-        assert_eq!(error.to_string(), "redlock: too few nodes: a:1: down; b:2: silent");
-        let nodes = error.source().and_then(|source| source.downcast_ref::<NodeErrors>()).unwrap();
-        let kinds: Vec<_> = nodes.iter().map(|node| node.error.kind()).collect();
-        assert_eq!(kinds, [ErrorKind::Unavailable, ErrorKind::Indeterminate]);
-    }
-
-    #[test]
     fn permanent_errors_are_reported_as_such() {
         let errors = |kinds: &[ErrorKind]| {
             let mut errors = NodeErrors::default();

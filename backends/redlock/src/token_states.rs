@@ -240,15 +240,6 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sent_for_a_released_token() {
-        let token_state = TokenState::new(3);
-        token_state.send(0);
-        assert_eq!(token_state.end().iter().collect::<Vec<_>>(), [0]);
-        assert_eq!(token_state.send(1), None);
-        assert!(!token_state.in_doubt().contains(1));
-    }
-
-    #[test]
     fn memory_is_bounded_by_what_is_live() {
         let token_states = TokenStates::new(3);
         for _ in 0..10_000 {
@@ -267,15 +258,5 @@ mod tests {
             now = now + TTL;
         }
         assert!(lock(&token_states.inner).held.len() < 1_000);
-    }
-
-    #[test]
-    fn a_hold_is_remembered_with_its_fence() {
-        let token_states = TokenStates::new(3);
-        let token = Token::random();
-        token_states.keep(token, &token_states.of(token), Some(Fence::new(7)), NOW, TTL);
-        let token_state = token_states.known(token).unwrap();
-        token_states.keep(token, &token_state, None, NOW, TTL);
-        assert_eq!(token_states.known(token).unwrap().fence(), Some(Fence::new(7)));
     }
 }

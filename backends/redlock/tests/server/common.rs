@@ -3,11 +3,8 @@ use std::time::Duration;
 pub(crate) use lockwright_conformance::test_helpers::{
     LIMIT, busy, claim, claim_for, eventually, fails, fails_with, grant,
 };
-use lockwright_core::{Claim, DistributedLock, Renew};
 use lockwright_redlock::{Config, NodeStatus, Options, Redlock};
 use lockwright_testbed::{self as testbed, Fleet};
-
-pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(crate) const NODES: usize = 5;
 
@@ -17,7 +14,7 @@ pub(crate) struct Five {
 }
 
 pub(crate) fn options() -> Options {
-    Options::new().node_timeout(NODE_TIMEOUT)
+    Options::new().node_timeout(Duration::from_millis(500))
 }
 
 impl Five {
@@ -59,40 +56,16 @@ impl Five {
         value.map(|value| value.split(':').nth(1).unwrap_or_default().to_owned())
     }
 
-    pub(crate) fn holders(&self, claim: &Claim, nodes: impl IntoIterator<Item = usize>) -> usize {
-        let token = claim.token.to_string();
-        let holds = |at: &usize| self.holder(*at, claim.name.as_str()).as_ref() == Some(&token);
-        nodes.into_iter().filter(holds).count()
-    }
-
-    /// Waits until all nodes have the claim's hold. Renewals repair nodes that lack it.
-    pub(crate) async fn all_hold(&self, redlock: &Redlock, claim: &Claim) {
-        let hold = Renew::of(claim);
-        eventually(async || {
-            if self.holders(claim, 0..NODES) == NODES {
-                return Some(());
-            }
-            tokio::time::sleep(NODE_TIMEOUT / 5).await;
-            let _ = redlock.renew(&[hold]).await;
-            None
-        })
-        .await;
-    }
-
-    pub(crate) fn held_keys(&self, at: usize) -> Vec<String> {
-        let keys: Vec<String> = self.fleet.servers[at].command(&["KEYS", "*"]).unwrap();
+    pub(crate) async fn nothing_is_left(&self) {
         let stays = [":fence", ":ended:", ":certificate"];
-        keys.into_iter()
-            .filter(|key| {
-                !(key.starts_with("lockwright:{") && stays.iter().any(|part| key.contains(part)))
-            })
-            .collect()
-    }
-
-    pub(crate) async fn nothing_is_left(&self, nodes: impl IntoIterator<Item = usize> + Clone) {
+        let is_left = |key: &String| {
+            !(key.starts_with("lockwright:{") && stays.iter().any(|part| key.contains(part)))
+        };
         eventually(async || {
-            let mut left = nodes.clone().into_iter().flat_map(|at| self.held_keys(at));
-            left.next().is_none().then_some(())
+            let keys = |server: &testbed::Redis| -> Vec<String> {
+                server.command(&["KEYS", "*"]).unwrap()
+            };
+            (!self.fleet.servers.iter().flat_map(keys).any(|key| is_left(&key))).then_some(())
         })
         .await;
     }

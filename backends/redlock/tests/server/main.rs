@@ -5,8 +5,5 @@ mod common;
 mod connect;
 mod contention;
 mod data_loss;
-mod faults;
 mod incarnations;
-mod release;
-mod renew;
 mod silence;

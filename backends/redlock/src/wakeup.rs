@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use lockwright_core::backend_util::{Clients, Jitter, lock};
-use lockwright_core::{Event, Events, LockName, Token};
+use lockwright_core::{Event, Events, LockName, Reason, Token};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
@@ -24,8 +24,8 @@ const LOSS_WINDOW: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct Wakeups {
-    nodes: usize,
     quorum: usize,
+    spare: usize,
     minority_pause: Duration,
     random: Jitter,
     runtime: Handle,
@@ -64,8 +64,8 @@ impl Wakeups {
         runtime: Handle,
     ) -> Arc<Self> {
         let this = Arc::new(Self {
-            nodes: nodes.len(),
             quorum,
+            spare: nodes.len() - quorum,
             minority_pause,
             random,
             runtime,
@@ -88,13 +88,8 @@ impl Wakeups {
     fn on_event(self: &Arc<Self>, at: usize, event: Event) {
         match event {
             Event::Wake(name) => self.wake(at, name),
-            Event::AtRisk(token) => self.risk(at, token, false),
-            Event::Lost(token, reason) => {
-                self.risk(at, token, true);
-                if self.is_lost(token) {
-                    self.clients.send(&Event::Lost(token, reason));
-                }
-            }
+            Event::AtRisk(token) => self.risk(at, token, None),
+            Event::Lost(token, reason) => self.risk(at, token, Some(reason)),
             // Nodes send neither `Handed`, because a single node can't grant a lock, nor `Recall`.
             _ => {}
         }
@@ -144,8 +139,10 @@ impl Wakeups {
         });
     }
 
-    fn risk(&self, at: usize, token: Token, is_lost: bool) {
-        let is_first = {
+    /// Notes a risk or a loss. Forwards the first risk of a hold, and the loss that leaves no
+    /// quorum.
+    fn risk(&self, at: usize, token: Token, lost: Option<Reason>) {
+        let (is_first, has_no_quorum) = {
             let mut seen = lock(&self.seen);
             let now = Instant::now();
             if seen.losses.len() >= MOST {
@@ -160,21 +157,18 @@ impl Wakeups {
             if now >= loss.since + LOSS_WINDOW {
                 *loss = fresh();
             }
-            if is_lost {
+            if lost.is_some() {
                 loss.by.add(at);
             }
-            !std::mem::replace(&mut loss.at_risk, true)
+            let has_no_quorum =
+                loss.by.count() > self.spare && !std::mem::replace(&mut loss.is_reported, true);
+            (!std::mem::replace(&mut loss.at_risk, true), has_no_quorum)
         };
         if is_first {
             self.clients.send(&Event::AtRisk(token));
         }
-    }
-
-    /// Returns `true` once per hold, when no quorum has it any more.
-    fn is_lost(&self, token: Token) -> bool {
-        let spare = self.nodes - self.quorum;
-        let mut seen = lock(&self.seen);
-        let Some(loss) = seen.losses.get_mut(&token) else { return false };
-        loss.by.count() > spare && !std::mem::replace(&mut loss.is_reported, true)
+        if let Some(reason) = lost.filter(|_| has_no_quorum) {
+            self.clients.send(&Event::Lost(token, reason));
+        }
     }
 }

@@ -1,6 +1,6 @@
 use std::fmt::Write;
 
-use super::{Protocol, Step, explore, mix};
+use super::{Protocol, Step, explore};
 
 /// Two numbers that count from 0 to `top`. With `swaps`, states with swapped numbers are
 /// equivalent.
@@ -41,10 +41,6 @@ impl Protocol for Grid {
         if self.swaps && one < two { [two, one] } else { *state }
     }
 
-    fn digest(&self, state: &[u64; 2]) -> u64 {
-        mix(mix(0, state[0]), state[1])
-    }
-
     fn tell(&self, _: &[u64; 2], step: &Step<Self>, text: &mut String) {
         write!(text, "{}", step.action).unwrap();
     }
@@ -80,76 +76,6 @@ fn a_trace_has_the_names_of_the_beginning() {
     assert_eq!(trace.lines().count(), 3);
     let steps: String = trace.lines().filter_map(|line| line.chars().last()).collect();
     assert!(["001", "010", "100", "110", "101", "011"].contains(&steps.as_str()), "{trace}");
-}
-
-/// Two programs that check a flag and then enter a critical section. With `takes`, the check also
-/// sets the flag.
-struct Flag {
-    takes: bool,
-}
-
-/// The state has each program's position, and the flag. Positions are 0: outside, 1: after the
-/// check, 2: inside, 3: left.
-impl Protocol for Flag {
-    type State = [u8; 3];
-    type Action = (usize, &'static str);
-    type Promise = &'static str;
-
-    fn initial(&self) -> [u8; 3] {
-        [0; 3]
-    }
-
-    fn steps(&self, state: &[u8; 3], steps: &mut Vec<Step<Self>>) {
-        for who in 0..2 {
-            let mut next = *state;
-            let does = match state[who] {
-                0 if state[2] == 0 => {
-                    next[2] = u8::from(self.takes);
-                    "looks"
-                }
-                1 => {
-                    next[2] = 1;
-                    "goes in"
-                }
-                2 => {
-                    next[2] = 0;
-                    "leaves"
-                }
-                _ => continue,
-            };
-            next[who] += 1;
-            let broken = (next[0] == 2 && next[1] == 2).then_some("both are inside");
-            steps.push(Step { action: (who, does), next, broken });
-        }
-    }
-
-    fn judge(&self, state: &[u8; 3], last: bool) -> Option<&'static str> {
-        (last && state[..2] != [3, 3]).then_some("stuck")
-    }
-
-    fn digest(&self, state: &[u8; 3]) -> u64 {
-        state.iter().fold(0, |digest, byte| mix(digest, u64::from(*byte)))
-    }
-
-    fn tell(&self, _: &[u8; 3], step: &Step<Self>, text: &mut String) {
-        let (who, does) = step.action;
-        write!(text, "{who} {does}").unwrap();
-    }
-}
-
-#[test]
-fn a_known_bug_is_found_by_the_shortest_way() {
-    let explored = explore(&Flag { takes: false }, usize::MAX, |_| true);
-    let (promise, trace) = explored.broken.unwrap();
-    assert_eq!(promise, "both are inside");
-    assert_eq!(trace, " 1. 0 looks\n 2. 1 looks\n 3. 0 goes in\n 4. 1 goes in\n");
-}
-
-#[test]
-fn correct_pages_pass() {
-    let explored = explore(&Flag { takes: true }, usize::MAX, |_| true);
-    assert!(explored.broken.is_none());
-    assert_eq!(explored.states, 12);
 }
 
 #[test]

@@ -6,13 +6,14 @@ mod fixtures;
 mod page;
 
 use std::fmt::{self, Write};
+use std::hash::{Hash, Hasher};
 
 pub use page::Page;
 
 /// A protocol to explore.
 pub trait Protocol {
     /// A state, which determines the possible steps.
-    type State: Copy + Eq;
+    type State: Copy + Eq + Hash;
     /// A step's action.
     type Action: Copy;
     /// A property that can be violated.
@@ -31,9 +32,6 @@ pub trait Protocol {
     fn canonical(&self, state: &Self::State) -> Self::State {
         *state
     }
-
-    /// Returns a hash of the state.
-    fn digest(&self, state: &Self::State) -> u64;
 
     /// Writes a step as text.
     fn tell(&self, before: &Self::State, step: &Step<Self>, text: &mut String);
@@ -77,7 +75,7 @@ pub fn explore<P: Protocol>(
     limit: usize,
     wanted: impl Fn(P::Promise) -> bool,
 ) -> Explored<P::Promise> {
-    let mut visited = Visited::new(protocol);
+    let mut visited = Visited::new();
     let mut steps = Vec::new();
     let mut explored = Explored { states: 0, steps: 0, depth: 0, broken: None };
     visited.insert(protocol.initial(), NOBODY);
@@ -138,25 +136,24 @@ const NOBODY: usize = u32::MAX as usize;
 
 /// The states in the order of discovery, their predecessors, and an open-addressing table, which is
 /// several times as fast as `HashMap` in a debug build.
-struct Visited<'p, P: Protocol> {
-    protocol: &'p P,
-    states: Vec<P::State>,
+struct Visited<S> {
+    states: Vec<S>,
     parents: Vec<u32>,
     /// 0 if free, otherwise the state's index plus 1.
     table: Vec<u32>,
 }
 
-impl<'p, P: Protocol> Visited<'p, P> {
-    fn new(protocol: &'p P) -> Self {
-        Self { protocol, states: Vec::new(), parents: Vec::new(), table: vec![0; 1 << 12] }
+impl<S: Copy + Eq + Hash> Visited<S> {
+    fn new() -> Self {
+        Self { states: Vec::new(), parents: Vec::new(), table: vec![0; 1 << 12] }
     }
 
-    fn insert(&mut self, state: P::State, parent: usize) {
+    fn insert(&mut self, state: S, parent: usize) {
         if self.states.len() * 2 > self.table.len() {
             self.grow();
         }
         let mask = self.table.len() - 1;
-        let mut slot = self.protocol.digest(&state) as usize & mask;
+        let mut slot = digest(&state) & mask;
         loop {
             let place = self.table[slot] as usize;
             if place == 0 {
@@ -176,7 +173,7 @@ impl<'p, P: Protocol> Visited<'p, P> {
         let mask = self.table.len() * 4 - 1;
         let mut table = vec![0; mask + 1];
         for (place, state) in self.states.iter().enumerate() {
-            let mut slot = self.protocol.digest(state) as usize & mask;
+            let mut slot = digest(state) & mask;
             while table[slot] != 0 {
                 slot = (slot + 1) & mask;
             }
@@ -185,7 +182,7 @@ impl<'p, P: Protocol> Visited<'p, P> {
         self.table = table;
     }
 
-    fn way_to(&self, mut at: usize) -> Vec<P::State> {
+    fn way_to(&self, mut at: usize) -> Vec<S> {
         let mut way = Vec::new();
         while at != NOBODY {
             way.push(self.states[at]);
@@ -196,8 +193,38 @@ impl<'p, P: Protocol> Visited<'p, P> {
     }
 }
 
-/// Mixes `word` into a digest whose low bits depend on all words.
-pub fn mix(digest: u64, word: u64) -> u64 {
-    let mixed = (digest ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    mixed ^ (mixed >> 29)
+fn digest(state: &impl Hash) -> usize {
+    let mut digest = Digest(0);
+    state.hash(&mut digest);
+    digest.finish() as usize
+}
+
+/// A fast hash whose low bits depend on all fields.
+struct Digest(u64);
+
+impl Hasher for Digest {
+    fn write(&mut self, bytes: &[u8]) {
+        for part in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        let mixed = (self.0 ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ (mixed >> 29);
+    }
+
+    fn write_u8(&mut self, byte: u8) {
+        self.write_u64(byte.into());
+    }
+
+    fn write_isize(&mut self, number: isize) {
+        self.write_u64(number as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }

@@ -7,7 +7,7 @@
 
 use std::fmt::Write;
 
-use lockwright_verification::{Protocol, Step, mix};
+use lockwright_verification::{Protocol, Step};
 
 use crate::wire::Wire;
 use crate::{Model, explored, happens, holds, refuted};
@@ -76,7 +76,7 @@ enum Promise {
     CameAfterAStoppedClient,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Kind {
     // A request for the lock. A waiter repeats it as a poll.
     Ask,
@@ -91,14 +91,14 @@ enum Kind {
     Offer { fence: u8, time: i8 },
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Message {
     who: u8,
     kind: Kind,
     sent: i8,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Phase {
     Idle,
     // `asked` is true if the client has sent a request since the last tick of its clock. `queued`
@@ -111,7 +111,7 @@ enum Phase {
     Stopped,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct State {
     now: i8,
     /// The ticks by which each client's clock is behind the server's.
@@ -448,8 +448,10 @@ impl Protocol for HandOver {
             self.ticks(state, |next| step(Action::Tick, next, None));
         }
         if self.clocks.step > 0 && !state.has_stepped && state.now < self.clocks.end {
-            let behind = ALL.map(|who| i8::from(state.has_clock(who)) * self.clocks.step);
-            let mut next = later(state, self.clocks.step, add(state.behind, behind));
+            let behind = ALL.map(|who| {
+                state.behind[who as usize] + i8::from(state.has_clock(who)) * self.clocks.step
+            });
+            let mut next = later(state, self.clocks.step, behind);
             next.has_stepped = true;
             step(Action::Step, next, None);
         }
@@ -521,48 +523,6 @@ impl Protocol for HandOver {
         state
     }
 
-    fn digest(&self, state: &State) -> u64 {
-        let bytes = u64::from_le_bytes;
-        let [one, two] = state.queue;
-        let [_, ben, cleo] = state.since;
-        let place = state.holder | u8::from(state.is_offer) << 7;
-        let clocks = state.behind.iter().fold(0, |all, behind| all << 2 | behind);
-        let now = state.now | i8::from(state.has_stepped) << 6;
-        let since = ben << 4 | cleo;
-        let times = [now, state.expires, clocks, since].map(|time| time as u8);
-        let [a, b, c, d] = times;
-        let mut digest =
-            mix(0, bytes([a, b, c, d, place, state.fence, one << 4 | two, state.highest]));
-        for phase in state.phases {
-            let [kind, one, two, three] = match phase {
-                Phase::Idle => [0; 4],
-                Phase::Waiting { asked, queued: None } => [1, u8::from(asked), 0, 0],
-                Phase::Waiting { asked, queued: Some(ahead) } => {
-                    [2, u8::from(asked), ahead as u8, 0]
-                }
-                Phase::Confirming { fence } => [3, fence, 0, 0],
-                Phase::Holding { until } => [4, until as u8, 0, 0],
-                Phase::Done => [5, 0, 0, 0],
-                Phase::Stopped => [6, 0, 0, 0],
-            };
-            digest = mix(digest, bytes([kind, one, two, three, 0, 0, 0, 0]));
-        }
-        let word = |message: Message| {
-            let [kind, one, two] = match message.kind {
-                Kind::Ask => [0, 0, 0],
-                Kind::Renew => [1, 0, 0],
-                Kind::Release => [2, 0, 0],
-                Kind::Queued { time } => [3, time as u8, 0],
-                Kind::Granted { fence } => [4, fence, 0],
-                Kind::Renewed => [5, 0, 0],
-                Kind::Gone => [6, 0, 0],
-                Kind::Offer { fence, time } => [7, fence, time as u8],
-            };
-            bytes([message.who, message.sent as u8, kind, one, two, 0, 0, 0])
-        };
-        state.wire.words(word).fold(digest, mix)
-    }
-
     fn tell(&self, before: &State, step: &Step<Self>, text: &mut String) {
         let name = |who: u8| NAMES[who as usize];
         let request = |kind: Kind| match kind {
@@ -607,10 +567,6 @@ impl Protocol for HandOver {
 }
 
 impl Model for HandOver {}
-
-fn add(one: [i8; 3], other: [i8; 3]) -> [i8; 3] {
-    [one[0] + other[0], one[1] + other[1], one[2] + other[2]]
-}
 
 fn tell_clocks(state: &State, begin: &str, text: &mut String) -> std::fmt::Result {
     write!(text, "{begin} {} o'clock", state.now)?;

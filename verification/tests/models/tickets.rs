@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use lockwright_verification::{Protocol, Step, mix};
+use lockwright_verification::{Protocol, Step};
 
 use crate::wire::Wire;
 use crate::{Model, happens, holds, refuted};
@@ -46,7 +46,7 @@ enum Promise {
     DoraHadItAfterwards,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Kind {
     Acquire,
     Swap,
@@ -56,14 +56,14 @@ enum Kind {
     Refused,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Message {
     who: u8,
     kind: Kind,
     sent: u8,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Phase {
     Idle,
     Asking(u8),
@@ -72,7 +72,7 @@ enum Phase {
     Done,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct State {
     now: u8,
     /// The client whose token is on the server. Its hold ends at `expires`.
@@ -336,41 +336,6 @@ impl Protocol for Tickets {
             !is_answer || phases[message.who as usize] != Phase::Done
         });
         state
-    }
-
-    fn digest(&self, state: &State) -> u64 {
-        let bytes = |bytes: [u8; 8]| u64::from_le_bytes(bytes);
-        let flags = state.tombstones | state.ended << 4;
-        let first = bytes([
-            state.now,
-            state.holder,
-            state.expires,
-            state.fence,
-            flags,
-            state.took_over | u8::from(state.ticket) << 7,
-            state.highest,
-            0,
-        ]);
-        let phase = |phase: Phase| match phase {
-            Phase::Idle => [0, 0],
-            Phase::Asking(since) => [1, since],
-            Phase::Holding(deadline) => [2, deadline],
-            Phase::Done => [3, 0],
-        };
-        let [[a, b], [c, d], [e, f], [g, h]] = state.phases.map(phase);
-        let digest = mix(mix(0, first), bytes([a, b, c, d, e, f, g, h]));
-        let word = |message: Message| {
-            let (kind, fence) = match message.kind {
-                Kind::Granted { fence } => (4, fence),
-                Kind::Acquire => (0, 0),
-                Kind::Swap => (1, 0),
-                Kind::Renew => (2, 0),
-                Kind::Release => (3, 0),
-                Kind::Refused => (5, 0),
-            };
-            bytes([message.who, kind, fence, message.sent, 0, 0, 0, 0])
-        };
-        state.wire.words(word).fold(digest, mix)
     }
 
     fn tell(&self, before: &State, step: &Step<Self>, text: &mut String) {

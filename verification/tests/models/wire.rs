@@ -4,7 +4,7 @@
 pub(crate) const ROOM: usize = 2;
 
 /// The messages, sorted so that their order doesn't distinguish states.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Wire<M>([Option<M>; ROOM]);
 
 impl<M: Copy + Ord> Wire<M> {
@@ -37,9 +37,5 @@ impl<M: Copy + Ord> Wire<M> {
     pub(crate) fn messages(&self) -> impl Iterator<Item = M> {
         let mut last = None;
         self.0.into_iter().flatten().filter(move |message| last.replace(*message) != Some(*message))
-    }
-
-    pub(crate) fn words(&self, word: impl Fn(M) -> u64) -> impl Iterator<Item = u64> {
-        self.0.into_iter().map(move |place| place.map_or(0, |message| 1 + word(message)))
     }
 }

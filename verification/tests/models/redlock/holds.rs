@@ -1,5 +1,5 @@
 use super::model::Redlock;
-use super::rules::{Bounds, Missing, Note};
+use super::rules::{Bounds, Missing};
 
 fn holds<const N: usize>(title: &str, bounds: Bounds) {
     crate::holds(title, &Redlock::<N> { bounds, ..Redlock::default() });
@@ -76,7 +76,7 @@ fn larger_bounds() {
     let row = |title: &str, without, bounds| crate::row(title, &Redlock::<3> { without, bounds });
     let mut rows: Vec<String> =
         all.map(|(title, bounds)| row(title, Missing::default(), bounds)).into();
-    let without = Missing { note: Note::Raises, answer_before_repeat: true, ..Missing::default() };
+    let without = Missing { note_replaces: true, answer_before_repeat: true, ..Missing::default() };
     let title = "the same, unanswered requests notwithstanding, noted never lowered";
     rows.push(row(title, without, four));
     // The rows are compared last, so that all results are printed.

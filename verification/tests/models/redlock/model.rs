@@ -1,4 +1,4 @@
-use lockwright_verification::{Protocol, Step, mix};
+use lockwright_verification::{Protocol, Step};
 
 use super::rules::{Bounds, Missing, Promise};
 use super::state::{MOST_ROUNDS, Mail, Node, Phase, Rounds, State};
@@ -100,10 +100,6 @@ impl<const N: usize> Protocol for Redlock<N> {
         state
     }
 
-    fn digest(&self, state: &State<N>) -> u64 {
-        state.nodes.iter().fold(mix(0, state.rounds.0), |digest, node| mix(digest, node.0))
-    }
-
     fn tell(&self, before: &State<N>, step: &Step<Self>, text: &mut String) {
         story::tell(before, step.action, &step.next, text);
     }
@@ -149,7 +145,7 @@ impl<const N: usize> Redlock<N> {
             {
                 let mut next = *state;
                 next.rounds.set_phase(round, Phase::Asking);
-                next.rounds.set_renewal(round);
+                next.rounds.set_renewal(round, true);
                 next.rounds.set_token(round, state.rounds.token(token));
                 next.rounds.set_fence(round, state.rounds.fence(token));
                 self.send_to_all(&mut next, round);
@@ -327,7 +323,7 @@ impl<const N: usize> Redlock<N> {
             if held { self.without.anchored_at_start } else { self.without.abandons_late };
         if is_ignored && !state.rounds.is_overdue(round) {
             let mut next = *state;
-            next.rounds.set_overdue(round);
+            next.rounds.set_overdue(round, true);
             push(steps, Action::Overdue(round), next);
         }
     }

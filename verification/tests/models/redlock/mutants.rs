@@ -4,7 +4,7 @@
 use lockwright_verification::{Page, Protocol};
 
 use super::model::Redlock;
-use super::rules::{Bounds, Missing, Note, Promise, Renewal};
+use super::rules::{Bounds, Missing, Promise};
 use super::story;
 use crate::{Model, page};
 
@@ -53,9 +53,7 @@ refuted! {
     clocks_a_largest_ttl_apart: "Clients' clocks a largest TTL apart",
         Missing { clocks_are_near: true, ..ALL_RULES() }, one_loss(two());
     a_renewal_that_revives: "A renewal that revives",
-        Missing {
-            renewal: Renewal::TopsUpToQuorum, renewal_ends_with_validity: true, ..ALL_RULES()
-        },
+        Missing { tops_up_after_quorum: true, renewal_ends_with_validity: true, ..ALL_RULES() },
         Bounds { renewals: true, ..three() };
     a_renewal_answered_after_the_deadline: "A renewal answered after the deadline",
         Missing { renewal_ends_with_validity: true, ..ALL_RULES() },
@@ -106,7 +104,7 @@ fn asked_again_while_a_request_is_unanswered() {
     let trace = page.trace_of(LATE_NOTE);
     let broken = walk(&late_note(), &trace).unwrap().expect("a promise is broken");
     page.has(&Page::refutation(LATE_NOTE, &Redlock::<3>::broken(broken), &trace));
-    for without in [ALL_RULES(), Missing { note: Note::Raises, ..late_note().without }] {
+    for without in [ALL_RULES(), Missing { note_replaces: true, ..late_note().without }] {
         let mended = Redlock { without, ..late_note() };
         assert!(walk(&mended, &trace).is_err(), "with either rule, this trace is impossible");
     }
@@ -144,7 +142,7 @@ fn walk(protocol: &Redlock<3>, trace: &str) -> Result<Option<Promise>, String> {
 /// again, as long as the hold is still valid.
 #[test]
 fn topping_up_to_a_quorum_is_safe_as_long_as_validity_lasts() {
-    let without = Missing { renewal: Renewal::TopsUpToQuorum, ..ALL_RULES() };
+    let without = Missing { tops_up_after_quorum: true, ..ALL_RULES() };
     let bounds = Bounds { renewals: true, losses: 1, candidates: 1, ..three() };
     holds("the page must describe this result", without, bounds);
 }

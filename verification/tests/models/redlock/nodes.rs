@@ -1,5 +1,4 @@
 use super::model::{Action, Redlock, Steps, push};
-use super::rules::{Note, Renewal};
 use super::state::{DUPLICATES, JUMPS, LOSSES, Mail, Phase, Rounds, State};
 
 impl<const N: usize> Redlock<N> {
@@ -17,7 +16,7 @@ impl<const N: usize> Redlock<N> {
         if node.is_free() {
             let tops_up = matches!(rounds.phase(round), Phase::Holding | Phase::Ended);
             let renews = rounds.is_renewal(round) && !tops_up;
-            if renews && self.without.renewal == Renewal::KeptByQuorum {
+            if renews && !self.without.tops_up_after_quorum {
                 return;
             }
             let candidate = if rounds.is_renewal(round) {
@@ -70,7 +69,7 @@ impl<const N: usize> Redlock<N> {
         node.set(round, Mail::Raising, false);
         node.set_counter(node.counter().max(fence));
         if holds {
-            let lower = self.without.note == Note::Raises && fence < node.noted();
+            let lower = self.without.note_replaces && fence < node.noted();
             node.set_noted(if lower { node.noted() } else { fence });
         }
         node.set(round, Mail::Has, state.rounds.phase(round) == Phase::Noting);

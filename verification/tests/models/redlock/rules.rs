@@ -9,25 +9,7 @@ pub(crate) enum Promise {
     TheNextIsGranted,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Renewal {
-    /// Nodes that lost the token get it again only if a quorum still has the hold.
-    #[default]
-    KeptByQuorum,
-    /// Nodes that lost the token acquire it again, and count for the quorum.
-    TopsUpToQuorum,
-}
-
-/// The effect of a write-back of the chosen fence on the fence that a node has recorded for a hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Note {
-    #[default]
-    Replaces,
-    /// Replaces the recorded fence if that is smaller.
-    Raises,
-}
-
-/// The rules that a mutant of the protocol lacks, and its variants of two rules.
+/// The rules that a mutant of the protocol lacks.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Missing {
     /// A quorum is more than half of the nodes. Without this rule, it is half.
@@ -37,7 +19,9 @@ pub(crate) struct Missing {
     /// Only nodes that granted the claim get the write-back. Without this rule, all nodes get it.
     pub(crate) writes_to_voters: bool,
     pub(crate) raise_checks_token: bool,
-    pub(crate) note: Note,
+    /// A write-back replaces the fence that a node has recorded for the hold. Without this rule, it
+    /// only raises the fence.
+    pub(crate) note_replaces: bool,
     /// The client gives up a round past its deadline.
     pub(crate) abandons_late: bool,
     /// A deadline counts from the round's start. Without this rule, it counts from the last reply.
@@ -58,7 +42,9 @@ pub(crate) struct Missing {
     /// The client sends a node no request while an earlier one with the same token is in flight.
     pub(crate) answer_before_repeat: bool,
     pub(crate) tombstones: bool,
-    pub(crate) renewal: Renewal,
+    /// Nodes that lost the token get it again only if a quorum still has the hold. Without this
+    /// rule, they acquire it again, and count for the quorum.
+    pub(crate) tops_up_after_quorum: bool,
     /// A renewal fails if its hold ends.
     pub(crate) renewal_ends_with_validity: bool,
 }

@@ -2,7 +2,7 @@
 
 pub(crate) const MOST_ROUNDS: usize = 4;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct State<const N: usize> {
     pub(crate) nodes: [Node; N],
     pub(crate) rounds: Rounds,
@@ -19,7 +19,7 @@ pub(crate) struct State<const N: usize> {
 /// 14 .. 18  the rounds that the node may have forgotten
 /// 18 .. 54  for each round 9 bits: the flags of `Mail`, and in bits 1 .. 5 the node's answer
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Node(pub(crate) u64);
 
 /// A flag of a node for one round.
@@ -64,11 +64,25 @@ macro_rules! field {
     };
 }
 
+/// Defines the functions that read and write one bit of the word.
+macro_rules! flag {
+    ($is:ident, $set:ident $(, $round:ident)?: $at:expr) => {
+        pub(crate) fn $is(self $(, $round: usize)?) -> bool {
+            bits(self.0, $at, 1) == 1
+        }
+
+        pub(crate) fn $set(&mut self $(, $round: usize)?, is: bool) {
+            self.0 = with(self.0, $at, 1, u64::from(is));
+        }
+    };
+}
+
 impl Node {
     pub(crate) const EMPTY: Self = Self(0);
 
     field!(counter, set_counter: 0, 4);
     field!(noted, set_noted: 4, 4);
+    flag!(waits, set_waits: 13);
     field!(forgot, set_forgot: 14, 4);
     field!(answer, set_answer, round: mail(round) + 1, 4);
 
@@ -92,14 +106,6 @@ impl Node {
 
     pub(crate) fn free(&mut self) {
         self.0 = with(self.0, 4, 9, 0);
-    }
-
-    pub(crate) fn waits(self) -> bool {
-        bits(self.0, 13, 1) == 1
-    }
-
-    pub(crate) fn set_waits(&mut self, waits: bool) {
-        self.0 = with(self.0, 13, 1, u64::from(waits));
     }
 
     pub(crate) fn has(self, round: usize, what: Mail) -> bool {
@@ -144,7 +150,7 @@ pub(crate) enum Phase {
 /// ```
 ///
 /// and then the remaining faults: 2 bits for losses of data, 1 for a clock jump, 1 for a duplicate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Rounds(pub(crate) u64);
 
 const ROUND: u32 = 15;
@@ -192,14 +198,6 @@ impl Rounds {
         matches!(self.phase(round), Phase::Holding | Phase::Ended)
     }
 
-    pub(crate) fn is_renewal(self, round: usize) -> bool {
-        self.get(round, 3, 1) == 1
-    }
-
-    pub(crate) fn set_renewal(&mut self, round: usize) {
-        self.put(round, 3, 1, 1);
-    }
-
     pub(crate) fn token(self, round: usize) -> usize {
         self.get(round, 4, 2) as usize
     }
@@ -210,14 +208,8 @@ impl Rounds {
 
     field!(candidate, set_candidate, round: ROUND * round as u32 + 6, 4);
     field!(fence, set_fence, round: ROUND * round as u32 + 10, 4);
-
-    pub(crate) fn is_overdue(self, round: usize) -> bool {
-        self.get(round, 14, 1) == 1
-    }
-
-    pub(crate) fn set_overdue(&mut self, round: usize) {
-        self.put(round, 14, 1, 1);
-    }
+    flag!(is_renewal, set_renewal, round: ROUND * round as u32 + 3);
+    flag!(is_overdue, set_overdue, round: ROUND * round as u32 + 14);
 
     pub(crate) fn left(self, (at, width): Fault) -> u64 {
         bits(self.0, at, width)

@@ -21,7 +21,7 @@ const LIST: &[Package] = &[
     Package { package: "lockwright-bench-subjects", servers: &[], without: &[] },
     Package { package: "lockwright-etcd", servers: &["etcd"], without: &["lib"] },
     Package { package: "lockwright-zookeeper", servers: &["zookeeper"], without: &["lib"] },
-    Package { package: "lockwright-redlock", servers: &["redlock"], without: &["lib", "quorum"] },
+    Package { package: "lockwright-redlock", servers: &["redlock"], without: &["lib"] },
     Package { package: INTEROP, servers: &[], without: &[] },
 ];
 

@@ -6,14 +6,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use lockwright_conformance::history::{self, History};
+use lockwright_conformance::register::Register;
 use lockwright_core::{BootInstant, Clock, Guard, Locks, Mode, Result, Signal, Token, TokenSource};
-use lockwright_redlock::node::Node;
 use lockwright_redlock::{Options, Redlock};
 use tokio::time::timeout;
 
 use crate::chance::Chance;
-use crate::checks::Register;
-use crate::network::{Net, tag};
+use crate::network::{Net, NetLink, tag};
 use crate::node::SimulatedNode;
 use crate::plan::{ClientPlan, Plan};
 
@@ -25,7 +24,8 @@ pub(crate) struct Stage {
     pub(crate) net: Arc<Net>,
     pub(crate) clock: Clock,
     pub(crate) history: History,
-    pub(crate) registers: Vec<Register>,
+    pub(crate) register: Register,
+    pub(crate) names: Vec<String>,
     pub(crate) ttls: Vec<Duration>,
     pub(crate) horizon: BootInstant,
 }
@@ -37,8 +37,10 @@ pub(crate) fn connect(
     clocks: ClientPlan,
     chance: &mut Chance,
 ) -> Result<Locks> {
-    let node = |node| Arc::new(SimulatedNode::seen_by(&stage.net, number, node)) as Arc<dyn Node>;
-    let nodes = (0..plan.nodes.len()).map(node);
+    let nodes = (0..plan.nodes.len()).map(|node| {
+        let link = NetLink { net: Arc::clone(&stage.net), client: number, node };
+        SimulatedNode::over(Arc::new(link), node)
+    });
     let net = Arc::clone(&stage.net);
     let wall_clock = move || {
         let now = net.now();
@@ -86,8 +88,8 @@ impl Task {
 
     async fn one_hold(&mut self) {
         let stage = Arc::clone(&self.stage);
-        let number = self.chance.below(stage.registers.len() as u64) as usize;
-        let name = format!("name{number}");
+        let number = self.chance.below(stage.names.len() as u64);
+        let name = stage.names[number as usize].clone();
         let ttl = self.chance.pick(&stage.ttls);
         let invoked = stage.clock.now();
         let Some(guard) = self.ask(&name, ttl).await else { return };
@@ -99,7 +101,7 @@ impl Task {
             if !hold.is_valid() || stage.clock.now() >= stage.horizon {
                 break;
             }
-            self.write(&hold, number, ttl).await;
+            self.write(&hold, ttl).await;
             if self.chance.one_in(10) {
                 let patience = self.chance.time(ttl / 4);
                 let _ = timeout(patience, hold.guard().renew()).await;
@@ -140,7 +142,7 @@ impl Task {
     }
 
     /// Checks the hold, and then writes, sometimes too late.
-    async fn write(&mut self, hold: &Hold, number: usize, ttl: Duration) {
+    async fn write(&mut self, hold: &Hold, ttl: Duration) {
         if hold.guard().check().is_err() {
             return;
         }
@@ -148,8 +150,8 @@ impl Task {
             tokio::time::sleep(self.chance.time(ttl * 2)).await;
             self.stage.net.resumed(self.client).await;
         }
-        let (guard, granted) = (hold.guard(), hold.granted);
-        let accepted = self.stage.registers[number].write(guard.fence(), granted, guard.token());
+        let guard = hold.guard();
+        let accepted = self.stage.register.write_to(guard.name(), guard.fence());
         self.stage.net.note(|| {
             let outcome = if accepted { "accepted" } else { "refused" };
             format!("write {} {} F={}: {outcome}", guard.name(), tag(guard.token()), guard.fence())

@@ -2,11 +2,11 @@
 #![forbid(unsafe_code)]
 
 mod chance;
-mod checks;
 mod client;
 mod network;
 mod node;
 mod plan;
+mod quorum;
 mod schedule;
 mod schedules;
 mod server;

@@ -5,39 +5,23 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockwright_core::{Error, Event, Events, LockName, Result, Token};
+use lockwright_core::{Error, Event, Events, LockName, Result, Token, async_trait};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::chance::Chance;
+use crate::node::Link;
 use crate::plan::{Fault, Plan, Weather};
-use crate::server::{Answer, Micros, Request, Restart, Server};
+use crate::server::{Answer, Micros, Request, Server};
 use crate::trace::Trace;
 
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) messages: u64,
-    pub(crate) lost: u64,
-    pub(crate) late: u64,
-    pub(crate) doubled: u64,
-    pub(crate) broken: u64,
-    /// Messages that reached a frozen node.
-    pub(crate) frozen: u64,
-    /// Messages lost in a restart, or sent to a stopped node.
-    pub(crate) down: u64,
-    /// Messages for an earlier incarnation of the node.
-    pub(crate) strangers: u64,
-    pub(crate) losses_of_data: u64,
-    pub(crate) crashes: u64,
-    pub(crate) pauses: u64,
-}
-
-impl Seen {
-    pub(crate) fn trouble(&self) -> bool {
-        let effects = self.lost + self.late + self.broken + self.frozen + self.down;
-        effects + self.strangers + self.crashes + self.pauses > 0
-    }
+    /// The messages that were late, lost, queued by a frozen node, or for an earlier incarnation,
+    /// the connections that broke, and the clients that crashed or paused.
+    pub(crate) effects_of_faults: u64,
 }
 
 #[derive(Debug)]
@@ -53,17 +37,14 @@ const TICK: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 struct World {
     chance: Chance,
-    weather: Weather,
-    node_timeout: Duration,
-    largest_ttl: Duration,
-    doubles_releases: bool,
+    plan: Plan,
     /// Sorted by time, then by number.
     queue: BTreeMap<(Micros, u64), What>,
     outbox: Vec<Outgoing>,
     number: u64,
     calls: BTreeMap<u64, oneshot::Sender<Result<Answer>>>,
     nodes: Vec<Member>,
-    links: Vec<Vec<Link>>,
+    links: Vec<Vec<Connection>>,
     clients: Vec<Process>,
     seen: Seen,
     trace: Trace,
@@ -87,8 +68,8 @@ struct Member {
 }
 
 #[derive(Debug, Default)]
-struct Link {
-    connection: u64,
+struct Connection {
+    number: u64,
     /// The server's `run` (its number of restarts) when the connection was made.
     run: Option<u64>,
     /// When the latest message arrives. Later messages don't overtake this message.
@@ -101,9 +82,9 @@ struct Link {
     looked: Option<(u64, String)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Process {
-    alive: bool,
+    has_crashed: bool,
     paused_until: Micros,
     events: Option<Events>,
     tasks: Vec<AbortHandle>,
@@ -128,7 +109,7 @@ enum What {
     Fail { call: u64, client: usize, error: Error },
     // The client detects that a connection is gone.
     Reset { client: usize, node: usize, connection: u64 },
-    Wake { client: usize, name: LockName },
+    Notify { client: usize, event: Event },
     Fault(Fault),
     Thaw { node: usize },
     Up { node: usize },
@@ -148,10 +129,7 @@ impl Net {
         });
         let mut world = World {
             chance,
-            weather: plan.weather,
-            node_timeout: plan.node_timeout,
-            largest_ttl: plan.largest_ttl,
-            doubles_releases: plan.doubles_releases,
+            plan: plan.clone(),
             queue: BTreeMap::new(),
             outbox: Vec::new(),
             number: 0,
@@ -170,14 +148,9 @@ impl Net {
 
     pub(crate) fn add_client(&self) -> usize {
         let mut world = self.world();
-        let links = world.nodes.iter().map(|_| Link::default()).collect();
+        let links = world.nodes.iter().map(|_| Connection::default()).collect();
         world.links.push(links);
-        world.clients.push(Process {
-            alive: true,
-            paused_until: 0,
-            events: None,
-            tasks: Vec::new(),
-        });
+        world.clients.push(Process::default());
         world.clients.len() - 1
     }
 
@@ -186,11 +159,7 @@ impl Net {
     }
 
     pub(crate) fn is_alive(&self, client: usize) -> bool {
-        self.world().clients[client].alive
-    }
-
-    pub(crate) fn attach(&self, client: usize, events: Events) {
-        self.world().clients[client].events = Some(events);
+        !self.world().clients[client].has_crashed
     }
 
     pub(crate) fn now(&self) -> Micros {
@@ -213,31 +182,6 @@ impl Net {
         }
     }
 
-    /// Returns whether the client has seen this run of the server on its present connection.
-    pub(crate) fn is_known(&self, client: usize, node: usize, run: &str) -> bool {
-        let world = self.world();
-        let link = &world.links[client][node];
-        link.looked.as_ref().is_some_and(|(at, seen)| *at == link.connection && seen == run)
-    }
-
-    /// Sends a request and waits for the reply, which may never arrive. If the caller drops the
-    /// future after its first poll, the request continues.
-    pub(crate) async fn call(
-        &self,
-        client: usize,
-        node: usize,
-        request: Request,
-    ) -> Result<Answer> {
-        let (answer, answered) = oneshot::channel();
-        let at = self.now();
-        self.world().outbox.push(Outgoing { at, client, node, request, answer });
-        self.changed.notify_one();
-        match answered.await {
-            Ok(answer) => answer,
-            Err(_) => std::future::pending().await,
-        }
-    }
-
     /// Delivers messages forever.
     ///
     /// Each delivery follows a sleep. On the paused clock, a sleep ends only when all tasks are
@@ -245,19 +189,19 @@ impl Net {
     pub(crate) async fn deliver(self: Arc<Self>) {
         loop {
             let now = self.now();
-            let (wake_ups, ended, next) = {
+            let (notices, ended, next) = {
                 let mut world = self.world();
-                let (mut wake_ups, mut ended) = (Vec::new(), Vec::new());
+                let (mut notices, mut ended) = (Vec::new(), Vec::new());
                 world.post();
                 while let Some((at, what)) = world.pop(now) {
                     // Use the due time, because timers may be up to 1 ms late.
-                    world.happen(at, what, &mut wake_ups, &mut ended);
+                    world.happen(at, what, &mut notices, &mut ended);
                 }
-                (wake_ups, ended, world.queue.keys().next().map(|(at, _)| *at))
+                (notices, ended, world.queue.keys().next().map(|(at, _)| *at))
             };
             ended.iter().for_each(AbortHandle::abort);
-            for (events, name) in wake_ups {
-                events.send(Event::Wake(name));
+            for (events, event) in notices {
+                events.send(event);
             }
             let changed = self.changed.notified();
             match next {
@@ -280,7 +224,7 @@ impl Net {
         let now = self.now();
         let mut world = self.world();
         world.trace.note(now, || "trouble is over".to_owned());
-        world.weather = Weather::CALM;
+        world.plan.weather = Weather::CALM;
         for what in std::mem::take(&mut world.queue).into_values() {
             if !matches!(what, What::Fault(_)) {
                 world.push(now, what);
@@ -316,12 +260,53 @@ impl Net {
 
     pub(crate) fn finish(&self) -> (Seen, Trace) {
         let mut world = self.world();
-        let strangers = world.nodes.iter().map(|node| node.server.strangers).sum();
-        (Seen { strangers, ..world.seen }, std::mem::take(&mut world.trace))
+        let mut seen = world.seen;
+        seen.effects_of_faults += world.nodes.iter().map(|node| node.server.strangers).sum::<u64>();
+        (seen, std::mem::take(&mut world.trace))
     }
 
     fn world(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A client's connection to a node.
+#[derive(Debug)]
+pub(crate) struct NetLink {
+    pub(crate) net: Arc<Net>,
+    pub(crate) client: usize,
+    pub(crate) node: usize,
+}
+
+#[async_trait]
+impl Link for NetLink {
+    fn attach(&self, events: Events) {
+        self.net.world().clients[self.client].events = Some(events);
+    }
+
+    /// Sends a request and waits for the reply, which may never arrive. If the caller drops the
+    /// future after its first poll, the request continues.
+    async fn call(&self, request: Request) -> Result<Answer> {
+        let Self { ref net, client, node } = *self;
+        let (answer, answered) = oneshot::channel();
+        let at = net.now();
+        net.world().outbox.push(Outgoing { at, client, node, request, answer });
+        net.changed.notify_one();
+        match answered.await {
+            Ok(answer) => answer,
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    fn has_seen(&self, run: &str) -> bool {
+        let world = self.net.world();
+        let connection = &world.links[self.client][self.node];
+        let looked = connection.looked.as_ref();
+        looked.is_some_and(|(at, seen)| *at == connection.number && seen == run)
+    }
+
+    fn number(&self) -> Micros {
+        self.net.now() << 8 | self.client as u64
     }
 }
 
@@ -359,25 +344,25 @@ impl World {
     }
 
     fn travel(&mut self) -> Duration {
-        let Weather { slow, very_slow, usual, .. } = self.weather;
+        let Weather { slow, very_slow, usual, .. } = self.plan.weather;
         if self.chance.permille(very_slow) {
-            self.seen.late += 1;
-            self.chance.time(self.largest_ttl * 2)
+            self.seen.effects_of_faults += 1;
+            self.chance.time(self.plan.largest_ttl * 2)
         } else if self.chance.permille(slow) {
-            self.seen.late += 1;
-            self.chance.time(self.node_timeout * 4)
+            self.seen.effects_of_faults += 1;
+            self.chance.time(self.plan.node_timeout * 4)
         } else {
             self.chance.time(usual)
         }
     }
 
     fn fail(&mut self, now: Micros, call: u64, client: usize, error: Error) {
-        let at = now + micros(self.chance.time(self.weather.usual));
+        let at = now + micros(self.chance.time(self.plan.weather.usual));
         self.push(at, What::Fail { call, client, error });
     }
 
     fn send(&mut self, now: Micros, call: u64, client: usize, node: usize, request: Arc<Request>) {
-        if !self.clients[client].alive {
+        if self.clients[client].has_crashed {
             self.calls.remove(&call);
             return;
         }
@@ -386,7 +371,7 @@ impl World {
         let connected = self.links[client][node].run.is_some();
         let refused = !connected && self.nodes[node].down;
         if refused || (is_cut && self.links[client][node].given_up) {
-            self.seen.down += 1;
+            self.seen.effects_of_faults += 1;
             self.trace.note(now, || format!("c{client}>n{node} #{call} can't be sent"));
             return self.fail(now, call, client, Error::unavailable("no connection"));
         }
@@ -394,15 +379,15 @@ impl World {
         let link = &mut self.links[client][node];
         link.given_up = false;
         let run = *link.run.get_or_insert(present);
-        let connection = link.connection;
+        let connection = link.number;
         let letter = Letter { call: Some(call), client, node, connection, run, request };
-        if is_cut || self.chance.permille(self.weather.request_lost) {
-            self.seen.lost += 1;
+        if is_cut || self.chance.permille(self.plan.weather.request_lost) {
+            self.seen.effects_of_faults += 1;
             self.trace
                 .note(now, || format!("c{client}>n{node} #{call} {} is lost", letter.shown()));
             return self.lose(now, &letter);
         }
-        let breaks = self.chance.permille(self.weather.connection_breaks);
+        let breaks = self.chance.permille(self.plan.weather.connection_breaks);
         let takes = self.travel();
         let link = &mut self.links[client][node];
         let at = link.last_arrival.max(now + micros(takes));
@@ -416,21 +401,20 @@ impl World {
             )
         });
         if breaks {
-            self.seen.broken += 1;
+            self.seen.effects_of_faults += 1;
             self.fail(now, call, client, broken());
             self.reset(client, node, connection);
-        } else if takes > self.node_timeout * 4 && self.chance.one_in(2) {
-            let at = now + micros(self.chance.time(self.largest_ttl / 2));
+        } else if takes > self.plan.node_timeout * 4 && self.chance.one_in(2) {
+            let at = now + micros(self.chance.time(self.plan.largest_ttl / 2));
             self.push(at, What::Reset { client, node, connection });
         }
         let doubled = match *letter.request {
             Request::Attempt { .. } | Request::Raise { .. } | Request::Renew { .. } => true,
-            Request::Release { .. } => self.doubles_releases,
+            Request::Release { .. } => self.plan.doubles_releases,
             _ => false,
         };
-        if doubled && self.chance.permille(self.weather.doubled) {
-            self.seen.doubled += 1;
-            let later = at + micros(self.chance.time(self.largest_ttl * 2));
+        if doubled && self.chance.permille(self.plan.weather.doubled) {
+            let later = at + micros(self.chance.time(self.plan.largest_ttl * 2));
             self.trace.note(now, || format!("   and again in {}", later - now));
             self.push(later, What::Arrive(Letter { call: None, ..letter.clone() }));
         }
@@ -442,7 +426,8 @@ impl World {
     fn lose(&mut self, now: Micros, letter: &Letter) {
         let Letter { client, node, connection, .. } = *letter;
         if self.chance.one_in(2) {
-            let at = now + micros(self.node_timeout * 3 + self.chance.time(self.largest_ttl / 2));
+            let at = now
+                + micros(self.plan.node_timeout * 3 + self.chance.time(self.plan.largest_ttl / 2));
             self.push(at, What::Reset { client, node, connection });
             if let Some(call) = letter.call {
                 self.push(at, What::Fail { call, client, error: broken() });
@@ -454,8 +439,8 @@ impl World {
 
     fn reset(&mut self, client: usize, node: usize, connection: u64) {
         let link = &mut self.links[client][node];
-        if link.connection == connection {
-            link.connection += 1;
+        if link.number == connection {
+            link.number += 1;
             link.run = None;
             link.last_arrival = 0;
             link.given_up = true;
@@ -466,7 +451,7 @@ impl World {
         &mut self,
         now: Micros,
         what: What,
-        wake_ups: &mut Vec<(Events, LockName)>,
+        notices: &mut Vec<(Events, Event)>,
         ended: &mut Vec<AbortHandle>,
     ) {
         match what {
@@ -476,21 +461,22 @@ impl World {
             What::Arrive(letter) => self.arrive(now, letter),
             What::Reply(letter, answer) => self.reply(now, letter, answer),
             What::Fail { call, client, error } => {
-                let Process { alive, paused_until, .. } = self.clients[client];
+                let Process { has_crashed, paused_until, .. } = self.clients[client];
                 if paused_until > now {
                     self.push(paused_until, What::Fail { call, client, error });
-                } else if let Some(sender) = self.calls.remove(&call).filter(|_| alive) {
+                } else if let Some(sender) = self.calls.remove(&call).filter(|_| !has_crashed) {
                     self.trace.note(now, || format!("c{client} #{call} fails: {error}"));
                     let _ = sender.send(Err(error));
                 }
             }
             What::Reset { client, node, connection } => self.reset(client, node, connection),
-            What::Wake { client, name } => {
+            What::Notify { client, event } => {
                 let process = &self.clients[client];
                 if process.paused_until > now {
-                    self.push(process.paused_until, What::Wake { client, name });
-                } else if let Some(events) = process.events.clone().filter(|_| process.alive) {
-                    wake_ups.push((events, name));
+                    self.push(process.paused_until, What::Notify { client, event });
+                } else if let Some(events) = process.events.clone().filter(|_| !process.has_crashed)
+                {
+                    notices.push((events, event));
                 }
             }
             What::Fault(fault) => self.befall(now, fault, ended),
@@ -505,33 +491,33 @@ impl World {
     fn arrive(&mut self, now: Micros, letter: Letter) {
         let member = &mut self.nodes[letter.node];
         if member.down || member.server.run != letter.run {
-            self.seen.down += 1;
+            self.seen.effects_of_faults += 1;
             return self.refuse(now, &letter);
         }
         if member.frozen {
-            self.seen.frozen += 1;
+            self.seen.effects_of_faults += 1;
             member.backlog.push(letter);
             return;
         }
-        let (answer, woken) = member.server.execute(&letter.request, now);
+        let (answer, event) = member.server.execute(&letter.request, now);
         self.trace.note(now, || {
             let Letter { client, node, .. } = letter;
             let call = letter.call.map_or("again".to_owned(), |call| format!("#{call}"));
             format!("n{node} from c{client} {call} {}: {}", letter.shown(), shown(&answer))
         });
-        if let Some(name) = woken {
+        if let Some(event) = event {
             for client in 0..self.clients.len() {
-                let lost = self.chance.permille(self.weather.reply_lost);
+                let lost = self.chance.permille(self.plan.weather.reply_lost);
                 if self.links[client][letter.node].cut_until <= now && !lost {
                     let at = now + micros(self.travel());
-                    self.push(at, What::Wake { client, name: name.clone() });
+                    self.push(at, What::Notify { client, event: event.clone() });
                 }
             }
         }
         if letter.call.is_some() {
             let is_cut = self.links[letter.client][letter.node].cut_until > now;
-            if is_cut || self.chance.permille(self.weather.reply_lost) {
-                self.seen.lost += 1;
+            if is_cut || self.chance.permille(self.plan.weather.reply_lost) {
+                self.seen.effects_of_faults += 1;
                 self.trace.note(now, || "   the answer is lost".to_owned());
                 return self.lose(now, &letter);
             }
@@ -550,17 +536,17 @@ impl World {
 
     fn reply(&mut self, now: Micros, letter: Letter, answer: Result<Answer>) {
         let Letter { call, client, node, connection, .. } = letter;
-        let Process { alive, paused_until, .. } = self.clients[client];
+        let Process { has_crashed, paused_until, .. } = self.clients[client];
         if paused_until > now {
             return self.push(paused_until, What::Reply(letter, answer));
         }
         let link = &mut self.links[client][node];
-        let answer = if link.connection == connection { answer } else { Err(broken()) };
+        let answer = if link.number == connection { answer } else { Err(broken()) };
         if let Ok(Answer::Incarnation(incarnation)) = &answer {
             link.looked = Some((connection, incarnation.run.clone()));
         }
         let call = call.unwrap_or_default();
-        if let Some(sender) = self.calls.remove(&call).filter(|_| alive) {
+        if let Some(sender) = self.calls.remove(&call).filter(|_| !has_crashed) {
             self.trace.note(now, || {
                 let told = if sender.is_closed() { "comes too late" } else { "is answered" };
                 format!("c{client}<n{node} #{call} {told}")
@@ -584,29 +570,25 @@ impl World {
                 let member = &mut self.nodes[node];
                 member.server.restart(how);
                 (member.down, member.frozen) = (true, false);
-                self.seen.losses_of_data += u64::from(how != Restart::Kept);
                 for letter in std::mem::take(&mut member.backlog) {
                     self.refuse(now, &letter);
                 }
                 for client in 0..self.links.len() {
-                    let connection = self.links[client][node].connection;
-                    let at = now + micros(self.chance.time(self.weather.usual));
+                    let connection = self.links[client][node].number;
+                    let at = now + micros(self.chance.time(self.plan.weather.usual));
                     self.push(at, What::Reset { client, node, connection });
                 }
                 self.push(now + micros(down), What::Up { node });
             }
-            Fault::Flush { node } => {
-                self.seen.losses_of_data += 1;
-                self.nodes[node].server.lose_data();
-            }
+            Fault::Flush { node } => self.nodes[node].server.lose_data(),
             Fault::ClockStep { node, by } => self.nodes[node].server.step_clock(by),
             Fault::Crash { client } => {
-                self.seen.crashes += 1;
-                self.clients[client].alive = false;
+                self.seen.effects_of_faults += 1;
+                self.clients[client].has_crashed = true;
                 ended.append(&mut self.clients[client].tasks);
             }
             Fault::Pause { client, lasts } => {
-                self.seen.pauses += 1;
+                self.seen.effects_of_faults += 1;
                 self.clients[client].paused_until = now + micros(lasts);
             }
         }
@@ -642,7 +624,7 @@ impl Letter {
             Request::Release { claim, release_mode } => {
                 format!("release {} {} {release_mode:?}", claim.name, tag(claim.token))
             }
-            Request::Inspect { name } => format!("inspect {name}"),
+            request => format!("{request:?}"),
         }
     }
 }
@@ -667,7 +649,7 @@ fn shown(answer: &Answer) -> String {
         Answer::Raised(raised) => format!("{raised}"),
         Answer::Renewed(renewed) => format!("{renewed:?}"),
         Answer::Ended(ended) => format!("{ended:?}"),
-        Answer::Inspection(_) => String::new(),
+        answer => format!("{answer:?}"),
     }
 }
 

@@ -1,40 +1,45 @@
+//! A node as a client sees it: requests to a simulated server.
+
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use lockwright_core::{
-    BreakMode, BreakTarget, Broken, Claim, Cursor, Error, ErrorKind, Events, Fence, Finding,
-    Inspection, LockName, Page, ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome, Result,
-    async_trait,
+    BreakMode, BreakTarget, Broken, Claim, Cursor, Events, Fence, Finding, Inspection, LockName,
+    Page, ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome, Result, async_trait,
 };
 use lockwright_redlock::node::{Incarnation, Node, Vote};
 
-use crate::network::Net;
-use crate::server::{Answer, Asked, Request};
+use crate::server::{Answer, Asked, Micros, Request};
+
+/// A client's connection to a server.
+#[async_trait]
+pub(crate) trait Link: Debug + Send + Sync + 'static {
+    fn attach(&self, events: Events);
+
+    async fn call(&self, request: Request) -> Result<Answer>;
+
+    /// Returns whether the client has seen this run of the server on its present connection.
+    fn has_seen(&self, run: &str) -> bool;
+
+    /// Returns a number for a new incarnation.
+    fn number(&self) -> Micros;
+}
 
 #[derive(Debug)]
 pub(crate) struct SimulatedNode {
-    net: Arc<Net>,
-    client: usize,
-    node: usize,
+    link: Arc<dyn Link>,
     address: String,
 }
 
 impl SimulatedNode {
-    pub(crate) fn seen_by(net: &Arc<Net>, client: usize, node: usize) -> Self {
-        Self { net: Arc::clone(net), client, node, address: format!("sim:{node}") }
-    }
-
-    async fn ask(&self, request: Request) -> Result<Answer> {
-        self.net.call(self.client, self.node, request).await
+    pub(crate) fn over(link: Arc<dyn Link>, number: usize) -> Arc<dyn Node> {
+        Arc::new(Self { link, address: format!("node:{number}") })
     }
 
     /// Returns whether the node may vote in `incarnation`. As with a real node, the client must
     /// also have received that incarnation's `run` on its present connection.
     fn counts(&self, incarnation: &Incarnation) -> bool {
-        incarnation.votes && self.net.is_known(self.client, self.node, &incarnation.run)
-    }
-
-    fn number(&self) -> u64 {
-        self.net.now() << 8 | self.client as u64
+        incarnation.votes && self.link.has_seen(&incarnation.run)
     }
 }
 
@@ -42,13 +47,9 @@ fn asked(claim: &Claim) -> Asked {
     Asked { name: claim.name.clone(), token: claim.token, ttl: claim.ttl }
 }
 
-fn not_simulated(what: &str) -> Error {
-    Error::new(ErrorKind::Unsupported, format!("simulated nodes don't {what}"))
-}
-
 macro_rules! answer {
     ($self:ident, $request:expr, $kind:ident) => {
-        match $self.ask($request).await? {
+        match $self.link.call($request).await? {
             Answer::$kind(answer) => Ok(answer),
             other => unreachable!("the answer to another request: {other:?}"),
         }
@@ -62,16 +63,16 @@ impl Node for SimulatedNode {
     }
 
     fn attach(&self, events: Events) {
-        self.net.attach(self.client, events);
+        self.link.attach(events);
     }
 
     async fn look(&self) -> Result<Incarnation> {
-        answer!(self, Request::Look { number: self.number() }, Incarnation)
+        answer!(self, Request::Look { number: self.link.number() }, Incarnation)
     }
 
     async fn admit(&self, seen: &Incarnation) -> Result<Incarnation> {
-        let number = self.number();
-        if !self.net.is_known(self.client, self.node, &seen.run) {
+        let number = self.link.number();
+        if !self.link.has_seen(&seen.run) {
             return answer!(self, Request::Look { number }, Incarnation);
         }
         answer!(self, Request::Admit { seen: seen.text.clone(), number }, Incarnation)
@@ -120,22 +121,23 @@ impl Node for SimulatedNode {
         answer!(self, Request::Inspect { name: name.clone() }, Inspection)
     }
 
-    async fn list(&self, _: &str, _: Option<Cursor>) -> Result<Page> {
-        Err(not_simulated("list"))
+    async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
+        answer!(self, Request::List { prefix: prefix.to_owned(), from }, Page)
     }
 
     async fn break_lock(
         &self,
-        _: &LockName,
-        _: BreakTarget,
-        _: BreakMode,
-        _: &str,
-        _: &str,
+        name: &LockName,
+        seen: BreakTarget,
+        how: BreakMode,
+        by: &str,
+        reason: &str,
     ) -> Result<Broken> {
-        Err(not_simulated("break"))
+        let (name, note) = (name.clone(), format!("{by}: {reason}"));
+        answer!(self, Request::Break { name, seen, how, note }, Broken)
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>> {
-        Err(not_simulated("diagnose"))
+        answer!(self, Request::Doctor, Findings)
     }
 }

@@ -1,12 +1,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_conformance::history::History;
+use lockwright_conformance::history::{History, Hold};
+use lockwright_conformance::register::Register;
 use lockwright_core::{Clock, Locks};
 use tokio::time::{sleep, timeout};
 
 use crate::chance::Chance;
-use crate::checks::{Register, violations};
 use crate::client::{Stage, Task, connect};
 use crate::network::{Net, Seen, tag};
 use crate::plan::{ClientPlan, Plan, World};
@@ -15,8 +15,8 @@ use crate::trace::Trace;
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) problems: Vec<String>,
-    pub(crate) holds: usize,
-    pub(crate) contended: usize,
+    pub(crate) holds: u64,
+    pub(crate) contended: u64,
     pub(crate) lost: u64,
     pub(crate) writes_refused: u64,
     pub(crate) seen: Seen,
@@ -26,7 +26,7 @@ pub(crate) struct Outcome {
 impl Outcome {
     /// Returns whether there were contention, grants and effective faults.
     pub(crate) fn shows_something(&self) -> bool {
-        self.contended > 0 && self.holds > 1 && self.seen.trouble()
+        self.contended > 0 && self.holds > 1 && self.seen.effects_of_faults > 0
     }
 }
 
@@ -49,7 +49,8 @@ async fn schedule(world: World, seed: u64, trace: Trace) -> Outcome {
     let stage = Arc::new(Stage {
         net: Arc::clone(&net),
         history: History::default(),
-        registers: (0..plan.names).map(|_| Register::default()).collect(),
+        register: Register::default(),
+        names: (0..plan.names).map(|number| format!("name{number}")).collect(),
         ttls: plan.ttls.clone(),
         horizon: clock.now() + plan.horizon,
         clock,
@@ -81,21 +82,16 @@ async fn schedule(world: World, seed: u64, trace: Trace) -> Outcome {
         }
     }
     problems.extend(violations(&stage.history));
-    let mut writes_refused = 0;
-    for register in &stage.registers {
-        let (refused, stale) = register.outcome();
-        writes_refused += refused;
-        problems.extend(stale);
-    }
     problems.extend(aftermath(&stage, &plan, &clients, &mut chance).await);
+    let refused = stage.names.iter().map(|name| stage.register.writes_to(name).refused as u64);
     let lost = clients.iter().map(|locks| locks.metrics().lost).sum();
     let (seen, trace) = net.finish();
     Outcome {
         problems,
-        holds: stage.history.holds().len(),
-        contended: stage.history.contended(),
+        holds: stage.history.holds().len() as u64,
+        contended: stage.history.contended() as u64,
         lost,
-        writes_refused,
+        writes_refused: refused.sum(),
         seen,
         trace,
     }
@@ -127,9 +123,8 @@ async fn aftermath(
     let fresh: Vec<Locks> = (0..2)
         .map(|_| connect(stage, plan, net.add_client(), sane, chance).expect("a client"))
         .collect();
-    for number in 0..plan.names {
-        let name = format!("name{number}");
-        match fresh[0].mutex(&name).wait_for(bound).acquire().await {
+    for name in &stage.names {
+        match fresh[0].mutex(name).wait_for(bound).acquire().await {
             Ok(guard) => {
                 if let Err(error) = guard.release().await {
                     problems.push(format!("{name} can't be released: {error}"));
@@ -168,4 +163,30 @@ async fn aftermath(
         problems.push(format!("{name} is left on node {node}, by {}", tag(token)));
     }
     problems
+}
+
+fn violations(history: &History) -> Vec<String> {
+    let mut found: Vec<String> =
+        history.check(true).iter().map(|violation| violation.to_string()).collect();
+    if found.is_empty() {
+        // Fences must follow the order of grants only if no two holds overlapped.
+        found.extend(out_of_order(&history.holds()));
+    }
+    // Sort, because the checker's order of names is unspecified.
+    found.sort();
+    found
+}
+
+fn out_of_order(holds: &[Hold]) -> Option<String> {
+    holds.iter().enumerate().find_map(|(at, later)| {
+        let before = &holds[..at];
+        let same = |before: &&Hold| before.name == later.name && before.granted < later.granted;
+        let highest = before.iter().filter(same).max_by_key(|before| before.fence)?;
+        (highest.fence > later.fence).then(|| {
+            format!(
+                "out of order: {} had fence {}, and {} later {}",
+                highest.who, highest.fence, later.who, later.fence
+            )
+        })
+    })
 }

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use lockwright_core::backend_util::finding;
 use lockwright_core::{
-    Fence, Holder, Inspection, LockName, Reason, ReleaseMode, ReleaseOutcome, RenewalOutcome, Token,
+    BreakMode, BreakTarget, Broken, Cursor, Event, Fence, Finding, Holder, Inspection, LockName,
+    Page, Reason, ReleaseMode, ReleaseOutcome, RenewalOutcome, Token,
 };
 use lockwright_redlock::node::{Incarnation, No, Vote, Yes};
 
@@ -27,6 +29,9 @@ pub(crate) enum Request {
     Renew { incarnation: String, holds: Vec<Asked> },
     Release { claim: Asked, release_mode: ReleaseMode },
     Inspect { name: LockName },
+    List { prefix: String, from: Option<Cursor> },
+    Break { name: LockName, seen: BreakTarget, how: BreakMode, note: String },
+    Doctor,
 }
 
 impl Request {
@@ -40,7 +45,18 @@ impl Request {
             Self::Renew { holds, .. } => (4, holds.first().map(|claim| claim.token)),
             Self::Release { claim, .. } => (5, Some(claim.token)),
             Self::Inspect { .. } => (6, None),
+            Self::List { .. } => (7, None),
+            Self::Break { .. } => (8, None),
+            Self::Doctor => (9, None),
         }
+    }
+
+    pub(crate) fn kind(&self) -> &'static str {
+        let kinds = [
+            "look", "admit", "attempt", "raise", "renew", "release", "inspect", "list", "break",
+            "doctor",
+        ];
+        kinds[usize::from(self.rank().0)]
     }
 }
 
@@ -52,6 +68,9 @@ pub(crate) enum Answer {
     Renewed(Option<Vec<RenewalOutcome>>),
     Ended(ReleaseOutcome),
     Inspection(Inspection),
+    Page(Page),
+    Broken(Broken),
+    Findings(Vec<Finding>),
 }
 
 /// Rules that a node may break.
@@ -69,19 +88,26 @@ pub(crate) struct Flaws {
 
 /// The data that are lost and restored together.
 #[derive(Debug, Clone, Default)]
-struct Data {
+pub(crate) struct Data {
     incarnation: Option<String>,
-    locks: BTreeMap<LockName, Lock>,
-    fences: BTreeMap<LockName, u64>,
-    tombstones: BTreeMap<Token, Micros>,
+    pub(crate) holds: BTreeMap<LockName, Hold>,
+    pub(crate) counters: BTreeMap<LockName, u64>,
+    pub(crate) tombstones: BTreeMap<Token, Tombstone>,
 }
 
 #[derive(Debug, Clone)]
-struct Lock {
-    token: Token,
-    fence: u64,
+pub(crate) struct Hold {
+    pub(crate) token: Token,
+    pub(crate) fence: u64,
+    pub(crate) expires: Micros,
+    pub(crate) waited: bool,
+    pub(crate) broken: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Tombstone {
     expires: Micros,
-    waited: bool,
+    is_of_a_break: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,11 +120,11 @@ pub(crate) enum Restart {
 
 #[derive(Debug)]
 pub(crate) struct Server {
-    number: usize,
+    pub(crate) number: usize,
     pub(crate) run: u64,
     keeps_every_write: bool,
     largest_ttl: Duration,
-    data: Data,
+    pub(crate) data: Data,
     snapshot: Data,
     flaws: Flaws,
     rate: u64,
@@ -162,16 +188,20 @@ impl Server {
         format!("node{}-run{}", self.number, self.run)
     }
 
-    fn clock(&self, now: Micros) -> Micros {
+    pub(crate) fn clock(&self, now: Micros) -> Micros {
         now / 1_000_000 * self.rate + now % 1_000_000 * self.rate / 1_000_000 + self.stepped
     }
 
-    /// Executes one request atomically. Returns the reply, and the lock whose waiters get a
-    /// wake-up.
-    pub(crate) fn execute(&mut self, request: &Request, now: Micros) -> (Answer, Option<LockName>) {
+    pub(crate) fn expire(&mut self, now: Micros) {
         let now = self.clock(now);
-        self.data.locks.retain(|_, lock| lock.expires > now);
-        self.data.tombstones.retain(|_, expires| *expires > now);
+        self.data.holds.retain(|_, hold| hold.expires > now);
+        self.data.tombstones.retain(|_, tombstone| tombstone.expires > now);
+    }
+
+    /// Executes one request atomically. Returns the reply, and an event for all clients.
+    pub(crate) fn execute(&mut self, request: &Request, now: Micros) -> (Answer, Option<Event>) {
+        self.expire(now);
+        let now = self.clock(now);
         let answer = match request {
             Request::Look { number } => Answer::Incarnation(self.look(*number)),
             Request::Admit { seen, number } => Answer::Incarnation(self.admit(seen, *number)),
@@ -191,9 +221,18 @@ impl Server {
             ),
             Request::Release { claim, release_mode } => {
                 let (ended, wake) = self.release(claim, *release_mode, now);
-                return (Answer::Ended(ended), wake.then(|| claim.name.clone()));
+                return (Answer::Ended(ended), wake.then(|| Event::Wake(claim.name.clone())));
             }
             Request::Inspect { name } => Answer::Inspection(self.inspect(name, now)),
+            Request::List { prefix, from } => Answer::Page(self.list(prefix, from.as_ref(), now)),
+            Request::Break { name, seen, how, note } => {
+                let broken = self.break_hold(name, *seen, *how, note, now);
+                let event = broken.map(|(token, _)| Event::Lost(token, Reason::Broken));
+                return (Answer::Broken(broken.map_or(Broken::NotHeld, |(_, how)| how)), event);
+            }
+            Request::Doctor => {
+                Answer::Findings(vec![finding::note("simulated", "it works", "", "")])
+            }
         };
         (answer, None)
     }
@@ -244,47 +283,49 @@ impl Server {
             return Vote::Ended;
         }
         let expires = now + rounded_up(claim.ttl);
-        let counter = self.data.fences.entry(claim.name.clone()).or_default();
-        match self.data.locks.get_mut(&claim.name) {
-            Some(lock) if lock.token == claim.token => {
-                lock.expires = expires;
-                let fence = Fence::new(lock.fence);
-                Vote::Yes(Yes { fence, repeated: true, valid: None })
-            }
-            Some(lock) => {
-                lock.waited |= waits;
-                let mut holder = Holder::new(Some(lock.token));
-                let left = Duration::from_micros(lock.expires - now);
-                holder.fence = Some(Fence::new(lock.fence));
-                holder.remaining = Some(left);
-                Vote::No(No { left: Some(left), holder: Some(Box::new(holder)) })
-            }
-            None => {
-                *counter = candidate.max(*counter + 1);
-                let fence = *counter;
-                let lock = Lock { token: claim.token, fence, expires, waited: false };
-                self.data.locks.insert(claim.name.clone(), lock);
-                Vote::Yes(Yes { fence: Fence::new(fence), repeated: false, valid: None })
-            }
+        let Some(hold) = self.data.holds.get_mut(&claim.name) else {
+            let counter = self.data.counters.entry(claim.name.clone()).or_default();
+            *counter = candidate.max(*counter + 1);
+            let (token, fence) = (claim.token, *counter);
+            let hold = Hold { token, fence, expires, waited: false, broken: None };
+            self.data.holds.insert(claim.name.clone(), hold);
+            return Vote::Yes(Yes { fence: Fence::new(fence), repeated: false, valid: None });
+        };
+        if hold.token != claim.token {
+            hold.waited |= waits;
+            let holder = hold.shown(now);
+            return Vote::No(No { left: holder.remaining, holder: Some(Box::new(holder)) });
         }
+        let valid = hold.broken.as_ref().map(|_| hold.left(now));
+        if valid.is_none() {
+            hold.expires = expires;
+        }
+        Vote::Yes(Yes { fence: Fence::new(hold.fence), repeated: true, valid })
     }
 
     fn raise(&mut self, claim: &Asked, fence: u64) -> bool {
-        let lock = self.data.locks.get_mut(&claim.name);
-        let Some(lock) = lock.filter(|lock| lock.token == claim.token) else { return false };
-        let counter = self.data.fences.entry(claim.name.clone()).or_default();
+        let hold = self.data.holds.get_mut(&claim.name);
+        let Some(hold) = hold.filter(|hold| hold.token == claim.token) else { return false };
+        let counter = self.data.counters.entry(claim.name.clone()).or_default();
         *counter = fence.max(*counter);
-        lock.fence = fence;
+        hold.fence = fence;
         true
     }
 
     fn renew(&mut self, claim: &Asked, now: Micros) -> RenewalOutcome {
-        match self.data.locks.get_mut(&claim.name) {
-            Some(lock) if lock.token == claim.token || self.flaws.renews_strangers => {
-                lock.expires = now + rounded_up(claim.ttl);
+        let Data { holds, tombstones, .. } = &mut self.data;
+        let is_its_own =
+            |hold: &&mut Hold| hold.token == claim.token || self.flaws.renews_strangers;
+        match holds.get_mut(&claim.name).filter(is_its_own) {
+            Some(hold) if hold.broken.is_none() => {
+                hold.expires = now + rounded_up(claim.ttl);
                 RenewalOutcome::Renewed { valid: None }
             }
-            _ => RenewalOutcome::NotHeld(Reason::Gone),
+            Some(_) => RenewalOutcome::NotHeld(Reason::Broken),
+            None if tombstones.get(&claim.token).is_some_and(|ended| ended.is_of_a_break) => {
+                RenewalOutcome::NotHeld(Reason::Broken)
+            }
+            None => RenewalOutcome::NotHeld(Reason::Gone),
         }
     }
 
@@ -295,35 +336,83 @@ impl Server {
         now: Micros,
     ) -> (ReleaseOutcome, bool) {
         if release_mode == ReleaseMode::Reconcile {
-            let expires = now + rounded_up(self.largest_ttl);
-            self.data.tombstones.insert(claim.token, expires);
+            self.bury(claim.token, false, now);
         }
-        match self.data.locks.get(&claim.name) {
-            Some(lock) if lock.token == claim.token || self.flaws.releases_strangers => {
-                let waited = lock.waited;
-                self.data.locks.remove(&claim.name);
+        match self.data.holds.get(&claim.name) {
+            Some(hold) if hold.token == claim.token || self.flaws.releases_strangers => {
+                let waited = hold.waited;
+                self.data.holds.remove(&claim.name);
                 (ReleaseOutcome::Released, waited)
             }
             _ => (ReleaseOutcome::NotHeld, false),
         }
     }
 
+    /// Leaves a tombstone.
+    fn bury(&mut self, token: Token, is_of_a_break: bool, now: Micros) {
+        let expires = now + rounded_up(self.largest_ttl);
+        self.data.tombstones.insert(token, Tombstone { expires, is_of_a_break });
+    }
+
     fn inspect(&self, name: &LockName, now: Micros) -> Inspection {
         let mut seen = Inspection::free(name.clone());
-        seen.fence = self.data.fences.get(name).copied().map(Fence::new);
-        seen.holders.extend(self.data.locks.get(name).map(|lock| {
-            let mut holder = Holder::new(Some(lock.token));
-            holder.fence = Some(Fence::new(lock.fence));
-            holder.remaining = Some(Duration::from_micros(lock.expires - now));
-            holder
-        }));
+        seen.fence = self.data.counters.get(name).copied().map(Fence::new);
+        seen.holders.extend(self.data.holds.get(name).map(|hold| hold.shown(now)));
         seen
     }
 
+    fn list(&self, prefix: &str, from: Option<&Cursor>, now: Micros) -> Page {
+        const PAGE: usize = 3;
+        let is_listed = |name: &&LockName| {
+            let is_next = from.is_none_or(|from| name.as_str() > from.0.as_str());
+            is_next && name.as_str().starts_with(prefix)
+        };
+        let mut names: Vec<&LockName> = self.data.holds.keys().filter(is_listed).collect();
+        let more = names.len() > PAGE;
+        names.truncate(PAGE);
+        let next = names.last().filter(|_| more).map(|last| Cursor(last.to_string()));
+        Page { names: names.into_iter().map(|name| self.inspect(name, now)).collect(), next }
+    }
+
+    fn break_hold(
+        &mut self,
+        name: &LockName,
+        seen: BreakTarget,
+        how: BreakMode,
+        note: &str,
+        now: Micros,
+    ) -> Option<(Token, Broken)> {
+        let hold = self.data.holds.get_mut(name)?;
+        if seen != BreakTarget::Any && seen != BreakTarget::Token(hold.token) {
+            return None;
+        }
+        let (token, left) = (hold.token, hold.left(now));
+        if how == BreakMode::RunOut {
+            hold.broken = Some(note.to_owned());
+            return Some((token, Broken::RunsOut(left)));
+        }
+        self.data.holds.remove(name);
+        self.bury(token, true, now);
+        Some((token, Broken::Freed(left)))
+    }
+
     pub(crate) fn locked(&mut self, now: Micros) -> Vec<(LockName, Token)> {
-        let now = self.clock(now);
-        let live = self.data.locks.iter().filter(|(_, lock)| lock.expires > now);
-        live.map(|(name, lock)| (name.clone(), lock.token)).collect()
+        self.expire(now);
+        self.data.holds.iter().map(|(name, hold)| (name.clone(), hold.token)).collect()
+    }
+}
+
+impl Hold {
+    fn left(&self, now: Micros) -> Duration {
+        Duration::from_micros(self.expires - now)
+    }
+
+    fn shown(&self, now: Micros) -> Holder {
+        let mut holder = Holder::new(Some(self.token));
+        holder.fence = Some(Fence::new(self.fence));
+        holder.remaining = Some(self.left(now));
+        holder.broken = self.broken.clone();
+        holder
     }
 }
 
@@ -345,138 +434,5 @@ fn incarnation(text: &str) -> Incarnation {
         text: text.to_owned(),
         votes: state == "votes",
         largest_ttl: Duration::from_millis(longest.parse().expect("a number")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TTL: Duration = Duration::from_millis(100);
-
-    fn claim(token: u8) -> Asked {
-        let name = LockName::new("x").unwrap();
-        Asked { name, token: Token::from_bytes([token; 16]), ttl: TTL }
-    }
-
-    struct Bench(Server, Micros);
-
-    impl Bench {
-        fn new(keeps: bool, rate: u64) -> Self {
-            let server = Server::new(0, keeps, TTL * 2, rate, Flaws::default());
-            Self(server.seasoned(), 0)
-        }
-
-        fn look(&mut self) -> Incarnation {
-            self.0.look(7)
-        }
-
-        fn attempt(&mut self, token: u8, candidate: u64) -> Vote {
-            let incarnation = self.look().text;
-            let (claim, candidate) = (claim(token), Fence::new(candidate));
-            let request = Request::Attempt { incarnation, claim, candidate, waits: true };
-            match self.0.execute(&request, self.1).0 {
-                Answer::Vote(vote) => vote,
-                other => panic!("{other:?}"),
-            }
-        }
-
-        fn fence(&mut self, token: u8, candidate: u64) -> Option<u64> {
-            match self.attempt(token, candidate) {
-                Vote::Yes(yes) => Some(yes.fence.get()),
-                _ => None,
-            }
-        }
-
-        fn release(&mut self, token: u8, release_mode: ReleaseMode) -> (ReleaseOutcome, bool) {
-            self.0.release(&claim(token), release_mode, self.0.clock(self.1))
-        }
-    }
-
-    #[test]
-    fn a_fence_is_above_the_counter_and_not_below_the_candidate() {
-        let mut bench = Bench::new(true, 1_000_000);
-        assert_eq!(bench.fence(1, 50), Some(50));
-        assert_eq!(bench.fence(1, 70), Some(50), "a repeat gets its own");
-        assert_eq!(bench.fence(2, 70), None, "another doesn't");
-        assert_eq!(bench.release(1, ReleaseMode::Plain), (ReleaseOutcome::Released, true));
-        assert_eq!(bench.fence(2, 20), Some(51));
-    }
-
-    #[test]
-    fn a_fence_is_raised_for_its_holder_only() {
-        let mut bench = Bench::new(true, 1_000_000);
-        bench.fence(1, 50);
-        assert!(bench.0.raise(&claim(1), 90) && !bench.0.raise(&claim(2), 95));
-        assert_eq!(bench.fence(1, 1), Some(90));
-        bench.release(1, ReleaseMode::Plain);
-        assert_eq!(bench.fence(2, 1), Some(91));
-    }
-
-    #[test]
-    fn a_hold_ends_by_the_nodes_own_clock() {
-        let mut fast = Bench::new(true, 1_100_000);
-        fast.fence(1, 1);
-        fast.1 = 90_000;
-        assert!(fast.fence(2, 1).is_none());
-        fast.1 = 91_000;
-        assert!(fast.fence(2, 1).is_some(), "0.1 s have passed by a clock that is 10 % fast");
-    }
-
-    #[test]
-    fn a_tombstone_keeps_a_late_attempt_out_for_the_largest_ttl() {
-        let mut bench = Bench::new(true, 1_000_000);
-        assert_eq!(bench.release(1, ReleaseMode::Reconcile), (ReleaseOutcome::NotHeld, false));
-        assert_eq!(bench.attempt(1, 1), Vote::Ended);
-        bench.1 = 199_000;
-        assert_eq!(bench.attempt(1, 1), Vote::Ended);
-        bench.1 = 201_000;
-        assert!(bench.fence(1, 1).is_some());
-    }
-
-    #[test]
-    fn a_restart_that_kept_everything_goes_on_voting_and_no_other() {
-        for (keeps, how, votes) in [
-            (true, Restart::Kept, true),
-            (false, Restart::Kept, false),
-            (false, Restart::Stale, false),
-            (true, Restart::Empty, false),
-        ] {
-            let mut bench = Bench::new(keeps, 1_000_000);
-            let before = bench.look();
-            assert!(before.votes);
-            bench.0.take_snapshot();
-            bench.0.restart(how);
-            let after = bench.look();
-            assert_eq!(after.votes, votes, "{keeps} {how:?}");
-            assert!(!bench.0.knows(&before.text) && bench.0.knows(&after.text));
-        }
-    }
-
-    #[test]
-    fn node_with_other_data_has_no_vote() {
-        let mut bench = Bench::new(true, 1_000_000);
-        let before = bench.look();
-        bench.0.lose_data();
-        assert!(!bench.0.knows(&before.text));
-        let after = bench.look();
-        assert!(!after.votes && after.text != before.text);
-        assert_eq!(bench.0.admit(&before.text, 9).text, after.text, "that one isn't there");
-        let admitted = bench.0.admit(&after.text, 9);
-        assert!(admitted.votes && bench.0.knows(&admitted.text));
-    }
-
-    #[test]
-    fn a_renewal_is_for_its_token_while_it_lasts() {
-        let mut bench = Bench::new(true, 1_000_000);
-        bench.fence(1, 1);
-        let renewed = RenewalOutcome::Renewed { valid: None };
-        let now = bench.0.clock(60_000);
-        assert_eq!(bench.0.renew(&claim(1), now), renewed);
-        assert_ne!(bench.0.renew(&claim(2), now), renewed);
-        bench.1 = 150_000;
-        assert!(bench.fence(2, 1).is_none(), "it was armed for its full TTL");
-        bench.1 = 161_000;
-        assert!(bench.fence(2, 1).is_some());
     }
 }

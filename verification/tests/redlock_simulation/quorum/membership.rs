@@ -4,10 +4,11 @@ use lockwright_core::{Clock, DistributedLock, ErrorKind, Wait};
 use lockwright_redlock::NodeStatus;
 use tokio::time::sleep;
 
-use crate::common::{
+use super::common::{
     LARGEST_TTL, NODE_TIMEOUT, busy, claim, five, grant, nodes, options, redlock, wait_until,
 };
-use crate::node::{Fate, TestNode};
+use super::test_node::{Fate, TestNode};
+use crate::server::Restart;
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_forgot_lets_no_second_holder_in() {
@@ -16,7 +17,7 @@ async fn a_node_that_forgot_lets_no_second_holder_in() {
     held.ttl = LARGEST_TTL;
     five.fate([3, 4], Fate::Down);
     grant(&five.redlock, &held).await;
-    five.nodes[2].forget();
+    five.nodes[2].restart(Restart::Empty);
     five.fate([3, 4], Fate::Answered);
     let (other, next) = (five.another(), claim("x"));
     let mut waited = Duration::ZERO;
@@ -33,7 +34,7 @@ async fn a_node_that_forgot_lets_no_second_holder_in() {
 #[tokio::test(start_paused = true)]
 async fn a_fresh_fleet_says_what_it_waits_for_and_then_votes() {
     let five = five();
-    five.at(0..5).for_each(TestNode::forget);
+    five.at(0..5).for_each(|node| node.restart(Restart::Empty));
     let error = five.redlock.try_acquire(&claim("x")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     let text = error.to_string();
@@ -49,7 +50,7 @@ async fn a_fresh_fleet_says_what_it_waits_for_and_then_votes() {
 #[tokio::test(start_paused = true)]
 async fn a_fresh_fleet_can_be_admitted() {
     let five = five();
-    five.at(0..5).for_each(TestNode::forget);
+    five.at(0..5).for_each(|node| node.restart(Restart::Empty));
     five.nodes[4].fate(Fate::Down);
     let before = five.redlock.node_statuses().await;
     assert!(matches!(before[0].1, NodeStatus::New(_)), "{before:?}");
@@ -72,12 +73,10 @@ async fn a_fresh_fleet_can_be_admitted() {
 async fn a_restart_with_everything_kept_costs_nothing() {
     let five = five();
     grant(&five.redlock, &claim("x")).await;
-    for node in &five.nodes {
-        node.carry_over();
-    }
+    five.at(0..5).for_each(|node| node.restart(Restart::Kept));
     grant(&five.redlock, &claim("y")).await;
     wait_until("all were asked again", || {
-        five.nodes.iter().all(|node| node.state().holds.len() == 2)
+        five.nodes.iter().all(|node| node.state().server.data.holds.len() == 2)
     })
     .await;
 }
@@ -85,9 +84,7 @@ async fn a_restart_with_everything_kept_costs_nothing() {
 #[tokio::test(start_paused = true)]
 async fn one_server_has_one_vote() {
     let five = five();
-    let run = five.nodes[0].run();
-    five.nodes[1].be_run(run);
-    five.nodes[2].be_run(run);
+    five.at(1..3).for_each(|node| node.state().server.number = 0);
     // The five addresses lead to three servers, one of which is down.
     five.nodes[4].fate(Fate::Down);
     let error = five.redlock.try_acquire(&claim("x")).await.unwrap_err();
@@ -153,9 +150,12 @@ async fn a_look_that_hangs_holds_nobody_up() {
 async fn a_doctor_tells_of_seats() {
     let five = five();
     five.nodes[0].fate(Fate::Down);
-    five.at(1..3).for_each(TestNode::forget);
+    five.at(1..3).for_each(|node| node.restart(Restart::Empty));
     let findings = five.redlock.doctor().await.unwrap();
     let codes: Vec<_> = findings.iter().map(|finding| finding.code).collect();
-    assert_eq!(codes, ["node-down", "node-new", "node-new", "no-quorum"]);
+    let (new, votes) = (["simulated", "node-new"], "simulated");
+    let nodes = [&["node-down"][..], &new, &new, &[votes, votes, "no-quorum"]];
+    assert_eq!(codes, nodes.concat());
     assert!(findings[0].what.contains("node:0"), "{findings:?}");
+    assert_eq!(findings[1].what, "node:1: it works");
 }

@@ -7,10 +7,11 @@ use lockwright_core::{
 use lockwright_redlock::Redlock;
 use tokio::time::{Instant, sleep};
 
-use crate::common::{
+use super::common::{
     NODE_TIMEOUT, TTL, busy, claim, fails, five, five_with_hold, grant, wait_until,
 };
-use crate::node::Fate;
+use super::test_node::Fate;
+use crate::server::Restart;
 
 async fn renew(redlock: &Redlock, claims: &[&Claim]) -> Result<Vec<RenewalOutcome>> {
     let holds: Vec<_> = claims.iter().map(|claim| Renew::of(claim)).collect();
@@ -22,9 +23,7 @@ const RENEWED: RenewalOutcome = RenewalOutcome::Renewed { valid: None };
 
 #[tokio::test(start_paused = true)]
 async fn a_quorum_renews() {
-    let five = five();
-    let held = claim("x");
-    grant(&five.redlock, &held).await;
+    let (five, held) = five_with_hold().await;
     five.nodes[0].fate(Fate::Unanswered);
     five.nodes[1].fate(Fate::Down);
     for _ in 0..5 {
@@ -47,10 +46,10 @@ async fn each_hold_of_a_batch_has_its_own_answer() {
     }
     five.nodes[0].fate(Fate::Down);
     for node in &five.nodes[..4] {
-        node.state().holds.remove(&lost.name);
+        node.state().server.data.holds.remove(&lost.name);
     }
     for node in &five.nodes[..3] {
-        node.state().holds.remove(&unsure.name);
+        node.state().server.data.holds.remove(&unsure.name);
     }
     let outcomes = renew(&five.redlock, &[&held, &lost, &unsure]).await.unwrap();
     let gone = RenewalOutcome::NotHeld(Reason::Gone);
@@ -64,10 +63,11 @@ async fn repair_copies_the_fence_of_the_quorum() {
     let fence = grant(&five.redlock, &held).await.fence;
     wait_until("all hold it", || five.holders(&held) == 5).await;
     five.clear(0..2);
-    five.nodes[0].state().counters.insert(held.name.clone(), 90_000);
+    five.nodes[0].state().server.data.counters.insert(held.name.clone(), 90_000);
     assert_eq!(renew(&five.redlock, &[&held]).await.unwrap(), [RENEWED]);
     wait_until("it is repaired", || five.holders(&held) == 5).await;
-    let noted = |at: usize| five.nodes[at].state().holds[&held.name].fence == fence.get();
+    let noted =
+        |at: usize| five.nodes[at].state().server.data.holds[&held.name].fence == fence.get();
     wait_until("they have its fence", || noted(0) && noted(1)).await;
 }
 
@@ -89,7 +89,7 @@ async fn less_than_a_quorum_is_not_topped_up() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_topped_up_after_its_release() {
     let (five, held) = five_with_hold().await;
-    five.nodes[0].state().holds.clear();
+    five.nodes[0].state().server.data.holds.clear();
     // Node 0's reply to the renewal, which shows that it lacks the hold, arrives after the release.
     five.nodes[0].fate(Fate::Late(Duration::from_millis(500)));
     assert_eq!(renew(&five.redlock, &[&held]).await.unwrap(), [RENEWED]);
@@ -102,7 +102,7 @@ async fn nothing_is_topped_up_after_its_release() {
 #[tokio::test(start_paused = true)]
 async fn a_top_up_without_an_answer_leaves_nothing() {
     let (five, held) = five_with_hold().await;
-    five.nodes[0].state().holds.clear();
+    five.nodes[0].state().server.data.holds.clear();
     five.nodes[0].state().attempts = Fate::Late(Duration::from_secs(2));
     assert_eq!(renew(&five.redlock, &[&held]).await.unwrap(), [RENEWED]);
     wait_until("it is asked to hold it", || five.nodes[0].asked("attempt") == 2).await;
@@ -113,9 +113,7 @@ async fn a_top_up_without_an_answer_leaves_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn silence_is_no_loss() {
-    let five = five();
-    let held = claim("x");
-    grant(&five.redlock, &held).await;
+    let (five, held) = five_with_hold().await;
     five.fate(0..3, Fate::Unanswered);
     let begun = Instant::now();
     fails(renew(&five.redlock, &[&held]).await, ErrorKind::Indeterminate);
@@ -124,9 +122,7 @@ async fn silence_is_no_loss() {
 
 #[tokio::test(start_paused = true)]
 async fn a_broken_hold_is_reported_as_broken() {
-    let five = five();
-    let held = claim("x");
-    grant(&five.redlock, &held).await;
+    let (five, held) = five_with_hold().await;
     let seen = BreakTarget::Token(held.token);
     five.nodes[0].fate(Fate::Down);
     let another = five.another();
@@ -162,7 +158,7 @@ async fn a_late_vote_for_a_round_that_failed_does_not_count() {
     five.clear(0..5);
     grant(&five.redlock, &held).await;
     wait_until("it votes late", || five.holders(&held) == 5).await;
-    five.at(1..3).for_each(|node| node.forget());
+    five.at(1..3).for_each(|node| node.restart(Restart::Empty));
     let outcomes = renew(&five.redlock, &[&held]).await;
     assert_ne!(outcomes.ok(), Some(vec![RENEWED]), "only two nodes will have it");
     sleep(Duration::from_secs(5)).await;

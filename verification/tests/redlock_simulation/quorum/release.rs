@@ -3,17 +3,15 @@ use std::time::Duration;
 use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode, ReleaseOutcome, Wait};
 use tokio::time::{Instant, sleep};
 
-use crate::common::{
-    LARGEST_TTL, NODE_TIMEOUT, TTL, busy, checked_five, claim, fails, five, five_with_hold, grant,
+use super::common::{
+    LARGEST_TTL, NODE_TIMEOUT, TTL, busy, checked_five, claim, fails, five_with_hold, grant,
     released,
 };
-use crate::node::Fate;
+use super::test_node::Fate;
 
 #[tokio::test(start_paused = true)]
 async fn a_quorum_of_answers_is_an_answer() {
-    let five = five();
-    let held = claim("x");
-    grant(&five.redlock, &held).await;
+    let (five, held) = five_with_hold().await;
     five.nodes[0].fate(Fate::Unanswered);
     five.nodes[1].fate(Fate::Down);
     let begun = Instant::now();
@@ -25,9 +23,7 @@ async fn a_quorum_of_answers_is_an_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn too_few_answers_are_none() {
-    let five = five();
-    let held = claim("x");
-    grant(&five.redlock, &held).await;
+    let (five, held) = five_with_hold().await;
     five.fate(0..3, Fate::Down);
     let error =
         fails(five.redlock.release(&held, ReleaseMode::Plain).await, ErrorKind::Indeterminate);
@@ -51,9 +47,7 @@ async fn a_node_that_was_away_is_owed_its_release() {
 
 #[tokio::test(start_paused = true)]
 async fn owed_releases_end() {
-    let five = five();
-    let held = claim("x");
-    grant(&five.redlock, &held).await;
+    let (five, held) = five_with_hold().await;
     five.nodes[0].fate(Fate::Down);
     five.redlock.release(&held, ReleaseMode::Reconcile).await.unwrap();
     sleep(LARGEST_TTL / 2).await;
@@ -76,7 +70,7 @@ async fn an_attempt_that_is_still_on_its_way_meets_a_tombstone() {
     five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
     sleep(Duration::from_secs(1)).await;
     assert_eq!(five.holders(&held), 0, "it came late, and holds");
-    let tombstones = |at: usize| five.nodes[at].state().tombstones.len();
+    let tombstones = |at: usize| five.nodes[at].state().server.data.tombstones.len();
     assert_eq!((tombstones(0), tombstones(1)), (1, 0), "one is due where it was in doubt");
 }
 
@@ -97,7 +91,7 @@ async fn a_token_that_is_owed_a_tombstone_gets_no_vote_there() {
     five.nodes[0].state().releases = Fate::Answered;
     sleep(Duration::from_secs(3)).await;
     assert_eq!(five.holders(&waiting), 4);
-    assert!(five.nodes[0].state().tombstones.contains_key(&waiting.token));
+    assert!(five.nodes[0].state().server.data.tombstones.contains_key(&waiting.token));
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,7 +99,7 @@ async fn hold_of_a_minority_was_already_lost() {
     for lost in [[0, 1, 2], [2, 3, 4], [0, 2, 4]] {
         let (five, held) = five_with_hold().await;
         for at in lost {
-            five.nodes[at].state().holds.clear();
+            five.nodes[at].state().server.data.holds.clear();
         }
         let ended = five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
         assert_eq!(ended, ReleaseOutcome::NotHeld, "{lost:?}");

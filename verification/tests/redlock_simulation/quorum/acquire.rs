@@ -6,11 +6,11 @@ use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode, Wait};
 use lockwright_redlock::NodeErrors;
 use tokio::time::Instant;
 
-use crate::common::{
+use super::common::{
     LARGEST_TTL, NODE_TIMEOUT, busy, checked_five, claim, fails, fails_with, five, grant,
     wait_until,
 };
-use crate::node::Fate;
+use super::test_node::Fate;
 
 async fn poll_once<T>(future: &mut (impl Future<Output = T> + Unpin)) -> bool {
     let mut future = Pin::new(future);
@@ -122,7 +122,7 @@ async fn the_highest_fence_is_noted_by_a_quorum() {
     let granted = grant(&five.redlock, &held).await;
     assert_eq!(granted.fence.get(), 7_001);
     wait_until("all have noted it", || {
-        five.nodes.iter().all(|node| node.state().holds[&held.name].fence == 7_001)
+        five.nodes.iter().all(|node| node.state().server.data.holds[&held.name].fence == 7_001)
     })
     .await;
     assert_eq!(grant(&five.redlock, &held).await.fence.get(), 7_001);
@@ -164,7 +164,7 @@ async fn a_vote_that_was_not_answered_is_given_back_when_the_node_comes_back() {
     assert_eq!(five.holders(&lost), 1, "the silent one holds it");
     five.nodes[3].fate(Fate::Answered);
     five.nothing_is_left_of(&lost).await;
-    assert!(five.nodes[3].state().tombstones.contains_key(&lost.token));
+    assert!(five.nodes[3].state().server.data.tombstones.contains_key(&lost.token));
 }
 
 #[tokio::test]
@@ -183,7 +183,7 @@ async fn late_vote_is_given_back_after_the_callers_runtime_ended() {
     let _redlock = caller.await.unwrap();
     let released = wait_until("it is released", || five.nodes[3].asked("release") > asked);
     tokio::time::timeout(Duration::from_secs(10), released).await.unwrap();
-    assert!(five.nodes[3].state().tombstones.contains_key(&late.token));
+    assert!(five.nodes[3].state().server.data.tombstones.contains_key(&late.token));
 }
 
 #[tokio::test(start_paused = true)]
@@ -224,16 +224,20 @@ async fn inherited_token_keeps_its_request() {
 async fn late_vote_records_the_fence() {
     let five = checked_five().await;
     let held = claim("x");
-    five.nodes[4].state().counters.insert(held.name.clone(), 9_000);
+    five.nodes[4].state().server.data.counters.insert(held.name.clone(), 9_000);
     five.nodes[4].fate(Fate::Late(NODE_TIMEOUT * 2));
     let fence = grant(&five.redlock, &held).await.fence;
     assert!(fence.get() < 9_000);
     wait_until("it votes", || five.holders(&held) == 5).await;
     wait_until("it has noted the fence", || {
-        five.nodes[4].state().holds[&held.name].fence == fence.get()
+        five.nodes[4].state().server.data.holds[&held.name].fence == fence.get()
     })
     .await;
-    assert_eq!(five.nodes[4].state().counters[&held.name], 9_001, "and counts on from its own");
+    assert_eq!(
+        five.nodes[4].state().server.data.counters[&held.name],
+        9_001,
+        "and counts on from its own"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -249,7 +253,7 @@ async fn unanswered_request_stays_blocked_after_a_later_vote_is_returned() {
     tokio::time::sleep(Duration::from_millis(1)).await;
     busy(&five.redlock, &waiting, Wait::No).await;
     assert_eq!(five.holders(&waiting), 0);
-    assert!(five.nodes[0].state().tombstones.contains_key(&waiting.token));
+    assert!(five.nodes[0].state().server.data.tombstones.contains_key(&waiting.token));
 }
 
 #[tokio::test(start_paused = true)]
@@ -283,7 +287,7 @@ async fn a_repeat_never_counts_a_vote_that_is_being_given_back() {
     let other = claim("x");
     grant(&five.redlock, &other).await;
     for node in &five.nodes[..2] {
-        node.state().holds.clear();
+        node.state().server.data.holds.clear();
         node.state().releases = Fate::Late(NODE_TIMEOUT * 4);
     }
     let (client, waiting) = (five.another(), claim("x"));
@@ -360,7 +364,7 @@ async fn a_node_that_owes_the_answer_to_a_note_is_not_asked_again() {
     let five = five();
     let wanted = claim("x");
     for (node, counter) in five.nodes.iter().zip([5_000, 4_000, 3_000, 2_000, 1_000]) {
-        node.state().counters.insert(wanted.name.clone(), counter);
+        node.state().server.data.counters.insert(wanted.name.clone(), counter);
         node.state().raises = Fate::Broken;
     }
     five.redlock.try_acquire(&wanted).await.unwrap_err();

@@ -5,11 +5,10 @@ pub(crate) use lockwright_conformance::test_helpers::{
     FOR_EVER, busy, claim_for, events, fails, fails_with, grant, released,
 };
 use lockwright_core::{Claim, Clock, Error};
-use lockwright_redlock::node::Node;
 use lockwright_redlock::{Options, Redlock};
 use tokio::time::{Instant, sleep};
 
-use crate::node::{Fate, TestNode};
+use super::test_node::{Fate, TestNode};
 
 pub(crate) const TTL: Duration = Duration::from_secs(10);
 pub(crate) const LARGEST_TTL: Duration = Duration::from_secs(60);
@@ -35,8 +34,7 @@ pub(crate) fn nodes(number: usize) -> Vec<Arc<TestNode>> {
 }
 
 pub(crate) fn redlock(nodes: &[Arc<TestNode>], options: Options) -> Result<Redlock, Error> {
-    let nodes = nodes.iter().map(|node| Arc::clone(node) as Arc<dyn Node>).collect();
-    Redlock::new(nodes, options)
+    Redlock::new(nodes.iter().map(TestNode::node).collect(), options)
 }
 
 pub(crate) fn five() -> Five {
@@ -73,12 +71,12 @@ impl Five {
     }
 
     pub(crate) fn clear(&self, at: impl IntoIterator<Item = usize>) {
-        self.at(at).for_each(|node| node.state().holds.clear());
+        self.at(at).for_each(|node| node.state().server.data.holds.clear());
     }
 
     pub(crate) fn count(&self, claim: &Claim, counters: [u64; 5]) {
         for (node, counter) in self.nodes.iter().zip(counters) {
-            node.state().counters.insert(claim.name.clone(), counter);
+            node.state().server.data.counters.insert(claim.name.clone(), counter);
         }
     }
 

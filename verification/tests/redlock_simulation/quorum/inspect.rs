@@ -7,11 +7,11 @@ use lockwright_core::{
 use lockwright_redlock::Redlock;
 use tokio::time::sleep;
 
-use crate::common::{
+use super::common::{
     FOR_EVER, NODE_TIMEOUT, claim, events, five, five_with_hold, grant, nodes, options, redlock,
     wait_until,
 };
-use crate::node::Fate;
+use super::test_node::Fate;
 
 #[tokio::test(start_paused = true)]
 async fn a_release_wakes_once() {
@@ -64,17 +64,6 @@ async fn a_loss_is_reported_when_no_quorum_is_left() {
     assert_eq!(heard.try_recv().unwrap(), lost);
     five.nodes[3].send_event(&lost);
     assert!(heard.try_recv().is_err(), "once");
-}
-
-#[tokio::test(start_paused = true)]
-async fn those_that_have_gone_are_forgotten() {
-    let five = five();
-    drop(events(&five.redlock));
-    let mut heard = events(&five.redlock);
-    for _ in 0..3 {
-        five.nodes[0].send_event(&Event::AtRisk(claim("x").token));
-    }
-    assert!(heard.try_recv().is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,7 +136,7 @@ async fn remains_of_an_earlier_hold_are_not_taken_for_the_present_one() {
     grant(&five.redlock, &held).await;
     wait_until("all hold it", || five.holders(&held) == 5).await;
     five.nodes[0].hold(&late);
-    five.nodes[0].state().holds.get_mut(&late.name).unwrap().fence = 1 << 50;
+    five.nodes[0].state().server.data.holds.get_mut(&late.name).unwrap().fence = 1 << 50;
     five.nodes[1].fate(Fate::Down);
     shows(&five.redlock, &held).await;
 }
@@ -171,7 +160,7 @@ async fn a_listing_is_merged_page_by_page() {
         grant(&five.redlock, &held).await;
         wait_until("all hold it", || five.holders(&held) == 5).await;
         // Each node lacks different names, so that the nodes' pages end at different names.
-        five.nodes[number % 5].state().holds.remove(&held.name);
+        five.nodes[number % 5].state().server.data.holds.remove(&held.name);
         expected.push(held.name);
     }
     five.nodes[1].hold(&claim("x07 of one node"));
@@ -189,17 +178,6 @@ async fn a_listing_is_merged_page_by_page() {
     // The name that only node 1 has isn't listed: the one silent node can't complete its quorum.
     assert_eq!(names, expected);
     assert!(pages > 5, "{pages}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn present_holder_is_broken_on_all_nodes() {
-    let (five, held) = five_with_hold().await;
-    five.nodes[0].hold(&claim("x"));
-    let how = BreakMode::Now;
-    let broken = five.redlock.break_lock(&held.name, BreakTarget::Any, how, "ada", "stuck").await;
-    assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
-    assert_eq!(five.holders(&held), 0);
-    assert!(five.nodes[0].holder(&held.name).is_some());
 }
 
 #[tokio::test(start_paused = true)]

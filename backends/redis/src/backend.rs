@@ -34,12 +34,13 @@ impl DistributedLock for Redis {
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         let attempt = self.attempt(claim, wait).await;
-        self.counted(claim, attempt).await
+        self.counted(claim, attempt, ErrorKind::Unavailable).await
     }
 
     async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         let attempt = self.take_over(from, to).await;
-        self.counted(to, attempt).await
+        // The hold of `from` has ended too.
+        self.counted(to, attempt, ErrorKind::Lost(Reason::Gone)).await
     }
 
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
@@ -225,15 +226,16 @@ impl Redis {
         if self.given_up.has(token) { Err(ended()) } else { Ok(()) }
     }
 
-    /// Releases a grant that too few replicas acknowledged.
+    /// Releases a grant that too few replicas acknowledged. Then the error has the kind `released`.
     async fn counted(
         &self,
         claim: &Claim,
         attempt: Result<AcquireOutcome>,
+        released: ErrorKind,
     ) -> Result<AcquireOutcome> {
         let error = match attempt {
             Err(cause) if replicas::are_too_few(&cause) => {
-                Box::pin(self.give_back(claim, cause)).await
+                Box::pin(self.give_back(claim, cause, released)).await
             }
             Err(error) => error,
             granted_or_busy => return granted_or_busy,
@@ -241,13 +243,13 @@ impl Redis {
         Err(self.named(error).with_name(&claim.name))
     }
 
-    async fn give_back(&self, claim: &Claim, cause: Error) -> Error {
+    async fn give_back(&self, claim: &Claim, cause: Error, released: ErrorKind) -> Error {
         // If the release gets no reply, or this future is dropped, the token stays in `given_up`.
         self.given_up.begin(claim.token);
         let Ok(ended) = self.end(claim, ReleaseMode::Plain).await else { return cause };
         self.given_up.settled(claim.token);
         match ended {
-            ReleaseOutcome::Released => replicas::given_back(&cause),
+            ReleaseOutcome::Released => replicas::given_back(&cause, released),
             // After a failover, the reply may come from another server.
             ReleaseOutcome::NotHeld => cause,
         }

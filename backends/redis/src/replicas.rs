@@ -50,9 +50,9 @@ pub(crate) fn are_too_few(error: &Error) -> bool {
     std::error::Error::source(error).is_some_and(|source| source.is::<TooFew>())
 }
 
-pub(crate) fn given_back(cause: &Error) -> Error {
+pub(crate) fn given_back(cause: &Error, kind: ErrorKind) -> Error {
     let message = std::error::Error::source(cause).map(ToString::to_string).unwrap_or_default();
-    error(ErrorKind::Unavailable, format!("{message}; the lock was given back"))
+    error(kind, format!("{message}; the lock was given back"))
 }
 
 /// Tokens whose grant too few replicas acknowledged, until the release is confirmed.

@@ -9,7 +9,7 @@ use lockwright_redis::{Config, Redis};
 use lockwright_testbed::{self as testbed, Proxy};
 
 use crate::common::{
-    LIMIT, busy, calls, claim, eventually, exists, fails, grant, name, patient, released, renewed,
+    LIMIT, busy, calls, claim, eventually, exists, fails, fails_with, grant, name, patient, released, renewed,
     token_in, until, user,
 };
 use crate::connect::{SECRET, wrong};
@@ -106,6 +106,8 @@ async fn without_its_replica_a_grant_is_given_back_and_a_renewal_is_uncertain() 
         matches!(asked, Ok(AcquireOutcome::Granted(_))).then_some(held)
     })
     .await;
+    let moved = claim("moved");
+    grant(&redis, &moved).await;
 
     replica.freeze();
     let refused = fails(redis.try_acquire(&claim("a")).await, ErrorKind::Unavailable);
@@ -113,6 +115,9 @@ async fn without_its_replica_a_grant_is_given_back_and_a_renewal_is_uncertain() 
         assert!(refused.to_string().contains(says), "{refused}");
     }
     assert!(!exists(&master, "a"), "it is free again");
+    let next = claim("moved");
+    fails_with(redis.swap(moved.token, &next).await, ErrorKind::Lost(Reason::Gone), "given back");
+    assert!(!exists(&master, "moved"), "neither token holds");
     let lost = claim("never granted");
     let both = [Renew::of(&lost), Renew::of(&held)];
     let renewals = redis.renew(&both).await.unwrap();

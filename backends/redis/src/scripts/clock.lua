@@ -1,6 +1,8 @@
 -- The clock of shared holds and permits. After a slot's move, their stored expiry times are by the
 -- old server's clock. So time_of() derives that clock's time from the TTL of `holders`: this key
--- expires 1 ms after the longest hold.
+-- expires KEPT + 1 ms after the longest hold. By then, each waiting client has run a script, which
+-- removes the records of expired holders.
+local KEPT = 60000
 
 local function time_of(holders, now)
   local longest = redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2]
@@ -8,17 +10,17 @@ local function time_of(holders, now)
   if left < 0 then
     return now
   end
-  local time = longest + 1 - left
+  local time = longest + 1 + KEPT - left
   -- Rounding may put `time` slightly ahead of this server's clock.
   return time > now and time <= now + 1000 and now or time
 end
 
--- Sets the TTL of `holders` to the longest hold's. Returns it, or nil without holders.
+-- Sets the TTL of `holders`. Returns the longest hold's, or nil without holders.
 local function live_as_long(holders, at)
   local longest = redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2]
   if longest then
     local left = math.max(longest - at, 0) + 1
-    redis.call('PEXPIRE', holders, string.format('%.0f', left))
+    redis.call('PEXPIRE', holders, string.format('%.0f', left + KEPT))
     return left
   end
 end
@@ -29,7 +31,7 @@ local function expire_in(holders, token, life, at)
   local expires = at + 1 + life
   local longest, score = unpack(redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES'))
   if score and tonumber(score) < expires then
-    redis.call('PEXPIRE', holders, string.format('%.0f', expires - at + 1))
+    redis.call('PEXPIRE', holders, string.format('%.0f', expires - at + 1 + KEPT))
   end
   redis.call('ZADD', holders, string.format('%.0f', expires), token)
   if not score or longest == token and tonumber(score) > expires then

@@ -36,6 +36,9 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     end
   end
 
+  -- The held permits. Nil until fits() counts them, once per script.
+  local taken
+
   local function fits(mode)
     if not its.value then
       return true
@@ -48,13 +51,15 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     if its.kind_of_marker ~= 'permits' or of ~= its.number then
       return false
     end
-    local taken = tonumber(wanted)
-    for _, token in ipairs(call('ZRANGE', holders, 0, -1)) do
-      local held = call('HGET', meta, token) or ''
-      -- Without a record, assume that the holder has all permits.
-      taken = taken + tonumber(held:match('^(%d+)/') or of)
+    if not taken then
+      taken = 0
+      for _, token in ipairs(call('ZRANGE', holders, 0, -1)) do
+        local held = call('HGET', meta, token) or ''
+        -- Without a record, assume that the holder has all permits.
+        taken = taken + (held:match('^(%d+)/') or of)
+      end
     end
-    return taken <= tonumber(of)
+    return taken + wanted <= tonumber(of)
   end
 
   -- Concurrent readers have the same fence.
@@ -79,6 +84,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
       extend_expiry(lock, life + 2)
     end
     expire_in(holders, token, life, at)
+    taken = taken and taken + (mode:match('^(%d+)/') or 0)
     if not its.value then
       its.kind_of_marker = mode == 's' and 'shared' or 'permits'
       its.number = mode == 's' and first or mode:match('/(%d+)$')
@@ -198,6 +204,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
       its.value = false
     else
       its.leave(token)
+      taken = taken and taken - (mode:match('^(%d+)/') or 0)
     end
   end
 

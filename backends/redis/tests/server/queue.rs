@@ -9,7 +9,7 @@ use lockwright_testbed as testbed;
 
 use crate::acl;
 use crate::common::{
-    FOR_EVER, busy, claim, claim_for, connect, events, eventually, exists, fails, grant,
+    FOR_EVER, busy, calls, claim, claim_for, connect, events, eventually, exists, fails, grant,
     granted_soon, handed, name, next, renewed, server_and_client, token_in, until, user,
 };
 
@@ -264,6 +264,31 @@ async fn a_script_examines_a_limited_number_of_dead_waiters() {
     redis.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(next(&mut told).await, Event::Wake(name("a")), "the waiters go on");
     granted_soon(&redis, &waits, FOR_EVER).await;
+}
+
+#[tokio::test]
+async fn release_counts_the_permits_once() {
+    const OF: u32 = 164;
+    let (server, redis) = server_and_client().await;
+    let permits = |count| Claim { mode: Mode::Permits { count, of: OF }, ..claim("a") };
+    for _ in 0..100 {
+        grant(&redis, &permits(1)).await;
+    }
+    let many = permits(OF - 100);
+    grant(&redis, &many).await;
+    let waiting: Vec<_> = (0..OF - 99).map(|_| permits(1)).collect();
+    for waits in &waiting {
+        busy(&redis, waits, FOR_EVER).await;
+    }
+    let before = calls(&server, &["hget"]);
+    redis.release(&many, ReleaseMode::Plain).await.unwrap();
+    let read = calls(&server, &["hget"]) - before;
+    assert!(read < 400, "{read} records were read for {} offers", OF - 100);
+    let (last, offered) = waiting.split_last().unwrap();
+    for waits in offered {
+        grant(&redis, waits).await;
+    }
+    busy(&redis, last, FOR_EVER).await;
 }
 
 #[tokio::test]

@@ -2,8 +2,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lockwright_core::{
-    AcquireOutcome, Claim, DistributedLock, ErrorKind, Fault, Mode, ReleaseMode, ReleaseOutcome,
-    Renew, Renewal, Wait,
+    AcquireOutcome, Claim, DistributedLock, ErrorKind, Mode, ReleaseMode, ReleaseOutcome, Renew,
+    Renewal,
 };
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed::proxy::Traffic;
@@ -11,8 +11,8 @@ use lockwright_testbed::{self as testbed, Proxy};
 use tokio::time::timeout;
 
 use crate::common::{
-    QUICK, busy, calls, claim, eventually, exists, fails, fails_with, grant, impatient, not_held,
-    released, renewed, server_and_client, token_in, until,
+    QUICK, claim, eventually, exists, fails, fails_with, grant, impatient, released, renewed,
+    server_and_client, token_in,
 };
 
 async fn behind_proxy() -> (testbed::Redis, Proxy, Redis) {
@@ -52,29 +52,20 @@ async fn a_lost_answer_is_indeterminate_and_the_same_token_finds_its_hold() {
 }
 
 #[tokio::test]
-async fn a_lost_question_is_indeterminate_and_a_lost_look_is_not() {
+async fn lost_request_is_indeterminate_and_its_connection_is_replaced() {
     let (server, proxy, redis) = behind_proxy().await;
-    proxy.set(Traffic::SwallowAll);
     let claim = claim("a");
+    assert_eq!(proxy.accepted(), 1);
+    proxy.set(Traffic::SwallowAll);
     fails(redis.try_acquire(&claim).await, ErrorKind::Indeterminate);
     let started = Instant::now();
     fails(redis.inspect(&claim.name).await, ErrorKind::Unavailable);
     assert!(started.elapsed() < 4 * QUICK, "late: {:?}", started.elapsed());
     assert_eq!(server.command::<i64>(&["DBSIZE"]).unwrap(), 0);
-}
-
-#[tokio::test]
-async fn the_connection_is_replaced_after_a_time_out() {
-    let (_server, proxy, redis) = behind_proxy().await;
-    let claim = claim("a");
-    assert_eq!(proxy.accepted(), 1);
-    proxy.set(Traffic::SwallowAll);
-    redis.try_acquire(&claim).await.unwrap_err();
     proxy.set(Traffic::Forward);
-    // The client reconnects without a request.
-    eventually(|| async { (proxy.accepted() >= 2).then_some(()) }).await;
     let granted = eventually(|| async { redis.try_acquire(&claim).await.ok() }).await;
     assert!(matches!(granted, AcquireOutcome::Granted(_)));
+    assert!(proxy.accepted() >= 2);
 }
 
 #[tokio::test]
@@ -129,57 +120,6 @@ async fn dropped_callers_share_one_attempt_to_connect() {
     assert_eq!(proxy.accepted(), 2, "the first connection and one attempt");
 }
 
-fn scripts_run(server: &testbed::Redis) -> u64 {
-    calls(server, &["eval", "evalsha"])
-}
-
-#[tokio::test]
-async fn an_acquire_that_arrives_after_its_release_is_defeated_by_the_tombstone() {
-    let (server, proxy, redis) = behind_proxy().await;
-    let settling = crate::common::connect(&server.url()).await;
-    // Cache the script, so that the late request needs no second message.
-    let before = claim("before");
-    grant(&redis, &before).await;
-
-    let late = claim("a");
-    proxy.set(Traffic::Hold);
-    fails(redis.try_acquire(&late).await, ErrorKind::Indeterminate);
-    not_held(&settling, &late, ReleaseMode::Reconcile).await;
-    let run = scripts_run(&server);
-    proxy.set(Traffic::Forward);
-    until(|| scripts_run(&server) > run).await;
-    assert!(!exists(&server, "a"), "it did not come back");
-    grant(&settling, &claim("a")).await;
-}
-
-#[tokio::test]
-async fn a_frozen_server_that_thaws_leaves_nothing_that_its_release_did_not_end() {
-    let server = testbed::Redis::start().unwrap();
-    let redis = impatient(&server.url()).await;
-    grant(&redis, &claim("before")).await;
-    let claim = claim("a");
-    let run = scripts_run(&server);
-    server.freeze();
-    fails(redis.try_acquire(&claim).await, ErrorKind::Indeterminate);
-    server.thaw();
-    // The earlier acquire runs before or after this release.
-    eventually(|| async { redis.release(&claim, ReleaseMode::Reconcile).await.ok() }).await;
-    until(|| scripts_run(&server) >= run + 2).await;
-    assert!(!exists(&server, "a"), "it did not come back");
-    fails(redis.try_acquire(&claim).await, ErrorKind::Lost(lockwright_core::Reason::Gone));
-}
-
-#[tokio::test]
-async fn fences_grow_also_when_the_data_are_lost() {
-    let (mut server, redis) = server_and_client().await;
-    assert!(!redis.profile().survives.contains(Fault::ServerRestart), "nothing is logged");
-    let granted = grant(&redis, &claim("a")).await;
-    server.restart(false).unwrap();
-    let after = eventually(|| async { redis.try_acquire(&claim("a")).await.ok() }).await;
-    let AcquireOutcome::Granted(after) = after else { panic!("the data are lost: {after:?}") };
-    assert!(after.fence > granted.fence, "the clock went on");
-}
-
 #[tokio::test]
 async fn a_master_that_became_a_replica_is_unavailable_and_is_looked_for_anew() {
     let (server, proxy, redis) = behind_proxy().await;
@@ -199,19 +139,7 @@ async fn a_master_that_became_a_replica_is_unavailable_and_is_looked_for_anew() 
 }
 
 #[tokio::test]
-async fn a_full_server_refuses_and_grants_nothing() {
-    let (server, redis) = server_and_client().await;
-    let held = claim("held");
-    grant(&redis, &held).await;
-    server.command::<()>(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
-    fails_with(redis.try_acquire(&claim("a")).await, ErrorKind::Unavailable, "memory");
-    assert!(!exists(&server, "a"));
-    renewed(&redis, &held).await;
-    released(&redis, &held, ReleaseMode::Plain).await;
-}
-
-#[tokio::test]
-async fn readers_and_permits_go_on_on_a_full_server() {
+async fn holds_go_on_on_a_full_server() {
     let (server, redis) = server_and_client().await;
     let modes = [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 1, of: 2 }];
     let holders = modes.map(|mode| Claim { mode, ..claim(&format!("{mode}")) });
@@ -219,6 +147,8 @@ async fn readers_and_permits_go_on_on_a_full_server() {
         grant(&redis, holder).await;
     }
     server.command::<()>(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
+    fails_with(redis.try_acquire(&claim("a")).await, ErrorKind::Unavailable, "memory");
+    assert!(!exists(&server, "a"));
     let longer = holders.clone().map(|holder| Claim { ttl: holder.ttl * 2, ..holder });
     for holder in &longer {
         renewed(&redis, holder).await;
@@ -233,18 +163,4 @@ async fn readers_and_permits_go_on_on_a_full_server() {
         assert!(seen.remaining > Some(holders[0].ttl), "{}: {seen:?}", holder.mode);
         released(&redis, holder, ReleaseMode::Plain).await;
     }
-}
-
-#[tokio::test]
-async fn a_frozen_server_answers_within_the_time_out() {
-    let server = testbed::Redis::start().unwrap();
-    let redis = impatient(&server.url()).await;
-    let claim = claim("a");
-    server.freeze();
-    let started = Instant::now();
-    fails(redis.renew(&[Renew::of(&claim)]).await, ErrorKind::Indeterminate);
-    assert!(started.elapsed() < 4 * QUICK, "late: {:?}", started.elapsed());
-    server.thaw();
-    eventually(|| async { redis.try_acquire(&claim).await.ok() }).await;
-    busy(&redis, &self::claim("a"), Wait::No).await;
 }

@@ -3,13 +3,12 @@ use std::time::Duration;
 
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, DistributedLock, ErrorKind, Event, Mode,
-    Reason, ReleaseMode, Renew, Renewal, Result, Token, Wait,
+    Reason, ReleaseMode, Renew, Renewal, Result, Token,
 };
 use lockwright_redis::{Config, Redis};
 
 use crate::common::{
-    FOR_EVER, busy, claim, claim_for, events, exists, fails, grant, granted_soon, name, next,
-    not_held, server_and_client,
+    FOR_EVER, busy, claim, claim_for, events, exists, fails, grant, name, next, server_and_client,
 };
 
 const NOT_HELD_BROKEN: [Renewal; 1] = [Renewal::not_held(Reason::Broken)];
@@ -32,33 +31,25 @@ async fn list(redis: &Redis, prefix: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_hold_that_was_made_to_run_out_keeps_its_end_and_is_not_renewed() {
+async fn a_break_passes_the_reserved_block() {
+    // The counter is far ahead of the clock, so that only counting moves it.
+    const AHEAD: u64 = 3_000_000_000_000_000;
     let (server, redis) = server_and_client().await;
     let mut events = events(&redis);
-    let holder = Claim { fences: 5, ..claim("a") };
-    let granted = grant(&redis, &holder).await;
-    let seen = BreakTarget::Token(holder.token);
-    let broken = broken(&redis, seen, BreakMode::RunOut).await;
-    let Ok(Broken::RunsOut(left)) = broken else { panic!("{broken:?}") };
-    assert!(left > Duration::from_secs(25), "{left:?}");
-
-    let told = Event::Lost(holder.token, Reason::Broken);
-    assert_eq!(next(&mut events).await, told, "its holder is told");
-    let renewal = Renew::of(&holder);
-    assert_eq!(redis.renew(&[renewal]).await.unwrap(), NOT_HELD_BROKEN);
-    let again = grant(&redis, &holder).await;
-    assert_eq!(again.fence, granted.fence);
-    assert!(again.valid.unwrap() <= left, "a repeat doesn't arm it again: {again:?}");
-    assert!(matches!(redis.try_acquire(&claim("a")).await.unwrap(), AcquireOutcome::Busy(_)));
-
-    let seen = redis.inspect(&holder.name).await.unwrap().holders.remove(0);
-    assert_eq!(seen.token, Some(holder.token));
-    assert_eq!(seen.broken.as_deref(), Some("anna: stuck"));
-    assert_eq!(list(&redis, "").await, ["a"]);
-
-    server.command::<()>(&["PEXPIRE", "a", "1"]).unwrap();
-    let after = granted_soon(&redis, &claim("a"), Wait::No).await;
-    assert!(after.fence.get() > granted.fence.get() + 4, "past the reserved block");
+    for how in [BreakMode::RunOut, BreakMode::Now] {
+        server.command::<()>(&["SET", "lockwright:{a}:fence", &AHEAD.to_string()]).unwrap();
+        let holder = Claim { fences: 10, ..claim("a") };
+        assert_eq!(grant(&redis, &holder).await.fence.get(), AHEAD + 1);
+        broken(&redis, BreakTarget::Token(holder.token), how).await.unwrap();
+        assert_eq!(next(&mut events).await, Event::Lost(holder.token, Reason::Broken));
+        assert_eq!(redis.renew(&[Renew::of(&holder)]).await.unwrap(), NOT_HELD_BROKEN);
+        let seen = redis.inspect(&holder.name).await.unwrap();
+        assert_eq!(seen.fence.unwrap().get(), AHEAD + 11);
+        if how == BreakMode::Now {
+            fails(redis.try_acquire(&holder).await, ErrorKind::Lost(Reason::Gone));
+        }
+        redis.release(&holder, ReleaseMode::Plain).await.unwrap();
+    }
 }
 
 #[tokio::test]
@@ -97,43 +88,6 @@ async fn a_share_that_moved_and_was_broken_is_not_armed_again_by_a_repeat() {
         let seen = redis.inspect(&to.name).await.unwrap().holders.remove(0);
         assert!(seen.remaining.is_some_and(|remaining| remaining <= left), "{mode}: {seen:?}");
     }
-}
-
-#[tokio::test]
-async fn a_hold_that_was_freed_at_once_is_gone_and_does_not_come_back() {
-    let (_server, redis) = server_and_client().await;
-    let mut events = events(&redis);
-    let holder = Claim { fences: 3, ..claim("a") };
-    let granted = grant(&redis, &holder).await;
-    let seen = BreakTarget::Token(holder.token);
-    let freed = broken(&redis, seen, BreakMode::Now).await.unwrap();
-    assert!(matches!(freed, Broken::Freed(left) if left > Duration::from_secs(25)), "{freed:?}");
-    assert_eq!(next(&mut events).await, Event::Lost(holder.token, Reason::Broken));
-    assert_eq!(next(&mut events).await, Event::Wake(name("a")));
-
-    let successor = claim("a");
-    let after = grant(&redis, &successor).await;
-    assert!(after.fence.get() > granted.fence.get() + 2, "past the reserved block");
-    let renewal = Renew::of(&holder);
-    assert_eq!(redis.renew(&[renewal]).await.unwrap(), NOT_HELD_BROKEN);
-    not_held(&redis, &holder, ReleaseMode::Plain).await;
-    fails(redis.try_acquire(&holder).await, ErrorKind::Lost(Reason::Gone));
-    assert_eq!(broken(&redis, seen, BreakMode::Now).await.unwrap(), Broken::NotHeld);
-    let seen = redis.inspect(&holder.name).await.unwrap().holders.remove(0);
-    assert_eq!(seen.token, Some(successor.token));
-}
-
-#[tokio::test]
-async fn a_break_moves_the_fence_even_if_the_clock_stands_still() {
-    let (server, redis) = server_and_client().await;
-    // The counter is far ahead of the clock, so that only counting moves it.
-    let ahead = 3_000_000_000_000_000_u64;
-    server.command::<()>(&["SET", "lockwright:{a}:fence", &ahead.to_string()]).unwrap();
-    let holder = Claim { fences: 10, ..claim("a") };
-    assert_eq!(grant(&redis, &holder).await.fence.get(), ahead + 1);
-    broken(&redis, BreakTarget::Any, BreakMode::Now).await.unwrap();
-    let fence = redis.inspect(&holder.name).await.unwrap().fence.unwrap();
-    assert_eq!(fence.get(), ahead + 11);
 }
 
 #[tokio::test]

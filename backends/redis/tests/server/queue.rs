@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    AcquireOutcome, Claim, Clock, DistributedLock, ErrorKind, Event, Locks, Mode, ReleaseMode,
+    AcquireOutcome, Claim, Clock, DistributedLock, ErrorKind, Event, Mode, ReleaseMode,
     ReleaseOutcome, Renew, RenewalMode, RenewalOutcome, Token, Wait,
 };
 use lockwright_testbed as testbed;
@@ -73,32 +73,6 @@ async fn an_offer_is_confirmed_by_a_renewal_or_by_asking_again() {
     redis.release(&asks, ReleaseMode::Plain).await.unwrap();
     let keys: Vec<String> = server.command(&["KEYS", "*"]).unwrap();
     assert_eq!(keys, ["lockwright:{a}:fence"]);
-}
-
-#[tokio::test]
-async fn an_offer_that_nobody_takes_goes_on_to_the_next() {
-    let (server, holder) = server_and_client().await;
-    let waiter = connect(&server.url()).await;
-    let mut told = events(&waiter);
-    let held = claim("a");
-    grant(&holder, &held).await;
-    let waiting = [claim("a"), claim("a"), claim("a")];
-    for claim in &waiting {
-        busy(&waiter, claim, FOR_EVER).await;
-    }
-    holder.release(&held, ReleaseMode::Plain).await.unwrap();
-    let begun = Instant::now();
-    let mut fence = None;
-    for claim in &waiting {
-        let (token, granted) = handed(&mut told).await;
-        assert_eq!(token, claim.token);
-        assert!(Some(granted.fence) > fence);
-        fence = Some(granted.fence);
-    }
-    let took = begun.elapsed();
-    assert!(took >= OFFER * 2 - Duration::from_millis(50), "the third was told after {took:?}");
-    assert!(busy(&waiter, &waiting[0], FOR_EVER).await.queued);
-    assert_eq!(waiter.inspect(&name("a")).await.unwrap().waiters, Some(1));
 }
 
 #[tokio::test]
@@ -322,15 +296,6 @@ async fn unrenewed_position_is_requested_again() {
     let (token, granted) = handed(&mut told).await;
     assert_eq!((token, granted.valid), (fixed.token, Some(Duration::ZERO)), "its client asks");
     assert_eq!(grant(&redis, &fixed).await.valid, None);
-    let locks = Locks::new(redis).unwrap();
-    let waiting = {
-        let locks = locks.clone();
-        tokio::spawn(async move { locks.mutex("b").fixed().acquire().await })
-    };
-    let guard = locks.mutex("b").acquire().await.unwrap();
-    guard.release().await.unwrap();
-    let guard = waiting.await.unwrap().unwrap();
-    assert!(guard.remaining() > Duration::from_secs(20));
 }
 
 #[tokio::test]

@@ -9,8 +9,8 @@ use lockwright_redis::{Config, Redis};
 use lockwright_testbed::{self as testbed, Proxy};
 
 use crate::common::{
-    LIMIT, busy, calls, claim, eventually, exists, fails, fails_with, grant, name, patient, released, renewed,
-    token_in, until, user,
+    LIMIT, busy, calls, claim, eventually, exists, fails, fails_with, grant, name, patient,
+    released, renewed, token_in, until, user,
 };
 use crate::connect::{SECRET, wrong};
 
@@ -231,27 +231,20 @@ impl Late {
 
 #[tokio::test]
 async fn a_token_whose_release_may_still_come_is_never_granted_again() {
-    let (late, _held) = Late::start().await;
+    let (late, held) = Late::start().await;
     let redis = &late.redis;
-    let ours = claim("a");
-    fails(redis.try_acquire(&ours).await, ErrorKind::Indeterminate);
+    let (ours, next) = (claim("a"), claim("held"));
+    let (asked, moved) = tokio::join!(redis.try_acquire(&ours), redis.swap(held.token, &next));
+    fails(asked, ErrorKind::Indeterminate);
+    fails(moved, ErrorKind::Indeterminate);
     late.a_release_is_on_its_way().await;
     late.replica.thaw();
     fails(redis.try_acquire(&ours).await, ErrorKind::Lost(Reason::Gone));
+    fails(redis.swap(held.token, &next).await, ErrorKind::Lost(Reason::Gone));
     let settled =
         eventually(|| async { redis.release(&ours, ReleaseMode::Plain).await.ok() }).await;
     assert_eq!(settled, ReleaseOutcome::Released);
     late.deliver().await;
-}
-
-#[tokio::test]
-async fn nor_does_a_hold_move_to_it_again() {
-    let (late, held) = Late::start().await;
-    let next = claim("held");
-    fails(late.redis.swap(held.token, &next).await, ErrorKind::Indeterminate);
-    late.a_release_is_on_its_way().await;
-    late.replica.thaw();
-    fails(late.redis.swap(held.token, &next).await, ErrorKind::Lost(Reason::Gone));
 }
 
 #[tokio::test]
@@ -319,6 +312,8 @@ async fn unwaitable_setting_is_refused_when_connecting() {
         let url = format!("redis://u:{SECRET}@127.0.0.1/?{parameters}");
         wrong(&url, ErrorKind::InvalidConfig, says).await;
     }
+    let config = Config::new("redis://127.0.0.1/").unwrap().response_timeout(Duration::ZERO);
+    fails(config.connect().await, ErrorKind::InvalidConfig);
     let server = testbed::Redis::start().unwrap();
     let url = user(&server, "hasty", SECRET, "~* &* +@all -wait");
     wrong(&format!("{url}?replicas=1"), ErrorKind::Denied, "'wait'").await;

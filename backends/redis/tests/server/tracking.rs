@@ -1,16 +1,14 @@
 use std::time::Duration;
 
-use lockwright_core::{
-    DistributedLock, Event, HoldState, Locks, Reason, ReleaseMode, Renew, Renewal, Wait,
-};
+use lockwright_core::{DistributedLock, Event, Reason, ReleaseMode, Renew, Renewal, Wait};
 use lockwright_redis::Redis;
 use lockwright_testbed::{self as testbed, Cluster, Proxy};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::block_in_place;
 
 use crate::common::{
-    FOR_EVER, LIMIT, busy, calls, claim, claim_for, connect, events, eventually, grant, name, next,
-    renewed, server_and_client, until, weak_user,
+    FOR_EVER, busy, claim, claim_for, connect, events, eventually, grant, name, next, renewed,
+    server_and_client, until, weak_user,
 };
 
 /// A TTL so long that each event comes from the server, not from a timer.
@@ -114,39 +112,6 @@ fn called(stats: &str) -> Vec<(&str, &str)> {
 }
 
 #[tokio::test]
-async fn a_waiter_asks_seldom_and_is_let_in_all_the_same() {
-    let server = testbed::Redis::start().unwrap();
-    server.command::<()>(&["SET", "a", THEIRS]).unwrap();
-    let locks = Locks::new(connect(&server.url()).await).unwrap();
-    let waiting =
-        tokio::spawn(async move { locks.mutex("a").wait_for(LIMIT).acquire().await.map(drop) });
-    until_tracked(&server, 1).await;
-    server.command::<()>(&["CONFIG", "RESETSTAT"]).unwrap();
-    // Polls every 100 ms would be a dozen requests.
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
-    let asked = calls(&server, &["evalsha"]);
-    assert!(asked <= 5, "{asked} times in 1.5 s");
-    server.command::<()>(&["DEL", "a"]).unwrap();
-    waiting.await.unwrap().unwrap();
-}
-
-#[tokio::test]
-async fn a_user_with_the_documented_permissions_has_it() {
-    let server =
-        testbed::Redis::options().user("locks", "secret", &crate::acl::rules()).start().unwrap();
-    let redis = connect(&server.url()).await;
-    let mut told = events(&redis);
-    let ours = held(&server, &redis, "orders/1").await;
-    server.command::<()>(&["DEL", "orders/1"]).unwrap();
-    assert_eq!(next(&mut told).await, Event::AtRisk(ours.token));
-    server.command::<()>(&["SET", "orders/2", THEIRS]).unwrap();
-    busy(&redis, &claim("orders/2"), FOR_EVER).await;
-    server.command::<()>(&["DEL", "orders/2"]).unwrap();
-    assert_eq!(next(&mut told).await, Event::Wake(name("orders/2")));
-    assert_eq!(redis.doctor().await.unwrap().iter().find(|f| f.code == "tracking-denied"), None);
-}
-
-#[tokio::test]
 async fn a_hold_that_somebody_takes_away_is_at_risk_at_once() {
     let (server, redis) = server_and_client().await;
     let mut told = events(&redis);
@@ -194,22 +159,6 @@ async fn harmless_setting_is_no_risk() {
     let next_one = held(&server, &redis, "b").await;
     server.command::<()>(&["DEL", "b"]).unwrap();
     assert_eq!(next(&mut told).await, Event::AtRisk(next_one.token));
-}
-
-#[tokio::test]
-async fn a_client_reports_its_loss_long_before_a_renewal_is_due() {
-    for taking in [&["DEL", "a"][..], &["FLUSHALL"]] {
-        let server = testbed::Redis::start().unwrap();
-        let locks = Locks::new(connect(&server.url()).await).unwrap();
-        let guard = locks.mutex("a").ttl(LONG).acquire().await.unwrap();
-        guard.renew().await.unwrap();
-        until_tracked(&server, 1).await;
-        let signal = guard.signal();
-        server.command::<redis::Value>(taking).unwrap();
-        let ended = tokio::time::timeout(LIMIT, signal.ended()).await.expect("it is told");
-        assert_eq!(ended, HoldState::Lost(Reason::Gone), "{taking:?}");
-        guard.check().unwrap_err();
-    }
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwright_core::{Busy, Error, ErrorKind, Fence, Granted, Holder, Mode, Result};
+use lockwright_core::{Busy, Error, ErrorKind, Fence, Granted, Holder, Mode, Reason, Result};
 use redis::Value;
 
 use crate::FOREIGN_POLL;
@@ -17,8 +17,6 @@ pub(crate) enum Outcome {
     Busy(Busy),
     /// The claim isn't granted, but queued at this server time in µs.
     Queued(Busy, u64),
-    Ended,
-    WrongIncarnation,
 }
 
 pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome> {
@@ -26,6 +24,10 @@ pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome>
         && let Some(queued) = queued_behind_hold(&String::from_utf8_lossy(text))
     {
         return Ok(queued);
+    }
+    // The short reply of `fast_acquire.lua` and `vote.lua`.
+    if let Value::Int(fence @ 1..) = answer {
+        return Ok(Outcome::Granted(Granted::new(Fence::new(fence.unsigned_abs()))));
     }
     let reply = Reply::of(answer, Effect::Changes)?;
     match reply.word(0)? {
@@ -37,8 +39,7 @@ pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome>
         }
         "shared" => Ok(busy(answer::shared_holder(&reply, 1), place(&reply, 7))),
         "kind" => Err(Error::other_kind(present(reply.word(1)?, mode), mode)),
-        "ended" => Ok(Outcome::Ended),
-        "other-incarnation" => Ok(Outcome::WrongIncarnation),
+        "ended" => Err(ended()),
         "foreign" => Err(alien("something else")),
         "exhausted" => Err(error(
             ErrorKind::Conflict,
@@ -49,14 +50,6 @@ pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome>
             ),
         )),
         _ => Err(odd_answer(Effect::Changes, reply)),
-    }
-}
-
-/// Parses the reply of `fast_acquire.lua` or `vote.lua` for a new hold: only its fence.
-pub(crate) fn granted_one_fence(answer: &Value) -> Option<Granted> {
-    match answer {
-        Value::Int(fence @ 1..) => Some(Granted::new(Fence::new(fence.unsigned_abs()))),
-        _ => None,
     }
 }
 
@@ -130,6 +123,14 @@ pub(crate) fn alien(kind: &str) -> Error {
             "the lock's key on the server contains {kind}, not a lock; use another name or a key \
              prefix"
         ),
+    )
+}
+
+pub(crate) fn ended() -> Error {
+    error(
+        ErrorKind::Lost(Reason::Gone),
+        "this request was released or broken before, so it can't hold the lock again; use a new \
+         request",
     )
 }
 

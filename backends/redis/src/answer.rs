@@ -1,7 +1,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{Fence, Holder, Identity, Inspection, LockName, Mode, Result, Token};
+use lockwright_core::{
+    Fence, Holder, Identity, Inspection, LockName, Mode, ReleaseOutcome, Result, Token,
+};
 use redis::{FromRedisValue, Value};
 
 use crate::errors::{Effect, odd_answer};
@@ -48,16 +50,21 @@ pub(crate) fn read<T: FromRedisValue>(answer: Value) -> Result<T> {
     T::from_redis_value(answer).map_err(|cause| odd_answer(Effect::Reads, cause))
 }
 
-#[derive(Debug)]
-pub(crate) enum Found {
-    Lock(Inspection),
-    Alien(String),
+pub(crate) fn released(answer: Value) -> Result<ReleaseOutcome> {
+    match answer {
+        Value::Int(1) => Ok(ReleaseOutcome::Released),
+        Value::Int(0) => Ok(ReleaseOutcome::NotHeld),
+        other => Err(odd_answer(Effect::Changes, other)),
+    }
 }
+
+/// What a lock's key contains: a lock, or something else, described for a message.
+pub(crate) type Found = std::result::Result<Inspection, String>;
 
 pub(crate) fn found(name: &LockName, answer: Value) -> Result<Found> {
     let reply = Reply::of(answer, Effect::Reads)?;
     if reply.word(0)? == "alien" {
-        return Ok(Found::Alien(format!("a {}", reply.text(3).unwrap_or("value of another type"))));
+        return Ok(Err(format!("a {}", reply.text(3).unwrap_or("value of another type"))));
     }
     let mut inspection = Inspection::free(name.clone());
     inspection.fence = reply.text(1).and_then(last_fence).map(Fence::new);
@@ -68,7 +75,7 @@ pub(crate) fn found(name: &LockName, answer: Value) -> Result<Found> {
         let holders = (3..reply.fields.len()).step_by(6);
         inspection.holders.extend(holders.map(|at| shared_holder(&reply, at)));
     }
-    Ok(Found::Lock(inspection))
+    Ok(Ok(inspection))
 }
 
 pub(crate) fn all_found(names: &[LockName], answer: Value) -> Result<Vec<Found>> {

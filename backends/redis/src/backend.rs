@@ -7,8 +7,8 @@ use lockwright_core::{
 };
 use redis::Value;
 
-use crate::acquire::{self, Outcome, alien, millis_rounded_up};
-use crate::cluster::slot_migration::Hold;
+use crate::acquire::{self, Outcome, alien, ended, millis_rounded_up};
+use crate::cluster::slot_migration;
 use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
 use crate::topology::Topology;
@@ -29,7 +29,7 @@ impl DistributedLock for Redis {
     }
 
     fn attach(&self, events: Events) {
-        self.servers.wakeups().subscribers().attach(events);
+        self.servers.wakeups().subscribers.attach(events);
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
@@ -59,8 +59,8 @@ impl DistributedLock for Redis {
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
         let found = self.servers.inspect_all(std::slice::from_ref(name)).await;
         match found.map_err(|error| self.named(error).with_name(name))?.pop() {
-            Some(answer::Found::Lock(inspection)) => Ok(inspection),
-            Some(answer::Found::Alien(kind)) => Err(self.named(alien(&kind)).with_name(name)),
+            Some(Ok(inspection)) => Ok(inspection),
+            Some(Err(kind)) => Err(self.named(alien(&kind)).with_name(name)),
             None => Err(self.named(odd_answer(Effect::Reads, "nothing")).with_name(name)),
         }
     }
@@ -103,7 +103,7 @@ impl Redis {
     async fn full_attempt(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         let keys = self.keys(&claim.name)?;
         let wakeups = self.servers.wakeups();
-        let sent = wakeups.offers().now();
+        let sent = wakeups.offers.clock.now();
         let patience = match wait {
             Wait::No => Duration::ZERO,
             // The claim stays queued for longer than its request waits, so that this process's next
@@ -115,27 +115,27 @@ impl Redis {
         let scripted = [lock, fence, &tombstone, queue, holders, meta];
         let [ttl, patience] = [claim.ttl, patience].map(|it| millis_rounded_up(it).to_string());
         let arguments = [
-            &*wakeups.fast_path().hold_value(claim),
+            &*wakeups.fast_path.hold_value(claim),
             &ttl,
             &answer::mode_text(claim.mode),
             &patience,
-            wakeups.offers().id(),
+            &wakeups.offers.id,
             self.servers.counts_receivers(),
-            wakeups.released(),
+            &wakeups.released,
             claim.name.as_str(),
         ];
         if wait != Wait::No {
-            wakeups.offers().asks(claim.token);
+            wakeups.offers.asks(claim.token);
         }
         let call = scripts::ACQUIRE.call(&scripted, &arguments, limited(claim));
         let answer = self.servers.run(call).await;
         let outcome = answer.and_then(|answer| acquire::outcome(answer, &keys, claim.mode));
         if !matches!(outcome, Ok(Outcome::Queued(..))) {
-            wakeups.offers().asked(claim.token);
+            wakeups.offers.asked(claim.token);
         }
         match outcome? {
             Outcome::Granted(granted) | Outcome::Again(granted) => {
-                wakeups.offers().forget(claim.token);
+                wakeups.offers.forget(claim.token);
                 Ok(AcquireOutcome::Granted(granted))
             }
             Outcome::Busy(busy) => Ok(AcquireOutcome::Busy(busy)),
@@ -145,14 +145,12 @@ impl Redis {
                 let config = self.servers.config();
                 let asks_again =
                     config.replicas.is_some() || !matches!(config.topology, Topology::One(_));
-                wakeups.offers().waits(claim, sent, micros, asks_again);
-                wakeups.subscribers().waits(&claim.name);
-                wakeups.fast_path().note_contention(&claim.name);
+                wakeups.offers.waits(claim, sent, micros, asks_again);
+                wakeups.subscribers.waits(&claim.name);
+                wakeups.fast_path.note_contention(&claim.name);
                 self.listen_for(&keys, &mut busy).await;
                 Ok(AcquireOutcome::Busy(busy))
             }
-            Outcome::Ended => Err(ended()),
-            Outcome::WrongIncarnation => Err(odd_answer(Effect::Changes, "other-incarnation")),
         }
     }
 
@@ -161,39 +159,38 @@ impl Redis {
             && claim.fences <= 1
             && claim.ttl <= LONGEST_FAST_TTL
             && self.servers.config().replicas.is_none()
-            && !self.servers.wakeups().fast_path().is_contended(&claim.name)
+            && !self.servers.wakeups().fast_path.is_contended(&claim.name)
     }
 
     /// Returns `None` if the full script must decide.
     async fn fast_attempt(&self, claim: &Claim) -> Result<Option<AcquireOutcome>> {
-        let fast_path = self.servers.wakeups().fast_path();
+        let fast_path = &self.servers.wakeups().fast_path;
         let keys = Keys::fast(&self.servers.config().key_prefix, &claim.name)?;
         let arguments = [&*fast_path.hold_value(claim), &millis_rounded_up(claim.ttl).to_string()];
         let scripted = [keys.lock(), keys.fence()];
         let call = scripts::FAST_ACQUIRE.call(&scripted, &arguments, limited(claim));
         let answer = self.servers.run(call).await?;
-        if let Some(granted) = acquire::granted_one_fence(&answer) {
-            return Ok(Some(AcquireOutcome::Granted(granted)));
-        }
+        let outcome = match answer {
+            Value::Int(-1) => None,
+            answer => match acquire::outcome(answer, &keys, claim.mode)? {
+                Outcome::Granted(granted) => return Ok(Some(AcquireOutcome::Granted(granted))),
+                Outcome::Busy(busy) => Some(AcquireOutcome::Busy(busy)),
+                other => return Err(odd_answer(Effect::Changes, other)),
+            },
+        };
         fast_path.note_contention(&claim.name);
-        if answer == Value::Int(-1) {
-            return Ok(None);
-        }
-        match acquire::outcome(answer, &keys, claim.mode)? {
-            Outcome::Busy(busy) => Ok(Some(AcquireOutcome::Busy(busy))),
-            other => Err(odd_answer(Effect::Changes, other)),
-        }
+        Ok(outcome)
     }
 
     async fn take_over(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         self.not_given_up(to.token)?;
         let keys = self.keys(&to.name)?;
-        self.servers.wakeups().tracked().forget(keys.lock(), from);
+        self.servers.wakeups().tracked.forget(keys.lock(), from);
         let old = from.to_string();
         let lasts = millis_rounded_up(to.ttl.max(TOMBSTONE)).to_string();
         // `swap.lua` reserves only one fence.
         let to = &Claim { fences: 1, ..to.clone() };
-        let value = self.servers.wakeups().fast_path().hold_value(to);
+        let value = self.servers.wakeups().fast_path.hold_value(to);
         let (ttl, mode) = (millis_rounded_up(to.ttl).to_string(), answer::mode_text(to.mode));
         let arguments = [&*value, &ttl, &mode, &old, &lasts];
         let (tombstone_to, tombstone_from) = (keys.tombstone(to.token), keys.tombstone(from));
@@ -205,8 +202,6 @@ impl Redis {
                 Ok(AcquireOutcome::Granted(granted))
             }
             Outcome::Busy(busy) | Outcome::Queued(busy, _) => Ok(AcquireOutcome::Busy(busy)),
-            Outcome::Ended => Err(ended()),
-            Outcome::WrongIncarnation => Err(odd_answer(Effect::Changes, "other-incarnation")),
         }
     }
 
@@ -258,16 +253,16 @@ impl Redis {
     async fn end(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         let wakeups = self.servers.wakeups();
         let keys = Keys::fast(&self.servers.config().key_prefix, &claim.name)?;
-        wakeups.tracked().forget(keys.lock(), claim.token);
-        wakeups.offers().forget(claim.token);
+        wakeups.tracked.forget(keys.lock(), claim.token);
+        wakeups.offers.forget(claim.token);
         if release_mode == ReleaseMode::Plain && self.may_use_fast_path(claim) {
-            let value = wakeups.fast_path().hold_value(claim);
+            let value = wakeups.fast_path.hold_value(claim);
             let (scripted, arguments) = ([keys.lock(), keys.fence()], [&*value]);
             let call = scripts::FAST_RELEASE.call(&scripted, &arguments, limited(claim));
             if let Some(Value::Int(1)) = self.servers.try_run(call).await? {
                 return Ok(ReleaseOutcome::Released);
             }
-            wakeups.fast_path().note_contention(&claim.name);
+            wakeups.fast_path.note_contention(&claim.name);
         }
         Box::pin(self.full_end(claim, release_mode)).await
     }
@@ -280,44 +275,19 @@ impl Redis {
         let tombstone = keys.tombstone(claim.token);
         let scripted = [lock, &*tombstone, fence, queue, holders, meta];
         let (tombstone_life, released) =
-            (tombstone_ms.to_string(), self.servers.wakeups().released());
+            (tombstone_ms.to_string(), self.servers.wakeups().released.as_str());
         let counts = self.servers.counts_receivers();
         let arguments = [&token, &tombstone_life, released, claim.name.as_str(), counts];
         let call = scripts::RELEASE.call(&scripted, &arguments, limited(claim));
         match self.servers.try_run(call).await? {
-            None => {
-                let (tombstone, token) = (&*tombstone, &*token);
-                let hold = Hold { keys: &keys, tombstone, token, mode: claim.mode };
-                hold.end(&self.servers, claim, tombstone_ms).await
-            }
-            Some(Value::Int(1)) => Ok(ReleaseOutcome::Released),
-            Some(Value::Int(0)) => Ok(ReleaseOutcome::NotHeld),
+            None => slot_migration::end(&self.servers, claim, &keys, tombstone_ms).await,
             Some(Value::Int(life @ 2..)) => {
                 let life = Duration::from_millis(life.unsigned_abs());
-                self.servers.wakeups().fast_path().note_contention(&claim.name);
+                self.servers.wakeups().fast_path.note_contention(&claim.name);
                 offers::expire_offer(&self.servers, &claim.name, life);
                 Ok(ReleaseOutcome::Released)
             }
-            Some(other) => Err(odd_answer(Effect::Changes, other)),
-        }
-    }
-
-    pub(crate) async fn withdraw(
-        &self,
-        claim: &Claim,
-        release_mode: ReleaseMode,
-    ) -> Result<ReleaseOutcome> {
-        let keys = self.keys(&claim.name)?;
-        let (tombstone, token) = (keys.tombstone(claim.token), claim.token.to_string());
-        let (tombstone_life, released) =
-            (tombstone_life(claim, release_mode).to_string(), self.servers.wakeups());
-        let scripted = [keys.lock(), keys.queue(), &tombstone];
-        let arguments = [&token, &tombstone_life, released.released(), claim.name.as_str()];
-        let call = scripts::WITHDRAW.call(&scripted, &arguments, limited(claim));
-        match self.servers.run(call).await.map_err(|error| error.with_name(&claim.name))? {
-            Value::Int(1) => Ok(ReleaseOutcome::Released),
-            Value::Int(0) => Ok(ReleaseOutcome::NotHeld),
-            other => Err(odd_answer(Effect::Changes, other)),
+            Some(answer) => answer::released(answer),
         }
     }
 
@@ -369,9 +339,9 @@ impl Redis {
                 if how == BreakMode::Now { "now" } else { "run-out" },
                 note,
                 &millis_rounded_up(TOMBSTONE).to_string(),
-                self.servers.wakeups().released(),
+                self.servers.wakeups().released.as_str(),
                 name.as_str(),
-                self.servers.wakeups().broken(),
+                &self.servers.wakeups().broken,
                 self.servers.counts_receivers(),
             ];
             let call = scripts::BREAK.call(&scripted, &arguments, Effect::Changes);
@@ -405,7 +375,7 @@ impl Redis {
 }
 
 /// Returns the tombstone's lifetime in ms, or 0 for no tombstone.
-fn tombstone_life(claim: &Claim, release_mode: ReleaseMode) -> u128 {
+pub(crate) fn tombstone_life(claim: &Claim, release_mode: ReleaseMode) -> u128 {
     match release_mode {
         ReleaseMode::Plain => 0,
         ReleaseMode::Reconcile => millis_rounded_up(claim.ttl.max(TOMBSTONE)),
@@ -414,12 +384,4 @@ fn tombstone_life(claim: &Claim, release_mode: ReleaseMode) -> u128 {
 
 fn limited(claim: &Claim) -> Effect {
     Effect::changes_within(claim.patience())
-}
-
-fn ended() -> Error {
-    error(
-        ErrorKind::Lost(Reason::Gone),
-        "this request was released or broken before, so it can't hold the lock again; use a new \
-         request",
-    )
 }

@@ -31,11 +31,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) async fn look(link: &Arc<Link>) -> Result<Self> {
-        Self::behind(link, &link.live().await?).await
-    }
-
-    pub(crate) async fn behind(link: &Arc<Link>, live: &Arc<Live>) -> Result<Self> {
+    pub(crate) async fn look(link: &Arc<Link>, live: &Arc<Live>) -> Result<Self> {
         let info = permitted(link.read_on(live, &redis::cmd("INFO")).await)?;
         let info = info.map(facts_of_info).transpose()?;
         let config = command(&["CONFIG", "GET", "*append*"]);
@@ -110,7 +106,7 @@ pub(crate) async fn examine(servers: &Servers) -> Result<Vec<Finding>> {
 }
 
 pub(crate) async fn examine_one(link: &Arc<Link>) -> Result<Vec<Finding>> {
-    let server = Server::look(link).await?;
+    let server = Server::look(link, &link.live().await?).await?;
     let mut findings = Vec::new();
     findings.extend(denied(&server));
     findings.extend(replica(&server));
@@ -293,7 +289,7 @@ fn clock_is_off(off: Duration) -> Option<Finding> {
 
 async fn publishing(link: &Arc<Link>) -> Result<Option<Finding>> {
     // Clients ignore this text.
-    let publish = command(&["PUBLISH", link.shared.wakeups.broken(), "doctor"]);
+    let publish = command(&["PUBLISH", &link.shared.wakeups.broken, "doctor"]);
     Ok(permitted(link.read(&publish).await)?.is_none().then_some(finding::warning(
         "publish-denied",
         "the user may not publish under lockwright:*",
@@ -303,7 +299,7 @@ async fn publishing(link: &Arc<Link>) -> Result<Option<Finding>> {
 }
 
 fn tracking(link: &Link) -> Option<Finding> {
-    (!link.shared.wakeups.tracked().works()).then_some(finding::note(
+    (!link.shared.wakeups.tracked.works()).then_some(finding::note(
         "tracking-denied",
         "the user may not use client tracking, or the server doesn't support it",
         "when another client deletes the key of a hold, the holder notices it only at its next \

@@ -23,6 +23,7 @@
 //! Unless the tag is the whole key of the lock, this key is appended, so that no two locks share a
 //! companion.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use lockwright_core::{Error, LockName, Result, Token};
@@ -154,6 +155,14 @@ pub(crate) fn lock_of_fence(key: &str) -> Option<&str> {
 
 pub(crate) fn slot_of(key: &str) -> u16 {
     slot(own_tag(key).unwrap_or(key).as_bytes())
+}
+
+pub(crate) fn by_slot<T>(items: impl Iterator<Item = (u16, T)>) -> Vec<Vec<T>> {
+    let mut slots: BTreeMap<u16, Vec<T>> = BTreeMap::new();
+    for (slot, item) in items {
+        slots.entry(slot).or_default().push(item);
+    }
+    slots.into_values().collect()
 }
 
 fn own_tag(key: &str) -> Option<&str> {

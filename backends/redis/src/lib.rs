@@ -205,7 +205,7 @@ async fn connect(config: Config) -> Result<Redis> {
     let Servers::One(link) = &servers else {
         return Ok(Redis::new(servers, cluster_profile()));
     };
-    let server = doctor::Server::look(link).await?;
+    let server = doctor::Server::look(link, &link.live().await?).await?;
     if !for_diagnosis {
         server.can_lock()?;
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use lockwright_core::{Cursor, LockName, Page, Result};
 use redis::Value;
 
-use crate::answer::{Found, read};
+use crate::answer::read;
 use crate::connection::{Link, command};
 use crate::keys::{FENCE_PATTERN, lock_of_fence};
 use crate::servers::Servers;
@@ -25,37 +25,20 @@ const WALKS: usize = 2;
 const INSPECTED_AT_ONCE: usize = 250;
 
 pub(crate) async fn page(servers: &Servers, prefix: &str, from: Option<Cursor>) -> Result<Page> {
-    let (names, is_last) = names(servers, prefix, from.map(|Cursor(last)| last), PAGE).await?;
-    let next =
-        if is_last { None } else { names.last().map(|name| Cursor(name.as_str().to_owned())) };
-    let mut page = Page { names: Vec::with_capacity(names.len()), next };
-    for some in names.chunks(INSPECTED_AT_ONCE) {
-        for found in servers.inspect_all(some).await? {
-            if let Found::Lock(inspection) = found
-                && inspection.holders.iter().any(|holder| holder.token.is_some())
-            {
-                page.names.push(inspection);
-            }
-        }
-    }
-    Ok(page)
-}
-
-async fn names(
-    servers: &Servers,
-    prefix: &str,
-    after: Option<String>,
-    limit: usize,
-) -> Result<(Vec<LockName>, bool)> {
-    let wanted = Wanted { key_prefix: &servers.config().key_prefix, prefix, after, limit };
-    let mut found = Names { names: BTreeSet::new(), is_last: true };
+    let mut search = Search {
+        key_prefix: &servers.config().key_prefix,
+        prefix,
+        after: from.map(|Cursor(last)| last),
+        names: BTreeSet::new(),
+        is_last: true,
+    };
     match servers {
-        Servers::One(link) => walk(link, &wanted, &mut found).await?,
+        Servers::One(link) => search.scan(link).await?,
         Servers::Cluster(cluster) => {
             let mut before = cluster.placement().await?;
             for _ in 0..WALKS {
                 for (_, master) in cluster.masters() {
-                    walk(&master, &wanted, &mut found).await?;
+                    search.scan(&master).await?;
                 }
                 let after = cluster.placement().await?;
                 if after.is_at_rest() && after == before {
@@ -65,46 +48,52 @@ async fn names(
             }
         }
     }
-    Ok((found.names.into_iter().collect(), found.is_last))
-}
-
-struct Wanted<'w> {
-    key_prefix: &'w str,
-    prefix: &'w str,
-    after: Option<String>,
-    limit: usize,
-}
-
-impl Wanted<'_> {
-    fn name(&self, lock: &str) -> Option<LockName> {
-        let name = lock.strip_prefix(self.key_prefix)?;
-        let is_after = self.after.as_deref().is_none_or(|after| name > after);
-        if is_after && name.starts_with(self.prefix) { LockName::new(name).ok() } else { None }
+    let names: Vec<LockName> = search.names.into_iter().collect();
+    let next = names.last().filter(|_| !search.is_last);
+    let next = next.map(|name| Cursor(name.as_str().to_owned()));
+    let mut page = Page { names: Vec::with_capacity(names.len()), next };
+    for some in names.chunks(INSPECTED_AT_ONCE) {
+        let found = servers.inspect_all(some).await?.into_iter().flatten();
+        page.names
+            .extend(found.filter(|it| it.holders.iter().any(|holder| holder.token.is_some())));
     }
+    Ok(page)
 }
 
-struct Names {
+/// A search for the first names of a page.
+struct Search<'s> {
+    key_prefix: &'s str,
+    prefix: &'s str,
+    after: Option<String>,
     names: BTreeSet<LockName>,
     is_last: bool,
 }
 
-async fn walk(link: &Arc<Link>, wanted: &Wanted<'_>, found: &mut Names) -> Result<()> {
-    let mut position = "0".to_owned();
-    loop {
-        let words = ["SCAN", &position, "MATCH", FENCE_PATTERN, "COUNT", SCANNED_AT_ONCE];
-        let (next, keys) = scanned(link.read(&command(&words)).await?)?;
-        let locks = keys.iter().filter_map(|key| lock_of_fence(key));
-        let locks = locks.filter_map(|lock| Some((lock, wanted.name(lock)?))).collect();
-        for name in existing(link, locks).await? {
-            if found.names.insert(name) && found.names.len() > wanted.limit {
-                found.names.pop_last();
-                found.is_last = false;
+impl Search<'_> {
+    fn wanted(&self, lock: &str) -> Option<LockName> {
+        let name = lock.strip_prefix(self.key_prefix)?;
+        let is_after = self.after.as_deref().is_none_or(|after| name > after);
+        if is_after && name.starts_with(self.prefix) { LockName::new(name).ok() } else { None }
+    }
+
+    async fn scan(&mut self, link: &Arc<Link>) -> Result<()> {
+        let mut position = "0".to_owned();
+        loop {
+            let words = ["SCAN", &position, "MATCH", FENCE_PATTERN, "COUNT", SCANNED_AT_ONCE];
+            let (next, keys) = scanned(link.read(&command(&words)).await?)?;
+            let locks = keys.iter().filter_map(|key| lock_of_fence(key));
+            let locks = locks.filter_map(|lock| Some((lock, self.wanted(lock)?))).collect();
+            for name in existing(link, locks).await? {
+                if self.names.insert(name) && self.names.len() > PAGE {
+                    self.names.pop_last();
+                    self.is_last = false;
+                }
             }
+            if next == "0" {
+                return Ok(());
+            }
+            position = next;
         }
-        if next == "0" {
-            return Ok(());
-        }
-        position = next;
     }
 }
 

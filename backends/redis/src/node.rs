@@ -21,10 +21,11 @@ use lockwright_core::{
     Finding, Granted, Holder, Inspection, LockName, Mode, Page, ReleaseMode, ReleaseOutcome, Renew,
     RenewalOutcome, Result, Token, async_trait,
 };
-use redis::FromRedisValue;
+use redis::{FromRedisValue, Value};
 
 use crate::acquire::{self, Outcome, millis_rounded_up};
-use crate::answer::{Reply, read};
+use crate::answer::{Reply, read, released};
+use crate::backend::tombstone_life;
 use crate::connection::{Link, Live, Shared};
 use crate::doctor::Server;
 use crate::errors::{Effect, error, odd_answer};
@@ -210,7 +211,7 @@ impl RedisNode {
     }
 
     async fn look_at(&self, live: &Arc<Live>) -> Result<Incarnation> {
-        let server = Server::behind(&self.link, live).await?;
+        let server = Server::look(&self.link, live).await?;
         server.can_lock()?;
         if let Some(policy) = server.says("maxmemory_policy").filter(|is| *is != "noeviction") {
             return Err(error(
@@ -310,7 +311,7 @@ impl Node for RedisNode {
         if !self.counts(&live, incarnation) {
             return Ok(Vote::WrongIncarnation);
         }
-        let value = self.link.shared.wakeups.fast_path().hold_value(claim);
+        let value = self.link.shared.wakeups.fast_path.hold_value(claim);
         let [ttl, life] =
             [claim.ttl, claim.ttl + IDLE_FENCE].map(|it| millis_rounded_up(it).to_string());
         let candidate = candidate.get().to_string();
@@ -324,20 +325,20 @@ impl Node for RedisNode {
         let yes = |granted: Granted, repeated: bool| {
             Vote::Yes(Yes { fence: granted.fence, repeated, valid: granted.valid })
         };
-        if let Some(granted) = acquire::granted_one_fence(&answer) {
-            return Ok(yes(granted, false));
+        if is_other_incarnation(&answer) {
+            return Ok(Vote::WrongIncarnation);
         }
-        Ok(match acquire::outcome(answer, &keys, claim.mode)? {
-            Outcome::Granted(granted) => yes(granted, false),
-            Outcome::Again(granted) => yes(granted, true),
-            Outcome::Busy(busy) | Outcome::Queued(busy, _) => {
+        Ok(match acquire::outcome(answer, &keys, claim.mode) {
+            Ok(Outcome::Granted(granted)) => yes(granted, false),
+            Ok(Outcome::Again(granted)) => yes(granted, true),
+            Ok(Outcome::Busy(busy) | Outcome::Queued(busy, _)) => {
                 if waits {
-                    self.link.shared.wakeups.subscribers().waits(&claim.name);
+                    self.link.shared.wakeups.subscribers.waits(&claim.name);
                 }
                 Vote::No(No { left: busy.retry_after, holder: busy.holder })
             }
-            Outcome::Ended => Vote::Ended,
-            Outcome::WrongIncarnation => Vote::WrongIncarnation,
+            Err(error) if error.lost_reason().is_some() => Vote::Ended,
+            Err(error) => return Err(error),
         })
     }
 
@@ -380,16 +381,27 @@ impl Node for RedisNode {
         if holds.is_empty() {
             return Ok(Some(Vec::new()));
         }
-        let call = scripts::RENEW.call(&keys, &arguments, batch.effect());
-        let mut renewals = batch.renewals_of_a_node(self.link.run_on(&live, call).await?)?;
-        if let Some(renewals) = &mut renewals {
-            batch.find_reasons(&self.redis.servers, renewals).await;
+        let call = scripts::RENEW.call(&keys, &arguments, batch.effect);
+        let answer = self.link.run_on(&live, call).await?;
+        if is_other_incarnation(&answer) {
+            return Ok(None);
         }
-        Ok(renewals.map(|renewals| renewals.into_iter().map(|renewal| renewal.outcome).collect()))
+        let mut renewals = batch.renewals(answer)?;
+        batch.find_reasons(&self.redis.servers, &mut renewals).await;
+        Ok(Some(renewals.into_iter().map(|renewal| renewal.outcome).collect()))
     }
 
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
-        self.redis.withdraw(claim, release_mode).await
+        let (keys, token) = (self.keys(&claim.name)?, claim.token.to_string());
+        let tombstone = keys.tombstone(claim.token);
+        let tombstone_life = tombstone_life(claim, release_mode).to_string();
+        let scripted = [keys.lock(), keys.queue(), &tombstone];
+        let channel = &*self.link.shared.wakeups.released;
+        let arguments = [&*token, &tombstone_life, channel, claim.name.as_str()];
+        let effect = Effect::changes_within(claim.patience());
+        let call = scripts::WITHDRAW.call(&scripted, &arguments, effect);
+        let ended = self.link.run(call).await.and_then(released);
+        ended.map_err(|error| error.with_name(&claim.name))
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
@@ -418,6 +430,11 @@ impl Node for RedisNode {
     async fn doctor(&self) -> Result<Vec<Finding>> {
         self.redis.doctor().await
     }
+}
+
+fn is_other_incarnation(answer: &Value) -> bool {
+    let Value::Array(words) = answer else { return false };
+    matches!(&words[..], [Value::BulkString(word)] if word == b"other-incarnation")
 }
 
 /// Returns only host and port, because a server has one vote.

@@ -42,9 +42,9 @@ const BEHIND: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 pub(crate) struct Offers {
-    channel: String,
-    id: String,
-    clock: Clock,
+    pub(crate) channel: String,
+    pub(crate) id: String,
+    pub(crate) clock: Clock,
     waiting: Mutex<HashMap<Token, Waiting>>,
     made: Mutex<HashMap<LockName, Instant>>,
 }
@@ -76,18 +76,6 @@ impl Default for Offers {
 }
 
 impl Offers {
-    pub(crate) fn channel(&self) -> &str {
-        &self.channel
-    }
-
-    pub(crate) fn id(&self) -> &str {
-        &self.id
-    }
-
-    pub(crate) fn now(&self) -> BootInstant {
-        self.clock.now()
-    }
-
     /// Registers a claim before its request is sent, because an offer may arrive before the reply.
     pub(crate) fn asks(&self, token: Token) {
         let waiting = Waiting { ask_again: true, ..Waiting::default() };
@@ -121,7 +109,7 @@ impl Offers {
 
     /// Parses an offer: token, first fence, fences, server time in µs, lifetime in ms.
     pub(crate) fn receive(&self, text: &str) -> Option<Event> {
-        let received = self.now();
+        let received = self.clock.now();
         let mut words = text.split(' ');
         let token: Token = words.next()?.parse().ok()?;
         let mut number = || words.next()?.parse::<u64>().ok();
@@ -175,7 +163,7 @@ impl Offers {
 /// Starts a task that offers the lock again when an offer lapses. Each name has at most one task.
 pub(crate) fn expire_offer(servers: &Servers, name: &LockName, life: Duration) {
     let until = Instant::now() + life + GRACE;
-    match lock(&servers.wakeups().offers().made).entry(name.clone()) {
+    match lock(&servers.wakeups().offers.made).entry(name.clone()) {
         Entry::Occupied(mut later) => *later.get_mut() = until.max(*later.get()),
         Entry::Vacant(first) => {
             first.insert(until);
@@ -190,7 +178,7 @@ async fn expire_offers(servers: WeakServers, name: LockName, mut until: Instant)
         sleep_until(until).await;
         let Some(servers) = servers.upgrade() else { return };
         {
-            let mut made = lock(&servers.wakeups().offers().made);
+            let mut made = lock(&servers.wakeups().offers.made);
             match made.get(&name) {
                 Some(later) if *later > until => {
                     until = *later;
@@ -200,7 +188,7 @@ async fn expire_offers(servers: WeakServers, name: LockName, mut until: Instant)
             }
         }
         let Some(life) = grant_next(&servers, &name).await else { return };
-        let mut made = lock(&servers.wakeups().offers().made);
+        let mut made = lock(&servers.wakeups().offers.made);
         if made.contains_key(&name) {
             return;
         }
@@ -212,7 +200,8 @@ async fn expire_offers(servers: WeakServers, name: LockName, mut until: Instant)
 /// Requests the next offer. Returns its lifetime, or `None` without an offer: then waiters poll.
 async fn grant_next(servers: &Servers, name: &LockName) -> Option<Duration> {
     let keys = Keys::new(&servers.config().key_prefix, name).ok()?;
-    let arguments = [servers.counts_receivers(), servers.wakeups().released(), name.as_str()];
+    let arguments =
+        [servers.counts_receivers(), servers.wakeups().released.as_str(), name.as_str()];
     let keys = keys.described();
     match servers.run(scripts::OFFER_AGAIN.call(&keys, &arguments, Effect::Changes)).await {
         Ok(redis::Value::Int(life @ 1..)) => Some(Duration::from_millis(life.unsigned_abs())),
@@ -241,7 +230,7 @@ mod tests {
     fn a_hold_that_was_handed_over_begins_before_the_offer() {
         let offers = Offers::default();
         let claim = claim(RenewalMode::Auto);
-        let sent = offers.now() - Duration::from_secs(100);
+        let sent = offers.clock.now() - Duration::from_secs(100);
         offers.waits(&claim, sent, 5_000_000, false);
         let granted = offered(&offers, &claim, 15_000_000);
         assert_eq!(granted.start, Some(sent + Duration::from_millis(9_900)));
@@ -252,9 +241,9 @@ mod tests {
 
         // The server's clock steps ahead between claim and offer.
         offers.waits(&claim, sent, 5_000_000, false);
-        let before = offers.now();
+        let before = offers.clock.now();
         let start = offered(&offers, &claim, 5_000_000_000).start.unwrap();
-        assert!(before <= start && start <= offers.now());
+        assert!(before <= start && start <= offers.clock.now());
     }
 
     #[test]
@@ -265,7 +254,7 @@ mod tests {
         assert_eq!(behind(0), None, "it isn't waiting");
         offers.asks(claim.token);
         assert_eq!(behind(0), None, "it isn't queued yet");
-        offers.waits(&claim, offers.now(), 1, false);
+        offers.waits(&claim, offers.clock.now(), 1, false);
         assert!(behind(0).is_some());
         assert_eq!(behind(60_000), None, "it is planned already");
         assert!(matches!(offers.asks_now(claim.token), Some(Err(_))), "later");
@@ -282,14 +271,14 @@ mod tests {
         let (early, fixed) = (claim(RenewalMode::Auto), claim(RenewalMode::Off));
         offers.asks(early.token);
         let replicated = claim(RenewalMode::Auto);
-        offers.waits(&fixed, offers.now(), 1, false);
-        offers.waits(&replicated, offers.now(), 1, true);
+        offers.waits(&fixed, offers.clock.now(), 1, false);
+        offers.waits(&replicated, offers.clock.now(), 1, true);
         for claim in [&early, &fixed, &replicated] {
             assert_eq!(offered(&offers, claim, 2).valid, Some(Duration::ZERO));
         }
         assert_eq!(offers.receive(&format!("{} 7 1 2 2000", replicated.token)), None);
         let requeued = claim(RenewalMode::Auto);
-        offers.waits(&requeued, offers.now(), 3, false);
+        offers.waits(&requeued, offers.clock.now(), 3, false);
         assert_eq!(offered(&offers, &requeued, 2).valid, Some(Duration::ZERO), "it lapsed");
         for odd in ["", "x", &format!("{} 1", early.token)] {
             assert_eq!(offers.receive(odd), None);
@@ -298,7 +287,7 @@ mod tests {
         for queued in [false, true] {
             offers.asks(withdrawn.token);
             if queued {
-                offers.waits(&withdrawn, offers.now(), 1, false);
+                offers.waits(&withdrawn, offers.clock.now(), 1, false);
                 offers.forget(withdrawn.token);
             } else {
                 offers.asked(withdrawn.token);

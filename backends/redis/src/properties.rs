@@ -7,7 +7,7 @@ use lockwright_core::{Identity, LockName};
 use lockwright_properties::{assert_clear, check, text, texts};
 use redis::Value;
 
-use crate::answer::{self, Found};
+use crate::answer;
 use crate::cluster::map::{Address, SlotMap};
 use crate::config::Config;
 use crate::keys::{Keys, lock_of_fence, slot_of};
@@ -61,8 +61,8 @@ fn answers_about_a_lock() {
             Ok(Value::Array(words))
         },
         |words| match answer::found(&name, words.clone()) {
-            Ok(Found::Lock(found)) => assert!(!format!("{found:?}").is_empty()),
-            Ok(Found::Alien(what)) => assert_clear(what),
+            Ok(Ok(found)) => assert!(!format!("{found:?}").is_empty()),
+            Ok(Err(what)) => assert_clear(what),
             Err(error) => assert_clear(error),
         },
     );
@@ -146,7 +146,7 @@ fn messages_about_offers() {
     let huge = format!("behind {} 18446744073709551615", claim.token);
     let late = format!("{} 7 1 18446744073709551615 18446744073709551615", claim.token);
     texts(&[&offer, &behind, &huge, &late], |message| {
-        offers.waits(&claim, offers.now(), 5_000_000, message.len() % 2 == 0);
+        offers.waits(&claim, offers.clock.now(), 5_000_000, message.len() % 2 == 0);
         let _ = offers.receive(message);
         let _ = offers.receive_behind(message);
         offers.forget(claim.token);

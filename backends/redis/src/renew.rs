@@ -16,7 +16,7 @@ pub(crate) struct Batch {
     holds: Vec<BatchEntry>,
     /// The first hold's TTL in ms, which most holds share.
     ttl: String,
-    effect: Effect,
+    pub(crate) effect: Effect,
 }
 
 struct BatchEntry {
@@ -34,19 +34,9 @@ enum Kind {
     Shared,
 }
 
-impl Kind {
-    /// `now` is the time since 1970.
-    fn of(claim: &Claim, now: Duration) -> Self {
-        match claim.mode {
-            Mode::Exclusive if extends_fence(claim, now) => Self::ExclusiveWithFence,
-            Mode::Exclusive => Self::Exclusive,
-            _ => Self::Shared,
-        }
-    }
-}
-
-/// Returns whether a renewal now extends the fence counter's expiry: during one TTL of each day,
-/// from a time of day that depends on the token. At least one renewal is in this period.
+/// Returns whether a renewal at `now`, since 1970, extends the fence counter's expiry: during one
+/// TTL of each day, from a time of day that depends on the token. At least one renewal is in this
+/// period.
 fn extends_fence(claim: &Claim, now: Duration) -> bool {
     let phase = DAY / 256 * u32::from(claim.token.as_bytes()[0]);
     (now + phase).as_secs() % DAY.as_secs() <= claim.ttl.as_secs()
@@ -61,7 +51,11 @@ impl Batch {
         let mut batch = Self { holds: entries, ttl: common.to_string(), effect };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         for Renew { claim, .. } in holds {
-            let kind = Kind::of(claim, now);
+            let kind = match claim.mode {
+                Mode::Exclusive if extends_fence(claim, now) => Kind::ExclusiveWithFence,
+                Mode::Exclusive => Kind::Exclusive,
+                _ => Kind::Shared,
+            };
             let (token, ttl) = (claim.token, ttl(claim));
             let argument = match kind {
                 Kind::Exclusive if ttl == common => format!("lw1:{token}"),
@@ -98,10 +92,6 @@ impl Batch {
         [&*self.ttl, incarnation].into_iter().chain(each).collect()
     }
 
-    pub(crate) fn effect(&self) -> Effect {
-        self.effect
-    }
-
     pub(crate) fn renewals(&self, answer: Value) -> Result<Vec<Renewal>> {
         renewals(answer, self.holds.len())
     }
@@ -120,15 +110,6 @@ impl Batch {
             };
             (keys, [self.ttl.clone(), String::new(), argument])
         })
-    }
-
-    /// Returns `None` if the node's incarnation differs.
-    pub(crate) fn renewals_of_a_node(&self, answer: Value) -> Result<Option<Vec<Renewal>>> {
-        let is_wrong_incarnation = matches!(
-            &answer,
-            Value::Array(fields) if matches!(&fields[..], [Value::BulkString(word)] if word == b"other-incarnation")
-        );
-        if is_wrong_incarnation { Ok(None) } else { self.renewals(answer).map(Some) }
     }
 
     /// Sets [`Reason::Broken`] for lost holds whose tombstone records a break.

@@ -88,7 +88,7 @@ impl Link {
         // `WAIT` covers only writes of its own connection, so the script's connection sends it.
         let limit = self.shared.config.response_timeout + replicas.limit;
         let wait = replicas.wait();
-        let mut connection = live.connection();
+        let mut connection = live.connection.clone();
         let asking = wait.query_async::<u32>(&mut connection);
         let is_acquire = call.is_of(&[&scripts::ACQUIRE, &scripts::SWAP]);
         let message = match self.within(live, limit, call.effect, asking).await {

@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use lockwright_core::{LockName, Renew, Renewal, Result};
@@ -10,7 +9,7 @@ use crate::cluster::{Cluster, slot_migration};
 use crate::config::Config;
 use crate::connection::{Link, Shared};
 use crate::errors::{self, Effect};
-use crate::keys::{Keys, slot_of};
+use crate::keys::{Keys, by_slot, slot_of};
 use crate::renew::Batch;
 use crate::scripts::{self, Call};
 use crate::topology::{Topology, Whereabouts};
@@ -118,14 +117,10 @@ impl Servers {
     }
 
     pub(crate) fn grouped(&self, keys: Vec<String>) -> Vec<Vec<String>> {
-        if let Self::One(_) = self {
-            return vec![keys];
+        match self {
+            Self::One(_) => vec![keys],
+            Self::Cluster(_) => by_slot(keys.into_iter().map(|key| (slot_of(&key), key))),
         }
-        let mut slots: BTreeMap<u16, Vec<String>> = BTreeMap::new();
-        for key in keys {
-            slots.entry(slot_of(&key)).or_default().push(key);
-        }
-        slots.into_values().collect()
     }
 
     pub(crate) async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
@@ -137,7 +132,7 @@ impl Servers {
             Self::One(link) => {
                 let batch = Batch::new(prefix, holds)?;
                 let (keys, arguments) = (batch.keys(), batch.arguments(""));
-                let call = scripts::RENEW.call(&keys, &arguments, batch.effect());
+                let call = scripts::RENEW.call(&keys, &arguments, batch.effect);
                 let answer = link.run(call).await?;
                 let mut renewals = batch.renewals(answer)?;
                 batch.find_reasons(self, &mut renewals).await;
@@ -145,7 +140,7 @@ impl Servers {
             }
             Self::Cluster(cluster) => cluster.renew(holds).await?,
         };
-        self.wakeups().tracked().renewed(prefix, holds, &renewals);
+        self.wakeups().tracked.renewed(prefix, holds, &renewals);
         Ok(renewals)
     }
 

@@ -19,8 +19,8 @@ use std::sync::{LazyLock, Mutex, OnceLock};
 use std::time::Duration;
 
 use lockwright_core::backend_util::lock;
-use lockwright_core::{ErrorKind, Event, LockName, Mode, Renew, Renewal, RenewalOutcome, Token};
-use redis::{Cmd, FromRedisValue, Value};
+use lockwright_core::{ErrorKind, Event, Mode, Renew, Renewal, RenewalOutcome, Token};
+use redis::{Cmd, Value};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::connection::command;
@@ -38,38 +38,21 @@ pub(crate) fn turn_on() -> Cmd {
     command(&["CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"])
 }
 
-#[derive(Debug)]
-enum Changed {
-    Keys(Vec<String>),
-    Flushed,
-    Reconnected,
-    Renewed(Vec<String>),
-}
-
 #[derive(Debug, Default)]
 pub(crate) struct Tracked {
     holds: Mutex<HashMap<String, Token>>,
     works: AtomicBool,
-    changed: OnceLock<UnboundedSender<Changed>>,
+    checks: OnceLock<UnboundedSender<Option<Vec<String>>>>,
 }
 
 impl Tracked {
     pub(crate) fn note(&self, works: bool) {
         self.works.store(works, Ordering::Release);
-        self.notify(Changed::Reconnected);
+        self.check(None);
     }
 
     pub(crate) fn works(&self) -> bool {
         self.works.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn receive(&self, push: &[Value]) {
-        match push {
-            [Value::Array(keys)] => self.notify(Changed::Keys(
-                keys.iter().filter_map(|key| String::from_redis_value(key.clone()).ok()).collect(),
-            )),
-            _ => self.notify(Changed::Flushed),
-        }
     }
 
     pub(crate) fn renewed(&self, key_prefix: &str, holds: &[Renew<'_>], renewals: &[Renewal]) {
@@ -98,7 +81,7 @@ impl Tracked {
         }
         drop(known);
         if !keys.is_empty() {
-            self.notify(Changed::Renewed(keys));
+            self.check(Some(keys));
         }
     }
 
@@ -109,83 +92,62 @@ impl Tracked {
         }
     }
 
-    fn notify(&self, changed: Changed) {
-        if let Some(to) = self.changed.get() {
-            let _ = to.send(changed);
+    /// Lets `watch` read and track these keys, or without keys, those of all holds.
+    pub(crate) fn check(&self, keys: Option<Vec<String>>) {
+        if let Some(checks) = self.checks.get() {
+            let _ = checks.send(keys);
         }
     }
 
-    fn all(&self) -> Vec<String> {
-        lock(&self.holds).keys().cloned().collect()
-    }
-
-    fn held(&self, keys: &[String]) -> Vec<String> {
+    fn held(&self, keys: Option<Vec<String>>) -> Vec<String> {
         let holds = lock(&self.holds);
-        keys.iter().filter(|key| holds.contains_key(*key)).cloned().collect()
+        match keys {
+            Some(mut keys) => {
+                keys.retain(|key| holds.contains_key(key));
+                keys
+            }
+            None => holds.keys().cloned().collect(),
+        }
     }
 
     fn changed_hands(&self, key: &str, value: &Value) -> Option<Token> {
         let mut holds = lock(&self.holds);
         let token = *holds.get(key)?;
         let ours = format!("lw1:{token}:");
-        let is_ours =
-            matches!(value, Value::BulkString(value) if value.starts_with(ours.as_bytes()));
-        if is_ours {
-            return None;
+        match value {
+            Value::BulkString(value) if value.starts_with(ours.as_bytes()) => None,
+            _ => holds.remove(key),
         }
-        holds.remove(key)
     }
 }
 
 pub(crate) fn start(servers: &Servers) {
-    let (sender, changes) = unbounded_channel();
-    if servers.wakeups().tracked().changed.set(sender).is_ok() {
-        tokio::spawn(watch(servers.downgrade(), changes));
+    let (sender, checks) = unbounded_channel();
+    if servers.wakeups().tracked.checks.set(sender).is_ok() {
+        tokio::spawn(watch(servers.downgrade(), checks));
     }
 }
 
-async fn watch(servers: WeakServers, mut changes: UnboundedReceiver<Changed>) {
-    while let Some(changed) = changes.recv().await {
+async fn watch(servers: WeakServers, mut checks: UnboundedReceiver<Option<Vec<String>>>) {
+    while let Some(keys) = checks.recv().await {
         let Some(servers) = servers.upgrade() else { return };
-        let wakeups = servers.wakeups();
-        let tracked = wakeups.tracked();
-        let keys = match changed {
-            Changed::Keys(keys) => {
-                for key in &keys {
-                    let name = key.strip_prefix(servers.config().key_prefix.as_str());
-                    if let Some(name) = name.and_then(|name| LockName::new(name).ok()) {
-                        wakeups.subscribers().wake(&name);
-                    }
-                }
-                tracked.held(&keys)
-            }
-            Changed::Flushed => {
-                wakeups.subscribers().wake_all();
-                tracked.all()
-            }
-            Changed::Reconnected => tracked.all(),
-            Changed::Renewed(keys) => keys,
-        };
-        if !tracked.works() {
-            continue;
-        }
-        let mut keys = keys.into_iter().peekable();
-        while keys.peek().is_some() {
+        let tracked = &servers.wakeups().tracked;
+        let mut keys = if tracked.works() { tracked.held(keys) } else { Vec::new() };
+        while !keys.is_empty() {
             // One task per chunk, so that a frozen node doesn't delay other chunks.
-            let chunk = keys.by_ref().take(LOOKED_AT_ONCE).collect();
-            tokio::spawn(look_at(servers.downgrade(), chunk));
+            let others = keys.split_off(keys.len().min(LOOKED_AT_ONCE));
+            tokio::spawn(look_at(servers.downgrade(), std::mem::replace(&mut keys, others)));
         }
     }
 }
 
 /// Reads keys, and sends `AtRisk` for holds that are gone. Keys without a reply (moving slot, dead
 /// node) are retried a few times, then left to the next renewal.
-async fn look_at(servers: WeakServers, keys: Vec<String>) {
+async fn look_at(servers: WeakServers, mut keys: Vec<String>) {
     const TRIES: u32 = 8;
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
     let mut pause = Duration::from_millis(50);
-    let mut keys = keys;
     for _ in 0..TRIES {
         let Some(servers) = servers.upgrade() else { return };
         let mut unanswered = Vec::new();
@@ -194,8 +156,8 @@ async fn look_at(servers: WeakServers, keys: Vec<String>) {
                 unanswered.extend(together);
             }
         }
-        let tracked = servers.wakeups().tracked();
-        keys = tracked.held(&unanswered);
+        let tracked = &servers.wakeups().tracked;
+        keys = tracked.held(Some(unanswered));
         if keys.is_empty() || !tracked.works() {
             return;
         }
@@ -217,14 +179,14 @@ async fn look_at_some(servers: &Servers, keys: &[String]) -> bool {
         Ok(_) => return false,
         Err(error) => {
             if error.kind() == ErrorKind::Denied {
-                wakeups.tracked().works.store(false, Ordering::Release);
+                wakeups.tracked.works.store(false, Ordering::Release);
             }
             return false;
         }
     };
     for (key, value) in keys.iter().zip(&values) {
-        if let Some(token) = wakeups.tracked().changed_hands(key, value) {
-            wakeups.subscribers().send(&Event::AtRisk(token));
+        if let Some(token) = wakeups.tracked.changed_hands(key, value) {
+            wakeups.subscribers.send(&Event::AtRisk(token));
         }
     }
     true
@@ -232,7 +194,7 @@ async fn look_at_some(servers: &Servers, keys: &[String]) -> bool {
 
 /// Tracks a lock. Returns whether it is held, or `None` if it can't be tracked.
 pub(crate) async fn listen_for(servers: &Servers, lock: &str) -> Option<bool> {
-    if !servers.wakeups().tracked().works() {
+    if !servers.wakeups().tracked.works() {
         return None;
     }
     let exists = command(&["EXISTS", lock]);

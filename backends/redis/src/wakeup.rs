@@ -29,12 +29,12 @@ use crate::tracking::Tracked;
 #[derive(Debug)]
 pub(crate) struct Wakeups {
     key_prefix: String,
-    released: String,
-    broken: String,
-    subscribers: Subscribers,
-    tracked: Tracked,
-    offers: Offers,
-    fast_path: FastPath,
+    pub(crate) released: String,
+    pub(crate) broken: String,
+    pub(crate) subscribers: Subscribers,
+    pub(crate) tracked: Tracked,
+    pub(crate) offers: Offers,
+    pub(crate) fast_path: FastPath,
     slots: OnceLock<Arc<Current>>,
 }
 
@@ -67,32 +67,29 @@ impl Wakeups {
         slots.get().owner(slot).is_none_or(|owner| from.is_at(owner))
     }
 
-    pub(crate) fn released(&self) -> &str {
-        &self.released
-    }
-
-    pub(crate) fn broken(&self) -> &str {
-        &self.broken
-    }
-
     pub(crate) fn channels(&self) -> [&str; 3] {
-        [&self.released, &self.broken, self.offers.channel()]
+        [&self.released, &self.broken, &self.offers.channel]
     }
 
-    pub(crate) fn subscribers(&self) -> &Subscribers {
-        &self.subscribers
-    }
-
-    pub(crate) fn tracked(&self) -> &Tracked {
-        &self.tracked
-    }
-
-    pub(crate) fn offers(&self) -> &Offers {
-        &self.offers
-    }
-
-    pub(crate) fn fast_path(&self) -> &FastPath {
-        &self.fast_path
+    /// Handles a report of changed keys, or without keys, of a change of any key.
+    pub(crate) fn receive_changes(&self, report: &[Value]) {
+        let changed: Option<Vec<String>> = match report {
+            [Value::Array(keys)] => {
+                let texts = keys.iter().map(|key| String::from_redis_value(key.clone()));
+                Some(texts.filter_map(Result::ok).collect())
+            }
+            _ => None,
+        };
+        match &changed {
+            Some(keys) => {
+                let names = keys.iter().filter_map(|key| key.strip_prefix(&self.key_prefix));
+                for name in names.filter_map(|name| LockName::new(name).ok()) {
+                    self.subscribers.wake(&name);
+                }
+            }
+            None => self.subscribers.wake_all(),
+        }
+        self.tracked.check(changed);
     }
 
     pub(crate) fn receive(
@@ -109,7 +106,7 @@ impl Wakeups {
             LockName::new(&text).ok().filter(|name| self.counts(name, from)).map(Event::Wake)
         } else if channel == self.broken {
             broken_hold(&text)
-        } else if channel == self.offers.channel() {
+        } else if channel == self.offers.channel {
             if let Some((token, at)) = self.offers.receive_behind(&text) {
                 runtime.spawn(ask_later(Arc::downgrade(self), token, at));
             }
@@ -137,7 +134,7 @@ async fn ask_later(wakeups: Weak<Wakeups>, token: Token, mut at: Instant) {
 
 /// Parses `now TOKEN` for an ended hold, or `run-out TOKEN` for a hold that can't be renewed, but
 /// lasts until its release or expiry. Both are a loss.
-fn broken_hold(text: &str) -> Option<Event> {
+pub(crate) fn broken_hold(text: &str) -> Option<Event> {
     let (how, token) = text.split_once(' ')?;
     matches!(how, "now" | "run-out").then_some(())?;
     Some(Event::Lost(token.parse().ok()?, Reason::Broken))

@@ -56,15 +56,11 @@ impl Cluster {
 
     async fn ask_one(&self, at: &Address) -> Result<SlotMap, Failure> {
         let slots = command(&["CLUSTER", "SLOTS"]);
-        let link = lock(&self.links).get(at).filter(|link| link.is_connected()).cloned();
-        let answer = match link {
-            Some(link) => {
-                let answer = async {
-                    let live = link.live().await?;
-                    link.ask(&live, None, &slots, Effect::Reads).await
-                };
-                let answer = answer.await.map_err(|error| failed(&error))?;
-                answer.map_err(|cause| refused(&cause, at))?
+        let link = lock(&self.links).get(at).cloned();
+        let answer = match link.and_then(|link| Some((link.usable()?, link))) {
+            Some((live, link)) => {
+                let answer = link.ask(&live, None, &slots, Effect::Reads).await;
+                answer.map_err(|error| failed(&error))?.map_err(|cause| refused(&cause, at))?
             }
             None => self.ask_unknown_node(at, &slots).await?,
         };

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lockwright_core::{Error, LockName, Renew, Renewal, Result};
+use lockwright_core::{ErrorKind, LockName, Renew, Renewal, Result};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Cluster, slot_migration};
 use crate::answer::Found;
-use crate::errors::{Effect, error, odd_answer};
-use crate::keys::slot_of;
+use crate::errors::{Effect, error};
+use crate::keys::{by_slot, slot_of};
 use crate::renew::Batch;
 use crate::scripts;
 use crate::servers::Servers;
@@ -22,7 +22,7 @@ impl Cluster {
         let until = Instant::now() + Renew::time_to_answer(holds);
         let prefix = &self.shared.config.key_prefix;
         let mut asking = Vec::new();
-        for places in by_slot(prefix, holds.iter().map(|hold| &hold.claim.name)) {
+        for places in places(prefix, holds.iter().map(|hold| &hold.claim.name)) {
             let some: Vec<Renew<'_>> = places.iter().map(|at| holds[*at]).collect();
             let (cluster, batch) = (Arc::clone(self), Batch::new(prefix, &some)?);
             let renewing = async move { cluster.renew_in_slot(&batch, until).await };
@@ -39,17 +39,20 @@ impl Cluster {
                     }
                 }
                 Ok(Err(error)) => failure = Some(error),
-                Err(_) => failure = failure.or_else(|| Some(late())),
+                Err(_) => {
+                    let late = "the server did not answer in time; the request may have been \
+                                carried out";
+                    failure = failure.or(Some(error(ErrorKind::Indeterminate, late)));
+                }
             }
         }
-        match failure {
-            Some(failure) if !answered => Err(failure),
-            Some(failure) => {
-                tracing::debug!(%failure, "redis: some holds of a batch could not be renewed");
-                Ok(renewals)
+        if let Some(failure) = failure {
+            if !answered {
+                return Err(failure);
             }
-            None => Ok(renewals),
+            tracing::debug!(%failure, "redis: some holds of a batch could not be renewed");
         }
+        Ok(renewals)
     }
 
     async fn renew_in_slot(
@@ -70,44 +73,29 @@ impl Cluster {
     pub(crate) async fn inspect_all(self: &Arc<Self>, names: &[LockName]) -> Result<Vec<Found>> {
         let prefix = &self.shared.config.key_prefix;
         let mut asking = Vec::new();
-        for places in by_slot(prefix, names.iter()) {
+        for places in places(prefix, names.iter()) {
             let some: Vec<LockName> = places.iter().map(|at| names[*at].clone()).collect();
             let servers = Servers::Cluster(Arc::clone(self));
             let inspecting = async move { servers.inspect_together(&some).await };
             asking.push((places, self.shared.runtime.spawn(inspecting)));
         }
-        let mut found: Vec<Option<Found>> = names.iter().map(|_| None).collect();
+        let mut found = BTreeMap::new();
         for (places, task) in asking {
-            for (at, one) in places.into_iter().zip(joined(task).await?) {
-                found[at] = Some(one);
-            }
+            found.extend(places.into_iter().zip(joined(task).await?));
         }
-        let odd = || odd_answer(Effect::Reads, "too little");
-        found.into_iter().map(|one| one.ok_or_else(odd)).collect()
+        Ok(found.into_values().collect())
     }
 }
 
-fn by_slot<'n>(prefix: &str, names: impl Iterator<Item = &'n LockName>) -> Vec<Vec<usize>> {
-    let mut slots: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
-    for (at, name) in names.enumerate() {
-        slots.entry(slot_of(&format!("{prefix}{name}"))).or_default().push(at);
-    }
-    slots.into_values().collect()
+/// Groups the names' places by slot.
+fn places<'n>(prefix: &str, names: impl Iterator<Item = &'n LockName>) -> Vec<Vec<usize>> {
+    let slot = |name: &LockName| slot_of(&format!("{prefix}{name}"));
+    by_slot(names.enumerate().map(|(at, name)| (slot(name), at)))
 }
 
 async fn joined<T>(task: JoinHandle<Result<T>>) -> Result<T> {
-    match task.await {
-        Ok(end) => end,
-        Err(_) => Err(error(
-            lockwright_core::ErrorKind::Indeterminate,
-            "the runtime in which the client connected has ended",
-        )),
-    }
-}
-
-fn late() -> Error {
-    error(
-        lockwright_core::ErrorKind::Indeterminate,
-        "the server did not answer in time; the request may have been carried out",
-    )
+    task.await.unwrap_or_else(|_| {
+        let problem = "the runtime in which the client connected has ended";
+        Err(error(ErrorKind::Indeterminate, problem))
+    })
 }

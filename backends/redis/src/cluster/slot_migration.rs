@@ -16,18 +16,11 @@ use redis::Value;
 use super::Cluster;
 use crate::answer::{self, Found, read};
 use crate::connection::command;
-use crate::errors::{Effect, error, odd_answer};
+use crate::errors::{Effect, error};
 use crate::keys::Keys;
 use crate::renew::{Batch, renewals};
 use crate::scripts;
 use crate::servers::Servers;
-
-pub(crate) struct Hold<'h> {
-    pub(crate) keys: &'h Keys,
-    pub(crate) tombstone: &'h str,
-    pub(crate) token: &'h str,
-    pub(crate) mode: Mode,
-}
 
 /// Renews the holds one by one. A shared hold or permit is indeterminate until all its keys are on
 /// one node.
@@ -49,56 +42,51 @@ pub(crate) async fn renew(cluster: &Arc<Cluster>, batch: &Batch) -> Vec<Renewal>
     all
 }
 
-impl Hold<'_> {
-    /// Removes the token's record and wakes the other waiters, in a task, because a node may be
-    /// silent. If this fails, waiters poll, and the record expires.
-    fn wake_waiters(&self, servers: &Servers, claim: &Claim) {
-        let forget = command(&["HDEL", self.keys.meta(), self.token]);
-        let publish = command(&["PUBLISH", servers.wakeups().released(), claim.name.as_str()]);
-        let (runtime, servers) = (servers.runtime().clone(), servers.clone());
-        let [meta, queue] = [self.keys.meta(), self.keys.queue()].map(str::to_owned);
-        runtime.spawn(async move {
-            let forgotten = servers.command(&meta, None, &forget, Effect::Changes);
-            let published = servers.command(&queue, None, &publish, Effect::Changes);
-            let _ = tokio::join!(forgotten, published);
-        });
-    }
+/// Removes the token's record and wakes the other waiters, in a task, because a node may be silent.
+/// If this fails, waiters poll, and the record expires.
+fn wake_waiters(servers: &Servers, claim: &Claim, keys: &Keys) {
+    let forget = command(&["HDEL", keys.meta(), &claim.token.to_string()]);
+    let publish = command(&["PUBLISH", &servers.wakeups().released, claim.name.as_str()]);
+    let (runtime, servers) = (servers.runtime().clone(), servers.clone());
+    let [meta, queue] = [keys.meta(), keys.queue()].map(str::to_owned);
+    runtime.spawn(async move {
+        let forgotten = servers.command(&meta, None, &forget, Effect::Changes);
+        let published = servers.command(&queue, None, &publish, Effect::Changes);
+        let _ = tokio::join!(forgotten, published);
+    });
+}
 
-    pub(crate) async fn end(
-        &self,
-        servers: &Servers,
-        claim: &Claim,
-        tombstone_ms: u128,
-    ) -> Result<ReleaseOutcome> {
-        if tombstone_ms > 0 {
-            // Write the tombstone first, as `release_full.lua` does.
-            let (fence, life) = (self.keys.fence(), tombstone_ms.to_string());
-            servers.run(scripts::MOVING_MARK.call(&[fence], &[&life], Effect::Changes)).await?;
-            let set_tombstone = command(&["SET", self.tombstone, "released", "PX", &life]);
-            servers.command(self.tombstone, None, &set_tombstone, Effect::Changes).await?;
-        }
-        let leave = command(&["LREM", self.keys.queue(), "1", self.token]);
-        let left = servers.command(self.keys.queue(), None, &leave, Effect::Changes).await?;
-        if matches!(left, Value::Int(1)) {
-            self.wake_waiters(servers, claim);
-            return Ok(ReleaseOutcome::Released);
-        }
-        if self.mode != Mode::Exclusive {
-            return Err(error(
-                ErrorKind::Unavailable,
-                "the Cluster is moving the lock's slot to another node; its readers and permits can \
-                 be released when that is done",
-            ));
-        }
-        let arguments = [self.token, servers.wakeups().released(), claim.name.as_str()];
-        let lock = [self.keys.lock()];
-        let release = scripts::MOVING_RELEASE.call(&lock, &arguments, Effect::Changes);
-        match servers.run(release).await? {
-            Value::Int(1) => Ok(ReleaseOutcome::Released),
-            Value::Int(0) => Ok(ReleaseOutcome::NotHeld),
-            other => Err(odd_answer(Effect::Changes, other)),
-        }
+pub(crate) async fn end(
+    servers: &Servers,
+    claim: &Claim,
+    keys: &Keys,
+    tombstone_ms: u128,
+) -> Result<ReleaseOutcome> {
+    let (token, tombstone) = (claim.token.to_string(), keys.tombstone(claim.token));
+    if tombstone_ms > 0 {
+        // Write the tombstone first, as `release_full.lua` does.
+        let (fence, life) = (keys.fence(), tombstone_ms.to_string());
+        servers.run(scripts::MOVING_MARK.call(&[fence], &[&life], Effect::Changes)).await?;
+        let set_tombstone = command(&["SET", &tombstone, "released", "PX", &life]);
+        servers.command(&tombstone, None, &set_tombstone, Effect::Changes).await?;
     }
+    let leave = command(&["LREM", keys.queue(), "1", &token]);
+    let left = servers.command(keys.queue(), None, &leave, Effect::Changes).await?;
+    if matches!(left, Value::Int(1)) {
+        wake_waiters(servers, claim, keys);
+        return Ok(ReleaseOutcome::Released);
+    }
+    if claim.mode != Mode::Exclusive {
+        return Err(error(
+            ErrorKind::Unavailable,
+            "the Cluster is moving the lock's slot to another node; its readers and permits can \
+             be released when that is done",
+        ));
+    }
+    let arguments = [&*token, &servers.wakeups().released, claim.name.as_str()];
+    let lock = [keys.lock()];
+    let release = scripts::MOVING_RELEASE.call(&lock, &arguments, Effect::Changes);
+    servers.run(release).await.and_then(answer::released)
 }
 
 pub(crate) async fn inspect(servers: &Servers, name: &LockName, keys: &Keys) -> Result<Found> {

@@ -70,7 +70,7 @@ pub(crate) struct Link {
 
 #[derive(Debug)]
 pub(crate) struct Live {
-    connection: MultiplexedConnection,
+    pub(crate) connection: MultiplexedConnection,
     counter_bound: CounterBound,
     alive: Arc<AtomicBool>,
     probed: Arc<AtomicBool>,
@@ -78,15 +78,9 @@ pub(crate) struct Live {
     pub(crate) number: u64,
 }
 
-impl Live {
-    pub(crate) fn connection(&self) -> MultiplexedConnection {
-        self.connection.clone()
-    }
-}
-
 impl Link {
     pub(crate) async fn connect(shared: Arc<Shared>, to: Whereabouts) -> Result<Arc<Self>> {
-        let link = Self::new(shared, to);
+        let link = Self::new(shared, to, false);
         link.live().await?;
         if let Some(waiting) = &link.waiting {
             waiting.live().await?;
@@ -98,23 +92,14 @@ impl Link {
     }
 
     pub(crate) fn connect_later(shared: Arc<Shared>, to: Whereabouts) -> Arc<Self> {
-        let link = Self::new(shared, to);
+        let link = Self::new(shared, to, false);
         let _ = link.broken.send(());
         link
     }
 
-    fn new(shared: Arc<Shared>, to: Whereabouts) -> Arc<Self> {
-        let replicas = shared.config.replicas;
-        let waiting = replicas.map(|_| Self::start(Arc::clone(&shared), to.clone(), None, true));
-        Self::start(shared, to, waiting, false)
-    }
-
-    fn start(
-        shared: Arc<Shared>,
-        to: Whereabouts,
-        waiting: Option<Arc<Self>>,
-        is_waiting: bool,
-    ) -> Arc<Self> {
+    fn new(shared: Arc<Shared>, to: Whereabouts, is_waiting: bool) -> Arc<Self> {
+        let has_waiting = !is_waiting && shared.config.replicas.is_some();
+        let waiting = has_waiting.then(|| Self::new(Arc::clone(&shared), to.clone(), true));
         let (broken, breaks) = unbounded_channel();
         let link = Arc::new(Self {
             shared,
@@ -131,10 +116,6 @@ impl Link {
         });
         link.shared.runtime.spawn(keep_connected(Arc::downgrade(&link), breaks));
         link
-    }
-
-    pub(crate) fn is_connected(&self) -> bool {
-        self.usable().is_some()
     }
 
     pub(crate) fn sentinels(&self) -> Option<Sentinels<'_>> {
@@ -233,7 +214,7 @@ impl Link {
             return Ok(Vec::new());
         }
         let live = self.live().await?;
-        let mut connection = live.connection();
+        let mut connection = live.connection.clone();
         let asking = connection.req_packed_commands(commands, 0, count);
         let limit = self.shared.config.response_timeout;
         let answer = self.within(&live, limit, Effect::Reads, asking).await?;
@@ -248,7 +229,7 @@ impl Link {
         command: &Cmd,
         effect: Effect,
     ) -> Result<Result<Value, RedisError>> {
-        let mut connection = live.connection();
+        let mut connection = live.connection.clone();
         let asking = async {
             match before {
                 None => command.query_async(&mut connection).await,
@@ -284,7 +265,7 @@ impl Link {
         Ok(answer)
     }
 
-    fn usable(&self) -> Option<Arc<Live>> {
+    pub(crate) fn usable(&self) -> Option<Arc<Live>> {
         lock(&self.current).as_ref().filter(|live| live.alive.load(Ordering::Acquire)).cloned()
     }
 

@@ -58,7 +58,7 @@ impl Link {
         // waiters, because this task holds `connecting`.
         if !self.is_waiting {
             let link = Arc::clone(self);
-            self.shared.runtime.spawn(async move { link.shared.wakeups.subscribers().wake_all() });
+            self.shared.runtime.spawn(async move { link.shared.wakeups.subscribers.wake_all() });
         }
         Ok(live)
     }
@@ -82,7 +82,7 @@ impl Link {
                 {
                     tracks?;
                 } else {
-                    self.shared.wakeups.tracked().note(tracks.is_ok());
+                    self.shared.wakeups.tracked.note(tracks.is_ok());
                 }
             }
             let Config { topology, replicas, .. } = &self.shared.config;
@@ -115,7 +115,7 @@ impl Link {
             let Shared { wakeups, runtime, .. } = &*link.shared;
             match push.kind {
                 PushKind::Message => wakeups.receive(&push.data, &link.to, runtime),
-                PushKind::Invalidate => wakeups.tracked().receive(&push.data),
+                PushKind::Invalidate => wakeups.receive_changes(&push.data),
                 PushKind::Disconnection => link.mark_broken(&alive),
                 _ => {}
             }

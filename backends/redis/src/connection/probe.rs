@@ -68,7 +68,7 @@ impl Link {
         let limit = limit.max(self.silence()).min(self.shared.config.response_timeout);
         let (link, live) = (Arc::downgrade(self), Arc::clone(live));
         self.shared.runtime.spawn(async move {
-            let (ping, mut connection) = (redis::cmd("PING"), live.connection());
+            let (ping, mut connection) = (redis::cmd("PING"), live.connection.clone());
             // Any reply counts, because PING may be denied.
             let answer = timeout(limit, ping.query_async::<redis::Value>(&mut connection)).await;
             live.probed.store(false, Ordering::Release);

@@ -2,6 +2,7 @@
 
 mod acl;
 mod acquire;
+mod clients;
 mod cluster;
 mod common;
 mod connect;
@@ -11,7 +12,6 @@ mod fencing;
 mod node;
 mod operator;
 mod permissions;
-mod processes;
 mod queue;
 mod replicas;
 mod resharding;

@@ -201,17 +201,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identity_survives_its_text() {
-        for label in [None, Some("billing"), Some("a@b:c"), Some("")] {
-            let mut written = Identity::of_this_process(label);
-            assert_eq!(identity(&identity_text(&written)), Some(written.clone()));
-            written.value = Some(Arc::from("http://[::1]:80/?a@b"));
-            assert_eq!(identity(&identity_text(&written)), Some(written));
-        }
-        assert_eq!(identity("somebody"), None);
-    }
-
-    #[test]
     fn a_lock_value_describes_its_holder() {
         let token = Token::random();
         let parsed = |value: &str, counter| {

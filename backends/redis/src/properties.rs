@@ -12,8 +12,9 @@ use crate::cluster::map::{Address, SlotMap};
 use crate::config::Config;
 use crate::keys::{Keys, lock_of_fence, slot_of};
 use crate::offers::Offers;
+use crate::wakeup::broken_hold;
 
-const NAMES: [&str; 6] = ["orders/42", "a", "{a}b", "a{b}c}", "Zürich 🔒", "}{"];
+const NAMES: [&str; 8] = ["orders/42", "a", "{a}b", "a{b}c}", "Zürich 🔒", "}{", "{}a", "a}b"];
 
 #[test]
 fn urls() {
@@ -70,20 +71,17 @@ fn answers_about_a_lock() {
 
 #[test]
 fn maps_of_a_cluster() {
-    let asked =
-        Address::redirected("asked:1", &Address::redirected("x:1", &any_address()).unwrap());
-    let asked = asked.unwrap();
+    let asked = any_address();
     check(
         |input| {
             let mut ranges = Vec::new();
             for _ in 0..input.int_in_range(1..=4)? {
-                let slot = |at: i64| Value::Int(at);
-                let (first, last) =
-                    (input.int_in_range(-1..=16_384)?, input.int_in_range(-1..=16_384)?);
+                let slots = [input.int_in_range(-1..=16_384)?, input.int_in_range(-1..=16_384)?];
                 let host =
                     Value::BulkString(text(input, &["127.0.0.1", "", "?", "[::1]"])?.into_bytes());
                 let node = Value::Array(vec![host, Value::Int(input.int_in_range(-1..=65_536)?)]);
-                let whole = vec![slot(first), slot(last), node];
+                let [first, last] = slots.map(Value::Int);
+                let whole = vec![first, last, node];
                 let length = input.int_in_range(1..=3)?;
                 ranges.push(Value::Array(whole.into_iter().take(length).collect()));
             }
@@ -100,8 +98,7 @@ fn maps_of_a_cluster() {
 }
 
 fn any_address() -> Address {
-    let address = redis::ConnectionAddr::Tcp("here".to_owned(), 1);
-    Address::of(&address).unwrap()
+    Address { host: "here".to_owned(), port: 1 }
 }
 
 #[test]
@@ -135,17 +132,21 @@ fn keys_of_others() {
             assert!(key.contains(lock));
         }
     });
+    for other in ["lockwright:{a}:fences", "lockwright:{a", "lockwright:{a}:holders", "x", ""] {
+        assert_eq!(lock_of_fence(other), None, "{other}");
+    }
 }
 
 #[test]
-fn messages_about_offers() {
+fn messages() {
     let offers = Offers::default();
     let claim = test_helpers::claim("a");
     let offer = format!("{} 7 1 15000000 2000", claim.token);
     let behind = format!("behind {} 2000", claim.token);
     let huge = format!("behind {} 18446744073709551615", claim.token);
     let late = format!("{} 7 1 18446744073709551615 18446744073709551615", claim.token);
-    texts(&[&offer, &behind, &huge, &late], |message| {
+    texts(&[&offer, &behind, &huge, &late, "now nothing", "doctor"], |message| {
+        let _ = broken_hold(message);
         offers.waits(&claim, offers.clock.now(), 5_000_000, message.len() % 2 == 0);
         let _ = offers.receive(message);
         let _ = offers.receive_behind(message);

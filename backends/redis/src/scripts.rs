@@ -49,7 +49,6 @@ scripts! {
     RAISE = "value.lua" "raise.lua";
     MOVING_MARK = "value.lua" "exclusive.lua" "moving_mark.lua";
     MOVING_RELEASE = "value.lua" "moving_release.lua";
-    MOVING_INSPECT = "moving_inspect.lua";
 }
 
 impl Script {

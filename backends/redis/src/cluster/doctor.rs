@@ -1,4 +1,3 @@
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use lockwright_core::backend_util::finding;
@@ -13,7 +12,7 @@ pub(crate) async fn examine(cluster: &Arc<Cluster>) -> Result<Vec<Finding>> {
     cluster.look_up().await?;
     let mut findings = Vec::new();
     findings.extend(coverage(cluster));
-    let mut of_nodes = BTreeSet::new();
+    let mut of_nodes: Vec<Finding> = Vec::new();
     let (mut nodes_denied, mut failing) = (false, false);
     for (at, link) in cluster.masters() {
         // The node may fail between two of its replies.
@@ -48,7 +47,9 @@ pub(crate) async fn examine(cluster: &Arc<Cluster>) -> Result<Vec<Finding>> {
             "permit it: ACL SETUSER … +cluster|info +cluster|nodes",
         ));
     }
-    findings.extend(of_nodes.into_iter().map(Problem::finding));
+    of_nodes.sort_by(|one, other| (one.code, &one.what).cmp(&(other.code, &other.what)));
+    of_nodes.dedup();
+    findings.extend(of_nodes);
     Ok(findings)
 }
 
@@ -82,39 +83,6 @@ fn unreachable(at: &Address, problem: &lockwright_core::Error) -> Finding {
     )
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Problem {
-    Failing(String),
-    WithoutReplica(String),
-    Moving(String),
-}
-
-impl Problem {
-    fn finding(self) -> Finding {
-        match self {
-            Self::Failing(node) => finding::warning(
-                "node-failing",
-                format!("{node}: other nodes of the Cluster can't reach it"),
-                "if it is a master, its locks are unavailable until a replica takes over, and the \
-                 latest locks may be lost; a replica can't take over",
-                "check that it runs; if it was removed permanently, run CLUSTER FORGET",
-            ),
-            Self::WithoutReplica(node) => finding::warning(
-                "no-replica",
-                format!("{node}: a master without a working replica"),
-                "if it fails, its locks are unavailable until it is back",
-                "add a replica: redis-cli --cluster add-node … --cluster-slave",
-            ),
-            Self::Moving(node) => finding::warning(
-                "slots-moving",
-                format!("{node}: slots are being moved to another node"),
-                "until the move ends, no lock in these slots is granted; held locks stay held",
-                "wait; if the move was aborted, run redis-cli --cluster fix",
-            ),
-        }
-    }
-}
-
 /// The lines of `CLUSTER NODES`: id, address, flags, master, ping, pong, epoch, link, slots.
 struct Nodes<'a>(Vec<Vec<&'a str>>);
 
@@ -124,21 +92,37 @@ impl<'a> Nodes<'a> {
         Self(lines.filter(|fields| fields.len() >= 8).collect())
     }
 
-    fn problems(&self) -> Vec<Problem> {
+    fn problems(&self) -> Vec<Finding> {
         let mut problems = Vec::new();
         for fields in &self.0 {
             let (node, slots) = (fields[1].split(['@', ',']).next().unwrap_or("?"), &fields[8..]);
             if !is_well(fields) {
-                problems.push(Problem::Failing(node.to_owned()));
+                problems.push(finding::warning(
+                    "node-failing",
+                    format!("{node}: other nodes of the Cluster can't reach it"),
+                    "if it is a master, its locks are unavailable until a replica takes over, and \
+                     the latest locks may be lost; a replica can't take over",
+                    "check that it runs; if it was removed permanently, run CLUSTER FORGET",
+                ));
                 continue;
             }
             let has_replica = || self.0.iter().any(|other| other[3] == fields[0] && is_well(other));
             if !slots.is_empty() && has_flag(fields, "master") && !has_replica() {
-                problems.push(Problem::WithoutReplica(node.to_owned()));
+                problems.push(finding::warning(
+                    "no-replica",
+                    format!("{node}: a master without a working replica"),
+                    "if it fails, its locks are unavailable until it is back",
+                    "add a replica: redis-cli --cluster add-node … --cluster-slave",
+                ));
             }
             // Only the source node lists slots that are leaving: `[7->-id]`.
             if slots.iter().any(|slot| slot.contains("->-")) {
-                problems.push(Problem::Moving(node.to_owned()));
+                problems.push(finding::warning(
+                    "slots-moving",
+                    format!("{node}: slots are being moved to another node"),
+                    "until the move ends, no lock in these slots is granted; held locks stay held",
+                    "wait; if the move was aborted, run redis-cli --cluster fix",
+                ));
             }
         }
         problems
@@ -175,13 +159,15 @@ mod tests {
             c 10.0.0.3:1@2 slave,fail b 0 0 2 disconnected\n\
             d 10.0.0.4:1@2 slave a 0 0 1 connected\n\
             e 10.0.0.5:1@2 master - 0 0 3 connected\n";
-        let of = |address: &str| address.to_owned();
+        let problems = Nodes::read(nodes).problems();
+        let found: Vec<_> =
+            problems.iter().map(|it| (it.code, it.what.split(": ").next())).collect();
         assert_eq!(
-            Nodes::read(nodes).problems(),
+            found,
             [
-                Problem::Moving(of("10.0.0.1:1")),
-                Problem::WithoutReplica(of("10.0.0.2:1")),
-                Problem::Failing(of("10.0.0.3:1")),
+                ("slots-moving", Some("10.0.0.1:1")),
+                ("no-replica", Some("10.0.0.2:1")),
+                ("node-failing", Some("10.0.0.3:1")),
             ]
         );
         assert_eq!(own_slots(nodes).as_deref(), Some("0-99 [7->-b]"));

@@ -28,7 +28,8 @@ impl Cluster {
         if self.looked.load(Ordering::Acquire) == looked {
             *last = match self.ask_nodes().await {
                 Ok(map) => {
-                    lock(&self.links).retain(|at, _| map.masters().contains(at));
+                    let masters = map.masters();
+                    lock(&self.links).retain(|at, _| masters.contains(at));
                     self.current.change(|current| *current = map);
                     None
                 }

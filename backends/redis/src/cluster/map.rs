@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use redis::{ConnectionAddr, FromRedisValue, Value};
 
@@ -40,81 +41,62 @@ impl fmt::Display for Address {
     }
 }
 
-const NO_OWNER: u16 = u16::MAX;
-
 /// Each slot's master. Equality ignores replicas, because nodes may disagree on their health.
 #[derive(Clone)]
 pub(crate) struct SlotMap {
-    /// Sorted, for comparison.
-    masters: Vec<Address>,
-    /// The index in `masters` of each slot's master, or [`NO_OWNER`].
-    owners: Box<[u16]>,
+    owners: Vec<Option<Arc<Address>>>,
     replicas: BTreeSet<Address>,
 }
 
 impl SlotMap {
     pub(crate) fn empty() -> Self {
-        let owners = vec![NO_OWNER; SLOTS].into();
-        Self { masters: Vec::new(), owners, replicas: BTreeSet::new() }
+        Self { owners: vec![None; SLOTS], replicas: BTreeSet::new() }
     }
 
     /// Parses `CLUSTER SLOTS`: per range the first and last slot, master, replicas. Returns `None`
     /// if the answer is malformed or has no slots.
     pub(crate) fn read(answer: Value, asked: &Address) -> Option<Self> {
         let Value::Array(entries) = answer else { return None };
-        let mut ranges = Vec::with_capacity(entries.len());
-        let mut replicas = BTreeSet::new();
+        let mut map = Self::empty();
         for entry in entries {
             let Value::Array(parts) = entry else { return None };
             let mut parts = parts.into_iter();
             let mut slot = || usize::from_redis_value(parts.next()?).ok().filter(|at| *at < SLOTS);
             let (first, last) = (slot()?, slot()?);
             let mut nodes = parts.map(|node| read_node(node, asked));
-            ranges.push((first, last, nodes.next()??));
-            replicas.extend(nodes.flatten());
+            let master = Arc::new(nodes.next()??);
+            map.owners.get_mut(first..=last)?.fill(Some(master));
+            map.replicas.extend(nodes.flatten());
         }
-        let masters: BTreeSet<Address> = ranges.iter().map(|(.., master)| master.clone()).collect();
-        let mut map = Self { masters: masters.into_iter().collect(), replicas, ..Self::empty() };
-        for (first, last, master) in ranges {
-            let index = map.masters.binary_search(&master).ok()?;
-            map.owners.get_mut(first..=last)?.fill(u16::try_from(index).ok()?);
-        }
-        (!map.masters.is_empty()).then_some(map)
+        map.owners.iter().any(Option::is_some).then_some(map)
     }
 
     pub(crate) fn owner(&self, slot: u16) -> Option<&Address> {
-        self.masters.get(usize::from(*self.owners.get(usize::from(slot))?))
+        self.owners.get(usize::from(slot))?.as_deref()
     }
 
-    pub(crate) fn masters(&self) -> &[Address] {
-        &self.masters
+    pub(crate) fn masters(&self) -> BTreeSet<&Address> {
+        self.owners.iter().flatten().map(|master| &**master).collect()
     }
 
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Address> {
-        self.masters.iter().chain(&self.replicas)
+        self.masters().into_iter().chain(&self.replicas)
     }
 
     pub(crate) fn uncovered(&self) -> usize {
-        self.owners.iter().filter(|owner| **owner == NO_OWNER).count()
+        self.owners.iter().filter(|owner| owner.is_none()).count()
     }
 
-    /// Sets a slot's master. `masters` is unsorted until the next lookup.
     pub(crate) fn moved(&mut self, slot: u16, to: &Address) {
-        let index = self.masters.iter().position(|master| master == to).unwrap_or_else(|| {
-            self.masters.push(to.clone());
-            self.masters.len() - 1
-        });
-        if let (Some(owner), Ok(index)) =
-            (self.owners.get_mut(usize::from(slot)), u16::try_from(index))
-        {
-            *owner = index;
+        if let Some(owner) = self.owners.get_mut(usize::from(slot)) {
+            *owner = Some(Arc::new(to.clone()));
         }
     }
 }
 
 impl PartialEq for SlotMap {
     fn eq(&self, other: &Self) -> bool {
-        self.masters == other.masters && self.owners == other.owners
+        self.owners == other.owners
     }
 }
 
@@ -131,7 +113,7 @@ fn read_node(node: Value, asked: &Address) -> Option<Address> {
 impl fmt::Debug for SlotMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SlotMap")
-            .field("masters", &self.masters)
+            .field("masters", &self.masters())
             .field("uncovered", &self.uncovered())
             .finish_non_exhaustive()
     }
@@ -165,23 +147,14 @@ mod tests {
         ]);
         let asked = address("a", 9);
         let map = SlotMap::read(answer, &asked).unwrap();
-        assert_eq!(map.masters(), [address("a", 7_001), address("a", 7_002)]);
+        let masters = [address("a", 7_001), address("a", 7_002)];
+        assert!(map.masters().into_iter().eq(&masters), "{map:?}");
         assert_eq!(map.owner(0), Some(&address("a", 7_001)));
         assert_eq!(map.owner(4_000), Some(&address("a", 7_001)));
         assert_eq!(map.owner(4_001), None);
         assert_eq!(map.owner(16_383), Some(&address("a", 7_002)));
         assert_eq!(map.uncovered(), 999);
         assert_eq!(map.nodes().count(), 4);
-    }
-
-    #[test]
-    fn the_order_of_the_ranges_makes_no_difference() {
-        let ranges =
-            [range(0, 100, vec![node(host("b"), 1)]), range(101, 200, vec![node(host("a"), 1)])];
-        let asked = address("a", 1);
-        let map = SlotMap::read(Value::Array(ranges.to_vec()), &asked);
-        let reversed = ranges.into_iter().rev().collect();
-        assert_eq!(map, SlotMap::read(Value::Array(reversed), &asked));
     }
 
     #[test]

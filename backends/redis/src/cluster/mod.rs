@@ -106,8 +106,7 @@ impl Cluster {
 
     pub(crate) fn masters(&self) -> Vec<(Address, Arc<Link>)> {
         let map = self.map();
-        let masters = map.masters().iter();
-        masters.map(|at| (at.clone(), self.link(at))).collect()
+        map.masters().into_iter().map(|at| (at.clone(), self.link(at))).collect()
     }
 
     /// Runs a script. Retries while the slot moves, within the response time-out.

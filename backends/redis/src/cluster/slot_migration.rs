@@ -105,10 +105,10 @@ async fn read_lock(servers: &Servers, keys: &Keys) -> Result<Vec<Value>> {
     let mut counter = read_counter(servers, keys).await?;
     for _ in 0..TRIES {
         let lock = [keys.lock()];
-        let answer = servers.run(scripts::MOVING_INSPECT.call(&lock, &[], Effect::Reads)).await?;
+        let answer = servers.run(scripts::INSPECT.call(&lock, &[], Effect::Reads)).await?;
         let before = std::mem::replace(&mut counter, read_counter(servers, keys).await?);
         if counter == before {
-            let mut words: Vec<Value> = read(answer)?;
+            let mut words = read::<Vec<Vec<Value>>>(answer)?.pop().unwrap_or_default();
             if let Some(word) = words.get_mut(1) {
                 *word = counter;
             }

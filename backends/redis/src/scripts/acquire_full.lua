@@ -24,7 +24,7 @@ if kind and kind ~= (mode:match('/(%d+)$') or 'lock') then
 end
 
 local granted
-if not its.is_exclusive() then
+if not its.value or its.kind_of_marker then
   its.grant_next(token)
   granted = its.grant(token, mode, ttl, ARGV[1])
 end

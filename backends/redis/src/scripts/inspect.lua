@@ -1,6 +1,7 @@
 -- Describes locks.
 --
--- KEYS  for each name: lock, fence, queue, holders, meta
+-- KEYS  for each name: lock, fence, queue, holders, meta. While a slot is moving, only one lock. Then
+--       all that is in other keys is missing from the answer
 --
 -- Returns for each name one of
 --   'free', counter, waiters
@@ -48,17 +49,19 @@ local function append_shared(answer, value, holders, meta)
 end
 
 local answers = {}
-for i = 1, #KEYS / 5 do
+for i = 1, math.ceil(#KEYS / 5) do
   local lock, fence, queue, holders, meta = unpack(KEYS, 5 * i - 4, 5 * i)
   local value = redis.pcall('GET', lock)
-  local last = redis.call('GET', fence)
+  local last = fence and redis.call('GET', fence) or false
   if type(value) == 'table' then
     answers[i] = { 'alien', last, 0, redis.call('TYPE', lock).ok }
   else
-    local answer = { 'free', last, waiting(queue, meta) }
+    local answer = { 'free', last, queue and waiting(queue, meta) or false }
     if value and value:match('^lockwright:%a+:%d+$') then
       answer[1] = 'shared'
-      append_shared(answer, value, holders, meta)
+      if holders then
+        append_shared(answer, value, holders, meta)
+      end
     elseif value then
       answer = { 'busy', last, answer[3], redis.call('PTTL', lock), value:find('^lw1[:!]') and value or false }
     end

@@ -15,12 +15,6 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   -- The present time in ms, by the clock of the holders' expiry times (clock.lua).
   local at = now
 
-  local function marked(value)
-    if value then
-      return value:match('^lockwright:(%a+):(%d+)$')
-    end
-  end
-
   local function forget(token)
     call('HDEL', meta, token, 'broken:' .. token)
     call('ZREM', holders, token)
@@ -102,8 +96,10 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     if type(value) == 'table' then
       return false
     end
-    its.value = value
-    its.kind_of_marker, its.number = marked(value)
+    its.value, its.kind_of_marker, its.number = value, nil, nil
+    if value then
+      its.kind_of_marker, its.number = value:match('^lockwright:(%a+):(%d+)$')
+    end
     if its.kind_of_marker then
       at = time_of(holders, now)
       for _, token in ipairs(call('ZRANGEBYSCORE', holders, '-inf', text(at))) do
@@ -119,10 +115,6 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
       end
     end
     return true
-  end
-
-  function its.is_exclusive()
-    return its.value and not its.kind_of_marker
   end
 
   -- Returns a shared or permit holder's mode, fence, ms left and identity, and the operator and
@@ -263,8 +255,10 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
         end
         its.withdraw(first)
         write(first, mode, life, value, fenced)
-        local receivers = publish_offer(client, first, fenced, fences, text(micros), life)
-        if not receivers then
+        local receivers = redis.pcall('PUBLISH', 'lockwright:offered:' .. client,
+          table.concat({ first, fenced, fences, text(micros), life }, ' '))
+        if type(receivers) ~= 'number' then
+          -- The user may not publish, so the lock stays free until the next waiter retries.
           revoke_offer(first, mode)
           queue_again(queue, meta, first, record)
           return longest

@@ -19,14 +19,6 @@ local function parse_waiter(record)
   end
 end
 
--- Publishes an offer. Returns the number of receivers, or nil if the user may not publish. Without
--- that permission, the lock stays free until the next waiter retries.
-local function publish_offer(client, token, first, fences, micros_text, life)
-  local receivers = redis.pcall('PUBLISH', 'lockwright:offered:' .. client,
-    token .. ' ' .. first .. ' ' .. fences .. ' ' .. micros_text .. ' ' .. life)
-  return type(receivers) == 'number' and receivers or nil
-end
-
 -- Puts a waiter back at the front of the queue, by moving all others behind it. LPUSH would need
 -- another permission.
 local function queue_again(queue, meta, token, record)

@@ -3,7 +3,7 @@ use std::sync::atomic::AtomicU64;
 use lockwright_core::Finding;
 use lockwright_core::backend_util::finding;
 
-use super::master::{Master, Refusal, Sentinels};
+use super::master::{Master, Sentinels};
 use crate::config::Config;
 
 /// The fewest Sentinels that keep a majority when one fails.
@@ -17,7 +17,7 @@ pub(crate) async fn examine(config: &Config) -> Vec<Finding> {
     while let Some(Ok((address, answer))) = asked.join_next().await {
         match answer {
             Ok(master) => named.push((address, master)),
-            Err(refusal) => findings.push(unusable(&address, sentinels.name, &refusal)),
+            Err(failure) => findings.push(unusable(failure.message)),
         }
     }
     findings.extend(disagreement(&named));
@@ -26,11 +26,7 @@ pub(crate) async fn examine(config: &Config) -> Vec<Finding> {
     findings
 }
 
-fn unusable(address: &str, name: &str, refusal: &Refusal) -> Finding {
-    let what = match refusal {
-        Refusal::Unknown => format!("the Sentinel at {address} has no master {name:?}"),
-        Refusal::Failed(failure) => failure.message.clone(),
-    };
+fn unusable(what: String) -> Finding {
     finding::warning(
         "sentinel-unusable",
         what,

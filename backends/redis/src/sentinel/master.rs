@@ -1,6 +1,5 @@
 //! Discovery of the master through Sentinels: the latest election in a majority's replies counts.
 
-use std::fmt::Write;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -25,7 +24,7 @@ const ASKED_AGAIN: Duration = Duration::from_millis(250);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sentinels<'c> {
     sentinels: &'c [ConnectionInfo],
-    pub(super) name: &'c str,
+    name: &'c str,
     server: &'c ConnectionInfo,
     limit: Duration,
     latest: &'c AtomicU64,
@@ -37,12 +36,6 @@ pub(crate) struct Master {
     pub(super) epoch: u64,
     pub(super) replicas: u64,
     pub(super) sentinels: u64,
-}
-
-#[derive(Debug)]
-pub(super) enum Refusal {
-    Unknown,
-    Failed(Failure),
 }
 
 impl<'c> Sentinels<'c> {
@@ -112,12 +105,12 @@ impl<'c> Sentinels<'c> {
     pub(crate) async fn master(self) -> Result<Master, Failure> {
         let before = self.latest.load(Ordering::Acquire);
         let mut asked = self.ask_all();
-        let (mut named, mut refusals) = (Vec::new(), Vec::new());
+        let (mut named, mut failures) = (Vec::new(), Vec::new());
         let mut is_newest = false;
         while !is_newest && let Some(answer) = asked.join_next().await {
             match answer {
                 Ok((_, Ok(master))) => named.push(master),
-                Ok((address, Err(refusal))) => refusals.push((address, refusal)),
+                Ok((_, Err(failure))) => failures.push(failure),
                 Err(_) => {}
             }
             let latest = self.latest.load(Ordering::Acquire);
@@ -125,7 +118,7 @@ impl<'c> Sentinels<'c> {
         }
         let has_majority = is_majority(&named, self.sentinels.len());
         let Some(master) = named.into_iter().max_by_key(|master| master.epoch) else {
-            return Err(self.unnamed(refusals));
+            return Err(unnamed(failures));
         };
         if record_election(self.latest, before, master.epoch, has_majority) {
             Ok(master)
@@ -134,7 +127,7 @@ impl<'c> Sentinels<'c> {
         }
     }
 
-    pub(super) fn ask_all(self) -> JoinSet<(String, Result<Master, Refusal>)> {
+    pub(super) fn ask_all(self) -> JoinSet<(String, Result<Master, Failure>)> {
         let mut asked = JoinSet::new();
         // The other half is for a second query.
         let limit = self.limit / 2;
@@ -143,48 +136,30 @@ impl<'c> Sentinels<'c> {
             asked.spawn(async move {
                 let address = sentinel.addr().to_string();
                 let answer = match timeout(limit, ask(sentinel, &name)).await {
-                    Ok(answer) => answer.map_err(|cause| refusal(&cause, &address)),
-                    Err(_) => Err(Refusal::Failed(Failure::unavailable(format!(
-                        "{address} did not answer within {limit:?}"
-                    )))),
+                    Ok(answer) => answer.map_err(|cause| failure(&cause, &address, &name)),
+                    Err(_) => {
+                        let problem = format!("{address} did not answer within {limit:?}");
+                        Err(Failure::unavailable(problem))
+                    }
                 };
                 (address, answer)
             });
         }
         asked
     }
+}
 
-    fn unnamed(self, refusals: Vec<(String, Refusal)>) -> Failure {
-        let unconfigured: Vec<&str> = refusals
-            .iter()
-            .filter(|(_, refusal)| matches!(refusal, Refusal::Unknown))
-            .map(|(address, _)| address.as_str())
-            .collect();
-        if !unconfigured.is_empty() {
-            return Failure {
-                kind: ErrorKind::InvalidConfig,
-                message: format!(
-                    "the master {:?} is unknown to the Sentinel at {}; use a name that SENTINEL \
-                     MASTERS shows",
-                    self.name,
-                    unconfigured.join(", ")
-                ),
-            };
-        }
-        let failures = refusals.into_iter().filter_map(|(_, refusal)| match refusal {
-            Refusal::Failed(failure) => Some(failure),
-            Refusal::Unknown => None,
-        });
-        let mut kind = ErrorKind::Unavailable;
-        let mut message = "no Sentinel names a master".to_owned();
-        for (at, failure) in failures.enumerate() {
-            let _ = write!(message, "{} {}", if at == 0 { ":" } else { ";" }, failure.message);
-            if kind == ErrorKind::Unavailable {
-                kind = failure.kind;
-            }
-        }
-        Failure { kind, message }
-    }
+fn unnamed(failures: Vec<Failure>) -> Failure {
+    let kinds = failures.iter().map(|failure| failure.kind);
+    let kind = kinds.max_by_key(|kind| match kind {
+        // If a Sentinel doesn't know the name, a login can't be the reason.
+        ErrorKind::InvalidConfig => 2,
+        ErrorKind::Unavailable => 0,
+        _ => 1,
+    });
+    let failures: Vec<String> = failures.into_iter().map(|failure| failure.message).collect();
+    let message = format!("no Sentinel names a master: {}", failures.join("; "));
+    Failure { kind: kind.unwrap_or(ErrorKind::Unavailable), message }
 }
 
 fn is_majority(named: &[Master], sentinels: usize) -> bool {
@@ -230,15 +205,21 @@ async fn ask(sentinel: ConnectionInfo, name: &str) -> RedisResult<Master> {
     })
 }
 
-fn refusal(cause: &RedisError, address: &str) -> Refusal {
+fn failure(cause: &RedisError, address: &str, name: &str) -> Failure {
     let words = errors::own_words(cause);
     let denied = |what: &str| Failure {
         kind: ErrorKind::Denied,
         message: format!("the Sentinel at {address} {what}{words}"),
     };
     let text = cause.to_string();
-    Refusal::Failed(match errors::refusal(cause) {
-        _ if text.contains("No such master") => return Refusal::Unknown,
+    match errors::refusal(cause) {
+        _ if text.contains("No such master") => Failure {
+            kind: ErrorKind::InvalidConfig,
+            message: format!(
+                "the Sentinel at {address} has no master {name:?}; use a name that SENTINEL \
+                 MASTERS shows"
+            ),
+        },
         _ if text.contains("unknown command") => Failure {
             kind: ErrorKind::InvalidConfig,
             message: format!("{address} is a Redis server, not a Sentinel"),
@@ -253,7 +234,7 @@ fn refusal(cause: &RedisError, address: &str) -> Refusal {
             denied("refuses the user name or password (sentinel_user, sentinel_password)")
         }
         _ => Failure::of(cause, &format!("the Sentinel at {address}")),
-    })
+    }
 }
 
 pub(crate) async fn must_be_master(

@@ -47,10 +47,12 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     end
     if not taken then
       taken = 0
-      for _, token in ipairs(call('ZRANGE', holders, 0, -1)) do
-        local held = call('HGET', meta, token) or ''
-        -- Without a record, assume that the holder has all permits.
-        taken = taken + (held:match('^(%d+)/') or of)
+      local tokens = call('ZRANGE', holders, 0, -1)
+      for from = 1, #tokens, 1000 do
+        for _, held in ipairs(call('HMGET', meta, unpack(tokens, from, math.min(from + 999, #tokens)))) do
+          -- Without a record, assume that the holder has all permits.
+          taken = taken + ((held or ''):match('^(%d+)/') or of)
+        end
       end
     end
     return taken + wanted <= tonumber(of)

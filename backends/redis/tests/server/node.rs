@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use lockwright_core::{ErrorKind, Fence, ReleaseMode, Renew, RenewalOutcome};
+use lockwright_core::{ErrorKind, Fence, ReleaseMode, Renew};
 use lockwright_redis::Config;
 use lockwright_redis::node::{Incarnation, Node, RedisNode, Vote, Yes};
 use lockwright_testbed as testbed;
@@ -107,23 +107,6 @@ async fn a_flushed_node_is_a_stranger() {
     server.command::<()>(&["FLUSHALL"]).unwrap();
     let newer = node.admit(&new).await.unwrap();
     assert!(!newer.votes && newer.text != new.text, "{newer:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_kept_every_write_votes_on() {
-    let mut server = testbed::Redis::options().append_only("always").start().unwrap();
-    let node = node(&server);
-    let former = admitted(&node).await;
-    let held = claim("x");
-    node.attempt(&former, &held, Fence::new(1), false).await.unwrap();
-    server.kill();
-    server.restart(true).unwrap();
-    let carried = looked(&node).await;
-    assert!(carried.votes && carried.run != former.run, "{carried:?}");
-    is_a_stranger(&node, &former).await;
-    let renewal = Renew::of(&held);
-    let renewed = node.renew(&carried, &[renewal]).await.unwrap().unwrap();
-    assert_eq!(renewed, [RenewalOutcome::Renewed { valid: None }]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,7 @@ use lockwright_core::{Error, Result};
 
 use crate::replicas::Replicas;
 use crate::topology::Topology;
-use crate::url::{self, Problem};
+use crate::url;
 
 /// Connection settings.
 ///
@@ -43,9 +43,7 @@ impl Config {
     /// message hides the password.
     pub fn new(url: &str) -> Result<Self> {
         let shown = url::shown(url);
-        let contents = url::read(url).map_err(|Problem { what, form, backend }| {
-            Error::invalid_url(&shown, &what, form).with_backend(backend)
-        })?;
+        let contents = url::read(url, &shown)?;
         let config = Self {
             topology: contents.topology,
             shown,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lockwright_core::backend_util::split_port;
 use lockwright_core::backend_util::tls::Files;
-use lockwright_core::{duration, redact};
+use lockwright_core::{Error, duration, redact};
 use redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
 
 use crate::replicas::Replicas;
@@ -24,13 +24,6 @@ pub(crate) struct Contents {
     pub(crate) replicas: Option<Replicas>,
 }
 
-#[derive(Debug)]
-pub(crate) struct Problem {
-    pub(crate) what: String,
-    pub(crate) form: &'static str,
-    pub(crate) backend: &'static str,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     One,
@@ -40,27 +33,23 @@ enum Kind {
 }
 
 impl Kind {
-    const fn backend(self) -> &'static str {
+    fn backend_and_form(self) -> (&'static str, &'static str) {
         match self {
-            Self::One | Self::Socket => "redis",
-            Self::Sentinel => "redis-sentinel",
-            Self::Cluster => "redis-cluster",
-        }
-    }
-
-    const fn form(self) -> &'static str {
-        match self {
-            Self::One => "redis://[user][:password]@host[:port][/database]",
-            Self::Socket => "redis+unix:///path/to/socket[?db=0]",
-            Self::Sentinel => {
-                "redis+sentinel://[user][:password]@host[:port],host[:port],…/MASTER[/database]"
+            Self::One => ("redis", "redis://[user][:password]@host[:port][/database]"),
+            Self::Socket => ("redis", "redis+unix:///path/to/socket[?db=0]"),
+            Self::Sentinel => (
+                "redis-sentinel",
+                "redis+sentinel://[user][:password]@host[:port],host[:port],…/MASTER[/database]",
+            ),
+            Self::Cluster => {
+                ("redis-cluster", "redis+cluster://[user][:password]@host[:port],host[:port],…")
             }
-            Self::Cluster => "redis+cluster://[user][:password]@host[:port],host[:port],…",
         }
     }
 }
 
-pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
+/// `shown` is the URL without secrets.
+pub(crate) fn read(url: &str, shown: &str) -> Result<Contents, Error> {
     let (scheme, rest) = url.trim().split_once(':').unwrap_or_default();
     let scheme = scheme.to_ascii_lowercase();
     let scheme = match scheme.strip_prefix("valkey") {
@@ -82,12 +71,11 @@ pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
         Some(Kind::Socket) => socket(url.trim()),
         Some(kind) => Parts::of(rest).and_then(|parts| servers(kind, secured, &parts)),
     };
-    let kind = kind.unwrap_or(Kind::One);
-    let problem = |what: String| {
-        let what = redact::hidden_password(url).map_or(what, str::to_owned);
-        Problem { what, form: kind.form(), backend: kind.backend() }
-    };
-    read.map_err(problem)
+    read.map_err(|what| {
+        let (backend, form) = kind.unwrap_or(Kind::One).backend_and_form();
+        let what = redact::hidden_password(url).unwrap_or(&what);
+        Error::invalid_url(shown, what, form).with_backend(backend)
+    })
 }
 
 /// Hides the password, the values of unknown parameters, and a lone user name, which may be a

@@ -93,11 +93,10 @@ impl Offers {
         // A hold that is never renewed must begin with its full TTL, which an offer lacks.
         let ask_again = ask_again || claim.renewal_mode == RenewalMode::Off;
         let mut waiting = lock(&self.waiting);
-        let known = waiting.get(&claim.token);
-        let (offered_at, asks_at) =
-            known.map_or((None, None), |known| (known.offered_at, known.asks_at));
-        let (queued, name) = (Some((sent, micros)), Some(claim.name.clone()));
-        waiting.insert(claim.token, Waiting { queued, ask_again, offered_at, name, asks_at });
+        let known = waiting.entry(claim.token).or_default();
+        known.queued = Some((sent, micros));
+        known.ask_again = ask_again;
+        known.name = Some(claim.name.clone());
     }
 
     pub(crate) fn forget(&self, token: Token) {

@@ -67,16 +67,14 @@ impl Placement {
 
 impl Cluster {
     pub(crate) async fn connect(shared: Arc<Shared>) -> Result<Arc<Self>> {
-        let (server, seeds) = match &shared.config.topology {
-            Topology::Cluster { seeds } => {
-                let addresses = seeds.iter().filter_map(|seed| Address::of(seed.addr())).collect();
-                (seeds.first().cloned(), addresses)
-            }
-            _ => (None, Vec::new()),
+        let seeds = match &shared.config.topology {
+            Topology::Cluster { seeds } => seeds.as_slice(),
+            _ => &[],
         };
-        let Some(server) = server else {
+        let Some(server) = seeds.first().cloned() else {
             return Err(error(ErrorKind::InvalidConfig, "no node of the Cluster is named"));
         };
+        let seeds = seeds.iter().filter_map(|seed| Address::of(seed.addr())).collect();
         let current = Arc::new(Current(Mutex::new(Arc::new(SlotMap::empty()))));
         shared.wakeups.route(Arc::clone(&current));
         let cluster = Arc::new(Self {

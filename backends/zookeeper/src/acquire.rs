@@ -1,3 +1,4 @@
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,57 +33,41 @@ pub(crate) async fn acquire(
     wait: Wait,
 ) -> Result<AcquireOutcome> {
     let begun = shared.clock.now();
-    let ask = |place: Option<Place>| async move {
-        let (session, known) = match place {
-            Some(place) => (Arc::clone(&place.session), Some(place)),
-            None => (shared.session(claim).await?, None),
-        };
-        let queue_path = shared.paths.queue(&claim.name);
-        Acquire { shared, claim, wait, begun, session, queue_path }.run(known).await
-    };
-    let place = registered_place(shared, claim)?;
-    let is_new = place.is_none();
-    let waited_in = place.as_ref().filter(|place| !place.is_held).map(|it| Arc::clone(&it.session));
-    let answer = match ask(place).await {
-        // The session ended while it was idle. Open a new one.
-        Err(Stopped::Before(session, _)) if is_new && !session.is_fit() => {
-            shared.sessions.forget(&session);
-            ask(None).await.map_err(Stopped::error)
-        }
-        // The queue position ended with its session. Queue again.
-        Err(_) if waited_in.is_some_and(|session| session.is_over()) => {
-            ask(registered_place(shared, claim)?).await.map_err(Stopped::error)
-        }
-        answer => answer.map_err(Stopped::error),
-    };
+    let mut session = None;
+    let mut answer = attempt(shared, claim, wait, begun, &mut session).await;
+    // The session ended while it was idle, or the claim's place ended with it. Use a new session.
+    if answer.is_err() && session.take().is_some_and(|session| is_stale(shared, claim, &session)) {
+        answer = attempt(shared, claim, wait, begun, &mut session).await;
+    }
     answer.map_err(|error| maybe_indeterminate(shared, claim, error))
 }
 
-enum Stopped {
-    /// The acquire failed before it sent a request that changes data.
-    Before(Arc<Session>, Error),
-    After(Error),
-}
-
-impl From<Error> for Stopped {
-    fn from(error: Error) -> Self {
-        Self::After(error)
-    }
-}
-
-impl Stopped {
-    /// Replaces a `From` implementation, which would break type inference in dependent crates.
-    fn error(self) -> Error {
-        match self {
-            Self::Before(_, error) | Self::After(error) => error,
+/// Asks in the claim's session, or in a new one. Returns that session, unless the claim is held.
+async fn attempt(
+    shared: &Arc<Shared>,
+    claim: &Claim,
+    wait: Wait,
+    begun: BootInstant,
+    used: &mut Option<Arc<Session>>,
+) -> Result<AcquireOutcome> {
+    let queue_path = shared.paths.queue(&claim.name);
+    let (session, known) = match registered_place(shared, claim)? {
+        Some(place) if !place.session.is_over() => (Arc::clone(&place.session), Some(place)),
+        ended => {
+            let session = shared.session(claim).await?;
+            if ended.is_some() {
+                refuse_broken(shared, &session, claim).await?;
+                shared.registry.leave(claim);
+            }
+            (session, None)
         }
-    }
+    };
+    *used = known.as_ref().is_none_or(|place| !place.is_held).then(|| Arc::clone(&session));
+    Acquire { shared, claim, wait, begun, session, queue_path }.run(known).await
 }
 
-enum QueueState {
-    Decided(AcquireOutcome),
-    Free,
-    NoParent,
+fn is_stale(shared: &Shared, claim: &Claim, session: &Session) -> bool {
+    session.is_over() || (shared.registry.place(claim).is_none() && !session.is_fit())
 }
 
 pub(crate) struct Acquire<'a> {
@@ -95,11 +80,11 @@ pub(crate) struct Acquire<'a> {
 }
 
 impl Acquire<'_> {
-    async fn run(&self, known: Option<Place>) -> Result<AcquireOutcome, Stopped> {
+    async fn run(&self, known: Option<Place>) -> Result<AcquireOutcome> {
         match known {
             None => {}
             Some(Place { node: Some(node), is_held, .. }) => {
-                return Ok(self.repeat(node, is_held).await?);
+                return self.repeat(node, is_held).await;
             }
             // The node's creation was not answered. `prove` waits until that request was carried
             // out or rejected.
@@ -107,59 +92,55 @@ impl Acquire<'_> {
                 self.session.prove().await?;
                 let queue = self.read_queue().await?;
                 if let Some(at) = self.own(&queue) {
-                    return Ok(self.adopt(queue, at).await?);
+                    return self.adopt(queue, at).await;
                 }
                 // The node was created and freed, or never created.
                 refuse_broken(self.shared, &self.session, self.claim).await?;
-                return Ok(self.enqueue(false).await?);
+                return self.enqueue(false).await;
             }
         }
         let mut parent_is_missing = false;
         if self.wait == Wait::No {
             match self.check_queue().await? {
-                QueueState::Decided(outcome) => return Ok(outcome),
-                QueueState::Free => {}
-                QueueState::NoParent => parent_is_missing = true,
+                ControlFlow::Break(outcome) => return Ok(outcome),
+                ControlFlow::Continue(is_missing) => parent_is_missing = is_missing,
             }
         }
         // In a session with an unverified timeout, the claim wouldn't be granted, and would block
         // other waiters.
-        self.session.trusted().await.map_err(|cause| {
-            let cause = error(ErrorKind::Unavailable, cause.message());
-            Stopped::Before(Arc::clone(&self.session), cause)
-        })?;
+        let trusted = self.session.trusted().await;
+        trusted.map_err(|cause| error(ErrorKind::Unavailable, cause.message()))?;
         // Register the claim before its node exists, so that the node can be removed.
         let end = self.shared.end_of_wait(self.claim);
         let session = Arc::clone(&self.session);
         let place = Place { session, node: None, is_held: false, is_overdue: false };
         self.shared.registry.enter(self.claim, place, end);
-        Ok(self.enqueue(parent_is_missing).await?)
+        self.enqueue(parent_is_missing).await
     }
 
-    async fn check_queue(&self) -> Result<QueueState, Stopped> {
+    /// Returns the outcome or, if the claim can be granted, whether the queue's node is missing.
+    async fn check_queue(&self) -> Result<ControlFlow<AcquireOutcome, bool>> {
         let client = self.session.client();
-        let before = |error| Stopped::Before(Arc::clone(&self.session), error);
         let looking = || client.list_children(&self.queue_path);
-        let queue = match self.session.read(looking).await {
-            Ok(children) => queue(children),
-            Err(failure) if failure.is(&zk::Error::NoNode) => return Ok(QueueState::NoParent),
-            Err(failure) => return Err(before(failure.error(Effect::Reads))),
+        let queue = match if_present(self.session.read(looking).await, Effect::Reads)? {
+            Some(children) => queue(children),
+            None => return Ok(ControlFlow::Continue(true)),
         };
         if let Some(at) = self.own(&queue) {
-            return Ok(QueueState::Decided(self.adopt(queue, at).await?));
+            return Ok(ControlFlow::Break(self.adopt(queue, at).await?));
         }
         if queue_admission::admits(&modes(&queue), self.claim.mode) {
-            return Ok(QueueState::Free);
+            return Ok(ControlFlow::Continue(false));
         }
         // The session's server may lag behind, so bring it up to date and read again.
         let sync = || client.sync(&self.queue_path);
-        self.session.read(sync).await.map_err(|failure| before(failure.error(Effect::Reads)))?;
-        let queue = self.read_queue().await.map_err(before)?;
+        self.session.read(sync).await.map_err(|failure| failure.error(Effect::Reads))?;
+        let queue = self.read_queue().await?;
         if queue_admission::admits(&modes(&queue), self.claim.mode) {
-            return Ok(QueueState::Free);
+            return Ok(ControlFlow::Continue(false));
         }
         self.refuse_another_kind(&queue)?;
-        Ok(QueueState::Decided(AcquireOutcome::Busy(Busy::default())))
+        Ok(ControlFlow::Break(AcquireOutcome::Busy(Busy::default())))
     }
 
     fn refuse_another_kind(&self, queue: &[Contender]) -> Result<()> {

@@ -18,6 +18,7 @@ pub(crate) fn maybe_indeterminate(shared: &Shared, claim: &Claim, cause: Error) 
     error(ErrorKind::Indeterminate, what).with_source(cause)
 }
 
+/// Returns the claim's place. The session of a waiting claim may be over.
 pub(crate) fn registered_place(shared: &Shared, claim: &Claim) -> Result<Option<Place>> {
     if let Some(reason) = shared.ended_claims.reason(claim) {
         return Err(lost(reason));
@@ -26,14 +27,14 @@ pub(crate) fn registered_place(shared: &Shared, claim: &Claim) -> Result<Option<
     if place.is_overdue {
         return Err(expired(shared, claim));
     }
-    if !place.session.is_over() {
-        if !place.is_held && !shared.keep(claim, shared.end_of_wait(claim)) {
-            return Err(expired(shared, claim));
-        }
-        return Ok(Some(place));
+    if !place.is_held && !shared.keep(claim, shared.end_of_wait(claim)) {
+        return Err(expired(shared, claim));
     }
-    shared.registry.leave(claim);
-    if place.is_held { Err(lost(Reason::SessionEnded)) } else { Ok(None) }
+    if place.is_held && place.session.is_over() {
+        shared.registry.leave(claim);
+        return Err(lost(Reason::SessionEnded));
+    }
+    Ok(Some(place))
 }
 
 pub(crate) fn expired(shared: &Shared, claim: &Claim) -> Error {

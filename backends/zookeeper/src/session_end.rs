@@ -20,14 +20,19 @@ impl Shared {
     }
 
     /// Gives up the session's claims, and reports lost holds. Returns the claims that weren't held.
+    /// After the session's end, these stay registered until they ask again, because an operator may
+    /// have broken them.
     pub(crate) fn give_up(&self, session: &Arc<Session>) -> Vec<(LockName, Token, Place)> {
         self.sessions.forget(session);
-        let places = self.registry.leave_all(|place| Arc::ptr_eq(&place.session, session));
-        let is_held = |(_, _, place): &(_, _, Place)| place.is_held && !place.is_overdue;
-        let (held, others): (Vec<_>, Vec<_>) = places.into_iter().partition(is_held);
-        for (_, token, _) in held {
+        let is_left = |place: &Place| Arc::ptr_eq(&place.session, session);
+        let is_held = |place: &Place| is_left(place) && place.is_held && !place.is_overdue;
+        for (_, token, _) in self.registry.leave_all(is_held) {
             self.subscribers.send(&Event::Lost(token, Reason::SessionEnded));
         }
+        let others = match session.is_over() {
+            true => self.registry.all(|_, place| is_left(place)),
+            false => self.registry.leave_all(is_left),
+        };
         for (name, _, _) in &others {
             self.subscribers.wake(name);
         }

@@ -5,7 +5,7 @@ use lockwright_zookeeper::ZooKeeper;
 use crate::common::{
     FOR_EVER, TTL, busy, claim, claim_for, connect, ephemeral, events, eventually, fails, grant,
     granted_soon, name, next, node_of, one_server, persistent, raw, released, renew,
-    server_and_client,
+    server_and_client, server_and_proxy,
 };
 use crate::liveness::waiter_gets_an_error;
 
@@ -190,6 +190,30 @@ async fn holder_of_a_lock_broken_at_once_gets_broken() {
         zookeeper.break_lock(&next.name, BreakTarget::Any, BreakMode::Now, "me", "why").await;
     assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
     assert_eq!(renew(&zookeeper, &next).await, RenewalOutcome::NotHeld(Reason::Broken));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiter_that_was_freed_before_its_session_ended_gets_broken() {
+    let (server, proxy, url) = server_and_proxy();
+    let (operator, zookeeper) = (connect(&server.url()).await, connect(&url).await);
+    let (held, freed, other) = (claim_for("x", TTL * 2), claim("x"), claim("other"));
+    grant(&operator, &held).await;
+    busy(&zookeeper, &freed, FOR_EVER).await;
+    let mut told = events(&zookeeper);
+    released(&operator, &held, ReleaseMode::Plain).await;
+    assert_eq!(next(&mut told).await, Event::Wake(name("x")));
+    let seen = BreakTarget::Token(freed.token);
+    operator.break_lock(&freed.name, seen, BreakMode::Now, "me", "why").await.unwrap();
+    // This hold shows when the session ends.
+    grant(&zookeeper, &other).await;
+    proxy.cut();
+    granted_soon(&operator, &claim_for("other", TTL * 2), Wait::No).await;
+    proxy.mend();
+    while next(&mut told).await != Event::Wake(name("x")) {}
+    for _ in 0..2 {
+        fails(zookeeper.acquire(&freed, FOR_EVER).await, ErrorKind::Lost(Reason::Broken));
+    }
+    grant(&operator, &claim("x")).await;
 }
 
 /// The lock's node contains another program's data instead of notes.

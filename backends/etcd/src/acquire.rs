@@ -14,7 +14,6 @@ use crate::members::RequestError;
 use crate::queue::QueueKey;
 use crate::shared::{Found, Place, Shared, first, last};
 use crate::value::{Entry, Tombstone, Value};
-use crate::watched::DeletionRecorder;
 use crate::{release, value, wakeup};
 
 const TRIES: usize = 5;
@@ -35,7 +34,8 @@ pub(crate) struct AcquireSteps<'a> {
     /// keys of `a/b` are in that range. Then the client puts its key although the range isn't
     /// empty.
     pub(crate) must_queue: bool,
-    recorder: Option<DeletionRecorder<'a>>,
+    /// The number of deletions that were reported before the request.
+    deletions: usize,
     /// True if the watch was active before the request. Otherwise, the waiter polls.
     is_watched: bool,
     begun: BootInstant,
@@ -51,7 +51,7 @@ pub(crate) async fn acquire(
     let had_place = shared.registry.place(claim).is_some();
     run(shared, claim, wait).await.map_err(|failure| {
         let is_explicit = matches!(failure.kind(), ErrorKind::Indeterminate | ErrorKind::Lost(_));
-        let may_exist = |place: Place| place.created.is_some() || place.is_unsure;
+        let may_exist = |place: Place| place.created > 0 || place.is_unsure;
         if is_explicit || had_place || !shared.registry.place(claim).is_some_and(may_exist) {
             return failure;
         }
@@ -66,40 +66,17 @@ async fn run(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<AcquireO
     if waits {
         wakeup::wait_until_active(shared).await;
     }
-    let begun = shared.clock.now();
-    let is_watched = shared.wakeups.is_active();
-    let recorder = waits.then(|| shared.wakeups.record_deletions(&claim.name));
-    let must_queue = false;
-    let mut steps = AcquireSteps { shared, claim, waits, must_queue, recorder, is_watched, begun };
+    let mut steps = AcquireSteps {
+        shared,
+        claim,
+        waits,
+        must_queue: false,
+        deletions: shared.wakeups.deletion_count(),
+        is_watched: shared.wakeups.is_active(),
+        begun: shared.clock.now(),
+    };
     for _ in 0..TRIES {
-        if shared.ended_claims.reason(claim).is_some() {
-            return Err(ended(None));
-        }
-        let step = match shared.registry.place(claim) {
-            Some(place) if place.lease.is_gone() => {
-                shared.forget(claim);
-                Step::Again
-            }
-            Some(place) if place.is_overdue => return Err(expired(shared, claim)),
-            Some(place) if !place.is_held && !shared.keep(claim, shared.queued_until(claim)) => {
-                return Err(expired(shared, claim));
-            }
-            Some(Place { created: Some(created), lease, key, is_held, .. }) => match claim.mode {
-                Mode::Exclusive => steps.check(&lease, &key, created, is_held).await?,
-                _ => steps.check_shared(&lease, &key, created, is_held).await?,
-            },
-            place => {
-                let lease = match place {
-                    Some(Place { lease, .. }) => lease,
-                    None => shared.reserve_lease(claim).await?.into_lease(),
-                };
-                match claim.mode {
-                    Mode::Exclusive => steps.enqueue(lease).await?,
-                    _ => steps.enqueue_shared(lease).await?,
-                }
-            }
-        };
-        if let Step::Done(outcome) = step {
+        if let Step::Done(outcome) = steps.next().await? {
             return Ok(outcome);
         }
     }
@@ -108,6 +85,35 @@ async fn run(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<AcquireO
 }
 
 impl AcquireSteps<'_> {
+    async fn next(&mut self) -> Result<Step> {
+        let (shared, claim) = (self.shared, self.claim);
+        if shared.ended_claims.reason(claim).is_some() {
+            return Err(ended(None));
+        }
+        let lease = match shared.registry.place(claim) {
+            Some(place) if place.lease.is_gone() => {
+                shared.forget(claim);
+                return Ok(Step::Again);
+            }
+            Some(place) if place.is_overdue => return Err(expired(shared, claim)),
+            Some(place) if !place.is_held && !shared.keep(claim, shared.queued_until(claim)) => {
+                return Err(expired(shared, claim));
+            }
+            Some(place) if place.created > 0 => {
+                return match claim.mode {
+                    Mode::Exclusive => self.check(&place).await,
+                    _ => self.check_shared(&place).await,
+                };
+            }
+            Some(place) => place.lease,
+            None => shared.reserve_lease(claim).await?,
+        };
+        match claim.mode {
+            Mode::Exclusive => self.enqueue(lease).await,
+            _ => self.enqueue_shared(lease).await,
+        }
+    }
+
     /// Reports that `owner` holds the lock. If `is_unsure`, an earlier request may still add the
     /// claim's key. So the claim stays registered until the caller releases it.
     pub(crate) fn reject_busy(&self, is_unsure: bool, owner: &Entry) -> Step {
@@ -128,86 +134,69 @@ impl AcquireSteps<'_> {
         Ok(())
     }
 
-    async fn check(
-        &mut self,
-        lease: &Arc<Lease>,
-        key: &[u8],
-        created: i64,
-        is_held: bool,
-    ) -> Result<Step> {
+    async fn check(&mut self, place: &Place) -> Result<Step> {
         let (shared, claim) = (self.shared, self.claim);
-        if let Some(step) = self.keep_fixed(lease, is_held).await? {
-            return Ok(step);
+        if !self.keep_fixed(place).await? {
+            return Ok(Step::Again);
         }
         let queue = shared.keys().queue(&claim.name);
         let gets = [
-            TxnOp::get(key, None),
+            TxnOp::get(place.key.as_slice(), None),
             TxnOp::get(shared.keys().tombstone(claim.token), None),
             TxnOp::get(queue.clone(), Some(first(i64::MAX))),
-            TxnOp::get(queue, Some(last(created - 1))),
+            TxnOp::get(queue, Some(last(place.created - 1))),
         ];
-        let found = shared.get(gets, Some(lease)).await.map_err(RequestError::error)?;
+        let found = shared.get(gets, Some(&place.lease)).await.map_err(RequestError::error)?;
         let [own, tombstone, owner, previous] = several(found);
         let Some(own) = own.first().filter(|own| own.token() == Some(claim.token)) else {
-            return self.own_is_gone(lease, key, is_held, tombstone.as_tombstone()).await;
+            return self.own_is_gone(place, tombstone.as_tombstone()).await;
         };
-        if let Some(step) = self.own_has_changed(lease, &own, created).await? {
+        if let Some(step) = self.own_has_changed(place, &own).await? {
             return Ok(step);
         }
-        self.place(lease, key, created, owner, previous.keys.first().map(QueueKey::of)).await
+        self.place(place, owner, previous.keys.first().map(QueueKey::of)).await
     }
 
     /// Renews the lease of a waiting fixed claim, because no background task does. The claim's TTL
-    /// starts with its grant.
-    pub(crate) async fn keep_fixed(
-        &self,
-        lease: &Arc<Lease>,
-        is_held: bool,
-    ) -> Result<Option<Step>> {
-        if !lease.is_fixed || is_held || self.shared.clock.now() < lease.due() {
-            return Ok(None);
+    /// starts with its grant. Returns false if the lease has ended.
+    pub(crate) async fn keep_fixed(&self, Place { lease, is_held, .. }: &Place) -> Result<bool> {
+        if !lease.is_fixed || *is_held || self.shared.clock.now() < lease.due() {
+            return Ok(true);
         }
         match self.shared.confirm(lease).await {
-            Ok(()) => Ok(None),
-            Err(RequestError::NoLease) => Ok(Some(Step::Again)),
+            Ok(()) => Ok(true),
+            Err(RequestError::NoLease) => Ok(false),
             Err(RequestError::Failed(failure)) => Err(failure),
         }
     }
 
     pub(crate) async fn own_is_gone(
         &self,
-        lease: &Arc<Lease>,
-        key: &[u8],
-        is_held: bool,
+        place: &Place,
         tombstone: Option<Tombstone>,
     ) -> Result<Step> {
-        if is_held || tombstone.is_some() {
-            lease.count_tombstone(self.shared.clock.now());
+        if place.is_held || tombstone.is_some() {
+            place.lease.count_tombstone(self.shared.clock.now());
             self.give_up(self.is_unsure() && tombstone.is_none()).await?;
             return Err(ended(tombstone.and_then(|tombstone| tombstone.broken).as_deref()));
         }
         if self.is_unsure() {
-            self.enter(lease, key, None, true);
+            self.enter(&place.lease, &place.key, 0, true);
         } else {
             self.shared.forget(self.claim);
         }
         Ok(Step::Again)
     }
 
-    pub(crate) async fn own_has_changed(
-        &self,
-        lease: &Arc<Lease>,
-        own: &Entry,
-        created: i64,
-    ) -> Result<Option<Step>> {
-        if own.created != created {
-            self.enter(lease, &own.key, Some(own.created), self.is_unsure());
+    pub(crate) async fn own_has_changed(&self, place: &Place, own: &Entry) -> Result<Option<Step>> {
+        if own.created != place.created {
+            self.enter(&place.lease, &own.key, own.created, self.is_unsure());
             return Ok(Some(Step::Again));
         }
         if let Some(note) = own.broken() {
             return Err(ended(Some(note)));
         }
-        if own.lease != lease.id {
+        if own.lease != place.lease.id {
             return self.take_over(own).await.map(Some);
         }
         Ok(None)
@@ -215,35 +204,34 @@ impl AcquireSteps<'_> {
 
     pub(crate) async fn place(
         &mut self,
-        lease: &Arc<Lease>,
-        key: &[u8],
-        created: i64,
+        place: &Place,
         owner: Found,
         previous: Option<QueueKey>,
     ) -> Result<Step> {
-        let (shared, claim) = (self.shared, self.claim);
-        let queue = shared.keys().queue(&claim.name);
-        let is_ours = |key: Option<&[u8]>| key.is_none_or(|key| is_in_queue(&queue, key));
+        let (shared, name) = (self.shared, &self.claim.name);
+        let queue = shared.keys().queue(name);
         let (waiters, first) = (owner.count > 1, owner.first());
-        let of_owner = first.as_ref().map(|owner| owner.key.as_slice());
-        let of_previous = previous.as_ref().map(|previous| previous.key.as_slice());
-        let (owner, previous, waiters) = if is_ours(of_owner) && is_ours(of_previous) {
+        let of_owner = first.as_ref().map(|owner| &owner.key);
+        let of_previous = previous.as_ref().map(|previous| &previous.key);
+        let mut keys = of_owner.into_iter().chain(of_previous);
+        let (owner, previous, waiters) = if keys.all(|key| is_in_queue(&queue, key)) {
             (first, previous, waiters)
         } else {
             // With raw names, keys of `a/b` are in the range of `a`. The reply contains such a key,
             // so read the whole queue.
-            let all = shared.queue(&claim.name, Some(lease)).await?;
-            let previous = all.places.iter().rfind(|place| place.created < created).cloned();
+            let all = shared.queue(name, Some(&place.lease)).await?;
+            let is_before = |other: &&QueueKey| other.created < place.created;
+            let previous = all.places.iter().rfind(is_before).cloned();
             (all.holders.into_iter().next(), previous, all.places.len() > 1)
         };
         let Some(owner) = owner else { return Ok(Step::Again) };
-        if owner.key == key {
-            return self.granted(lease, key, created, value::fence(created), waiters).await;
+        if owner.key == place.key {
+            return self.granted(place, value::fence(place.created), waiters).await;
         }
         let way = previous.as_ref().map_or((owner.key.as_slice(), owner.created), |previous| {
             (previous.key.as_slice(), previous.created)
         });
-        self.wait_or_leave(lease, key, created, std::slice::from_ref(&owner), &[way]).await
+        self.wait_or_leave(place, std::slice::from_ref(&owner), &[way]).await
     }
 
     /// Keeps the claim in the queue. Deletes the claim's key instead, if the claim doesn't wait, or
@@ -254,9 +242,7 @@ impl AcquireSteps<'_> {
     ///   itself, so it uses the earlier one
     pub(crate) async fn wait_or_leave(
         &self,
-        lease: &Lease,
-        key: &[u8],
-        created: i64,
+        Place { lease, key, created, .. }: &Place,
         before: &[Entry],
         way: &[(&[u8], i64)],
     ) -> Result<Step> {
@@ -265,7 +251,7 @@ impl AcquireSteps<'_> {
         let is_alike = owner.mode().is_of_the_kind_of(claim.mode);
         let earlier = before.iter().find(|one| one.token() == Some(claim.token));
         if !is_alike || earlier.is_some() || !self.waits {
-            release::delete(shared, key, created).await?;
+            release::delete(shared, key, *created).await?;
             self.refuse_another_kind(owner).await?;
             let Some(earlier) = earlier else {
                 return Ok(self.reject_busy(self.is_unsure(), owner));
@@ -282,7 +268,7 @@ impl AcquireSteps<'_> {
         let until_due = || lease.due().saturating_since(shared.clock.now());
         let intervals = [(!self.is_watched).then_some(POLL), lease.is_fixed.then(until_due)];
         busy.retry_after = intervals.into_iter().flatten().min();
-        if self.recorder.as_ref().is_some_and(|recorder| !recorder.waits_for(way)) {
+        if !shared.wakeups.waits_for(&claim.name, way, self.deletions) {
             busy.retry_after = Some(Duration::ZERO);
         }
         Ok(Step::Done(AcquireOutcome::Busy(busy)))
@@ -290,15 +276,8 @@ impl AcquireSteps<'_> {
 
     /// Reports the grant. A lease with little time left is renewed first, because it may have
     /// expired: etcd deletes an expired lease's keys with a delay.
-    pub(crate) async fn granted(
-        &self,
-        lease: &Arc<Lease>,
-        key: &[u8],
-        created: i64,
-        fence: Fence,
-        waiters: bool,
-    ) -> Result<Step> {
-        let (shared, claim) = (self.shared, self.claim);
+    pub(crate) async fn granted(&self, place: &Place, fence: Fence, waiters: bool) -> Result<Step> {
+        let (shared, claim, lease) = (self.shared, self.claim, &place.lease);
         let left = || lease.valid_until().saturating_since(self.begun);
         if left() < claim.ttl * 2 / 3 {
             return match shared.confirm(lease).await {
@@ -312,8 +291,7 @@ impl AcquireSteps<'_> {
         }
         let left = left();
         let ends = shared.clock.now() + claim.ttl;
-        let is_unsure = self.is_unsure();
-        let place = Place { is_unsure, ..Place::new(lease, key, Some(created)) };
+        let place = Place { is_unsure: self.is_unsure(), ..place.clone() };
         if !shared.hold(claim, place, ends) {
             return Ok(Step::Again);
         }
@@ -336,11 +314,13 @@ impl AcquireSteps<'_> {
         &self,
         lease: &Arc<Lease>,
         key: &[u8],
-        created: Option<i64>,
+        created: i64,
         is_unsure: bool,
-    ) {
+    ) -> Place {
+        let (shared, claim) = (self.shared, self.claim);
         let place = Place { is_unsure, ..Place::new(lease, key, created) };
-        self.shared.registry.enter(self.claim, place, self.shared.queued_until(self.claim));
+        shared.registry.enter(claim, place.clone(), shared.queued_until(claim));
+        place
     }
 }
 
@@ -350,26 +330,22 @@ pub(crate) async fn take_over(shared: &Arc<Shared>, claim: &Claim, entry: &Entry
         return Err(ended(Some(note)));
     }
     shared.forget(claim);
-    let lease = shared.reserve_lease(claim).await?.into_lease();
-    let place = Place::new(&lease, &entry.key, Some(entry.created));
+    let lease = shared.reserve_lease(claim).await?;
+    let place = Place::new(&lease, &entry.key, entry.created);
     shared.registry.enter(claim, place, shared.queued_until(claim));
     let value = entry.value.as_ref().map(Value::bytes).unwrap_or_default();
     let put = TxnOp::put(entry.key.clone(), value, Some(PutOptions::new().with_lease(lease.id)));
     let txn = Txn::new().when([entry.is_unchanged()]).and_then([put]);
-    match shared.transact(txn, Effect::Changes, Some(&lease)).await {
-        Ok(answered) if answered.succeeded || answered.was_unsure => Ok(()),
-        Ok(_) => {
-            shared.forget(claim);
-            Ok(())
-        }
-        Err(trouble) => {
-            let failure = trouble.error();
-            if failure.kind() != ErrorKind::Indeterminate {
-                shared.forget(claim);
-            }
-            Err(failure)
-        }
+    let moved = shared.transact(txn, Effect::Changes, Some(&lease)).await;
+    let moved = moved.map(|answered| answered.succeeded || answered.was_unsure);
+    let moved = moved.map_err(RequestError::error);
+    if moved
+        .as_ref()
+        .map_or_else(|failure| failure.kind() != ErrorKind::Indeterminate, |moved| !moved)
+    {
+        shared.forget(claim);
     }
+    moved.map(drop)
 }
 
 fn busy(owner: &Entry, queued: bool) -> Busy {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
 use lockwright_core::backend_util::queue_admission::{self, Reader};
-use lockwright_core::{Error, Fence, Mode, Result};
+use lockwright_core::{Error, Mode, Result};
 
 use crate::acquire::{AcquireSteps, Step};
 use crate::errors::Effect;
@@ -18,13 +18,13 @@ use crate::leases::Lease;
 use crate::members::RequestError;
 use crate::put_key::is_new;
 use crate::queue::QueueSnapshot;
-use crate::shared::Found;
+use crate::shared::{Found, Place};
 use crate::value::{Entry, Value, fence};
 
 const JOINS: usize = 3;
 
 enum Put {
-    There(i64),
+    There(Place),
     Missed,
     Not(Step),
 }
@@ -33,7 +33,7 @@ impl AcquireSteps<'_> {
     pub(crate) async fn enqueue_shared(&mut self, lease: Arc<Lease>) -> Result<Step> {
         let (shared, claim) = (self.shared, self.claim);
         let key = shared.keys().own(claim, lease.id);
-        self.enter(&lease, &key, None, self.is_unsure());
+        self.enter(&lease, &key, 0, self.is_unsure());
         for _ in 0..JOINS {
             let snapshot = match shared.queue_snapshot(&claim.name, &lease).await {
                 Ok(snapshot) => snapshot,
@@ -49,7 +49,7 @@ impl AcquireSteps<'_> {
                 if own.key != key {
                     return self.take_over(own).await;
                 }
-                self.enter(&lease, &key, Some(own.created), self.is_unsure());
+                self.enter(&lease, &key, own.created, self.is_unsure());
                 return Ok(Step::Again);
             }
             if let Some(first) = snapshot.entries.first() {
@@ -65,16 +65,16 @@ impl AcquireSteps<'_> {
             let with = (0..readers.len()).min_by_key(|at| readers[*at].fence());
             let with = with.filter(|_| claim.mode == Mode::Shared).map(|at| &snapshot.entries[at]);
             match self.put(&lease, &key, Some((&snapshot, with))).await? {
-                Put::There(created) => {
-                    let fence = with.map_or(fence(created), Entry::fence);
-                    return self.granted(&lease, &key, created, fence, false).await;
+                Put::There(place) => {
+                    let fence = with.map_or(fence(place.created), Entry::fence);
+                    return self.granted(&place, fence, false).await;
                 }
                 Put::Missed => {}
                 Put::Not(step) => return Ok(step),
             }
         }
         match self.put(&lease, &key, None).await? {
-            Put::There(created) => self.check_shared(&lease, &key, created, false).await,
+            Put::There(place) => self.check_shared(&place).await,
             Put::Missed => Ok(Step::Again),
             Put::Not(step) => Ok(step),
         }
@@ -109,34 +109,27 @@ impl AcquireSteps<'_> {
             return Ok(Put::Not(Step::Again));
         };
         if answered.succeeded {
-            self.enter(lease, key, Some(answered.revision), is_unsure);
-            return Ok(Put::There(answered.revision));
+            return Ok(Put::There(self.enter(lease, key, answered.revision, is_unsure)));
         }
         let (own, tombstone) = (answered.found.first(), answered.found.get(1));
         self.refuse_ended(lease, tombstone.and_then(Found::as_tombstone))?;
         let own = own.and_then(Found::first);
-        self.enter(lease, key, own.as_ref().map(|own| own.created), is_unsure);
+        self.enter(lease, key, own.as_ref().map_or(0, |own| own.created), is_unsure);
         Ok(if own.is_some() { Put::Not(Step::Again) } else { Put::Missed })
     }
 
-    pub(crate) async fn check_shared(
-        &mut self,
-        lease: &Arc<Lease>,
-        key: &[u8],
-        created: i64,
-        is_held: bool,
-    ) -> Result<Step> {
-        let (shared, claim) = (self.shared, self.claim);
-        if let Some(step) = self.keep_fixed(lease, is_held).await? {
-            return Ok(step);
+    pub(crate) async fn check_shared(&mut self, place: &Place) -> Result<Step> {
+        let (shared, claim, lease) = (self.shared, self.claim, &place.lease);
+        if !self.keep_fixed(place).await? {
+            return Ok(Step::Again);
         }
         let snapshot = shared.queue_snapshot(&claim.name, lease).await?;
-        let Some(at) = snapshot.entries.iter().position(|entry| entry.key == key) else {
+        let Some(at) = snapshot.entries.iter().position(|entry| entry.key == place.key) else {
             let tombstone = shared.tombstone(claim.token, Some(lease)).await?;
-            return self.own_is_gone(lease, key, is_held, tombstone).await;
+            return self.own_is_gone(place, tombstone).await;
         };
         let own = &snapshot.entries[at];
-        if let Some(step) = self.own_has_changed(lease, own, created).await? {
+        if let Some(step) = self.own_has_changed(place, own).await? {
             return Ok(step);
         }
         let before = snapshot.modes(at);
@@ -144,31 +137,22 @@ impl AcquireSteps<'_> {
             let waiters = snapshot.entries.len() > snapshot.holders();
             let from = (claim.mode == Mode::Shared)
                 .then(|| queue_admission::fence_source(&snapshot.readers(), at));
-            return match from.flatten() {
-                None => self.granted(lease, key, created, own.fence(), waiters).await,
-                Some(from) => {
-                    let fence = snapshot.entries[from].fence();
-                    if !self.take_fence(lease, own, &snapshot.entries[from], fence).await? {
-                        return Ok(Step::Again);
-                    }
-                    self.granted(lease, key, created, fence, waiters).await
-                }
-            };
+            let from = from.flatten().map(|from| &snapshot.entries[from]);
+            if let Some(from) = from
+                && !self.take_fence(lease, own, from).await?
+            {
+                return Ok(Step::Again);
+            }
+            return self.granted(place, from.unwrap_or(own).fence(), waiters).await;
         }
         let way = snapshot.entries[queue_admission::blockers(&before, claim.mode)].iter();
         let way: Vec<_> = way.map(|entry| (entry.key.as_slice(), entry.created)).collect();
-        self.wait_or_leave(lease, key, created, &snapshot.entries[..at], &way).await
+        self.wait_or_leave(place, &snapshot.entries[..at], &way).await
     }
 
-    async fn take_fence(
-        &self,
-        lease: &Lease,
-        own: &Entry,
-        from: &Entry,
-        fence: Fence,
-    ) -> Result<bool> {
+    async fn take_fence(&self, lease: &Lease, own: &Entry, from: &Entry) -> Result<bool> {
         let Some(value) = &own.value else { return Ok(false) };
-        let value = Value { taken: Some(fence.get()), ..value.clone() };
+        let value = Value { taken: Some(from.fence().get()), ..value.clone() };
         let on_its_lease = PutOptions::new().with_ignore_lease();
         let put = TxnOp::put(own.key.clone(), value.bytes(), Some(on_its_lease));
         let txn = Txn::new().when([own.is_unchanged(), from.is_unchanged()]).and_then([put]);

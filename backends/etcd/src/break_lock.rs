@@ -155,8 +155,8 @@ async fn move_marked(shared: &Arc<Shared>, mut marked: Entry) -> Result<Broken> 
             Some((left, _)) if value.moved => return Ok(Broken::RunsOut(left)),
             Some((left, granted)) => {
                 let lasts = valid_for(&marked, left, granted);
-                let limit = shared.members.config().response_timeout;
-                let lease = shared.ask_for_lease(seconds(lasts).max(1), limit).await?;
+                let limit = shared.members.config.response_timeout;
+                let lease = shared.grant_lease(seconds(lasts).max(1), limit, None).await?;
                 let value = Value { moved: true, ..value };
                 let on_lease = PutOptions::new().with_lease(lease.id);
                 let moving = TxnOp::put(marked.key.clone(), value.bytes(), Some(on_lease));

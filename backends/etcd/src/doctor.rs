@@ -10,9 +10,7 @@ use tokio::time::timeout;
 use crate::config::Config;
 use crate::errors::{Effect, error, words};
 use crate::members::{self, Link, RequestError};
-use crate::revisions::Fall;
 use crate::shared::Shared;
-use crate::version::Version;
 
 #[derive(Debug)]
 pub(crate) struct Member {
@@ -55,7 +53,7 @@ const WRITES: usize = 5;
 const SLOW_PART: u32 = 6;
 
 pub(crate) async fn examine(shared: &Shared) -> Vec<Finding> {
-    let config = shared.members.config();
+    let config = &shared.members.config;
     let members = ask_all(config).await;
     let mut findings = Vec::new();
     for member in &members {
@@ -78,13 +76,37 @@ pub(crate) async fn examine(shared: &Shared) -> Vec<Finding> {
             match writes(shared).await {
                 Ok(slow) => findings.extend(slow),
                 Err(failure) if failure.kind() == ErrorKind::Denied => {
-                    findings.push(denied(config, &failure));
+                    let prefix = &config.keys.prefix;
+                    findings.push(finding::error(
+                        "etcd-denied",
+                        format!(
+                            "the user may not read and write all keys that begin with {prefix:?}"
+                        ),
+                        format!("nothing can be locked ({failure})"),
+                        format!(
+                            "'etcdctl role grant-permission ROLE --prefix=true readwrite {prefix}'"
+                        ),
+                    ));
                 }
                 Err(failure) => findings.push(no_answer("the test writes failed", &failure)),
             }
         }
     }
-    findings.extend(shared.revisions.fell().map(fell));
+    findings.extend(shared.revisions.fell().map(|fall| {
+        finding::error(
+            "etcd-revision-fell",
+            format!(
+                "the revision of the store went back from {} to {}: a snapshot was restored \
+                 without --bump-revision",
+                fall.from, fall.to
+            ),
+            "locks that were held before the restore are free or held by other clients, and fences \
+             are issued a second time",
+            "restart all clients that hold locks; restore with 'etcdutl snapshot restore \
+             --bump-revision 1000000000 --mark-compacted'; raise the stored fences of protected \
+             resources",
+        )
+    }));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings
 }
@@ -104,11 +126,13 @@ fn of_member(member: &Member, findings: &mut Vec<Finding>) {
             return;
         }
     };
-    let version = Version::read(status.version());
-    if let Some(version) = version.filter(|version| version.revokes_live_leases()) {
+    if revokes_live_leases(status.version()) {
         findings.push(finding::warning(
             "etcd-lease-bug",
-            format!("{endpoint} runs etcd {version}, which can revoke leases that are alive"),
+            format!(
+                "{endpoint} runs etcd {}, which can revoke leases that are alive",
+                status.version()
+            ),
             "a leader that was paused, for example by its disk, and then replaced revokes live \
              leases when it resumes; the locks on them are lost",
             "update all members to 3.4.31, 3.5.13 or newer",
@@ -186,7 +210,7 @@ fn unencrypted_findings(config: &Config) -> Vec<Finding> {
         return Vec::new();
     };
     let mut findings = Vec::new();
-    if !config.security.is_secured() {
+    if !config.security.is_secured {
         findings.push(finding::warning(
             "etcd-no-tls",
             format!("the connection to {endpoint} is not encrypted"),
@@ -194,7 +218,7 @@ fn unencrypted_findings(config: &Config) -> Vec<Finding> {
             "enable TLS on the members, and use https in the URL",
         ));
     }
-    if config.login.is_none() && !config.security.shows_certificate() {
+    if config.login.is_none() && !config.security.files.client.is_some() {
         findings.push(finding::warning(
             "etcd-no-login",
             format!("{endpoint} requires neither a user nor a certificate"),
@@ -234,7 +258,7 @@ fn size(members: &[etcd_client::Member]) -> Option<Finding> {
 }
 
 async fn writes(shared: &Shared) -> Result<Option<Finding>> {
-    let shortest = shared.ask_for_lease(1, shared.members.config().response_timeout).await?;
+    let shortest = shared.grant_lease(1, shared.members.config.response_timeout, None).await?;
     let mut took = Vec::with_capacity(WRITES);
     for _ in 0..WRITES {
         let probe_key = shared.keys().probe_key();
@@ -270,28 +294,25 @@ fn no_answer(what: &str, failure: &Error) -> Finding {
     )
 }
 
-fn denied(config: &Config, failure: &Error) -> Finding {
-    let prefix = &config.keys.prefix;
-    finding::error(
-        "etcd-denied",
-        format!("the user may not read and write all keys that begin with {prefix:?}"),
-        format!("nothing can be locked ({failure})"),
-        format!("'etcdctl role grant-permission ROLE --prefix=true readwrite {prefix}'"),
-    )
+/// Returns whether the version has the bug of etcd issue 15247: a leader that was replaced while
+/// paused may revoke live leases.
+pub(crate) fn revokes_live_leases(version: &str) -> bool {
+    let parts = version.trim_start_matches('v').split(['.', '-', '+']);
+    let found: Vec<u32> = parts.map_while(|part| part.parse().ok()).take(3).collect();
+    found.len() == 3 && (found < vec![3, 4, 31] || (vec![3, 5, 0]..vec![3, 5, 13]).contains(&found))
 }
 
-fn fell(fall: Fall) -> Finding {
-    finding::error(
-        "etcd-revision-fell",
-        format!(
-            "the revision of the store went back from {} to {}: a snapshot was restored without \
-             --bump-revision",
-            fall.from, fall.to
-        ),
-        "locks that were held before the restore are free or held by other clients, and fences are \
-         issued a second time",
-        "restart all clients that hold locks; restore with 'etcdutl snapshot restore \
-         --bump-revision 1000000000 --mark-compacted'; raise the stored fences of protected \
-         resources",
-    )
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_with_the_lease_bug_are_detected() {
+        for bad in ["3.3.27", "3.4.23", "3.4.30", "3.5.0-rc.1", "3.5.12"] {
+            assert!(revokes_live_leases(bad), "{bad}");
+        }
+        for good in ["3.4.31", "3.5.13", "v3.6.0", "4.0.0-pre", "3.4", "unknown"] {
+            assert!(!revokes_live_leases(good), "{good}");
+        }
+    }
 }

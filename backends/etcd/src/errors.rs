@@ -1,5 +1,8 @@
 use lockwright_core::{Error, ErrorKind};
 
+use ErrorClass::{Elsewhere, Later, NoLease, Refused, Unsure};
+use ErrorKind::{Denied, InvalidConfig, Unavailable};
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
@@ -24,105 +27,115 @@ pub(crate) fn unexpected_response(effect: Effect, what: &str) -> Error {
     effect.unanswered(&format!("the server sent an unexpected response: {what}"))
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorClass {
     /// The lease doesn't exist. The request had no effect.
     NoLease,
     /// No retry helps. The request had no effect, unless the error is indeterminate.
-    Refused(Error),
+    Refused,
     /// This member rejects the request, but another may accept it. Nothing was done.
-    Elsewhere(Error),
+    Elsewhere,
     /// This member may accept the request later. Nothing was done.
-    Later(Error),
+    Later,
     /// The request may have been carried out.
-    Unsure(Error),
+    Unsure,
 }
 
-/// etcd's error messages, their meaning, and the text for the user. The request had no effect,
-/// unless the meaning is `MaybeDone` or `Unsure`.
-const REFUSALS: [(&str, Meaning, &str); 19] = [
-    ("requested lease not found", Meaning::NoLease, ""),
-    ("permission denied", Meaning::Refused(ErrorKind::Denied), NO_PERMISSION),
+/// etcd's error messages, their classes, and the text for the user. Without a kind, the request may
+/// have had an effect, unless the class is `NoLease`.
+const REFUSALS: [(&str, ErrorClass, Option<ErrorKind>, &str); 19] = [
+    ("lease not found", NoLease, None, ""),
+    ("permission denied", Refused, Some(Denied), NO_PERMISSION),
     (
         "authentication failed, invalid user ID or password",
-        Meaning::Refused(ErrorKind::Denied),
+        Refused,
+        Some(Denied),
         "the server rejects the user name or password",
     ),
     (
         "authentication is not enabled",
-        Meaning::Refused(ErrorKind::InvalidConfig),
+        Refused,
+        Some(InvalidConfig),
         "the URL has a login, but authentication is off on the server; remove the login, or run \
          'etcdctl auth enable'",
     ),
     (
         "user name is empty",
-        Meaning::Refused(ErrorKind::Denied),
+        Refused,
+        Some(Denied),
         "the server requires a user and a password; add them to the URL",
     ),
     (
         "user name not found",
-        Meaning::Refused(ErrorKind::Denied),
+        Refused,
+        Some(Denied),
         "the server has no such user; check the login in the URL",
     ),
     (
         "invalid auth token",
-        Meaning::Elsewhere(ErrorKind::Denied),
+        Elsewhere,
+        Some(Denied),
         "the authentication token has expired; the client is logging in again",
     ),
-    (
-        "auth store is old",
-        Meaning::Elsewhere(ErrorKind::Unavailable),
-        "users or roles have just changed; retry",
-    ),
+    ("auth store is old", Elsewhere, Some(Unavailable), "users or roles have just changed; retry"),
     (
         NO_SPACE,
-        Meaning::MaybeDone,
+        Refused,
+        None,
         "the server's database is full (NOSPACE): compact it, defragment it, and disarm the alarm \
          ('etcdctl compact', 'etcdctl defrag', 'etcdctl alarm disarm')",
     ),
     (
         "request is too large",
-        Meaning::Refused(ErrorKind::Unavailable),
+        Refused,
+        Some(Unavailable),
         "the request exceeds the server's limit (--max-request-bytes)",
     ),
     (
         TOO_LARGE,
-        Meaning::MaybeDone,
+        Refused,
+        None,
         "the response is larger than 4 MiB and can't be read: another program holds the lock with \
          a value of that size",
     ),
     (
         COMPACTED,
-        Meaning::Refused(ErrorKind::Unavailable),
+        Refused,
+        Some(Unavailable),
         "the cluster was compacted while a long queue was read; retry",
     ),
     (
         "too many operations in txn",
-        Meaning::Refused(ErrorKind::Unavailable),
+        Refused,
+        Some(Unavailable),
         "the server's limit of operations per transaction is too low; set --max-txn-ops to its \
          default of 128",
     ),
     (
         "too many requests",
-        Meaning::Later(ErrorKind::Unavailable),
+        Later,
+        Some(Unavailable),
         "the cluster is overloaded and rejects new requests; retry later",
     ),
     (
         "no leader",
-        Meaning::Elsewhere(ErrorKind::Unavailable),
+        Elsewhere,
+        Some(Unavailable),
         "the cluster has no leader: an election is in progress, or most members are down or can't \
          reach each other",
     ),
     (
         "not supported for learner",
-        Meaning::Elsewhere(ErrorKind::Unavailable),
+        Elsewhere,
+        Some(Unavailable),
         "the member is a learner and serves no requests; use a voting member in the URL",
     ),
-    ("server stopped", Meaning::Unsure, "the server is shutting down"),
-    ("leader changed", Meaning::Unsure, "the cluster's leader changed during the request"),
+    ("server stopped", Unsure, None, "the server is shutting down"),
+    ("leader changed", Unsure, None, "the cluster's leader changed during the request"),
     (
         "request timed out",
-        Meaning::Unsure,
+        Unsure,
+        None,
         "the cluster didn't commit the request in time: its disks or its network are too slow, or \
          most of its members are down",
     ),
@@ -140,40 +153,13 @@ const NO_PERMISSION: &str = "the user lacks a permission: it needs to read and w
                              begin with the prefix, which is 'lockwright/' unless the URL says \
                              prefix=…";
 
-#[derive(Debug, Clone, Copy)]
-enum Meaning {
-    NoLease,
-    Refused(ErrorKind),
-    Elsewhere(ErrorKind),
-    Later(ErrorKind),
-    MaybeDone,
-    Unsure,
-}
-
-pub(crate) fn classify(cause: &etcd_client::Error, effect: Effect) -> ErrorClass {
+pub(crate) fn classify(cause: &etcd_client::Error, effect: Effect) -> (ErrorClass, Error) {
     let words = words(cause);
-    let unknown = match cause {
-        etcd_client::Error::LeaseKeepAliveError(why) if why.contains("lease not found") => {
-            ("", Meaning::NoLease, "")
-        }
-        _ => ("", Meaning::Unsure, "the connection broke before the response"),
-    };
+    let unknown = ("", Unsure, None, "the connection broke before the response");
     let found = REFUSALS.iter().find(|(says, ..)| words.contains(says));
-    let (_, meaning, means) = found.copied().unwrap_or(unknown);
-    let failure = match meaning {
-        Meaning::Refused(kind) | Meaning::Elsewhere(kind) | Meaning::Later(kind) => {
-            error(kind, means)
-        }
-        Meaning::NoLease | Meaning::MaybeDone | Meaning::Unsure => effect.unanswered(means),
-    };
-    let failure = failure.with_source(words);
-    match meaning {
-        Meaning::NoLease => ErrorClass::NoLease,
-        Meaning::Refused(_) | Meaning::MaybeDone => ErrorClass::Refused(failure),
-        Meaning::Elsewhere(_) => ErrorClass::Elsewhere(failure),
-        Meaning::Later(_) => ErrorClass::Later(failure),
-        Meaning::Unsure => ErrorClass::Unsure(failure),
-    }
+    let (_, class, kind, means) = found.copied().unwrap_or(unknown);
+    let failure = kind.map_or_else(|| effect.unanswered(means), |kind| error(kind, means));
+    (class, failure.with_source(words))
 }
 
 pub(crate) fn is_granted_already(cause: &etcd_client::Error) -> bool {
@@ -199,7 +185,7 @@ fn says(failure: &Error, words: &str) -> bool {
 
 pub(crate) fn is_refusal(words: &str) -> bool {
     let mut known = REFUSALS.iter().filter(|(says, ..)| words.contains(says));
-    known.any(|(_, meaning, _)| matches!(meaning, Meaning::Refused(_)))
+    known.any(|(_, class, kind, _)| *class == Refused && kind.is_some())
 }
 
 /// Returns the error's text with its causes, which `etcd_client` leaves out. The text never

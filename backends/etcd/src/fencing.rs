@@ -64,18 +64,7 @@ pub async fn transact(
     let name = |failure: Error| failure.with_name(&fenced.name);
     let txn = guarded(key.into(), fenced.fence, write).map_err(name)?;
     let answered = client.kv_client().txn(txn).await.map_err(|cause| name(failed(&cause)))?;
-    match outcome(&answered) {
-        TransactOutcome::Done(theirs) => Ok(theirs),
-        TransactOutcome::Later(highest) => Err(fenced.superseded(highest).with_backend("etcd")),
-        TransactOutcome::NoFence => Err(name(error(
-            ErrorKind::Conflict,
-            "the value under the fence's key isn't a fence; use a key that no other program \
-             writes to",
-        ))),
-        TransactOutcome::Nonsense => {
-            Err(name(unexpected_response(Effect::Changes, "it doesn't match the transaction")))
-        }
-    }
+    outcome(&answered, fenced).map_err(name)
 }
 
 /// Adds the fence check to `write`. etcd has no comparison "at most", so the stored fence must be
@@ -93,57 +82,52 @@ fn guarded(key: Vec<u8>, fence: Fence, write: Txn) -> Result<Txn> {
     Ok(Txn::new().when([is_a_number, is_not_above]).and_then(both).or_else([TxnOp::txn(first)]))
 }
 
-enum TransactOutcome {
-    Done(TxnResponse),
-    Later(Fence),
-    NoFence,
-    Nonsense,
-}
-
-fn outcome(answered: &TxnResponse) -> TransactOutcome {
+fn outcome(answered: &TxnResponse, fenced: &Fenced) -> Result<TxnResponse> {
+    let unexpected = || unexpected_response(Effect::Changes, "it doesn't match the transaction");
     let mut operations = answered.op_responses().into_iter();
     if answered.succeeded() {
         return match operations.nth(1) {
-            Some(TxnOpResponse::Txn(theirs)) => TransactOutcome::Done(theirs),
-            _ => TransactOutcome::Nonsense,
+            Some(TxnOpResponse::Txn(theirs)) => Ok(theirs),
+            _ => Err(unexpected()),
         };
     }
     match operations.next() {
-        Some(TxnOpResponse::Txn(first)) => outcome(&first),
+        Some(TxnOpResponse::Txn(first)) => outcome(&first, fenced),
         Some(TxnOpResponse::Get(found)) => {
             let text = found.kvs().first().and_then(|found| found.value_str().ok());
-            let text = text.filter(|text| text.len() == DIGITS);
-            text.and_then(|text| text.parse().ok()).map_or(TransactOutcome::NoFence, |highest| {
-                TransactOutcome::Later(Fence::new(highest))
+            let highest =
+                text.filter(|text| text.len() == DIGITS).and_then(|text| text.parse().ok());
+            Err(match highest {
+                Some(highest) => fenced.superseded(Fence::new(highest)).with_backend("etcd"),
+                None => error(
+                    ErrorKind::Conflict,
+                    "the value under the fence's key isn't a fence; use a key that no other \
+                     program writes to",
+                ),
             })
         }
-        _ => TransactOutcome::Nonsense,
+        _ => Err(unexpected()),
     }
 }
 
 fn failed(cause: &ClientError) -> Error {
-    if matches!(cause, ClientError::GRpcStatus(status) if status.code() as i32 == INVALID_ARGUMENT)
-        && !matches!(classify(cause, Effect::Changes), ErrorClass::Refused(_))
-    {
-        let message = "the server rejects the transaction";
-        return error(ErrorKind::InvalidInput, message).with_source(words(cause));
-    }
-    match classify(cause, Effect::Changes) {
-        ErrorClass::NoLease => {
-            let message = "the transaction refers to a lease that doesn't exist; nothing was done";
-            error(ErrorKind::InvalidInput, message).with_source(words(cause))
-        }
-        ErrorClass::Refused(failure) if failure.kind() == ErrorKind::Denied => error(
+    let is_invalid = matches!(cause, ClientError::GRpcStatus(status) if status.code() as i32 == INVALID_ARGUMENT);
+    let (class, failure) = classify(cause, Effect::Changes);
+    let (kind, message) = match class {
+        ErrorClass::Refused if failure.kind() == ErrorKind::Denied => (
             ErrorKind::Denied,
             "the server denies access: the user must be allowed to read and write the fence's key \
              and the transaction's keys",
-        )
-        .with_source(words(cause)),
-        ErrorClass::Refused(failure)
-        | ErrorClass::Elsewhere(failure)
-        | ErrorClass::Later(failure)
-        | ErrorClass::Unsure(failure) => failure,
-    }
+        ),
+        ErrorClass::Refused => return failure,
+        _ if is_invalid => (ErrorKind::InvalidInput, "the server rejects the transaction"),
+        ErrorClass::NoLease => (
+            ErrorKind::InvalidInput,
+            "the transaction refers to a lease that doesn't exist; nothing was done",
+        ),
+        _ => return failure,
+    };
+    error(kind, message).with_source(words(cause))
 }
 
 const INVALID_ARGUMENT: i32 = 3;

@@ -3,7 +3,8 @@
 //! Auto-renewed claims of one TTL share a lease. Each fixed claim has its own lease. A lease
 //! carries only one exclusive claim of a name, because a key consists of the name and the lease.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -35,9 +36,9 @@ struct State {
     /// The server keeps the lease for at least one TTL from this time.
     proven: BootInstant,
     answered: Option<KeptAlive>,
-    /// Exclusive claims, including those whose request may still arrive.
-    claims: HashMap<LockName, Token>,
-    shared_claims: HashSet<(LockName, Token)>,
+    /// The tokens of claims by their keys, including those whose request may still arrive. A key is
+    /// made of the name and, unless the claim is exclusive, the token.
+    claims: HashMap<(LockName, Option<Token>), Token>,
     is_retired: bool,
     closes: BootInstant,
     tombstones: usize,
@@ -73,7 +74,6 @@ impl Lease {
             proven: sent,
             answered: None,
             claims: HashMap::new(),
-            shared_claims: HashSet::new(),
             is_retired: is_fixed,
             closes: BootInstant::FAR_FUTURE,
             tombstones: 0,
@@ -138,35 +138,39 @@ impl Lease {
         lock(&self.state).used + IDLE_TIMEOUT
     }
 
-    /// Adds a claim. Returns false if the lease is closed or gone, or another claim has the same
-    /// key.
-    pub(crate) fn add_claim(&self, claim: &Claim, now: BootInstant) -> bool {
+    /// Returns whether the lease is open, and no other claim has the same key.
+    pub(crate) fn accepts(&self, claim: &Claim, now: BootInstant) -> bool {
+        let state = lock(&self.state);
+        let key = key(&claim.name, claim.token, claim.mode);
+        !state.is_closed(now) && !state.is_gone && !state.claims.contains_key(&key)
+    }
+
+    /// Adds a claim, even to a closed lease. Returns false if another claim has the same key.
+    pub(crate) fn add_claim(
+        &self,
+        name: &LockName,
+        token: Token,
+        mode: Mode,
+        now: BootInstant,
+    ) -> bool {
         let mut state = lock(&self.state);
-        if state.is_closed(now) || state.is_gone {
-            return false;
-        }
-        let is_added = state.add_claim(&claim.name, claim.token, claim.mode);
-        if is_added {
-            state.used = now;
-        }
-        is_added
-    }
-
-    pub(crate) fn add_only_claim(&self, claim: &Claim) {
-        lock(&self.state).add_claim(&claim.name, claim.token, claim.mode);
-    }
-
-    /// Like [`add_claim`](Self::add_claim), but even on a closed lease.
-    pub(crate) fn add_orphan(&self, name: &LockName, token: Token, mode: Mode) -> bool {
-        lock(&self.state).add_claim(name, token, mode)
+        match state.claims.entry(key(name, token, mode)) {
+            Entry::Occupied(_) => return false,
+            Entry::Vacant(free) => free.insert(token),
+        };
+        state.used = state.used.max(now);
+        true
     }
 
     pub(crate) fn drop_claim(&self, name: &LockName, token: Token, now: BootInstant) {
         let mut state = lock(&self.state);
-        if state.claims.get(name) == Some(&token) {
-            state.claims.remove(name);
+        for mode in [Mode::Exclusive, Mode::Shared] {
+            if let Entry::Occupied(claim) = state.claims.entry(key(name, token, mode))
+                && *claim.get() == token
+            {
+                claim.remove();
+            }
         }
-        state.shared_claims.remove(&(name.clone(), token));
         state.used = state.used.max(now);
     }
 
@@ -187,13 +191,13 @@ impl Lease {
     pub(crate) fn is_finished(&self, now: BootInstant) -> bool {
         let mut state = lock(&self.state);
         let is_finished =
-            state.is_empty() && (state.is_closed(now) || now >= state.used + IDLE_TIMEOUT);
+            state.claims.is_empty() && (state.is_closed(now) || now >= state.used + IDLE_TIMEOUT);
         state.is_retired |= is_finished;
         is_finished
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.state).is_empty()
+        lock(&self.state).claims.is_empty()
     }
 
     pub(crate) fn set_gone(&self) {
@@ -205,22 +209,11 @@ impl Lease {
     }
 }
 
+fn key(name: &LockName, token: Token, mode: Mode) -> (LockName, Option<Token>) {
+    (name.clone(), (mode != Mode::Exclusive).then_some(token))
+}
+
 impl State {
-    fn add_claim(&mut self, name: &LockName, token: Token, mode: Mode) -> bool {
-        if mode != Mode::Exclusive {
-            return self.shared_claims.insert((name.clone(), token));
-        }
-        let is_free = !self.claims.contains_key(name);
-        if is_free {
-            self.claims.insert(name.clone(), token);
-        }
-        is_free
-    }
-
-    fn is_empty(&self) -> bool {
-        self.claims.is_empty() && self.shared_claims.is_empty()
-    }
-
     fn is_closed(&self, now: BootInstant) -> bool {
         self.is_retired || now >= self.closes
     }
@@ -255,14 +248,9 @@ impl Pool {
         *lock(&self.wanted).entry(seconds).or_insert_with(|| LeaseRequest::new(now))
     }
 
-    pub(crate) fn add_claim(
-        &self,
-        seconds: u64,
-        claim: &Claim,
-        now: BootInstant,
-    ) -> Option<Arc<Lease>> {
+    pub(crate) fn find(&self, seconds: u64, claim: &Claim, now: BootInstant) -> Option<Arc<Lease>> {
         let leases = lock(&self.leases);
-        leases.get(&seconds)?.iter().find(|lease| lease.add_claim(claim, now)).map(Arc::clone)
+        leases.get(&seconds)?.iter().find(|lease| lease.accepts(claim, now)).map(Arc::clone)
     }
 
     pub(crate) fn add(&self, seconds: u64, lease: Arc<Lease>) {
@@ -306,16 +294,18 @@ mod tests {
         let (first, soon) = (claim(0), begun + IDLE_TIMEOUT / 2);
         let lease = new();
         lease.count_tombstone(begun);
-        assert!(lease.add_claim(&first, soon), "each canceled claim would leave a lease behind");
+        assert!(lease.accepts(&first, soon), "each canceled claim would leave a lease behind");
+        assert!(lease.add_claim(&first.name, first.token, first.mode, soon));
+        assert!(!lease.accepts(&first, soon), "two claims would have the same key");
         lease.count_tombstone(soon);
-        assert!(!lease.add_claim(&claim(1), begun + IDLE_TIMEOUT));
+        assert!(!lease.accepts(&claim(1), begun + IDLE_TIMEOUT));
         lease.drop_claim(&first.name, first.token, soon);
         assert!(lease.is_finished(begun + IDLE_TIMEOUT), "its tombstones would never expire");
         let lease = new();
         for at in 0..TOMBSTONES {
-            assert!(lease.add_claim(&claim(at), begun));
+            assert!(lease.accepts(&claim(at), begun));
             lease.count_tombstone(begun);
         }
-        assert!(!lease.add_claim(&claim(TOMBSTONES), begun));
+        assert!(!lease.accepts(&claim(TOMBSTONES), begun));
     }
 }

@@ -64,7 +64,6 @@ mod shared;
 mod tls;
 mod url;
 mod value;
-mod version;
 mod wakeup;
 mod watched;
 

@@ -9,7 +9,7 @@ use etcd_client::{Client, ConnectOptions, GetOptions};
 use lockwright_core::backend_util::{Jitter, lock};
 use lockwright_core::{Error, ErrorKind, Result};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
@@ -33,11 +33,10 @@ pub(crate) struct Link {
     pub(crate) member: usize,
     pub(crate) number: u64,
     patience: Duration,
-    is_suspect: AtomicBool,
+    is_suspect: watch::Sender<bool>,
     /// True if a new connection worked while this one was silent.
-    is_dead: AtomicBool,
+    is_dead: watch::Sender<bool>,
     is_being_checked: AtomicBool,
-    changed: Notify,
 }
 
 impl std::fmt::Debug for Link {
@@ -48,67 +47,30 @@ impl std::fmt::Debug for Link {
 
 impl Link {
     pub(crate) async fn until_suspect(&self) {
-        self.until(&self.is_suspect).await;
-    }
-
-    async fn until(&self, flag: &AtomicBool) {
-        loop {
-            let notified = self.changed.notified();
-            tokio::pin!(notified);
-            notified.as_mut().enable();
-            if flag.load(Ordering::SeqCst) {
-                return;
-            }
-            notified.await;
-        }
-    }
-
-    /// Waits for any response. The request lacks a key, so the member rejects it without asking
-    /// others.
-    async fn says_anything(&self) {
-        let request = GetOptions::new().with_serializable();
-        let _ = self.client.kv_client().get("", Some(request)).await;
+        until(&self.is_suspect).await;
     }
 
     fn is_suspect(&self) -> bool {
-        self.is_suspect.load(Ordering::SeqCst)
+        *self.is_suspect.borrow()
     }
+}
+
+async fn until(flag: &watch::Sender<bool>) {
+    let _ = flag.subscribe().wait_for(|is_set| *is_set).await;
 }
 
 /// A failed attempt to connect. During the pause after it, all requests fail with its error, so
 /// that they don't flood a starting cluster.
 #[derive(Debug)]
 struct Round {
-    kind: ErrorKind,
-    what: String,
-    may_pass: bool,
+    failure: LinkError,
     pause: Duration,
     until: Instant,
 }
 
-impl Round {
-    fn failed(link_error: &LinkError, before: Option<&Self>) -> Self {
-        let pause = before.map_or(PAUSE, |round| (round.pause * 2).min(LONGEST_PAUSE));
-        Self {
-            kind: link_error.error.kind(),
-            what: link_error.error.message().to_owned(),
-            may_pass: link_error.may_pass,
-            pause,
-            until: Instant::now() + pause / 2 + Jitter::default().below(pause / 2),
-        }
-    }
-
-    fn answer(&self) -> Result<(), LinkError> {
-        if Instant::now() >= self.until {
-            return Ok(());
-        }
-        Err(LinkError { error: error(self.kind, self.what.as_str()), may_pass: self.may_pass })
-    }
-}
-
 #[derive(Debug)]
 pub(crate) struct Members {
-    config: Config,
+    pub(crate) config: Config,
     runtime: Runtime,
     current: Mutex<Option<Arc<Link>>>,
     connecting: tokio::sync::Mutex<()>,
@@ -151,6 +113,20 @@ pub(crate) struct LinkError {
     may_pass: bool,
 }
 
+impl LinkError {
+    fn new(kind: ErrorKind, message: impl Into<String>, may_pass: bool) -> Self {
+        Self { error: error(kind, message), may_pass }
+    }
+
+    fn runtime_is_gone() -> Self {
+        Self { error: runtime::gone(), may_pass: false }
+    }
+
+    fn again(&self) -> Self {
+        Self::new(self.error.kind(), self.error.message(), self.may_pass)
+    }
+}
+
 impl RequestError {
     /// Replaces a `From` implementation, which would break type inference in dependent crates.
     pub(crate) fn error(self) -> Error {
@@ -176,22 +152,13 @@ impl Members {
         }
     }
 
-    pub(crate) fn config(&self) -> &Config {
-        &self.config
-    }
-
     pub(crate) fn runtime(&self) -> &Handle {
-        self.runtime.handle()
+        &self.runtime.handle
     }
 
     /// Returns a request's timeout: at most half of `ttl`, so that a second request fits in.
     pub(crate) fn limit(&self, ttl: Duration) -> Duration {
         self.config.response_timeout.min(ttl / 2)
-    }
-
-    /// Returns how long to wait for one member's response.
-    fn patience(&self, limit: Duration, is_first: bool) -> Duration {
-        if is_first && self.config.endpoints.len() > 1 { limit / 3 } else { limit }
     }
 
     /// Sends a request, and repeats it at other members for at most `limit`.
@@ -234,34 +201,32 @@ impl Members {
                 }
             };
             let left = end.saturating_duration_since(Instant::now());
-            let patience = self.patience(limit, last.is_none()).min(left);
+            let is_first = last.is_none() && self.config.endpoints.len() > 1;
+            let patience = if is_first { limit / 3 } else { limit }.min(left);
             let sent = Instant::now();
-            let verdict = match self.answer(&link, patience, request(Arc::clone(&link))).await {
+            let answer = self.answer(&link, patience, request(Arc::clone(&link))).await;
+            let (class, failure) = match answer {
                 Some(Ok(value)) => return Ok(Answer { value, link, was_unsure }),
                 Some(Err(cause)) => classify(&cause, effect),
-                None => ErrorClass::Unsure(effect.unanswered(&format!(
-                    "{} did not answer within {:?}",
-                    self.config.endpoints[link.member],
-                    sent.elapsed()
-                ))),
-            };
-            let is_its_own = !matches!(verdict, ErrorClass::Later(_));
-            match verdict {
-                ErrorClass::NoLease => return Err(RequestError::NoLease),
-                ErrorClass::Refused(failure) => return Err(failed(failure, was_unsure)),
-                ErrorClass::Elsewhere(failure) | ErrorClass::Later(failure) => last = Some(failure),
-                ErrorClass::Unsure(failure) => {
-                    was_unsure = true;
-                    last = Some(failure);
+                None => {
+                    let member = &self.config.endpoints[link.member];
+                    let what = format!("{member} did not answer within {:?}", sent.elapsed());
+                    (ErrorClass::Unsure, effect.unanswered(&what))
                 }
+            };
+            match class {
+                ErrorClass::NoLease => return Err(RequestError::NoLease),
+                ErrorClass::Refused => return Err(failed(failure, was_unsure)),
+                ErrorClass::Unsure => was_unsure = true,
+                ErrorClass::Elsewhere | ErrorClass::Later => {}
             }
-            if is_its_own {
+            if class != ErrorClass::Later {
                 self.suspect(&link);
             }
             if Instant::now() + PAUSE >= end {
-                let failure = last.expect("it was just set");
                 return Err(failed(failure, was_unsure));
             }
+            last = Some(failure);
             sleep(PAUSE).await;
         }
     }
@@ -275,7 +240,7 @@ impl Members {
         let mut unanswered = Unanswered { members: self, link, is_answered: false };
         let dies = async {
             let mut pause = SILENCE;
-            while timeout(pause, link.until(&link.is_dead)).await.is_err() {
+            while timeout(pause, until(&link.is_dead)).await.is_err() {
                 self.check(link);
                 pause = (pause * 2).min(LONGEST_CHECK_PAUSE);
             }
@@ -298,13 +263,16 @@ impl Members {
         }
         let (members, link) = (Arc::downgrade(self), Arc::clone(link));
         self.runtime().spawn(async move {
-            let lives = link.says_anything();
+            // The request lacks a key, so the member rejects it without asking others.
+            let (mut kv, request) =
+                (link.client.kv_client(), GetOptions::new().with_serializable());
+            let lives = kv.get("", Some(request));
             tokio::pin!(lives);
             let mut pause = link.patience;
             while timeout(pause, &mut lives).await.is_err() {
                 let Some(members) = members.upgrade().filter(|_| !link.is_suspect()) else { break };
                 tokio::select! {
-                    () = &mut lives => break,
+                    _ = &mut lives => break,
                     () = members.replace(&link) => {}
                 }
                 pause = (pause * 2).min(LONGEST_CHECK_PAUSE);
@@ -321,7 +289,7 @@ impl Members {
         match self.connect(Some(link.member)).await {
             Ok(new) => {
                 self.take(new);
-                link.is_dead.store(true, Ordering::SeqCst);
+                link.is_dead.send_replace(true);
                 self.suspect(link);
             }
             Err(link_error) => {
@@ -339,14 +307,13 @@ impl Members {
     }
 
     pub(crate) fn suspect(&self, link: &Arc<Link>) {
-        link.is_suspect.store(true, Ordering::SeqCst);
-        link.changed.notify_waiters();
+        link.is_suspect.send_replace(true);
         tracing::debug!(member = self.config.endpoints[link.member], "etcd: leaving this member");
     }
 
     pub(crate) async fn link(&self) -> Result<Arc<Link>, LinkError> {
         if self.runtime.has_ended() {
-            return Err(LinkError { error: runtime::gone(), may_pass: false });
+            return Err(LinkError::runtime_is_gone());
         }
         if let Some(link) = self.in_use() {
             return Ok(link);
@@ -355,14 +322,19 @@ impl Members {
         if let Some(link) = self.in_use() {
             return Ok(link);
         }
-        lock(&self.round).as_ref().map_or(Ok(()), |round| round.answer())?;
+        if let Some(round) = lock(&self.round).as_ref().filter(|it| Instant::now() < it.until) {
+            return Err(round.failure.again());
+        }
         let failed = lock(&self.current).as_ref().map(|link| link.member);
         match self.connect(failed).await {
             Ok(link) => Ok(self.take(link)),
-            Err(link_error) => {
+            Err(failure) => {
                 let mut round = lock(&self.round);
-                *round = Some(Round::failed(&link_error, round.as_ref()));
-                Err(link_error)
+                let longer = |before: &Round| (before.pause * 2).min(LONGEST_PAUSE);
+                let pause = round.as_ref().map_or(PAUSE, longer);
+                let until = Instant::now() + pause / 2 + Jitter::default().below(pause / 2);
+                *round = Some(Round { failure: failure.again(), pause, until });
+                Err(failure)
             }
         }
     }
@@ -385,10 +357,7 @@ impl Members {
                          it reach the other members, and does it speak TLS if it is meant to?",
                         config.connect_timeout
                     );
-                    Err(LinkError {
-                        error: error(ErrorKind::Unavailable, message),
-                        may_pass: false,
-                    })
+                    Err(LinkError::new(ErrorKind::Unavailable, message, false))
                 };
                 (member, found.unwrap_or_else(silence))
             };
@@ -406,10 +375,9 @@ impl Members {
                         patience: begun
                             .elapsed()
                             .clamp(SILENCE, self.config.response_timeout.max(SILENCE)),
-                        is_suspect: AtomicBool::new(false),
-                        is_dead: AtomicBool::new(false),
+                        is_suspect: watch::Sender::new(false),
+                        is_dead: watch::Sender::new(false),
                         is_being_checked: AtomicBool::new(false),
-                        changed: Notify::new(),
                     });
                 }
                 Ok((_, Err(failure))) => failures.push(failure),
@@ -417,7 +385,7 @@ impl Members {
             }
         }
         if self.runtime.has_ended() {
-            return Err(LinkError { error: runtime::gone(), may_pass: false });
+            return Err(LinkError::runtime_is_gone());
         }
         Err(summed_up(failures))
     }
@@ -427,29 +395,24 @@ impl Members {
     }
 }
 
-fn summed_up(failures: Vec<LinkError>) -> LinkError {
-    let is_electing = failures.iter().any(|failure| failure.may_pass);
-    let mut failures: Vec<Error> =
-        failures.into_iter().map(|link_error| link_error.error).collect();
-    failures.sort_by_key(|failure| match failure.kind() {
+fn summed_up(mut failures: Vec<LinkError>) -> LinkError {
+    failures.sort_by_key(|failure| match failure.error.kind() {
         ErrorKind::Denied => 0,
         ErrorKind::InvalidConfig => 1,
         _ => 2,
     });
     let Some(first) = failures.first() else {
-        return LinkError {
-            error: error(ErrorKind::Unavailable, "no member answers"),
-            may_pass: true,
-        };
+        return LinkError::new(ErrorKind::Unavailable, "no member answers", true);
     };
-    let may_pass = is_electing || first.kind() == ErrorKind::Unavailable;
+    let kind = first.error.kind();
+    let may_pass = kind == ErrorKind::Unavailable || failures.iter().any(|it| it.may_pass);
     let mut all = Vec::new();
-    for failure in &failures {
-        if !all.contains(&failure.message()) {
-            all.push(failure.message());
+    for message in failures.iter().map(|failure| failure.error.message()) {
+        if !all.contains(&message) {
+            all.push(message);
         }
     }
-    LinkError { error: error(first.kind(), all.join("; ")), may_pass }
+    LinkError::new(kind, all.join("; "), may_pass)
 }
 
 pub(crate) fn options(config: &Config) -> Result<ConnectOptions> {
@@ -486,30 +449,21 @@ async fn probed(config: &Config, endpoint: &str) -> Result<Client, LinkError> {
 
 fn no_connection(endpoint: &str, cause: &etcd_client::Error) -> LinkError {
     let said = words(cause);
-    let sure = |kind, what: String| LinkError { error: error(kind, what), may_pass: false };
-    if endpoint.starts_with("https")
-        && let Some((kind, what)) = tls::refusal(&said)
-    {
-        return sure(kind, format!("{endpoint}: {what} ({said})"));
-    }
-    match classify(cause, Effect::Reads) {
-        ErrorClass::Refused(failure) => {
-            sure(failure.kind(), format!("{endpoint}: {}", failure.message()))
-        }
-        ErrorClass::Elsewhere(failure) | ErrorClass::Later(failure) => LinkError {
-            error: error(failure.kind(), format!("{endpoint}: {}", failure.message())),
-            may_pass: failure.kind() == ErrorKind::Unavailable,
-        },
-        ErrorClass::NoLease | ErrorClass::Unsure(_) if said.contains("onnection refused") => sure(
-            ErrorKind::Unavailable,
-            format!("{endpoint} refuses connections; does the server run?"),
-        ),
-        ErrorClass::NoLease | ErrorClass::Unsure(_) => sure(
-            ErrorKind::Unavailable,
-            format!(
-                "can't connect to {endpoint}: {said}; is it an etcd, and {}?",
-                tls::doubt(endpoint)
-            ),
-        ),
+    let (class, failure) = classify(cause, Effect::Reads);
+    let may_pass = matches!(class, ErrorClass::Elsewhere | ErrorClass::Later);
+    let refusal = if endpoint.starts_with("https") { tls::refusal(&said) } else { None };
+    if let Some((kind, what)) = refusal {
+        LinkError::new(kind, format!("{endpoint}: {what} ({said})"), false)
+    } else if may_pass || class == ErrorClass::Refused {
+        let (kind, what) = (failure.kind(), format!("{endpoint}: {}", failure.message()));
+        LinkError::new(kind, what, may_pass && kind == ErrorKind::Unavailable)
+    } else {
+        let what = if said.contains("onnection refused") {
+            format!("{endpoint} refuses connections; does the server run?")
+        } else {
+            let doubt = tls::doubt(endpoint);
+            format!("can't connect to {endpoint}: {said}; is it an etcd, and {doubt}?")
+        };
+        LinkError::new(ErrorKind::Unavailable, what, false)
     }
 }

@@ -16,16 +16,16 @@ use lockwright_core::{LockName, Result};
 use crate::errors::Effect;
 use crate::leases::Lease;
 use crate::members::{Link, RequestError};
+use crate::release;
 use crate::shared::{OPERATIONS_AT_ONCE, Place, Shared};
 use crate::value::Entry;
-use crate::{keys, release};
 
 const REQUESTS: u32 = 3;
 
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) async fn remove_orphans(shared: Arc<Shared>, lease: Arc<Lease>) {
-    let pause = shared.members.config().response_timeout.saturating_mul(REQUESTS).max(lease.ttl);
+    let pause = shared.members.config.response_timeout.saturating_mul(REQUESTS).max(lease.ttl);
     let mut before: HashSet<(Vec<u8>, i64)> = HashSet::new();
     loop {
         shared.clock.sleep(pause).await;
@@ -84,10 +84,10 @@ async fn orphans(shared: &Shared, lease: &Lease) -> Result<Vec<(LockName, Entry)
 
 async fn remove(shared: &Arc<Shared>, lease: &Arc<Lease>, name: LockName, entry: &Entry) {
     let Some(token) = entry.token() else { return };
-    if !lease.add_orphan(&name, token, keys::mode(&entry.key)) {
+    if !lease.add_claim(&name, token, entry.mode(), shared.clock.now()) {
         return;
     }
-    let place = Place { is_overdue: true, ..Place::new(lease, &entry.key, Some(entry.created)) };
+    let place = Place { is_overdue: true, ..Place::new(lease, &entry.key, entry.created) };
     let is_registered = shared.registry.any(|_, _, place| place.key == entry.key);
     if is_registered || !shared.registry.enter_overdue(&name, token, place.clone()) {
         lease.drop_claim(&name, token, shared.clock.now());

@@ -42,15 +42,14 @@ impl AcquireSteps<'_> {
             return Ok(Step::Again);
         };
         if answered.succeeded {
-            let created = answered.revision;
-            self.enter(&lease, &key, Some(created), is_unsure);
+            let place = self.enter(&lease, &key, answered.revision, is_unsure);
             if !queues {
-                return self.granted(&lease, &key, created, value::fence(created), false).await;
+                return self.granted(&place, value::fence(place.created), false).await;
             }
             let [owner, newest] = several(answered.found);
             let mut newest = newest.keys.iter().map(QueueKey::of);
-            let previous = newest.find(|place| place.created < created);
-            return self.place(&lease, &key, created, owner, previous).await;
+            let previous = newest.find(|other| other.created < place.created);
+            return self.place(&place, owner, previous).await;
         }
         self.refused(&lease, &key, &queue, is_unsure, answered).await
     }
@@ -68,7 +67,7 @@ impl AcquireSteps<'_> {
         self.refuse_ended(lease, tombstone.as_tombstone())?;
         if let Some(own) = own.first() {
             if own.token() == Some(claim.token) {
-                self.enter(lease, key, Some(own.created), is_unsure);
+                self.enter(lease, key, own.created, is_unsure);
             } else {
                 lease.retire();
                 self.give_up(is_unsure).await?;
@@ -78,13 +77,13 @@ impl AcquireSteps<'_> {
         let Some(owner) = owner.first() else { return Ok(Step::Again) };
         if !is_in_queue(queue, &owner.key) {
             self.must_queue = true;
-            self.enter(lease, key, None, is_unsure);
+            self.enter(lease, key, 0, is_unsure);
             return Ok(Step::Again);
         }
         if owner.token() == Some(claim.token) {
             return self.take_over(&owner).await;
         }
-        self.enter(lease, key, None, is_unsure);
+        self.enter(lease, key, 0, is_unsure);
         self.refuse_another_kind(&owner).await?;
         Ok(self.reject_busy(is_unsure, &owner))
     }
@@ -100,7 +99,7 @@ impl AcquireSteps<'_> {
         let (shared, claim) = (self.shared, self.claim);
         let before = self.is_unsure();
         // Register the claim first, because unregistered keys are removed as orphans.
-        self.enter(lease, key, None, true);
+        self.enter(lease, key, 0, true);
         match shared.transact(txn, Effect::Changes, Some(lease)).await {
             Ok(answered) => {
                 let is_unsure = before || answered.was_unsure;

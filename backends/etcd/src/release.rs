@@ -12,7 +12,7 @@ use lockwright_core::{
 use crate::errors::{Effect, error, is_out_of_space};
 use crate::members::RequestError;
 use crate::shared::{Found, Place, Shared};
-use crate::value::{Entry, Tombstone};
+use crate::value::Tombstone;
 
 const TRIES: usize = 5;
 
@@ -37,18 +37,15 @@ pub(crate) async fn release(
         by_token(shared, &claim.name, claim.token).await?
     } else if is_unsure {
         put_tombstone(shared, claim, &place).await?
+    } else if place.created == 0 {
+        ReleaseOutcome::NotHeld
     } else {
-        match place.created {
-            Some(created) => {
-                let ended = delete(shared, &place.key, created).await?;
-                if ended == ReleaseOutcome::NotHeld {
-                    // If an operator broke the hold, the break put a tombstone on the lease.
-                    place.lease.count_tombstone(shared.clock.now());
-                }
-                ended
-            }
-            None => ReleaseOutcome::NotHeld,
+        let ended = delete(shared, &place.key, place.created).await?;
+        if ended == ReleaseOutcome::NotHeld {
+            // If an operator broke the hold, the break put a tombstone on the lease.
+            place.lease.count_tombstone(shared.clock.now());
         }
+        ended
     };
     shared.forget(claim);
     Ok(ended)
@@ -58,23 +55,20 @@ pub(crate) async fn release(
 /// lease stays.
 async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Place) -> Result<()> {
     shared.wakeups.forget(&place.key);
-    match place.created {
-        Some(created) if !place.is_unsure => {
-            // Another client may have resumed the hold and moved the key to its own lease.
-            let is_there = [
-                Compare::create_revision(place.key.clone(), CompareOp::Equal, created),
-                Compare::lease(place.key.clone(), CompareOp::Equal, place.lease.id),
-            ];
-            let deleting = TxnOp::delete(place.key.clone(), None);
-            let txn = Txn::new().when(is_there).and_then([deleting]);
-            shared.transact(txn, Effect::Changes, None).await.map_err(RequestError::error)?;
-        }
-        _ => match put_tombstone_on_lease(shared, token, place).await {
-            Err(RequestError::NoLease) => {}
-            ended => drop(ended.map_err(RequestError::error)?),
-        },
+    if place.created == 0 || place.is_unsure {
+        return match put_tombstone_on_lease(shared, token, place).await {
+            Err(RequestError::NoLease) => Ok(()),
+            ended => ended.map(drop).map_err(RequestError::error),
+        };
     }
-    Ok(())
+    // Another client may have resumed the hold and moved the key to its own lease.
+    let is_there = [
+        Compare::create_revision(place.key.clone(), CompareOp::Equal, place.created),
+        Compare::lease(place.key.clone(), CompareOp::Equal, place.lease.id),
+    ];
+    let txn = Txn::new().when(is_there).and_then([TxnOp::delete(place.key.clone(), None)]);
+    let ended = shared.transact(txn, Effect::Changes, None).await;
+    ended.map(drop).map_err(RequestError::error)
 }
 
 pub(crate) async fn remove_claim(shared: &Arc<Shared>, name: LockName, token: Token, place: Place) {
@@ -138,16 +132,16 @@ async fn put_tombstone_on_lease(
     let mut created = place.created;
     for _ in 0..TRIES {
         let key = place.key.as_slice();
-        let is_there = Compare::create_revision(key, CompareOp::Equal, created.unwrap_or(0));
+        let is_there = Compare::create_revision(key, CompareOp::Equal, created);
         let on_lease = PutOptions::new().with_lease(place.lease.id);
         let tombstone = || {
             let tombstone = Tombstone::default().bytes();
             TxnOp::put(shared.keys().tombstone(token), tombstone, Some(on_lease.clone()))
         };
-        let deleting = match created {
-            Some(_) => vec![TxnOp::delete(key, None), tombstone()],
-            None => vec![tombstone()],
-        };
+        let mut deleting = vec![tombstone()];
+        if created > 0 {
+            deleting.push(TxnOp::delete(key, None));
+        }
         let txn = Txn::new()
             .when([is_there])
             .and_then(deleting)
@@ -162,12 +156,12 @@ async fn put_tombstone_on_lease(
             }
         };
         if answered.succeeded {
-            let was_there = created.is_some() || answered.was_unsure;
+            let was_there = created > 0 || answered.was_unsure;
             return Ok(if was_there { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld });
         }
         let found = answered.found.first().and_then(Found::first);
         match found.filter(|entry| entry.token() == Some(token)) {
-            Some(Entry { created: later, .. }) => created = Some(later),
+            Some(entry) => created = entry.created,
             None => return Ok(ReleaseOutcome::NotHeld),
         }
     }
@@ -203,7 +197,7 @@ mod tests {
         let shared = &etcd.shared;
         let held = shared.registry.place(&claim).unwrap();
         let gone = Arc::new(Lease::new(1, Duration::from_secs(30), false, shared.clock.now()));
-        for created in [None, held.created] {
+        for created in [0, held.created] {
             let place = Place::new(&gone, &held.key, created);
             let place = Place { is_unsure: true, is_overdue: true, ..place };
             end_overdue(shared, claim.token, &place).await.unwrap();

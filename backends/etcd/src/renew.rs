@@ -33,7 +33,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
     let mut outcomes = vec![Renewal::INDETERMINATE; holds.len()];
     let mut by_lease: HashMap<i64, (Arc<Lease>, Vec<Numbered>)> = HashMap::new();
     let begun = Instant::now();
-    let give_up = begun + shared.members.config().response_timeout;
+    let give_up = begun + shared.members.config.response_timeout;
     let answer_by = begun + Renew::time_to_answer(holds);
     let mut failure = None;
     for (at, Renew { claim, .. }) in holds.iter().enumerate() {
@@ -106,63 +106,43 @@ async fn place(shared: &Arc<Shared>, claim: &Claim) -> Result<Result<Place, Reas
     Ok(shared.registry.place(claim).ok_or(Reason::Gone))
 }
 
+/// Returns the holds' renewals, or none if nothing was proven.
 async fn renew_lease(
     shared: &Arc<Shared>,
     lease: &Arc<Lease>,
-    places: &[Numbered],
+    holds: &[Numbered],
 ) -> Result<Vec<(usize, Renewal)>> {
-    match prove(shared, lease, places).await {
-        Err(RequestError::NoLease) => {
-            let expired = |numbered: &Numbered| (numbered.at, Renewal::not_held(Reason::Expired));
-            Ok(places.iter().map(expired).collect())
-        }
-        renewals => renewals.map_err(RequestError::error),
-    }
-}
-
-async fn prove(
-    shared: &Arc<Shared>,
-    lease: &Arc<Lease>,
-    places: &[Numbered],
-) -> Result<Vec<(usize, Renewal)>, RequestError> {
     let begun = shared.clock.now();
     for _ in 0..PROOFS {
-        shared.keep_alive(lease).await?;
-        let mut found = Vec::with_capacity(places.len());
-        for some in places.chunks(OPERATIONS_AT_ONCE) {
-            let gets: Vec<_> =
-                some.iter().map(|one| TxnOp::get(one.place.key.clone(), None)).collect();
-            let looked = shared.get(gets, Some(lease)).await;
-            let looked = looked.map_err(|trouble| RequestError::Failed(trouble.error()))?;
-            found.extend(looked.iter().map(Found::first));
+        match shared.keep_alive(lease).await {
+            Ok(()) => {}
+            Err(RequestError::NoLease) => {
+                let expired = |hold: &Numbered| (hold.at, Renewal::not_held(Reason::Expired));
+                return Ok(holds.iter().map(expired).collect());
+            }
+            Err(RequestError::Failed(failure)) => return Err(failure),
         }
-        let valid_until = lease.valid_until();
-        if valid_until < begun + lease.ttl {
+        let mut found = Vec::with_capacity(holds.len());
+        for some in holds.chunks(OPERATIONS_AT_ONCE) {
+            let gets = some.iter().map(|one| TxnOp::get(one.place.key.clone(), None));
+            let looked = shared.get(gets.collect::<Vec<_>>(), Some(lease)).await;
+            found.extend(looked.map_err(RequestError::error)?.iter().map(Found::first));
+        }
+        if lease.valid_until() < begun + lease.ttl {
             continue;
         }
-        let mut renewals = Vec::with_capacity(places.len());
-        for (Numbered { at, claim, place }, entry) in places.iter().zip(found) {
-            let renewal = match renewal_of(shared, claim, lease, place, entry).await {
+        let left = lease.valid_until().saturating_since(begun);
+        let mut renewals = Vec::with_capacity(holds.len());
+        for (hold, entry) in holds.iter().zip(found) {
+            let renewal = match renewal_of(shared, lease, hold, entry).await {
                 Ok(Ok(())) => {
-                    let ends = shared.clock.now() + claim.ttl;
-                    let left = valid_until.saturating_since(begun);
-                    let is_registered = if place.is_held {
-                        shared.keep(claim, ends)
-                    } else {
-                        shared.hold(claim, place.clone(), ends)
-                    };
-                    if is_registered {
-                        let valid = (left < claim.ttl).then_some(left);
-                        Renewal { outcome: RenewalOutcome::Renewed { valid }, waiters: false }
-                    } else {
-                        // The claim became overdue during the renewal.
-                        Renewal::not_held(Reason::Expired)
-                    }
+                    let valid = (left < hold.claim.ttl).then_some(left);
+                    Renewal { outcome: RenewalOutcome::Renewed { valid }, waiters: false }
                 }
                 Ok(Err(reason)) => Renewal::not_held(reason),
                 Err(_) => Renewal::INDETERMINATE,
             };
-            renewals.push((*at, renewal));
+            renewals.push((hold.at, renewal));
         }
         return Ok(renewals);
     }
@@ -171,13 +151,12 @@ async fn prove(
 
 async fn renewal_of(
     shared: &Arc<Shared>,
-    claim: &Claim,
     lease: &Lease,
-    place: &Place,
+    Numbered { claim, place, .. }: &Numbered,
     entry: Option<Entry>,
 ) -> Result<Result<(), Reason>> {
-    let ours = entry
-        .filter(|entry| entry.token() == Some(claim.token) && Some(entry.created) == place.created);
+    let ours =
+        entry.filter(|entry| entry.token() == Some(claim.token) && entry.created == place.created);
     let Some(entry) = ours else {
         let reason = shared.loss_reason(claim.token).await?;
         if reason == Reason::Broken {
@@ -196,5 +175,11 @@ async fn renewal_of(
         acquire::take_over(shared, claim, &entry).await?;
         return Err(Effect::Reads.unanswered("the hold was moved to another lease"));
     }
-    Ok(Ok(()))
+    let ends = shared.clock.now() + claim.ttl;
+    let is_registered = match place.is_held {
+        true => shared.keep(claim, ends),
+        false => shared.hold(claim, place.clone(), ends),
+    };
+    // Otherwise, the claim became overdue during the renewal.
+    Ok(is_registered.then_some(()).ok_or(Reason::Expired))
 }

@@ -9,7 +9,7 @@ use crate::errors::error;
 
 #[derive(Debug)]
 pub(crate) struct Runtime {
-    handle: Handle,
+    pub(crate) handle: Handle,
     lives: watch::Receiver<()>,
 }
 
@@ -19,10 +19,6 @@ impl Runtime {
         let (sender, lives) = watch::channel(());
         handle.spawn(async move { sender.closed().await });
         Some(Self { handle, lives })
-    }
-
-    pub(crate) fn handle(&self) -> &Handle {
-        &self.handle
     }
 
     pub(crate) fn has_ended(&self) -> bool {

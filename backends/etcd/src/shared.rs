@@ -37,7 +37,8 @@ pub(crate) struct Shared {
 pub(crate) struct Place {
     pub(crate) lease: Arc<Lease>,
     pub(crate) key: Vec<u8>,
-    pub(crate) created: Option<i64>,
+    /// The key's creation revision; 0 until it is known.
+    pub(crate) created: i64,
     /// True if an unanswered request may still create the key.
     pub(crate) is_unsure: bool,
     pub(crate) is_held: bool,
@@ -45,7 +46,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub(crate) fn new(lease: &Arc<Lease>, key: &[u8], created: Option<i64>) -> Self {
+    pub(crate) fn new(lease: &Arc<Lease>, key: &[u8], created: i64) -> Self {
         let (lease, key) = (Arc::clone(lease), key.to_vec());
         Self { lease, key, created, is_unsure: false, is_held: false, is_overdue: false }
     }
@@ -82,7 +83,7 @@ impl Found {
 
 impl Shared {
     pub(crate) fn keys(&self) -> &Keys {
-        &self.members.config().keys
+        &self.members.config.keys
     }
 
     /// Runs a transaction. Its response may prove that `lease` is alive.
@@ -165,13 +166,11 @@ impl Shared {
     /// Returns whether the lease still has a key. Up to etcd 3.4, a new leader may reject
     /// keep-alives of live leases until it has caught up.
     async fn has_key(&self, lease: &Lease) -> Result<bool, RequestError> {
-        let on_it = self.registry.all(|_, place| place.lease.id == lease.id);
+        let is_on_it = |place: &Place| place.lease.id == lease.id && place.created > 0;
+        let on_it = self.registry.all(|_, place| is_on_it(place)).into_iter();
         // Read several keys, because an unanswered release may have deleted one.
-        let keys = on_it.into_iter().filter(|(_, _, place)| place.created.is_some());
-        let reads: Vec<_> = keys
-            .take(OPERATIONS_AT_ONCE)
-            .map(|(_, _, place)| TxnOp::get(place.key, None))
-            .collect();
+        let reads = on_it.take(OPERATIONS_AT_ONCE).map(|(.., place)| TxnOp::get(place.key, None));
+        let reads: Vec<_> = reads.collect();
         if reads.is_empty() {
             return Ok(false);
         }
@@ -192,15 +191,10 @@ impl Shared {
     pub(crate) fn lose(&self, lease: &Lease) {
         lease.set_gone();
         self.leases.remove(lease);
-        let is_lost =
-            |place: &Place| place.lease.id == lease.id && place.is_held && !place.is_overdue;
-        let lost = self.registry.all(|_, place| is_lost(place));
-        let all = self.registry.leave_all(|place| place.lease.id == lease.id);
-        for (name, _, _) in all.iter().filter(|(_, _, place)| !place.is_held) {
-            self.wakeups.subscribers.wake(name);
-        }
-        for (_, token, place) in lost {
-            if self.wakeups.forget(&place.key).is_some() {
+        for (name, token, place) in self.registry.leave_all(|place| place.lease.id == lease.id) {
+            if !place.is_held {
+                self.wakeups.subscribers.wake(&name);
+            } else if !place.is_overdue && self.wakeups.forget(&place.key).is_some() {
                 self.wakeups.subscribers.send(&Event::Lost(token, Reason::SessionEnded));
             }
         }

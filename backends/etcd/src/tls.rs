@@ -1,41 +1,31 @@
 use etcd_client::ConnectOptions;
 use lockwright_core::ErrorKind;
-#[cfg(not(feature = "tls"))]
-use lockwright_core::backend_util::tls::not_in_this_build;
-#[cfg(feature = "tls")]
-use lockwright_core::backend_util::tls::pem;
 use lockwright_core::backend_util::tls::{self, Files, Refusal};
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Security {
-    secured: bool,
-    files: Files,
+    pub(crate) is_secured: bool,
+    pub(crate) files: Files,
 }
 
 impl Security {
     pub(crate) fn take(
         parameter: impl FnMut(&str) -> Option<String>,
-        secured: bool,
+        is_secured: bool,
     ) -> Result<Self, String> {
-        let files = Files::take(parameter, secured, "the members aren't reached by https:")?;
-        Ok(Self { secured, files })
+        let files = Files::take(parameter, is_secured, "the members aren't reached by https:")?;
+        Ok(Self { is_secured, files })
     }
 
-    pub(crate) fn is_secured(&self) -> bool {
-        self.secured
-    }
-
-    pub(crate) fn shows_certificate(&self) -> bool {
-        self.files.client.is_some()
+    pub(crate) fn apply(&self, options: ConnectOptions) -> Result<ConnectOptions, String> {
+        if self.is_secured { self.add_tls(options) } else { Ok(options) }
     }
 
     #[cfg(feature = "tls")]
-    pub(crate) fn apply(&self, options: ConnectOptions) -> Result<ConnectOptions, String> {
+    fn add_tls(&self, options: ConnectOptions) -> Result<ConnectOptions, String> {
         use etcd_client::{Certificate, Identity, TlsOptions};
+        use tls::pem;
 
-        if !self.secured {
-            return Ok(options);
-        }
         let mut tls = TlsOptions::new();
         tls = match &self.files.authority {
             Some(authority) => {
@@ -51,11 +41,8 @@ impl Security {
     }
 
     #[cfg(not(feature = "tls"))]
-    pub(crate) fn apply(&self, options: ConnectOptions) -> Result<ConnectOptions, String> {
-        if !self.secured {
-            return Ok(options);
-        }
-        Err(not_in_this_build("tls"))
+    fn add_tls(&self, _: ConnectOptions) -> Result<ConnectOptions, String> {
+        Err(tls::not_in_this_build("tls"))
     }
 }
 

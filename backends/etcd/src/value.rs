@@ -127,24 +127,3 @@ impl Entry {
 pub(crate) fn fence(revision: i64) -> Fence {
     Fence::new(revision.unsigned_abs())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_round_trip_and_foreign_ones_are_ignored() {
-        let value = Value {
-            token: Token::random(),
-            identity: Some(Arc::new(Identity::of_this_process(Some("a \"b\"")))),
-            fixed: true,
-            broken: Some("me: why".to_owned()),
-            moved: true,
-            taken: Some(7),
-        };
-        assert_eq!(Value::read(&value.bytes()).as_ref(), Some(&value));
-        for other in [&b""[..], b"host-7", b"{}", b"{\"token\":\"x\"}"] {
-            assert_eq!(Value::read(other), None);
-        }
-    }
-}

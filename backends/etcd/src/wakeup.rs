@@ -28,7 +28,7 @@ impl Shared {
         if !self.keep(claim, ends) {
             return false;
         }
-        let (key, created) = (place.key.clone(), place.created.unwrap_or_default());
+        let (key, created) = (place.key.clone(), place.created);
         self.registry.enter(claim, Place { is_held: true, ..place }, ends);
         if !self.wakeups.holds(&key, claim.token, created) {
             self.members.runtime().spawn(notify_loss(Arc::clone(self), claim.token));
@@ -61,8 +61,7 @@ pub(crate) async fn wait_until_active(shared: &Arc<Shared>) {
 }
 
 fn on_deleted(shared: &Arc<Shared>, key: &[u8], at: i64) {
-    let Some(name) = shared.keys().name(key) else { return };
-    let (waits, lost) = shared.wakeups.record_deletion(&name, key, at);
+    let (waits, lost) = shared.wakeups.record_deletion(key, at);
     if let Some(token) = lost {
         shared.members.runtime().spawn(notify_loss(Arc::clone(shared), token));
     }
@@ -130,34 +129,22 @@ async fn watch(
     if let Some(next) = *next {
         options = options.with_start_revision(next);
     }
-    let limit = shared.members.config().response_timeout;
+    let limit = shared.members.config.response_timeout;
+    let silent = |_| format!("the member did not answer within {limit:?}");
     // This read makes the member catch up. A lagging member's revision would look like a restored
     // snapshot's.
     let mut kv = link.client.kv_client();
-    timeout(limit, kv.get(shared.keys().probe_key(), None))
-        .await
-        .map_err(|_| format!("the member did not answer within {limit:?}"))?
-        .map_err(|cause| words(&cause))?;
-    let prefix = shared.members.config().keys.prefix.as_bytes();
+    let read = timeout(limit, kv.get(shared.keys().probe_key(), None)).await;
+    read.map_err(silent)?.map_err(|cause| words(&cause))?;
     let mut client = link.client.watch_client();
-    let starting = timeout(limit, client.watch(prefix, Some(options)));
-    let mut stream = starting
-        .await
-        .map_err(|_| format!("the watch did not start within {limit:?}"))?
-        .map_err(|cause| words(&cause))?;
+    let starting = client.watch(shared.keys().prefix.as_bytes(), Some(options));
+    let starting = timeout(limit, starting).await.map_err(silent)?;
+    let mut stream = starting.map_err(|cause| words(&cause))?;
     let mut is_created = false;
     loop {
-        let message = async {
-            if is_created {
-                return Ok(stream.message().await);
-            }
-            timeout(limit, stream.message()).await
-        };
-        let response = message
-            .await
-            .map_err(|_| format!("the watch did not start within {limit:?}"))?
-            .map_err(|cause| words(&cause))?
-            .ok_or_else(|| "the stream has ended".to_owned())?;
+        let limit = if is_created { Duration::MAX } else { limit };
+        let message = timeout(limit, stream.message()).await.map_err(silent)?;
+        let response = message.map_err(|cause| words(&cause))?.ok_or("the stream has ended")?;
         if response.canceled() {
             return canceled(shared, &response, next);
         }

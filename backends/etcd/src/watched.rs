@@ -1,7 +1,6 @@
 //! Registration of the keys whose deletion wakes a waiter or ends a hold.
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -14,9 +13,9 @@ use tokio::sync::watch;
 /// watch wakes all waiters.
 pub(crate) const SLOW_POLL: Duration = Duration::from_secs(10);
 
-/// The number of remembered deletions. They are needed because the watch may report a key's
-/// deletion before the client has the response to the acquire that put the key.
-const RECENT: usize = 256;
+/// The number of remembered deletions. They are needed because the watch may report a deletion
+/// before the client has the response to the request that put or read the key.
+const RECENT: usize = 4_096;
 
 #[derive(Debug)]
 pub(crate) struct Wakeups {
@@ -29,68 +28,13 @@ pub(crate) struct Wakeups {
 #[derive(Debug, Default)]
 struct State {
     waited: HashMap<Vec<u8>, LockName>,
-    deletions: HashMap<LockName, Deletions>,
     /// Tokens and creation revisions of held keys. A later hold may have the same key, but has a
     /// higher revision.
     held: HashMap<Vec<u8>, (Token, i64)>,
+    /// Deleted keys, and the revisions of the deletions.
     recent: VecDeque<(Vec<u8>, i64)>,
-}
-
-/// A name's deletions since the start of its oldest recorder.
-#[derive(Debug, Default)]
-struct Deletions {
-    /// Keys and deletion revisions.
-    gone: VecDeque<(Vec<u8>, i64)>,
-    /// The number of deletions that were removed from `gone`.
-    removed: usize,
-    /// The recorders: how many started after how many deletions.
-    starts: BTreeMap<usize, usize>,
-}
-
-pub(crate) struct DeletionRecorder<'a> {
-    wakeups: &'a Wakeups,
-    name: LockName,
-    start: usize,
-}
-
-impl DeletionRecorder<'_> {
-    /// Registers the keys whose deletion wakes the waiter. Returns false if a key is already
-    /// deleted. The revisions are the keys' creation revisions: a new key may have the same name as
-    /// a deleted one.
-    pub(crate) fn waits_for(&self, keys: &[(&[u8], i64)]) -> bool {
-        let mut state = lock(&self.wakeups.state);
-        let State { deletions, waited, .. } = &mut *state;
-        let Some(Deletions { gone, removed, .. }) = deletions.get(&self.name) else { return false };
-        for (key, created) in keys {
-            let mut since = gone.range(self.start - removed..);
-            if since.any(|(gone, at)| gone == key && at > created) {
-                return false;
-            }
-            waited.insert(key.to_vec(), self.name.clone());
-        }
-        true
-    }
-}
-
-impl Drop for DeletionRecorder<'_> {
-    fn drop(&mut self) {
-        let mut state = lock(&self.wakeups.state);
-        let Entry::Occupied(mut entry) = state.deletions.entry(self.name.clone()) else { return };
-        let Deletions { gone, removed, starts } = entry.get_mut();
-        if let Some(count) = starts.get_mut(&self.start) {
-            *count -= 1;
-            if *count == 0 {
-                starts.remove(&self.start);
-            }
-        }
-        match starts.first_key_value() {
-            None => drop(entry.remove()),
-            Some((oldest, _)) => {
-                gone.drain(..oldest - *removed);
-                *removed = *oldest;
-            }
-        }
-    }
+    /// The number of deletions that are no longer in `recent`.
+    forgotten: usize,
 }
 
 impl Default for Wakeups {
@@ -105,18 +49,31 @@ impl Default for Wakeups {
 }
 
 impl Wakeups {
-    pub(crate) fn record_deletions(&self, name: &LockName) -> DeletionRecorder<'_> {
-        let mut state = lock(&self.state);
-        let deletions = state.deletions.entry(name.clone()).or_default();
-        let start = deletions.removed + deletions.gone.len();
-        *deletions.starts.entry(start).or_default() += 1;
-        DeletionRecorder { wakeups: self, name: name.clone(), start }
+    /// Returns the number of reported deletions.
+    pub(crate) fn deletion_count(&self) -> usize {
+        let state = lock(&self.state);
+        state.forgotten + state.recent.len()
+    }
+
+    /// Registers the keys whose deletion wakes the waiter. Returns false if a key may be among the
+    /// deletions after the first `before`. The revisions are the keys' creation revisions: a new
+    /// key may have the same name as a deleted one.
+    pub(crate) fn waits_for(&self, name: &LockName, keys: &[(&[u8], i64)], before: usize) -> bool {
+        let State { waited, recent, forgotten, .. } = &mut *lock(&self.state);
+        let Some(start) = before.checked_sub(*forgotten) else { return false };
+        for (key, created) in keys {
+            if recent.range(start..).any(|(gone, at)| at > created && gone == key) {
+                return false;
+            }
+            waited.insert(key.to_vec(), name.clone());
+        }
+        true
     }
 
     /// Registers a held key. Returns false if the key is already deleted.
     pub(crate) fn holds(&self, key: &[u8], token: Token, created: i64) -> bool {
         let mut state = lock(&self.state);
-        if state.recent.iter().any(|(gone, at)| gone == key && *at > created) {
+        if state.recent.iter().any(|(gone, at)| *at > created && gone == key) {
             return false;
         }
         state.held.insert(key.to_vec(), (token, created));
@@ -127,20 +84,14 @@ impl Wakeups {
         lock(&self.state).held.remove(key).map(|(token, _)| token)
     }
 
-    pub(crate) fn record_deletion(
-        &self,
-        name: &LockName,
-        key: &[u8],
-        at: i64,
-    ) -> (Option<LockName>, Option<Token>) {
+    /// Returns the name whose waiters wait for the key's deletion, and the token of the lost hold.
+    pub(crate) fn record_deletion(&self, key: &[u8], at: i64) -> (Option<LockName>, Option<Token>) {
         let mut state = lock(&self.state);
-        if let Some(deletions) = state.deletions.get_mut(name) {
-            deletions.gone.push_back((key.to_vec(), at));
-        }
         let is_it = state.held.get(key).is_some_and(|(_, created)| *created < at);
         let lost = if is_it { state.held.remove(key) } else { None };
         if state.recent.len() == RECENT {
             state.recent.pop_front();
+            state.forgotten += 1;
         }
         state.recent.push_back((key.to_vec(), at));
         (state.waited.remove(key), lost.map(|(token, _)| token))
@@ -163,43 +114,23 @@ mod tests {
     #[test]
     fn deletion_before_the_answer_of_the_acquire_is_a_loss() {
         let (wakeups, token) = (Wakeups::default(), Token::random());
-        let name = LockName::new("x").unwrap();
-        assert_eq!(wakeups.record_deletion(&name, b"locks/x", 5), (None, None));
+        assert_eq!(wakeups.record_deletion(b"locks/x", 5), (None, None));
         assert!(!wakeups.holds(b"locks/x", token, 4));
         assert!(wakeups.holds(b"locks/x", token, 6));
-        assert_eq!(wakeups.record_deletion(&name, b"locks/x", 7), (None, Some(token)));
+        assert_eq!(wakeups.record_deletion(b"locks/x", 7), (None, Some(token)));
     }
 
     #[test]
-    fn deletion_of_an_earlier_key_ends_no_wait() {
+    fn deletion_ends_waits_that_began_before_it() {
         let (wakeups, name) = (Wakeups::default(), LockName::new("x").unwrap());
-        let [first, second] = [(); 2].map(|()| wakeups.record_deletions(&name));
-        wakeups.record_deletion(&name, b"locks/x", 5);
-        assert!(!second.waits_for(&[(b"locks/x", 4)]));
-        assert!(second.waits_for(&[(b"locks/x", 6)]), "a key that was put again");
-        drop(first);
-        let third = wakeups.record_deletions(&name);
-        assert!(third.waits_for(&[(b"locks/x", 6)]));
-        wakeups.record_deletion(&name, b"locks/x", 7);
-        for recorder in [&second, &third] {
-            assert!(!recorder.waits_for(&[(b"locks/x", 6)]));
-        }
-        drop((second, third));
-        assert!(lock(&wakeups.state).deletions.is_empty());
-    }
-
-    #[test]
-    fn deletions_are_forgotten_while_recorders_overlap() {
-        let (wakeups, name) = (Wakeups::default(), LockName::new("x").unwrap());
-        let mut recorders = VecDeque::from([wakeups.record_deletions(&name)]);
-        for at in 0..10_000 {
-            recorders.push_back(wakeups.record_deletions(&name));
-            wakeups.record_deletion(&name, b"locks/x", at);
-            if recorders.len() > 3 {
-                recorders.pop_front();
-            }
-            let kept = lock(&wakeups.state).deletions[&name].gone.len();
-            assert!(kept <= 3, "{kept}");
-        }
+        let before = wakeups.deletion_count();
+        wakeups.record_deletion(b"locks/x", 5);
+        assert!(!wakeups.waits_for(&name, &[(b"locks/x", 4)], before));
+        assert!(wakeups.waits_for(&name, &[(b"locks/x", 6)], before), "a key that was put again");
+        let later = wakeups.deletion_count();
+        assert!(wakeups.waits_for(&name, &[(b"locks/x", 4)], later));
+        assert_eq!(wakeups.record_deletion(b"locks/x", 7), (Some(name.clone()), None));
+        (0..RECENT).for_each(|_| drop(wakeups.record_deletion(b"locks/y", 8)));
+        assert!(!wakeups.waits_for(&name, &[(b"locks/x", 6)], later), "it is forgotten");
     }
 }

@@ -13,9 +13,7 @@ use crate::claim_removal::deleted;
 use crate::errors::{BACKEND, Effect, Failure, error, if_present, no_chroot};
 use crate::paths::node;
 use crate::queue::{Contender, can_be_admitted, modes, queue};
-use crate::registration::{
-    expired, lost, maybe_indeterminate, note, refuse_broken, registered_place, vanished,
-};
+use crate::registration::{expired, lost, maybe_indeterminate, refuse_broken, registered_place};
 use crate::session::Session;
 use crate::shared::{Node, Place, Shared};
 use crate::value::Value;
@@ -71,10 +69,10 @@ fn is_stale(shared: &Shared, claim: &Claim, session: &Session) -> bool {
 }
 
 pub(crate) struct Acquire<'a> {
-    shared: &'a Arc<Shared>,
-    claim: &'a Claim,
-    wait: Wait,
-    begun: BootInstant,
+    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) claim: &'a Claim,
+    pub(crate) wait: Wait,
+    pub(crate) begun: BootInstant,
     pub(crate) session: Arc<Session>,
     pub(crate) queue_path: String,
 }
@@ -112,15 +110,13 @@ impl Acquire<'_> {
         trusted.map_err(|cause| error(ErrorKind::Unavailable, cause.message()))?;
         // Register the claim before its node exists, so that the node can be removed.
         let end = self.shared.end_of_wait(self.claim);
-        let session = Arc::clone(&self.session);
-        let place = Place { session, node: None, is_held: false, is_overdue: false };
-        self.shared.registry.enter(self.claim, place, end);
+        self.shared.registry.enter(self.claim, Place::new(&self.session), end);
         self.enqueue(parent_is_missing).await
     }
 
     /// Returns the outcome or, if the claim can be granted, whether the queue's node is missing.
     async fn check_queue(&self) -> Result<ControlFlow<AcquireOutcome, bool>> {
-        let client = self.session.client();
+        let client = &self.session.client;
         let looking = || client.list_children(&self.queue_path);
         let queue = match if_present(self.session.read(looking).await, Effect::Reads)? {
             Some(children) => queue(children),
@@ -162,14 +158,11 @@ impl Acquire<'_> {
                 return Err(expired(self.shared, self.claim));
             }
             // The client sends these requests in this order, before it awaits the first response.
-            let client = self.session.client();
+            let client = &self.session.client;
             let parent = parent_is_missing.then(|| self.make_parent());
             let creating = client.create(&prefix, &data, &options);
             let looking = client.list_children(&self.queue_path);
-            let parent = match parent {
-                Some(parent) => parent.await,
-                None => Ok(()),
-            };
+            let parent = if let Some(parent) = parent { parent.await } else { Ok(()) };
             let created = self.session.answer(creating).await;
             if let Err(cause) = parent {
                 if matches!(created, Err(Failure::Response(zk::Error::NoNode | zk::Error::NoAuth)))
@@ -203,7 +196,7 @@ impl Acquire<'_> {
             return match self.own(&queue) {
                 // The claim has an earlier node. Use it, and remove the new one.
                 Some(at) if !own.path.ends_with(&queue[at].node) => {
-                    let removing = self.session.client().delete(&own.path, None);
+                    let removing = self.session.client.delete(&own.path, None);
                     deleted(self.session.answer(removing).await)?;
                     self.adopt(queue, at).await
                 }
@@ -218,7 +211,7 @@ impl Acquire<'_> {
     }
 
     fn make_parent(&self) -> impl Future<Output = Result<()>> {
-        let client = self.session.client();
+        let client = &self.session.client;
         let acls = self.shared.acls();
         let making =
             client.create(&self.queue_path, b"", &zk::CreateMode::Container.with_acls(acls));
@@ -240,7 +233,7 @@ impl Acquire<'_> {
     }
 
     async fn repeat(&self, own: Node, is_held: bool) -> Result<AcquireOutcome> {
-        let client = self.session.client();
+        let client = &self.session.client;
         let looking = client.list_children(&self.queue_path);
         let reading = client.get_data(&own.path);
         let queue = self.read_queue_from(looking).await?;
@@ -257,7 +250,7 @@ impl Acquire<'_> {
     /// still rely on the hold.
     async fn broken(&self, own: &Node, is_held: bool) -> Result<AcquireOutcome> {
         if !is_held {
-            let removing = self.session.client().delete(&own.path, None);
+            let removing = self.session.client.delete(&own.path, None);
             deleted(self.session.answer(removing).await)?;
             self.shared.ended_claims.set(self.claim, Reason::Broken);
             self.shared.registry.leave(self.claim);
@@ -267,7 +260,7 @@ impl Acquire<'_> {
 
     async fn adopt(&self, queue: Vec<Contender>, at: usize) -> Result<AcquireOutcome> {
         let path = format!("{}/{}", self.queue_path, queue[at].node);
-        let found = self.session.read(|| self.session.client().get_data(&path)).await;
+        let found = self.session.read(|| self.session.client.get_data(&path)).await;
         // The node exists, so an earlier request had an effect.
         let Some((data, stat)) = if_present(found, Effect::Changes)? else {
             return self.vanished(false).await;
@@ -343,7 +336,7 @@ impl Acquire<'_> {
     ) -> Result<AcquireOutcome> {
         let is_of_another_kind = self.refuse_another_kind(queue);
         if self.wait == Wait::No || is_of_another_kind.is_err() {
-            let removing = self.session.client().delete(&own.path, None);
+            let removing = self.session.client.delete(&own.path, None);
             deleted(self.session.answer(removing).await)?;
             self.shared.registry.leave(self.claim);
             is_of_another_kind?;
@@ -371,7 +364,7 @@ impl Acquire<'_> {
     /// Leaves a queue whose sequence numbers are used up. Removes the queue's node if it is empty,
     /// because a new queue counts from zero.
     async fn restart_numbers(&self, own: Node) -> Result<AcquireOutcome> {
-        let client = self.session.client();
+        let client = &self.session.client;
         let (removing, emptied) =
             (client.delete(&own.path, None), client.delete(&self.queue_path, None));
         deleted(self.session.answer(removing).await)?;
@@ -390,15 +383,46 @@ impl Acquire<'_> {
     }
 
     async fn vanished(&self, is_held: bool) -> Result<AcquireOutcome> {
-        vanished(self.shared, &self.session, self.claim, is_held).await
+        let (shared, claim) = (self.shared, self.claim);
+        refuse_broken(shared, &self.session, claim).await?;
+        if shared.registry.place(claim).is_some_and(|place| place.is_overdue) {
+            return Err(expired(shared, claim));
+        }
+        shared.registry.leave(claim);
+        if is_held {
+            return Err(lost(Reason::Gone));
+        }
+        Ok(AcquireOutcome::Busy(Busy { retry_after: Some(Duration::ZERO), ..Busy::default() }))
     }
 
-    fn note(&self, own: &Node, is_held: bool) -> Result<()> {
-        note(self.shared, self.claim, &self.session, own, is_held)
+    /// Registers the claim's node. Returns an error if the claim became overdue during the request.
+    pub(crate) fn note(&self, own: &Node, is_held: bool) -> Result<()> {
+        let (shared, claim) = (self.shared, self.claim);
+        shared.saw_zxid(own.fence.get());
+        let end = if is_held { shared.end_of_hold(claim) } else { shared.end_of_wait(claim) };
+        match shared.registry.leave(claim) {
+            Some(place) if !place.is_overdue => {
+                let is_held = place.is_held || is_held;
+                let place = Place { node: Some(own.clone()), is_held, ..place };
+                shared.registry.enter(claim, place, end);
+                Ok(())
+            }
+            None if self.session.is_over() => Err(lost(Reason::SessionEnded)),
+            // An earlier removal may have missed this node, so remove it now.
+            _ => {
+                let place = Place {
+                    node: Some(own.clone()),
+                    is_overdue: true,
+                    ..Place::new(&self.session)
+                };
+                shared.registry.enter(claim, place, shared.clock.now());
+                Err(expired(shared, claim))
+            }
+        }
     }
 
     async fn read_queue(&self) -> Result<Vec<Contender>> {
-        let client = self.session.client();
+        let client = &self.session.client;
         self.contenders(self.session.read(|| client.list_children(&self.queue_path)).await)
     }
 

@@ -1,9 +1,9 @@
 use std::error::Error as _;
 
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Cursor, DistributedLock, Error,
-    ErrorKind, Events, Finding, Inspection, LockName, Page, Profile, ReleaseMode, ReleaseOutcome,
-    Renew, Renewal, Result, Wait, async_trait,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Cursor, DistributedLock, ErrorKind,
+    Events, Finding, Inspection, LockName, Page, Profile, ReleaseMode, ReleaseOutcome, Renew,
+    Renewal, Result, Wait, async_trait,
 };
 
 use crate::errors::BACKEND;
@@ -22,7 +22,7 @@ impl DistributedLock for ZooKeeper {
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         let error = match acquire::acquire(&self.shared, claim, wait).await {
             Ok(outcome) => return Ok(outcome),
-            Err(error) => named(error).with_name(&claim.name),
+            Err(error) => error.with_name(&claim.name),
         };
         if error.kind() != ErrorKind::Indeterminate || error.source().is_some() {
             return Err(error);
@@ -35,21 +35,20 @@ impl DistributedLock for ZooKeeper {
     }
 
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
-        renew::renew(&self.shared, holds).await.map_err(named)
+        renew::renew(&self.shared, holds).await
     }
 
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         let ended = release::release(&self.shared, claim, release_mode).await;
-        ended.map_err(|error| named(error).with_name(&claim.name))
+        ended.map_err(|error| error.with_name(&claim.name))
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
-        let inspected = inspect::inspect(&self.shared, name).await;
-        inspected.map_err(|error| named(error).with_name(name))
+        inspect::inspect(&self.shared, name).await.map_err(|error| error.with_name(name))
     }
 
     async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
-        inspect::page(&self.shared, prefix, from).await.map_err(named)
+        inspect::page(&self.shared, prefix, from).await
     }
 
     async fn break_lock(
@@ -62,14 +61,10 @@ impl DistributedLock for ZooKeeper {
     ) -> Result<Broken> {
         let note = format!("{by}: {reason}");
         let broken = break_lock::break_lock(&self.shared, name, seen, how, &note).await;
-        broken.map_err(|error| named(error).with_name(name))
+        broken.map_err(|error| error.with_backend(BACKEND).with_name(name))
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>> {
-        doctor::examine(&self.shared).await.map_err(named)
+        doctor::examine(&self.shared).await
     }
-}
-
-fn named(error: Error) -> Error {
-    error.with_backend(BACKEND)
 }

@@ -65,8 +65,7 @@ async fn break_one(
         // timeout. For a fixed hold, that timeout exceeds the TTL by `SPARE_TICKS`.
         let left = value.ttl() + shared.limits.tick * (SPARE_TICKS + 1);
         value.broken = Some(note.to_owned());
-        let marking =
-            session.client().set_data(&held.path, &value.bytes(), Some(held.stat.version));
+        let marking = session.client.set_data(&held.path, &value.bytes(), Some(held.stat.version));
         match session.answer(marking).await {
             Ok(_) => return Ok(Broken::RunsOut(left)),
             Err(failure)
@@ -81,7 +80,7 @@ async fn break_one(
 }
 
 async fn free(session: &Session, queue_path: &str, held: &Held, note: &str) -> Result<bool> {
-    let client = session.client();
+    let client = &session.client;
     if let Some(Value { token, .. }) = &held.value {
         for _ in 0..TRIES {
             let found = session.read(|| client.get_data(queue_path)).await;

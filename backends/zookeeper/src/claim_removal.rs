@@ -71,7 +71,7 @@ impl Shared {
             let removing: Vec<_> = overdue
                 .into_iter()
                 .map(|(name, token, place)| {
-                    let client = place.session.client();
+                    let client = &place.session.client;
                     let removal = place.node.as_ref().map(|node| client.delete(&node.path, None));
                     (name, token, place, removal)
                 })
@@ -110,7 +110,7 @@ pub(crate) async fn remove_by_token(
 ) -> Result<bool> {
     let mut any = false;
     for path in nodes(session, queue_path, token).await? {
-        any |= deleted(session.answer(session.client().delete(&path, None)).await)?;
+        any |= deleted(session.answer(session.client.delete(&path, None)).await)?;
     }
     Ok(any)
 }
@@ -119,10 +119,10 @@ pub(crate) async fn remove_by_token(
 /// caller may have acquired the claim again there.
 async fn remove_of_session(session: &Arc<Session>, queue_path: &str, token: Token) -> Result<()> {
     for path in nodes(session, queue_path, token).await? {
-        let stat = session.read(|| session.client().check_stat(&path)).await;
+        let stat = session.read(|| session.client.check_stat(&path)).await;
         let stat = stat.map_err(|failure| failure.error(Effect::Reads))?;
         if stat.is_some_and(|stat| stat.ephemeral_owner == session.id()) {
-            deleted(session.answer(session.client().delete(&path, None)).await)?;
+            deleted(session.answer(session.client.delete(&path, None)).await)?;
         }
     }
     Ok(())
@@ -131,7 +131,7 @@ async fn remove_of_session(session: &Arc<Session>, queue_path: &str, token: Toke
 /// Returns the token's nodes, after this session's earlier requests have taken effect.
 async fn nodes(session: &Arc<Session>, queue_path: &str, token: Token) -> Result<Vec<String>> {
     session.prove().await?;
-    let children = session.read(|| session.client().list_children(queue_path)).await;
+    let children = session.read(|| session.client.list_children(queue_path)).await;
     let children = if_present(children, Effect::Reads)?.unwrap_or_default();
     let contenders = queue(children).into_iter().filter(|contender| contender.is_of(token));
     Ok(contenders.map(|contender| format!("{queue_path}/{}", contender.node)).collect())
@@ -157,12 +157,12 @@ mod tests {
         test_helpers::grant(&zookeeper, &claim).await;
         let session = shared.registry.place(&claim).unwrap().session;
         assert_ne!(session.id(), first.id());
-        let place = Place { session: first, node: None, is_held: false, is_overdue: false };
+        let place = Place::new(&first);
         Arc::clone(shared).remove_all(vec![(claim.name.clone(), claim.token, place)]).await;
         let renewed = zookeeper.renew(&[Renew::of(&claim)]).await.unwrap();
         assert!(matches!(renewed[0].outcome, RenewalOutcome::Renewed { .. }), "{renewed:?}");
 
-        let place = Place { session, node: None, is_held: false, is_overdue: false };
+        let place = Place::new(&session);
         Arc::clone(shared).remove_all(vec![(claim.name.clone(), claim.token, place)]).await;
         assert!(zookeeper.inspect(&claim.name).await.unwrap().holders.is_empty());
     }

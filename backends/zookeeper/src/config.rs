@@ -155,9 +155,6 @@ impl fmt::Debug for Config {
             .field("tick", &self.contents.tick)
             .field("response_timeout", &self.response_timeout)
             .field("connect_timeout", &self.connect_timeout)
-            .field("silence_timeout", &self.silence_timeout)
-            .field("idle_timeout", &self.idle_timeout)
-            .field("for_diagnosis", &self.for_diagnosis)
-            .finish()
+            .finish_non_exhaustive()
     }
 }

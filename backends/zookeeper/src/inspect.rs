@@ -37,7 +37,7 @@ pub(crate) async fn inspect(shared: &Arc<Shared>, name: &LockName) -> Result<Ins
 pub(crate) async fn page(shared: &Arc<Shared>, prefix: &str, from: Option<Cursor>) -> Result<Page> {
     let session = up_to_date(shared).await?;
     let root = shared.paths.root();
-    let children = read(&session, session.client().list_children(root)).await;
+    let children = read(&session, session.client.list_children(root)).await;
     let children = children.map_err(|cause| match cause.kind() {
         ErrorKind::Denied => error(
             ErrorKind::Denied,
@@ -86,7 +86,7 @@ async fn inspect_all(
     names: &[LockName],
 ) -> Vec<Result<Inspection>> {
     let paths: Vec<String> = names.iter().map(|name| shared.paths.queue(name)).collect();
-    let client = session.client();
+    let client = &session.client;
     let looks: Vec<_> = paths.iter().map(|path| client.list_children(path)).collect();
     let mut queues = Vec::with_capacity(names.len());
     for look in looks {
@@ -132,9 +132,9 @@ fn holding(queue: &[Contender]) -> &[Contender] {
 
 pub(crate) async fn holders(session: &Session, path: &str) -> Result<Queue> {
     loop {
-        let children = read(session, session.client().list_children(path)).await?;
+        let children = read(session, session.client.list_children(path)).await?;
         let queue = queue(children.unwrap_or_default());
-        let ask = |held: &Contender| session.client().get_data(&format!("{path}/{}", held.node));
+        let ask = |held: &Contender| session.client.get_data(&format!("{path}/{}", held.node));
         let asked: Vec<_> = holding(&queue).iter().map(ask).collect();
         if let Some(found) = Queue::of(session, path, &queue, asked).await? {
             return Ok(found);

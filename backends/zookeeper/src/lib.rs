@@ -47,7 +47,6 @@ mod inspect;
 mod limits;
 mod liveness;
 mod notes;
-mod open_session;
 mod paths;
 #[cfg(test)]
 mod properties;
@@ -58,20 +57,17 @@ mod release;
 mod renew;
 mod session;
 mod session_checks;
-mod session_end;
 mod sessions;
 mod shared;
 mod shared_fence;
-mod suspect_sessions;
 mod timeout_check;
 mod tls;
 mod url;
 mod value;
 mod wakeup;
-mod watches;
-mod zxid_watermark;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use lockwright_core::backend_util::{ClaimRegistry, EndedClaims, Subscribers};
 use lockwright_core::{
@@ -86,11 +82,10 @@ pub use zookeeper_client;
 use errors::{BACKEND, error};
 use limits::Limits;
 use paths::Paths;
+use session_checks::SuspectSessions;
 use sessions::Sessions;
 use shared::Shared;
-use suspect_sessions::SuspectSessions;
-use watches::{SLOW_POLL, Watches};
-use zxid_watermark::ZxidWatermark;
+use wakeup::{SLOW_POLL, Watches};
 
 /// Locks on a ZooKeeper ensemble.
 ///
@@ -156,7 +151,7 @@ impl Config {
             registry: Arc::clone(&registry),
             subscribers: Subscribers::new(SLOW_POLL),
             watches: Watches::default(),
-            zxid_watermark: ZxidWatermark::default(),
+            highest_zxid: AtomicU64::new(0),
         });
         if let Some(long) = long {
             shared.sessions.insert(&shared, long).await;

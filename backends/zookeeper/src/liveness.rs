@@ -19,9 +19,9 @@ use lockwright_core::BootInstant;
 
 #[derive(Debug)]
 pub(crate) struct LivenessBound {
-    tick: Duration,
+    pub(crate) tick: Duration,
     /// The servers keep the session for at least its timeout from this time.
-    bound: BootInstant,
+    pub(crate) bound: BootInstant,
     unconfirmed: VecDeque<(BootInstant, BootInstant)>,
 }
 
@@ -29,14 +29,6 @@ impl LivenessBound {
     /// Starts the bound at `created`. The leader counts from the session's commit, which is later.
     pub(crate) fn new(created: BootInstant, tick: Duration) -> Self {
         Self { tick, bound: created, unconfirmed: VecDeque::new() }
-    }
-
-    pub(crate) fn tick(&self) -> Duration {
-        self.tick
-    }
-
-    pub(crate) fn set_tick(&mut self, tick: Duration) {
-        self.tick = tick;
     }
 
     pub(crate) fn committed(&mut self, sent: BootInstant, answered: BootInstant) {
@@ -51,10 +43,6 @@ impl LivenessBound {
         if self.unconfirmed.back().is_none_or(|(last, _)| *last < sent) {
             self.unconfirmed.push_back((sent, answered));
         }
-    }
-
-    pub(crate) fn get(&self) -> BootInstant {
-        self.bound
     }
 }
 
@@ -72,13 +60,13 @@ mod tests {
     fn a_request_counts_once_a_later_one_is_answered() {
         let mut bound = LivenessBound::new(at(100), TICK);
         bound.committed(at(110), at(110));
-        assert_eq!(bound.get(), at(100), "the leader may not have received it yet");
+        assert_eq!(bound.bound, at(100), "the leader may not have received it yet");
         bound.committed(at(111), at(111));
-        assert_eq!(bound.get(), at(100), "nor within a tick");
+        assert_eq!(bound.bound, at(100), "nor within a tick");
         bound.committed(at(112), at(112));
-        assert_eq!(bound.get(), at(110));
+        assert_eq!(bound.bound, at(110));
         bound.committed(at(120), at(120));
-        assert_eq!(bound.get(), at(112));
+        assert_eq!(bound.bound, at(112));
     }
 
     #[test]
@@ -86,11 +74,11 @@ mod tests {
         let mut bound = LivenessBound::new(at(100), TICK);
         bound.committed(at(110), at(120));
         bound.committed(at(113), at(120));
-        assert_eq!(bound.get(), at(100), "the leader may have received neither");
+        assert_eq!(bound.bound, at(100), "the leader may have received neither");
         bound.committed(at(121), at(121));
-        assert_eq!(bound.get(), at(100), "nor within a tick");
+        assert_eq!(bound.bound, at(100), "nor within a tick");
         bound.committed(at(122), at(122));
-        assert_eq!(bound.get(), at(113));
+        assert_eq!(bound.bound, at(113));
     }
 
     #[test]
@@ -99,8 +87,8 @@ mod tests {
         for sent in [110, 113, 116, 112, 111] {
             bound.committed(at(sent), at(sent));
         }
-        assert_eq!(bound.get(), at(113));
+        assert_eq!(bound.bound, at(113));
         bound.committed(at(118), at(118));
-        assert_eq!(bound.get(), at(116));
+        assert_eq!(bound.bound, at(116));
     }
 }

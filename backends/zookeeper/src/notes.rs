@@ -45,7 +45,7 @@ pub(crate) async fn why_gone(
     token: Token,
 ) -> Result<Reason> {
     let queue = shared.paths.queue(name);
-    let found = session.read(|| session.client().get_data(&queue)).await;
+    let found = session.read(|| session.client.get_data(&queue)).await;
     let found = if_present(found, Effect::Reads)?;
     let notes = found.and_then(|(data, _)| Notes::read(&data)).unwrap_or_default();
     let is_broken = notes.broken.iter().any(|note| note.token == token);

@@ -81,28 +81,3 @@ pub(crate) fn named(token: Token) -> String {
     }
     node
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_round_trip_as_single_nodes() {
-        let paths = Paths::new("/lockwright");
-        for name in
-            ["a", "a/b", "a/", "//", ".", "..", "...", "%", "zookeeper", "🔒", "\u{e000}", "é"]
-        {
-            let name = LockName::new(name).unwrap();
-            let path = paths.queue(&name);
-            let child = path.strip_prefix("/lockwright/").unwrap();
-            assert!(!child.contains('/') && child != "." && child != "..", "{path}");
-            let fits = |c: char| c < '\u{e000}' || ('\u{f900}'..'\u{fff0}').contains(&c);
-            assert!(child.chars().all(fits), "{path}");
-            assert_eq!(Paths::name_of(child), Some(name));
-        }
-        assert_eq!(Paths::new("/").queue(&LockName::new("orders").unwrap()), "/orders");
-        for never in ["%nobody", "%probe-0000000001", "zookeeper", "%61", "%zz"] {
-            assert_eq!(Paths::name_of(never), None, "{never}");
-        }
-    }
-}

@@ -73,17 +73,23 @@ fn names_of_nodes() {
 #[test]
 fn every_name_is_one_node_that_leads_back_to_it() {
     let paths = Paths::new("/lockwright");
-    texts(&["orders/42", "..", "zookeeper", "a%2Fb", "\u{e000}", "Zürich 🔒"], |text| {
+    let names = ["a/b", "a/", "//", ".", "..", "%", "zookeeper", "a%2Fb", "\u{e000}", "Zürich 🔒"];
+    texts(&names, |text| {
         let Ok(name) = LockName::new(text) else { return };
         let path = paths.queue(&name);
         let child = path.strip_prefix("/lockwright/").unwrap();
-        assert!(!child.contains('/'), "{child}");
+        assert!(!child.contains('/') && child != "." && child != "..", "{child}");
+        let fits = |c: char| c < '\u{e000}' || ('\u{f900}'..'\u{fff0}').contains(&c);
+        assert!(child.chars().all(fits), "{child}");
         assert_eq!(Paths::name_of(child), Some(name));
     });
 }
 
 #[test]
 fn children_of_others() {
+    for never in ["%nobody", "%probe-0000000001", "zookeeper", "%61", "%zz"] {
+        assert_eq!(Paths::name_of(never), None, "{never}");
+    }
     texts(&["orders%2F42", "%2E%2E", "plain", "%nobody"], |child| {
         if let Some(name) = Paths::name_of(child) {
             assert_eq!(Paths::new("").queue(&name), format!("/{child}"));

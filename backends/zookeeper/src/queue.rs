@@ -82,6 +82,10 @@ mod tests {
             "lease-0000000000",
             "-lock-",
             "item0000000001",
+            "0000000000",
+            "b",
+            "b-lock-",
+            "-lock-12",
         ];
         let order: Vec<i32> =
             queue(children.map(str::to_owned).to_vec()).iter().map(|c| c.sequence).collect();

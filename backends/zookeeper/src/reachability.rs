@@ -1,7 +1,6 @@
 //! The reasons why no server accepts a session. The client library doesn't report them, so each
 //! server is tried.
 
-use std::fmt::Write as _;
 use std::io;
 use std::time::Duration;
 
@@ -96,22 +95,17 @@ async fn reached(host: &str) -> Result<(), Tried> {
 
 fn said(tried: &[(String, Tried)], config: &Config) -> Error {
     let is_secured = config.contents.tls.is_some();
-    let mut different: Vec<&Tried> = Vec::new();
-    for (_, tried) in tried {
-        if !different.contains(&tried) {
-            different.push(tried);
+    let mut kinds: Vec<(&Tried, Vec<&str>)> = Vec::new();
+    for (host, tried) in tried {
+        match kinds.iter_mut().find(|(kind, _)| *kind == tried) {
+            Some((_, hosts)) => hosts.push(host),
+            None => kinds.push((tried, vec![host])),
         }
     }
-    let mut text = String::new();
-    for kind in different {
-        let hosts = tried.iter().filter(|(_, tried)| tried == kind);
-        let hosts: Vec<&str> = hosts.map(|(host, _)| &**host).collect();
-        if !text.is_empty() {
-            text.push_str("; ");
-        }
-        let _ = write!(text, "{} {}", hosts.join(", "), kind.says(hosts.len() == 1, is_secured));
-    }
-    error(ErrorKind::Unavailable, text)
+    let says = kinds.iter().map(|(kind, hosts)| {
+        format!("{} {}", hosts.join(", "), kind.says(hosts.len() == 1, is_secured))
+    });
+    error(ErrorKind::Unavailable, says.collect::<Vec<_>>().join("; "))
 }
 
 impl Tried {

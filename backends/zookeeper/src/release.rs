@@ -23,7 +23,7 @@ pub(crate) async fn release(
     let node = place.and_then(|place| place.node);
     if let Some(node) = &node {
         // The node's name contains the token, so the node belongs to no other claim.
-        let removal = session.client().delete(&node.path, None);
+        let removal = session.client.delete(&node.path, None);
         if deleted(session.answer(removal).await)? {
             ended = ReleaseOutcome::Released;
         }

@@ -1,5 +1,6 @@
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use lockwright_core::{BootInstant, Claim, Reason, Renew, Renewal, RenewalOutcome, Result};
 use tokio::sync::mpsc::{self, UnboundedSender};
@@ -68,7 +69,7 @@ async fn renew_in(
         tracing::debug!(%cause, "renewing holds failed");
         return;
     }
-    let reconnect_count = session.reconnect_count();
+    let reconnect_count = session.reconnect_count.load(Ordering::Relaxed);
     let mut reads = Vec::new();
     for Numbered { at, claim, node } in numbered {
         let Some(node) = node else { continue };
@@ -76,7 +77,7 @@ async fn renew_in(
             let _ = known.send((at, extend(shared, &claim, session, begun)));
         } else {
             let bytes = shared.full_length(&node.path);
-            let watches = node.watch.reserve(session.watch_bytes_left(), bytes);
+            let watches = node.watch.reserve(&session.watch_bytes_left, bytes);
             reads.push((at, claim, node.watch, read(session, &node.path, watches)));
         }
     }
@@ -104,13 +105,13 @@ fn read<'s>(
     watches: bool,
 ) -> Pin<Box<dyn Future<Output = Read> + Send + 's>> {
     if watches {
-        let read = session.client().get_and_watch_data(path);
+        let read = session.client.get_and_watch_data(path);
         return Box::pin(async move {
             let (data, stat, watcher) = read.await?;
             Ok((data, stat, Some(watcher)))
         });
     }
-    let read = session.client().get_data(path);
+    let read = session.client.get_data(path);
     Box::pin(async move {
         let (data, stat) = read.await?;
         Ok((data, stat, None))

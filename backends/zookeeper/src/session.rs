@@ -1,5 +1,5 @@
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -21,7 +21,8 @@ const SILENCE: Duration = Duration::from_millis(300);
 const READ_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 pub(crate) struct Session {
-    client: zk::Client,
+    /// The server executes the requests of one client in order.
+    pub(crate) client: zk::Client,
     clock: Clock,
     response_timeout: Duration,
     probe_path: String,
@@ -30,10 +31,10 @@ pub(crate) struct Session {
     proving: tokio::sync::Mutex<()>,
     proven: Mutex<BootInstant>,
     used: Mutex<BootInstant>,
-    timeout_check: TimeoutCheck,
-    reconnect_count: AtomicU64,
+    pub(crate) timeout_check: TimeoutCheck,
+    pub(crate) reconnect_count: AtomicU64,
     /// A permit for each byte of paths that the session may still watch.
-    watch_bytes_left: Arc<Semaphore>,
+    pub(crate) watch_bytes_left: Arc<Semaphore>,
 }
 
 impl Session {
@@ -61,33 +62,12 @@ impl Session {
         })
     }
 
-    /// Returns the client, whose requests the server executes in order.
-    pub(crate) fn client(&self) -> &zk::Client {
-        &self.client
-    }
-
     pub(crate) fn id(&self) -> i64 {
         self.client.session_id().0
     }
 
     pub(crate) fn timeout(&self) -> Duration {
         self.client.session_timeout()
-    }
-
-    pub(crate) fn timeout_check(&self) -> &TimeoutCheck {
-        &self.timeout_check
-    }
-
-    pub(crate) fn count_reconnect(&self) {
-        self.reconnect_count.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn reconnect_count(&self) -> u64 {
-        self.reconnect_count.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn watch_bytes_left(&self) -> &Arc<Semaphore> {
-        &self.watch_bytes_left
     }
 
     pub(crate) async fn trusted(&self) -> Result<()> {
@@ -100,7 +80,7 @@ impl Session {
     }
 
     pub(crate) fn set_tick(&self, tick: Duration) {
-        lock(&self.liveness).set_tick(tick);
+        lock(&self.liveness).tick = tick;
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -112,7 +92,7 @@ impl Session {
     }
 
     pub(crate) fn valid_from(&self, start: BootInstant) -> Duration {
-        (lock(&self.liveness).get() + self.timeout()).saturating_since(start)
+        (lock(&self.liveness).bound + self.timeout()).saturating_since(start)
     }
 
     pub(crate) async fn answer<T>(
@@ -178,7 +158,7 @@ impl Session {
                     let (mut bound, answered) = (lock(&session.liveness), clock.now());
                     bound.committed(sent, answered);
                     // A request that is sent sooner wouldn't confirm this one (see `liveness.rs`).
-                    next = next.max(answered + bound.tick());
+                    next = next.max(answered + bound.tick);
                     let mut proven = lock(&session.proven);
                     *proven = (*proven).max(sent);
                 }

@@ -1,15 +1,81 @@
 //! Checks of the timeouts of reconnected sessions.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::mem;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::limits;
+use lockwright_core::BootInstant;
+use lockwright_core::backend_util::lock;
+use tokio::sync::Notify;
+
+use crate::limits::{self, Granted};
 use crate::session::Session;
 use crate::shared::Shared;
 
 const PAUSE: Duration = Duration::from_millis(100);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Reconnected sessions whose timeouts aren't verified yet. One task checks the servers for all
+/// these sessions.
+#[derive(Debug, Default)]
+pub(crate) struct SuspectSessions {
+    state: Mutex<State>,
+    pub(crate) another: Notify,
+    /// The timeout that each server grants at least.
+    longest: Mutex<HashMap<String, Duration>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    sessions: Vec<(Arc<Session>, BootInstant)>,
+    is_checking: bool,
+}
+
+impl SuspectSessions {
+    pub(crate) fn knowing(granted: &[Granted]) -> Self {
+        let this = Self::default();
+        this.learn(granted);
+        this
+    }
+
+    pub(crate) fn learn(&self, granted: &[Granted]) {
+        let mut longest = lock(&self.longest);
+        for Granted { host, asked, timeout } in granted {
+            let known = longest.entry(host.clone()).or_insert(*timeout);
+            // A server that grants less than requested has reached its limit. Otherwise the server
+            // may grant more.
+            *known = if timeout < asked { *timeout } else { (*known).max(*timeout) };
+        }
+    }
+
+    pub(crate) fn all_grant(&self, hosts: &[String], timeout: Duration) -> bool {
+        let longest = lock(&self.longest);
+        hosts.iter().all(|host| longest.get(host).is_some_and(|longest| *longest >= timeout))
+    }
+
+    pub(crate) fn enter(&self, session: Arc<Session>, until: BootInstant) -> bool {
+        let mut state = lock(&self.state);
+        state.sessions.retain(|(known, _)| !Arc::ptr_eq(known, &session));
+        state.sessions.push((session, until));
+        let is_first = !mem::replace(&mut state.is_checking, true);
+        if !is_first {
+            self.another.notify_one();
+        }
+        is_first
+    }
+
+    pub(crate) fn left(&self) -> Option<Vec<(Arc<Session>, BootInstant)>> {
+        let mut state = lock(&self.state);
+        state
+            .sessions
+            .retain(|(session, _)| session.timeout_check.is_suspect() && !session.is_over());
+        state.is_checking = !state.sessions.is_empty();
+        state.is_checking.then(|| state.sessions.clone())
+    }
+}
 
 /// Returns the time limit of a check. After a longer check, holders would be notified too late.
 fn patience(timeout: Duration, response_timeout: Duration) -> Duration {
@@ -19,9 +85,9 @@ fn patience(timeout: Duration, response_timeout: Duration) -> Duration {
 impl Shared {
     pub(crate) fn moved(self: &Arc<Self>, session: &Arc<Session>, is_connected: bool) {
         if is_connected {
-            session.count_reconnect();
+            session.reconnect_count.fetch_add(1, Ordering::Relaxed);
         }
-        if session.timeout_check().moved(is_connected) {
+        if session.timeout_check.moved(is_connected) {
             let patience = patience(session.timeout(), self.config.response_timeout);
             if self.suspects.enter(Arc::clone(session), self.clock.now() + patience) {
                 self.sessions.runtime.spawn(Arc::clone(self).check());
@@ -47,7 +113,7 @@ impl Shared {
                 if least.is_some_and(|least| least < timeout) {
                     self.distrust(&session, "a server grants a shorter timeout than before");
                 } else if least.is_some() && self.is_enough(&session) {
-                    session.timeout_check().trust();
+                    session.timeout_check.trust();
                 } else if self.clock.now() >= until {
                     self.distrust(
                         &session,
@@ -71,12 +137,12 @@ impl Shared {
     /// Returns whether the servers' answers verify the timeout. After a missed check, all servers
     /// of the URL must grant the timeout. For a server that is down, its last grant counts.
     fn is_enough(&self, session: &Session) -> bool {
-        !session.timeout_check().missed_a_check()
+        !session.timeout_check.missed_a_check()
             || self.suspects.all_grant(&self.config.contents.hosts, session.timeout())
     }
 
     fn distrust(self: &Arc<Self>, session: &Arc<Session>, why: &str) {
-        if session.timeout_check().distrust() {
+        if session.timeout_check.distrust() {
             self.abandon(session, why);
         }
     }
@@ -132,12 +198,12 @@ mod tests {
             shared.moved(session, true);
         }
         tokio::time::sleep(Duration::from_secs(4)).await;
-        assert!(sessions.iter().all(|session| session.timeout_check().is_suspect()));
+        assert!(sessions.iter().all(|session| session.timeout_check.is_suspect()));
         let tries = proxy.accepted() - before;
         assert!((2..=14).contains(&tries), "{tries} tries in 4 s");
         drop(stranger);
         for session in &sessions {
-            assert!(session.timeout_check().wait(test_helpers::LIMIT).await);
+            assert!(session.timeout_check.wait(test_helpers::LIMIT).await);
         }
     }
 

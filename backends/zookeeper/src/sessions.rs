@@ -5,26 +5,31 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwright_core::backend_util::lock;
-use lockwright_core::{BootInstant, Error};
+use lockwright_core::{
+    BootInstant, Claim, Error, ErrorKind, Event, LockName, Reason, RenewalMode, Result, Token,
+};
 use tokio::runtime::Handle;
+use zookeeper_client as zk;
 
+use crate::errors::error;
 use crate::limits::Limits;
 use crate::session::Session;
+use crate::shared::{Place, Shared};
 
 /// The number of ticks by which a fixed hold's session outlasts the TTL.
 pub(crate) const SPARE_TICKS: u32 = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Kind {
-    pub(crate) timeout: Duration,
-    pub(crate) pause: Duration,
-    pub(crate) is_for_reads: bool,
+struct Kind {
+    timeout: Duration,
+    pause: Duration,
+    is_for_reads: bool,
 }
 
 impl Kind {
     /// Returns the kind of session for a TTL. A hold's validity counts from the last proof. A fixed
     /// hold isn't renewed, so its session has a longer timeout and more frequent proofs.
-    pub(crate) fn of(ttl: Duration, fixed: bool, limits: &Limits) -> Self {
+    fn of(ttl: Duration, fixed: bool, limits: &Limits) -> Self {
         // The protocol has whole milliseconds.
         let ttl = Duration::from_millis(
             ttl.as_nanos().div_ceil(1_000_000).try_into().unwrap_or(u64::MAX),
@@ -40,15 +45,15 @@ impl Kind {
         }
     }
 
-    pub(crate) fn for_reads(limits: &Limits) -> Self {
+    fn for_reads(limits: &Limits) -> Self {
         Self { timeout: limits.longest, pause: limits.longest / 4, is_for_reads: true }
     }
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Current {
-    pub(crate) session: Option<Arc<Session>>,
-    pub(crate) failed: Option<(BootInstant, Arc<Error>)>,
+struct Current {
+    session: Option<Arc<Session>>,
+    failed: Option<(BootInstant, Arc<Error>)>,
 }
 
 type Slot = Arc<tokio::sync::Mutex<Current>>;
@@ -62,6 +67,78 @@ pub(crate) struct Sessions {
 impl Sessions {
     pub(crate) fn new(runtime: Handle) -> Self {
         Self { slots: Mutex::default(), runtime }
+    }
+
+    pub(crate) async fn for_reads(&self, shared: &Arc<Shared>) -> Result<Arc<Session>> {
+        self.get(shared, Kind::for_reads(&shared.limits)).await
+    }
+
+    pub(crate) async fn insert(&self, shared: &Arc<Shared>, session: Session) {
+        let slot = self.slot(Kind::for_reads(&shared.limits));
+        let session = self.watched(shared, session, Kind::for_reads(&shared.limits));
+        slot.lock().await.session = Some(session);
+    }
+
+    /// Returns an open session. Concurrent callers share one attempt and its failure. If the future
+    /// is dropped, the session is still opened, for the next caller.
+    async fn get(&self, shared: &Arc<Shared>, kind: Kind) -> Result<Arc<Session>> {
+        let came = shared.clock.now();
+        let mut slot = self.slot(kind).lock_owned().await;
+        if let Some(session) = slot.session.as_ref().filter(|session| session.is_fit()) {
+            session.touch();
+            return Ok(Arc::clone(session));
+        }
+        if let Some((failed, cause)) = &slot.failed
+            && *failed >= came
+        {
+            return Err(not_opened(cause));
+        }
+        let shared = Arc::clone(shared);
+        let opening = self.runtime.spawn(async move {
+            *slot = Current::default();
+            let probe_path = shared.paths.probe_path();
+            let (config, clock) = (&shared.config, &shared.clock);
+            let tick = shared.limits.tick;
+            match Session::open(config, clock, probe_path, kind.timeout, tick).await {
+                Ok(session) => {
+                    let session = shared.sessions.watched(&shared, session, kind);
+                    slot.session = Some(Arc::clone(&session));
+                    Ok(session)
+                }
+                Err(cause) => {
+                    let cause = Arc::new(cause);
+                    slot.failed = Some((clock.now(), Arc::clone(&cause)));
+                    Err(not_opened(&cause))
+                }
+            }
+        });
+        opening.await.map_err(|_| {
+            let message = "the tokio runtime of the connect call has ended; connect again";
+            error(ErrorKind::Unavailable, message)
+        })?
+    }
+
+    fn watched(&self, shared: &Arc<Shared>, session: Session, kind: Kind) -> Arc<Session> {
+        let session = Arc::new(session);
+        self.runtime.spawn(Session::keep_proving(Arc::downgrade(&session), kind.pause));
+        let (owner, this) = (Arc::downgrade(shared), Arc::downgrade(&session));
+        let mut states = session.client.state_watcher();
+        self.runtime.spawn(async move {
+            loop {
+                let state = states.changed().await;
+                let (Some(owner), Some(session)) = (owner.upgrade(), this.upgrade()) else {
+                    return;
+                };
+                owner.session_is(&session, state);
+                if state.is_terminated() {
+                    return;
+                }
+                if !kind.is_for_reads {
+                    owner.moved(&session, state == zk::SessionState::SyncConnected);
+                }
+            }
+        });
+        session
     }
 
     pub(crate) fn forget(&self, session: &Arc<Session>) {
@@ -91,7 +168,51 @@ impl Sessions {
         }
     }
 
-    pub(crate) fn slot(&self, kind: Kind) -> Slot {
+    fn slot(&self, kind: Kind) -> Slot {
         Arc::clone(lock(&self.slots).entry(kind).or_default())
     }
+}
+
+impl Shared {
+    pub(crate) async fn session(self: &Arc<Self>, claim: &Claim) -> Result<Arc<Session>> {
+        let fixed = claim.renewal_mode == RenewalMode::Off;
+        self.sessions.get(self, Kind::of(claim.ttl, fixed, &self.limits)).await
+    }
+
+    pub(crate) fn session_is(&self, session: &Arc<Session>, state: zk::SessionState) {
+        if state.is_terminated() {
+            tracing::debug!(?session, "a session ended");
+            self.give_up(session);
+        } else if state == zk::SessionState::Disconnected {
+            let is_held = |place: &Place| Arc::ptr_eq(&place.session, session) && place.is_held;
+            for (_, token, _) in self.registry.all(|_, place| is_held(place)) {
+                self.subscribers.send(&Event::AtRisk(token));
+            }
+        }
+    }
+
+    /// Gives up the session's claims, and reports lost holds. Returns the claims that weren't held.
+    /// After the session's end, these stay registered until they ask again, because an operator may
+    /// have broken them.
+    pub(crate) fn give_up(&self, session: &Arc<Session>) -> Vec<(LockName, Token, Place)> {
+        self.sessions.forget(session);
+        let is_left = |place: &Place| Arc::ptr_eq(&place.session, session);
+        let is_held = |place: &Place| is_left(place) && place.is_held && !place.is_overdue;
+        for (_, token, _) in self.registry.leave_all(is_held) {
+            self.subscribers.send(&Event::Lost(token, Reason::SessionEnded));
+        }
+        let others = match session.is_over() {
+            true => self.registry.all(|_, place| is_left(place)),
+            false => self.registry.leave_all(is_left),
+        };
+        for (name, _, _) in &others {
+            self.subscribers.wake(name);
+        }
+        others
+    }
+}
+
+fn not_opened(cause: &Arc<Error>) -> Error {
+    let message = format!("no session could be opened: {}", cause.message());
+    error(cause.kind(), message).with_source(Arc::clone(cause))
 }

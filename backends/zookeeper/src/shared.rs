@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use lockwright_core::backend_util::{ClaimRegistry, EndedClaims, Subscribers};
 use lockwright_core::{BootInstant, Claim, Clock, Fence};
@@ -9,10 +10,9 @@ use crate::hold_watch::HoldWatch;
 use crate::limits::Limits;
 use crate::paths::Paths;
 use crate::session::Session;
+use crate::session_checks::SuspectSessions;
 use crate::sessions::Sessions;
-use crate::suspect_sessions::SuspectSessions;
-use crate::watches::{SLOW_POLL, Watches};
-use crate::zxid_watermark::ZxidWatermark;
+use crate::wakeup::{SLOW_POLL, Watches};
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -26,7 +26,13 @@ pub(crate) struct Shared {
     pub(crate) ended_claims: EndedClaims,
     pub(crate) subscribers: Subscribers,
     pub(crate) watches: Watches,
-    pub(crate) zxid_watermark: ZxidWatermark,
+    /// The highest transaction id that this client saw. If the ensemble returns a lower id, older
+    /// data were restored.
+    ///
+    /// Only a client that saw a higher id can detect that, and only if a leader was elected between
+    /// the backup and the restore. Otherwise the restored ensemble's ids are higher: ids begin with
+    /// the leader's epoch, and the restored ensemble elects a leader with a higher epoch.
+    pub(crate) highest_zxid: AtomicU64,
 }
 
 #[derive(Debug, Clone)]
@@ -45,6 +51,12 @@ pub(crate) struct Node {
     pub(crate) watch: Arc<HoldWatch>,
 }
 
+impl Place {
+    pub(crate) fn new(session: &Arc<Session>) -> Self {
+        Self { session: Arc::clone(session), node: None, is_held: false, is_overdue: false }
+    }
+}
+
 impl Node {
     pub(crate) fn new(path: impl Into<Arc<str>>, fence: Fence) -> Self {
         Self { path: path.into(), fence, watch: Arc::default() }
@@ -61,6 +73,11 @@ impl Shared {
 
     pub(crate) fn full_length(&self, path: &str) -> usize {
         self.config.contents.chroot.len() + path.len()
+    }
+
+    /// Records a transaction id. Returns the highest id before it.
+    pub(crate) fn saw_zxid(&self, zxid: u64) -> u64 {
+        self.highest_zxid.fetch_max(zxid, Ordering::Relaxed)
     }
 
     pub(crate) fn end_of_hold(&self, claim: &Claim) -> BootInstant {

@@ -27,7 +27,7 @@ impl Acquire<'_> {
         queue: &[Contender],
         own: &Node,
     ) -> Result<Option<Fence>> {
-        let client = self.session.client();
+        let client = &self.session.client;
         let readers_ahead = queue.iter().take_while(|contender| contender.mode == Mode::Shared);
         let paths: Vec<String> =
             readers_ahead.map(|reader| format!("{}/{}", self.queue_path, reader.node)).collect();
@@ -56,7 +56,7 @@ impl Acquire<'_> {
 
     async fn note_taken(&self, own: &Read, from: &Read, value: &Value) -> Result<bool> {
         let bad = |cause: zk::Error| Failure::Response(cause).error(Effect::Reads);
-        let mut both = self.session.client().new_multi_writer();
+        let mut both = self.session.client.new_multi_writer();
         both.add_check_version(&from.path, from.version).map_err(bad)?;
         both.add_set_data(&own.path, &value.bytes(), Some(own.version)).map_err(bad)?;
         let committing = both.commit();

@@ -1,7 +1,10 @@
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{LockName, Result};
+use tokio::task::AbortHandle;
 
 use crate::errors::Effect;
 use crate::hold_watch;
@@ -10,6 +13,26 @@ use crate::shared::Shared;
 
 /// The polling interval of a waiter without a watch.
 pub(crate) const POLL: Duration = Duration::from_secs(1);
+
+/// The polling interval of a waiter. It is long, because a watch wakes the waiter.
+pub(crate) const SLOW_POLL: Duration = Duration::from_secs(10);
+
+type Key = (i64, String);
+
+#[derive(Debug, Default)]
+pub(crate) struct Watches(Mutex<HashMap<Key, AbortHandle>>);
+
+impl Watches {
+    pub(crate) fn close(&self) {
+        for (_, task) in self.all().drain() {
+            task.abort();
+        }
+    }
+
+    pub(crate) fn all(&self) -> MutexGuard<'_, HashMap<Key, AbortHandle>> {
+        lock(&self.0)
+    }
+}
 
 /// Watches the node at `path`, to wake the lock's waiters when it is removed. Without a watch,
 /// returns the time until the caller must retry: zero if the node doesn't exist, `POLL` if the
@@ -25,12 +48,12 @@ pub(crate) async fn watch(
         return Ok(None);
     }
     let bytes = shared.full_length(&key.1);
-    let Some(reserved) = hold_watch::reserve(session.watch_bytes_left(), bytes) else {
-        let stat = session.answer(session.client().check_stat(&key.1)).await;
+    let Some(reserved) = hold_watch::reserve(&session.watch_bytes_left, bytes) else {
+        let stat = session.answer(session.client.check_stat(&key.1)).await;
         let stat = stat.map_err(|failure| failure.error(Effect::Reads))?;
         return Ok(Some(stat.map_or(Duration::ZERO, |_| POLL)));
     };
-    let asking = session.client().check_and_watch_stat(&key.1);
+    let asking = session.client.check_and_watch_stat(&key.1);
     let (stat, watcher) =
         session.answer(asking).await.map_err(|failure| failure.error(Effect::Reads))?;
     if stat.is_none() {

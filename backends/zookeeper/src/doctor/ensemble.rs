@@ -81,7 +81,7 @@ async fn commits(shared: &Shared, session: &Arc<Session>) -> Result<Option<Findi
         let sent = shared.clock.now();
         session.prove().await?;
         let committed = shared.clock.now();
-        let reading = session.answer(session.client().check_stat("/")).await;
+        let reading = session.answer(session.client.check_stat("/")).await;
         reading.map_err(|failure| failure.error(Effect::Reads))?;
         commits.push(committed.saturating_since(sent));
         reads.push(shared.clock.now().saturating_since(committed));
@@ -102,7 +102,7 @@ async fn commits(shared: &Shared, session: &Arc<Session>) -> Result<Option<Findi
 }
 
 async fn members(named: usize, servers: &[Server], session: &Session) -> Result<Vec<Finding>> {
-    let config = match session.answer(session.client().get_config()).await {
+    let config = match session.answer(session.client.get_config()).await {
         Ok((config, _)) => String::from_utf8_lossy(&config).into_owned(),
         Err(Failure::Response(cause @ (zk::Error::NoNode | zk::Error::NoAuth))) => {
             let unseen = finding::warning(
@@ -121,12 +121,20 @@ async fn members(named: usize, servers: &[Server], session: &Session) -> Result<
         Err(failure) => return Err(failure.error(Effect::Reads)),
     };
     let members = || config.lines().filter(|line| line.starts_with("server."));
-    let is_observer = |line: &&str| line.contains(":observer");
-    let observers = members().filter(is_observer).count();
+    let observers = members().filter(|line| line.contains(":observer")).count();
     // The configuration of a standalone server has no members.
     let voters = (members().count() - observers).max(1);
     let unnamed = (named < voters).then(|| unnamed(named, &voters.to_string()));
-    Ok([few(voters), self::observers(observers), unnamed].into_iter().flatten().collect())
+    let noted = (observers > 0).then(|| {
+        finding::note(
+            "zookeeper-observers",
+            format!("{observers} of the servers are observers"),
+            "observers don't count for the quorum, and their clients lose their locks when an \
+             observer is cut off",
+            "remove them from the URLs of clients that use locks",
+        )
+    });
+    Ok([few(voters), noted, unnamed].into_iter().flatten().collect())
 }
 
 fn unnamed(named: usize, voters: &str) -> Finding {
@@ -160,18 +168,6 @@ fn few(voters: usize) -> Option<Finding> {
     } else {
         None
     }
-}
-
-fn observers(observers: usize) -> Option<Finding> {
-    (observers > 0).then(|| {
-        finding::note(
-            "zookeeper-observers",
-            format!("{observers} of the servers are observers"),
-            "observers don't count for the quorum, and their clients lose their locks when an \
-             observer is cut off",
-            "remove them from the URLs of clients that use locks",
-        )
-    })
 }
 
 #[cfg(test)]

@@ -33,7 +33,13 @@ pub(crate) async fn examine(shared: &Arc<Shared>) -> Result<Vec<Finding>> {
         Err(cause) => return Err(cause),
     }
     if shared.config.contents.login.is_none() {
-        findings.push(no_access_control());
+        findings.push(finding::note(
+            "zookeeper-open",
+            "there is no login in the URL",
+            "every client that reaches the servers can read, take and release these locks",
+            "use zookeeper:user:password@… with the same login for all clients that share the \
+             locks, or restrict network access to the servers",
+        ));
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     Ok(findings)
@@ -62,16 +68,6 @@ fn unencrypted(config: &Config) -> Option<Finding> {
         ),
         "give the servers a port for TLS (secureClientPort), and write zookeeper+tls for zookeeper",
     ))
-}
-
-fn no_access_control() -> Finding {
-    finding::note(
-        "zookeeper-open",
-        "there is no login in the URL",
-        "every client that reaches the servers can read, take and release these locks",
-        "use zookeeper:user:password@… with the same login for all clients that share the locks, \
-         or restrict network access to the servers",
-    )
 }
 
 #[cfg(test)]

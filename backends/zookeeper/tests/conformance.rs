@@ -1,15 +1,16 @@
 //! The conformance suite on ensembles of three servers.
 #![forbid(unsafe_code)]
 
+#[path = "../../../tests/clusters/fragile.rs"]
+mod fragile;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lockwright_conformance::{
-    Fragile, Harm, LiveServer, Protected, Step, connector_to, harness, problem, protect,
-};
+use lockwright_conformance::{Harm, LiveServer, Protected, harness, problem, protect};
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{LockName, Result, async_trait};
-use lockwright_testbed::{self as testbed, Proxy};
+use lockwright_testbed::ZooKeeper as Cluster;
 use lockwright_zookeeper::ZooKeeper;
 use lockwright_zookeeper::fencing::commit;
 use zookeeper_client as zk;
@@ -56,36 +57,19 @@ async fn connect(url: String) -> Result<ZooKeeper> {
     ZooKeeper::connect(&url).await
 }
 
-async fn fragile() -> Result<Fragile> {
-    let mut ensemble = testbed::ZooKeeper::start().map_err(problem)?;
-    let proxies = ensemble.members.iter().map(|member| Proxy::start(member.address()));
-    let proxies = proxies.collect::<testbed::Result<Vec<_>>>().map_err(problem)?;
-    let direct = connector_to(ensemble.url(), connect);
-    let cut_off = connector_to(ensemble.url_through(proxies.iter().map(Proxy::port)), connect);
-    Ok(Fragile::new(direct, cut_off, move |step| {
-        match step {
-            Step::Begin(Harm::Freeze) => ensemble.members.iter().for_each(|m| m.freeze()),
-            Step::End(Harm::Freeze) => ensemble.members.iter().for_each(|m| m.thaw()),
-            Step::Begin(Harm::Restart) => ensemble.restart(true)?,
-            Step::Begin(Harm::Cut) => proxies.iter().for_each(Proxy::cut),
-            Step::End(Harm::Cut) => proxies.iter().for_each(Proxy::mend),
-            Step::Begin(_) | Step::End(_) => {}
-        }
-        Ok(())
-    }))
-}
-
 /// Runs all cases in parallel: each harmful case on its own ensemble, the other cases on one.
 fn main() -> ExitCode {
     harness::serve(connect, || {
-        let ensemble = testbed::ZooKeeper::start()?;
+        let ensemble = Cluster::start()?;
         let url = ensemble.url();
         let server = LiveServer::at(url.clone(), connect)
             .at_a_time(6)
             // The TTL is long, because all cases share one machine.
             .ttl(Duration::from_secs(3))
             .protected(protect(move |name| Shelf::open(url.clone(), name)))
-            .fragile(&[Harm::Freeze, Harm::Restart, Harm::Cut], fragile);
+            .fragile(&[Harm::Freeze, Harm::Restart, Harm::Cut], || {
+                fragile::fragile(Cluster::start())
+            });
         Ok((ensemble, server))
     })
 }

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use lockwright_conformance::test_helpers::claim;
 use lockwright_core::{
-    AcquireOutcome, Claim, DistributedLock, ErrorKind, Fence, Locks, Mode, ReleaseMode, Wait,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, DistributedLock, ErrorKind, Event,
+    Fence, Locks, Mode, ReleaseMode, Wait,
 };
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::server_and_client;
 use crate::common::{
-    ALIENS, Backend, FOR_EVER, busy, cluster_and_client, connect, entries, fails, grant, put_alien,
-    released, remove_alien,
+    ALIENS, Backend, FOR_EVER, busy, cluster_and_client, connect, entries, events, fails, grant,
+    granted_soon, next, put_alien, released, remove_alien,
 };
 
 pub(crate) const PERMIT: Mode = Mode::Permits { count: 1, of: 3 };
@@ -23,14 +24,7 @@ pub(crate) fn claim_as(mode: Mode) -> Claim {
 }
 
 async fn granted(backend: &Backend, claim: &Claim) -> Fence {
-    for _ in 0..1_000 {
-        match backend.acquire(claim, FOR_EVER).await {
-            Ok(AcquireOutcome::Granted(granted)) => return granted.fence,
-            Ok(AcquireOutcome::Busy(_)) => sleep(Duration::from_millis(10)).await,
-            Err(error) => panic!("{error:?}"),
-        }
-    }
-    panic!("the claim is still not granted");
+    granted_soon(backend, claim, FOR_EVER).await.fence
 }
 
 /// Queued readers share a fence, whichever of them is granted first. ZooKeeper's readers may be
@@ -158,6 +152,69 @@ async fn another_programs_claim_is_a_writers() {
         grant(&backend, &again).await;
         backend.release(&again, ReleaseMode::Plain).await.unwrap();
     }
+}
+
+/// Another program's claim holds the lock, wakes waiters at its end, and can be freed at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_programs_claim_is_a_hold() {
+    let (server, backend) = server_and_client().await;
+    let mut told = events(&backend);
+    let first = claim("x");
+    grant(&backend, &first).await;
+    released(&backend, &first, ReleaseMode::Plain).await;
+    let broken =
+        async |how| backend.break_lock(&first.name, BreakTarget::Any, how, "me", "why").await;
+    for kind in ALIENS {
+        let theirs = put_alien(&server, kind).await;
+        let waits = claim("x");
+        busy(&backend, &claim("x"), Wait::No).await;
+        assert!(busy(&backend, &waits, FOR_EVER).await.queued);
+        let shown = backend.inspect(&waits.name).await.unwrap();
+        assert_eq!((shown.holders[0].token, shown.waiters), (None, Some(1)));
+        fails(broken(BreakMode::RunOut).await, ErrorKind::Conflict);
+        remove_alien(&server, theirs).await;
+        assert_eq!(next(&mut told).await, Event::Wake(waits.name.clone()));
+        granted(&backend, &waits).await;
+        released(&backend, &waits, ReleaseMode::Plain).await;
+    }
+    let _theirs = put_alien(&server, ALIENS[0]).await;
+    let freed = broken(BreakMode::Now).await.unwrap();
+    assert_eq!(freed, Broken::Freed(Duration::MAX), "it never detects the loss");
+    grant(&backend, &claim("x")).await;
+}
+
+/// A waiter is woken when the claim ahead of it ends, and not before.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_next_waiter_is_woken() {
+    let (server, holder) = server_and_client().await;
+    let held = claim("x");
+    grant(&holder, &held).await;
+    let mut waiting = Vec::new();
+    for _ in 0..3 {
+        let (backend, claim) = (connect(&server.url()).await, claim("x"));
+        let told = events(&backend);
+        for _ in 0..2 {
+            assert!(busy(&backend, &claim, FOR_EVER).await.queued);
+        }
+        waiting.push((backend, claim, told));
+    }
+    let [(one, first, to_one), (two, second, to_two), (three, third, to_three)] = &mut waiting[..]
+    else {
+        unreachable!("there are three waiters");
+    };
+    let woken = Event::Wake(held.name.clone());
+    released(&holder, &held, ReleaseMode::Plain).await;
+    assert_eq!(next(to_one).await, woken);
+    granted(one, first).await;
+    // The middle waiter gives up. The last one waits for its new predecessor.
+    released(two, second, ReleaseMode::Plain).await;
+    assert_eq!(next(to_three).await, woken);
+    assert!(busy(three, third, FOR_EVER).await.queued);
+    assert!(to_two.try_recv().is_err(), "the middle waiter was woken");
+    released(one, first, ReleaseMode::Plain).await;
+    assert_eq!(next(to_three).await, woken);
+    granted(three, third).await;
+    assert!(to_three.try_recv().is_err(), "the last waiter was woken early");
 }
 
 /// Another program gets the lock ahead of a waiter for permits. The waiter's request fails.

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use etcd_client::{Client, Compare, CompareOp, PutOptions, Txn, TxnOp};
 use lockwright_core::{
     AcquireOutcome, DistributedLock, ErrorKind, Reason, ReleaseMode, ReleaseOutcome, Wait,
 };
@@ -115,31 +114,6 @@ async fn a_lease_whose_grant_was_not_heard_of_is_not_taken_for_a_new_one() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_tombstone_keeps_out_a_request_that_is_put_after_it() {
-    let late = Late::start();
-    let etcd = connect(&late.cluster.url()).await;
-    grant(&etcd, &claim("first")).await;
-    let gone = claim("orders");
-    grant(&etcd, &gone).await;
-    etcd.release(&gone, ReleaseMode::Reconcile).await.unwrap();
-    assert_eq!(late.tombstones(), 1);
-    // Send a late copy of the acquire of `gone`, as a resumed server might receive it.
-    let lease = lease_of(&late.cluster, "first");
-    let key = format!("lockwright/orders/{lease}");
-    let tombstone = format!("lockwright/ended:{}/", gone.token);
-    let is_new = |key: &str| Compare::create_revision(key, CompareOp::Equal, 0);
-    let on_lease = PutOptions::new().with_lease(i64::from_str_radix(&lease, 16).unwrap());
-    let put = TxnOp::put(key.as_str(), "late", Some(on_lease));
-    let txn = Txn::new().when([is_new(&key), is_new(&tombstone)]).and_then([put]);
-    let mut client = Client::connect(late.cluster.endpoints(), None).await.unwrap();
-    assert!(!client.txn(txn).await.unwrap().succeeded(), "it wasn't kept out");
-    let other = connect(&late.cluster.url()).await;
-    for wait in [Wait::No, FOR_EVER] {
-        fails(other.acquire(&gone, wait).await, ErrorKind::Lost(Reason::Gone));
-    }
-}
-
 /// Leases cost renewals, so canceled claims must not each leave a lease behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_cancellations_share_a_lease() {
@@ -157,22 +131,6 @@ async fn repeated_cancellations_share_a_lease() {
     }
     // A lease accepts no claims after a hundred tombstones, so 120 cancellations need two.
     assert_eq!(leases.len(), 2, "{leases:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_leaves_a_hold_that_is_found_again() {
-    let late = Late::start();
-    let etcd = late.hasty().await;
-    grant(&etcd, &claim("first")).await;
-    let claim = claim_for("orders", Duration::from_secs(30));
-    late.proxy.set(Traffic::SwallowAnswers);
-    etcd.try_acquire(&claim).await.unwrap_err();
-    late.proxy.set(Traffic::Forward);
-    let granted = granted_soon(&etcd, &claim, Wait::No).await;
-    assert_eq!(grant(&etcd, &claim).await.fence, granted.fence);
-    released(&etcd, &claim, ReleaseMode::Plain).await;
-    // The first request might still arrive, so the release left a tombstone.
-    assert_eq!(late.tombstones(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

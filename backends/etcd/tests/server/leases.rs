@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::common::{
     FOR_EVER, LIMIT, busy, claim, claim_for, connect, eventually, grant, grant_next, leases, name,
-    renewed, server_and_client, server_and_proxy, stubborn,
+    server_and_client, server_and_proxy, stubborn,
 };
 
 const SHORT: Duration = Duration::from_secs(2);
@@ -138,24 +138,6 @@ async fn a_claim_that_waits_is_not_renewed() {
     assert_eq!(renewals[1].outcome, RenewalOutcome::NotHeld(Reason::Gone));
     etcd.release(&holds, ReleaseMode::Plain).await.unwrap();
     grant_next(&etcd, &waits).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_keeps_its_place_for_as_long_as_it_asks() {
-    let (cluster, etcd) = server_and_client().await;
-    let waiter = connect(&cluster.url()).await;
-    let (holds, waits) = (claim("orders"), claim_for("orders", SHORT));
-    grant(&etcd, &holds).await;
-    busy(&waiter, &waits, FOR_EVER).await;
-    let begun = Instant::now();
-    while begun.elapsed() < SHORT * 3 {
-        busy(&waiter, &waits, FOR_EVER).await;
-        assert_eq!(etcd.inspect(&name("orders")).await.unwrap().waiters, Some(1));
-        sleep(Duration::from_millis(500)).await;
-    }
-    etcd.release(&holds, ReleaseMode::Plain).await.unwrap();
-    grant_next(&waiter, &waits).await;
-    renewed(&waiter, &waits).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -18,14 +18,12 @@ mod late;
 mod leases;
 #[path = "../../../../tests/clusters/liveness.rs"]
 mod liveness;
-mod locking;
 mod login;
 mod members;
 mod names;
 mod orphans;
 mod queue;
 mod runtimes;
-mod shared;
 mod sharing;
 #[path = "../../../../tests/clusters/silence.rs"]
 mod silence;

@@ -1,12 +1,24 @@
-use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, DistributedLock, ErrorKind, ReleaseMode, Token, Wait,
-};
-use lockwright_etcd::Config;
+use lockwright_core::{BreakMode, BreakTarget, DistributedLock, ErrorKind, ReleaseMode, Token};
 
 use crate::common::{
     FOR_EVER, busy, claim, connect, fails, grant, grant_next, name, one_server, released,
     server_and_client,
 };
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_is_one_key_that_ends_with_the_lease() {
+    let (cluster, etcd) = server_and_client().await;
+    let claim = claim("orders/42");
+    let granted = grant(&etcd, &claim).await;
+    let keys = cluster.ctl(&["get", "", "--prefix", "--keys-only"]).unwrap();
+    let key = keys.trim();
+    assert!(key.starts_with("lockwright/orders%2F42/"), "{keys}");
+    let fields = cluster.ctl(&["get", key, "-w", "fields"]).unwrap();
+    assert!(fields.contains(&format!("\"CreateRevision\" : {}", granted.fence)), "{fields}");
+    assert!(fields.contains(&claim.token.to_string()), "{fields}");
+    released(&etcd, &claim, ReleaseMode::Plain).await;
+    assert_eq!(cluster.ctl(&["get", "", "--prefix", "--keys-only"]).unwrap().trim(), "");
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nested_names_are_independent_also_raw() {
@@ -29,89 +41,12 @@ async fn nested_names_are_independent_also_raw() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn foreign_keys_below_a_name_are_ignored() {
-    let (cluster, etcd) = server_and_client().await;
-    cluster.ctl(&["put", "lockwright/a/b/c", "x"]).unwrap();
-    cluster.ctl(&["put", "lockwright/a/b/", "x"]).unwrap();
-    let (held, refused, waits) = (claim("a"), claim("a"), claim("a"));
-    assert!(etcd.inspect(&name("a")).await.unwrap().holders.is_empty());
-    grant(&etcd, &held).await;
-    busy(&etcd, &refused, Wait::No).await;
-    busy(&etcd, &waits, FOR_EVER).await;
-    let inspection = etcd.inspect(&name("a")).await.unwrap();
-    assert_eq!((inspection.holders.len(), inspection.waiters), (1, Some(1)));
-    assert_eq!(inspection.holders[0].token, Some(held.token));
-    etcd.release(&held, ReleaseMode::Plain).await.unwrap();
-    grant_next(&etcd, &waits).await;
-    let listed = etcd.list("", None).await.unwrap();
-    assert_eq!(listed.names.len(), 1, "{listed:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn foreign_key_holds_and_queues_like_a_claim() {
-    let (cluster, etcd) = server_and_client().await;
-    cluster.ctl(&["put", "lockwright/a/77", ""]).unwrap();
-    let waits = claim("a");
-    let held = busy(&etcd, &claim("a"), Wait::No).await.holder.unwrap();
-    assert_eq!(held.token, None);
-    busy(&etcd, &waits, FOR_EVER).await;
-    cluster.ctl(&["put", "lockwright/a/78", ""]).unwrap();
-    cluster.ctl(&["del", "lockwright/a/77"]).unwrap();
-    let attempt = etcd.acquire(&waits, FOR_EVER).await.unwrap();
-    assert!(matches!(attempt, AcquireOutcome::Granted(granted) if granted.waiters), "{attempt:?}");
-    etcd.release(&waits, ReleaseMode::Plain).await.unwrap();
-    busy(&etcd, &claim("a"), Wait::No).await;
-    let inspection = etcd.inspect(&name("a")).await.unwrap();
-    assert_eq!(inspection.holders[0].remaining, None);
-    assert!(inspection.holders[0].endless);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn two_prefixes_are_two_places() {
-    let (cluster, one) = server_and_client().await;
-    let other = Config::new(&cluster.url()).unwrap().key_prefix("shop/");
-    let other = other.connect().await.unwrap();
-    grant(&one, &claim("a")).await;
-    grant(&other, &claim("a")).await;
-    assert_eq!(other.list("", None).await.unwrap().names.len(), 1);
-}
-
-/// All keys that begin with some text and a slash may be the queue of another program's lock. No
-/// such queue contains a tombstone.
-#[tokio::test(flavor = "multi_thread")]
-async fn tombstone_is_in_no_queue_of_any_prefix_on_etcd() {
-    let cluster = one_server();
-    for (prefix, others) in [("orders", ["orders", "orders/"]), ("shop/", ["shop", "shop/"])] {
-        let config = Config::new(&cluster.url()).unwrap().key_prefix(prefix);
-        let etcd = config.connect().await.unwrap();
-        let ended = claim("x");
-        grant(&etcd, &ended).await;
-        released(&etcd, &ended, ReleaseMode::Reconcile).await;
-        let left = cluster.ctl(&["get", prefix, "--prefix", "--keys-only"]).unwrap();
-        assert!(left.contains(&ended.token.to_string()), "there is no tombstone: {left}");
-        for raw in [false, true] {
-            let config = Config::new(&cluster.url()).unwrap().key_prefix("").raw_names(raw);
-            let whole = config.connect().await.unwrap();
-            for name in others {
-                let inspection = whole.inspect(&crate::common::name(name)).await.unwrap();
-                assert_eq!(inspection.holders, [], "{name}: {left}");
-                let claim = claim(name);
-                grant(&whole, &claim).await;
-                whole.release(&claim, ReleaseMode::Plain).await.unwrap();
-            }
-            assert_eq!(whole.list("", None).await.unwrap().names, []);
-        }
-    }
-    let of_go = cluster.ctl(&["get", "orders/", "--prefix", "--keys-only"]).unwrap();
-    assert_eq!(of_go.trim(), "", "etcdctl's lock of 'orders' would wait for it");
-    assert_eq!(cluster.ctl(&["lock", "orders", "echo", "held"]).unwrap().trim(), "held");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_key_without_a_lease_does_not_run_out() {
     let (cluster, etcd) = server_and_client().await;
     let value = format!("{{\"token\":\"{}\"}}", Token::random());
     cluster.ctl(&["put", "lockwright/a/77", &value]).unwrap();
+    let holders = etcd.inspect(&name("a")).await.unwrap().holders;
+    assert!(holders[0].endless && holders[0].remaining.is_none(), "{holders:?}");
     let broken =
         etcd.break_lock(&name("a"), BreakTarget::Any, BreakMode::RunOut, "me", "why").await;
     fails(broken, ErrorKind::Conflict);

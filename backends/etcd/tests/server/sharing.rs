@@ -3,36 +3,17 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, DistributedLock, ReleaseMode, ReleaseOutcome, Renew, RenewalMode,
-    RenewalOutcome, Wait,
+    Claim, DistributedLock, ErrorKind, Mode, ReleaseMode, ReleaseOutcome, Renew, RenewalMode,
+    RenewalOutcome,
 };
+use lockwright_etcd::Etcd;
 use lockwright_testbed::proxy::Traffic;
 
+use crate::clusters::shared::{PERMIT, claim_as};
 use crate::common::{
-    FOR_EVER, busy, claim, claim_for, connect, eventually, grant, leases, name, released, renewed,
+    claim, claim_for, connect, eventually, fails, grant, leases, released, renewed,
     server_and_client, server_and_proxy,
 };
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_second_claim_of_a_name_is_another_one() {
-    let (_cluster, etcd) = server_and_client().await;
-    let claims: Vec<_> = (0..4).map(|_| claim("a")).collect();
-    let first = grant(&etcd, &claims[0]).await;
-    busy(&etcd, &claims[1], Wait::No).await;
-    for waits in &claims[1..] {
-        assert!(busy(&etcd, waits, FOR_EVER).await.queued);
-    }
-    assert_eq!(etcd.inspect(&name("a")).await.unwrap().waiters, Some(3));
-    let mut last = first.fence;
-    for pair in claims.windows(2) {
-        busy(&etcd, &pair[1], FOR_EVER).await;
-        etcd.release(&pair[0], ReleaseMode::Plain).await.unwrap();
-        let attempt = etcd.acquire(&pair[1], FOR_EVER).await.unwrap();
-        let AcquireOutcome::Granted(granted) = attempt else { panic!("{attempt:?}") };
-        assert!(granted.fence > last);
-        last = granted.fence;
-    }
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_of_one_ttl_share_a_lease_and_fixed_ones_have_their_own() {
@@ -51,26 +32,6 @@ async fn claims_of_one_ttl_share_a_lease_and_fixed_ones_have_their_own() {
     assert_eq!(leases(&cluster), 3);
     released(&etcd, &fixed, ReleaseMode::Plain).await;
     eventually(|| async { (leases(&cluster) == 2).then_some(()) }).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_hold_that_is_not_renewed_ends_while_its_lease_goes_on() {
-    let (_cluster, etcd) = server_and_client().await;
-    let (kept, forgotten) =
-        (claim_for("kept", Duration::from_secs(3)), claim_for("forgotten", Duration::from_secs(3)));
-    let mut fences = Vec::new();
-    for claim in [&kept, &forgotten] {
-        fences.push(grant(&etcd, claim).await.fence);
-    }
-    let begun = tokio::time::Instant::now();
-    while !etcd.inspect(&forgotten.name).await.unwrap().holders.is_empty() {
-        renewed(&etcd, &kept).await;
-        assert!(begun.elapsed() < Duration::from_secs(10), "late: the hold keeps its lease");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    assert!(begun.elapsed() >= Duration::from_millis(2_900), "{:?}", begun.elapsed());
-    let again = grant(&etcd, &kept).await;
-    assert_eq!(again.fence, fences[0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -130,4 +91,34 @@ async fn release_by_token_never_ends_the_next_hold() {
         }
     }
     panic!("it was never ended in between: it showed nothing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_server_delays_a_reader_for_half_its_ttl() {
+    let (_cluster, proxy, url) = server_and_proxy();
+    let etcd = Etcd::connect(&url).await.unwrap();
+    let ttl = Duration::from_secs(2);
+    // This grant creates the lease.
+    grant(&etcd, &claim_for("warm", ttl)).await;
+    proxy.set(Traffic::SwallowAll);
+    let begun = tokio::time::Instant::now();
+    let reads = Claim { ttl, ..claim_as(Mode::Shared) };
+    fails(etcd.try_acquire(&reads).await, ErrorKind::Unavailable);
+    assert!(begun.elapsed() < ttl, "late: {:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_permits_are_on_one_lease() {
+    let (cluster, etcd) = server_and_client().await;
+    let claims: Vec<_> = (0..3).map(|_| claim_as(PERMIT)).collect();
+    for claim in &claims {
+        grant(&etcd, claim).await;
+    }
+    let keys = crate::queue::queue(&cluster, "x").await;
+    let lease = |key: &str| key.split(['/', '.']).nth(2).unwrap().to_owned();
+    let leases: std::collections::HashSet<_> = keys.iter().map(|(key, _)| lease(key)).collect();
+    assert_eq!((keys.len(), leases.len()), (3, 1), "{keys:?}");
+    for (claim, (key, _)) in claims.iter().zip(&keys) {
+        assert!(key.ends_with(&format!(".p1of3.{}", claim.token)), "{key}");
+    }
 }

@@ -1,7 +1,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use lockwright_core::{BreakMode, BreakTarget, DistributedLock, Event, Reason, ReleaseMode};
+use lockwright_core::{
+    BreakMode, BreakTarget, DistributedLock, Event, Reason, ReleaseMode, Renew, RenewalOutcome,
+};
 use tokio::time::{sleep, timeout};
 
 use crate::common::{
@@ -10,41 +12,6 @@ use crate::common::{
 };
 
 const LONG: Duration = Duration::from_secs(120);
-
-#[tokio::test(flavor = "multi_thread")]
-async fn only_the_next_waiter_is_woken() {
-    let (cluster, holder) = server_and_client().await;
-    let (second, third) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
-    let claims: Vec<_> = (0..3).map(|_| claim_for("orders", LONG)).collect();
-    grant(&holder, &claims[0]).await;
-    busy(&second, &claims[1], FOR_EVER).await;
-    busy(&third, &claims[2], FOR_EVER).await;
-    let (mut of_second, mut of_third) = (events(&second), events(&third));
-    holder.release(&claims[0], ReleaseMode::Plain).await.unwrap();
-    assert_eq!(next(&mut of_second).await, Event::Wake(claims[0].name.clone()));
-    let quiet = timeout(Duration::from_millis(300), of_third.recv()).await;
-    assert!(quiet.is_err(), "the third one was woken too: {quiet:?}");
-    // The third waiter is woken when the second gives up its place.
-    second.release(&claims[1], ReleaseMode::Plain).await.unwrap();
-    assert_eq!(next(&mut of_third).await, Event::Wake(claims[0].name.clone()));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_watch_goes_on_after_a_restart() {
-    let (mut cluster, holder) = server_and_client().await;
-    let waiter = connect(&cluster.url()).await;
-    let (held, waits) = (claim_for("orders", LONG), claim_for("orders", LONG));
-    grant(&holder, &held).await;
-    busy(&waiter, &waits, FOR_EVER).await;
-    let mut told = events(&waiter);
-    cluster.restart(true).unwrap();
-    // The waiter is woken after the restart, because the watch may have missed events.
-    assert_eq!(next(&mut told).await, Event::Wake(held.name.clone()));
-    busy(&waiter, &waits, FOR_EVER).await;
-    while told.try_recv().is_ok() {}
-    holder.release(&held, ReleaseMode::Plain).await.unwrap();
-    assert_eq!(next(&mut told).await, Event::Wake(held.name.clone()));
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn missed_deletions_wake_after_a_reconnect() {
@@ -100,20 +67,6 @@ async fn the_watch_goes_on_after_a_compaction() {
     assert_eq!(next(&mut told).await, Event::Wake(claims[1].name.clone()));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn holder_is_notified_of_a_deleted_key() {
-    let (cluster, etcd) = server_and_client().await;
-    let (mine, given_back) = (claim_for("mine", LONG), claim_for("back", LONG));
-    grant(&etcd, &given_back).await;
-    busy(&etcd, &claim_for("back", LONG), FOR_EVER).await;
-    grant(&etcd, &mine).await;
-    let mut told = events(&etcd);
-    etcd.release(&given_back, ReleaseMode::Plain).await.unwrap();
-    assert_eq!(next(&mut told).await, Event::Wake(given_back.name.clone()), "no loss is reported");
-    cluster.ctl(&["del", "lockwright/mine/", "--prefix"]).unwrap();
-    assert_eq!(next(&mut told).await, Event::Lost(mine.token, Reason::Gone));
-}
-
 /// The next hold of a name has the same key, because a key is made of the name and the lease. The
 /// late report of the first hold's deletion must not end the next hold.
 #[tokio::test(flavor = "multi_thread")]
@@ -154,6 +107,8 @@ async fn holder_is_notified_of_a_break_by_another_client() {
         let seen = BreakTarget::Token(broken.token);
         operator.break_lock(&broken.name, seen, BreakMode::Now, "me", "why").await.unwrap();
         assert_eq!(next(&mut told).await, Event::Lost(broken.token, Reason::Broken));
+        let renewals = etcd.renew(&[Renew::of(&broken)]).await.unwrap();
+        assert_eq!(renewals[0].outcome, RenewalOutcome::NotHeld(Reason::Broken));
         etcd.release(&broken, ReleaseMode::Plain).await.unwrap();
     }
     // Each break leaves a tombstone on the lease, and a lease with a hundred tombstones accepts no

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use lockwright_core::{BreakMode, BreakTarget, Broken, DistributedLock, ErrorKind, RenewalMode};
 use lockwright_testbed as testbed;
-use lockwright_zookeeper::{Config, ZooKeeper};
+use lockwright_zookeeper::Config;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 use zookeeper_client as zk;
@@ -54,15 +54,6 @@ fn url_errors_name_the_problem_without_secrets() {
     }
     let shown = format!("{:#?}", Config::new(&format!("zookeeper:u:{SECRET}@a:1,b/c")).unwrap());
     assert!(!shown.contains(SECRET) && shown.contains("a:1,b/c"), "{shown}");
-}
-
-#[tokio::test]
-async fn unreachable_server_is_unavailable() {
-    let config = Config::new("zookeeper:127.0.0.1:1").unwrap();
-    fails(
-        config.connect_timeout(Duration::from_millis(300)).connect().await,
-        ErrorKind::Unavailable,
-    );
 }
 
 #[tokio::test]
@@ -221,19 +212,4 @@ async fn a_missing_chroot_is_named() {
     is_named(zookeeper.try_acquire(&claim("x")).await.unwrap_err());
     is_named(zookeeper.inspect(&name("x")).await.unwrap_err());
     is_named(zookeeper.list("", None).await.unwrap_err());
-}
-
-#[tokio::test]
-async fn with_a_login_the_nodes_are_its_own() {
-    let (server, stranger) = server_and_client().await;
-    let url = |login: &str| server.url().replace("zookeeper:", &format!("zookeeper:{login}@"));
-    let ours = connect(&url("me:p%40ss")).await;
-    let (first, second) = (claim("x"), claim("x"));
-    let fence = grant(&ours, &first).await.fence;
-    for other in [&stranger, &connect(&url("me:wrong")).await] {
-        fails(other.try_acquire(&claim("x")).await, ErrorKind::Denied);
-    }
-    ours.release(&first, lockwright_core::ReleaseMode::Plain).await.unwrap();
-    let again: ZooKeeper = connect(&url("me:p%40ss")).await;
-    assert!(grant(&again, &second).await.fence > fence);
 }

@@ -241,7 +241,7 @@ async fn older_data_are_found_by_clients_that_saw_later_ones() {
     grant(&zookeeper, &claim("a")).await;
     let snapshot = ensemble.snapshot().unwrap();
     // No leader was elected since the snapshot, so no client can detect the restore (see
-    // `ZxidWatermark`).
+    // `Shared::highest_zxid`).
     let before = grant(&zookeeper, &claim("b")).await.fence;
     ensemble.restore(&snapshot).unwrap();
     assert!(!codes(&zookeeper.doctor().await.unwrap()).contains(&back));

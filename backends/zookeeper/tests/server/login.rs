@@ -20,7 +20,8 @@ async fn wrong_or_missing_login_is_denied_with_a_remedy() {
     for shown in [format!("{ours:?}"), format!("{:?}", Config::new(&url).unwrap())] {
         assert!(!shown.contains(SECRET), "{shown}");
     }
-    for stranger in [as_user(&server.url(), "other"), server.url()] {
+    let wrong = url.replace(SECRET, "wrong");
+    for stranger in [as_user(&server.url(), "other"), wrong, server.url()] {
         let stranger = connect(&stranger).await;
         for name in ["orders", "never/locked"] {
             let refused = stranger.try_acquire(&claim(name)).await.unwrap_err();

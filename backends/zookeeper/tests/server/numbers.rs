@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lockwright_core::{AcquireOutcome, DistributedLock, ErrorKind, ReleaseMode, Wait};
+use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode, Wait};
 
 use crate::common::{
     Cluster, FOR_EVER, busy, claim_for, connect, eventually, fails, grant, granted_soon, node_of,
@@ -113,13 +113,7 @@ async fn spent_numbers_block_grants_until_the_queue_is_empty() {
         assert!(!busy(&ours, &late, FOR_EVER).await.queued);
         renewed(holder, held).await;
         holder.release(held, ReleaseMode::Plain).await.unwrap();
-        let granted = eventually(|| async {
-            match next.acquire(waiting, FOR_EVER).await.unwrap() {
-                AcquireOutcome::Granted(granted) => Some(granted),
-                AcquireOutcome::Busy(_) => None,
-            }
-        });
-        let granted = granted.await;
+        let granted = granted_soon(next, waiting, FOR_EVER).await;
         assert!(granted.fence > fence, "{granted:?} after {fence:?}");
         fence = granted.fence;
     }
@@ -141,9 +135,5 @@ async fn nodes_that_prevent_a_restart_of_numbers_are_reported() {
     fails(zookeeper.try_acquire(&claim_for("x", LONG)).await, ErrorKind::Conflict);
     assert_eq!(raw.list_children("/lockwright/x").await.unwrap(), ["other"]);
     raw.delete("/lockwright/x/other", None).await.unwrap();
-    eventually(|| async {
-        let asked = zookeeper.try_acquire(&claim_for("x", LONG)).await.unwrap();
-        matches!(asked, AcquireOutcome::Granted(_)).then_some(())
-    })
-    .await;
+    granted_soon(&zookeeper, &claim_for("x", LONG), Wait::No).await;
 }

@@ -1,15 +1,14 @@
-use lockwright_core::{BreakMode, BreakTarget, Broken, ErrorKind, Reason, RenewalOutcome};
-use lockwright_core::{Busy, DistributedLock, Event, ReleaseMode, Wait};
+use lockwright_core::{
+    BreakMode, BreakTarget, Broken, DistributedLock, ErrorKind, Event, Reason, ReleaseMode,
+    RenewalOutcome, Wait,
+};
 use lockwright_zookeeper::ZooKeeper;
 
 use crate::common::{
-    FOR_EVER, TTL, busy, claim, claim_for, connect, ephemeral, events, eventually, fails, grant,
-    granted_soon, name, next, node_of, one_server, persistent, raw, released, renew,
-    server_and_client, server_and_proxy,
+    FOR_EVER, TTL, busy, claim, claim_for, connect, events, eventually, fails, grant, granted_soon,
+    name, next, node_of, one_server, raw, released, renew, server_and_client, server_and_proxy,
 };
 use crate::liveness::waiter_gets_an_error;
-
-const CURATOR: &str = "/lockwright/x/_c_7b0a1f2e-1111-4222-8333-444455556666-lock-";
 
 #[tokio::test]
 async fn a_hold_is_a_node_as_curator_has_it_and_its_fence_is_its_transaction() {
@@ -30,93 +29,6 @@ async fn a_hold_is_a_node_as_curator_has_it_and_its_fence_is_its_transaction() {
     );
 }
 
-/// A child is in no queue if its name doesn't have the form of a claim's node.
-#[tokio::test]
-async fn node_outside_the_queue_blocks_no_claim() {
-    let (server, zookeeper) = server_and_client().await;
-    let raw = raw(&server.url()).await;
-    raw.mkdir("/lockwright/a", &persistent()).await.unwrap();
-    for child in ["0", "b", "b-lock-", "0000000000", "x0000000000", "-lock-12"] {
-        raw.create(&format!("/lockwright/a/{child}"), b"", &persistent()).await.unwrap();
-    }
-    let held = claim("a");
-    grant(&zookeeper, &held).await;
-    assert_eq!(zookeeper.inspect(&held.name).await.unwrap().waiters, Some(0));
-    released(&zookeeper, &held, ReleaseMode::Plain).await;
-}
-
-#[tokio::test]
-async fn waiter_watches_its_predecessor_and_only_the_next_is_woken() {
-    let (server, holder) = server_and_client().await;
-    let held = claim("x");
-    grant(&holder, &held).await;
-    let mut waiting = Vec::new();
-    for _ in 0..3 {
-        let zookeeper = connect(&server.url()).await;
-        let (told, claim) = (events(&zookeeper), claim("x"));
-        assert!(busy(&zookeeper, &claim, FOR_EVER).await.queued);
-        assert!(busy(&zookeeper, &claim, FOR_EVER).await.queued);
-        waiting.push((zookeeper, told, claim));
-    }
-    let watched = server.four_letter(0, "wchp").unwrap();
-    let watched: Vec<&str> = watched.lines().filter(|line| line.starts_with('/')).collect();
-    assert_eq!(watched.len(), 3, "{watched:?}");
-    for ahead in [&held, &waiting[0].2, &waiting[1].2] {
-        let node = node_of(ahead);
-        assert!(watched.iter().any(|path| path.contains(&node)), "{watched:?}");
-    }
-    holder.release(&held, ReleaseMode::Plain).await.unwrap();
-    assert_eq!(next(&mut waiting[0].1).await, Event::Wake(name("x")));
-    grant(&waiting[0].0, &waiting[0].2).await;
-    // The middle waiter gives up. The last waiter watches its new predecessor, and isn't granted.
-    waiting[1].0.release(&waiting[1].2, ReleaseMode::Plain).await.unwrap();
-    assert_eq!(next(&mut waiting[2].1).await, Event::Wake(name("x")));
-    assert!(busy(&waiting[2].0, &waiting[2].2, FOR_EVER).await.queued);
-    assert!(waiting[1].1.try_recv().is_err(), "the next waiter was not woken");
-    waiting[0].0.release(&waiting[0].2, ReleaseMode::Plain).await.unwrap();
-    assert_eq!(next(&mut waiting[2].1).await, Event::Wake(name("x")));
-    grant(&waiting[2].0, &waiting[2].2).await;
-}
-
-#[tokio::test]
-async fn another_programs_node_is_a_holder_and_its_end_wakes() {
-    let (server, zookeeper) = server_and_client().await;
-    let raw = raw(&server.url()).await;
-    raw.mkdir("/lockwright/x", &persistent()).await.unwrap();
-    let kazoo = "/lockwright/x/9a0b__lock__";
-    for path in [CURATOR, kazoo] {
-        let (_, sequence) = raw.create(path, b"10.0.0.1", &ephemeral()).await.unwrap();
-        let mut told = events(&zookeeper);
-        let claim = claim("x");
-        assert_eq!(busy(&zookeeper, &claim, Wait::No).await, Busy::default());
-        assert!(busy(&zookeeper, &claim, FOR_EVER).await.queued);
-        let shown = zookeeper.inspect(&claim.name).await.unwrap();
-        assert_eq!((shown.holders[0].token, shown.waiters), (None, Some(1)));
-        let seen = BreakTarget::Any;
-        let broken = zookeeper.break_lock(&claim.name, seen, BreakMode::RunOut, "me", "why").await;
-        fails(broken, ErrorKind::Conflict);
-        raw.delete(&format!("{path}{sequence}"), None).await.unwrap();
-        assert_eq!(next(&mut told).await, Event::Wake(name("x")));
-        grant(&zookeeper, &claim).await;
-        zookeeper.release(&claim, ReleaseMode::Plain).await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn another_programs_hold_can_be_freed_at_once() {
-    let (server, zookeeper) = server_and_client().await;
-    let raw = raw(&server.url()).await;
-    raw.mkdir("/lockwright/x", &persistent()).await.unwrap();
-    raw.create(CURATOR, b"", &ephemeral()).await.unwrap();
-    let claim = claim("x");
-    let broken = zookeeper
-        .break_lock(&claim.name, BreakTarget::Any, BreakMode::Now, "me", "why")
-        .await
-        .unwrap();
-    assert_eq!(broken, Broken::Freed(std::time::Duration::MAX), "it never detects the loss");
-    grant(&zookeeper, &claim).await;
-}
-
 #[tokio::test]
 async fn removed_hold_is_lost_and_removed_waiter_queues_again() {
     let (server, zookeeper) = server_and_client().await;
@@ -131,23 +43,6 @@ async fn removed_hold_is_lost_and_removed_waiter_queues_again() {
     // The waiter's place is gone, so it queues at the end.
     let granted = granted_soon(&zookeeper, &waiting, FOR_EVER).await;
     assert!(granted.fence > fence);
-}
-
-/// The servers remove empty queues. In a new queue, the sequence numbers start again at zero, but
-/// fences still increase.
-#[tokio::test]
-async fn fences_grow_though_the_queue_itself_is_removed() {
-    let (server, zookeeper) = server_and_client().await;
-    let raw = raw(&server.url()).await;
-    let mut fence = None;
-    for _ in 0..3 {
-        let held = claim("x");
-        let granted = grant(&zookeeper, &held).await.fence;
-        assert!(Some(granted) > fence, "{granted} after {fence:?}");
-        fence = Some(granted);
-        zookeeper.release(&held, ReleaseMode::Plain).await.unwrap();
-        raw.delete("/lockwright/x", None).await.unwrap();
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -173,23 +68,6 @@ async fn acquire_during_a_session_end_reports_why_there_is_no_session() {
         told.contains("refuses connections").then_some(())
     })
     .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn holder_of_a_lock_broken_at_once_gets_broken() {
-    let (_server, zookeeper) = server_and_client().await;
-    let (held, next) = (claim("x"), claim("x"));
-    grant(&zookeeper, &held).await;
-    assert!(busy(&zookeeper, &next, FOR_EVER).await.queued);
-    let seen = BreakTarget::Token(held.token);
-    let broken = zookeeper.break_lock(&held.name, seen, BreakMode::Now, "me", "why").await.unwrap();
-    assert!(matches!(broken, Broken::Freed(_)), "{broken:?}");
-    granted_soon(&zookeeper, &next, FOR_EVER).await;
-    assert_eq!(renew(&zookeeper, &held).await, RenewalOutcome::NotHeld(Reason::Broken));
-    let broken =
-        zookeeper.break_lock(&next.name, BreakTarget::Any, BreakMode::Now, "me", "why").await;
-    assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
-    assert_eq!(renew(&zookeeper, &next).await, RenewalOutcome::NotHeld(Reason::Broken));
 }
 
 #[tokio::test(flavor = "multi_thread")]

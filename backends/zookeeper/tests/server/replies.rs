@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, DistributedLock, ErrorKind, Reason,
-    ReleaseMode, ReleaseOutcome, RenewalMode, Token, Wait,
+    BreakMode, BreakTarget, Broken, Claim, DistributedLock, ErrorKind, Reason, ReleaseMode,
+    ReleaseOutcome, RenewalMode, Token, Wait,
 };
 use lockwright_testbed as testbed;
 use lockwright_testbed::proxy::{Proxy, Traffic};
@@ -10,8 +10,8 @@ use lockwright_zookeeper::{Config, ZooKeeper};
 use zookeeper_client as zk;
 
 use crate::common::{
-    FOR_EVER, LIMIT, busy, claim, claim_for, connect, eventually, fails, grant, node_of, raw,
-    released,
+    FOR_EVER, LIMIT, busy, claim, claim_for, connect, eventually, fails, grant, granted_soon,
+    node_of, raw, released,
 };
 
 const LONG: Duration = Duration::from_secs(30);
@@ -64,17 +64,8 @@ async fn a_node_whose_reply_was_lost_is_the_hold_when_asked_again() {
     let raw = raw(&server.url()).await;
     let claim = claim_for("x", LONG);
     lose_the_reply(&proxy, &zookeeper, &raw, &claim).await;
-    let granted = eventually(|| async {
-        match zookeeper.acquire(&claim, FOR_EVER).await {
-            Ok(AcquireOutcome::Granted(granted)) => Some(granted),
-            Ok(AcquireOutcome::Busy(busy)) => panic!("it waits for itself: {busy:?}"),
-            Err(error) => {
-                assert!(error.is_transient(), "{error}");
-                None
-            }
-        }
-    })
-    .await;
+    // If the claim waited for its own node, it would never be granted.
+    let granted = granted_soon(&zookeeper, &claim, FOR_EVER).await;
     let nodes = nodes(&raw, &claim).await;
     assert_eq!(nodes.len(), 1, "{nodes:?}");
     let stat = raw.check_stat(&format!("/lockwright/x/{}", nodes[0])).await.unwrap().unwrap();
@@ -108,19 +99,6 @@ async fn a_node_whose_reply_was_lost_and_that_was_broken_is_not_granted() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_node_whose_reply_was_lost_is_removed_on_reconciliation() {
-    let (server, proxy, zookeeper) = harmed().await;
-    let raw = raw(&server.url()).await;
-    let claim = claim_for("x", LONG);
-    lose_the_reply(&proxy, &zookeeper, &raw, &claim).await;
-    let ended =
-        eventually(|| async { zookeeper.release(&claim, ReleaseMode::Reconcile).await.ok() });
-    assert_eq!(ended.await, ReleaseOutcome::Released);
-    assert!(nodes(&raw, &claim).await.is_empty());
-    fails(zookeeper.acquire(&claim, Wait::No).await, ErrorKind::Lost(Reason::Gone));
-}
-
 /// The client library sends the request after the caller has given up.
 #[tokio::test(flavor = "multi_thread")]
 async fn late_request_is_reconciled() {
@@ -145,6 +123,7 @@ async fn late_request_is_reconciled() {
         "late: the request was lost, so there was nothing to reconcile"
     );
     assert!(nodes(&raw, &claim).await.is_empty());
+    fails(zookeeper.acquire(&claim, Wait::No).await, ErrorKind::Lost(Reason::Gone));
 }
 
 /// The future of the acquire is dropped, and no client releases the claim.
@@ -182,11 +161,7 @@ async fn repeated_acquire_of_a_claim_in_removal_is_rejected() {
     assert_eq!(again.kind(), expired, "{again}");
     proxy.set(Traffic::Forward);
     proxy.drop_connections();
-    eventually(|| async {
-        let granted = other.try_acquire(&claim_for("x", LONG)).await.unwrap();
-        matches!(granted, AcquireOutcome::Granted(_)).then_some(())
-    })
-    .await;
+    granted_soon(&other, &claim_for("x", LONG), Wait::No).await;
     let again = zookeeper.acquire(&claim, FOR_EVER).await.unwrap_err();
     assert_eq!(again.kind(), expired, "{again}");
 }

@@ -2,8 +2,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Broken, Clock, DistributedLock, ErrorKind, Event,
-    ReleaseMode, Renew, RenewalMode, RenewalOutcome, Wait,
+    BreakMode, BreakTarget, Broken, Clock, DistributedLock, ErrorKind, Event, ReleaseMode, Renew,
+    RenewalMode, RenewalOutcome, Wait,
 };
 use lockwright_testbed::proxy::{Proxy, Traffic};
 use lockwright_zookeeper::Config;
@@ -186,11 +186,7 @@ async fn a_session_that_is_cut_off_is_a_risk_and_another_takes_its_place() {
     renewed_soon(&zookeeper, &one).await;
     renewed(&zookeeper, &two).await;
     proxies.iter().for_each(Proxy::cut);
-    eventually(|| async {
-        let granted = other.try_acquire(&claim("x")).await.unwrap();
-        matches!(granted, AcquireOutcome::Granted(_)).then_some(())
-    })
-    .await;
+    granted_soon(&other, &claim("x"), Wait::No).await;
     proxies.iter().for_each(Proxy::mend);
     let gone = renew(&zookeeper, &one).await;
     assert!(matches!(gone, RenewalOutcome::NotHeld(_)), "{gone:?}");
@@ -209,16 +205,13 @@ async fn holds_outlive_the_backend_and_waiters_do_not() {
     grant(&zookeeper, &held).await;
     busy(&zookeeper, &waiting, FOR_EVER).await;
     drop(zookeeper);
-    let until_gone = eventually(|| async {
+    eventually(|| async {
         let waiters = other.inspect(&waiting.name).await.unwrap().waiters;
         (waiters == Some(0)).then_some(())
-    });
-    until_gone.await;
+    })
+    .await;
     assert!(!other.inspect(&held.name).await.unwrap().holders.is_empty(), "it is still held");
-    let until_free = eventually(|| async {
-        other.inspect(&held.name).await.unwrap().holders.is_empty().then_some(())
-    });
-    until_free.await;
+    granted_soon(&other, &claim("x"), Wait::No).await;
     assert!(Clock::boot().now() >= begun + TTL);
     eventually(|| async { (sessions(&server, TTL) == 0).then_some(()) }).await;
     released(&other, &blocking, ReleaseMode::Plain).await;

@@ -50,22 +50,6 @@ async fn answered(zookeeper: &ZooKeeper, ttl: Duration) {
     eventually(|| async { zookeeper.try_acquire(&claim_for("taken", ttl)).await.ok() }).await;
 }
 
-/// After a reconnect, the client can't check yet which timeout the server grants.
-#[tokio::test(flavor = "multi_thread")]
-async fn suspect_session_renews_nothing() {
-    let Crowded { server, proxy, zookeeper, other: _other, .. } = crowded(LONG).await;
-    let held = claim_for("x", LONG);
-    grant(&zookeeper, &held).await;
-    let strangers = crowd(&server).await;
-    proxy.drop_connections();
-    answered(&zookeeper, LONG).await;
-    for _ in 0..3 {
-        assert_eq!(renew(&zookeeper, &held).await, RenewalOutcome::Indeterminate);
-    }
-    drop(strangers);
-    renewed_soon(&zookeeper, &held).await;
-}
-
 /// The session's connections break before the servers are checked, as when a majority fails at
 /// once. The client has checked the servers' limits earlier.
 #[tokio::test(flavor = "multi_thread")]
@@ -129,12 +113,9 @@ async fn suspect_session_is_given_up_and_admits_other_waiters() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    let has_its_turn = eventually(|| async {
-        let asked = other.try_acquire(&claim_for("taken", taken.ttl)).await.unwrap();
-        matches!(asked, AcquireOutcome::Granted(_)).then_some(())
-    });
+    let next_claim = claim_for("taken", taken.ttl);
     tokio::select! {
-        () = has_its_turn => {}
+        _ = granted_soon(&other, &next_claim, Wait::No) => {}
         () = asks_on => {}
     }
     assert_eq!(raw.list_children("/lockwright/taken").await.unwrap().len(), 1);
@@ -180,10 +161,6 @@ async fn session_with_a_shortened_timeout_is_given_up() {
         }
         proxy.cut();
     }
-    eventually(|| async {
-        let asked = other.try_acquire(&claim_for("x", Duration::from_secs(2))).await;
-        matches!(asked, Ok(AcquireOutcome::Granted(_))).then_some(())
-    })
-    .await;
+    granted_soon(&other, &claim_for("x", Duration::from_secs(2)), Wait::No).await;
     assert!(clock.now() >= valid_until, "two hold it");
 }

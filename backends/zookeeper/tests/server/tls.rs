@@ -2,13 +2,13 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lockwright_core::{
-    Claim, DistributedLock, Error, ErrorKind, ReleaseMode, Renew, RenewalOutcome, Severity, Wait,
-};
+use lockwright_core::{DistributedLock, Error, ErrorKind, ReleaseMode, Severity, Wait};
 use lockwright_testbed::{self as testbed, Certificates};
-use lockwright_zookeeper::{Config, ZooKeeper};
+use lockwright_zookeeper::Config;
 
-use crate::common::{LIMIT, busy, claim, claim_for, connect, eventually, fails_with, grant};
+use crate::common::{
+    LIMIT, busy, claim, claim_for, connect, fails_with, grant, renewed, renewed_soon,
+};
 
 /// A TTL longer than a server's restart.
 const TTL: Duration = Duration::from_secs(30);
@@ -18,11 +18,6 @@ fn with(url: &str, parameters: &[(&str, &Path)]) -> String {
         parameters.iter().map(|(name, file)| format!("{name}={}", file.display())).collect();
     let url = url.replace("zookeeper:", "zookeeper+tls:");
     format!("{url}?{}", parameters.join("&"))
-}
-
-async fn is_renewed(zookeeper: &ZooKeeper, claim: &Claim) -> bool {
-    let renewals = zookeeper.renew(&[Renew::of(claim)]).await;
-    matches!(renewals.as_deref(), Ok([one]) if matches!(one.outcome, RenewalOutcome::Renewed { .. }))
 }
 
 async fn refused(url: &str) -> Error {
@@ -63,7 +58,7 @@ async fn servers_are_trusted_when_the_authority_that_is_named_signed_for_them() 
     assert_eq!(zookeeper.profile().ttl, Duration::from_secs(8)..=Duration::from_secs(40));
     let (first, next) = (claim_for("a", TTL), claim_for("a", TTL));
     let fence = grant(&zookeeper, &first).await.fence;
-    assert!(is_renewed(&zookeeper, &first).await);
+    renewed(&zookeeper, &first).await;
     let by_name = connect(&url.replace("127.0.0.1", "localhost")).await;
     busy(&by_name, &next, Wait::No).await;
     let holders = by_name.inspect(&first.name).await.unwrap().holders;
@@ -87,12 +82,12 @@ async fn a_session_comes_back_over_tls() {
     let held = claim_for("a", TTL);
     let fence = grant(&zookeeper, &held).await.fence;
     server.members[0].restart(true).unwrap();
-    eventually(|| async { is_renewed(&zookeeper, &held).await.then_some(()) }).await;
+    renewed_soon(&zookeeper, &held).await;
     assert_eq!(grant(&zookeeper, &held).await.fence, fence, "it is the same hold");
 
     // A session trusts the CAs that the file contained when the session was opened.
     std::fs::write(trusted.path(), "").unwrap();
-    assert!(is_renewed(&zookeeper, &held).await);
+    renewed(&zookeeper, &held).await;
     let another = claim_for("b", TTL / 2);
     fails_with(
         zookeeper.try_acquire(&another).await,

@@ -5,10 +5,9 @@ use lockwright_core::{Fault, HoldState};
 use lockwright_testbed::etcd::Version;
 
 use super::{
-    LONG, SHORT, blocking, connected_to, elected, holder_and_waiter, locks, now, on_each_version,
-    participants, start, url_without, whole,
+    SHORT, connected_to, elected, holder_and_waiter, locks, on_each_version, participants, start,
+    url_without, whole,
 };
-use crate::common::lease_of;
 
 on_each_version!(a_leader_that_freezes_and_thaws_may_end_holds_and_nothing_else);
 
@@ -51,24 +50,4 @@ async fn a_leader_that_freezes_and_thaws_may_end_holds_and_nothing_else(version:
     let again = all.hold("again", &ours).await;
     assert!(again.guard.fence() > fence);
     again.release().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn holder_of_a_revoked_lease_is_notified_at_once() {
-    let cluster = start(Version::Debian);
-    let all = participants(LONG * 2);
-    let holder = all.hold("holder", &locks(&cluster.url()).await).await;
-    let lease = lease_of(&cluster, "orders");
-    let before = now();
-    blocking(|| cluster.ctl(&["lease", "revoke", &lease])).unwrap();
-    let revoked = now();
-    let told = holder.until_lost().await;
-    println!(
-        "notified {:?} after the request, {:?} after the response",
-        told.saturating_since(before),
-        told.saturating_since(revoked)
-    );
-    // Without a notification, the holder would notice only at its next renewal, up to a third of
-    // the TTL (`LONG * 2 / 3`) later.
-    assert!(told < before + LONG / 2, "notified {:?} later", told.saturating_since(before));
 }

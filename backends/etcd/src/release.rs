@@ -138,10 +138,8 @@ async fn put_tombstone_on_lease(
             let tombstone = Tombstone::default().bytes();
             TxnOp::put(shared.keys().tombstone(token), tombstone, Some(on_lease.clone()))
         };
-        let mut deleting = vec![tombstone()];
-        if created > 0 {
-            deleting.push(TxnOp::delete(key, None));
-        }
+        let deletion = (created > 0).then(|| TxnOp::delete(key, None));
+        let deleting: Vec<_> = deletion.into_iter().chain([tombstone()]).collect();
         let txn = Txn::new()
             .when([is_there])
             .and_then(deleting)

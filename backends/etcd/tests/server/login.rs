@@ -1,15 +1,15 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakMode, BreakTarget, Clock, DistributedLock, Error, ErrorKind, ReleaseMode, Renew, Renewal,
-    Result, Wait,
+    BreakMode, BreakTarget, Clock, DistributedLock, Error, ErrorKind, ReleaseMode, Renew, Result,
+    Wait,
 };
 use lockwright_etcd::{Config, Etcd};
 use lockwright_testbed as testbed;
 use lockwright_testbed::etcd::Version;
 
 use crate::common::{
-    claim, claim_for, connect, eventually, fails_with, grant, granted_soon, name, patient, renewed,
+    claim, claim_for, connect, fails_with, grant, granted_soon, name, patient, renewed,
     without_secret,
 };
 
@@ -108,19 +108,6 @@ async fn a_login_that_expires_is_renewed() {
         let wait = Wait::Until(Clock::boot().now() + Duration::from_secs(10));
         granted_soon(&etcd, &theirs, wait).await;
     }
-}
-
-/// A restart of the server invalidates all logins.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_login_that_the_server_forgot_is_renewed() {
-    let options = testbed::Etcd::options().members(1).user("app", SECRET, "lockwright/");
-    let mut cluster = options.start().unwrap();
-    let etcd = connect(&cluster.url()).await;
-    let ours = claim("a");
-    grant(&etcd, &ours).await;
-    tokio::task::block_in_place(|| cluster.members[0].restart(true)).unwrap();
-    let renewed = eventually(async || etcd.renew(&[Renew::of(&ours)]).await.ok()).await;
-    assert_eq!(renewed, [Renewal::RENEWED]);
 }
 
 /// The servers accept keep-alives of users without permission, so the client must stop sending

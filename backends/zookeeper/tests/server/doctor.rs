@@ -221,19 +221,6 @@ async fn commits_that_take_long_are_a_warning() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unreadable_state_is_a_finding() {
-    let server = ZooKeeper::options().members(1).start().unwrap();
-    let unseen = ("zookeeper-not-looked-at", WARNING);
-    let few = ("zookeeper-too-few-servers", WARNING);
-    server.members[0].cli(&["setAcl", "/zookeeper/config", "auth:super:r"]).unwrap();
-    let findings = findings_at(&server.url()).await;
-    assert_eq!(codes(&findings), [unseen, OPEN]);
-    assert!(findings[0].what.contains("/zookeeper/config"), "{findings:?}");
-    server.members[0].cli(&["setAcl", "/zookeeper/config", "world:anyone:r"]).unwrap();
-    assert_eq!(found(&server.url()).await, [few, OPEN]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn older_data_are_found_by_clients_that_saw_later_ones() {
     let back = ("zookeeper-data-went-back", Severity::Error);
     let mut ensemble = ZooKeeper::start().unwrap();

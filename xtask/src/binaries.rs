@@ -1,8 +1,8 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde_json::Value;
 
 use crate::libtest::{Reader, Suite};
 use crate::newer_servers::Root;
@@ -36,42 +36,29 @@ pub(crate) fn build(log: &str, args: &[&str]) -> Result<Vec<Binary>, String> {
     Ok(binaries)
 }
 
-#[derive(Deserialize)]
-struct Artifact {
-    package_id: String,
-    manifest_path: PathBuf,
-    target: Target,
-    profile: Profile,
-    executable: Option<PathBuf>,
-}
-
-#[derive(Deserialize)]
-struct Target {
-    kind: Vec<String>,
-    name: String,
-    src_path: PathBuf,
-}
-
-#[derive(Deserialize)]
-struct Profile {
-    test: bool,
-}
-
 fn artifact(line: &str) -> Option<Binary> {
-    let Artifact { package_id, manifest_path, target, profile, executable } =
-        serde_json::from_str(line).ok()?;
-    let path = executable.filter(|_| profile.test)?;
-    let folder = manifest_path.parent()?.to_path_buf();
+    let message: Value = serde_json::from_str(line).ok()?;
+    let path = message["executable"].as_str().filter(|_| message["profile"]["test"] == true)?;
+    let folder = Path::new(message["manifest_path"].as_str()?).parent()?;
     // The id is `path+file:///a/folder#name@0.1.0`, without `name@` if the folder has that name.
-    let (place, version) = package_id.rsplit_once('#')?;
+    let (place, version) = message["package_id"].as_str()?.rsplit_once('#')?;
     let package = match version.split_once('@') {
-        Some((name, _)) => name.to_owned(),
-        None => place.rsplit('/').next()?.to_owned(),
+        Some((name, _)) => name,
+        None => place.rsplit('/').next()?,
     };
-    let name = if target.kind == ["lib"] { "lib".to_owned() } else { target.name };
-    let source = target.src_path.strip_prefix(&folder).unwrap_or(&target.src_path);
-    let title = format!("{package} {}", source.display());
-    Some(Binary { package, name, title, path, folder, on: None, only: None })
+    let target = &message["target"];
+    let name = if target["kind"][0] == "lib" { "lib" } else { target["name"].as_str()? };
+    let source = Path::new(target["src_path"].as_str()?);
+    let source = source.strip_prefix(folder).unwrap_or(source);
+    Some(Binary {
+        package: package.to_owned(),
+        name: name.to_owned(),
+        title: format!("{package} {}", source.display()),
+        path: path.into(),
+        folder: folder.to_owned(),
+        on: None,
+        only: None,
+    })
 }
 
 /// Runs the binaries, at most `at_a_time` in parallel, exclusive ones last and alone. Then retries
@@ -240,8 +227,6 @@ fn complain(what: &str, suite: &Suite) {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn message(id: &str, kind: &str, source: &str, test: bool, path: &str) -> String {

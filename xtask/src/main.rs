@@ -9,7 +9,6 @@ mod cost;
 mod cost_baseline;
 mod examples;
 mod folders;
-mod interop;
 mod libtest;
 mod newer_servers;
 mod options;

@@ -253,37 +253,16 @@ mod tests {
     }
 
     #[test]
-    fn links_in_prose_are_found_and_those_in_code_are_not() {
-        let text = "see [a](a.md) and [b](b.md#part \"title\")\n\
-                    ```\n[no](no.md)\n```\n\
-                    `[no](no.md)` but [c](c.md)\n\
-                    [d]: d.md\n";
-        let targets: Vec<_> = links(text);
-        let expected = [(1, "a.md"), (1, "b.md#part"), (5, "c.md"), (6, "d.md")];
-        assert_eq!(targets, expected.map(|(line, target)| (line, target.to_owned())));
-    }
-
-    #[test]
-    fn headings_become_anchors_as_mdbook_makes_them() {
-        let found = anchors("# What's `TTL`?\n## Step 1: the _start_\n");
-        assert!(found.contains("whats-ttl"), "{found:?}");
-        assert!(found.contains("step-1-the-_start_"), "{found:?}");
-    }
-
-    #[test]
-    fn a_dependency_without_a_reason_is_found() {
-        let manifest = "[workspace.dependencies]\nlockwright-core = { path = \"core\" }\n\n\
-                        # Reasons.\nserde = \"1\"\nleft-pad = { version = \"1\" }\n[other]\nx = \"1\"\n";
-        let problems = without_reason(manifest, "| `serde` | core | settings |\n");
-        assert_eq!(problems, ["CONTRIBUTING.md: no reason for the dependency left-pad"]);
-    }
-
-    #[test]
     fn problems_of_pages_are_found() {
         let folder = tempfile::tempdir().unwrap();
         for (file, text) in [
             ("backends/x/doctor.rs", "finding::error(\"known\", finding::note(\n\"new\""),
-            ("Cargo.toml", "[features]\ndefault = []\n# x\nnew = []\n"),
+            (
+                "Cargo.toml",
+                "[workspace.dependencies]\nlockwright-core = { path = \"core\" }\n# Reasons.\n\
+                 serde = \"1\"\nleft-pad = { version = \"1\" }\n\
+                 [features]\ndefault = []\n# x\nnew = []\n",
+            ),
             ("src/connect.rs", "$(schemes: [$a]) schemes: [\"x\"], schemes: [\"new\", \"other\"]"),
             ("docs/src/cli.md", "# X\n`x:`\n"),
             ("docs/src/guarantees.md", "# X\n`x:`\n"),
@@ -291,14 +270,16 @@ mod tests {
             ("docs/src/operations.md", "| `known` | what X does |\n"),
             (
                 "docs/src/a.md",
-                "# Top\n[up](#top) [no](#bottom) [b](./b.md#b)\n`core/x.rs`, `x.rs`\n",
+                "# What's `TTL`: the _top_?\n[up](#whats-ttl-the-_top_) [no](#bottom \"title\")\n\
+                 [b](./b.md#b) `core/x.rs`, `x.rs`\n```\n[code](no.md)\n```\n\
+                 `[code](no.md)` but [c](c.md)\n[d]: d.md\n",
             ),
             ("docs/src/b.md", "# B\n[web](https://example.org/)\n"),
             (
                 "docs/src/SUMMARY.md",
                 "[A](a.md) [O](operations.md) [C](cli.md) [T](guarantees.md) [G](guide.md)\n",
             ),
-            ("CONTRIBUTING.md", ""),
+            ("CONTRIBUTING.md", "| `serde` | settings |\n"),
             ("README.md", "[x](docs/src/a.md) [y](docs/src/none.md) `x:y` `new:`\n"),
         ] {
             let file = folder.path().join(file);
@@ -308,8 +289,11 @@ mod tests {
         let expected = [
             "README.md:1: docs/src/none.md: there is no such file",
             "docs/src/a.md:2: #bottom: there is no such heading",
+            "docs/src/a.md:7: c.md: there is no such file",
+            "docs/src/a.md:8: d.md: there is no such file",
             "docs/src/a.md:3: there is no core/x.rs",
             "b.md: not in SUMMARY.md",
+            "CONTRIBUTING.md: no reason for the dependency left-pad",
             "README.md: nothing about the feature new",
             "src/lib.rs: nothing about the feature new",
             "docs/src/architecture.md: nothing about the backend backends/x/",

@@ -8,8 +8,8 @@ use std::time::Duration;
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
-use crate::process::{self, output};
-use crate::recipes::{self, Place, last_words, shown};
+use crate::process;
+use crate::recipes::{self, Place, last_words};
 use crate::{folders, servers, text};
 
 const SOURCES: &str = "benches/compare/peers";
@@ -20,51 +20,20 @@ struct Language {
     folder: &'static str,
     file: (&'static str, &'static str),
     tools: &'static [&'static str],
-    prepare: fn(&Place) -> Result<(), String>,
     build: fn(&Place, &str) -> Result<Vec<String>, String>,
 }
 
 const LANGUAGES: &[Language] = &[
-    Language {
-        folder: "go",
-        file: ("", "/main.go"),
-        tools: &["go"],
-        prepare: |_| Ok(()),
-        build: recipes::go,
-    },
+    Language { folder: "go", file: ("", "/main.go"), tools: &["go"], build: recipes::go },
     Language {
         folder: "java",
         file: ("", ".java"),
         tools: &["javac", "mvn"],
-        prepare: recipes::java_libraries,
         build: recipes::java,
     },
-    Language {
-        folder: "node",
-        file: ("", ".js"),
-        tools: &["node", "npm"],
-        prepare: recipes::node_libraries,
-        build: |place, name| {
-            Ok(vec!["node".to_owned(), shown(&place.target(&format!("{name}.js")))])
-        },
-    },
-    Language {
-        folder: "python",
-        file: ("", ".py"),
-        tools: &["python3"],
-        prepare: recipes::python_libraries,
-        build: |place, name| {
-            let script = place.source(&format!("{name}.py"));
-            Ok(vec![shown(&place.target("venv/bin/python")), "-B".to_owned(), shown(&script)])
-        },
-    },
-    Language {
-        folder: "rust",
-        file: ("src/bin/", ".rs"),
-        tools: &[],
-        prepare: |_| Ok(()),
-        build: recipes::rust,
-    },
+    Language { folder: "node", file: ("", ".js"), tools: &["node", "npm"], build: recipes::node },
+    Language { folder: "python", file: ("", ".py"), tools: &["python3"], build: recipes::python },
+    Language { folder: "rust", file: ("src/bin/", ".rs"), tools: &[], build: recipes::rust },
 ];
 
 /// The name of the source file that a language's peers share. In Java it is capitalized.
@@ -96,15 +65,13 @@ pub(crate) fn build_all() -> Result<ExitCode, String> {
             continue;
         }
         let place = Place::of(&folders::root().join(SOURCES), language.folder)?;
-        let prepared = match language.tools.iter().find_map(|tool| lacking.get(tool)) {
-            Some(reason) => Err(reason.clone()),
-            None => {
-                println!("     {}: {}", language.folder, names.join(", "));
-                (language.prepare)(&place)
-            }
-        };
+        println!("     {}: {}", language.folder, names.join(", "));
+        let lacking = language.tools.iter().find_map(|tool| lacking.get(tool));
         for name in names {
-            let built = prepared.clone().and_then(|()| (language.build)(&place, &name));
+            let built = match lacking {
+                Some(reason) => Err(reason.clone()),
+                None => (language.build)(&place, &name),
+            };
             match built.and_then(|command| Ok((meet(&name, &command)?, command))) {
                 Ok((handshake, command)) => {
                     handshakes.push(handshake);
@@ -114,7 +81,10 @@ pub(crate) fn build_all() -> Result<ExitCode, String> {
             }
         }
     }
-    missing.push(unwritten());
+    missing.push(Missing {
+        name: "DistributedLock (madelson, C#)".to_owned(),
+        reason: "no program is written for it: there was no .NET SDK to try it with".to_owned(),
+    });
     let built = serde_json::to_string(&(commands, &missing)).map_err(text)?;
     fs::write(folders::target().join("peers/built.json"), built).map_err(text)?;
     print_summary(&handshakes, &missing);
@@ -154,15 +124,6 @@ fn meet(name: &str, command: &[String]) -> Result<Handshake, String> {
             Err(error) => Err(format!("its handshake: {error}: {line}")),
         },
     }
-}
-
-fn unwritten() -> Missing {
-    let dotnet = match output("dotnet", &["--list-sdks"]).unwrap_or_default().trim() {
-        "" => "and there is no .NET SDK here to build one with or to try it",
-        _ => "because there was no .NET SDK to try it with when the others were written",
-    };
-    let name = "DistributedLock (madelson, C#)".to_owned();
-    Missing { name, reason: format!("no program is written for it, {dotnet}") }
 }
 
 fn print_summary(handshakes: &[Handshake], missing: &[Missing]) {

@@ -21,11 +21,11 @@ impl Place {
         Ok(Self { source: sources.join(folder), target })
     }
 
-    pub(crate) fn source(&self, name: &str) -> PathBuf {
+    fn source(&self, name: &str) -> PathBuf {
         self.source.join(name)
     }
 
-    pub(crate) fn target(&self, name: &str) -> PathBuf {
+    fn target(&self, name: &str) -> PathBuf {
         self.target.join(name)
     }
 
@@ -80,7 +80,7 @@ pub(crate) fn last_words(lines: &[String]) -> String {
     }
 }
 
-pub(crate) fn shown(path: &Path) -> String {
+fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn go(place: &Place, name: &str) -> Result<Vec<String>, String> {
     Ok(vec![program])
 }
 
-pub(crate) fn java_libraries(place: &Place) -> Result<(), String> {
+fn java_libraries(place: &Place) -> Result<(), String> {
     place.once("lib", place.texts(&["pom.xml"])?, || {
         let repository = format!("-Dmaven.repo.local={}", shown(&place.target("repository")));
         let output = format!("-DoutputDirectory={}", shown(&place.target("lib")));
@@ -104,6 +104,7 @@ pub(crate) fn java_libraries(place: &Place) -> Result<(), String> {
 }
 
 pub(crate) fn java(place: &Place, name: &str) -> Result<Vec<String>, String> {
+    java_libraries(place)?;
     let sources = ["Protocol.java", &format!("{name}.java")];
     let made_of =
         output("javac", &["-version"])? + &place.texts(&["pom.xml", sources[0], sources[1]])?;
@@ -115,7 +116,7 @@ pub(crate) fn java(place: &Place, name: &str) -> Result<Vec<String>, String> {
 }
 
 /// Copies the programs, and installs the libraries next to them, where Node.js searches.
-pub(crate) fn node_libraries(place: &Place) -> Result<(), String> {
+fn node_libraries(place: &Place) -> Result<(), String> {
     let sources = fs::read_dir(&place.source).map_err(text)?.flatten();
     let sources = sources.map(|file| shown(&file.path()));
     let sources: Vec<String> = sources.filter(|file| !file.ends_with("/node_modules")).collect();
@@ -129,7 +130,7 @@ pub(crate) fn node_libraries(place: &Place) -> Result<(), String> {
     })
 }
 
-pub(crate) fn python_libraries(place: &Place) -> Result<(), String> {
+fn python_libraries(place: &Place) -> Result<(), String> {
     let made_of = place.texts(&["requirements.txt"])?;
     place.once("venv", made_of + &output("python3", &["--version"])?, || {
         let venv = place.target("venv");
@@ -137,6 +138,17 @@ pub(crate) fn python_libraries(place: &Place) -> Result<(), String> {
         let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
         place.run(venv.join("bin/python"), &[&pip[..], &["-r", "requirements.txt"]].concat())
     })
+}
+
+pub(crate) fn node(place: &Place, name: &str) -> Result<Vec<String>, String> {
+    node_libraries(place)?;
+    Ok(vec!["node".to_owned(), shown(&place.target(&format!("{name}.js")))])
+}
+
+pub(crate) fn python(place: &Place, name: &str) -> Result<Vec<String>, String> {
+    python_libraries(place)?;
+    let (python, script) = (place.target("venv/bin/python"), place.source(&format!("{name}.py")));
+    Ok(vec![shown(&python), "-B".to_owned(), shown(&script)])
 }
 
 pub(crate) fn rust(place: &Place, name: &str) -> Result<Vec<String>, String> {

@@ -237,32 +237,26 @@ mod tests {
     }
 
     #[test]
-    fn missing_program_is_named_with_its_package() {
-        let need = Need {
-            what: "Redis",
-            binary: "lockwright-no-such-binary",
-            places: &["/no/such/*/folder"],
-            least: Some((6, 0)),
-            packages: &["redis-server"],
-            ..VERSION
-        };
-        let problem = problem(&need).unwrap();
-        assert!(problem.contains("lockwright-no-such-binary"), "{problem}");
-        let text = instructions(&[(&need, problem)]);
-        assert!(text.contains("Redis 6.0 or newer"), "{text}");
-        assert!(text.contains("in /no/such/*/folder or in PATH"), "{text}");
-        assert!(text.contains("apt-get install --no-install-recommends redis-server"), "{text}");
-        assert!(text.contains("--quick"), "{text}");
-    }
-
-    #[test]
-    fn a_missing_file_is_named() {
-        let files = &["/no/such/zookeeper.jar"];
-        let need = Need { binary: "sh", probe: &["-c", "true"], files, ..VERSION };
-        let problem = problem(&need).unwrap();
-        assert!(problem.contains("no /no/such/zookeeper.jar"), "{problem}");
-        let text = instructions(&[(&need, problem)]);
-        assert!(text.contains("/no/such/zookeeper.jar is there"), "{text}");
+    fn missing_program_or_file_is_named_with_its_package() {
+        let base = Need { packages: &["redis-server"], least: Some((6, 0)), ..VERSION };
+        let (binary, places) = ("lockwright-no-such-binary", &["/no/such/*/folder"][..]);
+        let probe = &["-c", "true"];
+        for (need, missing, instruction) in [
+            (Need { binary, places, ..base }, binary, "in /no/such/*/folder or in PATH"),
+            (
+                Need { binary: "sh", probe, files: &["/no/such.jar"], ..base },
+                "no /no/such.jar",
+                "/no/such.jar is there",
+            ),
+        ] {
+            let problem = problem(&need).unwrap();
+            assert!(problem.contains(missing), "{problem}");
+            let text = instructions(&[(&need, problem)]);
+            let install = "apt-get install --no-install-recommends redis-server";
+            for expected in [instruction, "6.0 or newer", install, "--quick"] {
+                assert!(text.contains(expected), "{text}");
+            }
+        }
     }
 
     #[test]

@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::process::Command;
 use std::sync::PoisonError;
@@ -8,10 +9,10 @@ use crate::libtest::Reader;
 use crate::options::Options;
 use crate::process::{self, Finished, cargo, cargo_in_background, clear_progress, quietly};
 use crate::report::{Outcome, Report};
-use crate::run_tests::run_tests;
+use crate::run_tests::{run_tests, run_tests_of};
 use crate::{
-    binaries, chaos, config, cost, examples, folders, interop, pages, parallel, prose, servers,
-    table, versions,
+    binaries, chaos, config, cost, examples, folders, pages, parallel, prose, servers, table,
+    versions,
 };
 
 type Run = fn(&Options) -> Result<Report, String>;
@@ -73,7 +74,7 @@ pub(crate) const ALL: &[Step] = &[
     Step::of("versions", "the conformance suite on newer versions of the servers", versions::step),
     Step::of("chaos", "a few schedules of random faults on each backend", chaos::step),
     Step::of("table", "the table of conformance cases and backends", cases),
-    Step::of("interop", "mutual exclusion with other programs", interop::step),
+    Step::of("interop", "mutual exclusion with other programs", run_interop),
 ];
 
 /// The maximum number of crates that the facade needs with only the memory backend.
@@ -87,6 +88,8 @@ const BOUND: &[&str] = &["libsqlite3-sys", "linux-raw-sys"];
 /// Crates that need more than a C compiler to build.
 const BUILD_TOOLS: &[&str] =
     &["bindgen", "cmake", "cxx-build", "prost-build", "protobuf-src", "tonic-prost-build"];
+
+const INTEROP_TESTS: &str = "conformance/interop/tests";
 
 fn needs(options: &Options) -> Result<Report, String> {
     servers::provide(!options.quick)?;
@@ -307,6 +310,21 @@ fn benches(_: &Options) -> Result<Report, String> {
     let mut command = cargo(&words("test --workspace --all-features"));
     command.args(names);
     passed("benches", command)
+}
+
+fn run_interop(options: &Options) -> Result<Report, String> {
+    if options.quick {
+        return Ok(Report::left_out("the other programs lock on servers"));
+    }
+    let tests = fs::read_dir(folders::root().join(INTEROP_TESTS))
+        .map_err(|error| format!("{INTEROP_TESTS} can't be read: {error}"))?;
+    let tests: Vec<_> = tests.flatten().map(|test| test.path().with_extension("")).collect();
+    let mut args = words("--workspace --all-features");
+    for test in &tests {
+        args.extend(test.file_name().and_then(OsStr::to_str).iter().flat_map(|it| ["--test", it]));
+    }
+    // Another crate's test may have the same name.
+    run_tests_of("interop", &args, options, |binary| binary.package == config::INTEROP)
 }
 
 fn words(args: &str) -> Vec<&str> {

@@ -105,10 +105,10 @@ impl Place {
             let found = match server.version(&folder) {
                 Ok(version) => Ok(version),
                 Err(_) => {
-                    if archive.is_none() {
-                        archive = Some(Archive::of_this_machine(&self.kept.join("packages"))?);
-                    }
-                    let Some(archive) = &mut archive else { continue };
+                    let archive = match &mut archive {
+                        Some(archive) => archive,
+                        none => none.insert(Archive::of_this_machine(&self.kept.join("packages"))?),
+                    };
                     let fresh = self.roots.join(format!("{}.new", server.folder));
                     archive
                         .unpack(server.packages, &fresh, |root| server.version(root))

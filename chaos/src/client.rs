@@ -36,18 +36,27 @@ fn run(job: &Job) -> Result<(), String> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|error| format!("no runtime: {error}"))?;
-    let journal = Journal::append_to(&job.journal, &job.name)
-        .map_err(|error| format!("{}: {error}", job.journal.display()))?;
-    let store = RemoteStore::connect(&job.register)
-        .map_err(|error| format!("the register at {}: {error}", job.register))?;
-    let open = async || {
-        let backend = lockwright::backend::open(&job.url).await?;
-        Locks::builder(backend).ttl(job.plan.ttl).label(&job.name).build()
-    };
-    let clock = Clock::boot();
-    runtime.spawn(record_delays(clock.clone(), journal.clone()));
-    let work = workload::run(&job.plan, open, &clock, &journal, Arc::new(store));
-    runtime.block_on(work).map_err(|failure| format!("{}: {failure}", job.name))
+    let journal = job.journal()?;
+    runtime.spawn(record_delays(Clock::boot(), journal.clone()));
+    runtime.block_on(job.work(&journal))
+}
+
+impl Job {
+    pub(crate) fn journal(&self) -> Result<Journal, String> {
+        Journal::append_to(&self.journal, &self.name)
+            .map_err(|error| format!("{}: {error}", self.journal.display()))
+    }
+
+    pub(crate) async fn work(&self, journal: &Journal) -> Result<(), String> {
+        let store = RemoteStore::connect(&self.register)
+            .map_err(|error| format!("the register at {}: {error}", self.register))?;
+        let open = async || {
+            let backend = lockwright::backend::open(&self.url).await?;
+            Locks::builder(backend).ttl(self.plan.ttl).label(&self.name).build()
+        };
+        let work = workload::run(&self.plan, open, &Clock::boot(), journal, Arc::new(store)).await;
+        work.map_err(|failure| format!("{}: {failure}", self.name))
+    }
 }
 
 async fn record_delays(clock: Clock, journal: Journal) {

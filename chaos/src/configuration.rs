@@ -1,10 +1,10 @@
 use std::time::Duration;
 
 macro_rules! named {
-    ($name:ident { $($(#[$attribute:meta])? $variant:ident,)+ }) => {
+    ($name:ident { $($(#[$attribute:meta])* $variant:ident,)+ }) => {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
         #[serde(rename_all = "kebab-case")]
-        pub(crate) enum $name { $($(#[$attribute])? $variant,)+ }
+        pub(crate) enum $name { $($(#[$attribute])* $variant,)+ }
 
         impl $name {
             pub(crate) const ALL: [Self; [$(Self::$variant),+].len()] = [$(Self::$variant),+];
@@ -46,10 +46,7 @@ pub(crate) enum Kind {
     ZooKeeper,
 }
 
-use Configuration::{
-    Etcd, MysqlLease, MysqlRow, MysqlSession, PostgresLease, PostgresRow, PostgresSession, Redis,
-    RedisCluster, RedisSentinel, Redlock, Sqlite, ZooKeeper,
-};
+use Configuration::*;
 
 impl Configuration {
     pub(crate) fn named(text: &str) -> Vec<Self> {
@@ -99,9 +96,8 @@ impl Configuration {
     pub(crate) fn ttl(self) -> Duration {
         match self {
             // The shortest TTL of etcd, and of MySQL's sessions, whose timeouts are whole seconds.
-            Etcd | MysqlSession | MysqlRow => Duration::from_secs(2),
-            // The TTL is long, because the client must find a master before it connects.
-            RedisSentinel | RedisCluster => Duration::from_secs(2),
+            // Clients of Sentinels and of a Cluster must find a master before they connect.
+            Etcd | MysqlSession | MysqlRow | RedisSentinel | RedisCluster => Duration::from_secs(2),
             _ => Duration::from_secs(1),
         }
     }

@@ -32,13 +32,8 @@ named! { Fault {
     ClockBack,
 } }
 
-use Configuration::{Etcd, RedisCluster, RedisSentinel, Redlock, Sqlite, ZooKeeper};
-use Fault::{
-    ClientKilled, ClientStopped, ClockBack, ClockForward, ConnectionLimit, ConnectionsCut,
-    ConnectionsDelayed, ConnectionsHalfOpen, ConnectionsSilent, DescriptorLimit, DiskFull,
-    DiskSlow, Failover, RowLocked, ServerDataLost, ServerFrozen, ServerKilled, ServerRestarted,
-    TableLocked, Throttled,
-};
+use Configuration::*;
+use Fault::*;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Promise {
@@ -80,33 +75,19 @@ impl Fault {
         match self {
             ClientKilled | ClientStopped => true,
             _ if configuration == Sqlite => matches!(self, TableLocked | DiskFull),
-            ServerKilled | ServerFrozen | ServerRestarted | ServerDataLost => true,
             Failover => matches!(configuration, RedisSentinel | RedisCluster | Etcd | ZooKeeper),
-            ConnectionsCut | ConnectionsHalfOpen | ConnectionsDelayed | Throttled
-            | ConnectionsSilent => true,
-            RowLocked => {
-                matches!(configuration, Configuration::PostgresLease | Configuration::MysqlLease)
-            }
+            RowLocked => matches!(configuration, PostgresLease | MysqlLease),
             TableLocked => matches!(kind, Kind::Postgres | Kind::Mysql),
             // etcd has no connection limit, and a running ZooKeeper can't change its limit.
             ConnectionLimit => matches!(kind, Kind::Postgres | Kind::Mysql | Kind::Redis),
             DescriptorLimit => !configuration.has_several_servers(),
             // A full disk doesn't stop PostgreSQL and MariaDB, which write to preallocated files.
-            DiskFull => configuration == Configuration::Redis,
-            DiskSlow => true,
+            DiskFull => configuration == Redis,
             // etcd's clock can't be stepped. In Sentinel and Cluster, a step affects failovers.
-            ClockForward | ClockBack => matches!(
-                configuration,
-                Configuration::Redis
-                    | Redlock
-                    | ZooKeeper
-                    | Configuration::PostgresLease
-                    | Configuration::PostgresSession
-                    | Configuration::PostgresRow
-                    | Configuration::MysqlLease
-                    | Configuration::MysqlSession
-                    | Configuration::MysqlRow
-            ),
+            ClockForward | ClockBack => {
+                !matches!(configuration, RedisSentinel | RedisCluster | Etcd)
+            }
+            _ => true,
         }
     }
 
@@ -122,8 +103,7 @@ impl Fault {
             ConnectionsHalfOpen | ConnectionsSilent => 400..=1500,
             ConnectionsDelayed | Throttled => 600..=1500,
             RowLocked | TableLocked => 500..=ttl + 500,
-            ConnectionLimit | DescriptorLimit => 300..=1200,
-            DiskFull | DiskSlow => 300..=1200,
+            ConnectionLimit | DescriptorLimit | DiskFull | DiskSlow => 300..=1200,
             ClockForward | ClockBack => 500..=1500,
         }
     }

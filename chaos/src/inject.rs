@@ -84,16 +84,18 @@ impl Scene<'_> {
             Fault::Failover => self.servers.fail_over().map(Some),
             Fault::ConnectionsCut => Ok(self.cut(lasts)),
             Fault::ConnectionsHalfOpen => {
-                Ok(self.swallow(lasts, |proxy| proxy.set(Traffic::SwallowAnswers)))
+                let half_open = |proxy: &Proxy| proxy.set(Traffic::SwallowAnswers);
+                Ok(self.disturb(lasts, (Proxy::swallowed, "swallowed"), half_open))
             }
-            Fault::ConnectionsSilent => Ok(self.swallow(lasts, Proxy::silence_present)),
-            Fault::ConnectionsDelayed => {
-                let delay = Duration::from_millis(10 + pick as u64 % 90);
-                Ok(self.slow_down(lasts, Traffic::Delay(delay)))
+            Fault::ConnectionsSilent => {
+                Ok(self.disturb(lasts, (Proxy::swallowed, "swallowed"), Proxy::silence_present))
             }
-            Fault::Throttled => {
-                let rate = 4_000 + pick as u32 % 16_000;
-                Ok(self.slow_down(lasts, Traffic::Throttle(rate)))
+            Fault::ConnectionsDelayed | Fault::Throttled => {
+                let traffic = match fault {
+                    Fault::Throttled => Traffic::Throttle(4_000 + pick as u32 % 16_000),
+                    _ => Traffic::Delay(Duration::from_millis(10 + pick as u64 % 90)),
+                };
+                Ok(self.disturb(lasts, (Proxy::delayed, "delayed"), |proxy| proxy.set(traffic)))
             }
             Fault::RowLocked | Fault::TableLocked => self.lock(fault, pick, lasts),
             Fault::ConnectionLimit => self.limit_connections(lasts),
@@ -205,22 +207,18 @@ impl Scene<'_> {
         })
     }
 
-    fn swallow(&mut self, lasts: Duration, begin: impl Fn(&Proxy)) -> Option<String> {
-        let before = self.total(Proxy::swallowed);
+    fn disturb(
+        &mut self,
+        lasts: Duration,
+        (count, word): (fn(&Proxy) -> usize, &str),
+        begin: impl Fn(&Proxy),
+    ) -> Option<String> {
+        let before = self.total(count);
         self.servers.proxies().into_iter().for_each(begin);
         sleep(lasts);
-        let swallowed = self.total(Proxy::swallowed) - before;
+        let counted = self.total(count) - before;
         self.servers.proxies().into_iter().for_each(|proxy| proxy.set(Traffic::Forward));
-        (swallowed > 0).then(|| format!("{swallowed} swallowed"))
-    }
-
-    fn slow_down(&mut self, lasts: Duration, traffic: Traffic) -> Option<String> {
-        let before = self.total(Proxy::delayed);
-        self.servers.proxies().into_iter().for_each(|proxy| proxy.set(traffic));
-        sleep(lasts);
-        self.servers.proxies().into_iter().for_each(|proxy| proxy.set(Traffic::Forward));
-        let delayed = self.total(Proxy::delayed) - before;
-        (delayed > 0).then(|| format!("{delayed} delayed"))
+        (counted > 0).then(|| format!("{counted} {word}"))
     }
 
     fn lock(&mut self, fault: Fault, pick: usize, lasts: Duration) -> Result<Option<String>> {

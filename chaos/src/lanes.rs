@@ -1,17 +1,19 @@
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
+use lockwright::backend::backend_util::lock;
 use lockwright::{BootInstant, Clock};
 
 use crate::configuration::Configuration;
 use crate::evidence;
 use crate::options::Options;
 use crate::servers::{Result, is_alive};
+use crate::verdict::Outcome;
 
 /// A lane's servers are replaced after this many schedules.
 const SCHEDULES: usize = 20;
@@ -23,13 +25,10 @@ struct Task {
     seeds: Vec<u64>,
 }
 
-#[derive(Debug, Default)]
+/// The number of schedules by outcome, and of failed lanes.
+#[derive(Default)]
 struct Counts {
-    all: usize,
-    kept: usize,
-    not_promised: usize,
-    showed_nothing: usize,
-    violations: usize,
+    schedules: BTreeMap<String, usize>,
     problems: usize,
 }
 
@@ -44,23 +43,26 @@ pub(crate) fn run(options: &Options, args: &[String]) -> ExitCode {
             let (tasks, counts) = (&tasks, &counts);
             scope.spawn(move || {
                 while options.time.is_none_or(|time| begun.elapsed() < time) {
-                    let next = tasks.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-                    let Some(task) = next else { break };
+                    let Some(task) = lock(tasks).pop_front() else { break };
                     if let Err(problem) = run_lane(lane, &task, args, until, counts) {
                         eprintln!("{}: {problem}", task.configuration);
-                        counts.lock().unwrap_or_else(PoisonError::into_inner).problems += 1;
+                        lock(counts).problems += 1;
                     }
                 }
             });
         }
     });
-    let counts = counts.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let Counts { all, kept, not_promised, showed_nothing, violations, problems } = counts;
+    let Counts { schedules, problems } = std::mem::take(&mut *lock(&counts));
+    let count = |outcome: Outcome| schedules.get(&outcome.to_string()).copied().unwrap_or(0);
+    let violations = count(Outcome::Violation);
     println!(
-        "{all} schedules in {:.0} s: {kept} kept everything, {not_promised} kept what is promised \
-         under their faults, {showed_nothing} showed nothing, {violations} violations, {problems} \
-         lanes failed",
-        begun.elapsed().as_secs_f64()
+        "{} schedules in {:.0} s: {} kept everything, {} kept what is promised under their \
+         faults, {} showed nothing, {violations} violations, {problems} lanes failed",
+        schedules.values().sum::<usize>(),
+        begun.elapsed().as_secs_f64(),
+        count(Outcome::Kept),
+        count(Outcome::NotPromised),
+        count(Outcome::ShowedNothing),
     );
     if violations + problems == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -105,7 +107,9 @@ fn recorded(configuration: Configuration) -> BTreeSet<u64> {
         let seed = columns.next()?.parse().ok()?;
         let is_this = columns.next()? == version;
         // A violation counts as recorded, because a later run doesn't replace its line.
-        let showed = matches!(columns.next()?, "kept" | "not-promised" | "VIOLATION");
+        let outcome = columns.next()?;
+        let outcome = Outcome::ALL.into_iter().find(|known| known.to_string() == outcome)?;
+        let showed = outcome != Outcome::ShowedNothing;
         (is_this && showed).then_some(seed)
     };
     text.lines().filter_map(seed).collect()
@@ -134,7 +138,10 @@ fn run_lane(
     let output = child.stdout.take().ok_or("a lane has no output")?;
     for line in BufReader::new(output).lines() {
         let line = line?;
-        count(&line, counts);
+        let ran = line.strip_prefix("ran ").and_then(|line| line.split(' ').next());
+        if let Some(outcome) = ran {
+            *lock(counts).schedules.entry(outcome.to_owned()).or_default() += 1;
+        }
         println!("{line}");
     }
     let status = child.wait()?;
@@ -146,21 +153,6 @@ pub(crate) const DISK: &str = "LOCKWRIGHT_CHAOS_DISK";
 /// The environment variable with the last instant, in nanoseconds of the boot clock, at which a
 /// lane may begin a schedule.
 pub(crate) const UNTIL: &str = "LOCKWRIGHT_CHAOS_UNTIL";
-
-fn count(line: &str, counts: &Mutex<Counts>) {
-    let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(outcome) = line.strip_prefix("ran ").and_then(|line| line.split_whitespace().next())
-    else {
-        return;
-    };
-    counts.all += 1;
-    match outcome {
-        "kept" => counts.kept += 1,
-        "not-promised" => counts.not_promised += 1,
-        "showed-nothing" => counts.showed_nothing += 1,
-        _ => counts.violations += 1,
-    }
-}
 
 struct Folder {
     path: PathBuf,

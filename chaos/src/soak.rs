@@ -1,18 +1,17 @@
 //! A soak test without faults. It finds leaks of memory, descriptors, threads and server data.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode};
-use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use lockwright::{Clock, Locks, Profile};
-use lockwright_conformance::history::journal::{self, Event, Journal};
+use lockwright_conformance::history::journal::{self, Event};
 use lockwright_conformance::register::Register;
-use lockwright_conformance::workload::{self, RemoteStore, Work};
+use lockwright_conformance::workload::{self, Work};
 use serde::{Deserialize, Serialize};
 
+use crate::client;
 use crate::configuration::Configuration;
 use crate::options::Options;
 use crate::servers::{self, Result};
@@ -29,14 +28,11 @@ const SETTLED_AFTER: u32 = 5;
 /// The allowed growth of memory in bytes, because allocators keep freed pages.
 const GROWTH: u64 = 8 << 20;
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Job {
-    configuration: String,
-    url: String,
-    register: String,
-    folder: String,
+    clients: [client::Job; 4],
+    folder: PathBuf,
     time: Duration,
-    ttl: Duration,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -69,14 +65,18 @@ fn soak(configuration: Configuration, time: Duration) -> Result<bool> {
     servers.prepare(false)?;
     let profile = servers::profile(&servers.direct_url())?;
     let ttl = configuration.ttl().max(*profile.ttl.start());
-    let job = Job {
-        configuration: configuration.to_string(),
-        url: servers.direct_url(),
-        register: Register::default().serve()?.to_string(),
-        folder: folder.path().display().to_string(),
-        time,
-        ttl,
-    };
+    let register = Register::default().serve()?.to_string();
+    let clients = [0, 1, 2, 3].map(|process| {
+        let (seed, names, work) = (0, Vec::new(), Work::all_for(&profile));
+        client::Job {
+            plan: workload::Plan { seed, process, names, ttl, duration: PLAN, work },
+            url: servers.direct_url(),
+            name: format!("soaker-{process}"),
+            journal: folder.path().join(format!("journal-{process}")),
+            register: register.clone(),
+        }
+    });
+    let job = Job { clients, folder: folder.path().to_owned(), time };
     let mut child = Command::new(std::env::current_exe()?)
         .arg("soaker")
         .env(JOB, serde_json::to_string(&job)?)
@@ -152,51 +152,36 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn work() -> Result<()> {
-    let job: Job = serde_json::from_str(&std::env::var(JOB)?)?;
-    let profile = servers::profile(&job.url)?;
+    let mut job: Job = serde_json::from_str(&std::env::var(JOB)?)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let folder = Path::new(&job.folder);
     let begun = Instant::now();
     let mut grants = 0;
-    let mut number = 0;
-    while begun.elapsed() < job.time {
-        grants += runtime.block_on(round(&job, &profile, number))?;
-        number += 1;
-        let idle = folder.join("idle");
+    for number in 0.. {
+        if begun.elapsed() >= job.time {
+            break;
+        }
+        for client in &mut job.clients {
+            client.plan.seed = number;
+            client.plan.names = (0..4).map(|name| format!("soak-{number}-{name}")).collect();
+        }
+        let [a, b, c, d] = &job.clients;
+        let round = async { tokio::try_join!(granted(a), granted(b), granted(c), granted(d)) };
+        let (a, b, c, d) = runtime.block_on(round)?;
+        grants += a + b + c + d;
+        let idle = job.folder.join("idle");
         fs::write(&idle, "")?;
         while idle.exists() {
             sleep(Duration::from_millis(5));
         }
     }
-    Ok(fs::write(folder.join("grants"), grants.to_string())?)
+    Ok(fs::write(job.folder.join("grants"), grants.to_string())?)
 }
 
-async fn round(job: &Job, profile: &Profile, number: u64) -> Result<usize> {
-    let (a, b, c, d) = tokio::try_join!(
-        plan(job, profile, number, 0),
-        plan(job, profile, number, 1),
-        plan(job, profile, number, 2),
-        plan(job, profile, number, 3),
-    )?;
-    Ok(a + b + c + d)
-}
-
-async fn plan(job: &Job, profile: &Profile, number: u64, process: u32) -> Result<usize> {
-    let names = (0..4).map(|name| format!("soak-{number}-{name}")).collect();
-    let work = Work::all_for(profile);
-    let plan = workload::Plan { seed: number, process, names, ttl: job.ttl, duration: PLAN, work };
-    let path = Path::new(&job.folder).join(format!("journal-{process}"));
-    let journal = Journal::append_to(&path, &format!("soaker-{process}"))?;
-    let store = Arc::new(RemoteStore::connect(&job.register)?);
-    let open = async || {
-        let backend = lockwright::backend::open(&job.url).await?;
-        Locks::builder(backend).ttl(job.ttl).label("soaker").build()
-    };
-    workload::run(&plan, open, &Clock::boot(), &journal, store)
-        .await
-        .map_err(|failure| failure.to_string())?;
-    let entries = journal::read(&path)?;
-    fs::remove_file(&path)?;
+/// Runs the client's plan, and counts its grants.
+async fn granted(client: &client::Job) -> Result<usize> {
+    client.work(&client.journal()?).await?;
+    let entries = journal::read(&client.journal)?;
+    fs::remove_file(&client.journal)?;
     Ok(entries.iter().filter(|entry| matches!(entry.event, Event::Granted { .. })).count())
 }

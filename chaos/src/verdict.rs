@@ -1,5 +1,4 @@
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::time::Duration;
 
 use lockwright::backend::validity::Rules as ValidityRules;
@@ -8,7 +7,7 @@ use lockwright_conformance::history::journal::{Entry, Event};
 use lockwright_conformance::history::{Checked, Rules, Violation, check};
 
 use crate::client::UNRECORDED_DELAY;
-use crate::configuration::Configuration;
+use crate::configuration::{Configuration, named};
 use crate::faults::{Fault, Promise};
 use crate::inject::{Injected, LARGEST_STEP_BACK};
 use crate::schedule::{Planned, Schedule};
@@ -31,8 +30,7 @@ fn patience(configuration: Configuration) -> Duration {
     })
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+named! { Outcome {
     /// All promises were kept, including exclusion and fences.
     Kept,
     /// All promises were kept, but exclusion or fences weren't promised.
@@ -41,19 +39,9 @@ pub(crate) enum Outcome {
     /// write.
     ShowedNothing,
     /// A promise was broken, a client failed, or data remained.
+    #[serde(rename = "VIOLATION")]
     Violation,
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Kept => "kept",
-            Self::NotPromised => "not-promised",
-            Self::ShowedNothing => "showed-nothing",
-            Self::Violation => "VIOLATION",
-        })
-    }
-}
+} }
 
 pub(crate) struct Verdict {
     pub(crate) outcome: Outcome,
@@ -225,52 +213,46 @@ mod tests {
         assert_eq!(overlaps(&end_with_their_process(&history)), []);
     }
 
-    #[test]
-    fn fences_are_checked_until_the_first_fault_that_they_need_not_survive() {
+    /// Returns the verdict on `entries`, with a loss of data at an instant.
+    fn with_data_lost(mut entries: Vec<Entry>, at: u64) -> Outcome {
         let fault = Fault::ServerDataLost;
         let profile = Profile::new("redis");
         let schedule = Schedule::draw(Configuration::Redis, &profile, 1, &[fault]);
-        assert!(!schedule.promise(&profile).fences);
+        let promise = schedule.promise(&profile);
+        assert!(!promise.fences && !promise.exclusion);
+        let (fault, target) = (fault.to_string(), "redis".to_owned());
+        let begins = Event::Fault { fault, target, begins: true, effect: None };
+        entries.push(entry(at, "runner", begins));
+        entries.sort_by_key(|entry| (entry.at, entry.process != "runner"));
+        Verdict::of(&schedule, &profile, &entries, Vec::new(), Vec::new()).outcome
+    }
+
+    #[test]
+    fn fences_are_checked_until_the_first_fault_that_they_need_not_survive() {
         let found = |second: u64, at: u64| {
             let mut entries = history();
             for entry in &mut entries {
-                let is_second = entry.process == "b";
                 if let Event::Granted { fence, deadline, .. } = &mut entry.event {
-                    *fence = Fence::new(if is_second { second } else { 7 });
+                    *fence = Fence::new(if entry.process == "b" { second } else { 7 });
                     *deadline = entry.at + Duration::from_nanos(5);
                 }
             }
-            let (fault, target) = (fault.to_string(), "redis".to_owned());
-            let begins = Event::Fault { fault, target, begins: true, effect: None };
-            let place = entries.iter().position(|entry| entry.at > BootInstant::from_nanos(at));
-            let begins = entry(at, "runner", begins);
-            entries.insert(place.unwrap_or(entries.len()), begins);
-            let verdict = Verdict::of(&schedule, &profile, &entries, Vec::new(), Vec::new());
-            verdict.outcome
+            with_data_lost(entries, at)
         };
-        assert_eq!(found(6, 39), Outcome::ShowedNothing);
-        assert_eq!(found(6, 40), Outcome::Violation);
-        assert_eq!(found(7, 39), Outcome::ShowedNothing);
-        assert_eq!(found(7, 40), Outcome::Violation);
-        assert_eq!(found(8, 40), Outcome::ShowedNothing);
+        for (second, at, outcome) in [
+            (6, 40, Outcome::ShowedNothing),
+            (6, 41, Outcome::Violation),
+            (7, 40, Outcome::ShowedNothing),
+            (7, 41, Outcome::Violation),
+            (8, 41, Outcome::ShowedNothing),
+        ] {
+            assert_eq!(found(second, at), outcome, "{second} at {at}");
+        }
     }
 
     #[test]
     fn exclusion_is_checked_until_the_first_fault_that_it_need_not_survive() {
-        let fault = Fault::ServerDataLost;
-        let profile = Profile::new("redis");
-        let schedule = Schedule::draw(Configuration::Redis, &profile, 1, &[fault]);
-        assert!(!schedule.promise(&profile).exclusion);
-        let lost_at = |at: u64| {
-            let (fault, target) = (fault.to_string(), "redis".to_owned());
-            let mut entries = history();
-            let begins = Event::Fault { fault, target, begins: true, effect: None };
-            entries.push(entry(at, "runner", begins));
-            entries.sort_by_key(|entry| entry.at);
-            let verdict = Verdict::of(&schedule, &profile, &entries, Vec::new(), Vec::new());
-            verdict.outcome
-        };
-        assert_eq!(lost_at(35), Outcome::ShowedNothing);
-        assert_eq!(lost_at(45), Outcome::Violation);
+        assert_eq!(with_data_lost(history(), 35), Outcome::ShowedNothing);
+        assert_eq!(with_data_lost(history(), 45), Outcome::Violation);
     }
 }

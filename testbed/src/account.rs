@@ -32,7 +32,6 @@ impl Account {
         Some(names.iter().chain(&["nobody"]).find_map(find).unwrap_or(nobody))
     }
 
-    /// Makes this account the owner of `path`.
     pub fn own(self, path: &Path) -> Result<()> {
         Ok(fs_err::os::unix::fs::chown(path, Some(self.uid), Some(self.gid))?)
     }

@@ -23,7 +23,6 @@ const SETTINGS: &str = "[req]\n\
                         basicConstraints = critical, CA:FALSE\n\
                         subjectAltName = DNS:localhost, IP:127.0.0.1\n";
 
-/// A CA and a server certificate.
 #[derive(Debug)]
 pub struct Certificates(TempDir);
 
@@ -35,17 +34,14 @@ impl Certificates {
         Ok(Self(folder))
     }
 
-    /// Returns the CA's certificate file.
     pub fn authority(&self) -> PathBuf {
         self.0.path().join(AUTHORITY)
     }
 
-    /// Returns the server's certificate file.
     pub fn certificate(&self) -> PathBuf {
         self.0.path().join(CERTIFICATE)
     }
 
-    /// Returns the server's private key file.
     pub fn key(&self) -> PathBuf {
         self.0.path().join(KEY)
     }

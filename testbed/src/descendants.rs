@@ -7,7 +7,6 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::wait;
 
-/// Returns the descendants of `pid`.
 pub fn of(pid: u32) -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten();
     let parents: Vec<(u32, u32)> = entries

@@ -8,6 +8,7 @@
 //! folder with another version of a server. `cargo xtask test versions` creates such folders in
 //! `target/servers/`.
 #![forbid(unsafe_code)]
+#![allow(missing_docs)] // the names express the rest
 
 pub mod account;
 pub mod certificates;
@@ -42,10 +43,8 @@ pub use proxy::Proxy;
 pub use redis::{Cluster, Fleet, Redis, Sentinels};
 pub use zookeeper::ZooKeeper;
 
-/// The result of a server operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A server's error.
 #[derive(Debug)]
 pub struct Error(String);
 

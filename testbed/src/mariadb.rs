@@ -31,7 +31,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// Syncs to disk.
     pub fn durable(self) -> Self {
         self.set("innodb_flush_log_at_trx_commit", "1").set("innodb_doublewrite", "1")
     }
@@ -136,7 +135,6 @@ impl MariaDb {
         Ok(client.run(self.folder(), "")?.trim_end_matches('\n').to_owned())
     }
 
-    /// Ends the user's sessions.
     pub fn terminate_sessions(&self) -> Result<usize> {
         let theirs = format!("SELECT id FROM information_schema.processlist WHERE user = '{USER}'");
         let ended = match Kind::chosen() {

@@ -1,29 +1,17 @@
+/// Gives a server its process's methods.
 macro_rules! process_methods {
     ($Server:ident) => {
-        impl $Server {
-            /// Returns the process.
-            pub fn process(&self) -> &crate::Process {
+        impl std::ops::Deref for $Server {
+            type Target = crate::Process;
+
+            fn deref(&self) -> &crate::Process {
                 &self.process
             }
+        }
 
-            /// Shuts the process down.
-            pub fn stop(&mut self) {
-                self.process.stop();
-            }
-
-            /// Kills the process.
-            pub fn kill(&mut self) {
-                self.process.kill();
-            }
-
-            /// Freezes the process.
-            pub fn freeze(&self) {
-                self.process.freeze();
-            }
-
-            /// Resumes the process.
-            pub fn thaw(&self) {
-                self.process.thaw();
+        impl std::ops::DerefMut for $Server {
+            fn deref_mut(&mut self) -> &mut crate::Process {
+                &mut self.process
             }
         }
     };
@@ -32,12 +20,10 @@ macro_rules! process_methods {
 macro_rules! port_methods {
     ($Server:ident) => {
         impl $Server {
-            /// Returns the port.
             pub fn port(&self) -> u16 {
                 self.port
             }
 
-            /// Returns the address.
             pub fn address(&self) -> std::net::SocketAddr {
                 crate::port::local(self.port)
             }
@@ -48,12 +34,10 @@ macro_rules! port_methods {
 macro_rules! options {
     ($Server:ident, $Options:ident, $what:literal) => {
         impl $Server {
-            /// Starts with default options.
             pub fn start() -> crate::Result<Self> {
                 Self::options().start()
             }
 
-            /// Returns default options.
             pub fn options() -> $Options {
                 $Options::default()
             }
@@ -71,12 +55,12 @@ macro_rules! options {
 
 macro_rules! setters {
     ($Options:ident {$(
-        $(#[$doc:meta])+
+        $(#[$doc:meta])*
         $vis:vis fn $name:ident($($arg:ident: $type:ty)?) sets $field:ident to $value:expr;
     )+}) => {
         impl $Options {
             $(
-                $(#[$doc])+
+                $(#[$doc])*
                 $vis fn $name(mut self $(, $arg: $type)?) -> Self {
                     self.$field = $value;
                     self
@@ -127,7 +111,6 @@ macro_rules! tls {
 macro_rules! ensemble_methods {
     ($Set:ident) => {
         impl $Set {
-            /// Returns the URL.
             pub fn url(&self) -> String {
                 self.url_through(self.members.iter().map(Member::port))
             }
@@ -143,7 +126,6 @@ macro_rules! ensemble_methods {
                 self.network.isolate(member);
             }
 
-            /// Reconnects a member.
             pub fn heal(&self, member: usize) {
                 self.network.heal(member);
             }
@@ -165,14 +147,12 @@ macro_rules! ensemble_methods {
 macro_rules! sql_methods {
     ($Server:ident, $Options:ident) => {
         crate::methods::setters! { $Options {
-            /// Sets the user's password.
             pub fn password(password: &str) sets password to Some(password.to_owned());
             /// Accepts TLS, with a certificate of the server's `authority`.
             pub fn tls() sets tls to true;
         } }
 
         impl $Options {
-            /// Starts the server.
             pub fn start(self) -> crate::Result<$Server> {
                 crate::port::retried(|| $Server::start_on(crate::port::free(), &self))
             }
@@ -209,22 +189,18 @@ macro_rules! sql_methods {
                 self.folder().join(crate::certificates::AUTHORITY)
             }
 
-            /// Returns the URL with the user and password.
             pub fn url(&self) -> String {
                 self.url_through(self.port)
             }
 
-            /// Returns the URL with a proxy's `port`.
             pub fn url_through(&self, port: u16) -> String {
                 url(USER, self.password(), port)
             }
 
-            /// Returns the superuser's URL.
             pub fn admin_url(&self) -> String {
                 url(ADMIN, ADMIN_PASSWORD, self.port)
             }
 
-            /// Returns the user's password.
             pub fn password(&self) -> &str {
                 self.options.password.as_deref().unwrap_or(PASSWORD)
             }

@@ -37,13 +37,11 @@ impl Options {
         self
     }
 
-    /// Starts PgBouncer.
     pub fn start(self) -> Result<PgBouncer> {
         port::retried(|| PgBouncer::start_on(port::free(), &self))
     }
 }
 
-/// A PgBouncer process.
 #[derive(Debug)]
 pub struct PgBouncer {
     process: Process,
@@ -71,12 +69,10 @@ impl PgBouncer {
         Ok(Self { process, port, options: options.clone(), folder })
     }
 
-    /// Returns the URL.
     pub fn url(&self) -> String {
         self.url_through(self.port)
     }
 
-    /// Returns the URL with a proxy's `port`.
     pub fn url_through(&self, port: u16) -> String {
         url(port, DATABASE)
     }

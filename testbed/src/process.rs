@@ -23,7 +23,6 @@ pub fn set_environment(variables: Vec<(String, String)>) {
     *ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner) = variables;
 }
 
-/// A program to start.
 #[derive(Debug, Clone)]
 pub struct Program {
     binary: String,
@@ -63,19 +62,16 @@ impl Program {
         }
     }
 
-    /// Adds an argument.
     pub fn arg(mut self, argument: impl Into<String>) -> Self {
         self.arguments.push(argument.into());
         self
     }
 
-    /// Adds arguments.
     pub fn args<S: Into<String>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
         self.arguments.extend(arguments.into_iter().map(Into::into));
         self
     }
 
-    /// Sets an environment variable.
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.environment.push((name.into(), value.into()));
         self
@@ -225,18 +221,15 @@ pub struct Process {
 }
 
 impl Process {
-    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Returns the output so far.
     pub fn log(&self) -> String {
         let bytes = std::fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Returns the exit status, if the process has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }

@@ -26,7 +26,6 @@ pub enum Traffic {
     SwallowAnswers,
 }
 
-/// A TCP proxy.
 #[derive(Debug)]
 pub struct Proxy {
     shared: Arc<Shared>,
@@ -63,7 +62,6 @@ impl Proxy {
         port::retried(|| Self::start_at(port::local(port::free()), target))
     }
 
-    /// Starts a proxy at `address`.
     pub fn start_at(address: SocketAddr, target: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind(address)
             .map_err(|error| Error::new(format!("no proxy can listen at {address}: {error}")))?;
@@ -73,12 +71,10 @@ impl Proxy {
         Ok(Self { shared, address })
     }
 
-    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// Returns the address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -120,7 +116,6 @@ impl Proxy {
         self.shared.drop_connections();
     }
 
-    /// Counts accepted connections.
     pub fn accepted(&self) -> usize {
         self.shared.state().accepted
     }

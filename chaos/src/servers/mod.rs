@@ -3,43 +3,24 @@ mod redis;
 mod sql;
 mod sqlite;
 
+use std::ops::DerefMut;
 use std::path::Path;
 
 use lockwright::Profile;
-use lockwright_testbed::{self as testbed, Proxy};
+use lockwright_testbed::{self as testbed, Process, Proxy};
 
 use crate::configuration::Configuration;
 
 pub(crate) type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
-pub(crate) trait Server {
-    fn pid(&self) -> u32;
-    fn kill(&mut self);
-    /// Suspends the process (SIGSTOP). Its connections stay open.
-    fn freeze(&self);
-    fn thaw(&self);
+/// A server, with its process's methods.
+pub(crate) trait Server: DerefMut<Target = Process> {
     fn restart(&mut self, keep_data: bool) -> testbed::Result<()>;
 }
 
 macro_rules! servers {
     ($($server:ty),+) => {$(
         impl Server for $server {
-            fn pid(&self) -> u32 {
-                self.process().pid()
-            }
-
-            fn kill(&mut self) {
-                self.kill();
-            }
-
-            fn freeze(&self) {
-                self.freeze();
-            }
-
-            fn thaw(&self) {
-                self.thaw();
-            }
-
             fn restart(&mut self, keep_data: bool) -> testbed::Result<()> {
                 self.restart(keep_data)
             }
@@ -121,20 +102,17 @@ pub(crate) trait Locking {
 }
 
 pub(crate) fn start(configuration: Configuration, folder: &Path) -> Result<Box<dyn Servers>> {
-    use Configuration::{
-        Etcd, MysqlLease, MysqlRow, MysqlSession, PostgresLease, PostgresRow, PostgresSession,
-        Redis, RedisCluster, RedisSentinel, Redlock, Sqlite, ZooKeeper,
-    };
+    use Configuration::*;
     Ok(match configuration {
         Sqlite => Box::new(sqlite::File::create(folder)?),
         PostgresLease | PostgresSession | PostgresRow => {
             Box::new(sql::Postgres::start(configuration)?)
         }
         MysqlLease | MysqlSession | MysqlRow => Box::new(sql::Mysql::start(configuration)?),
-        Redis => Box::new(redis::One::start()?),
+        Redis => Box::new(redis::Independent::start(1)?),
         RedisSentinel => Box::new(redis::BySentinels::start()?),
         RedisCluster => Box::new(redis::InCluster::start()?),
-        Redlock => Box::new(redis::Quorum::start()?),
+        Redlock => Box::new(redis::Independent::start(3)?),
         Etcd => Box::new(ensembles::Etcd::start()?),
         ZooKeeper => Box::new(ensembles::ZooKeeper::start()?),
     })

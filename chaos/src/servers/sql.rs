@@ -1,7 +1,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lockwright_testbed::{self as testbed, MariaDb, Proxy, wait};
-use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, SqliteConnection};
 use tokio::runtime::{Builder, Runtime};
 
 use super::{Lock, Locking, Result, Server, Servers, make_tables};
@@ -9,21 +9,38 @@ use crate::configuration::Configuration;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-struct Session<C> {
+pub(super) struct Session<C> {
     runtime: Runtime,
     connection: C,
 }
 
-trait Dialect: Connection {
+pub(super) trait Queries: Connection {
+    async fn run(&mut self, statement: String) -> sqlx::Result<()>;
+    async fn number(&mut self, query: String) -> sqlx::Result<i64>;
+}
+
+macro_rules! queries {
+    ($($connection:ty),+) => {$(
+        impl Queries for $connection {
+            async fn run(&mut self, statement: String) -> sqlx::Result<()> {
+                self.execute(sqlx::raw_sql(AssertSqlSafe(statement))).await.map(drop)
+            }
+
+            async fn number(&mut self, query: String) -> sqlx::Result<i64> {
+                sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(self).await
+            }
+        }
+    )+};
+}
+queries!(PgConnection, MySqlConnection, SqliteConnection);
+
+pub(super) trait Dialect: Queries {
     const SESSIONS: &'static str;
     const WAITING: &'static str;
     /// A query for the server's time in microseconds.
     const CLOCK: &'static str;
     const LOCK_TABLE: &'static str;
     const LIMITS: [&'static str; 2];
-
-    async fn run(&mut self, statement: String) -> sqlx::Result<()>;
-    async fn number(&mut self, query: String) -> sqlx::Result<i64>;
 }
 
 impl Dialect for PgConnection {
@@ -35,14 +52,6 @@ impl Dialect for PgConnection {
     const LOCK_TABLE: &'static str = "LOCK TABLE TABLE_NAME";
     const LIMITS: [&'static str; 2] =
         ["ALTER ROLE lockwright CONNECTION LIMIT -1", "ALTER ROLE lockwright CONNECTION LIMIT 1"];
-
-    async fn run(&mut self, statement: String) -> sqlx::Result<()> {
-        self.execute(sqlx::raw_sql(AssertSqlSafe(statement))).await.map(drop)
-    }
-
-    async fn number(&mut self, query: String) -> sqlx::Result<i64> {
-        sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(self).await
-    }
 }
 
 impl Dialect for MySqlConnection {
@@ -58,34 +67,28 @@ impl Dialect for MySqlConnection {
         "ALTER USER lockwright@'%' WITH MAX_USER_CONNECTIONS 0",
         "ALTER USER lockwright@'%' WITH MAX_USER_CONNECTIONS 1",
     ];
-
-    async fn run(&mut self, statement: String) -> sqlx::Result<()> {
-        self.execute(sqlx::raw_sql(AssertSqlSafe(statement))).await.map(drop)
-    }
-
-    async fn number(&mut self, query: String) -> sqlx::Result<i64> {
-        sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(self).await
-    }
 }
 
-impl<C: Dialect> Session<C> {
-    fn open(url: &str) -> Result<Self> {
+impl<C: Queries> Session<C> {
+    pub(super) fn open(url: &str) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let connect = async { tokio::time::timeout(LIMIT, C::connect(url)).await };
         let connection = runtime.block_on(connect)??;
         Ok(Self { runtime, connection })
     }
 
-    fn run(&mut self, statement: &str) -> Result<()> {
+    pub(super) fn run(&mut self, statement: &str) -> Result<()> {
         let running = self.connection.run(statement.to_owned());
         Ok(self.runtime.block_on(async { tokio::time::timeout(LIMIT, running).await })??)
     }
 
-    fn number(&mut self, query: &str) -> Result<i64> {
+    pub(super) fn number(&mut self, query: &str) -> Result<i64> {
         let running = self.connection.number(query.to_owned());
         Ok(self.runtime.block_on(async { tokio::time::timeout(LIMIT, running).await })??)
     }
+}
 
+impl<C: Dialect> Session<C> {
     fn locking(mut self, what: Lock<'_>, table: &str) -> Result<Self> {
         self.run("BEGIN")?;
         match what {

@@ -1,9 +1,9 @@
 use std::path::{Path, PathBuf};
 
 use lockwright_testbed::Proxy;
-use sqlx::{AssertSqlSafe, Connection, Executor, SqliteConnection};
-use tokio::runtime::{Builder, Runtime};
+use sqlx::SqliteConnection;
 
+use super::sql::Session;
 use super::{Lock, Locking, Result, Server, Servers, make_tables};
 
 pub(super) struct File(PathBuf);
@@ -15,32 +15,12 @@ impl File {
         Ok(this)
     }
 
-    fn session(&self) -> Result<Session> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let connection = runtime.block_on(SqliteConnection::connect(&self.url()))?;
-        Ok(Session { runtime, connection })
+    fn session(&self) -> Result<Session<SqliteConnection>> {
+        Session::open(&self.url())
     }
 }
 
-struct Session {
-    runtime: Runtime,
-    connection: SqliteConnection,
-}
-
-impl Session {
-    fn run(&mut self, statement: &str) -> Result<()> {
-        let statement = sqlx::raw_sql(AssertSqlSafe(statement.to_owned()));
-        self.runtime.block_on(self.connection.execute(statement))?;
-        Ok(())
-    }
-
-    fn number(&mut self, query: &str) -> Result<i64> {
-        let query = sqlx::query_scalar(AssertSqlSafe(query.to_owned()));
-        Ok(self.runtime.block_on(query.fetch_one(&mut self.connection))?)
-    }
-}
-
-impl Locking for Session {
+impl Locking for Session<SqliteConnection> {
     /// Returns 0: SQLite doesn't report which connections wait.
     fn waiting(&mut self) -> usize {
         0

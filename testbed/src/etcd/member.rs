@@ -43,7 +43,6 @@ impl Ports {
 pub(super) const NEW: &str = "new";
 pub(super) const EXISTING: &str = "existing";
 
-/// A member of an etcd cluster.
 #[derive(Debug)]
 pub struct Member {
     pub(super) process: Process,
@@ -59,27 +58,22 @@ pub struct Member {
 methods::process_methods!(Member);
 
 impl Member {
-    /// Returns the client port.
     pub fn port(&self) -> u16 {
         self.ports.clients
     }
 
-    /// Returns the client address.
     pub fn address(&self) -> SocketAddr {
         local(self.ports.clients)
     }
 
-    /// Returns the client URL.
     pub fn endpoint(&self) -> String {
         format!("{}://{}", self.cluster.options.scheme(), self.address())
     }
 
-    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns whether the member is a learner.
     pub fn is_learner(&self) -> bool {
         self.is_learner
     }

@@ -4,7 +4,6 @@ mod control;
 mod member;
 mod options;
 mod snapshot;
-mod version;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,9 +11,8 @@ use std::sync::atomic::Ordering;
 use tempfile::TempDir;
 
 pub use member::Member;
-pub use options::Options;
+pub use options::{Options, Version};
 pub use snapshot::Snapshot;
-pub use version::Version;
 
 use crate::ensemble::wait_until;
 use crate::network::{Dialler, Network};
@@ -26,7 +24,6 @@ use member::{Cluster, EXISTING, NEW, Ports};
 /// An etcd cluster, of three members by default.
 #[derive(Debug)]
 pub struct Etcd {
-    /// The members.
     pub members: Vec<Member>,
     cluster: Arc<Cluster>,
     network: Network,
@@ -130,7 +127,6 @@ impl Etcd {
         Ok(())
     }
 
-    /// Returns the URL with these `ports`.
     pub fn url_through(&self, ports: impl IntoIterator<Item = u16>) -> String {
         let options = &self.cluster.options;
         let user = options.user.as_ref().map_or_else(String::new, |user| {
@@ -141,7 +137,6 @@ impl Etcd {
         format!("etcd:{}", urls.collect::<Vec<_>>().join(","))
     }
 
-    /// Returns the client URLs.
     pub fn endpoints(&self) -> Vec<String> {
         self.members.iter().map(Member::endpoint).collect()
     }

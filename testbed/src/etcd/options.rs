@@ -1,7 +1,8 @@
-use super::version::Version;
+use std::path::Path;
+
 use crate::certificates::Tls;
 use crate::folder::text;
-use crate::methods;
+use crate::{Program, Result, go, methods};
 
 pub(super) const ADMIN: (&str, &str) = ("root", "testbed-of-lockwright");
 
@@ -41,7 +42,6 @@ impl Default for Options {
 methods::setters! { Options {
     /// Sets the version; Debian's by default.
     pub fn version(version: Version) sets version to version;
-    /// Sets the number of members, by default three.
     pub fn members(count: usize) sets members to count;
     /// Makes the current version sync to disk. Debian's version always does.
     pub fn durable() sets is_durable to true;
@@ -99,5 +99,26 @@ impl Options {
             flags.push(format!("--key={}", text(&certificates.key())));
         }
         flags
+    }
+}
+
+pub(super) const PACKAGE: &str = "etcd-server";
+
+pub(super) const CURRENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/etcd-go");
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// The installed version. Debian 12 has 3.4.23.
+    Debian,
+    /// Version 3.6.16. The first use builds it with Go, which takes minutes.
+    Current,
+}
+
+impl Version {
+    pub(super) fn program(self) -> Result<Program> {
+        match self {
+            Self::Debian => Ok(Program::new("etcd", PACKAGE)),
+            Self::Current => Ok(Program::new(text(&go::build(Path::new(CURRENT))?), PACKAGE)),
+        }
     }
 }

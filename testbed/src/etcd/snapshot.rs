@@ -4,7 +4,7 @@ use tempfile::TempDir;
 
 use super::Etcd;
 use super::member::{EXISTING, Member, initial_cluster, peer_url};
-use super::version::{self, CURRENT, Version};
+use super::options::{self, CURRENT, Version};
 use crate::{Program, Result, folder, go};
 
 /// A cluster's state at one moment.
@@ -50,7 +50,7 @@ impl Member {
             // Debian's tool can't read the current version's snapshots.
             Version::Current => {
                 let program = folder::text(&go::build(Path::new(CURRENT))?);
-                Program::new(program, version::PACKAGE).arg("utl")
+                Program::new(program, options::PACKAGE).arg("utl")
             }
         };
         tool.args(["snapshot", "restore", snapshot])

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::topology::Topology;
+use super::topology::{self, Node, owner};
 use super::{Options, Redis};
 use crate::ensemble::{all_at_once, wait_until};
 use crate::{Error, Result, methods};
@@ -17,7 +17,6 @@ pub struct ClusterOptions {
 }
 
 methods::setters! { ClusterOptions {
-    /// Sets the options of each node.
     pub fn servers(options: Options) sets server to options;
     /// Sets the time after which a silent node is down; 2 s by default.
     pub fn node_timeout(limit: Duration) sets node_timeout to limit;
@@ -53,26 +52,20 @@ pub struct Cluster {
 #[derive(Debug)]
 #[must_use = "until it's finished, both masters serve a part of the slot's keys"]
 pub struct SlotMove {
-    /// The slot.
     pub slot: u16,
-    /// The old master's index.
     pub from: usize,
-    /// The new master's index.
     pub to: usize,
 }
 
 impl Cluster {
-    /// Starts a default Cluster.
     pub fn start() -> Result<Self> {
         Self::options().start()
     }
 
-    /// Returns default options.
     pub fn options() -> ClusterOptions {
         ClusterOptions { server: Redis::options(), node_timeout: Duration::from_secs(2) }
     }
 
-    /// Returns the URL of all nodes.
     pub fn url(&self) -> String {
         let hosts: Vec<_> =
             self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
@@ -80,7 +73,6 @@ impl Cluster {
         format!("{}+cluster://{}{}", options.scheme(), options.in_url(), hosts.join(","))
     }
 
-    /// Returns the slot of a key.
     pub fn slot_of(&self, key: &str) -> Result<u16> {
         let mut answers =
             self.nodes.iter().map(|node| node.admin.ask(&["CLUSTER", "KEYSLOT", key]));
@@ -92,17 +84,16 @@ impl Cluster {
         let slot = self.slot_of(key)?;
         self.views()
             .iter()
-            .filter_map(|(_, view)| view.owner(slot))
+            .filter_map(|(_, view)| owner(view, slot))
             .max_by_key(|owner| owner.epoch)
             .and_then(|owner| self.index(&owner.id))
             .ok_or_else(|| Error::new(format!("nobody serves slot {slot}")))
     }
 
-    /// Returns a healthy replica of `master`.
     pub fn replica_of(&self, master: usize) -> Result<usize> {
         let id = Some(&self.ids[master]);
         let views = self.views();
-        let nodes = views.iter().flat_map(|(_, view)| view.nodes());
+        let nodes = views.iter().flat_map(|(_, view)| view);
         let mut replicas = nodes.filter(|node| node.is_well && node.master.as_ref() == id);
         replicas
             .find_map(|replica| self.index(&replica.id))
@@ -118,7 +109,7 @@ impl Cluster {
             views.retain(|(index, _)| *index != old);
             let master = self.agreed_owner(&views, slot).filter(|master| *master != old)?;
             let answers = views.iter().any(|(index, _)| *index == master);
-            let is_well = |(index, _): &(usize, Topology)| self.is_well(*index);
+            let is_well = |(index, _): &(usize, Vec<Node>)| self.is_well(*index);
             (answers && views.iter().all(is_well)).then_some(master)
         })
     }
@@ -129,8 +120,8 @@ impl Cluster {
             let views = self.views();
             let (_, first) = views.first()?;
             let agree = views.len() == NODES && views.iter().all(|(_, view)| view == first);
-            let all_well = first.nodes().len() == NODES && first.nodes().iter().all(|n| n.is_well);
-            let masters = first.nodes().iter().filter(|node| node.master.is_none()).count();
+            let all_well = first.len() == NODES && first.iter().all(|n| n.is_well);
+            let masters = first.iter().filter(|node| node.master.is_none()).count();
             (agree && all_well && masters == MASTERS).then_some(())?;
             let follows =
                 |node: &Redis| node.info("master_link_status").is_none_or(|status| status == "up");
@@ -144,7 +135,7 @@ impl Cluster {
         let from = self.master_of(key)?;
         let views = self.views();
         let (_, view) = views.first().ok_or_else(|| Error::new("no node answers"))?;
-        let mut masters = view.nodes().iter().filter(|node| node.is_well && node.master.is_none());
+        let mut masters = view.iter().filter(|node| node.is_well && node.master.is_none());
         let to = masters
             .find_map(|node| self.index(&node.id).filter(|index| *index != from))
             .ok_or_else(|| Error::new("there is no other master"))?;
@@ -228,8 +219,8 @@ impl Cluster {
         }
         wait_until("that all nodes meet", || {
             let views = self.views();
-            let met = |(_, view): &(usize, Topology)| {
-                view.nodes().len() == NODES && view.nodes().iter().all(|node| node.is_well)
+            let met = |(_, view): &(usize, Vec<Node>)| {
+                view.len() == NODES && view.iter().all(|node| node.is_well)
             };
             (views.len() == NODES && views.iter().all(met)).then_some(())
         })?;
@@ -239,16 +230,16 @@ impl Cluster {
         Ok(())
     }
 
-    fn views(&self) -> Vec<(usize, Topology)> {
+    fn views(&self) -> Vec<(usize, Vec<Node>)> {
         let view = |(index, node): (usize, &Redis)| {
             let answer: String = node.admin.ask(&["CLUSTER", "NODES"]).ok()?;
-            Some((index, Topology::read(&answer)?))
+            Some((index, topology::read(&answer)?))
         };
         self.nodes.iter().enumerate().filter_map(view).collect()
     }
 
-    fn agreed_owner(&self, views: &[(usize, Topology)], slot: u16) -> Option<usize> {
-        let mut owners = views.iter().map(|(_, view)| view.owner(slot).map(|node| &node.id));
+    fn agreed_owner(&self, views: &[(usize, Vec<Node>)], slot: u16) -> Option<usize> {
+        let mut owners = views.iter().map(|(_, view)| owner(view, slot).map(|node| &node.id));
         let first = owners.next()??;
         owners.all(|owner| owner == Some(first)).then(|| self.index(first))?
     }

@@ -25,7 +25,6 @@ const CONFIGURATION: &str = "redis.conf";
 /// The files that keep a server's role in [`Sentinels`] or a [`Cluster`].
 const ROLE: [&str; 2] = [CONFIGURATION, "nodes.conf"];
 
-/// A Redis server.
 #[derive(Debug)]
 pub struct Redis {
     process: Process,
@@ -56,7 +55,6 @@ impl Redis {
         self.url_through(self.port)
     }
 
-    /// Returns the URL with a proxy's `port`.
     pub fn url_through(&self, port: u16) -> String {
         format!("{}://{}127.0.0.1:{port}/", self.options.scheme(), self.options.in_url())
     }

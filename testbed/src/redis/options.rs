@@ -32,7 +32,6 @@ struct User {
 }
 
 impl Options {
-    /// Sets the default user's password.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self.set("requirepass", quoted(password))
@@ -45,7 +44,6 @@ impl Options {
         self
     }
 
-    /// Disables the default user.
     pub fn without_default_user(mut self) -> Self {
         self.without_default_user = true;
         self
@@ -68,7 +66,6 @@ impl Options {
             .set("replicaof", format!("{} {}", Ipv4Addr::LOCALHOST, master.port()))
     }
 
-    /// Starts the server.
     pub fn start(mut self) -> Result<Redis> {
         self.tls.make_certificates()?;
         port::retried(|| Redis::start_on(port::free(), self.cluster.map(|_| port::free()), &self))

@@ -38,7 +38,6 @@ methods::setters! { SentinelsOptions {
     /// Sets the time after which a silent server is down; 1 s by default. Shorter times cause
     /// needless failovers.
     pub fn down_after(limit: Duration) sets down_after to limit;
-    /// Sets the Sentinels' password.
     pub fn sentinel_password(password: &str) sets password to Some(password.to_owned());
 } }
 
@@ -70,7 +69,6 @@ impl SentinelsOptions {
 pub struct Sentinels {
     /// The servers. The first one starts as the master.
     pub servers: Vec<Redis>,
-    /// The Sentinels.
     pub sentinels: Vec<Sentinel>,
 }
 
@@ -80,7 +78,6 @@ impl Sentinels {
         Self::options().start()
     }
 
-    /// Returns default options.
     pub fn options() -> SentinelsOptions {
         SentinelsOptions {
             server: Redis::options(),
@@ -90,17 +87,14 @@ impl Sentinels {
         }
     }
 
-    /// Returns the master's name.
     pub fn master_name(&self) -> &'static str {
         MASTER
     }
 
-    /// Returns the URL.
     pub fn url(&self) -> String {
         self.url_through(self.sentinels.iter().map(Sentinel::port))
     }
 
-    /// Returns the URL with these `ports`.
     pub fn url_through(&self, ports: impl IntoIterator<Item = u16>) -> String {
         let hosts: Vec<_> = ports.into_iter().map(|port| format!("127.0.0.1:{port}")).collect();
         let options = &self.servers[0].options;
@@ -151,7 +145,6 @@ impl Sentinels {
     }
 }
 
-/// A Sentinel.
 #[derive(Debug)]
 pub struct Sentinel {
     process: Process,

@@ -1,8 +1,5 @@
 //! A node's view of its Cluster.
 
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Topology(Vec<Node>);
-
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Node {
     pub(super) id: String,
@@ -14,22 +11,15 @@ pub(super) struct Node {
     pub(super) is_well: bool,
 }
 
-impl Topology {
-    pub(super) fn read(answer: &str) -> Option<Self> {
-        let mut nodes = answer.lines().map(Node::read).collect::<Option<Vec<_>>>()?;
-        nodes.sort();
-        Some(Self(nodes))
-    }
+pub(super) fn read(answer: &str) -> Option<Vec<Node>> {
+    let mut nodes = answer.lines().map(Node::read).collect::<Option<Vec<_>>>()?;
+    nodes.sort();
+    Some(nodes)
+}
 
-    pub(super) fn nodes(&self) -> &[Node] {
-        &self.0
-    }
-
-    pub(super) fn owner(&self, slot: u16) -> Option<&Node> {
-        self.0
-            .iter()
-            .find(|node| node.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot)))
-    }
+pub(super) fn owner(nodes: &[Node], slot: u16) -> Option<&Node> {
+    let owns = |node: &Node| node.slots.iter().any(|(from, to)| (*from..=*to).contains(&slot));
+    nodes.iter().find(|node| owns(node))
 }
 
 impl Node {

@@ -12,7 +12,6 @@ use crate::port::local;
 use crate::wait::SOON;
 use crate::{Error, Process, Result, folder};
 
-/// A member of a ZooKeeper ensemble.
 #[derive(Debug)]
 pub struct Member {
     pub(super) process: Process,
@@ -30,17 +29,14 @@ impl Member {
         if self.options.tls.is_on { self.ports.secure } else { self.ports.clients }
     }
 
-    /// Returns the address for clients.
     pub fn address(&self) -> SocketAddr {
         local(self.port())
     }
 
-    /// Returns whether the member is an observer.
     pub fn is_observer(&self) -> bool {
         self.is_observer
     }
 
-    /// Returns the settings file.
     pub fn settings(&self) -> PathBuf {
         self.folder.path().join(CONFIGURATION)
     }
@@ -51,7 +47,6 @@ impl Member {
         self.launch(keep_data)
     }
 
-    /// Returns the answer to a four-letter command.
     pub fn four_letter(&self, command: &str) -> Result<String> {
         ask(self.ports.clients, command, Duration::from_secs(5)).map_err(|error| {
             Error::new(format!("{command}: {error}; the log says:\n{}", self.process.log()))
@@ -81,7 +76,6 @@ impl Member {
         self.line("srvr", "Mode: ")
     }
 
-    /// Returns the id of the last transaction.
     pub fn zxid(&self) -> Option<u64> {
         let zxid = self.line("srvr", "Zxid: 0x")?;
         u64::from_str_radix(&zxid, 16).ok()

@@ -63,13 +63,11 @@ impl ZooKeeper {
         Ok(this)
     }
 
-    /// Returns the URL with these `ports`.
     pub fn url_through(&self, ports: impl IntoIterator<Item = u16>) -> String {
         let hosts = ports.into_iter().map(|port| format!("127.0.0.1:{port}"));
         format!("zookeeper:{}", hosts.collect::<Vec<_>>().join(","))
     }
 
-    /// Calls [`Member::four_letter`].
     pub fn four_letter(&self, member: usize, command: &str) -> Result<String> {
         self.members[member].four_letter(command)
     }

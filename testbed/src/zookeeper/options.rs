@@ -50,7 +50,6 @@ methods::setters! { Options {
     pub fn observers(count: usize) sets observers to count;
     /// Sets the tick; 200 ms by default (ZooKeeper's is 2 s).
     pub fn tick(tick: Duration) sets tick to tick;
-    /// Syncs to disk.
     pub fn durable() sets is_durable to true;
     /// Uses the default heap, compilers and threads, for benchmarks.
     pub fn full_size() sets is_full_size to true;

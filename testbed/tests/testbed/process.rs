@@ -18,7 +18,7 @@ fn helper_that_starts_a_server_and_waits() {
     // The server outlives this short-lived thread, but not the process.
     let server = std::thread::spawn(|| Redis::start().unwrap()).join().unwrap();
     assert_eq!(server.command::<String>(&["PING"]).unwrap(), "PONG");
-    println!("server {}", server.process().pid());
+    println!("server {}", server.pid());
     std::thread::sleep(Duration::from_secs(60));
 }
 

@@ -21,13 +21,10 @@ final class CuratorPeer implements Protocol.Library<CuratorFramework> {
     }
 
     @Override
-    public CuratorFramework connect(String backend, List<String> servers, long ttl) throws Exception {
-        if (!backend.equals("zookeeper")) {
-            throw new Protocol.Cannot("lock on " + backend);
-        }
+    public CuratorFramework connect(String backend, List<String> servers) throws Exception {
         var session = CuratorFrameworkFactory.builder()
                 .connectString(String.join(",", servers))
-                .sessionTimeoutMs((int) ttl)
+                .sessionTimeoutMs(Protocol.TTL)
                 .retryPolicy(new ExponentialBackoffRetry(1000, 3))
                 .build();
         session.getConnectionStateListenable().addListener((same, state) -> {

@@ -4,12 +4,10 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.Deque;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.Properties;
+import java.util.Scanner;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
@@ -21,6 +19,7 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Function;
 import java.util.stream.Collectors;
+import java.util.stream.LongStream;
 
 /**
  * The subjects' side of the benchmarks' protocol in Java. A subject implements {@link Library}, and
@@ -31,16 +30,13 @@ final class Protocol<C> {
     /** The number of names that {@code hold} and {@code drop} process in parallel. */
     private static final int AT_A_TIME = 64;
 
-    /** The TTL of the driver's locks. */
-    private static final long DEFAULT_TTL = 15_000;
+    /** The TTL of the driver's locks, in milliseconds. */
+    static final int TTL = 15_000;
 
     /** A connected lock library, configured as its users would do it. */
     interface Library<C> {
-        /**
-         * Connects a client for locks of this TTL, once, before the measurement. The servers are
-         * URLs or other information from the driver.
-         */
-        C connect(String backend, List<String> servers, long ttlMillis) throws Exception;
+        /** Connects a client. The servers are URLs or other information from the driver. */
+        C connect(String backend, List<String> servers) throws Exception;
 
         /**
          * Acquires a name, waiting as the library does, and keeps it alive until its release by the
@@ -61,20 +57,9 @@ final class Protocol<C> {
         }
     }
 
-    /** An error: the library lacks this function. */
-    @SuppressWarnings("serial")
-    static final class Cannot extends Exception {
-        Cannot(String what) {
-            super(what);
-        }
-    }
-
     private final Library<C> library;
     private final PrintStream answers;
-    private String backend;
-    private List<String> servers;
-    /** The clients by TTL, because all locks of a client have one TTL. */
-    private final Map<Long, C> clients = new HashMap<>();
+    private C client;
     /** The threads of {@code hold}. Only the thread that acquired a lock can release it. */
     private final List<Holder> holders = new ArrayList<>();
 
@@ -139,7 +124,7 @@ final class Protocol<C> {
         while (true) {
             String answer;
             try {
-                answer = answer(new Words(commands.take()));
+                answer = answer(new Scanner(commands.take()));
             } catch (Throwable error) {
                 answer = complaint(error);
             }
@@ -152,9 +137,6 @@ final class Protocol<C> {
         while (error instanceof ExecutionException && error.getCause() != null) {
             error = error.getCause();
         }
-        if (error instanceof Cannot) {
-            return "cannot " + error.getMessage();
-        }
         var text = new StringBuilder("error " + error);
         for (var cause = error.getCause(); cause != null; cause = cause.getCause()) {
             text.append(": ").append(cause);
@@ -162,73 +144,52 @@ final class Protocol<C> {
         return text.toString().replaceAll("\\s+", " ");
     }
 
-    private String answer(Words words) throws Exception {
-        var what = words.text();
-        if (!what.equals("open") && clients.isEmpty()) {
-            throw new IllegalStateException("it isn't open");
-        }
+    private String answer(Scanner words) throws Exception {
+        var what = words.next();
         return switch (what) {
             case "open" -> {
-                backend = words.text();
-                servers = words.left();
-                client(DEFAULT_TTL);
+                client = library.connect(words.next(), words.tokens().toList());
                 yield "ready";
             }
-            case "pairs" -> pairs(words.text(), words.number(), words.number());
+            case "pairs" -> pairs(words.next(), words.nextLong(), words.nextLong());
             case "turns" -> turns(words);
-            case "hold" -> hold(words.text(), words.number(), words.number(), words.number(), words.number());
-            case "wait" -> await(words.text(), words.number(), words.number());
+            case "hold" -> hold(words.next(), words.nextLong(), words.nextLong(), words.nextLong(), words.nextLong());
+            case "wait" -> await(words.next(), words.nextLong(), words.nextLong());
             case "drop" -> drop();
             default -> throw new IllegalArgumentException("no such command: " + what);
         };
     }
 
-    private C client(long ttl) throws Exception {
-        if (!clients.containsKey(ttl)) {
-            clients.put(ttl, library.connect(backend, servers, ttl));
-        }
-        return clients.get(ttl);
-    }
-
     private String pairs(String name, long ttl, long millis) throws Exception {
-        var client = client(ttl);
-        var times = new long[1024];
-        var count = 0;
+        var times = LongStream.builder();
         // System.nanoTime uses CLOCK_MONOTONIC.
         var begun = System.nanoTime();
         var end = begun + millis * 1_000_000;
         while (begun < end) {
             library.lock(client, name).unlock();
             var over = System.nanoTime();
-            if (count == times.length) {
-                times = Arrays.copyOf(times, 2 * count);
-            }
-            times[count++] = over - begun;
+            times.add(over - begun);
             begun = over;
         }
-        var answer = new StringBuilder("pairs");
-        for (var index = 0; index < count; index++) {
-            answer.append(' ').append(times[index]);
-        }
-        return answer.toString();
+        return times.build().mapToObj(Long::toString).collect(Collectors.joining(" ", "pairs ", ""));
     }
 
     /** The times of a turn. {@code lost} means that the lock had expired. */
     private record Turn(long asked, long granted, long released, boolean lost) {
     }
 
-    private String turns(Words words) throws Exception {
-        var name = words.text();
-        var client = client(words.number());
-        var tasks = (int) words.number();
-        var start = words.number();
-        var end = words.number();
-        var section = words.number() * 1_000;
+    private String turns(Scanner words) throws Exception {
+        var name = words.next();
+        words.nextLong(); // the TTL
+        var tasks = (int) words.nextLong();
+        var start = words.nextLong();
+        var end = words.nextLong();
+        var section = words.nextLong() * 1_000;
         var threads = Executors.newFixedThreadPool(tasks);
         try {
             var playing = new ArrayList<Future<List<Turn>>>();
             for (var task = 0; task < tasks; task++) {
-                playing.add(threads.submit(() -> play(client, name, start, end, section)));
+                playing.add(threads.submit(() -> play(name, start, end, section)));
             }
             var answer = new StringBuilder("turns");
             for (var task = 0; task < tasks; task++) {
@@ -244,7 +205,7 @@ final class Protocol<C> {
         }
     }
 
-    private List<Turn> play(C client, String name, long start, long end, long section) throws Exception {
+    private List<Turn> play(String name, long start, long end, long section) throws Exception {
         var turns = new ArrayList<Turn>();
         sleepUntil(start);
         while (true) {
@@ -275,7 +236,6 @@ final class Protocol<C> {
     }
 
     private String hold(String prefix, long first, long count, long ttl, long millis) throws Exception {
-        var client = client(ttl);
         while (holders.size() < AT_A_TIME) {
             holders.add(new Holder());
         }
@@ -326,7 +286,6 @@ final class Protocol<C> {
     }
 
     private String await(String name, long ttl, long tasks) throws Exception {
-        var client = client(ttl);
         var asking = new CountDownLatch((int) tasks);
         for (var task = 0; task < tasks; task++) {
             new Thread(() -> {
@@ -341,28 +300,5 @@ final class Protocol<C> {
         }
         asking.await();
         return "waiting";
-    }
-
-    private static final class Words {
-        private final Deque<String> words;
-
-        Words(String command) {
-            words = new ArrayDeque<>(List.of(command.strip().split("\\s+")));
-        }
-
-        String text() {
-            if (words.isEmpty()) {
-                throw new IllegalArgumentException("the command is too short");
-            }
-            return words.remove();
-        }
-
-        long number() {
-            return Long.parseLong(text());
-        }
-
-        List<String> left() {
-            return List.copyOf(words);
-        }
     }
 }

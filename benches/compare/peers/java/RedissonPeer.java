@@ -15,17 +15,16 @@ final class RedissonPeer implements Protocol.Library<RedissonClient> {
     }
 
     @Override
-    public RedissonClient connect(String backend, List<String> servers, long ttl) throws Exception {
-        var config = new Config().setLockWatchdogTimeout(ttl);
+    public RedissonClient connect(String backend, List<String> servers) {
+        var config = new Config().setLockWatchdogTimeout(Protocol.TTL);
         var addresses = servers.stream().filter(server -> server.contains("://")).toArray(String[]::new);
         switch (backend) {
-            case "redis" -> config.useSingleServer().setAddress(addresses[0]);
             case "redis-cluster" -> config.useClusterServers().addNodeAddress(addresses);
             case "redis-sentinel" -> {
                 var master = servers.get(servers.size() - 1).replace("master=", "");
                 config.useSentinelServers().addSentinelAddress(addresses).setMasterName(master);
             }
-            default -> throw new Protocol.Cannot("lock on " + backend);
+            default -> config.useSingleServer().setAddress(addresses[0]);
         }
         return Redisson.create(config);
     }

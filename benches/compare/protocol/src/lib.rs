@@ -3,6 +3,7 @@
 //!
 //! A subject has one thread, because it is pinned to one core.
 #![forbid(unsafe_code)]
+#![allow(missing_docs)] // the names express the rest
 
 mod serve;
 mod turns;
@@ -14,9 +15,29 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-pub use serve::serve;
+pub use serve::{Commands, serve, serve_by_backend};
 
-/// The result of an operation.
+pub const BACKENDS: &[&str] = &[
+    "memory",
+    "sqlite",
+    "postgres-lease",
+    "postgres-session",
+    "postgres-row",
+    "mysql-lease",
+    "mysql-session",
+    "mysql-row",
+    "redis",
+    "redis-sentinel",
+    "redis-cluster",
+    "redlock-5",
+    "etcd",
+    "zookeeper",
+];
+
+/// The TTL of all locks. A library that has a TTL for each connection may use it in
+/// [`Library::open`].
+pub const TTL: Duration = Duration::from_secs(15);
+
 pub type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
 /// The first line that a subject prints.
@@ -24,11 +45,9 @@ pub type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 pub struct Handshake {
     /// The name in the tables.
     pub name: &'static str,
-    /// The library and its version.
     pub library: &'static str,
     /// The language's version, if it matters.
     pub runtime: &'static str,
-    /// The supported backends.
     pub backends: &'static [&'static str],
     /// Notes for the report.
     pub notes: &'static [&'static str],
@@ -37,10 +56,8 @@ pub struct Handshake {
 /// A connected lock library.
 #[allow(async_fn_in_trait)] // the futures stay in one thread
 pub trait Library: Sized + 'static {
-    /// A held lock.
     type Hold: 'static;
 
-    /// Connects.
     async fn open(backend: &str, urls: &[String]) -> Result<Self>;
 
     /// Acquires an uncontended name.
@@ -51,7 +68,6 @@ pub trait Library: Sized + 'static {
     /// Acquires a name, and waits in the library's own way.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
 
-    /// Releases the hold.
     async fn unlock(&self, hold: Self::Hold) -> Result<()>;
 
     /// Acquires an uncontended name, with the library's automatic renewal, if any.
@@ -59,10 +75,10 @@ pub trait Library: Sized + 'static {
         self.lock_alone(name, ttl).await
     }
 
-    /// Keeps holds alive, for libraries without automatic renewal.
-    async fn keep_alive(&self, holds: &[Self::Hold], ttl: Duration) -> Result<()> {
+    /// Renews the holds of [`Self::keep`], for libraries without automatic renewal.
+    async fn renew(&self, holds: &[Self::Hold], ttl: Duration) -> Result<()> {
         let _ = (holds, ttl);
-        std::future::pending().await
+        Ok(())
     }
 }
 

@@ -3,9 +3,10 @@ use std::rc::Rc;
 use std::str::{FromStr, SplitWhitespace};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncBufReadExt, BufReader, stdin};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin, stdin};
 use tokio::runtime::LocalOptions;
 use tokio::task::{JoinHandle, JoinSet, spawn_local, yield_now};
+use tokio::time::{MissedTickBehavior, interval};
 
 use crate::turns::Contest;
 use crate::{Cannot, Handshake, Library, Result, now};
@@ -14,22 +15,53 @@ const AT_A_TIME: usize = 64;
 
 /// Runs a subject until its input ends.
 pub fn serve<L: Library>(handshake: &Handshake) {
+    serve_by_backend(handshake, Commands::answer::<L>);
+}
+
+/// Like [`serve`]. `answer` calls [`Commands::answer`] for the backend's library.
+pub fn serve_by_backend<F: Future<Output = ()> + 'static>(
+    handshake: &Handshake,
+    answer: impl FnOnce(Commands) -> F + 'static,
+) {
     println!("{}", serde_json::to_string(handshake).expect("it is all texts"));
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build_local(LocalOptions::default());
     let runtime = runtime.expect("a runtime can be built");
     // The work is in a spawned task, as in a service. When another task wakes `block_on`'s own
     // future, tokio polls for I/O events first, with a system call.
-    let serving = runtime.block_on(async { spawn_local(answer_commands::<L>()).await });
+    let serving = runtime.block_on(async {
+        let answering = async {
+            let mut lines = BufReader::new(stdin()).lines();
+            if let Ok(Some(first)) = lines.next_line().await {
+                answer(Commands { first, lines }).await;
+            }
+        };
+        spawn_local(answering).await
+    });
     serving.expect("a subject doesn't panic");
     std::process::exit(0);
 }
 
-async fn answer_commands<L: Library>() {
-    let mut commands = BufReader::new(stdin()).lines();
-    let mut state = State::<L> { library: None, held: None, waiting: JoinSet::new() };
-    while let Ok(Some(command)) = commands.next_line().await {
-        println!("{}", state.answer(&command).await.unwrap_or_else(|error| complaint(&*error)));
+/// The driver's commands. The first one is `open`.
+#[derive(Debug)]
+pub struct Commands {
+    first: String,
+    lines: Lines<BufReader<Stdin>>,
+}
+
+impl Commands {
+    pub fn backend(&self) -> &str {
+        self.first.split_whitespace().nth(1).unwrap_or_default()
+    }
+
+    pub async fn answer<L: Library>(self) {
+        let Self { first, mut lines } = self;
+        let mut state = State::<L> { library: None, held: None, waiting: JoinSet::new() };
+        let mut next = Some(first);
+        while let Some(command) = next {
+            println!("{}", state.answer(&command).await.unwrap_or_else(|error| complaint(&*error)));
+            next = lines.next_line().await.ok().flatten();
+        }
     }
 }
 
@@ -146,8 +178,14 @@ impl<L: Library> State<L> {
         let (held, holds) = (holds.len(), Rc::new(holds));
         let kept = holds.clone();
         let keeper = spawn_local(async move {
-            if let Err(error) = library.keep_alive(&kept, ttl).await {
-                eprintln!("{}", complaint(&*error));
+            let mut ticks = interval(ttl / 3);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            ticks.tick().await;
+            loop {
+                ticks.tick().await;
+                if let Err(error) = library.renew(&kept, ttl).await {
+                    return eprintln!("{}", complaint(&*error));
+                }
             }
         });
         self.held = Some(Held { holds, keeper });

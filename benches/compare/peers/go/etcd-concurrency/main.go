@@ -22,24 +22,16 @@ func main() {
 			"a session, which is a lease that is kept alive, is made once and not for each lock",
 			"each task that contends has a session of its own: two of one session would have the lock both",
 		},
-	}, "go.etcd.io/etcd/client/v3", &library{sessions: map[owner]*concurrency.Session{}})
+	}, "go.etcd.io/etcd/client/v3", &library{sessions: map[int]*concurrency.Session{}})
 }
 
 type library struct {
 	client   *clientv3.Client
 	lock     sync.RWMutex
-	sessions map[owner]*concurrency.Session
+	sessions map[int]*concurrency.Session
 }
 
-type owner struct {
-	task int
-	ttl  time.Duration
-}
-
-func (l *library) Open(backend string, servers protocol.Servers) error {
-	if backend != "etcd" {
-		return protocol.Cannot("lock on " + backend)
-	}
+func (l *library) Open(_ string, servers protocol.Servers) error {
 	client, err := clientv3.New(clientv3.Config{Endpoints: servers.Addresses, DialTimeout: limit})
 	if err != nil {
 		return err
@@ -51,30 +43,25 @@ func (l *library) Open(backend string, servers protocol.Servers) error {
 	return err
 }
 
-func (l *library) Prepare(task int, ttl time.Duration) error {
-	owner := owner{task, ttl}
-	if l.session(owner) != nil {
+func (l *library) Prepare(task int) error {
+	if l.session(task) != nil {
 		return nil
 	}
-	seconds := int((ttl + time.Second - 1) / time.Second)
-	session, err := concurrency.NewSession(l.client, concurrency.WithTTL(seconds))
-	if err != nil {
-		return err
-	}
+	session, err := concurrency.NewSession(l.client, concurrency.WithTTL(int(protocol.TTL/time.Second)))
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	l.sessions[owner] = session
-	return nil
+	l.sessions[task] = session
+	return err
 }
 
-func (l *library) session(owner owner) *concurrency.Session {
+func (l *library) session(task int) *concurrency.Session {
 	l.lock.RLock()
 	defer l.lock.RUnlock()
-	return l.sessions[owner]
+	return l.sessions[task]
 }
 
-func (l *library) Lock(task int, name string, ttl time.Duration) (protocol.Hold, error) {
-	session := l.session(owner{task, ttl})
+func (l *library) Lock(task int, name string) (protocol.Hold, error) {
+	session := l.session(task)
 	mutex := concurrency.NewMutex(session, name)
 	if err := mutex.Lock(session.Ctx()); err != nil {
 		return nil, err
@@ -82,8 +69,8 @@ func (l *library) Lock(task int, name string, ttl time.Duration) (protocol.Hold,
 	return hold{mutex, session}, nil
 }
 
-func (l *library) Keep(name string, ttl time.Duration) (protocol.Hold, error) {
-	return l.Lock(0, name, ttl)
+func (l *library) Keep(name string) (protocol.Hold, error) {
+	return l.Lock(0, name)
 }
 
 type hold struct {

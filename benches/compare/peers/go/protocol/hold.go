@@ -16,8 +16,8 @@ const atATime = 64
 
 func (s *state) hold(words *words, output io.Writer) error {
 	prefix, first, count := words.text(), words.number(), words.number()
-	ttl, limit := words.millis(), words.millis()
-	if err := s.prepare(words, 0, 1, ttl); err != nil {
+	_, limit := words.millis(), words.millis()
+	if err := s.prepare(words, 0, 1); err != nil {
 		return err
 	}
 	begun := time.Now()
@@ -26,7 +26,7 @@ func (s *state) hold(words *words, output io.Writer) error {
 		if time.Since(begun) >= limit {
 			return nil
 		}
-		hold, err := s.library.Keep(fmt.Sprintf("%s/%d", prefix, first+int64(number)), ttl)
+		hold, err := s.library.Keep(fmt.Sprintf("%s/%d", prefix, first+int64(number)))
 		if err == nil {
 			lock.Lock()
 			s.held = append(s.held, hold)

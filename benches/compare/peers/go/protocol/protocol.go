@@ -27,17 +27,20 @@ type Handshake struct {
 	Notes    []string `json:"notes"`
 }
 
+// TTL is the TTL of all locks.
+const TTL = 15 * time.Second
+
 // Library is a connected lock library, configured as its users would do it. Its methods may be
 // called concurrently.
 type Library interface {
 	Open(backend string, servers Servers) error
-	// Prepare creates the resources for a task and a TTL, once, before the measurement.
-	Prepare(task int, ttl time.Duration) error
+	// Prepare creates the resources for a task, once, before the measurement.
+	Prepare(task int) error
 	// Lock acquires a name and waits as the library does. Contending tasks have distinct numbers.
-	Lock(task int, name string, ttl time.Duration) (Hold, error)
+	Lock(task int, name string) (Hold, error)
 	// Keep acquires an uncontended name and keeps it alive until its release. It may use the
 	// resources of task 0.
-	Keep(name string, ttl time.Duration) (Hold, error)
+	Keep(name string) (Hold, error)
 }
 
 type Hold interface {
@@ -46,11 +49,6 @@ type Hold interface {
 }
 
 var ErrLost = errors.New("the lock expired on the way")
-
-// Cannot means that the library lacks this function.
-type Cannot string
-
-func (c Cannot) Error() string { return string(c) }
 
 // Servers has the arguments of the command open after the backend.
 type Servers struct {
@@ -105,12 +103,7 @@ func version(module string) string {
 }
 
 func complaint(err error) string {
-	text := strings.Join(strings.Fields(err.Error()), " ")
-	var cannot Cannot
-	if errors.As(err, &cannot) {
-		return "cannot " + text
-	}
-	return "error " + text
+	return "error " + strings.Join(strings.Fields(err.Error()), " ")
 }
 
 // Now returns the time of CLOCK_MONOTONIC in nanoseconds.
@@ -124,7 +117,6 @@ func Now() int64 {
 
 type state struct {
 	library Library
-	open    bool
 	held    []Hold
 	// The number of waiting tasks, which are numbered from 0. Contending tasks have higher numbers.
 	waiting int
@@ -132,11 +124,7 @@ type state struct {
 
 func (s *state) answer(command []string, output io.Writer) error {
 	words := &words{left: command}
-	what := words.text()
-	if what != "open" && !s.open {
-		return errors.New("it isn't open")
-	}
-	switch what {
+	switch words.text() {
 	case "open":
 		return s.connect(words, output)
 	case "pairs":
@@ -171,20 +159,19 @@ func (s *state) connect(words *words, output io.Writer) error {
 	if err := s.library.Open(backend, servers); err != nil {
 		return err
 	}
-	s.open = true
 	fmt.Fprint(output, "ready")
 	return nil
 }
 
 func (s *state) pairs(words *words, output io.Writer) error {
-	name, ttl, limit := words.text(), words.millis(), words.millis()
-	if err := s.prepare(words, 0, 1, ttl); err != nil {
+	name, _, limit := words.text(), words.millis(), words.millis()
+	if err := s.prepare(words, 0, 1); err != nil {
 		return err
 	}
 	var times []int64
 	begun := Now()
 	for end := begun + int64(limit); begun < end; {
-		hold, err := s.library.Lock(0, name, ttl)
+		hold, err := s.library.Lock(0, name)
 		if err != nil {
 			return err
 		}
@@ -203,23 +190,23 @@ func (s *state) pairs(words *words, output io.Writer) error {
 }
 
 // Prepares tasks, numbered from first, if the command is valid.
-func (s *state) prepare(words *words, first, tasks int, ttl time.Duration) error {
+func (s *state) prepare(words *words, first, tasks int) error {
 	if words.err != nil {
 		return words.err
 	}
-	return atOnce(tasks, func(task int) error { return s.library.Prepare(first+task, ttl) })
+	return atOnce(tasks, func(task int) error { return s.library.Prepare(first + task) })
 }
 
 func (s *state) wait(words *words, output io.Writer) error {
-	name, ttl, tasks := words.text(), words.millis(), words.number()
-	if err := s.prepare(words, s.waiting, int(tasks), ttl); err != nil {
+	name, _, tasks := words.text(), words.millis(), words.number()
+	if err := s.prepare(words, s.waiting, int(tasks)); err != nil {
 		return err
 	}
 	asking := make(chan struct{})
 	for task := range int(tasks) {
 		go func(task int) {
 			asking <- struct{}{}
-			if _, err := s.library.Lock(task, name, ttl); err != nil {
+			if _, err := s.library.Lock(task, name); err != nil {
 				fmt.Fprintln(os.Stderr, complaint(err))
 			} else {
 				fmt.Fprintln(os.Stderr, "a waiter was granted what somebody else holds")

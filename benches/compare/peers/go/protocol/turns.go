@@ -17,17 +17,16 @@ type turn struct {
 type contest struct {
 	library    Library
 	name       string
-	ttl        time.Duration
 	start, end int64
 	section    time.Duration
 }
 
 func (s *state) turns(words *words, output io.Writer) error {
-	c := contest{library: s.library, name: words.text(), ttl: words.millis()}
-	tasks := int(words.number())
+	c := contest{library: s.library, name: words.text()}
+	_, tasks := words.millis(), int(words.number())
 	c.start, c.end = words.number(), words.number()
 	c.section = time.Duration(words.number()) * time.Microsecond
-	if err := s.prepare(words, s.waiting, tasks, c.ttl); err != nil {
+	if err := s.prepare(words, s.waiting, tasks); err != nil {
 		return err
 	}
 	turns, errs := make([][]turn, tasks), make([]error, tasks)
@@ -59,7 +58,7 @@ func (c contest) play(task int) ([]turn, error) {
 		if asked >= c.end {
 			return turns, nil
 		}
-		hold, err := c.library.Lock(task, c.name, c.ttl)
+		hold, err := c.library.Lock(task, c.name)
 		if err != nil {
 			return nil, err
 		}

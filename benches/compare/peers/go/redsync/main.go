@@ -35,10 +35,6 @@ type library struct {
 func (l *library) Open(backend string, servers protocol.Servers) error {
 	var clients []redis.UniversalClient
 	switch backend {
-	case "redis", "redlock-5":
-		for _, address := range servers.Addresses {
-			clients = append(clients, redis.NewClient(&redis.Options{Addr: address}))
-		}
 	case "redis-sentinel":
 		clients = append(clients, redis.NewFailoverClient(&redis.FailoverOptions{
 			MasterName:    servers.Master,
@@ -47,7 +43,9 @@ func (l *library) Open(backend string, servers protocol.Servers) error {
 	case "redis-cluster":
 		clients = append(clients, redis.NewClusterClient(&redis.ClusterOptions{Addrs: servers.Addresses}))
 	default:
-		return protocol.Cannot("lock on " + backend)
+		for _, address := range servers.Addresses {
+			clients = append(clients, redis.NewClient(&redis.Options{Addr: address}))
+		}
 	}
 	var nodes []node.Pool
 	for _, client := range clients {
@@ -60,14 +58,14 @@ func (l *library) Open(backend string, servers protocol.Servers) error {
 	return nil
 }
 
-func (l *library) Prepare(int, time.Duration) error { return nil }
+func (l *library) Prepare(int) error { return nil }
 
-func (l *library) Lock(_ int, name string, ttl time.Duration) (protocol.Hold, error) {
-	return l.lock(name, ttl)
+func (l *library) Lock(_ int, name string) (protocol.Hold, error) {
+	return l.lock(name)
 }
 
-func (l *library) lock(name string, ttl time.Duration) (*hold, error) {
-	mutex := l.locks.NewMutex(name, redsync.WithExpiry(ttl))
+func (l *library) lock(name string) (*hold, error) {
+	mutex := l.locks.NewMutex(name, redsync.WithExpiry(protocol.TTL))
 	for {
 		err := mutex.Lock()
 		if err == nil {
@@ -85,13 +83,13 @@ func taken(err error) bool {
 	return !errors.As(err, &failed)
 }
 
-func (l *library) Keep(name string, ttl time.Duration) (protocol.Hold, error) {
-	lock, err := l.lock(name, ttl)
+func (l *library) Keep(name string) (protocol.Hold, error) {
+	lock, err := l.lock(name)
 	if err != nil {
 		return nil, err
 	}
 	kept := &kept{lock, make(chan struct{}), make(chan struct{})}
-	go kept.keep(ttl / 3)
+	go kept.keep(protocol.TTL / 3)
 	return kept, nil
 }
 

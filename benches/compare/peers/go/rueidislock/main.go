@@ -3,8 +3,6 @@ package main
 
 import (
 	"context"
-	"sync"
-	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
@@ -21,58 +19,34 @@ func main() {
 			"waiters are told by the server's invalidations for client-side caching, and ask only then",
 			"it extends each lock at half of its validity, always",
 		},
-	}, "github.com/redis/rueidis", &library{lockers: map[time.Duration]rueidislock.Locker{}})
+	}, "github.com/redis/rueidis", &library{})
 }
 
 type library struct {
-	option rueidis.ClientOption
-	lock   sync.RWMutex
-	// The lockers by TTL, because all locks of a locker have one TTL.
-	lockers map[time.Duration]rueidislock.Locker
+	locker rueidislock.Locker
 }
 
-func (l *library) Open(backend string, servers protocol.Servers) error {
-	if backend != "redis" {
-		return protocol.Cannot("lock on " + backend)
-	}
-	l.option = rueidis.ClientOption{InitAddress: servers.Addresses}
-	client, err := rueidis.NewClient(l.option)
-	if err == nil {
-		client.Close()
-	}
-	return err
-}
-
-func (l *library) Prepare(_ int, ttl time.Duration) error {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	if l.lockers[ttl] != nil {
-		return nil
-	}
-	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
-		ClientOption: l.option,
-		KeyValidity:  ttl,
+func (l *library) Open(_ string, servers protocol.Servers) (err error) {
+	l.locker, err = rueidislock.NewLocker(rueidislock.LockerOption{
+		ClientOption: rueidis.ClientOption{InitAddress: servers.Addresses},
+		KeyValidity:  protocol.TTL,
 		KeyMajority:  1,
 	})
-	if err == nil {
-		l.lockers[ttl] = locker
-	}
 	return err
 }
 
-func (l *library) Lock(_ int, name string, ttl time.Duration) (protocol.Hold, error) {
-	l.lock.RLock()
-	locker := l.lockers[ttl]
-	l.lock.RUnlock()
-	held, release, err := locker.WithContext(context.Background(), name)
+func (l *library) Prepare(int) error { return nil }
+
+func (l *library) Lock(_ int, name string) (protocol.Hold, error) {
+	held, release, err := l.locker.WithContext(context.Background(), name)
 	if err != nil {
 		return nil, err
 	}
 	return hold{held, release}, nil
 }
 
-func (l *library) Keep(name string, ttl time.Duration) (protocol.Hold, error) {
-	return l.Lock(0, name, ttl)
+func (l *library) Keep(name string) (protocol.Hold, error) {
+	return l.Lock(0, name)
 }
 
 type hold struct {

@@ -1,9 +1,8 @@
-//! etcd: keys on one lease per TTL, and a queue ordered by revision.
+//! etcd: keys on one lease, and a queue ordered by revision.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::process;
-use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,11 +10,11 @@ use etcd_client::{
     Client, Compare, CompareOp, ConnectOptions, Error, EventType, GetOptions, LeaseKeepAliveStream,
     LeaseKeeper, PutOptions, Txn, TxnOp, WatchOptions, WatchStream,
 };
-use lockwright_bench_protocol::Result;
+use lockwright_bench_protocol::{Library, Result};
 use tokio::sync::{OnceCell, oneshot};
 use tokio::time::interval;
 
-use super::{Baseline, held, lost};
+use super::{held, lost, servers};
 
 const PREFIX: &str = "bench-baseline/";
 
@@ -23,7 +22,7 @@ const END: char = '\0';
 
 pub(super) struct Etcd {
     client: Client,
-    leases: RefCell<HashMap<Duration, Rc<OnceCell<i64>>>>,
+    lease: OnceCell<i64>,
     queues: OnceCell<Arc<Mutex<Queues>>>,
     asked: Cell<u64>,
 }
@@ -39,16 +38,15 @@ struct Queues {
 
 impl Etcd {
     async fn lease(&self, ttl: Duration) -> Result<i64> {
-        let lease = Rc::clone(self.leases.borrow_mut().entry(ttl).or_default());
-        let lease = lease.get_or_try_init(async || {
+        let begin = async || {
             let mut client = self.client.clone();
             let seconds = ttl.as_millis().div_ceil(1000) as i64;
             let id = client.lease_grant(seconds, None).await?.id();
             let (keeper, answers) = client.lease_keep_alive(id).await?;
             tokio::spawn(keep(keeper, answers, ttl / 3));
             Ok::<_, Error>(id)
-        });
-        Ok(*lease.await?)
+        };
+        Ok(*self.lease.get_or_try_init(begin).await?)
     }
 
     async fn queues(&self) -> Result<&Arc<Mutex<Queues>>> {
@@ -73,23 +71,17 @@ impl Etcd {
     }
 }
 
-impl Baseline for Etcd {
+impl Library for Etcd {
     /// The key.
     type Hold = Box<str>;
 
-    async fn open(_backend: &str, url: &str) -> Result<Self> {
+    async fn open(_backend: &str, urls: &[String]) -> Result<Self> {
         // The client connects to only one member, as Lockwright does.
-        let urls = url.trim_start_matches("etcd:");
-        let member = urls.split([',', '?']).next().unwrap_or(urls);
+        let member = servers(urls).split(',').next();
         let options = ConnectOptions::new().with_require_leader(true);
-        let mut client = Client::connect([member], Some(options)).await?;
+        let mut client = Client::connect(member.as_slice(), Some(options)).await?;
         client.get(PREFIX, None).await?;
-        Ok(Self {
-            client,
-            leases: RefCell::default(),
-            queues: OnceCell::new(),
-            asked: Cell::new(0),
-        })
+        Ok(Self { client, lease: OnceCell::new(), queues: OnceCell::new(), asked: Cell::new(0) })
     }
 
     async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Box<str>> {
@@ -129,22 +121,14 @@ impl Baseline for Etcd {
 impl Queues {
     fn came(&mut self, key: &str, revision: i64) {
         let Some(name) = name_of(key) else { return };
-        if !self.keys.contains_key(name) {
-            self.keys.insert(name.to_owned(), BTreeMap::new());
-        }
-        if let Some(queue) = self.keys.get_mut(name) {
-            queue.insert(revision, key.to_owned());
-        }
+        self.keys.entry(name.to_owned()).or_default().insert(revision, key.to_owned());
         self.look(name);
     }
 
     fn went(&mut self, key: &str) {
         let Some(name) = name_of(key) else { return };
         if let Some(queue) = self.keys.get_mut(name) {
-            let found = queue.iter().find(|(_, other)| *other == key);
-            if let Some(revision) = found.map(|(revision, _)| *revision) {
-                queue.remove(&revision);
-            }
+            queue.retain(|_, other| other != key);
         }
         self.look(name);
     }

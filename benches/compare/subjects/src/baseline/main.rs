@@ -14,10 +14,7 @@ mod sqlite;
 mod versions;
 mod zookeeper;
 
-use std::future::pending;
-use std::time::Duration;
-
-use lockwright_bench_protocol::{Handshake, Library, Result, serve};
+use lockwright_bench_protocol::{BACKENDS, Commands, Handshake, Result, serve_by_backend};
 
 use self::etcd::Etcd;
 use self::memory::Memory;
@@ -60,91 +57,23 @@ const NOTES: &[&str] = &[
      others, which takes longer than the measurement; Lockwright queues once in each process.",
 ];
 
-trait Baseline: Sized + 'static {
-    type Hold: 'static;
-
-    async fn open(backend: &str, url: &str) -> Result<Self>;
-
-    async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
-
-    /// Acquires a contended name. The end of a hold from [`Self::lock_alone`] doesn't wake waiters.
-    async fn lock(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
-
-    async fn unlock(&self, hold: Self::Hold) -> Result<()>;
-
-    async fn keep_alive(&self, holds: &[&Self::Hold], ttl: Duration) -> Result<()> {
-        let _ = (holds, ttl);
-        pending().await
+async fn answer(commands: Commands) {
+    match commands.backend().split('-').next() {
+        Some("memory") => commands.answer::<Memory>().await,
+        Some("sqlite") => commands.answer::<Sqlite>().await,
+        Some("postgres") => commands.answer::<Sql<Postgres>>().await,
+        Some("mysql") => commands.answer::<Sql<Mysql>>().await,
+        Some("redis") => commands.answer::<Redis>().await,
+        Some("redlock") => commands.answer::<Redlock>().await,
+        Some("etcd") => commands.answer::<Etcd>().await,
+        _ => commands.answer::<ZooKeeper>().await,
     }
 }
 
-macro_rules! baselines {
-    ($($kind:ident($baseline:ty): $($backend:literal)|+,)*) => {
-        const BACKENDS: &[&str] = &[$($($backend),+),*];
-
-        enum Any {
-            $($kind(Box<$baseline>),)*
-        }
-
-        enum Hold {
-            $($kind(<$baseline as Baseline>::Hold),)*
-        }
-
-        impl Library for Any {
-            type Hold = Hold;
-
-            async fn open(backend: &str, urls: &[String]) -> Result<Self> {
-                let [url] = urls else { return Err("the baseline needs one URL".into()) };
-                Ok(match backend {
-                    $($($backend)|+ => Self::$kind(Box::new(<$baseline>::open(backend, url).await?)),)*
-                    _ => return Err(format!("there is no baseline of {backend}").into()),
-                })
-            }
-
-            async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Hold> {
-                Ok(match self {
-                    $(Self::$kind(baseline) => Hold::$kind(baseline.lock_alone(name, ttl).await?),)*
-                })
-            }
-
-            async fn lock(&self, name: &str, ttl: Duration) -> Result<Hold> {
-                Ok(match self {
-                    $(Self::$kind(baseline) => Hold::$kind(baseline.lock(name, ttl).await?),)*
-                })
-            }
-
-            async fn unlock(&self, hold: Hold) -> Result<()> {
-                match (self, hold) {
-                    $((Self::$kind(baseline), Hold::$kind(hold)) => baseline.unlock(hold).await,)*
-                    _ => Err("the hold belongs to another baseline".into()),
-                }
-            }
-
-            async fn keep_alive(&self, holds: &[Hold], ttl: Duration) -> Result<()> {
-                match self {
-                    $(Self::$kind(baseline) => {
-                        let holds = holds.iter().filter_map(|hold| match hold {
-                            Hold::$kind(hold) => Some(hold),
-                            _ => None,
-                        });
-                        let holds: Vec<_> = holds.collect();
-                        baseline.keep_alive(&holds, ttl).await
-                    })*
-                }
-            }
-        }
-    };
-}
-
-baselines! {
-    Memory(Memory): "memory",
-    Sqlite(Sqlite): "sqlite",
-    Postgres(Sql<Postgres>): "postgres-lease" | "postgres-session" | "postgres-row",
-    Mysql(Sql<Mysql>): "mysql-lease" | "mysql-session" | "mysql-row",
-    Redis(Redis): "redis" | "redis-sentinel" | "redis-cluster",
-    Redlock(Redlock): "redlock-5",
-    Etcd(Etcd): "etcd",
-    ZooKeeper(ZooKeeper): "zookeeper",
+/// Returns the URL without its scheme and its options, which are for Lockwright.
+fn servers(urls: &[String]) -> &str {
+    let (_, rest) = urls[0].split_once(':').unwrap_or_default();
+    rest.trim_start_matches("//").split('?').next().unwrap_or_default()
 }
 
 fn held(name: &str) -> Box<dyn std::error::Error> {
@@ -155,12 +84,20 @@ fn lost(name: &str) -> Box<dyn std::error::Error> {
     format!("{name} was lost before it was released").into()
 }
 
+fn are_all(held: usize, renewed: usize) -> Result<()> {
+    match renewed < held {
+        true => Err(format!("{renewed} of {held} leases were there").into()),
+        false => Ok(()),
+    }
+}
+
 fn main() {
-    serve::<Any>(&Handshake {
+    let handshake = Handshake {
         name: "baseline",
         library: versions::libraries(),
         runtime: "tokio, one thread",
         backends: BACKENDS,
         notes: NOTES,
-    });
+    };
+    serve_by_backend(&handshake, answer);
 }

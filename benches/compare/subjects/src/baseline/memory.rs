@@ -3,10 +3,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_bench_protocol::Result;
+use lockwright_bench_protocol::{Library, Result};
 use tokio::sync::{Mutex, OwnedMutexGuard};
-
-use super::Baseline;
 
 #[derive(Default)]
 pub(super) struct Memory {
@@ -23,15 +21,11 @@ impl Memory {
     }
 }
 
-impl Baseline for Memory {
+impl Library for Memory {
     type Hold = OwnedMutexGuard<()>;
 
-    async fn open(_backend: &str, _url: &str) -> Result<Self> {
+    async fn open(_backend: &str, _urls: &[String]) -> Result<Self> {
         Ok(Self::default())
-    }
-
-    async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Self::Hold> {
-        self.lock(name, ttl).await
     }
 
     async fn lock(&self, name: &str, _ttl: Duration) -> Result<Self::Hold> {

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use lockwright_bench_protocol::Result;
+use lockwright_bench_protocol::{Library, Result};
 use redis::{Client, Value, cmd};
-use tokio::time::interval;
 
 use super::redis_server::{Hold, Server};
-use super::{Baseline, held, lost};
+use super::{are_all, held, lost, servers};
 
 const SLOTS: u16 = 16_384;
 
@@ -22,23 +21,21 @@ impl Redis {
         Ok(Self { masters: vec![Server::connect(url).await?], slots: vec![(SLOTS - 1, 0)] })
     }
 
-    async fn sentinels(url: &str) -> Result<Self> {
-        let rest = url.trim_start_matches("redis+sentinel://");
-        let (hosts, master) = rest.split_once('/').ok_or("the URL names no master")?;
+    async fn sentinels(servers: &str) -> Result<Self> {
+        let (hosts, master) = servers.split_once('/').ok_or("the URL names no master")?;
         let sentinel = hosts.split(',').next().unwrap_or(hosts);
         let client = Client::open(format!("redis://{sentinel}"))?;
         let mut connection = client.get_multiplexed_async_connection().await?;
         let (host, port): (String, u16) = cmd("SENTINEL")
             .arg("get-master-addr-by-name")
-            .arg(master.split('?').next().unwrap_or(master))
+            .arg(master)
             .query_async(&mut connection)
             .await?;
         Self::one(&format!("redis://{host}:{port}")).await
     }
 
-    async fn cluster(url: &str) -> Result<Self> {
-        let hosts = url.trim_start_matches("redis+cluster://");
-        let seed = hosts.split([',', '?']).next().unwrap_or(hosts);
+    async fn cluster(servers: &str) -> Result<Self> {
+        let seed = servers.split(',').next().unwrap_or(servers);
         let client = Client::open(format!("redis://{seed}"))?;
         let mut connection = client.get_multiplexed_async_connection().await?;
         let map: Vec<Vec<Value>> = cmd("CLUSTER").arg("SLOTS").query_async(&mut connection).await?;
@@ -63,9 +60,6 @@ impl Redis {
     }
 
     fn at(&self, name: &str) -> usize {
-        if self.masters.len() == 1 {
-            return 0;
-        }
         let slot = crc16(name.as_bytes()) % SLOTS;
         let range = self.slots.partition_point(|(last, _)| *last < slot);
         self.slots.get(range).map_or(0, |(_, at)| *at)
@@ -76,23 +70,20 @@ impl Redis {
     }
 }
 
-impl Baseline for Redis {
+impl Library for Redis {
     type Hold = Hold;
 
-    async fn open(backend: &str, url: &str) -> Result<Self> {
+    async fn open(backend: &str, urls: &[String]) -> Result<Self> {
         match backend {
-            "redis-sentinel" => Self::sentinels(url).await,
-            "redis-cluster" => Self::cluster(url).await,
-            _ => Self::one(url).await,
+            "redis-sentinel" => Self::sentinels(servers(urls)).await,
+            "redis-cluster" => Self::cluster(servers(urls)).await,
+            _ => Self::one(&urls[0]).await,
         }
     }
 
     async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Hold> {
-        if self.master(name).set(name, ttl).await? {
-            Ok(Hold { name: name.into(), turn: None })
-        } else {
-            Err(held(name))
-        }
+        let granted = self.master(name).set(name, ttl).await?;
+        granted.then(|| Hold { name: name.into(), turn: None }).ok_or_else(|| held(name))
     }
 
     async fn lock(&self, name: &str, _ttl: Duration) -> Result<Hold> {
@@ -109,22 +100,15 @@ impl Baseline for Redis {
         }
     }
 
-    async fn keep_alive(&self, holds: &[&Hold], ttl: Duration) -> Result<()> {
+    async fn renew(&self, holds: &[Hold], ttl: Duration) -> Result<()> {
         let mut names = vec![Vec::new(); self.masters.len()];
         for hold in holds {
             names[self.at(&hold.name)].push(&*hold.name);
         }
-        let mut ticks = interval(ttl / 3);
-        ticks.tick().await;
-        loop {
-            ticks.tick().await;
-            for (master, names) in self.masters.iter().zip(&names) {
-                let renewed = master.renew(names, ttl).await?;
-                if renewed < names.len() {
-                    return Err(format!("{renewed} of {} leases were there", names.len()).into());
-                }
-            }
+        for (master, names) in self.masters.iter().zip(&names) {
+            are_all(names.len(), master.renew(names, ttl).await?)?;
         }
+        Ok(())
     }
 }
 

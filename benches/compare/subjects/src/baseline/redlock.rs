@@ -1,10 +1,10 @@
 use std::time::Duration;
 
-use lockwright_bench_protocol::Result;
-use tokio::time::{interval, sleep};
+use lockwright_bench_protocol::{Library, Result};
+use tokio::time::sleep;
 
 use super::redis_server::{Hold, Server};
-use super::{Baseline, held, lost};
+use super::{held, lost, servers};
 
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -31,25 +31,21 @@ impl Redlock {
     }
 }
 
-impl Baseline for Redlock {
+impl Library for Redlock {
     type Hold = Hold;
 
-    async fn open(_backend: &str, url: &str) -> Result<Self> {
-        let urls = url.trim_start_matches("redlock:");
-        let mut servers = Vec::new();
-        for url in urls.split('?').next().unwrap_or(urls).split(',') {
-            servers.push(Server::connect(url).await?);
+    async fn open(_backend: &str, urls: &[String]) -> Result<Self> {
+        let mut connected = Vec::new();
+        for url in servers(urls).split(',') {
+            connected.push(Server::connect(url).await?);
         }
-        let servers = servers.try_into().map_err(|_| "there must be five servers")?;
+        let servers = connected.try_into().map_err(|_| "there must be five servers")?;
         Ok(Self { servers })
     }
 
     async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Hold> {
-        if self.set(name, ttl).await? {
-            Ok(Hold { name: name.into(), turn: None })
-        } else {
-            Err(held(name))
-        }
+        let granted = self.set(name, ttl).await?;
+        granted.then(|| Hold { name: name.into(), turn: None }).ok_or_else(|| held(name))
     }
 
     /// Waits for a turn on the first server, so votes are never split.
@@ -69,16 +65,10 @@ impl Baseline for Redlock {
         if released { Ok(()) } else { Err(lost(&hold.name)) }
     }
 
-    async fn keep_alive(&self, holds: &[&Hold], ttl: Duration) -> Result<()> {
+    async fn renew(&self, holds: &[Hold], ttl: Duration) -> Result<()> {
         let names: Vec<&str> = holds.iter().map(|hold| &*hold.name).collect();
-        let mut ticks = interval(ttl / 3);
-        ticks.tick().await;
-        loop {
-            ticks.tick().await;
-            for renewed in self.all(async |server| server.renew(&names, ttl).await).await {
-                renewed?;
-            }
-        }
+        let all = self.all(async |server| server.renew(&names, ttl).await).await;
+        all.into_iter().try_for_each(|renewed| renewed.map(drop))
     }
 }
 

@@ -2,12 +2,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::process;
 use std::time::Duration;
 
-use lockwright_bench_protocol::Result;
+use lockwright_bench_protocol::{Library, Result};
 use tokio::sync::Mutex;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::sleep;
 
 use super::pool::{Lent, Pool};
-use super::{Baseline, held, lost};
+use super::{are_all, held, lost};
 
 /// The number of connections for requests, as in Lockwright's pool.
 const REQUESTS: usize = 4;
@@ -93,20 +93,17 @@ impl<S: Server> Sql<S> {
         let on = &mut lent.connection;
         match self.mode {
             Mode::Row => S::lock_row(on, name).await?,
-            _ => {
-                if !S::take(on, name, waits).await? {
-                    return Err(held(name));
-                }
-            }
+            _ if S::take(on, name, waits).await? => {}
+            _ => return Err(held(name)),
         }
         Ok(Hold::Connection { name: name.into(), lent: lent.into(), waited: waits })
     }
 }
 
-impl<S: Server> Baseline for Sql<S> {
+impl<S: Server> Library for Sql<S> {
     type Hold = Hold<S::Connection>;
 
-    async fn open(backend: &str, url: &str) -> Result<Self> {
+    async fn open(backend: &str, urls: &[String]) -> Result<Self> {
         let mode = match backend.split_once('-') {
             Some((_, "session")) => Mode::Session,
             Some((_, "row")) => Mode::Row,
@@ -114,17 +111,16 @@ impl<S: Server> Baseline for Sql<S> {
         };
         let baseline = Self {
             // Without the query: its `mode` is for Lockwright only.
-            server: S::new(url.split('?').next().unwrap_or(url))?,
+            server: S::new(urls[0].split('?').next().unwrap_or_default())?,
             mode,
             token: i64::from(process::id()),
             requests: Pool::of(REQUESTS),
             waiting: Pool::of(IN_TURN),
             holding: Pool::unlimited(),
         };
-        let alone = if matches!(baseline.mode, Mode::Lease) {
-            &baseline.requests
-        } else {
-            &baseline.holding
+        let alone = match baseline.mode {
+            Mode::Lease => &baseline.requests,
+            _ => &baseline.holding,
         };
         for pool in [alone, &baseline.waiting] {
             pool.give_back(baseline.lend(pool).await?);
@@ -183,27 +179,19 @@ impl<S: Server> Baseline for Sql<S> {
         if released { Ok(()) } else { Err(lost(&name)) }
     }
 
-    async fn keep_alive(&self, holds: &[&Self::Hold], ttl: Duration) -> Result<()> {
-        let mut ticks = interval(ttl / 3);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        ticks.tick().await;
-        loop {
-            ticks.tick().await;
-            if matches!(self.mode, Mode::Lease) {
-                let mut lent = self.lend(&self.requests).await?;
-                let renewed = S::renew(&mut lent.connection, self.token, ttl).await?;
-                self.requests.give_back(lent);
-                if renewed < holds.len() as u64 {
-                    return Err(format!("{renewed} of {} leases were there", holds.len()).into());
-                }
-                continue;
-            }
-            for hold in holds {
-                if let Hold::Connection { lent, .. } = hold {
-                    S::ping(&mut lent.lock().await.connection).await?;
-                }
+    async fn renew(&self, holds: &[Self::Hold], ttl: Duration) -> Result<()> {
+        if matches!(self.mode, Mode::Lease) {
+            let mut lent = self.lend(&self.requests).await?;
+            let renewed = S::renew(&mut lent.connection, self.token, ttl).await?;
+            self.requests.give_back(lent);
+            return are_all(holds.len(), renewed as usize);
+        }
+        for hold in holds {
+            if let Hold::Connection { lent, .. } = hold {
+                S::ping(&mut lent.lock().await.connection).await?;
             }
         }
+        Ok(())
     }
 }
 

@@ -6,13 +6,13 @@ use std::process;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lockwright_bench_protocol::Result;
+use lockwright_bench_protocol::{Library, Result};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteQueryResult};
 use sqlx::{ConnectOptions, query, raw_sql};
 use tokio::sync::{Mutex, OwnedMutexGuard};
-use tokio::time::{interval, sleep};
+use tokio::time::sleep;
 
-use super::{Baseline, held, lost};
+use super::{held, lost, servers};
 
 /// Lockwright's settings: a grant and a release each wait for the disk.
 const SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
@@ -67,21 +67,18 @@ impl Sqlite {
     }
 }
 
-impl Baseline for Sqlite {
+impl Library for Sqlite {
     type Hold = Hold;
 
-    async fn open(_backend: &str, url: &str) -> Result<Self> {
-        let path = url.trim_start_matches("sqlite:").trim_start_matches("//");
+    async fn open(_backend: &str, urls: &[String]) -> Result<Self> {
         let options = SqliteConnectOptions::new()
-            .filename(path.split('?').next().unwrap_or(path))
+            .filename(servers(urls))
             .create_if_missing(true)
             .foreign_keys(false)
             .busy_timeout(Duration::ZERO)
             .disable_statement_logging();
         let mut connection = patient(async || options.connect().await).await?;
-        while let Err(error) = raw_sql(SETTINGS).execute(&mut connection).await {
-            pause_if_busy(error).await?;
-        }
+        patient(async || raw_sql(SETTINGS).execute(&mut connection).await).await?;
         Ok(Self {
             connection: connection.into(),
             token: process::id().into(),
@@ -112,43 +109,28 @@ impl Baseline for Sqlite {
         if deleted.rows_affected() == 1 { Ok(()) } else { Err(lost(&hold.name)) }
     }
 
-    async fn keep_alive(&self, _holds: &[&Hold], ttl: Duration) -> Result<()> {
-        let mut ticks = interval(ttl / 3);
-        ticks.tick().await;
-        loop {
-            ticks.tick().await;
-            patient(async || {
-                let mut connection = self.connection.lock().await;
-                let renew = query(RENEW).bind(self.token).bind(now() + nanos(ttl));
-                renew.execute(&mut *connection).await
-            })
-            .await?;
-        }
+    async fn renew(&self, _holds: &[Hold], ttl: Duration) -> Result<()> {
+        let renew = async || {
+            let mut connection = self.connection.lock().await;
+            let renew = query(RENEW).bind(self.token).bind(now() + nanos(ttl));
+            renew.execute(&mut *connection).await
+        };
+        patient(renew).await.map(drop)
     }
 }
 
 async fn patient<T>(mut ask: impl AsyncFnMut() -> sqlx::Result<T>) -> Result<T> {
     loop {
-        match ask().await {
+        let error = match ask().await {
             Ok(answer) => return Ok(answer),
-            Err(error) => pause_if_busy(error).await?,
-        }
-    }
-}
-
-async fn pause_if_busy(error: sqlx::Error) -> Result<()> {
-    match &error {
+            Err(error) => error,
+        };
+        let code = error.as_database_error().and_then(|cause| cause.code()?.parse::<u32>().ok());
         // SQLITE_BUSY and its extended codes.
-        sqlx::Error::Database(cause)
-            if cause
-                .code()
-                .and_then(|code| code.parse().ok())
-                .is_some_and(|code: u32| code & 0xff == 5) =>
-        {
-            sleep(POLL).await;
-            Ok(())
+        if code.is_none_or(|code| code & 0xff != 5) {
+            return Err(error.into());
         }
-        _ => Err(error.into()),
+        sleep(POLL).await;
     }
 }
 

@@ -4,13 +4,10 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::time::Duration;
 
-use lockwright_bench_protocol::Result;
+use lockwright_bench_protocol::{Library, Result, TTL};
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error, EventType};
 
-use super::{Baseline, held};
-
-/// The session timeout, equal to the benchmarks' TTL.
-const SESSION: Duration = Duration::from_secs(15);
+use super::{held, servers};
 
 const LOCKS: &str = "/bench-baseline";
 const QUEUES: &str = "/bench-baseline-queues";
@@ -43,14 +40,13 @@ impl ZooKeeper {
     }
 }
 
-impl Baseline for ZooKeeper {
+impl Library for ZooKeeper {
     /// The path of the node.
     type Hold = Box<str>;
 
-    async fn open(_backend: &str, url: &str) -> Result<Self> {
-        let cluster = url.trim_start_matches("zookeeper:").trim_start_matches("//");
-        let cluster = cluster.split('?').next().unwrap_or(cluster);
-        let client = Client::connector().with_session_timeout(SESSION).connect(cluster).await?;
+    async fn open(_backend: &str, urls: &[String]) -> Result<Self> {
+        let connector = Client::connector().with_session_timeout(TTL);
+        let client = connector.connect(servers(urls)).await?;
         let baseline = Self { client, ready: RefCell::default() };
         baseline.make(LOCKS).await?;
         baseline.make(QUEUES).await?;

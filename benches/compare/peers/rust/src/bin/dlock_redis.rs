@@ -1,9 +1,6 @@
 //! distributed-lock-redis: one Redis, or Redlock, on fred.
 #![forbid(unsafe_code)]
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::rc::Rc;
 use std::time::Duration;
 
 use distributed_lock_core::error::LockError;
@@ -11,49 +8,29 @@ use distributed_lock_core::traits::{DistributedLock, LockHandle, LockProvider};
 use distributed_lock_redis::{RedisLockHandle, RedisLockProvider};
 use fred::prelude::{ClientLike, RedisClient, RedisConfig};
 use lockwright_bench_peers::library;
-use lockwright_bench_protocol::{Cannot, Library, Handshake, Result, serve};
+use lockwright_bench_protocol::{Cannot, Library, Handshake, Result, TTL, serve};
 
-struct Dlock {
-    clients: Vec<RedisClient>,
-    /// The providers by TTL, because all locks of a provider have one TTL.
-    providers: RefCell<HashMap<Duration, Rc<RedisLockProvider>>>,
-}
-
-impl Dlock {
-    async fn provider(&self, ttl: Duration) -> Result<Rc<RedisLockProvider>> {
-        if let Some(provider) = self.providers.borrow().get(&ttl) {
-            return Ok(provider.clone());
-        }
-        let mut builder = RedisLockProvider::builder()
-            .expiry(ttl)
-            .extension_cadence(ttl / 3)
-            .min_validity(ttl * 9 / 10);
-        for client in &self.clients {
-            builder = builder.client(client.clone());
-        }
-        let provider = Rc::new(builder.build().await?);
-        self.providers.borrow_mut().insert(ttl, provider.clone());
-        Ok(provider)
-    }
-}
+struct Dlock(RedisLockProvider);
 
 impl Library for Dlock {
     type Hold = RedisLockHandle;
 
     async fn open(_backend: &str, urls: &[String]) -> Result<Self> {
-        let mut clients = Vec::new();
+        let mut builder = RedisLockProvider::builder()
+            .expiry(TTL)
+            .extension_cadence(TTL / 3)
+            .min_validity(TTL * 9 / 10);
         for url in urls {
             let client = RedisClient::new(RedisConfig::from_url(url)?, None, None, None);
             client.connect();
             client.wait_for_connect().await?;
-            clients.push(client);
+            builder = builder.client(client);
         }
-        Ok(Self { clients, providers: RefCell::default() })
+        Ok(Self(builder.build().await?))
     }
 
-    async fn lock(&self, name: &str, ttl: Duration) -> Result<RedisLockHandle> {
-        let lock = self.provider(ttl).await?.create_lock(name);
-        match lock.acquire(None).await {
+    async fn lock(&self, name: &str, _ttl: Duration) -> Result<RedisLockHandle> {
+        match self.0.create_lock(name).acquire(None).await {
             Ok(handle) => Ok(handle),
             Err(LockError::Timeout(_)) => {
                 Err(Cannot("wait: acquire without a limit says at once that it timed out".into()).into())

@@ -6,7 +6,6 @@ use std::time::Duration;
 use lockwright_bench_peers::library;
 use lockwright_bench_protocol::{Library, Handshake, Result, serve};
 use rslock::{LockGuard, LockManager};
-use tokio::time::{MissedTickBehavior, interval};
 
 struct Rslock {
     manager: LockManager,
@@ -36,15 +35,11 @@ impl Library for Rslock {
         Ok(())
     }
 
-    async fn keep_alive(&self, guards: &[LockGuard], ttl: Duration) -> Result<()> {
-        let mut due = interval(ttl / 3);
-        due.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            due.tick().await;
-            for guard in guards {
-                self.manager.extend(&guard.lock, ttl).await?;
-            }
+    async fn renew(&self, guards: &[LockGuard], ttl: Duration) -> Result<()> {
+        for guard in guards {
+            self.manager.extend(&guard.lock, ttl).await?;
         }
+        Ok(())
     }
 }
 

@@ -1,5 +1,6 @@
 //! The comparative benchmarks.
 #![forbid(unsafe_code)]
+#![allow(missing_docs)] // the names express the rest
 
 pub mod driver;
 mod machine;

@@ -4,7 +4,6 @@ use lockwright_bench::{WORKLOADS, servers};
 
 pub(crate) const USAGE: &str = include_str!("../usage.txt");
 
-#[derive(Debug)]
 pub(crate) enum Command {
     Help,
     Bench(Bench),
@@ -13,7 +12,6 @@ pub(crate) enum Command {
     Compare { old: PathBuf, new: PathBuf, all: bool },
 }
 
-#[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) backends: Vec<String>,
     pub(crate) only: Vec<String>,

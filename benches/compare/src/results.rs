@@ -1,7 +1,6 @@
 //! The results of a run, in a stable JSON format.
 //!
 //! Fields may be added. A change of meaning needs another [`FORMAT`].
-#![allow(missing_docs)] // the names express the rest
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
 //! The table of measurements.
-#![allow(missing_docs)] // the names express the rest
 
 #[derive(Debug)]
 pub struct Workload {

@@ -1,15 +1,14 @@
 use std::time::Duration;
 
-use super::pace::Pace;
+use super::pace::{Pace, TASKS};
 use super::progress::Progress;
 use super::subject::{Contest, RunningSubject, Used};
 use super::table::{Key, Round, Table};
 use super::turns::{Turns, quantile};
 use super::worker::{Failure, Program};
 use crate::results::{Exclusion, Regime};
-use crate::servers::Watched;
+use crate::servers::Servers;
 
-#[derive(Debug)]
 pub(super) struct BackendRun<'a> {
     pub(super) backend: &'a str,
     pub(super) pace: &'a Pace,
@@ -22,7 +21,7 @@ pub(super) struct BackendRun<'a> {
 impl<'a> BackendRun<'a> {
     pub(super) fn new(
         backend: &'a str,
-        servers: &'a Watched,
+        servers: &'a Servers,
         pace: &'a Pace,
         programs: &'a [Program],
         only: &'a [String],
@@ -130,7 +129,7 @@ impl<'a> BackendRun<'a> {
         };
         let keeping =
             Contest { time: pace.contest_5ms, section: Duration::from_millis(5), ..processes };
-        let tasks = Contest { processes: 1, tasks: pace.tasks, time: pace.pairs, ..processes };
+        let tasks = Contest { processes: 1, tasks: TASKS, time: pace.pairs, ..processes };
         for regime in [Regime::TwoCores, Regime::OneCore] {
             for round in 0..pace.rounds {
                 self.each("pairs", regime, round, 0, |subject, lock| {
@@ -228,7 +227,6 @@ impl<'a> BackendRun<'a> {
                 }
                 self.table.add(key, outcome);
             }
-            self.progress.done(self.pace.seconds_of_one(workload));
         }
     }
 }

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::backend_run::{BackendRun, of_pairs};
 use super::cores;
+use super::pace::TTL;
 use super::subject::{RunningSubject, Used};
 use super::table::{Key, Round};
 use super::worker::{Failure, Worker};
@@ -42,9 +43,6 @@ impl BackendRun<'_> {
                 }
                 self.measure_hold(subject, count);
                 self.subjects[subject].dismiss();
-                if count > 1 {
-                    self.progress.done(self.pace.seconds_of_one("renewal"));
-                }
             }
         }
     }
@@ -100,7 +98,7 @@ impl RunningSubject<'_> {
     fn wait(&mut self, lock: &str) -> Result<(), Failure> {
         // Running processes may have threads of earlier measurements.
         self.dismiss();
-        let (pace, ttl) = (self.pace, self.pace.ttl.as_millis());
+        let (pace, ttl) = (self.pace, TTL.as_millis());
         let waited = self.used(REGIME, WAITING_PROCESSES + 1, |workers| {
             let (holder, waiting) = workers.split_first_mut().expect("there are five");
             holder.send(&format!("hold {lock} 0 1 {ttl} 10000"));
@@ -125,7 +123,7 @@ impl RunningSubject<'_> {
             let memory = |of: &[u32]| cores::memory(of) as f64;
             let ours = [workers[0].pid()];
             let before = (memory(&servers.processes()), memory(&ours));
-            let (ttl, time) = (pace.ttl.as_millis(), pace.holding.as_millis());
+            let (ttl, time) = (TTL.as_millis(), pace.holding.as_millis());
             workers[0].send(&format!("hold {prefix} 0 {count} {ttl} {time}"));
             let answer = workers[0].answer("held", pace.holding)?;
             let is_no_number = |_| Failure::Failed(format!("not a number: {answer:?}"));

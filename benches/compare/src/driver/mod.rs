@@ -11,32 +11,23 @@ mod table;
 mod turns;
 mod worker;
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::channel;
-use std::sync::{Mutex, PoisonError};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use crate::machine;
-use crate::results::{Cell, Exclusion, FORMAT, Kind, Missing, Profile, Results, Settings, Subject};
-use crate::servers::{self, Watched};
+use crate::results::{FORMAT, Kind, Missing, Profile, Results, Settings, Subject};
+use crate::servers::{self, Servers};
 use backend_run::BackendRun;
 use pace::Pace;
 use progress::Progress;
 use worker::{Handshake, Program};
 
-const SMOKE_LANES: usize = 4;
-
-const SECONDS_OF_PROFILES: f64 = 12.0;
-
-/// The plan of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The backends; empty for all.
     pub backends: Vec<String>,
     /// The workloads; empty for all.
     pub only: Vec<String>,
-    /// The number of rounds.
     pub rounds: usize,
     /// True to check only that everything works.
     pub smoke: bool,
@@ -83,50 +74,20 @@ pub fn run(
         cells: Vec::new(),
         profiles: Vec::new(),
     };
-    let programs = meet(plan, &mut results.missing, &plan.logs)?;
+    let programs = meet(plan, &mut results.missing)?;
     results.subjects = programs.iter().map(presented).collect();
-    let wants =
-        |workload: &str| plan.only.is_empty() || plan.only.iter().any(|only| only == workload);
     let backends = plan.wanted_backends();
-    let seconds = |program: &Program| pace.seconds(program.kind, wants) + pace.beforehand();
-    let subjects = backends
-        .iter()
-        .flat_map(|backend| programs.iter().filter(|program| program.is_for(backend)));
-    let progress = Progress::of(subjects.map(seconds).sum());
-    let run = Run { plan, pace: &pace, programs: &programs, progress: &progress };
-    let lanes = if plan.smoke { SMOKE_LANES } else { 1 };
-    let queue = Mutex::new(backends.iter().copied().enumerate());
-    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let mut found: BTreeMap<usize, Found> = BTreeMap::new();
-    std::thread::scope(|scope| -> servers::Result<()> {
-        let (sender, arriving) = channel();
-        for _ in 0..lanes {
-            let (sender, next, run) = (sender.clone(), &next, &run);
-            scope.spawn(move || {
-                while let Some((at, backend)) = next() {
-                    if sender.send((at, run.measure(backend))).is_err() {
-                        return;
-                    }
-                }
-            });
+    let progress = Progress::of(backends.len());
+    for backend in backends {
+        if let Err(error) = measure(plan, backend, &pace, &programs, &progress, &mut results) {
+            let (name, reason) = (format!("all on {backend}"), error.to_string());
+            progress.tell(&format!("{name}: {reason}"));
+            results.missing.push(Missing { name, reason });
         }
-        drop(sender);
-        for (at, outcome) in arriving {
-            match outcome {
-                Ok(outcome) => drop(found.insert(at, outcome)),
-                Err(error) => {
-                    let name = format!("all on {}", backends[at]);
-                    let reason = error.to_string();
-                    progress.tell(&format!("{name}: {reason}"));
-                    results.missing.push(Missing { name, reason });
-                }
-            }
-            fill(&mut results, found.values());
-            results.seconds = begun.elapsed().as_secs_f64();
-            so_far(&results)?;
-        }
-        Ok(())
-    })?;
+        progress.done_with_backend();
+        results.seconds = begun.elapsed().as_secs_f64();
+        so_far(&results)?;
+    }
     progress.tell(&format!("measured in {:.0} s", begun.elapsed().as_secs_f64()));
     Ok(results)
 }
@@ -135,87 +96,56 @@ pub fn run(
 pub fn profiles(plan: &Plan) -> servers::Result<(Vec<Profile>, Vec<Subject>)> {
     let pace = Pace::full(plan.rounds);
     std::fs::create_dir_all(&plan.logs)?;
-    let programs = meet(plan, &mut Vec::new(), &plan.logs)?;
+    let programs = meet(plan, &mut Vec::new())?;
     let backends = plan.wanted_backends();
-    let progress = Progress::of(backends.len() as f64 * SECONDS_OF_PROFILES);
+    let progress = Progress::of(backends.len());
     let mut profiles = Vec::new();
     for backend in backends {
         progress.say(&format!("{backend}: starting its servers"));
-        let watched = Watched::start(backend)?;
-        let mut run = BackendRun::new(backend, &watched, &pace, &programs, &plan.only, &progress);
+        let servers = Servers::start(backend)?;
+        let mut run = BackendRun::new(backend, &servers, &pace, &programs, &plan.only, &progress);
         run.warm_up();
         let found = run.profile(&plan.logs);
         profiles.extend(found.map_err(|failure| format!("{backend}: {}", failure.text()))?);
-        progress.done(SECONDS_OF_PROFILES);
+        progress.done_with_backend();
     }
     Ok((profiles, programs.iter().map(presented).collect()))
 }
 
-struct Found {
-    version: (String, String),
-    exclusion: Vec<Exclusion>,
-    cells: Vec<Cell>,
-    profiles: Vec<Profile>,
-}
-
-struct Run<'a> {
-    plan: &'a Plan,
-    pace: &'a Pace,
-    programs: &'a [Program],
-    progress: &'a Progress,
-}
-
-impl Run<'_> {
-    fn measure(&self, backend: &str) -> servers::Result<Found> {
-        let Self { plan, pace, programs, progress } = self;
-        progress.say(&format!("{backend}: starting its servers"));
-        let watched = Watched::start(backend)?;
-        let version = watched.servers.version.clone();
-        let mut run = BackendRun::new(backend, &watched, pace, programs, &plan.only, progress);
-        let exclusion = run.check_exclusion();
-        run.warm_up();
-        run.measure_rounds();
-        run.measure_growth();
-        run.measure_waiting();
-        run.measure_holds();
-        let mut profiles = Vec::new();
-        if !plan.smoke {
-            match run.profile(&plan.logs) {
-                Ok(seen) => profiles = seen,
-                Err(failure) => {
-                    progress.tell(&format!("{backend}: no profile: {}", failure.text()));
-                }
-            }
+fn measure(
+    plan: &Plan,
+    backend: &str,
+    pace: &Pace,
+    programs: &[Program],
+    progress: &Progress,
+    results: &mut Results,
+) -> servers::Result<()> {
+    progress.say(&format!("{backend}: starting its servers"));
+    let servers = Servers::start(backend)?;
+    let (server, version) = servers.version.clone();
+    results.versions.insert(server, version);
+    let mut run = BackendRun::new(backend, &servers, pace, programs, &plan.only, progress);
+    results.exclusion.extend(run.check_exclusion());
+    run.warm_up();
+    run.measure_rounds();
+    run.measure_growth();
+    run.measure_waiting();
+    run.measure_holds();
+    if !plan.smoke {
+        match run.profile(&plan.logs) {
+            Ok(profiles) => results.profiles.extend(profiles),
+            Err(failure) => progress.tell(&format!("{backend}: no profile: {}", failure.text())),
         }
-        Ok(Found { version, exclusion, cells: run.table.cells(backend).collect(), profiles })
     }
+    results.cells.extend(run.table.cells(backend));
+    Ok(())
 }
 
-fn fill<'a>(results: &mut Results, found: impl Iterator<Item = &'a Found>) {
-    (results.exclusion, results.cells, results.profiles) = Default::default();
-    for found in found {
-        let (server, version) = found.version.clone();
-        results.versions.insert(server, version);
-        results.exclusion.extend(found.exclusion.iter().cloned());
-        results.cells.extend(found.cells.iter().cloned());
-        results.profiles.extend(found.profiles.iter().cloned());
-    }
-}
-
-fn meet(plan: &Plan, missing: &mut Vec<Missing>, logs: &Path) -> servers::Result<Vec<Program>> {
+fn meet(plan: &Plan, missing: &mut Vec<Missing>) -> servers::Result<Vec<Program>> {
     let ours = plan.ours.iter().map(|(kind, command)| (*kind, command));
-    let all: Vec<_> = ours.chain(plan.peers.iter().map(|command| (Kind::Peer, command))).collect();
-    let met: Vec<_> = std::thread::scope(|scope| {
-        let meet = |(kind, command): &(Kind, &Vec<String>)| {
-            let (kind, command) = (*kind, (*command).clone());
-            scope.spawn(move || Program::meet(command, kind, logs))
-        };
-        let meeting: Vec<_> = all.iter().map(meet).collect();
-        meeting.into_iter().map(|thread| thread.join().expect("meeting doesn't panic")).collect()
-    });
     let mut programs = Vec::new();
-    for ((kind, command), met) in all.into_iter().zip(met) {
-        match met {
+    for (kind, command) in ours.chain(plan.peers.iter().map(|command| (Kind::Peer, command))) {
+        match Program::meet(command.clone(), kind, &plan.logs) {
             Ok(mut program) => {
                 if kind == Kind::Before {
                     // A subject's name is a part of locks' names, so it has no space.

@@ -130,23 +130,15 @@ mod tests {
 
     #[test]
     fn a_line_says_who_and_what_and_how_much() {
-        let read = |line| share(line).map(|(what, share)| (what, (share * 1e4).round()));
-        assert_eq!(
-            read("    12.34%  redis-server     [.] lookupKey  "),
-            Some(("redis-server: lookupKey".to_owned(), 1234.0))
-        );
-        assert_eq!(
-            read("     0.50%  bench-ours  [k] tcp_sendmsg"),
-            Some(("bench-ours: kernel: tcp_sendmsg".to_owned(), 50.0))
-        );
-        assert_eq!(
-            read("  61.20%  swapper  [k] native_safe_halt    -      -"),
-            Some(("idle".to_owned(), 6120.0))
-        );
-        assert_eq!(
-            read("     1.96%  bench-ours  [.] a::B<c>::d    -      -"),
-            Some(("bench-ours: a::B<c>::d".to_owned(), 196.0))
-        );
-        assert_eq!(read("# Samples: 5"), None);
+        for (line, what, hundredths) in [
+            ("    12.34%  redis-server     [.] lookupKey  ", "redis-server: lookupKey", 1234.0),
+            ("     0.50%  bench-ours  [k] tcp_sendmsg", "bench-ours: kernel: tcp_sendmsg", 50.0),
+            ("  61.20%  swapper  [k] native_safe_halt    -      -", "idle", 6120.0),
+            ("     1.96%  bench-ours  [.] a::B<c>::d    -      -", "bench-ours: a::B<c>::d", 196.0),
+        ] {
+            let (found, share) = share(line).unwrap();
+            assert_eq!((found.as_str(), (share * 1e4).round()), (what, hundredths));
+        }
+        assert_eq!(share("# Samples: 5"), None);
     }
 }

@@ -1,25 +1,23 @@
 use std::time::Duration;
 
 use super::cores;
-use super::pace::Pace;
+use super::pace::{Pace, TTL};
 use super::turns::Turns;
 use super::worker::{Failure, Program, Worker};
 use crate::results::{Kind, Regime};
-use crate::servers::Watched;
+use crate::servers::Servers;
 use rustix::time::{ClockId, clock_gettime};
 
 const HEAD_START: Duration = Duration::from_millis(100);
 
-#[derive(Debug)]
 pub(super) struct RunningSubject<'a> {
     pub(super) program: &'a Program,
-    pub(super) servers: &'a Watched,
+    pub(super) servers: &'a Servers,
     pub(super) pace: &'a Pace,
     words: String,
     workers: Vec<Worker>,
 }
 
-#[derive(Debug)]
 pub(super) struct Used<T> {
     pub(super) of: T,
     pub(super) served: Option<f64>,
@@ -41,12 +39,12 @@ impl<'a> RunningSubject<'a> {
     pub(super) fn of(
         program: &'a Program,
         backend: &str,
-        servers: &'a Watched,
+        servers: &'a Servers,
         pace: &'a Pace,
     ) -> Self {
         let words = match program.kind {
-            Kind::Peer => servers.servers.addresses.join(" "),
-            _ => servers.servers.url.clone(),
+            Kind::Peer => servers.addresses.join(" "),
+            _ => servers.url.clone(),
         };
         let words = format!("open {backend} {words}");
         Self { program, servers, pace, words, workers: Vec::new() }
@@ -81,7 +79,7 @@ impl<'a> RunningSubject<'a> {
         name: &str,
         time: Duration,
     ) -> Result<Used<Vec<u64>>, Failure> {
-        let command = format!("pairs {name} {} {}", self.pace.ttl.as_millis(), time.as_millis());
+        let command = format!("pairs {name} {} {}", TTL.as_millis(), time.as_millis());
         self.used(regime, 1, |workers| {
             workers[0].send(&command);
             let answer = workers[0].answer("pairs", time)?;
@@ -98,7 +96,7 @@ impl<'a> RunningSubject<'a> {
         contest: &Contest,
     ) -> Result<Used<Turns>, Failure> {
         let Contest { processes, tasks, time, section } = contest;
-        let ttl = self.pace.ttl.as_millis();
+        let ttl = TTL.as_millis();
         self.used(regime, *processes, |workers| {
             let start = now() + HEAD_START.as_nanos() as u64;
             let end = start + time.as_nanos() as u64;
@@ -125,8 +123,8 @@ impl<'a> RunningSubject<'a> {
             regime.pin(&theirs, &subjects);
         }
         // Queries for keep-alives come before the first and after the last count of commands.
-        let alive = servers.servers.counts.keep_alives().map_err(unanswered)?;
-        let served = servers.servers.counts.served().map_err(unanswered)?;
+        let alive = servers.counts.keep_alives().map_err(unanswered)?;
+        let served = servers.counts.served().map_err(unanswered)?;
         let before = (cores::used(&theirs), cores::used(&subjects));
         let of = act(&mut self.workers[..count])?;
         // List the processes again, because some servers start one per connection.

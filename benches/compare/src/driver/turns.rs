@@ -8,7 +8,6 @@ pub(super) struct Turn {
     pub(super) released: u64,
 }
 
-#[derive(Debug)]
 pub(super) struct Turns {
     turns: Vec<Turn>,
     lost: usize,

@@ -21,7 +21,6 @@ pub(super) struct Handshake {
     pub(super) notes: Vec<String>,
 }
 
-#[derive(Debug)]
 pub(super) struct Program {
     command: Vec<String>,
     log: PathBuf,
@@ -87,7 +86,6 @@ impl Program {
     }
 }
 
-#[derive(Debug)]
 pub(super) struct Worker {
     process: Child,
     commands: Option<ChildStdin>,

@@ -9,7 +9,6 @@ use super::view::{Place, View};
 use crate::results::{Cell, Kind, Results, Subject};
 use crate::workload::Workload;
 
-#[derive(Debug)]
 struct Change {
     /// The factor of the improvement. Below 1, the figure is worse.
     goodness: f64,

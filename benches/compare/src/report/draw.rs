@@ -17,14 +17,12 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Write = fn(f64) -> String;
 
 /// A row of points, one per panel, or a heading without points.
-#[derive(Debug)]
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) colour: RGBColor,
     pub(super) points: Vec<Option<Point>>,
 }
 
-#[derive(Debug)]
 pub(super) struct Point {
     pub(super) low: f64,
     pub(super) value: f64,
@@ -32,7 +30,6 @@ pub(super) struct Point {
     pub(super) text: String,
 }
 
-#[derive(Debug)]
 pub(super) struct Points<'a> {
     pub(super) title: &'a str,
     pub(super) scale: String,
@@ -101,7 +98,6 @@ impl Points<'_> {
     }
 }
 
-#[derive(Debug)]
 pub(super) struct Series {
     pub(super) name: String,
     pub(super) colour: RGBColor,
@@ -109,7 +105,6 @@ pub(super) struct Series {
     pub(super) points: Vec<(f64, f64)>,
 }
 
-#[allow(missing_debug_implementations)]
 pub(super) struct Lines<'a> {
     pub(super) title: String,
     pub(super) scales: String,

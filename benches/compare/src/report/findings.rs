@@ -12,7 +12,6 @@ pub(super) const FAR: f64 = 0.5;
 
 const SHARES: usize = 6;
 
-#[derive(Debug)]
 struct Comparison<'a> {
     place: Place<'a>,
     workload: &'static Workload,

@@ -74,7 +74,6 @@ pub fn write(
     put(markdown, &page.0)
 }
 
-/// Reads a run's results.
 pub fn read(path: &Path) -> io::Result<Results> {
     let text = fs::read_to_string(path).map_err(|error| of(path, error))?;
     let invalid = |problem: String| {

@@ -28,11 +28,8 @@ pub struct Spread {
     /// The lower end of the interval that contains the true median with [`CERTAINTY`]. With up to
     /// ten rounds, it is the minimum.
     pub low: f64,
-    /// The median.
     pub median: f64,
-    /// The interval's upper end.
     pub high: f64,
-    /// The number of rounds.
     pub rounds: usize,
 }
 
@@ -77,7 +74,6 @@ fn rank(count: usize) -> usize {
     }
 }
 
-/// Returns the median, if any.
 pub fn median(values: &[f64]) -> Option<f64> {
     percentile(&sorted(values), 0.5)
 }

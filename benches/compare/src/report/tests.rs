@@ -215,26 +215,6 @@ fn nothing_is_reported_of_what_is_noise() {
 }
 
 #[test]
-fn summary_has_pictures_and_findings_without_figures() {
-    let mut results = run();
-    change(&mut results, "etcd", "pairs", "lockwright", 0.5);
-    let folder = tempfile::tempdir().unwrap();
-    let (markdown, pictures) = (folder.path().join("page.md"), folder.path().join("page"));
-    let json = folder.path().join("results.json");
-    write(&results, &json, &markdown, &pictures, Extent::Summary).unwrap();
-    let summary = fs::read_to_string(&markdown).unwrap();
-    let full = written(&results);
-    has!(part(&summary, FAR), "In 1 of 78 comparisons");
-    for picture in fs::read_dir(&pictures).unwrap() {
-        let file = picture.unwrap().file_name();
-        assert!(summary.contains(file.to_str().unwrap()), "{file:?} in {summary}");
-    }
-    let rows = |page: &str| page.lines().filter(|line| line.starts_with('|')).count();
-    assert!(rows(&summary) > 0 && rows(&summary) < rows(&full), "{summary}");
-    assert!(!summary.contains("where the time goes"), "{summary}");
-}
-
-#[test]
 fn far_from_the_baseline_is_reported_with_where_the_time_goes() {
     let mut results = run();
     has!(part(&written(&results), FAR), "Nowhere, in 78 comparisons");

@@ -33,7 +33,6 @@ impl<'a> Place<'a> {
     }
 }
 
-#[derive(Debug)]
 pub(super) struct View<'a> {
     pub(super) results: &'a Results,
     pub(super) backends: Vec<&'a str>,

@@ -4,7 +4,7 @@ use std::time::Duration;
 use lockwright_testbed::etcd::Member;
 use lockwright_testbed::{Etcd, http};
 
-use super::interface::{Counts, Result, Servers};
+use super::{Counts, Result, Servers};
 
 const LIMIT: Duration = Duration::from_secs(10);
 

@@ -1,15 +1,16 @@
 //! The servers of each backend. All but Redis sync writes to disk before they answer.
 
 mod etcd;
-mod interface;
 mod redis;
 mod sql;
-mod watched;
 mod zookeeper;
 
-use interface::Counts;
-pub use interface::{Result, Servers};
-pub use watched::Watched;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use lockwright_testbed::descendants;
+
+pub type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
 type Start = fn() -> Result<Servers>;
 
@@ -30,15 +31,93 @@ const BACKENDS: &[(&str, Start)] = &[
     ("zookeeper", zookeeper::three),
 ];
 
-/// Returns all backends' names.
 pub fn names() -> impl Iterator<Item = &'static str> {
     BACKENDS.iter().map(|(name, _)| *name)
 }
 
-fn start(name: &str) -> Result<Servers> {
-    let (_, start) =
-        BACKENDS.iter().find(|(known, _)| *known == name).expect("a backend of the list");
-    start()
+/// The running servers of one backend. Dropping them stops them.
+#[derive(Debug)]
+pub struct Servers {
+    /// The URL for Lockwright.
+    pub url: String,
+    /// The addresses for peers.
+    pub addresses: Vec<String>,
+    pub version: (String, String),
+    pub(crate) counts: Box<dyn Counts>,
+    /// The servers' first processes, which may start others.
+    roots: Vec<u32>,
+    per_look: u64,
+}
+
+pub(crate) trait Counts: Debug {
+    /// Returns the number of commands so far, with those in scripts, or `None` without a count.
+    fn served(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
+    /// Returns the number of keep-alives so far by connection, if the server counts them
+    /// separately. [`Self::served`] includes keep-alives.
+    fn keep_alives(&self) -> Result<BTreeMap<String, u64>> {
+        Ok(BTreeMap::new())
+    }
+}
+
+impl Servers {
+    fn new(
+        url: String,
+        addresses: Vec<String>,
+        (server, version): (&str, String),
+        counts: impl Counts + 'static,
+    ) -> Self {
+        let version = (server.to_owned(), version);
+        let counts = Box::new(counts);
+        Self { url, addresses, version, counts, roots: Vec::new(), per_look: 0 }
+    }
+
+    /// Starts a backend's servers. All children that start in this time count as servers.
+    ///
+    /// # Panics
+    /// If there is no such backend.
+    pub fn start(backend: &str) -> Result<Self> {
+        let us = std::process::id();
+        let before = descendants::of(us);
+        let (_, start) =
+            BACKENDS.iter().find(|(name, _)| *name == backend).expect("a backend of the list");
+        let mut this = start()?;
+        this.roots = descendants::of(us);
+        this.roots.retain(|process| !before.contains(process));
+        // `served` itself sends commands. Their number is the smallest of several differences,
+        // because a cluster's members send commands to each other too.
+        let served = || Ok(this.counts.served()?.unwrap_or(0));
+        let counts: Vec<u64> = (0..4).map(|_| served()).collect::<Result<_>>()?;
+        let differences = counts.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+        this.per_look = differences.min().unwrap_or(0);
+        Ok(this)
+    }
+
+    /// Returns the number of commands since `before`.
+    pub fn served_since(&self, before: Option<u64>) -> Result<Option<u64>> {
+        let served = self.counts.served()?.zip(before);
+        Ok(served.map(|(now, before)| now.saturating_sub(before + self.per_look)))
+    }
+
+    /// Returns the number of keep-alives since `before`, on connections open at both times, or
+    /// `None` if the servers don't count keep-alives.
+    pub fn keep_alives_since(&self, before: &BTreeMap<String, u64>) -> Result<Option<u64>> {
+        let now = self.counts.keep_alives()?;
+        let of_connection = |(connection, count): (&String, &u64)| {
+            before.get(connection).map(|before| count.saturating_sub(*before))
+        };
+        Ok((!now.is_empty()).then(|| now.iter().filter_map(of_connection).sum()))
+    }
+
+    pub fn processes(&self) -> Vec<u32> {
+        let children = self.roots.iter().flat_map(|root| descendants::of(*root));
+        let mut all: Vec<u32> = children.chain(self.roots.iter().copied()).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
 }
 
 fn memory() -> Result<Servers> {

@@ -3,7 +3,7 @@ use std::fmt::Debug;
 
 use lockwright_testbed::{Cluster, Fleet, Redis, Sentinels};
 
-use super::interface::{Counts, Result, Servers};
+use super::{Counts, Result, Servers};
 
 pub(super) fn one() -> Result<Servers> {
     let server = Redis::start()?;

@@ -1,7 +1,7 @@
 use lockwright_testbed::{MariaDb, Postgres};
 use tempfile::TempDir;
 
-use super::interface::{Counts, Result, Servers};
+use super::{Counts, Result, Servers};
 
 /// The server's connection limit, enough for a thousand waiters.
 const CONNECTIONS: &str = "1200";

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use lockwright_testbed::ZooKeeper;
 
-use super::interface::{Counts, Result, Servers};
+use super::{Counts, Result, Servers};
 
 /// ZooKeeper's default tick. The testbed's is shorter.
 const TICK: Duration = Duration::from_secs(2);

@@ -26,11 +26,11 @@ mod support;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use lockwright::Guard;
 use lockwright::backend::redact;
-use lockwright::{Error, Guard, Result};
 use setting::Setting;
 use shop::{Sale, Shop};
-use support::{Processes, io, released, told, until};
+use support::{Processes, Result, released, told, until};
 
 const PROCESSES: usize = 8;
 const BUYERS: usize = 400;
@@ -45,7 +45,7 @@ fn main() -> Result<()> {
 }
 
 async fn the_sale() -> Result<()> {
-    let folder = tempfile::tempdir().map_err(io)?;
+    let folder = tempfile::tempdir()?;
     let setting = Setting::from_arguments(folder.path())?;
     let config = setting::read(&setting.config)?;
     let (file, kill) = (&*setting.config, setting.kill);
@@ -65,7 +65,7 @@ async fn the_sale() -> Result<()> {
         let by = sold.saturating_sub(ITEMS as usize);
         println!("without the lock: {sold} sold, {by} more than there were");
         if by == 0 {
-            return Err(Error::invalid_input("it didn't oversell, so this run showed nothing"));
+            return Err("it didn't oversell, so this run showed nothing".into());
         }
     }
     let outcome = run(file, "with", kill).await?;
@@ -76,10 +76,10 @@ async fn the_sale() -> Result<()> {
         outcome.took.as_secs_f64()
     );
     if outcome.sales.len() != ITEMS as usize || outcome.left != 0 {
-        return Err(Error::invalid_input("exactly all items should have been sold"));
+        return Err("exactly all items should have been sold".into());
     }
     if !outcome.sales.windows(2).all(|pair| pair[0].fence < pair[1].fence) {
-        return Err(Error::invalid_input("the fences of the sales should grow"));
+        return Err("the fences of the sales should grow".into());
     }
     if let Some(gap) = outcome.gap {
         println!(
@@ -89,7 +89,7 @@ async fn the_sale() -> Result<()> {
         );
         // Sales may pause for one TTL, plus a second until a waiter notices the expiry.
         if gap > ttl + Duration::from_secs(1) {
-            return Err(Error::invalid_input("the others should have gone on within one TTL"));
+            return Err("the others should have gone on within one TTL".into());
         }
     }
     println!("exactly {ITEMS} sold");
@@ -104,9 +104,9 @@ struct Outcome {
 }
 
 async fn run(config: &Path, lock: &str, kill: bool) -> Result<Outcome> {
-    let folder = tempfile::tempdir().map_err(io)?;
+    let folder = tempfile::tempdir()?;
     let shop = Shop::open(folder.path());
-    shop.stock_up(ITEMS).map_err(io)?;
+    shop.stock_up(ITEMS)?;
     let start = Instant::now();
     let mut processes = Processes::new();
     for number in 0..PROCESSES {
@@ -125,15 +125,15 @@ async fn run(config: &Path, lock: &str, kill: bool) -> Result<Outcome> {
         processes.kill(0)?;
     }
     processes.wait(kill.then_some(0))?;
-    let sales = shop.sales().map_err(io)?;
+    let sales = shop.sales()?;
     let gap = killed_at.and_then(|killed_at| {
         let next = sales.iter().find(|sale| sale.at > killed_at)?;
         Some(Duration::from_nanos(next.at - killed_at))
     });
     if kill && gap.is_none() {
-        return Err(Error::unavailable("nothing was sold after the kill, so it showed nothing"));
+        return Err("nothing was sold after the kill, so it showed nothing".into());
     }
-    Ok(Outcome { left: shop.left().map_err(io)?, sales, took: start.elapsed(), gap })
+    Ok(Outcome { left: shop.left()?, sales, took: start.elapsed(), gap })
 }
 
 async fn a_process(number: &str) -> Result<()> {
@@ -155,12 +155,12 @@ async fn a_process(number: &str) -> Result<()> {
         let dies = dies && buyer == 0;
         let who = format!("{number}.{buyer}");
         buyers.spawn(async move {
-            let Some(locks) = locks else { return shop.buy(&who, 0).await.map_err(io) };
+            let Some(locks) = locks else { return Ok(shop.buy(&who, 0).await?) };
             let guard: Guard = locks.mutex("flash-sale/items").acquire().await?;
             if dies {
                 shop.stand_still().await;
             }
-            guard.run(shop.buy(&who, guard.fence().get())).await?.map_err(io)?;
+            guard.run(shop.buy(&who, guard.fence().get())).await??;
             released(guard.release().await)
         });
     }

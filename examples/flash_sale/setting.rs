@@ -1,7 +1,9 @@
 use std::path::{Path, PathBuf};
 
-use lockwright::{Config, Error, Result};
+use lockwright::Config;
 use lockwright_testbed::{Cluster, Etcd, Fleet, MariaDb, Postgres, Redis, Sentinels, ZooKeeper};
+
+use crate::support::Result;
 
 pub(crate) struct Setting {
     pub(crate) config: PathBuf,
@@ -22,9 +24,7 @@ impl Setting {
         let mut written = true;
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
-            let mut value = || {
-                arguments.next().ok_or_else(|| Error::invalid_input(format!("{argument} what?")))
-            };
+            let mut value = || arguments.next().ok_or_else(|| format!("{argument} what?"));
             match argument.as_str() {
                 "--kill" => setting.kill = true,
                 "--config" => (setting.config, written) = (value()?.into(), false),
@@ -36,7 +36,7 @@ impl Setting {
                 }
                 "--require" => require.push(value()?),
                 other => {
-                    return Err(Error::invalid_input(format!("{other:?} is unknown; {USAGE}")));
+                    return Err(format!("{other:?} is unknown; {USAGE}").into());
                 }
             }
         }
@@ -44,7 +44,7 @@ impl Setting {
             let text = format!(
                 "url = {url:?}\nttl = \"2s\"\nlabel = \"flash-sale\"\nrequire = {require:?}\n"
             );
-            std::fs::write(&setting.config, text).map_err(crate::support::io)?;
+            std::fs::write(&setting.config, text)?;
         }
         Ok(setting)
     }
@@ -56,7 +56,7 @@ fn running<S: Send + 'static>(
     server: lockwright_testbed::Result<S>,
     url: impl FnOnce(&S) -> String,
 ) -> Result<Running> {
-    let server = server.map_err(|error| Error::unavailable(error.to_string()))?;
+    let server = server?;
     let url = url(&server);
     Ok((Box::new(server), url))
 }
@@ -75,16 +75,16 @@ fn start(name: &str) -> Result<Running> {
         "mariadb" => running(MariaDb::start(), |one| format!("{}?mode={mode}", one.url())),
         "etcd" => running(Etcd::start(), Etcd::url),
         "zookeeper" => running(ZooKeeper::start(), ZooKeeper::url),
-        _ => Err(Error::invalid_input(
+        _ => Err(
             "--on takes redis, sentinel, cluster, redlock, etcd, zookeeper, postgres or mariadb, \
-             and for the last two also a mode, as in postgres/session",
-        )),
+             and for the last two also a mode, as in postgres/session"
+                .into(),
+        ),
     }
 }
 
 pub(crate) fn read(file: &Path) -> Result<Config> {
-    let text = std::fs::read_to_string(file).map_err(crate::support::io)?;
-    toml::from_str(&text).map_err(|error| {
-        Error::invalid_config(format!("{} can't be read", file.display())).with_source(error)
-    })
+    let text = std::fs::read_to_string(file)?;
+    let config = toml::from_str(&text);
+    config.map_err(|error| format!("{} can't be read: {error}", file.display()).into())
 }

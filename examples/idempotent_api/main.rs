@@ -14,8 +14,8 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use lockwright::{Error, Locks, Result};
-use support::{Processes, io, released, told};
+use lockwright::Locks;
+use support::{Processes, Result, released, told};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
@@ -34,10 +34,10 @@ async fn api(folder: &Path) -> Result<()> {
         url if url.is_empty() => None,
         url => Some(lockwright::connect(&url).await?),
     };
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(io)?;
-    println!("{}", listener.local_addr().map_err(io)?);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    println!("{}", listener.local_addr()?);
     loop {
-        let (connection, _) = listener.accept().await.map_err(io)?;
+        let (connection, _) = listener.accept().await?;
         let (locks, folder) = (locks.clone(), folder.to_owned());
         // The payment completes even if the client hangs up.
         tokio::spawn(async move {
@@ -84,12 +84,11 @@ async fn charge_or_look_up(folder: &Path, key: &str) -> Result<String> {
         return Ok(answer);
     }
     tokio::time::sleep(Duration::from_millis(2)).await; // simulates the bank's latency
-    let mut charges =
-        OpenOptions::new().create(true).append(true).open(folder.join("charges")).map_err(io)?;
-    charges.write_all(format!("{key}\n").as_bytes()).map_err(io)?;
-    let number = charges.metadata().map_err(io)?.len();
+    let mut charges = OpenOptions::new().create(true).append(true).open(folder.join("charges"))?;
+    charges.write_all(format!("{key}\n").as_bytes())?;
+    let number = charges.metadata()?.len();
     let answer = format!("charge {number}");
-    fs::write(&answers, &answer).map_err(io)?;
+    fs::write(&answers, &answer)?;
     Ok(answer)
 }
 
@@ -98,16 +97,16 @@ fn idempotent_api() -> Result<()> {
     let without = pay_all(&folder.path().join("without"), "")?;
     println!("without the lock: {PAYMENTS} payments, {} charges", without.charges);
     if without.charges == PAYMENTS {
-        let why = "no payment was charged twice, so this run showed nothing";
-        return Err(Error::invalid_input(why));
+        return Err("no payment was charged twice, so this run showed nothing".into());
     }
     let with = pay_all(&folder.path().join("with"), &url)?;
     println!("with the lock:    {PAYMENTS} payments, {} charges", with.charges);
     if with.charges != PAYMENTS || with.contradicted != 0 {
-        return Err(Error::invalid_input(format!(
+        return Err(format!(
             "each should have been charged once, and {} were answered in two ways",
             with.contradicted
-        )));
+        )
+        .into());
     }
     println!("each of {PAYMENTS} payments was charged exactly once");
     Ok(())
@@ -120,7 +119,7 @@ struct Paid {
 }
 
 fn pay_all(folder: &Path, locks: &str) -> Result<Paid> {
-    fs::create_dir(folder).map_err(io)?;
+    fs::create_dir(folder)?;
     let mut processes = Processes::new();
     for _ in 0..PROCESSES {
         let folder = folder.display().to_string();
@@ -138,24 +137,24 @@ fn pay_all(folder: &Path, locks: &str) -> Result<Paid> {
         answers.dedup();
         contradicted += usize::from(answers.len() > 1);
     }
-    let charges = fs::read_to_string(folder.join("charges")).map_err(io)?.lines().count();
+    let charges = fs::read_to_string(folder.join("charges"))?.lines().count();
     Ok(Paid { charges, contradicted })
 }
 
 fn send(address: &str, key: &str) -> Result<TcpStream> {
-    let mut connection = TcpStream::connect(address).map_err(io)?;
+    let mut connection = TcpStream::connect(address)?;
     let head =
         format!("POST /payments HTTP/1.1\r\nhost: {address}\r\nidempotency-key: {key}\r\n\r\n");
-    connection.write_all(head.as_bytes()).map_err(io)?;
+    connection.write_all(head.as_bytes())?;
     Ok(connection)
 }
 
 fn answer(mut connection: TcpStream) -> Result<String> {
     let mut answer = String::new();
-    connection.read_to_string(&mut answer).map_err(io)?;
+    connection.read_to_string(&mut answer)?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     if !head.starts_with("HTTP/1.1 201") {
-        return Err(Error::unavailable(format!("the API answered {answer:?}")));
+        return Err(format!("the API answered {answer:?}").into());
     }
     Ok(body.to_owned())
 }

@@ -14,8 +14,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lockwright::{Error, Locks, Result};
-use support::{Processes, io, released, told};
+use lockwright::Locks;
+use support::{Processes, Result, released, told};
 
 const PROCESSES: usize = 4;
 const MESSAGES: usize = 40;
@@ -55,7 +55,7 @@ async fn handle_once(locks: &Locks, ledger: &Path, message: usize, dies: bool) -
 }
 
 async fn handle(ledger: &Path, message: usize, dies: bool) -> Result<()> {
-    let done = fs::read_to_string(ledger).map_err(io)?;
+    let done = fs::read_to_string(ledger)?;
     if done.lines().any(|line| line == message.to_string()) {
         return Ok(());
     }
@@ -64,8 +64,8 @@ async fn handle(ledger: &Path, message: usize, dies: bool) -> Result<()> {
         return std::future::pending().await;
     }
     tokio::time::sleep(Duration::from_millis(1)).await;
-    let mut ledger = OpenOptions::new().append(true).open(ledger).map_err(io)?;
-    ledger.write_all(format!("{message}\n").as_bytes()).map_err(io)
+    let mut ledger = OpenOptions::new().append(true).open(ledger)?;
+    Ok(ledger.write_all(format!("{message}\n").as_bytes())?)
 }
 
 fn idempotent_consumer() -> Result<()> {
@@ -74,14 +74,13 @@ fn idempotent_consumer() -> Result<()> {
     let twice = without.values().filter(|times| **times > 1).count();
     println!("without the lock: {twice} of {MESSAGES} messages took effect more than once");
     if twice == 0 {
-        let why = "nothing went wrong without it, so this run showed nothing";
-        return Err(Error::invalid_input(why));
+        return Err("nothing went wrong without it, so this run showed nothing".into());
     }
     let with = deliver(folder.path(), &url)?;
     let once = with.values().filter(|times| **times == 1).count();
     println!("with the lock:    {once} of {MESSAGES} messages took effect once");
     if once != MESSAGES || with.len() != MESSAGES {
-        return Err(Error::invalid_input("each should have taken effect exactly once"));
+        return Err("each should have taken effect exactly once".into());
     }
     println!("each of {MESSAGES} messages took effect exactly once");
     Ok(())
@@ -89,7 +88,7 @@ fn idempotent_consumer() -> Result<()> {
 
 fn deliver(folder: &Path, locks: &str) -> Result<BTreeMap<String, usize>> {
     let ledger = folder.join("ledger");
-    fs::write(&ledger, "").map_err(io)?;
+    fs::write(&ledger, "")?;
     let mut processes = Processes::new();
     for number in 0..PROCESSES {
         processes.start(&[
@@ -108,7 +107,7 @@ fn deliver(folder: &Path, locks: &str) -> Result<BTreeMap<String, usize>> {
     }
     drop(processes);
     let mut effects = BTreeMap::new();
-    for line in fs::read_to_string(&ledger).map_err(io)?.lines() {
+    for line in fs::read_to_string(&ledger)?.lines() {
         *effects.entry(line.to_owned()).or_default() += 1;
     }
     Ok(effects)

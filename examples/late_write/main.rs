@@ -12,11 +12,11 @@ mod support;
 
 use std::time::Duration;
 
-use lockwright::{Error, LockName, Result};
+use lockwright::LockName;
 use rustix::process::Signal;
 
 use service::{Service, put};
-use support::{Processes, io, told};
+use support::{Processes, Result, told};
 
 const NAME: &str = "example/report";
 const TTL: Duration = Duration::from_secs(1);
@@ -34,8 +34,8 @@ async fn writer(text: &str) -> Result<()> {
     let guard = locks.mutex(NAME).ttl(TTL).acquire().await?;
     println!("holds with fence {}", guard.fence());
     // The wait simulates a delay between a check of the lock and the protected write.
-    std::io::stdin().read_line(&mut String::new()).map_err(io)?;
-    let answer = put(&told("LATE_WRITE_SERVICE")?, &guard.fenced(), text).map_err(io)?;
+    std::io::stdin().read_line(&mut String::new())?;
+    let answer = put(&told("LATE_WRITE_SERVICE")?, &guard.fenced(), text)?;
     println!("{answer}");
     let _ = guard.release().await;
     Ok(())
@@ -43,7 +43,7 @@ async fn writer(text: &str) -> Result<()> {
 
 fn late_write(runtime: &tokio::runtime::Runtime) -> Result<()> {
     let (_folder, url) = support::place()?;
-    let service = runtime.block_on(Service::start(LockName::new(NAME)?)).map_err(io)?;
+    let service = runtime.block_on(Service::start(LockName::new(NAME)?))?;
 
     let mut writers = Processes::new();
     let address = service.address().to_string();
@@ -67,7 +67,7 @@ fn late_write(runtime: &tokio::runtime::Runtime) -> Result<()> {
 
     println!("the text is {:?}", service.text());
     if !answer.starts_with("412") || service.text() != "of the second" {
-        return Err(Error::invalid_input("the late write should have been refused"));
+        return Err("the late write should have been refused".into());
     }
     println!("the late write was refused");
     Ok(())

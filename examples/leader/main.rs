@@ -10,8 +10,8 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use lockwright::{Error, Locks, Result};
-use support::{Processes, told};
+use lockwright::Locks;
+use support::{Processes, Result, told};
 
 const PROCESSES: usize = 3;
 const NAME: &str = "example/scheduler";
@@ -29,7 +29,7 @@ async fn candidate(value: &str) -> Result<()> {
     let locks = lockwright::connect(&told("LEADER_URL")?).await?;
     let leadership = locks.election(NAME).campaign(value).ttl(TTL).acquire().await?;
     println!("{}", leadership.fence());
-    leadership.run(std::future::pending::<()>()).await
+    Ok(leadership.run(std::future::pending::<()>()).await?)
 }
 
 fn election(runtime: &tokio::runtime::Runtime) -> Result<()> {
@@ -49,7 +49,7 @@ fn election(runtime: &tokio::runtime::Runtime) -> Result<()> {
     let (second, second_fence) = winner(runtime, &locks, &candidates)?;
     println!("that was {:.2} s after the kill; the TTL is {TTL:?}", killed.elapsed().as_secs_f64());
     if second == first || second_fence <= first_fence {
-        return Err(Error::invalid_input("another process should lead, with a larger fence"));
+        return Err("another process should lead, with a larger fence".into());
     }
     println!("another process leads");
     Ok(())
@@ -61,14 +61,12 @@ fn winner(
     candidates: &Processes,
 ) -> Result<(usize, u64)> {
     let (number, fence) = candidates.next()?;
-    let fence = fence
-        .parse()
-        .map_err(|error| Error::invalid_input("a candidate says its fence").with_source(error))?;
+    let fence = fence.parse()?;
     let leader = runtime.block_on(locks.election(NAME).leader())?;
     let value = leader.and_then(|leader| leader.value);
     println!("{} leads, with fence {fence}", value.as_deref().unwrap_or("nobody"));
     match value {
         Some(value) if *value == *format!("candidate-{number}") => Ok((number, fence)),
-        _ => Err(Error::invalid_input(format!("candidate-{number} should be seen to lead"))),
+        _ => Err(format!("candidate-{number} should be seen to lead").into()),
     }
 }

@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use lockwright::fencing::{Fenced, Gate, Inside};
-use lockwright::{Error, Fence, LockName, Locks, Result};
+use lockwright::{Fence, LockName, Locks};
 use lockwright_testbed::{Etcd, Redis};
-use support::released;
+use support::{Result, released};
 use tokio::task::JoinSet;
 
 const NAME: &str = "example/nightly-job";
@@ -65,17 +65,15 @@ impl Registers {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let failed = |error: lockwright_testbed::Error| Error::unavailable(error.to_string());
-    let servers = tokio::task::spawn_blocking(|| Ok((Redis::start()?, Etcd::start()?)));
-    let started = servers.await.map_err(|error| Error::unavailable("it").with_source(error))?;
-    let (redis, etcd) = started.map_err(failed)?;
+    let start = || Ok::<_, lockwright_testbed::Error>((Redis::start()?, Etcd::start()?));
+    let (redis, etcd) = tokio::task::spawn_blocking(start).await??;
     let (old, new) = (redis.url(), etcd.url());
 
     let versions = [Version::Old, Version::Old, Version::New, Version::New];
     let overlaps = together(versions, &old, &new, &Registers::default()).await?;
     println!("old and new version: {overlaps} overlaps of two holders");
     if overlaps == 0 {
-        return Err(Error::invalid_input("they didn't overlap, so this run showed nothing"));
+        return Err("they didn't overlap, so this run showed nothing".into());
     }
     let late = fence_of_the_old(&old).await?;
     let registers = Registers::default();
@@ -83,12 +81,12 @@ async fn main() -> Result<()> {
         let overlaps = together(versions, &old, &new, &registers).await?;
         println!("{step}: {overlaps} overlaps of two holders");
         if overlaps > 0 {
-            return Err(Error::invalid_input("two holders overlapped"));
+            return Err("two holders overlapped".into());
         }
     }
     match registers.enter(Some(late), None).await {
         Err(error) => println!("what the old version sends late: {error}"),
-        Ok(_) => return Err(Error::invalid_input("a late write of the old version was let in")),
+        Ok(_) => return Err("a late write of the old version was let in".into()),
     }
     println!("moved without a gap");
     Ok(())
@@ -128,7 +126,7 @@ async fn together(
             }
             old.close().await;
             new.close().await;
-            Ok::<(), Error>(())
+            Result::<()>::Ok(())
         });
     }
     members.join_all().await.into_iter().collect::<Result<()>>()?;

@@ -10,8 +10,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use lockwright::{Error, Result};
-use support::{Processes, told};
+use support::{Processes, Result, told};
 
 const PROCESSES: usize = 4;
 const DRIVERS: usize = 10;
@@ -45,7 +44,7 @@ async fn drivers(process: &str) -> Result<()> {
                     None => println!("lost {order} {}", begun.elapsed().as_micros()),
                 }
             }
-            Ok::<_, Error>(won)
+            Result::<Vec<_>>::Ok(won)
         });
     }
     let _won = driving.join_all().await.into_iter().collect::<Result<Vec<_>>>()?;
@@ -78,7 +77,7 @@ fn order_grabbing() -> Result<()> {
         println!("order {order}: {}", winners.join(", "));
         if winners.len() != 1 {
             let count = winners.len();
-            return Err(Error::invalid_input(format!("order {order} has {count} winners")));
+            return Err(format!("order {order} has {count} winners").into());
         }
     }
     learned.sort_unstable();
@@ -90,7 +89,7 @@ fn order_grabbing() -> Result<()> {
         milliseconds(learned[learned.len() - 1]),
     );
     if learned.len() != ORDERS * (PROCESSES * DRIVERS - 1) {
-        return Err(Error::invalid_input("every driver should have requested every order"));
+        return Err("every driver should have requested every order".into());
     }
     println!("one winner for each of {ORDERS} orders");
     Ok(())

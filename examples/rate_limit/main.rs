@@ -13,8 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lockwright::{Error, Result};
-use support::{Processes, io, released, told};
+use support::{Processes, Result, released, told};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -55,7 +54,7 @@ async fn callers(with: &str) -> Result<()> {
                 permit.run(call(&service)).await??;
                 released(permit.release().await)?;
             }
-            Ok::<_, Error>(())
+            Result::<()>::Ok(())
         });
     }
     calling.join_all().await.into_iter().collect::<Result<()>>()?;
@@ -64,8 +63,8 @@ async fn callers(with: &str) -> Result<()> {
 }
 
 async fn call(service: &str) -> Result<()> {
-    let mut connection = TcpStream::connect(service).await.map_err(io)?;
-    connection.read_to_end(&mut Vec::new()).await.map_err(io)?;
+    let mut connection = TcpStream::connect(service).await?;
+    connection.read_to_end(&mut Vec::new()).await?;
     Ok(())
 }
 
@@ -77,15 +76,14 @@ fn rate_limit(runtime: &tokio::runtime::Runtime) -> Result<()> {
     let without = most.swap(0, Ordering::SeqCst);
     println!("without permits: up to {without} calls at a time");
     if without <= AT_A_TIME as usize {
-        let why = "the limit was never exceeded, so this run showed nothing";
-        return Err(Error::invalid_input(why));
+        return Err("the limit was never exceeded, so this run showed nothing".into());
     }
     for (one_dies, when) in [(false, ""), (true, ", after one was killed with its permit")] {
         all_call(&url, service, "permits", one_dies)?;
         let with = most.swap(0, Ordering::SeqCst);
         println!("with permits:    up to {with} calls at a time{when}");
         if with > AT_A_TIME as usize {
-            return Err(Error::invalid_input(format!("more than {AT_A_TIME} called at a time")));
+            return Err(format!("more than {AT_A_TIME} called at a time").into());
         }
     }
     println!("never more than {AT_A_TIME} at a time");
@@ -112,8 +110,8 @@ fn all_call(url: &str, service: SocketAddr, with: &str, one_dies: bool) -> Resul
 }
 
 async fn serve() -> Result<(SocketAddr, Arc<AtomicUsize>)> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(io)?;
-    let address = listener.local_addr().map_err(io)?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let address = listener.local_addr()?;
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let most_seen = Arc::clone(&most);
     tokio::spawn(async move {

@@ -21,9 +21,7 @@ use lockwright::{Locks, Reason};
 use lockwright_testbed::{MariaDb, Postgres};
 use rustix::process::Signal;
 use shop::Shop;
-use support::{Processes, released, told, until};
-
-type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+use support::{Processes, Result, released, told, until};
 
 const PROCESSES: usize = 8;
 const BUYERS: usize = 200;
@@ -120,7 +118,7 @@ async fn stop_the_holder(shop: &Shop, folder: &Path, processes: &Processes) -> R
     })
     .await?;
     std::fs::write(folder.join("go"), "")?;
-    Ok(processes.signal(0, Signal::CONT)?)
+    processes.signal(0, Signal::CONT)
 }
 
 async fn a_process(number: &str) -> Result<()> {
@@ -196,5 +194,5 @@ async fn buy(shop: &Shop, locks: &Locks, way: Way, victim: Option<&Path>) -> Res
 
 async fn stand_still(folder: &Path) -> Result<()> {
     std::fs::write(folder.join("still"), "")?;
-    Ok(until("the next sale", || async { folder.join("go").exists() }).await?)
+    until("the next sale", || async { folder.join("go").exists() }).await
 }

@@ -5,36 +5,38 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use lockwright::{Error, ErrorKind, Result};
+use lockwright::ErrorKind;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
+pub(crate) type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) fn place() -> Result<(TempDir, String)> {
-    let folder = tempfile::tempdir().map_err(io)?;
+    let folder = tempfile::tempdir()?;
     let url = match &std::env::args().skip(1).collect::<Vec<_>>()[..] {
         [] => format!("sqlite:{}", folder.path().join("locks.db").display()),
         [option, url] if option == "--url" => url.clone(),
-        _ => return Err(Error::invalid_input("it takes --url URL, or nothing")),
+        _ => return Err("it takes --url URL, or nothing".into()),
     };
     Ok((folder, url))
 }
 
 pub(crate) fn runtime() -> Result<Runtime> {
-    Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(io)
+    Ok(Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
 }
 
 pub(crate) fn told(name: &str) -> Result<String> {
-    std::env::var(name).map_err(|error| Error::invalid_input(name).with_source(error))
+    std::env::var(name).map_err(|error| format!("{name}: {error}").into())
 }
 
 /// Turns an unanswered release into success, because the client repeats the release.
-pub(crate) fn released(outcome: Result<()>) -> Result<()> {
+pub(crate) fn released(outcome: lockwright::Result<()>) -> Result<()> {
     match outcome {
         Err(error) if error.kind() == ErrorKind::Indeterminate => Ok(()),
-        outcome => outcome,
+        outcome => Ok(outcome?),
     }
 }
 
@@ -45,7 +47,7 @@ pub(crate) async fn until<F: Future<Output = bool>>(
     let limit = Instant::now() + LIMIT;
     while !done().await {
         if Instant::now() > limit {
-            return Err(Error::unavailable(format!("{what} takes too long")));
+            return Err(format!("{what} takes too long").into());
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -55,7 +57,7 @@ pub(crate) async fn until<F: Future<Output = bool>>(
 /// Waits until all processes have started, see [`Processes::start_together`].
 pub(crate) fn start_together() -> Result<()> {
     println!("ready");
-    std::io::stdin().read_line(&mut String::new()).map(drop).map_err(io)
+    Ok(std::io::stdin().read_line(&mut String::new()).map(drop)?)
 }
 
 /// Dropping the value kills the processes.
@@ -81,12 +83,11 @@ impl Processes {
     }
 
     pub(crate) fn start(&mut self, variables: &[(&str, &str)]) -> Result<()> {
-        let mut child = Command::new(std::env::current_exe().map_err(io)?)
+        let mut child = Command::new(std::env::current_exe()?)
             .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .spawn()
-            .map_err(io)?;
+            .spawn()?;
         let said = child.stdout.take().expect("its output is piped");
         let (number, sender) = (self.children.len(), self.sender.clone());
         std::thread::spawn(move || {
@@ -108,35 +109,30 @@ impl Processes {
 
     pub(crate) fn go_on(&mut self, number: usize) -> Result<()> {
         let input = self.children[number].stdin.as_mut().expect("its input is piped");
-        writeln!(input).map_err(io)
+        Ok(writeln!(input)?)
     }
 
     pub(crate) fn next(&self) -> Result<(usize, String)> {
-        self.lines.recv_timeout(LIMIT).map_err(|error| {
-            Error::unavailable("no process said anything for a minute").with_source(error)
-        })
+        let said = self.lines.recv_timeout(LIMIT);
+        said.map_err(|_| "no process said anything for a minute".into())
     }
 
     pub(crate) fn kill(&mut self, number: usize) -> Result<()> {
-        self.children[number].kill().map_err(io)
+        Ok(self.children[number].kill()?)
     }
 
     pub(crate) fn signal(&self, number: usize, signal: Signal) -> Result<()> {
         let pid = Pid::from_child(&self.children[number]);
-        kill_process(pid, signal).map_err(|error| io(error.into()))
+        Ok(kill_process(pid, signal)?)
     }
 
     pub(crate) fn wait(&mut self, killed: Option<usize>) -> Result<()> {
         for (number, child) in self.children.iter_mut().enumerate() {
-            let status = child.wait().map_err(io)?;
+            let status = child.wait()?;
             if !status.success() && Some(number) != killed {
-                return Err(Error::unavailable(format!("process {number} ended with {status}")));
+                return Err(format!("process {number} ended with {status}").into());
             }
         }
         Ok(())
     }
-}
-
-pub(crate) fn io(error: std::io::Error) -> Error {
-    Error::unavailable("a file or process of the example can't be used").with_source(error)
 }

@@ -1,8 +1,6 @@
-use std::collections::HashSet;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lockwright_conformance::history::{History, Hold};
 use lockwright_conformance::test_helpers::claim;
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, DistributedLock, ErrorKind, Event,
@@ -11,6 +9,7 @@ use lockwright_core::{
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use super::faults::now;
 use super::server_and_client;
 use crate::common::{
     ALIENS, Backend, FOR_EVER, busy, cluster_and_client, connect, entries, events, fails, grant,
@@ -230,99 +229,58 @@ async fn a_name_that_becomes_another_programs_lock_is_left() {
     assert_eq!(entries(&server, "x").await, 1);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn concurrent_claims_get_at_most_all_permits() {
-    let (cluster, backend) = cluster_and_client().await;
-    let backends = [Arc::new(backend), Arc::new(connect(&cluster.url()).await)];
-    let mut most = 0;
-    for _ in 0..10 {
-        let mut asking = JoinSet::new();
-        for at in 0..8 {
-            let backend = Arc::clone(&backends[at % 2]);
-            asking.spawn(async move {
-                let claim = claim_as(PERMIT);
-                let answer = backend.try_acquire(&claim).await.unwrap();
-                (backend, claim, matches!(answer, AcquireOutcome::Granted(_)))
-            });
-        }
-        let asked = asking.join_all().await;
-        let granted = asked.iter().filter(|(.., is_granted)| *is_granted).count();
-        assert!(granted <= 3, "{granted} of 3 permits were granted");
-        most = most.max(granted);
-        for (backend, claim, _) in asked.iter().filter(|(.., is_granted)| *is_granted) {
-            backend.release(claim, ReleaseMode::Plain).await.unwrap();
-        }
-    }
-    assert!(most > 0, "inconclusive: no claim was granted");
-    assert_eq!(entries(&cluster, "x").await, 0);
-}
-
-#[derive(Default)]
-struct Inside {
-    readers: AtomicU32,
-    writers: AtomicU32,
-    permits: AtomicU32,
-    /// The present readers' fences, and the number of pairs of concurrent readers.
-    fences: Mutex<(Vec<Fence>, usize)>,
-    ids: Mutex<HashSet<u64>>,
-}
-
-/// Many tasks check that writers are exclusive, readers share a fence, and permits are limited.
+/// Many tasks on two clients: writers are exclusive, concurrent readers share a fence, permits are
+/// limited, and their ids are unique.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_waiters_are_kept_in_order() {
-    const OF: u32 = 5;
     let (cluster, backend) = cluster_and_client().await;
     let locks = |backend| Locks::builder(backend).ttl(Duration::from_secs(20)).build().unwrap();
     let clients = [locks(backend), locks(connect(&cluster.url()).await)];
-    let inside = Arc::new(Inside::default());
+    let history = History::default();
     let mut tasks = JoinSet::new();
     for at in 0..12_usize {
-        let (locks, inside) = (clients[at % clients.len()].clone(), Arc::clone(&inside));
+        let (locks, history) = (clients[at % clients.len()].clone(), history.clone());
         tasks.spawn(async move {
             for turn in 0..8 {
-                match (at + turn) % 4 {
-                    0 => {
-                        let guard = locks.write("rw").acquire().await.unwrap();
-                        assert_eq!(inside.writers.fetch_add(1, Ordering::SeqCst), 0);
-                        assert_eq!(inside.readers.load(Ordering::SeqCst), 0);
-                        sleep(Duration::from_millis(2)).await;
-                        inside.writers.fetch_sub(1, Ordering::SeqCst);
-                        guard.release().await.unwrap();
-                    }
-                    1 => {
-                        let count = u32::try_from(turn).unwrap() % 3 + 1;
-                        let request = locks.semaphore("permits", OF).permits(count);
-                        let permit = request.acquire().await.unwrap();
-                        let before = inside.permits.fetch_add(count, Ordering::SeqCst);
-                        assert!(before + count <= OF, "{before} and {count} of {OF}");
-                        assert!(inside.ids.lock().unwrap().insert(permit.id()));
-                        sleep(Duration::from_millis(5)).await;
-                        inside.permits.fetch_sub(count, Ordering::SeqCst);
-                        permit.release().await.unwrap();
-                    }
-                    _ => {
-                        let guard = locks.read("rw").acquire().await.unwrap();
-                        inside.readers.fetch_add(1, Ordering::SeqCst);
-                        assert_eq!(inside.writers.load(Ordering::SeqCst), 0);
-                        let fence = guard.fence();
-                        {
-                            let (fences, beside) = &mut *inside.fences.lock().unwrap();
-                            assert!(fences.iter().all(|one| *one == fence), "{fences:?}: {fence}");
-                            *beside += fences.len();
-                            fences.push(fence);
-                        }
-                        sleep(Duration::from_millis(5)).await;
-                        inside.fences.lock().unwrap().0.pop();
-                        inside.readers.fetch_sub(1, Ordering::SeqCst);
-                        guard.release().await.unwrap();
-                    }
+                let asked = now();
+                let hold = |name: &str, mode, token, fence, granted| Hold {
+                    who: format!("task {at}"),
+                    name: name.to_owned(),
+                    mode,
+                    token,
+                    fence,
+                    asked,
+                    granted,
+                    until: now(),
+                };
+                if (at + turn) % 4 == 1 {
+                    let count = u32::try_from(turn).unwrap() % 3 + 1;
+                    let request = locks.semaphore("permits", 5).permits(count);
+                    let permit = request.acquire().await.unwrap();
+                    let granted = now();
+                    sleep(Duration::from_millis(5)).await;
+                    let id = Fence::new(permit.id());
+                    history.add(hold("permits", permit.mode(), permit.token(), id, granted));
+                    permit.release().await.unwrap();
+                    continue;
                 }
+                let writes = (at + turn) % 4 == 0;
+                let request = if writes { locks.write("rw") } else { locks.read("rw") };
+                let guard = request.acquire().await.unwrap();
+                let granted = now();
+                sleep(Duration::from_millis(5)).await;
+                history.add(hold("rw", guard.mode(), guard.token(), guard.fence(), granted));
+                guard.release().await.unwrap();
             }
         });
     }
     tasks.join_all().await;
-    let beside = inside.fences.lock().unwrap().1;
-    assert!(beside > 0, "inconclusive: no readers held at the same time");
+    assert_eq!(history.check(true), []);
+    let holds = history.holds();
+    let readers: Vec<&Hold> = holds.iter().filter(|hold| hold.mode == Mode::Shared).collect();
+    let mut concurrent = readers.windows(2).filter(|pair| pair[1].granted < pair[0].until);
+    assert!(concurrent.clone().count() > 0, "inconclusive: no readers held at the same time");
+    assert!(concurrent.all(|pair| pair[0].fence == pair[1].fence), "{readers:#?}");
     for name in ["rw", "permits"] {
         assert_eq!(entries(&cluster, name).await, 0);
     }

@@ -64,10 +64,8 @@ impl DistributedLock for Sqlite {
         let tombstone = release_mode == ReleaseMode::Reconcile;
         let request = Request::Release { claim: claim.clone(), tombstone };
         let answer = self.jobs.ask(request).await.map_err(|e| e.with_name(&claim.name))?;
-        match answer {
-            Answer::Released { ended, .. } => Ok(ended),
-            other => unreachable!("asked for an end, got {other:?}"),
-        }
+        let (ended, _makes_room) = expect!(answer, Released);
+        Ok(ended)
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
@@ -100,10 +98,8 @@ impl DistributedLock for Sqlite {
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>> {
-        let examination = match self.jobs.ask(Request::Examine).await {
-            Ok(answer) => Ok(expect!(answer, Examination)),
-            Err(error) => Err(error),
-        };
+        let answer = self.jobs.ask(Request::Examine).await;
+        let examination = answer.map(|answer| expect!(answer, Examination));
         Ok(super::doctor::findings(&self.database, examination))
     }
 }

@@ -12,7 +12,7 @@ use sqlx::{ConnectOptions, Connection, Row};
 
 use super::config::Synchronous;
 use super::errors::{Failure, is_busy};
-use super::file_system::{self, Network};
+use super::file_system;
 
 /// Repeats the attempt while the file is busy, for at most the limit.
 macro_rules! patiently {
@@ -114,7 +114,7 @@ impl Database {
 
     fn check_file_system(&self, place: &Path) -> Result<()> {
         match file_system::network(place) {
-            Ok(Some(Network(kind))) if !self.any_file_system => Err(self.refused(&format!(
+            Ok(Some(kind)) if !self.any_file_system => Err(self.refused(&format!(
                 "is on a file system that other machines may share ({kind}), and two machines don't \
                  exclude each other; put the file on a local disk, or keep the locks on a server; if \
                  only this machine uses the file, add file_system=any to the URL"

@@ -5,7 +5,7 @@ use sqlx::Row;
 use sqlx::sqlite::SqliteConnection;
 
 use super::connection::{Database, VERSION, version, writable};
-use super::file_system::{self, Network};
+use super::file_system;
 use super::statements::query;
 use lockwright_core::backend_util::finding;
 
@@ -48,8 +48,7 @@ pub(super) fn findings(
     database: &Database,
     examination: Result<Examination, Error>,
 ) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    findings.extend(file_system(&database.path));
+    let mut findings = Vec::from_iter(file_system(&database.path));
     for what in [Some(&*database.path), database.path.parent()].into_iter().flatten() {
         if let Err(error) = writable(what) {
             findings.push(finding::error(
@@ -73,19 +72,14 @@ pub(super) fn findings(
 }
 
 fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(source) = cause {
-        text.push_str(": ");
-        text.push_str(&source.to_string());
-        cause = source.source();
-    }
-    text
+    let error: &dyn std::error::Error = error;
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 fn file_system(path: &Path) -> Option<Finding> {
     match file_system::network(path) {
-        Ok(network) => network.map(|Network(kind)| {
+        Ok(network) => network.map(|kind| {
             finding::error(
                 "network-file-system",
                 format!("{path:?} is on a file system that other machines may share ({kind})"),

@@ -2,16 +2,10 @@ use std::sync::Arc;
 
 use lockwright_core::{Error, ErrorKind};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Effect {
-    None,
-    /// The change may have been written.
-    Unknown,
-}
-
 #[derive(Debug, Clone)]
 pub(super) struct Failure {
-    pub(super) effect: Effect,
+    /// True if the change may have been written.
+    pub(super) is_in_doubt: bool,
     source: Arc<sqlx::Error>,
 }
 
@@ -52,22 +46,20 @@ impl Failure {
     /// Returns the failure of a statement. Some codes prove that nothing was written. A failed
     /// write or sync of the log doesn't: a record that reached the disk becomes valid at recovery.
     pub(super) fn of_statement(error: sqlx::Error) -> Self {
-        let effect = match code(&error) {
-            Some(
-                ERROR | PERM | BUSY | LOCKED | READONLY | CANTOPEN | CONSTRAINT | AUTH | NOTADB,
-            ) => Effect::None,
-            _ => Effect::Unknown,
-        };
-        Self { effect, source: Arc::new(error) }
+        let has_no_effect = matches!(
+            code(&error),
+            Some(ERROR | PERM | BUSY | LOCKED | READONLY | CANTOPEN | CONSTRAINT | AUTH | NOTADB)
+        );
+        Self { is_in_doubt: !has_no_effect, source: Arc::new(error) }
     }
 
     /// Returns the failure of a request that only read, or was rolled back.
     pub(super) fn without_effect(error: sqlx::Error) -> Self {
-        Self { effect: Effect::None, source: Arc::new(error) }
+        Self { is_in_doubt: false, source: Arc::new(error) }
     }
 
     pub(super) fn in_doubt(error: sqlx::Error) -> Self {
-        Self { effect: Effect::Unknown, source: Arc::new(error) }
+        Self { is_in_doubt: true, source: Arc::new(error) }
     }
 
     pub(super) fn was_busy(&self) -> bool {
@@ -111,21 +103,16 @@ impl Failure {
             None if matches!(*self.source, sqlx::Error::RowNotFound) => {
                 (ErrorKind::InvalidConfig, OTHER_TABLES)
             }
-            Some(FULL) => (ErrorKind::Indeterminate, "the disk is full; make room"),
+            Some(FULL) => (ErrorKind::Unavailable, "the disk is full; make room"),
             _ if is_foreign_row(&self.source) => (
                 ErrorKind::Conflict,
                 "the lock file has a row that Lockwright didn't write; run the doctor",
             ),
-            _ => (ErrorKind::Indeterminate, "the lock file failed"),
+            _ => (ErrorKind::Unavailable, "the lock file failed"),
         };
-        let kind = match (kind, self.effect) {
-            (ErrorKind::Indeterminate, Effect::None) => ErrorKind::Unavailable,
-            // Even if the claim was written, the user must delete the damaged file, so the kind
-            // stays.
-            (kind, Effect::Unknown) if code == Some(CORRUPT) => kind,
-            (_, Effect::Unknown) => ErrorKind::Indeterminate,
-            (kind, Effect::None) => kind,
-        };
+        // Even if the claim was written, the user must delete a damaged file.
+        let is_in_doubt = self.is_in_doubt && code != Some(CORRUPT);
+        let kind = if is_in_doubt { ErrorKind::Indeterminate } else { kind };
         Error::new(kind, format!("{what}{message}"))
             .with_backend("sqlite")
             .with_source(self.source.clone())

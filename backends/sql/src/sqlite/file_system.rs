@@ -6,15 +6,13 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Network(pub(super) String);
-
 const FUSE: u64 = 0x6573_5546;
 
 const LOCAL_FUSE: &str = "fuseblk fuse.bindfs fuse.encfs fuse.exfat fuse.fuse-overlayfs \
                           fuse.gocryptfs fuse.mergerfs fuse.ntfs-3g";
 
-pub(super) fn network(path: &Path) -> io::Result<Option<Network>> {
+/// Returns the kind of the path's file system, if other machines may share it.
+pub(super) fn network(path: &Path) -> io::Result<Option<String>> {
     let magic = rustix::fs::statfs(path)?.f_type as u64;
     let kind = || {
         let device = fs::metadata(path)?.dev();
@@ -26,7 +24,7 @@ pub(super) fn network(path: &Path) -> io::Result<Option<Network>> {
 
 /// Returns the network file system with this number of statfs(2). For FUSE, the mount's kind
 /// decides.
-fn of_magic(magic: u64, kind: impl FnOnce() -> Option<String>) -> Option<Network> {
+fn of_magic(magic: u64, kind: impl FnOnce() -> Option<String>) -> Option<String> {
     // 32-bit machines may sign-extend the number.
     let name = match magic & 0xffff_ffff {
         0x6969 => "NFS",
@@ -50,12 +48,12 @@ fn of_magic(magic: u64, kind: impl FnOnce() -> Option<String>) -> Option<Network
         FUSE => {
             return match kind() {
                 Some(kind) if LOCAL_FUSE.split(' ').any(|local| local == kind) => None,
-                kind => Some(Network(kind.unwrap_or_else(|| "FUSE".to_owned()))),
+                kind => Some(kind.unwrap_or_else(|| "FUSE".to_owned())),
             };
         }
         _ => return None,
     };
-    Some(Network(name.to_owned()))
+    Some(name.to_owned())
 }
 
 fn kind_of_mount(mounts: &str, device: u64) -> Option<&str> {
@@ -71,46 +69,29 @@ mod tests {
     use super::*;
 
     fn named(magic: u64, kind: Option<&str>) -> Option<String> {
-        of_magic(magic, || kind.map(str::to_owned)).map(|network| network.0)
+        of_magic(magic, || kind.map(str::to_owned))
     }
 
     #[test]
     fn network_file_systems_are_found_by_their_number() {
         let sign_extended = 0xffff_ffff_ff53_4d42;
-        for network in [
-            0x6969,
-            0x517b,
-            0xff53_4d42,
-            0xfe53_4d42,
-            0x0102_1997,
-            0x00c3_6400,
-            0x0bd0_0bd0,
-            0x0116_1970,
-            0x7461_636f,
-            0x5346_414f,
-            sign_extended,
-        ] {
-            assert!(named(network, None).is_some(), "{network:x}");
+        for (network, name) in [(0x6969, "NFS"), (0xff53_4d42, "CIFS"), (sign_extended, "CIFS")] {
+            assert_eq!(named(network, None).as_deref(), Some(name), "{network:x}");
         }
-        for local in [
-            0xef53,      /* ext4 */
-            0x9123_683e, /* btrfs */
-            0x5846_5342, /* xfs */
-            0x794c_7630, /* overlay */
-            0x0102_1994, /* tmpfs */
-        ] {
-            assert_eq!(named(local, None), None, "{local:x}");
+        for (local, name) in [(0xef53, "ext4"), (0x9123_683e, "btrfs"), (0x794c_7630, "overlay")] {
+            assert_eq!(named(local, None), None, "{name}");
         }
     }
 
     #[test]
     fn fuse_is_judged_by_its_kind() {
-        assert_eq!(named(FUSE, Some("fuse.sshfs")).unwrap(), "fuse.sshfs");
-        assert_eq!(named(FUSE, Some("virtiofs")).unwrap(), "virtiofs");
-        assert_eq!(named(FUSE, Some("fuse")).unwrap(), "fuse");
-        assert_eq!(named(FUSE, None).unwrap(), "FUSE");
-        assert_eq!(named(FUSE, Some("fuseblk")), None);
-        assert_eq!(named(FUSE, Some("fuse.fuse-overlayfs")), None);
+        for kind in ["fuse.sshfs", "virtiofs", "fuse"] {
+            assert_eq!(named(FUSE, Some(kind)).as_deref(), Some(kind));
+        }
+        assert_eq!(named(FUSE, None).as_deref(), Some("FUSE"));
+        for kind in ["fuseblk", "fuse.fuse-overlayfs"] {
+            assert_eq!(named(FUSE, Some(kind)), None, "{kind}");
+        }
     }
 
     #[test]

@@ -89,13 +89,8 @@ impl Waiters {
     }
 
     fn wake(&self, names: Vec<LockName>) {
-        {
-            let mut expected = lock(&self.expected);
-            for name in &names {
-                expected.until.remove(name);
-            }
-        }
         for name in names {
+            lock(&self.expected).until.remove(&name);
             self.clients.send(&Event::Wake(name));
         }
     }
@@ -111,10 +106,6 @@ impl Waiters {
         expected.until.retain(|_, until| *until > now);
         expected.watching = !expected.until.is_empty();
         expected.watching
-    }
-
-    fn stop_watching(&self) {
-        lock(&self.expected).watching = false;
     }
 }
 
@@ -148,7 +139,7 @@ async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
             }
             Change::FileGone => {
                 // Each waiter repeats its request, and gets the file's error.
-                waiters.stop_watching();
+                lock(&waiters.expected).watching = false;
                 waiters.wake(waiters.names());
                 return;
             }

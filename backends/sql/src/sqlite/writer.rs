@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::connection::{BUSY_LIMIT, Database, Open, patiently};
 use super::doctor::{self, Examination};
-use super::errors::{Effect, Failure, is_busy, is_foreign_row};
+use super::errors::{Failure, is_busy, is_foreign_row};
 use super::statements::{Acquire, Acquired, Tables};
 use super::wakeup::Waiters;
 
@@ -38,11 +38,8 @@ pub(super) enum Answer {
     /// Never [`Acquired::Again`] in an answer to a caller.
     Acquired(Acquired),
     Renewed(Vec<Renewal>),
-    Released {
-        ended: ReleaseOutcome,
-        /// True if a waiter may now acquire the name.
-        makes_room: bool,
-    },
+    /// Also whether a waiter may now acquire the name.
+    Released((ReleaseOutcome, bool)),
     Broken(Broken),
     Inspection(lockwright_core::Inspection),
     Page(Page),
@@ -186,7 +183,7 @@ impl Writer {
             several => match self.together(several).await {
                 Ok(answers) => answers.into_iter().map(Ok).collect(),
                 // One request may have made the transaction fail, so each gets its own transaction.
-                Err(failure) if failure.effect == Effect::None && !failure.was_busy() => {
+                Err(failure) if !failure.is_in_doubt && !failure.was_busy() => {
                     let mut results = Vec::with_capacity(several.len());
                     for request in several {
                         results.push(self.alone(request).await);
@@ -202,12 +199,12 @@ impl Writer {
     /// Answers the callers. Notifies the waiters first, because this process may end as soon as a
     /// caller has its answer.
     fn finish(&mut self, jobs: Vec<Job>, results: Vec<Result<Answer, Failure>>) {
-        if results.iter().any(|r| matches!(r, Err(f) if f.effect == Effect::Unknown)) {
+        if results.iter().any(|r| r.as_ref().is_err_and(|failure| failure.is_in_doubt)) {
             self.open = None;
         }
         let freed =
             jobs.iter().zip(&results).filter_map(|(job, result)| match (&job.request, result) {
-                (Request::Release { claim, .. }, Ok(Answer::Released { makes_room: true, .. })) => {
+                (Request::Release { claim, .. }, Ok(Answer::Released((_, true)))) => {
                     Some(claim.name.clone())
                 }
                 (Request::Break { name, .. }, Ok(Answer::Broken(Broken::Freed(_)))) => {
@@ -250,10 +247,7 @@ impl Writer {
             }
         }
         let mut answers = self.together(&[request]).await?;
-        match answers.pop() {
-            Some(answer) => Ok(answer),
-            None => unreachable!("one answer for one request"),
-        }
+        Ok(answers.pop().unwrap_or_else(|| unreachable!("one answer for one request")))
     }
 
     async fn together(&mut self, requests: &[&Request]) -> Result<Vec<Answer>, Failure> {
@@ -300,8 +294,7 @@ impl Writer {
             Request::Swap { from, to } => Answer::Acquired(tables.swap(*from, to).await?),
             Request::Renew(claims) => Answer::Renewed(tables.renew(claims).await?),
             Request::Release { claim, tombstone } => {
-                let (ended, makes_room) = tables.release(claim, *tombstone).await?;
-                Answer::Released { ended, makes_room }
+                Answer::Released(tables.release(claim, *tombstone).await?)
             }
             Request::Break { name, seen, how, broken } => {
                 Answer::Broken(tables.break_lock(name, *seen, *how, broken).await?)

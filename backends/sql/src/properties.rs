@@ -47,29 +47,22 @@ fn a_password_with_a_question_mark() {
 }
 
 #[test]
-fn urls_of_postgres() {
-    let valid = [
-        "postgres://me:x@db:5432/app?mode=session&table=locks",
-        "postgresql://[::1]/app?sslmode=verify-full&schema=x&connections=3",
-    ];
-    urls(&valid, |url| {
-        postgres::Config::new(url).inspect(|config| assert!(!config.schema().is_empty()))
-    });
-    let before = ["postgres://me:", "postgresql://:"];
+fn urls_of_servers() {
+    urls(
+        &[
+            "postgres://me:x@db:5432/app?mode=session&table=locks",
+            "postgresql://[::1]/app?sslmode=verify-full&schema=x&connections=3",
+        ],
+        |url| postgres::Config::new(url).inspect(|config| assert!(!config.schema().is_empty())),
+    );
+    urls(
+        &[
+            "mysql://me:x@db:3306/app?mode=row&table=locks",
+            "mariadb://[::1]/app?ssl-mode=VERIFY_IDENTITY&schema=x&connections=3",
+        ],
+        |url| mysql::Config::new(url).inspect(|config| assert!(!config.schema().is_empty())),
+    );
     let after = ["db:5432/app?mode=session", "[::1]/app?table=x&sslmode=require"];
-    no_password_is_shown(&before, &after, postgres::Config::new);
-}
-
-#[test]
-fn urls_of_mysql() {
-    let valid = [
-        "mysql://me:x@db:3306/app?mode=row&table=locks",
-        "mariadb://[::1]/app?ssl-mode=VERIFY_IDENTITY&schema=x&connections=3",
-    ];
-    urls(&valid, |url| {
-        mysql::Config::new(url).inspect(|config| assert!(!config.schema().is_empty()))
-    });
-    let before = ["mysql://me:", "mariadb://:"];
-    let after = ["db:3306/app?mode=session", "[::1]/app?table=x&ssl-mode=REQUIRED"];
-    no_password_is_shown(&before, &after, mysql::Config::new);
+    no_password_is_shown(&["postgres://me:", "postgresql://:"], &after, postgres::Config::new);
+    no_password_is_shown(&["mysql://me:", "mariadb://:"], &after, mysql::Config::new);
 }

@@ -16,7 +16,7 @@ use crate::server::errors::{Verdict, verdicts};
 use crate::server::lease::{StatementTexts, statement_texts};
 use crate::server::pool::{Limits, Pool};
 use crate::server::schema::MISSING;
-use crate::server::sql::{Arguments, Placeholder, Prepared, Sql, Value};
+use crate::server::sql::{Arguments, Placeholder, Prepared, Sql};
 use crate::server::table::Tables;
 use crate::server::tls;
 
@@ -194,12 +194,12 @@ impl Dialect for MySql {
         connection: &mut MySqlConnection,
         sessions: &[ServerSession],
     ) -> sqlx::Result<Vec<i64>> {
-        let list = || sessions.iter().map(|session| session.id.to_string()).collect::<Vec<_>>();
+        let ids: Vec<_> = sessions.iter().map(|session| session.id.to_string()).collect();
         // A restarted server reuses ids, so sessions from before the restart are skipped.
         let text = format!(
             "SHOW GLOBAL STATUS LIKE 'Uptime'; \
              SELECT id, {SERVER} FROM information_schema.processlist WHERE id IN ({})",
-            list().join(", ")
+            ids.join(", ")
         );
         let rows = fetch_on(connection, text).await?;
         let uptime = rows.first().and_then(|row| row.text(1).ok()).flatten();
@@ -274,36 +274,21 @@ impl Dialect for MySql {
         Ok(vec![Row(numbers.map(cell).to_vec())])
     }
 
-    fn literal(value: Value<'_>, text: &mut String) {
-        match value {
-            Value::Int(number) => text.push_str(&number.to_string()),
-            Value::Bool(yes) => text.push_str(if yes { "TRUE" } else { "FALSE" }),
-            Value::Null => text.push_str("NULL"),
-            Value::Text(value) => quote(value, text),
-        }
+    fn quote(value: &str, text: &mut String) {
+        text.push_str("_utf8mb4 X'");
+        push_hex(value.as_bytes(), text);
+        text.push('\'');
     }
 
-    /// Returns the error's number, because most SQLSTATEs are `HY000`.
-    fn code(error: &dyn DatabaseError) -> Cow<'_, str> {
+    /// Judges by the error's number, because most SQLSTATEs are `HY000`.
+    fn judge(error: &dyn DatabaseError) -> Option<Verdict> {
         if let Some(Later(error)) = error.try_downcast_ref() {
-            return format!("{LATER}{}", Self::code(&**error)).into();
+            let message = "the server can't carry out all of the request";
+            let unknown = Verdict::new(ErrorKind::Indeterminate, message);
+            let verdict = Self::judge(&**error).unwrap_or(unknown);
+            return Some(Verdict { kind: ErrorKind::Indeterminate, ..verdict });
         }
-        match error.try_downcast_ref::<MySqlDatabaseError>() {
-            Some(error) => error.number().to_string().into(),
-            None => error.code().unwrap_or_default(),
-        }
-    }
-
-    fn judge(code: &str, _: &str) -> Option<Verdict> {
-        match code.strip_prefix(LATER) {
-            None => judge(code.parse().ok()?),
-            Some(code) => {
-                let message = "the server can't carry out all of the request";
-                let verdict = code.parse().ok().and_then(judge);
-                let verdict = verdict.unwrap_or(Verdict::new(ErrorKind::Indeterminate, message));
-                Some(Verdict { kind: ErrorKind::Indeterminate, ..verdict })
-            }
-        }
+        judge(error.try_downcast_ref::<MySqlDatabaseError>()?.number())
     }
 
     async fn examine(&self, pool: &Arc<Pool<Self>>) -> Result<Vec<Finding>> {
@@ -354,8 +339,6 @@ async fn fetch_told(
 #[derive(Debug)]
 struct Later(Box<dyn DatabaseError>);
 
-const LATER: &str = "later ";
-
 impl std::fmt::Display for Later {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)
@@ -392,13 +375,6 @@ impl DatabaseError for Later {
 
 pub(super) fn number(error: &sqlx::Error) -> Option<u16> {
     Some(error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?.number())
-}
-
-/// Writes a literal that depends on no SQL mode and no character set.
-fn quote(value: &str, text: &mut String) {
-    text.push_str("_utf8mb4 X'");
-    push_hex(value.as_bytes(), text);
-    text.push('\'');
 }
 
 pub(super) fn push_hex(bytes: &[u8], text: &mut String) {
@@ -500,7 +476,7 @@ mod tests {
             ("é", "_utf8mb4 X'c3a9'"),
         ] {
             let mut text = String::new();
-            quote(value, &mut text);
+            MySql::quote(value, &mut text);
             assert_eq!(text, literal);
         }
     }

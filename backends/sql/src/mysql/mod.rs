@@ -27,7 +27,6 @@ mod config;
 mod dialect;
 mod doctor;
 mod facts;
-mod fencing;
 mod proxy;
 mod session_lock;
 pub mod transaction;
@@ -39,13 +38,12 @@ use lockwright_core::{Clock, DistributedLock, Profile, Result, WakeUp};
 
 pub use crate::server::Mode;
 pub use config::Config;
-pub use fencing::check_fence;
-pub use transaction::{InTransaction, lock_in_transaction};
+pub use transaction::{InTransaction, check_fence, lock_in_transaction};
 
 use crate::server::lease::{self, LeaseBackend};
 use crate::server::pool::Pool;
 use crate::server::schema;
-use crate::server::session_lock::{Engine, Kind, Server as _, Sessions};
+use crate::server::session_lock::{Engine, Server as _, Sessions};
 use dialect::MySql;
 use facts::Facts;
 
@@ -81,29 +79,21 @@ impl Config {
     ///   several primaries.
     /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): the server can't be reached.
     pub async fn connect(self) -> Result<Mysql> {
-        match self.common.mode.kind() {
-            None => self.lease().await.map(Mysql),
-            Some(kind) => self.session_lock(kind).await.map(Mysql),
-        }
-    }
-
-    async fn lease(self) -> Result<Arc<dyn DistributedLock>> {
-        let sessions = self.common.sessions(self.common.mode != Mode::Lease)?;
+        let kind = self.common.mode.kind();
+        let sessions = self.common.sessions(kind.is_some())?;
         let pool = Arc::new(Pool::new(MySql::new(&self), self.common.limits(), sessions));
-        if !self.common.for_diagnosis {
-            if proxy::shares_sessions(&pool).await? == Some(false) {
-                pool.dialect().set_direct();
+        let Some(kind) = kind else {
+            if !self.common.for_diagnosis {
+                if proxy::shares_sessions(&pool).await? == Some(false) {
+                    pool.dialect().set_direct();
+                }
+                Facts::look(&pool).await?.can_lock(self.backend())?;
+                schema::make_sure(&pool).await?;
             }
-            Facts::look(&pool).await?.can_lock(self.backend())?;
-            schema::make_sure(&pool).await?;
-        }
-        let is_direct = pool.dialect().is_direct();
-        Ok(Arc::new(LeaseBackend::new(pool, profile(), Arc::default(), None, is_direct)))
-    }
-
-    async fn session_lock(self, kind: Kind) -> Result<Arc<dyn DistributedLock>> {
-        let sessions = self.common.sessions(self.common.mode != Mode::Lease)?;
-        let pool = Arc::new(Pool::new(MySql::new(&self), self.common.limits(), sessions));
+            let is_direct = pool.dialect().is_direct();
+            let backend = LeaseBackend::new(pool, profile(), Arc::default(), None, is_direct);
+            return Ok(Mysql(Arc::new(backend)));
+        };
         let sessions = Sessions::new(kind, &pool);
         if !self.common.for_diagnosis {
             session_lock::check(&sessions).await?;
@@ -112,7 +102,7 @@ impl Config {
             facts.can_hold(self.backend())?;
             schema::make_sure(&pool).await?;
         }
-        Ok(Arc::new(Engine::new(sessions, Clock::boot())))
+        Ok(Mysql(Arc::new(Engine::new(sessions, Clock::boot()))))
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) async fn shares_sessions(pool: &Pool<MySql>) -> Result<Option<bool>> 
         sqlx::Result::Ok(before.is_none() || is_shared)
     };
     match tokio::time::timeout(limit, asking).await {
-        Ok(answer) => answer.map(Some).map_err(|cause| not_connected(cause, dialect).error),
+        Ok(answer) => answer.map(Some).map_err(|cause| not_connected(&cause, dialect)),
         Err(_) => Ok(None),
     }
 }

@@ -1,24 +1,10 @@
-//! Locks and fences in the application's own transaction.
+//! Locks and fences in the application's own transaction, as in [these
+//! examples](crate::transaction).
 //!
 //! # A lock of the transaction
 //!
 //! [`lock_in_transaction`] locks the name's row of the table `lockwright_turn` until the
 //! transaction ends. There is no renewal, no loss, and no fence.
-//!
-//! ```no_run
-//! # async fn example(pool: sqlx::MySqlPool) -> Result<(), Box<dyn std::error::Error>> {
-//! use std::time::Duration;
-//! use lockwright_sql::mysql::lock_in_transaction;
-//! use lockwright_sql::transaction::Wait;
-//!
-//! let mut tx = pool.begin().await?;
-//! if lock_in_transaction(&mut tx, "orders/42", Wait::For(Duration::from_secs(2))).await?.is_locked() {
-//!     // ... what only one may do ...
-//!     tx.commit().await?;
-//! }
-//! # Ok(())
-//! # }
-//! ```
 //!
 //! - **Take the lock before the transaction reads anything.** At `REPEATABLE READ`, MySQL's
 //!   default, plain `SELECT`s see the state at the transaction's first `SELECT`. If the first
@@ -34,25 +20,8 @@
 //!
 //! # A fence
 //!
-//! The holder of a [`Guard`](lockwright_core::Guard) may be paused for longer than its TTL, and
-//! then overwrite a later holder's data. [`check_fence`](super::check_fence) in the writing
-//! transaction rejects that write:
-//!
-//! ```no_run
-//! # async fn example(locks: lockwright_core::Locks, pool: sqlx::MySqlPool) -> Result<(), Box<dyn std::error::Error>> {
-//! use lockwright_sql::mysql::check_fence;
-//!
-//! let guard = locks.mutex("orders/42").acquire().await?;
-//! let mut tx = pool.begin().await?;
-//! check_fence(&mut tx, "orders/42", guard.fence()).await?;
-//! // ... read, decide, write ...
-//! tx.commit().await?;
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! A second transaction with the same name waits for the first, and then sees its writes, unless
-//! the second has read before.
+//! After [`check_fence`](check_fence()), a second transaction with the same name waits for the first,
+//! and then sees its writes, unless the second has read before.
 
 use std::time::Duration;
 
@@ -61,12 +30,11 @@ use sqlx::{Connection, MySqlConnection};
 
 use super::dialect::{DEADLOCK, LOCK_WAIT_TIMEOUT, MySql, fetch_on, number};
 use crate::server::dialect::{Dialect, Row};
-use crate::server::fence_check;
 use crate::server::sql::{Arguments, Sql, Value};
 use crate::server::table::Tables;
 use crate::server::transaction::{self, Limit, Outcome, Wait};
 
-pub(super) const BACKEND: &str = "mysql-transaction";
+const BACKEND: &str = "mysql-transaction";
 
 const SCHEMA: &str = include_str!("../../schema/mysql_transaction.sql");
 
@@ -110,10 +78,11 @@ pub struct InTransaction {
     restore: Sql,
     passed: Sql,
     fence: Sql,
-    pub(super) sweep: [Sql; 2],
+    sweep: [Sql; 2],
 }
 
 transaction::in_transaction!(
+    MySql,
     MySqlConnection,
     "the tables' database; by default the connection's. It must exist."
 );
@@ -135,29 +104,30 @@ impl InTransaction {
         }
     }
 
-    /// Returns the SQL that creates the tables.
-    pub fn schema(&self) -> String {
-        self.tables.expand(SCHEMA, MySql::QUOTE)
+    async fn make(&self, connection: &mut MySqlConnection) -> Result<()> {
+        no_commit(
+            connection,
+            "making tables would commit this transaction; make them before it begins",
+        )?;
+        fetch_on(connection, self.schema()).await.map(drop).map_err(|cause| failed(&cause))
     }
 
-    /// Creates the tables unless they exist. Several clients may do so at once.
-    ///
-    /// # Errors
-    /// [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) in a transaction, because this
-    /// would commit it; [`Denied`](lockwright_core::ErrorKind::Denied),
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) for an unknown database,
-    /// [`Unavailable`](lockwright_core::ErrorKind::Unavailable).
-    ///
-    /// # Cancel safety
-    /// May be dropped at any time; tables may then remain.
-    pub async fn make_tables(&self, connection: &mut MySqlConnection) -> Result<()> {
-        if connection.is_in_transaction() {
-            return Err(Error::invalid_input(
-                "making tables would commit this transaction; make them before it begins",
-            )
-            .with_backend(BACKEND));
+    async fn sweep_tables(
+        &self,
+        connection: &mut MySqlConnection,
+        arguments: Arguments<'_>,
+    ) -> Result<u64> {
+        no_commit(connection, "sweeping would commit this transaction")?;
+        let mut swept = 0;
+        for sql in &self.sweep {
+            let rows = run(connection, sql, arguments).await;
+            if rows.is_err() {
+                // The failed statement may have left its transaction open.
+                let _ = fetch_on(connection, "ROLLBACK".to_owned()).await;
+            }
+            swept += transaction::swept(&rows.map_err(|cause| failed(&cause))?, BACKEND)?;
         }
-        fetch_on(connection, self.schema()).await.map(drop).map_err(|cause| failed(&cause))
+        Ok(swept)
     }
 
     async fn lock_name(
@@ -202,7 +172,14 @@ impl InTransaction {
     }
 }
 
-pub(super) async fn run(
+fn no_commit(connection: &MySqlConnection, problem: &str) -> Result<()> {
+    match connection.is_in_transaction() {
+        true => Err(Error::invalid_input(problem).with_backend(BACKEND)),
+        false => Ok(()),
+    }
+}
+
+async fn run(
     tx: &mut MySqlConnection,
     sql: &Sql,
     arguments: Arguments<'_>,
@@ -213,7 +190,7 @@ pub(super) async fn run(
 const NO_SAVEPOINT: u16 = 1305;
 const READ_ONLY: u16 = 1792;
 
-pub(super) fn failed(cause: &sqlx::Error) -> Error {
+fn failed(cause: &sqlx::Error) -> Error {
     let error = match number(cause) {
         Some(NO_SAVEPOINT) => transaction::no_transaction("the lock, or the check"),
         Some(DEADLOCK) => Error::unavailable(
@@ -228,12 +205,7 @@ pub(super) fn failed(cause: &sqlx::Error) -> Error {
             "this transaction is read-only, and the lock writes a row; begin it without \
              READ ONLY",
         ),
-        Some(other) => {
-            let code = other.to_string();
-            let judge = |_: &str, message: &str| MySql::judge(&code, message);
-            return transaction::failed(cause, judge, BACKEND);
-        }
-        None => return transaction::failed(cause, MySql::judge, BACKEND),
+        _ => return transaction::failed::<MySql>(cause, BACKEND),
     };
     error.with_backend(BACKEND).with_source(cause.to_string())
 }

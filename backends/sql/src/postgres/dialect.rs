@@ -1,7 +1,9 @@
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{Finding, Result, Token};
+use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Row as _, TypeInfo, ValueRef};
 
@@ -12,7 +14,7 @@ use crate::server::errors::{Verdict, verdicts};
 use crate::server::lease::{StatementTexts, statement_texts};
 use crate::server::pool::{Limits, Pool};
 use crate::server::schema::MISSING;
-use crate::server::sql::{Arguments, Placeholder, Prepared, Sql, Value};
+use crate::server::sql::{Arguments, Placeholder, Prepared, Sql};
 use crate::server::table::Tables;
 use crate::server::tls;
 
@@ -96,6 +98,7 @@ impl Dialect for Postgresql {
 
     const QUOTE: char = '"';
     const PLACEHOLDER: Placeholder = Placeholder::Numbered;
+    const NULL: &'static str = "NULL::text";
     const NOW: &'static str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
     const TEXTS: StatementTexts = statement_texts!(concat!(
@@ -220,17 +223,23 @@ impl Dialect for Postgresql {
         }
     }
 
-    fn literal(value: Value<'_>, text: &mut String) {
-        match value {
-            Value::Int(number) => text.push_str(&number.to_string()),
-            Value::Bool(yes) => text.push_str(if yes { "true" } else { "false" }),
-            Value::Null => text.push_str("NULL::text"),
-            Value::Text(value) => quote(value, text),
+    fn quote(value: &str, text: &mut String) {
+        let escapes = value.contains('\\');
+        text.push_str(if escapes { " E'" } else { "'" });
+        for c in value.chars() {
+            match c {
+                '\'' => text.push_str("''"),
+                '\\' => text.push_str("\\\\"),
+                // A zero byte would end the query.
+                '\0' => {}
+                other => text.push(other),
+            }
         }
+        text.push('\'');
     }
 
-    fn judge(code: &str, message: &str) -> Option<Verdict> {
-        judge(code, message)
+    fn judge(error: &dyn DatabaseError) -> Option<Verdict> {
+        judge(&error.code().unwrap_or_default(), error.message())
     }
 
     async fn examine(&self, pool: &Arc<Pool<Self>>) -> Result<Vec<Finding>> {
@@ -261,22 +270,6 @@ pub(super) async fn fetch_prepared(
     rows.iter().map(row).collect()
 }
 
-/// Writes a literal that doesn't depend on `standard_conforming_strings`.
-fn quote(value: &str, text: &mut String) {
-    let escapes = value.contains('\\');
-    text.push_str(if escapes { " E'" } else { "'" });
-    for c in value.chars() {
-        match c {
-            '\'' => text.push_str("''"),
-            '\\' => text.push_str("\\\\"),
-            // A zero byte would end the query.
-            '\0' => {}
-            other => text.push(other),
-        }
-    }
-    text.push('\'');
-}
-
 fn row(row: &PgRow) -> sqlx::Result<Row> {
     let mut cells = Vec::with_capacity(row.len());
     for at in 0..row.len() {
@@ -292,6 +285,15 @@ fn row(row: &PgRow) -> sqlx::Result<Row> {
         });
     }
     Ok(Row(cells))
+}
+
+// https://www.postgresql.org/docs/current/errcodes-appendix.html
+pub(super) const LOCK_NOT_AVAILABLE: &str = "55P03";
+pub(super) const DEADLOCK: &str = "40P01";
+pub(super) const PROTOCOL_VIOLATION: &str = "08P01";
+
+pub(super) fn code(error: &sqlx::Error) -> Option<Cow<'_, str>> {
+    error.as_database_error()?.code()
 }
 
 /// Classifies an error by its
@@ -317,13 +319,13 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
         "23514" | "22003" =>
             Conflict, "the name's row was changed by hand, or its fences have reached their end; \
                        delete it when the name is free and none of its fences is in use";
-        "40001" | "40P01" | "23505" =>
+        "40001" | DEADLOCK | "23505" =>
             Unavailable.again(), "the request failed repeatedly because of deadlocks; try again";
         // The tables were altered after the server made the statement's plan.
         "0A000" if message.contains("cached plan") =>
             Unavailable.again().useless(),
             "the tables are being altered again and again; try again";
-        "55P03" => Unavailable, "another session keeps the tables locked";
+        LOCK_NOT_AVAILABLE => Unavailable, "another session keeps the tables locked";
         // A statement timeout expires before the commit. Another session may cancel the request
         // after the commit, while the server still writes its log.
         "57014" if message.contains("statement timeout") =>
@@ -343,7 +345,7 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
         _ if code.starts_with("53") =>
             Unavailable, "the server is short of memory, disk or connections";
         // PgBouncer and RDS Proxy reject the connection before they forward a request.
-        "08P01" | "0A000"
+        PROTOCOL_VIOLATION | "0A000"
             if message.contains("unsupported startup parameter")
                 || message.contains("command-line options") =>
             InvalidConfig,
@@ -388,7 +390,7 @@ mod tests {
             ("$1 :name", "'$1 :name'"),
         ] {
             let mut text = String::new();
-            quote(value, &mut text);
+            Postgresql::quote(value, &mut text);
             assert_eq!(text, literal);
         }
     }

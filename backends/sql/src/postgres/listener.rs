@@ -37,33 +37,37 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(super) struct Listener {
-    pool: Arc<Pool<Postgresql>>,
-    waiters: Arc<Subscribers>,
+    shared: Arc<Shared>,
     /// The runtime of the connect call. The listening task runs on it until it ends, because a
     /// waiter's runtime may end before the other waiters.
     runtime: Handle,
-    is_active: Arc<AtomicBool>,
     task: Mutex<Option<JoinHandle<()>>>,
-    polls_until: Arc<Mutex<Option<Instant>>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    pool: Arc<Pool<Postgresql>>,
+    waiters: Arc<Subscribers>,
+    is_active: AtomicBool,
+    polls_until: Mutex<Option<Instant>>,
 }
 
 impl Listener {
     pub(super) fn new(pool: &Arc<Pool<Postgresql>>, waiters: &Arc<Subscribers>) -> Self {
-        Self {
+        let shared = Shared {
             pool: Arc::clone(pool),
             waiters: Arc::clone(waiters),
-            runtime: Handle::current(),
-            is_active: Arc::default(),
-            task: Mutex::default(),
-            polls_until: Arc::default(),
-        }
+            is_active: AtomicBool::new(false),
+            polls_until: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared), runtime: Handle::current(), task: Mutex::default() }
     }
 }
 
 impl ReleaseListener for Listener {
     fn listen(&self) -> Option<Duration> {
-        let polls_until = *lock(&self.polls_until);
-        let has_none = self.pool.sessions().share(Use::Listen) == 0;
+        let polls_until = *lock(&self.shared.polls_until);
+        let has_none = self.shared.pool.sessions().share(Use::Listen) == 0;
         if has_none || polls_until.is_some_and(|until| Instant::now() < until) {
             return Some(POLL);
         }
@@ -71,13 +75,7 @@ impl ReleaseListener for Listener {
         // The previous task may have ended: without waiters, or with its runtime.
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
             let listen_on = |runtime: &Handle| {
-                let listening = ListenTask {
-                    pool: Arc::clone(&self.pool),
-                    waiters: Arc::clone(&self.waiters),
-                    is_active: Arc::clone(&self.is_active),
-                    polls_until: Arc::clone(&self.polls_until),
-                    has_run: false,
-                };
+                let listening = ListenTask { shared: Arc::clone(&self.shared), has_run: false };
                 runtime.spawn(listening.run())
             };
             let listening = listen_on(&self.runtime);
@@ -89,7 +87,7 @@ impl ReleaseListener for Listener {
     }
 
     fn is_active(&self) -> bool {
-        self.is_active.load(Ordering::SeqCst)
+        self.shared.is_active.load(Ordering::SeqCst)
     }
 }
 
@@ -102,10 +100,7 @@ impl Drop for Listener {
 }
 
 struct ListenTask {
-    pool: Arc<Pool<Postgresql>>,
-    waiters: Arc<Subscribers>,
-    is_active: Arc<AtomicBool>,
-    polls_until: Arc<Mutex<Option<Instant>>>,
+    shared: Arc<Shared>,
     has_run: bool,
 }
 
@@ -113,8 +108,8 @@ impl Drop for ListenTask {
     fn drop(&mut self) {
         // The task may end with its runtime. Then the woken waiters retry, and start another task.
         if self.has_run {
-            self.is_active.store(false, Ordering::SeqCst);
-            self.waiters.wake_all();
+            self.shared.is_active.store(false, Ordering::SeqCst);
+            self.shared.waiters.wake_all();
         }
     }
 }
@@ -122,47 +117,44 @@ impl Drop for ListenTask {
 enum End {
     NobodyWaits,
     NotNotified,
-    Lost(sqlx::Error),
 }
 
 impl ListenTask {
     async fn run(mut self) {
         self.has_run = true;
-        while self.waiters.anybody() {
-            match self.listen().await {
+        let Shared { waiters, is_active, polls_until, .. } = &*self.shared;
+        while waiters.anybody() {
+            let end = self.shared.listen_once().await;
+            is_active.store(false, Ordering::SeqCst);
+            match end {
                 // Checks again, because a new waiter may have registered.
-                End::NobodyWaits => {}
-                End::NotNotified => {
+                Ok(End::NobodyWaits) => {}
+                Ok(End::NotNotified) => {
                     tracing::warn!(
                         "notifications don't arrive, most likely because of a pooler, so waiters \
                          poll every {POLL:?}"
                     );
-                    let until = Instant::now() + POLL_FOR;
-                    *lock(&self.polls_until) = Some(until);
-                    self.waiters.wake_all();
+                    *lock(polls_until) = Some(Instant::now() + POLL_FOR);
+                    waiters.wake_all();
                     return;
                 }
-                End::Lost(error) => {
+                Err(error) => {
                     tracing::debug!(%error, "the listening connection was lost");
                     // Notifications may have been lost, so all waiters retry.
-                    self.waiters.wake_all();
+                    waiters.wake_all();
                     tokio::time::sleep(PAUSE).await;
                 }
             }
         }
     }
+}
 
+impl Shared {
     fn wake(&self, name: &str) {
         // Any client can write to the channel, so the name may be invalid.
         if let Ok(name) = LockName::new(name) {
             self.waiters.wake(&name);
         }
-    }
-
-    async fn listen(&self) -> End {
-        let end = self.listen_once().await.unwrap_or_else(End::Lost);
-        self.is_active.store(false, Ordering::SeqCst);
-        end
     }
 
     async fn listen_once(&self) -> sqlx::Result<End> {
@@ -180,9 +172,7 @@ impl ListenTask {
         let mut used = Instant::now();
         loop {
             match tokio::time::timeout(LOOK, listener.try_recv()).await {
-                Ok(Ok(Some(note))) => self.wake(note.payload()),
-                Ok(Ok(None)) => return Err(sqlx::Error::WorkerCrashed),
-                Ok(Err(error)) => return Err(error),
+                Ok(note) => self.wake(note?.ok_or(sqlx::Error::WorkerCrashed)?.payload()),
                 Err(_) => {
                     // A dead connection is as silent as an idle one, so a query tests it.
                     within(limits.answer, listener.execute("SELECT 1")).await?;
@@ -256,30 +246,23 @@ async fn is_notified(
     text.push_str(", ");
     Postgresql::literal(Value::Text(&probe), &mut text);
     text.push(')');
-    if let Err(error) = pool.fetch_text(text, Effect::Reads).await {
-        return Err(sqlx::Error::Protocol(error.to_string()));
-    }
+    let sent = pool.fetch_text(text, Effect::Reads).await;
+    sent.map_err(|error| sqlx::Error::Protocol(error.to_string()))?;
     let arriving = async {
         while let Some(note) = listener.try_recv().await? {
             if note.payload() == probe {
-                return Ok(());
+                return Ok(true);
             }
             other(note.payload());
         }
         Err(sqlx::Error::WorkerCrashed)
     };
-    match tokio::time::timeout(PROBE, arriving).await {
-        Ok(arrived) => arrived.map(|()| true),
-        Err(_) => Ok(false),
-    }
+    tokio::time::timeout(PROBE, arriving).await.unwrap_or(Ok(false))
 }
 
 async fn within<T>(
     limit: Duration,
     work: impl Future<Output = sqlx::Result<T>>,
 ) -> sqlx::Result<T> {
-    match tokio::time::timeout(limit, work).await {
-        Ok(done) => done,
-        Err(_) => Err(sqlx::Error::PoolTimedOut),
-    }
+    tokio::time::timeout(limit, work).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
 }

@@ -23,7 +23,6 @@
 mod config;
 mod dialect;
 mod doctor;
-mod fencing;
 mod listener;
 mod pooler;
 mod session_lock;
@@ -37,13 +36,12 @@ use lockwright_core::{Clock, DistributedLock, ErrorKind, Profile, Result, WakeUp
 
 pub use crate::server::Mode;
 pub use config::Config;
-pub use fencing::check_fence;
-pub use transaction::{InTransaction, lock_in_transaction};
+pub use transaction::{InTransaction, check_fence, lock_in_transaction};
 
 use crate::server::lease::{self, LeaseBackend, ReleaseListener};
 use crate::server::pool::Pool;
 use crate::server::schema;
-use crate::server::session_lock::{Engine, Kind, Server as _, Sessions};
+use crate::server::session_lock::{Engine, Server as _, Sessions};
 use dialect::Postgresql;
 use listener::Listener;
 use pooler::Server;
@@ -85,22 +83,24 @@ impl Config {
     ///   old, or a pooler is in front of it and the mode needs a direct connection.
     /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): the server can't be reached.
     pub async fn connect(self) -> Result<Postgres> {
-        match self.common.mode.kind() {
-            None => self.lease().await.map(Postgres),
-            Some(kind) => self.session_lock(kind).await.map(Postgres),
-        }
-    }
-
-    async fn lease(self) -> Result<Arc<dyn DistributedLock>> {
-        // Behind a pooler, no session is reserved for a listener, because a pooler delivers no
-        // notifications.
-        let (pool, look) = self.look(false).await?;
+        let kind = self.common.mode.kind();
+        // The modes `session` and `row` have no listener, so other connections use the listener's
+        // permit. In the lease mode behind a pooler, no session is reserved for a listener, because
+        // a pooler delivers no notifications.
+        let (pool, look) = self.look(kind.is_some()).await?;
+        let is_direct = look.is_direct;
         if !self.common.for_diagnosis {
             look.can_lock(self.backend())?;
             schema::make_sure(&pool).await?;
         }
+        if let Some(kind) = kind {
+            let sessions = Sessions::new(kind, &pool);
+            if !self.common.for_diagnosis {
+                session_lock::check(&sessions).await?;
+            }
+            return Ok(Postgres(Arc::new(Engine::new(sessions, Clock::boot()))));
+        }
         let waiters = Arc::new(Subscribers::new(SLOW_POLL));
-        let is_direct = look.is_direct;
         let listener = is_direct
             .then(|| -> Box<dyn ReleaseListener> { Box::new(Listener::new(&pool, &waiters)) });
         if !is_direct {
@@ -108,7 +108,8 @@ impl Config {
                 "a pooler blocks notifications, so waiters poll, at least every {POLL:?}"
             );
         }
-        Ok(Arc::new(LeaseBackend::new(pool, profile_of(is_direct), waiters, listener, is_direct)))
+        let backend = LeaseBackend::new(pool, profile_of(is_direct), waiters, listener, is_direct);
+        Ok(Postgres(Arc::new(backend)))
     }
 
     async fn look(&self, listens_by_pooler: bool) -> Result<(Arc<Pool<Postgresql>>, Server)> {
@@ -127,19 +128,6 @@ impl Config {
             }
             Err(error) => Err(error),
         }
-    }
-
-    async fn session_lock(self, kind: Kind) -> Result<Arc<dyn DistributedLock>> {
-        // The modes `session` and `row` have no listener, so other connections use the listener's
-        // permit.
-        let (pool, look) = self.look(true).await?;
-        let sessions = Sessions::new(kind, &pool);
-        if !self.common.for_diagnosis {
-            look.can_lock(self.backend())?;
-            schema::make_sure(&pool).await?;
-            session_lock::check(&sessions).await?;
-        }
-        Ok(Arc::new(Engine::new(sessions, Clock::boot())))
     }
 }
 

@@ -1,24 +1,10 @@
-//! Locks and fences in the application's own transaction.
+//! Locks and fences in the application's own transaction, as in [these
+//! examples](crate::transaction).
 //!
 //! # A lock of the transaction
 //!
 //! [`lock_in_transaction`] takes `pg_advisory_xact_lock` on the name's key until the transaction
 //! ends. There is no renewal, no loss, and no fence.
-//!
-//! ```no_run
-//! # async fn example(pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
-//! use std::time::Duration;
-//! use lockwright_sql::postgres::lock_in_transaction;
-//! use lockwright_sql::transaction::Wait;
-//!
-//! let mut tx = pool.begin().await?;
-//! if lock_in_transaction(&mut tx, "orders/42", Wait::For(Duration::from_secs(2))).await?.is_locked() {
-//!     // ... what only one may do ...
-//!     tx.commit().await?;
-//! }
-//! # Ok(())
-//! # }
-//! ```
 //!
 //! - The lock excludes other transactions, holds in the mode [`session`](super::Mode::Session), and
 //!   other programs that lock the [key](#the-key-of-a-name), but no holds in the modes `lease` and
@@ -43,40 +29,22 @@
 //!
 //! # A fence
 //!
-//! The holder of a [`Guard`](lockwright_core::Guard) may be paused for longer than its TTL, and
-//! then overwrite a later holder's data. [`check_fence`](super::check_fence) in the writing
-//! transaction rejects that write.
-//!
-//! ```no_run
-//! # async fn example(locks: lockwright_core::Locks, pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
-//! use lockwright_sql::postgres::check_fence;
-//!
-//! let guard = locks.mutex("orders/42").acquire().await?;
-//! let mut tx = pool.begin().await?;
-//! check_fence(&mut tx, "orders/42", guard.fence()).await?;
-//! // ... read, decide, write ...
-//! tx.commit().await?;
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! A second transaction with the same name waits for the first, and then sees its writes. Call
-//! `check_fence` before reading anything that decides the writes.
+//! After [`check_fence`](check_fence()), a second transaction with the same name waits for the first,
+//! and then sees its writes. Call it before reading anything that decides the writes.
 
 use std::time::Duration;
 
 use lockwright_core::{Error, ErrorKind, Fence, LockName, Result};
 use sqlx::PgConnection;
 
-use super::dialect::{Postgresql, fetch_on};
+use super::dialect::{DEADLOCK, LOCK_NOT_AVAILABLE, Postgresql, code, fetch_on};
 use crate::server::dialect::{BadRow, Dialect, Row};
 use crate::server::errors::bad_row;
-use crate::server::fence_check;
 use crate::server::sql::{Arguments, Sql, Value};
 use crate::server::table::Tables;
 use crate::server::transaction::{self, Limit, Outcome, Wait};
 
-pub(super) const BACKEND: &str = "postgres-transaction";
+const BACKEND: &str = "postgres-transaction";
 
 const KEY: &str =
     "('x' || substr(encode(sha256(convert_to(:name, 'UTF8')), 'hex'), 1, 16))::bit(64)::bigint";
@@ -113,14 +81,15 @@ pub struct InTransaction {
     try_lock: Sql,
     wait: Sql,
     fence: Sql,
-    pub(super) sweep: Sql,
+    sweep: Sql,
 }
 
-transaction::in_transaction!(PgConnection, "the tables' schema. It must exist.");
+transaction::in_transaction!(Postgresql, PgConnection, "the tables' schema. It must exist.");
 
 impl InTransaction {
     fn of(tables: Tables) -> Self {
-        let sql = |text: &str| Sql::new(&expand(&tables, text));
+        let expand = |text: &str| tables.expand(&text.replace("{key}", KEY), Postgresql::QUOTE);
+        let sql = |text: &str| Sql::new(&expand(text));
         Self {
             try_lock: sql(include_str!("queries/transaction_try.sql")),
             wait: sql(include_str!("queries/transaction_wait.sql")),
@@ -130,23 +99,20 @@ impl InTransaction {
         }
     }
 
-    /// Returns the SQL that creates the table of fences.
-    pub fn schema(&self) -> String {
-        expand(&self.tables, SCHEMA)
-    }
-
-    /// Creates the table of fences unless it exists. Several clients may do so at once.
-    ///
-    /// # Errors
-    /// [`Denied`](ErrorKind::Denied), [`InvalidConfig`](ErrorKind::InvalidConfig) for an unknown
-    /// schema, [`Unavailable`](ErrorKind::Unavailable).
-    ///
-    /// # Cancel safety
-    /// May be dropped at any time; the table may then remain.
-    pub async fn make_tables(&self, connection: &mut PgConnection) -> Result<()> {
+    async fn make(&self, connection: &mut PgConnection) -> Result<()> {
         // The query is one transaction, so the lock serializes concurrent creation.
         let text = format!("SELECT pg_advisory_xact_lock(5499258310474722403); {}", self.schema());
         fetch_on(connection, text).await.map(drop).map_err(|cause| failed(&cause))
+    }
+
+    async fn sweep_tables(
+        &self,
+        connection: &mut PgConnection,
+        arguments: Arguments<'_>,
+    ) -> Result<u64> {
+        let text = self.sweep.render(arguments, Postgresql::literal);
+        let rows = fetch_on(connection, text).await.map_err(|cause| failed(&cause))?;
+        transaction::swept(&rows, BACKEND)
     }
 
     async fn lock_name(
@@ -164,7 +130,7 @@ impl InTransaction {
             let slice_ms = ("slice_ms", Value::Int(millis(slice)));
             match run(tx, &self.wait, &[name, slice_ms]).await {
                 Ok(_) => return Ok(Outcome::Locked),
-                Err(cause) if is(&cause, LOCK_NOT_AVAILABLE) => {}
+                Err(cause) if code(&cause).as_deref() == Some(LOCK_NOT_AVAILABLE) => {}
                 Err(cause) => return Err(failed(&cause)),
             }
         }
@@ -172,16 +138,11 @@ impl InTransaction {
     }
 }
 
-fn expand(tables: &Tables, text: &str) -> String {
-    tables.expand(&text.replace("{key}", KEY), Postgresql::QUOTE)
-}
-
 /// Executes SQL that begins with a savepoint. After an error, rolls back to the savepoint.
 async fn run(tx: &mut PgConnection, sql: &Sql, arguments: Arguments<'_>) -> sqlx::Result<Vec<Row>> {
     let answer = fetch_on(tx, sql.render(arguments, Postgresql::literal)).await;
-    if let Err(cause @ sqlx::Error::Database(_)) = &answer
-        && !is(cause, NO_TRANSACTION)
-        && !is(cause, FAILED_TRANSACTION)
+    if let Err(cause) = &answer
+        && code(cause).is_some_and(|code| code != NO_TRANSACTION && code != FAILED_TRANSACTION)
     {
         fetch_on(tx, ROLL_BACK.to_owned()).await?;
     }
@@ -210,38 +171,28 @@ fn tried(rows: &[Row]) -> Result<bool> {
     row.bool(0).map_err(bad)
 }
 
-// https://www.postgresql.org/docs/current/errcodes-appendix.html
 const NO_TRANSACTION: &str = "25P01";
 const FAILED_TRANSACTION: &str = "25P02";
-const LOCK_NOT_AVAILABLE: &str = "55P03";
-const DEADLOCK: &str = "40P01";
 const SERIALIZATION: &str = "40001";
 
-fn is(error: &sqlx::Error, code: &str) -> bool {
-    error.as_database_error().and_then(|error| error.code()).is_some_and(|found| found == code)
-}
-
-pub(super) fn failed(cause: &sqlx::Error) -> Error {
-    let error = if is(cause, NO_TRANSACTION) {
-        transaction::no_transaction("the lock, or the check")
-    } else if is(cause, FAILED_TRANSACTION) {
-        Error::invalid_input("a statement of this transaction has failed before; roll it back")
-    } else if is(cause, DEADLOCK) {
-        Error::unavailable(
+fn failed(cause: &sqlx::Error) -> Error {
+    let error = match code(cause).as_deref() {
+        Some(NO_TRANSACTION) => transaction::no_transaction("the lock, or the check"),
+        Some(FAILED_TRANSACTION) => {
+            Error::invalid_input("a statement of this transaction has failed before; roll it back")
+        }
+        Some(DEADLOCK) => Error::unavailable(
             "a deadlock: the lock's holder waits for this transaction; roll it back and begin \
              again, and take several locks always in the same order",
-        )
-    } else if is(cause, SERIALIZATION) {
-        Error::unavailable(
+        ),
+        Some(SERIALIZATION) => Error::unavailable(
             "another transaction with this name was committed since this one began; roll it back \
              and begin again",
-        )
-    } else if is(cause, LOCK_NOT_AVAILABLE) {
-        Error::unavailable(
+        ),
+        Some(LOCK_NOT_AVAILABLE) => Error::unavailable(
             "another transaction holds this name, and the lock_timeout of this one has expired",
-        )
-    } else {
-        return transaction::failed(cause, Postgresql::judge, BACKEND);
+        ),
+        _ => return transaction::failed::<Postgresql>(cause, BACKEND),
     };
     error.with_backend(BACKEND).with_source(cause.to_string())
 }

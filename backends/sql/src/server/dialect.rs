@@ -1,4 +1,3 @@
-use std::borrow::Cow;
 use std::fmt::Debug;
 use std::future::Future;
 use std::sync::Arc;
@@ -23,6 +22,9 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
     const QUOTE: char;
 
     const PLACEHOLDER: Placeholder;
+
+    /// SQL for a null text.
+    const NULL: &'static str = "NULL";
 
     /// SQL for `{now}`, the server's time in µs. The server reads its clock at each occurrence.
     const NOW: &'static str;
@@ -82,13 +84,19 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
         self.fetch(connection, sql.render(arguments, Self::literal))
     }
 
-    fn literal(value: Value<'_>, text: &mut String);
-
-    fn code(error: &dyn DatabaseError) -> Cow<'_, str> {
-        error.code().unwrap_or_default()
+    fn literal(value: Value<'_>, text: &mut String) {
+        match value {
+            Value::Int(number) => text.push_str(&number.to_string()),
+            Value::Bool(yes) => text.push_str(if yes { "TRUE" } else { "FALSE" }),
+            Value::Null => text.push_str(Self::NULL),
+            Value::Text(value) => Self::quote(value, text),
+        }
     }
 
-    fn judge(code: &str, message: &str) -> Option<Verdict>;
+    /// Writes a literal that depends on no setting of the session.
+    fn quote(value: &str, text: &mut String);
+
+    fn judge(error: &dyn DatabaseError) -> Option<Verdict>;
 
     fn examine(&self, pool: &Arc<Pool<Self>>) -> impl Future<Output = Result<Vec<Finding>>> + Send;
 }

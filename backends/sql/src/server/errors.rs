@@ -69,76 +69,72 @@ fn unanswered(effect: Effect, what: &str) -> Error {
     }
 }
 
-impl Failure {
-    fn definite(error: Error, backend: &'static str) -> Self {
-        Self { error: error.with_backend(backend), again: false, lost: false }
+/// A failure without a retry, after which other connections are probably alive.
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error, again: false, lost: false }
     }
 }
 
-pub(crate) fn timed_out(effect: Effect, limit: Duration, backend: &'static str) -> Failure {
-    let error = unanswered(effect, &format!("the server did not answer within {limit:?}"));
-    Failure::definite(error, backend)
+pub(crate) fn timed_out(effect: Effect, limit: Duration, backend: &'static str) -> Error {
+    let what = format!("the server did not answer within {limit:?}");
+    unanswered(effect, &what).with_backend(backend)
 }
 
-pub(crate) fn not_connected_in(limit: Duration, backend: &'static str) -> Failure {
+pub(crate) fn not_connected_in(limit: Duration, backend: &'static str) -> Error {
     let error = Error::unavailable(format!(
         "no connection to the server within {limit:?}; check that it runs, and that this machine \
          can reach it"
     ));
-    Failure::definite(error, backend)
+    error.with_backend(backend)
 }
 
 pub(crate) fn no_session_in(
     limit: Duration,
     refusal: Option<String>,
     backend: &'static str,
-) -> Failure {
+) -> Error {
     let error = Error::unavailable(format!(
         "no connection was free within {limit:?}; check that the server answers, or raise \
          `connections` in the URL"
     ));
-    let error = match refusal {
+    let error = error.with_backend(backend);
+    match refusal {
         Some(refusal) => error.with_source(refusal),
         None => error,
-    };
-    Failure::definite(error, backend)
+    }
 }
 
-pub(crate) fn not_connected<D: Dialect>(cause: sqlx::Error, dialect: &D) -> Failure {
-    let error = match &cause {
-        sqlx::Error::Database(refusal) => match D::judge(&D::code(&**refusal), refusal.message()) {
+pub(crate) fn not_connected<D: Dialect>(cause: &sqlx::Error, dialect: &D) -> Error {
+    let error = match cause {
+        sqlx::Error::Database(refusal) => match D::judge(&**refusal) {
             Some(verdict) if verdict.kind != ErrorKind::Indeterminate => {
                 Error::new(verdict.kind, verdict.message)
             }
             _ => Error::unavailable("the server refuses the connection"),
         },
-        _ => tls::refusal(&cause, dialect.is_by_file()).unwrap_or_else(|| match &cause {
+        _ => tls::refusal(cause, dialect.is_by_file()).unwrap_or_else(|| match cause {
             sqlx::Error::Configuration(_) | sqlx::Error::InvalidArgument(_) => {
                 Error::invalid_config("the URL's settings can't be used")
             }
             _ => Error::unavailable("the server can't be reached"),
         }),
     };
-    Failure::definite(error.with_source(plain(&cause)), dialect.backend())
+    error.with_backend(dialect.backend()).with_source(plain(cause))
 }
 
 pub(crate) fn failed<D: Dialect>(cause: sqlx::Error, effect: Effect, dialect: &D) -> Failure {
     let (error, again, lost) = match &cause {
-        sqlx::Error::Database(refusal) => {
-            match D::judge(&D::code(&**refusal), refusal.message()) {
-                // If `again`, the pool retries, which is safe even if the first attempt took
-                // effect.
-                Some(verdict) if verdict.kind == ErrorKind::Indeterminate => {
-                    (unanswered(effect, verdict.message), verdict.again, !verdict.again)
-                }
-                Some(verdict) => {
-                    (Error::new(verdict.kind, verdict.message), verdict.again, verdict.useless)
-                }
-                None => {
-                    (Error::unavailable("the server can't carry out the request"), false, false)
-                }
+        sqlx::Error::Database(refusal) => match D::judge(&**refusal) {
+            // If `again`, the pool retries, which is safe even if the first attempt took effect.
+            Some(verdict) if verdict.kind == ErrorKind::Indeterminate => {
+                (unanswered(effect, verdict.message), verdict.again, !verdict.again)
             }
-        }
+            Some(verdict) => {
+                (Error::new(verdict.kind, verdict.message), verdict.again, verdict.useless)
+            }
+            None => (Error::unavailable("the server can't carry out the request"), false, false),
+        },
         sqlx::Error::Io(_) | sqlx::Error::Tls(_) => {
             (unanswered(effect, "the connection broke before the answer came"), false, true)
         }

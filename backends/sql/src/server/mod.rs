@@ -5,7 +5,6 @@ pub(crate) mod config;
 pub(crate) mod dialect;
 pub(crate) mod doctor;
 pub(crate) mod errors;
-pub(crate) mod fence_check;
 pub(crate) mod hold_row;
 pub(crate) mod lease;
 pub(crate) mod pool;

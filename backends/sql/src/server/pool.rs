@@ -30,7 +30,7 @@ pub(crate) struct Limits {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sending {
     /// The limit for the request, including the wait for a connection.
-    pub(crate) within: Duration,
+    pub(crate) until: Deadline,
     pub(crate) answer: Duration,
     /// True for renewals, which have one reserved connection.
     pub(crate) renews: bool,
@@ -74,12 +74,6 @@ impl<D: Dialect> std::fmt::Debug for Pool<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pool").field("dialect", &self.dialect).finish_non_exhaustive()
     }
-}
-
-#[derive(Clone, Copy)]
-enum Request<'a> {
-    Sql(&'a Sql, Arguments<'a>),
-    Text(&'a str),
 }
 
 /// The permits of `Pool::ordinary` and `Pool::turns`.
@@ -126,12 +120,10 @@ impl<D: Dialect> Pool<D> {
         self.limits
     }
 
-    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn sessions(&self) -> &SessionLimit {
         &self.sessions
     }
 
-    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn abandon(
         &self,
         runtime: &Handle,
@@ -150,8 +142,8 @@ impl<D: Dialect> Pool<D> {
     }
 
     pub(crate) fn sending(&self, answer: Duration) -> Sending {
-        let within = self.limits.connect + answer;
-        Sending { within, answer, renews: false, again: false, waits: false }
+        let until = Deadline::now() + self.limits.connect + answer;
+        Sending { until, answer, renews: false, again: false, waits: false }
     }
 
     /// Fetches rows. Retries a request that failed because of a concurrent one.
@@ -177,6 +169,10 @@ impl<D: Dialect> Pool<D> {
         Ok(self.fetch_doubting(sql, arguments, effect, sending).await?.0)
     }
 
+    pub(crate) async fn fetch_text(&self, text: String, effect: Effect) -> Result<Vec<Row>> {
+        self.fetch_so(&Sql::raw(text), &[], effect, self.slowly()).await
+    }
+
     /// Fetches rows, and returns whether an earlier, unanswered try of a change may have taken
     /// effect.
     pub(crate) async fn fetch_doubting(
@@ -184,40 +180,25 @@ impl<D: Dialect> Pool<D> {
         sql: &Sql,
         arguments: Arguments<'_>,
         effect: Effect,
-        sending: Sending,
-    ) -> Result<(Vec<Row>, bool)> {
-        self.insist(effect, Request::Sql(sql, arguments), sending).await
-    }
-
-    pub(crate) async fn fetch_text(&self, text: String, effect: Effect) -> Result<Vec<Row>> {
-        Ok(self.insist(effect, Request::Text(&text), self.slowly()).await?.0)
-    }
-
-    async fn insist(
-        &self,
-        effect: Effect,
-        request: Request<'_>,
         mut sending: Sending,
     ) -> Result<(Vec<Row>, bool)> {
-        let deadline = Deadline::now() + sending.within;
         let mut tries = 1;
         // True after an unanswered first try, which may have taken effect even if the second fails.
         let mut is_unsure = false;
         loop {
             let mut when_ended = None;
-            match self.try_fetch(request, effect, sending, deadline, &mut when_ended).await {
+            match self.try_fetch(sql, arguments, effect, sending, &mut when_ended).await {
                 Ok(rows) => return Ok((rows, is_unsure)),
                 Err(failure) if failure.again && tries < TRIES => tries += 1,
                 Err(failure) => {
                     let has_ended = match when_ended {
                         Some(ended) if sending.again => {
-                            matches!(timeout_at(deadline, ended).await, Ok(Ok(())))
+                            matches!(timeout_at(sending.until, ended).await, Ok(Ok(())))
                         }
                         _ => false,
                     };
                     if !has_ended {
-                        let error = failure.error;
-                        return Err(doubted(error, is_unsure));
+                        return Err(doubted(failure.error, is_unsure));
                     }
                     is_unsure = effect == Effect::Changes;
                     sending.again = false;
@@ -228,28 +209,21 @@ impl<D: Dialect> Pool<D> {
 
     async fn try_fetch(
         &self,
-        request: Request<'_>,
+        sql: &Sql,
+        arguments: Arguments<'_>,
         effect: Effect,
         sending: Sending,
-        deadline: Deadline,
         when_ended: &mut Option<oneshot::Receiver<()>>,
     ) -> Result<Vec<Row>, Failure> {
-        let mut taken = self.take(sending.renews, deadline).await?;
-        let left = deadline.saturating_duration_since(Deadline::now());
+        let mut taken = self.take(sending).await?;
+        let left = sending.until.saturating_duration_since(Deadline::now());
         let limit = sending.answer.min(if sending.again { left * 3 / 5 } else { left });
         taken.sent = Some(Instant::now());
         let answered = {
             let Some(Connected { connection: Some(connection), .. }) = &mut taken.connected else {
                 unreachable!("it is connected")
             };
-            let answer = async {
-                match request {
-                    Request::Sql(sql, arguments) => {
-                        self.dialect.execute(connection, sql, arguments).await
-                    }
-                    Request::Text(text) => self.dialect.fetch(connection, text.to_owned()).await,
-                }
-            };
+            let answer = self.dialect.execute(connection, sql, arguments);
             tokio::time::timeout(limit, answer).await
         };
         match answered {
@@ -277,17 +251,18 @@ impl<D: Dialect> Pool<D> {
                 if taken.is_old {
                     *when_ended = taken.end();
                 }
-                Err(errors::timed_out(effect, limit, self.dialect.backend()))
+                Err(errors::timed_out(effect, limit, self.dialect.backend()).into())
             }
         }
     }
 
-    async fn take(&self, renews: bool, deadline: Deadline) -> Result<Taken<'_, D>, Failure> {
+    async fn take(&self, sending: Sending) -> Result<Taken<'_, D>, Failure> {
+        let deadline = sending.until;
         let begun = Deadline::now();
         let backend = self.dialect.backend();
         let busy = || errors::no_session_in(begun.elapsed(), self.refusal(), backend);
         let turn = async {
-            let ordinary = match renews {
+            let ordinary = match sending.renews {
                 true => None,
                 false => Some(Arc::clone(&self.ordinary).acquire_owned().await.ok()?),
             };
@@ -332,9 +307,9 @@ impl<D: Dialect> Pool<D> {
             }
             Ok(Err(cause)) => {
                 taken.connected = None;
-                Err(errors::not_connected(cause, &*self.dialect))
+                Err(errors::not_connected(&cause, &*self.dialect).into())
             }
-            Err(_) => Err(errors::not_connected_in(limit, backend)),
+            Err(_) => Err(errors::not_connected_in(limit, backend).into()),
         }
     }
 

@@ -7,13 +7,10 @@ use tokio::time::{Instant, timeout_at};
 pub(crate) enum Use {
     Request,
     /// A hold in the modes `session` and `row`.
-    #[allow(dead_code)]
     Hold,
     /// A joint session, which several holds share. Waits for locks can't use this permit.
-    #[allow(dead_code)]
     Joint,
     /// A listener for notifications, or a watcher of sessions.
-    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     Listen,
 }
 
@@ -76,7 +73,6 @@ impl SessionLimit {
         timeout_at(deadline, semaphore.acquire_owned()).await.ok()?.ok()
     }
 
-    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn try_permit(&self, of: Use) -> Option<SessionPermit> {
         Arc::clone(&self.shares[of as usize].1).try_acquire_owned().ok()
     }

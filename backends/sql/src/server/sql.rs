@@ -65,10 +65,8 @@ impl Prepared {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Placeholder {
     /// `$1`, `$2`, … A repeated parameter keeps its number.
-    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     Numbered,
     /// `?` for each occurrence of a parameter.
-    #[cfg_attr(not(feature = "mysql"), allow(dead_code))]
     QuestionMark,
 }
 
@@ -106,6 +104,11 @@ impl Sql {
         }
         pieces.push(Piece::Text(rest.to_owned()));
         Self { pieces, prepared: None }
+    }
+
+    /// Creates SQL without parameters or comments.
+    pub(crate) fn raw(text: String) -> Self {
+        Self { pieces: vec![Piece::Text(text)], prepared: None }
     }
 
     /// Creates SQL that is prepared, unless it has several statements.

@@ -57,7 +57,6 @@ impl Tables {
 
     /// Returns the name of the notification channel. It doesn't contain the schema, because clients
     /// may name the same schema explicitly or by default.
-    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn channel(&self) -> String {
         self.prefix.clone()
     }

@@ -1,8 +1,10 @@
 use std::time::Duration;
 
-use lockwright_core::{BootInstant, Clock, Error, ErrorKind};
+use lockwright_core::{BootInstant, Clock, Error, ErrorKind, Fence, LockName, Reason, Result};
 
-use super::errors::Verdict;
+use super::dialect::{BadRow, Dialect, Row};
+use super::errors::bad_row;
+use super::sql::Value;
 
 /// The time to wait for a lock that another session holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,9 +77,34 @@ pub(crate) fn no_transaction(what: &str) -> Error {
 
 /// Implements what PostgreSQL's and MySQL's `InTransaction` have in common.
 macro_rules! in_transaction {
-    ($connection:ty, $schema:literal) => {
-        pub(super) static DEFAULT: std::sync::LazyLock<InTransaction> =
+    ($dialect:ident, $connection:ty, $schema:literal) => {
+        static DEFAULT: std::sync::LazyLock<InTransaction> =
             std::sync::LazyLock::new(InTransaction::default);
+
+        /// Rejects a holder's transaction if a later holder has already written.
+        ///
+        /// Records the fence for the name, and locks the record until the transaction ends. The
+        /// name may differ from the lock's, but all writers of the same data must use the same
+        /// name. For the table, see [`InTransaction::make_tables`].
+        ///
+        /// # Errors
+        /// - [`Lost`](lockwright_core::ErrorKind::Lost) with
+        ///   [`Superseded`](lockwright_core::Reason::Superseded): a later holder has written. Roll
+        ///   the transaction back.
+        /// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): an invalid [name](LockName), a fence above
+        ///   [`Fence::MAX`], no open transaction, or a failed transaction.
+        /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the table doesn't exist.
+        /// - [`Denied`](lockwright_core::ErrorKind::Denied): the user may not change the table.
+        /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another transaction had locked the name for
+        ///   longer than the user's limit on waits for locks; a deadlock, after which MySQL has
+        ///   rolled the transaction back; on PostgreSQL at a level above `READ COMMITTED`, another
+        ///   transaction has changed the record; or the connection broke.
+        ///
+        /// # Cancel safety
+        /// May be dropped; the transaction must then be rolled back or dropped.
+        pub async fn check_fence(tx: &mut $connection, name: &str, fence: Fence) -> Result<()> {
+            DEFAULT.check_fence(tx, name, fence).await
+        }
 
         impl Default for InTransaction {
             fn default() -> Self {
@@ -107,6 +134,26 @@ macro_rules! in_transaction {
                 Ok(Self::of(self.tables.within(schema)?))
             }
 
+            /// Returns the SQL that creates the tables.
+            pub fn schema(&self) -> String {
+                self.tables.expand(SCHEMA, $dialect::QUOTE)
+            }
+
+            /// Creates the tables unless they exist, as connecting a client does. Several clients
+            /// may do so at once.
+            ///
+            /// # Errors
+            /// [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) in a transaction of MySQL, which this
+            /// would commit; [`Denied`](lockwright_core::ErrorKind::Denied),
+            /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) for an unknown schema or database,
+            /// [`Unavailable`](lockwright_core::ErrorKind::Unavailable).
+            ///
+            /// # Cancel safety
+            /// May be dropped at any time; tables may then remain.
+            pub async fn make_tables(&self, connection: &mut $connection) -> Result<()> {
+                self.make(connection).await
+            }
+
             /// Does the same as [`lock_in_transaction`], with these tables.
             pub async fn lock(
                 &self,
@@ -119,7 +166,7 @@ macro_rules! in_transaction {
                 self.lock_name(tx, &name, &limit).await.map_err(|error| error.with_name(&name))
             }
 
-            /// Does the same as [`check_fence`](super::check_fence), with these tables.
+            /// Does the same as [`check_fence`](check_fence()), with these tables.
             pub async fn check_fence(
                 &self,
                 tx: &mut $connection,
@@ -129,38 +176,88 @@ macro_rules! in_transaction {
                 let name = LockName::new(name)?;
                 let arguments = [
                     ("name", Value::Text(name.as_str())),
-                    ("fence", Value::Int(fence_check::number(fence, BACKEND)?)),
+                    ("fence", transaction::fence_value(fence, BACKEND)?),
                 ];
                 let rows = run(tx, &self.fence, &arguments)
                     .await
                     .map_err(|cause| failed(&cause).with_name(&name))?;
-                fence_check::check(&name, fence, &rows, BACKEND)
+                transaction::compare(&name, fence, &rows, BACKEND)
+            }
+
+            /// Deletes some rows of names unused for `idle`, and returns their number. Call it again
+            /// until it returns 0. No transaction waits for a sweep.
+            ///
+            /// `idle` must be longer than any holder can be paused, because a deleted fence rejects
+            /// no write.
+            ///
+            /// # Errors
+            /// [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) in a transaction of MySQL, which this
+            /// would commit. Otherwise as [`check_fence`](check_fence()).
+            ///
+            /// # Cancel safety
+            /// May be dropped at any time; the rows are then deleted or not.
+            pub async fn sweep(&self, connection: &mut $connection, idle: Duration) -> Result<u64> {
+                self.sweep_tables(connection, &transaction::sweeping(idle)).await
             }
         }
     };
 }
 pub(crate) use in_transaction;
 
+/// Returns the argument for a fence.
+pub(crate) fn fence_value(fence: Fence, backend: &'static str) -> Result<Value<'static>> {
+    let fence = fence.checked().map_err(|error| error.with_backend(backend))?;
+    Ok(Value::Int(fence.get() as i64)) // A checked fence is far below `i64::MAX`.
+}
+
+/// Returns an error if the recorded fence, in the last row, is higher than `fence`.
+pub(crate) fn compare(
+    name: &LockName,
+    fence: Fence,
+    rows: &[Row],
+    backend: &'static str,
+) -> Result<()> {
+    let highest = rows.last().ok_or(BadRow).and_then(|row| row.fence(0));
+    let highest = highest.map_err(|bad| bad_row(bad, backend))?;
+    if highest <= fence {
+        return Ok(());
+    }
+    let message = format!(
+        "the fence {fence} is too old: a later holder has written with {highest}; roll this \
+         transaction back, and begin again with a new hold, and read the data again"
+    );
+    let error = Error::new(ErrorKind::Lost(Reason::Superseded), message);
+    Err(error.with_name(name).with_backend(backend))
+}
+
+const STEP: i64 = 500;
+
+pub(crate) fn sweeping(idle: Duration) -> [(&'static str, Value<'static>); 2] {
+    let idle = idle.as_secs() + u64::from(idle.subsec_nanos() > 0);
+    // At most a hundred years, because every server can subtract that from the time.
+    let idle = i64::try_from(idle).unwrap_or(i64::MAX).min(100 * 366 * 24 * 60 * 60);
+    [("idle_s", Value::Int(idle)), ("limit", Value::Int(STEP))]
+}
+
+pub(crate) fn swept(rows: &[Row], backend: &'static str) -> Result<u64> {
+    let number = rows.last().ok_or(BadRow).and_then(|row| row.int(0));
+    let number = number.and_then(|number| u64::try_from(number).map_err(|_| BadRow));
+    number.map_err(|bad| bad_row(bad, backend))
+}
+
 /// Converts a statement's error, never to `Indeterminate`: before the commit, the statement has no
 /// effect.
-pub(crate) fn failed(
-    cause: &sqlx::Error,
-    judge: impl Fn(&str, &str) -> Option<Verdict>,
-    backend: &'static str,
-) -> Error {
+pub(crate) fn failed<D: Dialect>(cause: &sqlx::Error, backend: &'static str) -> Error {
     let (kind, message) = match cause {
-        sqlx::Error::Database(refusal) => {
-            let code = refusal.code().unwrap_or_default();
-            match judge(&code, refusal.message()) {
-                Some(verdict) if verdict.kind != ErrorKind::Indeterminate => {
-                    (verdict.kind, verdict.message)
-                }
-                Some(_) => {
-                    (ErrorKind::Unavailable, "the connection ended, and the transaction with it")
-                }
-                None => (ErrorKind::Unavailable, "the server can't carry out the request"),
+        sqlx::Error::Database(refusal) => match D::judge(&**refusal) {
+            Some(verdict) if verdict.kind != ErrorKind::Indeterminate => {
+                (verdict.kind, verdict.message)
             }
-        }
+            Some(_) => {
+                (ErrorKind::Unavailable, "the connection ended, and the transaction with it")
+            }
+            None => (ErrorKind::Unavailable, "the server can't carry out the request"),
+        },
         sqlx::Error::Io(_) | sqlx::Error::Tls(_) => {
             (ErrorKind::Unavailable, "the connection broke, and the transaction ended with it")
         }
@@ -172,6 +269,7 @@ pub(crate) fn failed(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::dialect::Cell;
 
     #[test]
     fn a_wait_is_cut_into_slices_and_ends() {
@@ -181,5 +279,15 @@ mod tests {
         assert_eq!(Limit::of(Wait::For(Duration::MAX)).slice(), Some(SLICE));
         let slice = Limit::of(Wait::For(Duration::from_secs(1))).slice().unwrap();
         assert!(slice <= Duration::from_secs(1) && slice > Duration::from_millis(500));
+    }
+
+    #[test]
+    fn a_fence_is_refused_only_below_the_highest() {
+        let name = LockName::new("a").unwrap();
+        for (fence, highest, allowed) in [(5, 4, true), (5, 5, true), (5, 6, false)] {
+            let rows = [Row(vec![Cell::Int(highest)])];
+            let answer = compare(&name, Fence::new(fence), &rows, "x");
+            assert_eq!(answer.is_ok(), allowed, "{fence} {highest}");
+        }
     }
 }

@@ -1,9 +1,9 @@
-SELECT lease.name, COALESCE(holder.token, lease.token), COALESCE(holder.identity, lease.identity),
-       lease.mode, COALESCE(holder.fence, lease.fence), lease.fences,
-       COALESCE(holder.expires, lease.expires), COALESCE(holder.broken, lease.broken), FALSE, {now},
+SELECT held.name, COALESCE(holder.token, held.token), COALESCE(holder.identity, held.identity),
+       held.mode, COALESCE(holder.fence, held.fence), held.fences,
+       COALESCE(holder.expires, held.expires), COALESCE(holder.broken, held.broken), FALSE, {now},
        holder.permits, holder.size
-FROM {lease} AS lease
+FROM (SELECT * FROM {lease} WHERE {which}) AS held
 LEFT JOIN {shared_holder} AS holder
-    ON lease.mode <> 'exclusive' AND lease.token IS NOT NULL AND lease.expires > {now}
-    AND holder.name = lease.name AND holder.mode = lease.mode AND holder.expires > {now}
-WHERE lease.name = :name;
+    ON held.mode <> 'exclusive' AND held.token IS NOT NULL AND held.expires > {now}
+    AND holder.name = held.name AND holder.mode = held.mode AND holder.expires > {now}
+ORDER BY held.name

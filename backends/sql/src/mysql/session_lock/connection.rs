@@ -1,4 +1,3 @@
-use std::borrow::Cow;
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use crate::server::dialect::{Dialect, Row};
 use crate::server::errors::{self, Effect};
 use crate::server::session_lock::joint_session::statement_limit;
 use crate::server::session_lock::{
-    Common, Ended, Grant, KEPT_TIMEOUTS, Kept, Kind, Locked, Permit, Session, SessionId,
+    Ended, Grant, KEPT_TIMEOUTS, Kept, Kind, Locked, Permit, Session, SessionId, Sessions,
 };
 use crate::server::sql::{Arguments, Sql, Value};
 
@@ -26,7 +25,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
 pub(crate) struct MySqlSession {
     connection: MySqlConnection,
-    common: Arc<Common<MySql>>,
+    common: Arc<Sessions<MySql>>,
     watching: Option<Watching>,
     id: SessionId,
     over: bool,
@@ -49,7 +48,7 @@ pub(crate) struct MySqlSession {
 
 impl MySqlSession {
     pub(super) async fn connect(
-        common: &Arc<Common<MySql>>,
+        common: &Arc<Sessions<MySql>>,
         permit: Permit<MySql>,
     ) -> Result<Self> {
         let (pool, opened) = (&common.pool, Instant::now());
@@ -79,17 +78,15 @@ impl MySqlSession {
         match tokio::time::timeout(limit, this.raise_fences()).await {
             Ok(Ok(())) => Ok(this),
             Ok(Err(error)) => Err(common.failed(error)),
-            Err(_) => {
-                Err(errors::timed_out(Effect::Changes, limit, pool.dialect().backend()).error)
-            }
+            Err(_) => Err(errors::timed_out(Effect::Changes, limit, pool.dialect().backend())),
         }
     }
 
     async fn raise_fences(&mut self) -> sqlx::Result<()> {
-        let (query, sequence) = self.common.own.raise.clone();
-        let rows = self.run(query).await?;
+        let rows = self.run(self.common.own.raise.clone()).await?;
         let least = rows.last().and_then(|row| row.int(0).ok()).unwrap_or_default();
         if least > 0 {
+            let sequence = self.common.pool.dialect().expand("{hold_fence}");
             // `SETVAL` changes nothing if the sequence is already higher.
             self.run(format!("SELECT SETVAL({sequence}, {least})")).await?;
         }
@@ -111,9 +108,8 @@ impl MySqlSession {
         claim: &Claim,
         more: Arguments<'_>,
     ) -> sqlx::Result<Vec<Row>> {
-        let parameters = Parameters::of(claim);
-        let arguments = parameters.arguments(claim, more);
-        let result = fetch_prepared(self.open()?, sql, &arguments).await;
+        let values = values(claim);
+        let result = fetch_prepared(self.open()?, sql, &arguments(&values, more)).await;
         self.check_end(result)
     }
 
@@ -132,7 +128,7 @@ impl MySqlSession {
     }
 
     fn text(sql: &Sql, claim: &Claim, more: Arguments<'_>) -> String {
-        sql.render(&Parameters::of(claim).arguments(claim, more), MySql::literal)
+        sql.render(&arguments(&values(claim), more), MySql::literal)
     }
 
     /// Sends the lock statement. The server counts whole seconds, so `KILL QUERY` on another
@@ -306,32 +302,22 @@ impl MySqlSession {
     }
 }
 
-struct Parameters<'a> {
-    token: String,
-    key: Cow<'a, str>,
-    mark: String,
+fn values(claim: &Claim) -> [(&'static str, String); 4] {
+    let (name, token) = (&claim.name, claim.token.to_string());
+    [
+        ("name", name.as_str().to_owned()),
+        ("key", key_of(name).into_owned()),
+        ("mark", mark_of(name, &token)),
+        ("token", token),
+    ]
 }
 
-impl<'a> Parameters<'a> {
-    fn of(claim: &'a Claim) -> Self {
-        let token = claim.token.to_string();
-        Self { key: key_of(&claim.name), mark: mark_of(&claim.name, &token), token }
-    }
-
-    fn arguments<'s>(
-        &'s self,
-        claim: &'s Claim,
-        more: Arguments<'s>,
-    ) -> Vec<(&'static str, Value<'s>)> {
-        let mut arguments = vec![
-            ("name", Value::Text(claim.name.as_str())),
-            ("token", Value::Text(&self.token)),
-            ("key", Value::Text(&self.key)),
-            ("mark", Value::Text(&self.mark)),
-        ];
-        arguments.extend_from_slice(more);
-        arguments
-    }
+fn arguments<'a>(
+    values: &'a [(&'static str, String)],
+    more: Arguments<'a>,
+) -> Vec<(&'static str, Value<'a>)> {
+    let values = values.iter().map(|(name, value)| (*name, Value::Text(value)));
+    values.chain(more.iter().copied()).collect()
 }
 
 /// Even a session without a hold has an idle timeout, because a suspended process can't close it.

@@ -1,3 +1,6 @@
+use std::sync::Arc;
+
+use lockwright_core::backend_util::finding;
 use lockwright_core::{Finding, Result};
 
 use super::check;
@@ -7,12 +10,11 @@ use crate::server::dialect::Dialect;
 use crate::server::doctor;
 use crate::server::errors::Effect;
 use crate::server::session_lock::Sessions;
-use lockwright_core::backend_util::finding;
 
-pub(super) async fn findings(sessions: &Sessions<MySql>) -> Result<Vec<Finding>> {
+pub(super) async fn findings(sessions: &Arc<Sessions<MySql>>) -> Result<Vec<Finding>> {
     const USED: &str = "SHOW GLOBAL STATUS LIKE 'Threads_connected'";
 
-    let pool = &sessions.common.pool;
+    let pool = &sessions.pool;
     let mut findings = pool.dialect().examine(pool).await?;
     let facts = Facts::look(pool).await?;
     if let Err(error) = facts.can_hold(pool.dialect().backend()) {

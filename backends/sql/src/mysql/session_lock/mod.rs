@@ -36,13 +36,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{Fault, Finding, LockName, Profile, Result, async_trait};
+use lockwright_core::{Fault, Finding, LockName, Mode, Profile, Result, async_trait};
 use sha2::{Digest, Sha256};
 
 use super::dialect::{MySql, push_hex};
 use super::proxy;
 use crate::kind::READERS;
-use crate::queries::{files, find};
+use crate::queries::files;
 use crate::server::dialect::Dialect;
 use crate::server::errors::not_connected_in;
 use crate::server::pool::Pool;
@@ -66,6 +66,11 @@ const STILL_READ: &str = "{hold}.token = '{readers}' AND EXISTS ( \
      WHERE other.kind = '{kind}' AND other.name = :name AND other.fence = {hold}.fence \
        AND IS_USED_LOCK({mark_of_other}) = other.session)";
 
+/// The pauses in seconds of a wait for a session's end, and for the release by a joint session's
+/// client.
+const KILLED: [f32; 9] = [0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.3, 0.5, 1.0];
+const ASKED: [f32; 5] = [0.05, 0.1, 0.2, 0.25, 0.45];
+
 /// SQL for a joint session's lock name, without the session's id.
 const JOINT: &str = "' lockwright/joint/'";
 
@@ -75,8 +80,8 @@ pub(crate) struct Own {
     waited: Sql,
     /// Restores the idle timeout of a session that didn't get the lock.
     restore: Sql,
-    /// A query for the value to which the fences' sequence must rise, and the sequence's name.
-    raise: (String, String),
+    /// A query for the value to which the fences' sequence must rise.
+    raise: String,
     watch: Arc<Watch>,
 }
 
@@ -106,6 +111,9 @@ impl Server for MySql {
     fn expand_for(&self, kind: Kind, text: &str) -> String {
         let mark = |name: &str, token: &str| MARK.replace("NAME", name).replace("TOKEN", token);
         let text = text
+            .replace("{wait_for_mark}", &wait_for_end("{mark}", &KILLED))
+            .replace("{wait_for_key}", &wait_for_end("{key}", &KILLED))
+            .replace("{wait_for_answer}", &wait_for_end("{mark}", &ASKED))
             .replace("{still_read}", STILL_READ)
             .replace("{kind}", kind.word())
             .replace("{readers}", READERS)
@@ -124,36 +132,37 @@ impl Server for MySql {
     }
 
     fn own(kind: Kind, pool: &Arc<Pool<Self>>) -> Own {
-        let expand = |text: &str| pool.dialect().expand_for(kind, text);
-        let sql = |text: &str| Sql::new(&expand(text));
-        let raise = sql(const { find(Self::QUERIES, "raise") }).render(&[], Self::literal);
+        let sql = |name| Sql::new(&pool.dialect().query(kind, Mode::Exclusive, name));
         Own {
-            waited: sql(const { find(Self::QUERIES, "row_waited") }),
-            restore: sql(const { find(Self::QUERIES, "session_restore") }),
-            raise: (raise, expand("{hold_fence}")),
+            waited: sql("row_waited"),
+            restore: sql("session_restore"),
+            raise: sql("raise").render(&[], Self::literal),
             watch: Arc::new(Watch::new(pool)),
         }
     }
 
-    async fn open_session(sessions: &Sessions<Self>, permit: Permit<Self>) -> Result<MySqlSession> {
-        MySqlSession::connect(&sessions.common, permit).await
+    async fn open_session(
+        sessions: &Arc<Sessions<Self>>,
+        permit: Permit<Self>,
+    ) -> Result<MySqlSession> {
+        MySqlSession::connect(sessions, permit).await
     }
 
-    async fn doctor(sessions: &Sessions<Self>) -> Result<Vec<Finding>> {
+    async fn doctor(sessions: &Arc<Sessions<Self>>) -> Result<Vec<Finding>> {
         doctor::findings(sessions).await
     }
 }
 
 /// Rejects a proxy that shares sessions.
-pub(super) async fn check(sessions: &Sessions<MySql>) -> Result<()> {
-    let pool = &sessions.common.pool;
+pub(super) async fn check(sessions: &Arc<Sessions<MySql>>) -> Result<()> {
+    let pool = &sessions.pool;
     match proxy::shares_sessions(pool).await? {
         Some(false) => {
             pool.dialect().set_direct();
             Ok(())
         }
-        Some(true) => Err(sessions.common.sessions_are_shared()),
-        None => Err(not_connected_in(pool.limits().connect, pool.dialect().backend()).error),
+        Some(true) => Err(sessions.sessions_are_shared()),
+        None => Err(not_connected_in(pool.limits().connect, pool.dialect().backend())),
     }
 }
 
@@ -162,6 +171,12 @@ fn of_barrier(what: &str) -> String {
         "CONCAT(' lockwright/{what}/', \
          LEFT(SHA2(CONCAT_WS('/', {{schema}}, '{{row}}', :name), 256), 16))"
     )
+}
+
+/// Returns SQL that waits until the `:session` no longer has the lock.
+fn wait_for_end(lock: &str, pauses: &[f32]) -> String {
+    let wait = |pause| format!("DO SLEEP(IF(IS_USED_LOCK({lock}) <=> :session, {pause}, 0))");
+    pauses.iter().map(wait).collect::<Vec<_>>().join("; ")
 }
 
 /// Returns SQL for the argument of `GET_LOCK`. A name with as many bytes as characters is ASCII.

@@ -5,13 +5,15 @@
 //! timeout.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwright_core::backend_util::lock;
 use sqlx::mysql::MySqlConnection;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
 
 use super::JOINT;
 use crate::mysql::dialect::{MySql, fetch_on};
@@ -41,7 +43,8 @@ pub(super) struct Watch {
 struct Watched {
     next: u64,
     sessions: HashMap<u64, Session>,
-    asked: bool,
+    /// Ends without sessions, or with its runtime.
+    task: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
@@ -58,13 +61,6 @@ pub(super) struct Watching {
     watch: Arc<Watch>,
     number: u64,
     seen: watch::Receiver<Option<Ended>>,
-}
-
-enum Asked {
-    Answered(Line),
-    Unsure,
-    /// The server is gone: two attempts to connect failed.
-    Gone,
 }
 
 #[derive(Debug)]
@@ -87,15 +83,14 @@ impl Watch {
         watched.next += 1;
         let session = Session { query: query.into(), interval, ended };
         watched.sessions.insert(number, session);
-        if !std::mem::replace(&mut watched.asked, true) {
-            tokio::spawn(Arc::clone(self).ask_on());
+        if watched.task.as_ref().is_none_or(JoinHandle::is_finished) {
+            watched.task = Some(tokio::spawn(Arc::clone(self).ask_on()));
         }
         Watching { watch: Arc::clone(self), number, seen }
     }
 
     async fn ask_on(self: Arc<Self>) {
-        let mut asking = Asking { watch: Arc::clone(&self), ended: false };
-        let mut connection = None;
+        let mut line = None;
         let (mut idle, mut intervals) = (0, 0_u32);
         loop {
             tokio::time::sleep(INTERVAL).await;
@@ -107,8 +102,7 @@ impl Watch {
                 } else if idle < KEPT {
                     idle += 1;
                 } else {
-                    watched.asked = false;
-                    asking.ended = true;
+                    watched.task = None;
                     return;
                 }
                 let due = watched.sessions.iter();
@@ -116,72 +110,67 @@ impl Watch {
                 due.map(|(number, session)| (*number, Arc::clone(&session.query))).collect()
             };
             for some in sessions.chunks(BATCH) {
-                connection = match self.ask(connection.take(), some).await {
-                    Asked::Answered(connection) => Some(connection),
-                    Asked::Unsure => None,
-                    Asked::Gone => {
-                        some.iter().for_each(|(number, _)| self.notify(*number, Ended::Session));
-                        None
-                    }
-                };
+                if self.ask(&mut line, some).await.is_break() {
+                    some.iter().for_each(|(number, _)| self.notify(*number, Ended::Session));
+                }
             }
         }
     }
 
-    async fn ask(&self, line: Option<Line>, sessions: &[(u64, Arc<str>)]) -> Asked {
-        let text: Vec<String> = sessions
-            .iter()
-            .enumerate()
-            .map(|(at, (_, query))| format!("SELECT {at}, {query}"))
-            .collect();
-        let text = text.join(" UNION ALL ");
+    /// Asks whether the sessions exist. Breaks if the server is gone: two attempts to connect
+    /// failed.
+    async fn ask(&self, line: &mut Option<Line>, sessions: &[(u64, Arc<str>)]) -> ControlFlow<()> {
+        let selects = sessions.iter().enumerate();
+        let selects: Vec<_> = selects.map(|(at, (_, sql))| format!("SELECT {at}, {sql}")).collect();
+        let text = selects.join(" UNION ALL ");
         let limits = self.pool.limits();
-        if let Some(mut line) = line {
-            let asking = fetch_on(&mut line.connection, text.clone());
-            match tokio::time::timeout(limits.answer, asking).await {
+        let mut refused = 0;
+        while refused < 2 {
+            let was_open = line.is_some();
+            let limit = if was_open { limits.answer } else { limits.connect };
+            let asking = async {
+                let line = match &mut *line {
+                    Some(line) => line,
+                    closed => closed.insert(self.open(limit).await?),
+                };
+                fetch_on(&mut line.connection, text.clone()).await
+            };
+            match timeout(limit, asking).await {
                 Ok(Ok(rows)) => {
                     self.answered(sessions, &rows);
-                    return Asked::Answered(line);
+                    return ControlFlow::Continue(());
                 }
-                Ok(Err(error)) => {
+                Ok(Err(error @ sqlx::Error::Io(_))) => {
                     tracing::debug!(%error, "the watching connection was lost");
-                    if matches!(error, sqlx::Error::Io(_)) {
-                        // The server has closed the connection, so its session has ended.
+                    // The server has closed the connection, so its session has ended.
+                    if let Some(line) = line.take() {
                         line.permit.give_back();
                     }
+                    refused += u32::from(!was_open);
                 }
-                Err(_) => return Asked::Unsure,
-            }
-        }
-        let mut refused = false;
-        loop {
-            // The previous connection keeps its permit until its session has ended.
-            let deadline = Instant::now() + limits.connect;
-            let Ok(mut permit) = Permit::get(&self.pool, Use::Listen, deadline).await else {
-                return Asked::Unsure;
-            };
-            let connecting = async {
-                let (mut connection, session) = self.pool.dialect().open(limits).await?;
-                session.into_iter().for_each(|session| permit.is_of(session));
-                let rows = fetch_on(&mut connection, text.clone()).await?;
-                sqlx::Result::Ok((connection, rows))
-            };
-            match tokio::time::timeout_at(deadline, connecting).await {
-                Ok(Ok((connection, rows))) => {
-                    self.answered(sessions, &rows);
-                    return Asked::Answered(Line { connection, permit });
+                // The dropped line keeps its permit until its session has ended.
+                Ok(Err(_)) | Err(_) => {
+                    *line = None;
+                    return ControlFlow::Continue(());
                 }
-                Ok(Err(error)) => {
-                    permit.give_back();
-                    match error {
-                        sqlx::Error::Io(_) if refused => return Asked::Gone,
-                        sqlx::Error::Io(_) => refused = true,
-                        _ => return Asked::Unsure,
-                    }
-                }
-                Err(_) => return Asked::Unsure,
             }
             tokio::time::sleep(INTERVAL / 4).await;
+        }
+        ControlFlow::Break(())
+    }
+
+    async fn open(&self, limit: Duration) -> sqlx::Result<Line> {
+        let permit = Permit::get(&self.pool, Use::Listen, Instant::now() + limit).await;
+        let mut permit = permit.map_err(|_| sqlx::Error::PoolTimedOut)?;
+        match self.pool.dialect().open(self.pool.limits()).await {
+            Ok((connection, session)) => {
+                session.into_iter().for_each(|session| permit.is_of(session));
+                Ok(Line { connection, permit })
+            }
+            Err(error) => {
+                permit.give_back();
+                Err(error)
+            }
         }
     }
 
@@ -202,19 +191,6 @@ impl Watch {
     fn notify(&self, number: u64, seen: Ended) {
         if let Some(session) = lock(&self.watched).sessions.get(&number) {
             session.ended.send_replace(Some(seen));
-        }
-    }
-}
-
-struct Asking {
-    watch: Arc<Watch>,
-    ended: bool,
-}
-
-impl Drop for Asking {
-    fn drop(&mut self) {
-        if !self.ended {
-            lock(&self.watch.watched).asked = false;
         }
     }
 }

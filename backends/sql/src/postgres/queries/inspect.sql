@@ -1,12 +1,12 @@
--- Returns the name's row, or one row for each of its shared holders. The column of `waiting` is
--- false if the row's `waiting` ends within 15 seconds. Then a waiter's `acquire` extends it.
-SELECT lease.name, coalesce(holder.token, lease.token), coalesce(holder.identity, lease.identity),
-       lease.mode, coalesce(holder.fence, lease.fence), lease.fences::bigint,
-       coalesce(holder.expires, lease.expires), coalesce(holder.broken, lease.broken),
-       lease.waiting > now + 15000000, now, holder.permits, holder.size
-FROM {lease} AS lease
+-- The column of `waiting` is false if the row's `waiting` ends within 15 seconds. Then a waiter's
+-- `acquire` extends it.
+SELECT held.name, coalesce(holder.token, held.token), coalesce(holder.identity, held.identity),
+       held.mode, coalesce(holder.fence, held.fence), held.fences::bigint,
+       coalesce(holder.expires, held.expires), coalesce(holder.broken, held.broken),
+       held.waiting > now + 15000000, now, holder.permits, holder.size
+FROM (SELECT * FROM {lease} WHERE {which}) AS held
 CROSS JOIN (SELECT {now} AS now OFFSET 0) AS at
 LEFT JOIN {shared_holder} AS holder
-    ON lease.mode <> 'exclusive' AND lease.token IS NOT NULL AND lease.expires > now
-    AND holder.name = lease.name AND holder.mode = lease.mode AND holder.expires > now
-WHERE lease.name = :name
+    ON held.mode <> 'exclusive' AND held.token IS NOT NULL AND held.expires > now
+    AND holder.name = held.name AND holder.mode = held.mode AND holder.expires > now
+ORDER BY held.name

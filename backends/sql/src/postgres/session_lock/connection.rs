@@ -11,18 +11,20 @@ use std::time::{Duration, Instant};
 
 use lockwright_core::{Claim, ErrorKind, Fence, Mode, Result, async_trait};
 use sqlx::Acquire;
-use sqlx::postgres::{PgListener, PgPool, PgPoolOptions};
+use sqlx::postgres::{PgConnection, PgListener, PgPool, PgPoolOptions};
 use tokio::time::timeout_at;
 
 use super::{JOINT, OWN, key_of, key_of_claim};
-use crate::postgres::dialect::{Postgresql, fetch_on, fetch_prepared};
+use crate::postgres::dialect::{
+    DEADLOCK, LOCK_NOT_AVAILABLE, Postgresql, code, fetch_on, fetch_prepared,
+};
 use crate::server::dialect::{Dialect, Row};
 use crate::server::errors;
 use crate::server::pool::Pool;
 use crate::server::session_limit::Use;
 use crate::server::session_lock::joint_session::statement_limit;
 use crate::server::session_lock::{
-    Common, Ended, Grant, KEPT_TIMEOUTS, Kept, Kind, Locked, Permit, Session, SessionId,
+    Ended, Grant, KEPT_TIMEOUTS, Kept, Kind, Locked, Permit, Session, SessionId, Sessions,
 };
 use crate::server::sql::{Arguments, Prepared, Sql, Value, value};
 
@@ -42,7 +44,7 @@ pub(crate) struct PgSession {
     listener: PgListener,
     /// A pool whose only connection the listener uses.
     pool: PgPool,
-    common: Arc<Common<Postgresql>>,
+    common: Arc<Sessions<Postgresql>>,
     id: SessionId,
     /// True after the connection has failed. Then nothing more is sent, because the listener would
     /// reconnect, to a session without the hold.
@@ -60,17 +62,9 @@ pub(crate) struct PgSession {
     permit: Permit<Postgresql>,
 }
 
-/// [Error codes](https://www.postgresql.org/docs/current/errcodes-appendix.html).
-mod code {
-    pub(super) const LOCK_NOT_AVAILABLE: &str = "55P03";
-    pub(super) const QUERY_CANCELED: &str = "57014";
-    pub(super) const UNDEFINED_OBJECT: &str = "42704";
-    pub(super) const DEADLOCK: &str = "40P01";
-}
-
 impl PgSession {
     pub(super) async fn connect(
-        common: &Arc<Common<Postgresql>>,
+        common: &Arc<Sessions<Postgresql>>,
         permit: Permit<Postgresql>,
     ) -> Result<Self> {
         let (dialect, limit) = (common.pool.dialect(), common.pool.limits().connect);
@@ -93,11 +87,11 @@ impl PgSession {
             // The server may have opened the session, so the permit stays taken until the session's
             // end.
             Err(error @ sqlx::Error::PoolTimedOut) => {
-                return Err(errors::not_connected(error, dialect).error);
+                return Err(errors::not_connected(&error, dialect));
             }
             Err(error) => {
                 permit.give_back();
-                return Err(errors::not_connected(error, dialect).error);
+                return Err(errors::not_connected(&error, dialect));
             }
         };
         listener.eager_reconnect(false);
@@ -118,7 +112,7 @@ impl PgSession {
         };
         match timeout_at((opened + limit).into(), session.set_up(opened)).await {
             Ok(result) => result.map(|()| session),
-            Err(_) => Err(errors::not_connected_in(limit, dialect.backend()).error),
+            Err(_) => Err(errors::not_connected_in(limit, dialect.backend())),
         }
     }
 
@@ -133,14 +127,18 @@ impl PgSession {
              SET idle_session_timeout = '60s'; SET idle_in_transaction_session_timeout = '60s'; \
              SET synchronous_commit = off; SET default_transaction_isolation = 'read committed';"
         );
-        if self.server_version().await? >= 170_000 {
+        let version = match self.connection().await {
+            Ok(connection) => connection.server_version_num().unwrap_or_default(),
+            Err(error) => return Err(self.common.failed(error)),
+        };
+        if version >= 170_000 {
             text.push_str(" SET transaction_timeout = 0;");
         }
         text.push_str(" SELECT ");
         text.push_str(&self.common.pool.dialect().identity());
         let rows = match self.run(text).await {
             Ok(rows) => rows,
-            Err(error) if code_of(&error) == Some(code::UNDEFINED_OBJECT) => {
+            Err(error) if code(&error).as_deref() == Some(UNDEFINED_OBJECT) => {
                 let message = "this mode needs PostgreSQL 14 or later, which can end idle \
                                sessions; use the mode lease";
                 return Err(self.common.error(ErrorKind::Unsupported, message));
@@ -172,42 +170,24 @@ impl PgSession {
         Ok(())
     }
 
-    async fn server_version(&mut self) -> Result<u32> {
-        match (&mut self.listener).acquire().await {
-            Ok(connection) => Ok(connection.server_version_num().unwrap_or_default()),
-            Err(error) => Err(self.common.failed(error)),
+    async fn connection(&mut self) -> sqlx::Result<&mut PgConnection> {
+        match self.over {
+            true => Err(sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into())),
+            false => (&mut self.listener).acquire().await,
         }
     }
 
     pub(super) async fn run(&mut self, text: String) -> sqlx::Result<Vec<Row>> {
-        self.send(Statement::Text(text)).await
+        let result = async { fetch_on(self.connection().await?, text).await }.await;
+        self.check_end(result)
     }
 
     async fn run_or_fail(&mut self, text: String) -> Result<Vec<Row>> {
         self.run(text).await.map_err(|error| self.common.failed(error))
     }
 
-    async fn send(&mut self, statement: Statement<'_>) -> sqlx::Result<Vec<Row>> {
-        if self.over {
-            return Err(sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into()));
-        }
-        let Self { listener, .. } = self;
-        let result = async {
-            let connection = (&mut *listener).acquire().await?;
-            match statement {
-                Statement::Text(text) => fetch_on(connection, text).await,
-                Statement::Prepared(statement, arguments) => {
-                    fetch_prepared(connection, statement, arguments).await
-                }
-            }
-        }
-        .await;
-        let ended = match &result {
-            Ok(_) => false,
-            Err(sqlx::Error::Database(error)) => is_the_end(error.code().as_deref()),
-            Err(_) => true,
-        };
-        self.over |= ended;
+    fn check_end(&mut self, result: sqlx::Result<Vec<Row>>) -> sqlx::Result<Vec<Row>> {
+        self.over |= result.as_ref().is_err_and(|error| is_the_end(code(error).as_deref()));
         result
     }
 
@@ -236,26 +216,40 @@ impl PgSession {
             ("claim", Value::Int(key_of_claim(&token, &claim.name))),
         ];
         arguments.extend_from_slice(more);
-        let executes = common.kind == Kind::Row
-            && claim.mode == Mode::Exclusive
-            && matches!(which, Which::Try | Which::Wait);
+        let is_row = common.kind == Kind::Row;
+        let executed = match which {
+            Which::Try if is_row && claim.mode == Mode::Exclusive => Some(TRY),
+            Which::Wait if is_row && claim.mode == Mode::Exclusive => Some(WAIT),
+            _ => None,
+        };
         // A prepared wait of the mode `row` ends with its transaction. Other waits leave settings
         // and locks in the session.
-        self.must_let_go |= matches!(which, Which::Wait | Which::WaitForReaders) && !executes;
-        if let Some(statement) = sql.prepared()
-            && common.kind == Kind::Session
-        {
-            return self.send(Statement::Prepared(statement, &arguments)).await;
+        let waits = matches!(which, Which::Wait | Which::WaitForReaders);
+        self.must_let_go |= waits && executed.is_none();
+        let mut text = match (sql.prepared(), executed) {
+            (Some(statement), _) if !is_row => {
+                let result =
+                    async { fetch_prepared(self.connection().await?, statement, &arguments).await };
+                let result = result.await;
+                return self.check_end(result);
+            }
+            // The driver can't send its own prepared statements together with `BEGIN`.
+            (Some(statement), Some(name)) => execute(name, statement, &arguments),
+            _ => sql.render(&arguments, Postgresql::literal),
+        };
+        if executed.is_some() || (is_row && which == Which::Try) {
+            text.insert_str(0, "BEGIN; ");
         }
-        let text = self.text(which, sql, executes, &arguments);
-        if which == Which::Missed && (self.is_last || claim.mode == Mode::Shared) {
-            let rows = self.run(format!("{text}; {LET_GO}")).await?;
-            (self.must_let_go, self.has_waited) = (false, false);
-            self.timeout_ms = Some(IDLE_MS);
+        let is_last_miss = which == Which::Missed && (self.is_last || claim.mode == Mode::Shared);
+        if is_last_miss || (is_row && which == Which::Unlock && self.must_let_go) {
+            text = format!("{text}; {LET_GO}");
+        }
+        if executed.is_none() || self.has_prepared {
+            let rows = self.run(text).await?;
+            if is_last_miss {
+                self.has_let_go();
+            }
             return Ok(rows);
-        }
-        if !executes || self.has_prepared {
-            return self.run(text).await;
         }
         let rows = self.run(self.prepare() + &text).await;
         self.has_prepared = rows.is_ok();
@@ -264,6 +258,11 @@ impl PgSession {
             let _ = self.run("ROLLBACK; DEALLOCATE ALL".to_owned()).await;
         }
         rows
+    }
+
+    fn has_let_go(&mut self) {
+        (self.must_let_go, self.has_waited) = (false, false);
+        self.timeout_ms = Some(IDLE_MS);
     }
 
     /// Returns SQL that prepares the statements [`TRY`] and [`WAIT`].
@@ -279,49 +278,6 @@ impl PgSession {
         // `PREPARE` has its own transaction, because the hold's transaction would keep the locks
         // that `PREPARE` takes on tables.
         format!("BEGIN; {attempt}{wait}COMMIT; ")
-    }
-
-    fn keep_text(&self, claims: &[Claim]) -> String {
-        let keep = |claim: &Claim| {
-            let token = claim.token.to_string();
-            let arguments =
-                [("name", Value::Text(claim.name.as_str())), ("token", Value::Text(&token))];
-            self.common.of(claim).keep.render(&arguments, Postgresql::literal)
-        };
-        let keeps: Vec<_> = claims.iter().map(keep).collect();
-        // A renewal waits if another session has locked the table of records. The limit also bounds
-        // how long a release waits for this renewal.
-        let limit_of = |claim: &Claim| match self.is_joint {
-            true => statement_limit(claim.ttl),
-            false => claim.ttl / 4,
-        };
-        let limit = claims.iter().map(limit_of).min().map(millis).unwrap_or_default();
-        let text = format!(
-            "SELECT set_config('statement_timeout', '{limit}', true); {}",
-            keeps.join(" UNION ALL ")
-        );
-        match self.common.kind {
-            Kind::Session => text,
-            Kind::Row => format!("SAVEPOINT lockwright; {text}; RELEASE SAVEPOINT lockwright"),
-        }
-    }
-
-    fn text(&self, which: Which, sql: &Sql, executes: bool, arguments: Arguments<'_>) -> String {
-        let in_transaction = self.common.kind == Kind::Row;
-        let text = match sql.prepared() {
-            // The driver can't send its own prepared statements together with `BEGIN`.
-            Some(statement) if executes => {
-                let name = if which == Which::Wait { WAIT } else { TRY };
-                execute(name, statement, arguments)
-            }
-            _ => sql.render(arguments, Postgresql::literal),
-        };
-        match which {
-            Which::Try if in_transaction => format!("BEGIN; {text}"),
-            Which::Wait if executes => format!("BEGIN; {text}"),
-            Which::Unlock if in_transaction && self.must_let_go => format!("{text}; {LET_GO}"),
-            _ => text,
-        }
     }
 
     /// Locks the name's row, which it creates if missing. Rolls back a failed attempt.
@@ -430,11 +386,6 @@ enum Which {
     Part,
 }
 
-enum Statement<'a> {
-    Text(String),
-    Prepared(&'a Prepared, Arguments<'a>),
-}
-
 impl fmt::Debug for PgSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The other fields contain the password.
@@ -488,14 +439,32 @@ impl Session for PgSession {
     }
 
     async fn keep(&mut self, claims: &[Claim]) -> Result<Vec<Kept>> {
-        let rows = match self.run(self.keep_text(claims)).await {
+        let keep = |claim: &Claim| {
+            let token = claim.token.to_string();
+            let arguments =
+                [("name", Value::Text(claim.name.as_str())), ("token", Value::Text(&token))];
+            self.common.of(claim).keep.render(&arguments, Postgresql::literal)
+        };
+        let keeps = claims.iter().map(keep).collect::<Vec<_>>().join(" UNION ALL ");
+        // A renewal waits if another session has locked the table of records. The limit also bounds
+        // how long a release waits for this renewal.
+        let limit_of = |claim: &Claim| match self.is_joint {
+            true => statement_limit(claim.ttl),
+            false => claim.ttl / 4,
+        };
+        let limit = claims.iter().map(limit_of).min().map(millis).unwrap_or_default();
+        let text = format!("SELECT set_config('statement_timeout', '{limit}', true); {keeps}");
+        let (text, undo) = match self.common.kind {
+            Kind::Session => (text, ""),
+            // Locks from before the savepoint survive a rollback to it.
+            Kind::Row => (
+                format!("SAVEPOINT lockwright; {text}; RELEASE SAVEPOINT lockwright"),
+                "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT lockwright",
+            ),
+        };
+        let rows = match self.run(text).await {
             Ok(rows) => rows,
-            Err(sqlx::Error::Database(error)) if !is_the_end(error.code().as_deref()) => {
-                // Locks from before the savepoint survive a rollback to it.
-                let undo = match self.common.kind {
-                    Kind::Session => "",
-                    Kind::Row => "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT lockwright",
-                };
+            Err(error) if !is_the_end(code(&error).as_deref()) => {
                 let undone = self.run_or_fail(undo.to_owned()).await;
                 return undone.map(|_| vec![Kept::Unsure; claims.len()]);
             }
@@ -517,9 +486,9 @@ impl Session for PgSession {
     }
 
     async fn leave(&mut self) -> Result<()> {
-        if std::mem::take(&mut self.must_let_go) {
+        if self.must_let_go {
             self.run_or_fail(LET_GO.to_owned()).await?;
-            (self.has_waited, self.timeout_ms) = (false, Some(IDLE_MS));
+            self.has_let_go();
         }
         Ok(())
     }
@@ -578,6 +547,9 @@ async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
     }
 }
 
+const QUERY_CANCELED: &str = "57014";
+const UNDEFINED_OBJECT: &str = "42704";
+
 fn is_true(rows: &[Row], at: usize) -> bool {
     rows.first().is_some_and(|row| row.bool(at).unwrap_or(false))
 }
@@ -600,19 +572,13 @@ fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros().div_ceil(1_000)).unwrap_or(i64::MAX)
 }
 
-fn code_of(error: &sqlx::Error) -> Option<&'static str> {
-    let code = error.as_database_error()?.code()?;
-    [code::LOCK_NOT_AVAILABLE, code::QUERY_CANCELED, code::UNDEFINED_OBJECT, code::DEADLOCK]
-        .into_iter()
-        .find(|known| *known == code)
-}
-
 fn is_in_vain(error: &sqlx::Error) -> bool {
-    matches!(code_of(error), Some(code::LOCK_NOT_AVAILABLE | code::QUERY_CANCELED | code::DEADLOCK))
+    matches!(code(error).as_deref(), Some(LOCK_NOT_AVAILABLE | QUERY_CANCELED | DEADLOCK))
 }
 
 /// Returns whether the session has ended: class 57P (an operator, an idle timeout, a shutdown),
-/// class 08 (the connection), the timeouts of a transaction, and internal errors.
+/// class 08 (the connection), the timeouts of a transaction, internal errors, and errors without a
+/// code.
 fn is_the_end(code: Option<&str>) -> bool {
     code.is_none_or(|code| {
         code.starts_with("57P")

@@ -1,5 +1,7 @@
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use lockwright_core::backend_util::finding;
 use lockwright_core::{Finding, Result};
 
 use super::check;
@@ -8,16 +10,15 @@ use crate::server::dialect::Dialect;
 use crate::server::doctor;
 use crate::server::errors::Effect;
 use crate::server::session_lock::Sessions;
-use lockwright_core::backend_util::finding;
 
-pub(super) async fn findings(sessions: &Sessions<Postgresql>) -> Result<Vec<Finding>> {
-    let pool = &sessions.common.pool;
+pub(super) async fn findings(sessions: &Arc<Sessions<Postgresql>>) -> Result<Vec<Finding>> {
+    let pool = &sessions.pool;
     let mut findings = pool.dialect().examine(pool).await?;
     if let Err(error) = sessions.try_open().await {
         let fix = "let the user set idle_session_timeout and idle_in_transaction_session_timeout, \
                    and leave connections free";
         findings.push(doctor::no_session(&error, fix));
-    } else if !sessions.common.own.checks_clients.load(Ordering::Relaxed) {
+    } else if !sessions.own.checks_clients.load(Ordering::Relaxed) {
         findings.push(finding::warning(
             "client-connection-check",
             "the server refuses client_connection_check_interval",

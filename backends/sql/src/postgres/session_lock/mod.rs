@@ -28,12 +28,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use lockwright_core::{Fault, Finding, LockName, Profile, Result, async_trait};
+use lockwright_core::{Fault, Finding, LockName, Mode, Profile, Result, async_trait};
 use sha2::{Digest, Sha256};
 
 use super::dialect::Postgresql;
 use crate::kind::READERS;
-use crate::queries::{files, find};
+use crate::queries::files;
 use crate::server::dialect::Dialect;
 use crate::server::pool::Pool;
 use crate::server::session_lock::{self, Kind, Permit, Server, Sessions};
@@ -105,21 +105,23 @@ impl Server for Postgresql {
     }
 
     fn own(kind: Kind, pool: &Arc<Pool<Self>>) -> Own {
-        let expand = |text: &str| pool.dialect().expand_for(kind, text);
-        let sql = |text: &str| Sql::new(&expand(text));
+        let sql = |name| Sql::new(&pool.dialect().query(kind, Mode::Exclusive, name));
         Own {
-            shorten: sql(const { find(Self::QUERIES, "shorten") }),
-            must_raise: expand(MUST_RAISE),
-            raise: sql(const { find(Self::QUERIES, "raise") }).render(&[], Self::literal),
+            shorten: sql("shorten"),
+            must_raise: pool.dialect().expand_for(kind, MUST_RAISE),
+            raise: sql("raise").render(&[], Self::literal),
             checks_clients: AtomicBool::new(true),
         }
     }
 
-    async fn open_session(sessions: &Sessions<Self>, permit: Permit<Self>) -> Result<PgSession> {
-        PgSession::connect(&sessions.common, permit).await
+    async fn open_session(
+        sessions: &Arc<Sessions<Self>>,
+        permit: Permit<Self>,
+    ) -> Result<PgSession> {
+        PgSession::connect(sessions, permit).await
     }
 
-    async fn doctor(sessions: &Sessions<Self>) -> Result<Vec<Finding>> {
+    async fn doctor(sessions: &Arc<Sessions<Self>>) -> Result<Vec<Finding>> {
         doctor::findings(sessions).await
     }
 }

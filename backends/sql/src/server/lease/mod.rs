@@ -1,3 +1,4 @@
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -53,6 +54,8 @@ pub(crate) struct LeaseBackend<D: Dialect> {
     /// A query for the name's row or its first shared holder. Returns no row if the token has a
     /// tombstone. `None` behind a proxy, which may send reads to a replica.
     look: Option<Sql>,
+    inspect: Sql,
+    list: Sql,
     profile: Profile,
     waiters: Arc<Subscribers>,
     listener: Option<Box<dyn ReleaseListener>>,
@@ -90,14 +93,15 @@ pub(crate) trait ReleaseListener: std::fmt::Debug + Send + Sync {
     fn is_active(&self) -> bool;
 }
 
-/// The result of the requests that precede `acquire`.
-enum QuickOutcome {
-    Decided(AcquireOutcome),
-    Undecided {
-        /// True if an earlier, unanswered try may have acquired the lock.
-        is_unsure: bool,
-    },
-}
+/// The result of the requests that precede `acquire`: a decision, or whether an earlier, unanswered
+/// try may have acquired the lock.
+type Quickly = ControlFlow<AcquireOutcome, bool>;
+
+const LOOKED_FOR: &str =
+    "name = :name AND NOT EXISTS (SELECT 1 FROM {tombstone} WHERE token = :token)";
+
+const LISTED: &str = "name >= :first AND (:after IS NULL OR name > :after) AND name <= :last \
+                      AND token IS NOT NULL AND expires > {now} ORDER BY name LIMIT :limit";
 
 macro_rules! statements {
     (often: $($hot:ident),*; seldom: $($other:ident),*) => {
@@ -107,6 +111,9 @@ macro_rules! statements {
         pub(crate) struct StatementTexts {
             pub(crate) schema: &'static str,
             pub(crate) version: &'static str,
+            /// Returns the rows of leases that match `{which}`, each as a [`Holding`], or one row
+            /// for each shared holder.
+            pub(crate) inspect: &'static str,
             $(pub(crate) $hot: &'static str,)*
             $(pub(crate) $other: &'static str),*
         }
@@ -127,7 +134,7 @@ macro_rules! statements {
 
 statements!(
     often: acquire_free, acquire, renew, release;
-    seldom: reconcile, swap, inspect, list, break_run_out, break_now, sweep_floor, sweep_leases,
+    seldom: reconcile, swap, break_run_out, break_now, sweep_floor, sweep_leases,
         sweep_tombstones, shared_acquire, shared_renew, shared_release, shared_reconcile, shared_end,
         shared_wait, shared_swap, shared_break, shared_break_now, shared_sweep
 );
@@ -143,7 +150,7 @@ macro_rules! statement_texts {
     };
     ($schema:expr) => {
         $crate::server::lease::statement_texts!($schema;
-            version, acquire_free, acquire, renew, release, reconcile, swap, inspect, list,
+            version, acquire_free, acquire, renew, release, reconcile, swap, inspect,
             break_run_out, break_now, sweep_floor, sweep_leases, sweep_tombstones, shared_renew,
             shared_end, shared_wait, shared_sweep;
             shared_acquire: shared_lock shared_acquire,
@@ -170,10 +177,11 @@ impl<D: Dialect> LeaseBackend<D> {
         // against other readers.
         let waiting = [D::TEXTS.renew, D::TEXTS.shared_renew]
             .map(|text| Sql::new(&dialect.expand(text).replacen(" SKIP LOCKED", "", 1)));
-        let inspect = D::TEXTS.inspect.trim_end().trim_end_matches(';');
-        let no_tombstone = "NOT EXISTS (SELECT 1 FROM {tombstone} WHERE token = :token)";
-        let look = dialect.expand(&format!("{inspect} AND {no_tombstone} LIMIT 1"));
+        let inspect = |which| dialect.expand(&D::TEXTS.inspect.replace("{which}", which));
+        let look = inspect(LOOKED_FOR) + " LIMIT 1";
         Self {
+            inspect: Sql::new(&inspect("name = :name")),
+            list: Sql::new(&inspect(LISTED)),
             statements: Statements::new(dialect),
             pool,
             waiting,
@@ -243,13 +251,13 @@ impl<D: Dialect> LeaseBackend<D> {
             ("waits", Value::Bool(waits)),
             ("patience", Value::Int(micros_up(WRITER_PATIENCE))),
         ];
-        let mut sending = Sending { again: true, ..self.sending(claim) };
+        let sending = Sending { again: true, ..self.sending(claim) };
         let mut is_unsure = false;
         if claim.mode == Mode::Exclusive {
             let waits = may_wait.then_some(waits);
-            match self.acquire_quickly(claim, waits, &arguments, &mut sending).await? {
-                QuickOutcome::Decided(outcome) => return Ok(outcome),
-                QuickOutcome::Undecided { is_unsure: unsure } => is_unsure = unsure,
+            match self.acquire_quickly(claim, waits, &arguments, sending).await? {
+                Quickly::Break(outcome) => return Ok(outcome),
+                Quickly::Continue(unsure) => is_unsure = unsure,
             }
         }
         let rows = self.change_so(statement, &arguments, sending).await;
@@ -290,46 +298,36 @@ impl<D: Dialect> LeaseBackend<D> {
         claim: &Claim,
         waits: Option<bool>,
         arguments: Arguments<'_>,
-        sending: &mut Sending,
-    ) -> Result<QuickOutcome> {
-        let undecided = QuickOutcome::Undecided { is_unsure: false };
-        let deadline = Instant::now() + sending.within;
-        let left = || deadline.saturating_duration_since(Instant::now());
+        sending: Sending,
+    ) -> Result<Quickly> {
         let look = match (waits, &self.look) {
             (None, _) => None,
             (Some(waits), Some(look)) if claim.ttl >= QUICK_TTL => Some((look, waits)),
-            _ => return Ok(undecided),
+            _ => return Ok(Quickly::Continue(false)),
         };
-        if let Some((look, waits)) = look {
-            let seen = self.look_for_holder(look, claim, waits, arguments, *sending).await?;
-            sending.within = left();
-            if let Some(outcome) = seen {
-                return Ok(outcome);
-            }
+        if let Some((look, waits)) = look
+            && let Some(outcome) =
+                self.look_for_holder(look, claim, waits, arguments, sending).await?
+        {
+            return Ok(outcome);
         }
         if !self.grants.was_noted_after(&claim.name, self.clock.now() - YOUNGEST_SWEPT) {
-            return Ok(undecided);
+            return Ok(Quickly::Continue(false));
         }
-        let outcome = self.acquire_free(claim, arguments, *sending).await?;
-        sending.within = left();
-        match (outcome, look) {
-            (QuickOutcome::Undecided { is_unsure: false }, Some((look, waits))) => {
-                // Another client may have acquired the name since the first look.
-                let seen = self.look_for_holder(look, claim, waits, arguments, *sending).await?;
-                sending.within = left();
-                Ok(seen.unwrap_or(undecided))
-            }
-            (outcome @ QuickOutcome::Undecided { .. }, _) => {
-                // The next claim skips `acquire_free`, because `acquire` rejects without a row
-                // lock.
-                self.grants.forget(&claim.name);
-                Ok(outcome)
-            }
-            (outcome, _) => Ok(outcome),
+        let outcome = self.acquire_free(claim, arguments, sending).await?;
+        if let (Quickly::Continue(false), Some((look, waits))) = (&outcome, look) {
+            // Another client may have acquired the name since the first look.
+            let seen = self.look_for_holder(look, claim, waits, arguments, sending).await?;
+            return Ok(seen.unwrap_or(outcome));
         }
+        if outcome.is_continue() {
+            // The next claim skips `acquire_free`, because `acquire` rejects without a row lock.
+            self.grants.forget(&claim.name);
+        }
+        Ok(outcome)
     }
 
-    /// Returns `None` if the name may be free, and `Undecided` for a hold that needs `acquire`:
+    /// Returns `None` if the name may be free, and no decision for a hold that needs `acquire`:
     /// shared, of the same token, or without a recorded waiter.
     async fn look_for_holder(
         &self,
@@ -338,7 +336,7 @@ impl<D: Dialect> LeaseBackend<D> {
         waits: bool,
         arguments: Arguments<'_>,
         sending: Sending,
-    ) -> Result<Option<QuickOutcome>> {
+    ) -> Result<Option<Quickly>> {
         let rows = self.pool.fetch_so(look, arguments, Effect::Reads, sending).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let holding = self.sound(Holding::of(row, 0))?;
@@ -348,8 +346,8 @@ impl<D: Dialect> LeaseBackend<D> {
         let is_other = holding.token != Some(claim.token.to_string().as_str());
         let is_busy = holding.mode == Mode::Exclusive && is_other && (!waits || holding.waiting);
         Ok(Some(match is_busy {
-            true => QuickOutcome::Decided(AcquireOutcome::Busy(holding.busy())),
-            false => QuickOutcome::Undecided { is_unsure: false },
+            true => Quickly::Break(AcquireOutcome::Busy(holding.busy())),
+            false => Quickly::Continue(false),
         }))
     }
 
@@ -359,7 +357,7 @@ impl<D: Dialect> LeaseBackend<D> {
         claim: &Claim,
         arguments: Arguments<'_>,
         sending: Sending,
-    ) -> Result<QuickOutcome> {
+    ) -> Result<Quickly> {
         let statement = &self.statements.acquire_free;
         let answer = self.pool.fetch_doubting(statement, arguments, Effect::Changes, sending).await;
         let (rows, is_unsure) = match answer {
@@ -371,13 +369,13 @@ impl<D: Dialect> LeaseBackend<D> {
         let is_free = |row: &&Row| row.bool(0).unwrap_or(false);
         let fence = rows.last().filter(is_free).and_then(|row| row.fence(1).ok());
         let Some(fence) = fence.filter(|fence| fence.get() > 0) else {
-            return Ok(QuickOutcome::Undecided { is_unsure });
+            return Ok(Quickly::Continue(is_unsure));
         };
         self.grants.note(&claim.name, self.clock.now());
         let mut granted = Granted::new(fence);
         granted.fences = claim.fences.clamp(1, i32::MAX as u32);
         granted.waiters = rows.last().is_some_and(|row| row.bool(2).unwrap_or(false));
-        Ok(QuickOutcome::Decided(AcquireOutcome::Granted(granted)))
+        Ok(Quickly::Break(AcquireOutcome::Granted(granted)))
     }
 
     async fn take_over(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
@@ -423,8 +421,8 @@ impl<D: Dialect> LeaseBackend<D> {
         };
         // A reconcile may be sent twice, because a repetition changes nothing.
         let again = release_mode == ReleaseMode::Reconcile;
-        let sending = Sending { again, ..self.sending(claim) };
-        let rows = self.change_so(statement, &arguments, sending).await?;
+        let sending = || Sending { again, ..self.sending(claim) };
+        let rows = self.change_so(statement, &arguments, sending()).await?;
         let mut ended = self.held(&rows)?;
         if self.listener.is_some() {
             let is_notified = |row: &Row| row.text(1).is_ok_and(|sent| sent.is_some());
@@ -433,7 +431,7 @@ impl<D: Dialect> LeaseBackend<D> {
         if alone && !ended {
             // The claim may be recorded as a waiting writer.
             let shared_end = &self.statements.shared_end;
-            ended = self.held(&self.change_so(shared_end, &arguments, sending).await?)?;
+            ended = self.held(&self.change_so(shared_end, &arguments, sending()).await?)?;
         }
         Ok(if ended { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld })
     }
@@ -444,14 +442,14 @@ impl<D: Dialect> LeaseBackend<D> {
 
     async fn look(&self, name: &LockName) -> Result<Inspection> {
         let arguments = [("name", Value::Text(name.as_str()))];
-        let inspect = &self.statements.inspect;
-        let rows = self.pool.fetch(inspect, &arguments, Effect::Reads).await?;
+        let rows = self.pool.fetch(&self.inspect, &arguments, Effect::Reads).await?;
         let found = self.sound(inspections(&rows))?.pop();
         Ok(found.unwrap_or_else(|| Inspection::free(name.clone())))
     }
 
     fn sending(&self, claim: &Claim) -> Sending {
-        Sending { within: claim.patience(), ..self.pool.sending(self.pool.limits().answer) }
+        let until = tokio::time::Instant::now() + claim.patience();
+        Sending { until, ..self.pool.sending(self.pool.limits().answer) }
     }
 
     async fn change_so(
@@ -514,8 +512,8 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
             ("after", Value::from(after)),
             ("limit", Value::Int(PAGE as i64)),
         ];
-        let (list, slowly) = (&self.statements.list, self.pool.slowly());
-        let rows = self.pool.fetch_so(list, &arguments, Effect::Reads, slowly).await?;
+        let slowly = self.pool.slowly();
+        let rows = self.pool.fetch_so(&self.list, &arguments, Effect::Reads, slowly).await?;
         let mut page = Page::default();
         page.names.extend(self.sound(inspections(&rows))?);
         if page.names.len() == PAGE {
@@ -552,9 +550,9 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
             ("idle", Value::Int(micros_up(idle.max(YOUNGEST_SWEPT)))),
             ("limit", Value::Int(SWEEP as i64)),
         ];
-        let slowly = self.pool.slowly();
-        self.change_so(&self.statements.sweep_floor, &arguments, slowly).await?;
-        let rows = self.change_so(&self.statements.sweep_leases, &arguments, slowly).await?;
+        let change = |sql| self.change_so(sql, &arguments, self.pool.slowly());
+        change(&self.statements.sweep_floor).await?;
+        let rows = change(&self.statements.sweep_leases).await?;
         let (mut swept, seen, last) = match rows.last() {
             Some(row) => {
                 (self.sound(row.int(0))?, self.sound(row.int(1))?, self.sound(row.text(2))?)
@@ -563,7 +561,7 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         };
         let mut most = 0;
         for sweep in [&self.statements.sweep_tombstones, &self.statements.shared_sweep] {
-            let rows = self.change_so(sweep, &arguments, slowly).await?;
+            let rows = change(sweep).await?;
             let gone = rows.last().map_or(Ok(0), |row| self.sound(row.int(0)))?;
             (swept, most) = (swept + gone, most.max(gone));
         }

@@ -1,3 +1,4 @@
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -22,8 +23,8 @@ const SMALLER_FOR: Duration = Duration::from_secs(60);
 
 type Holds<'a, 'b> = &'a [(usize, &'b Renew<'b>)];
 
-/// Each hold's index and renewal. The renewal is `None` if another session has locked the row.
-type Renewals = Vec<(usize, Option<Renewal>)>;
+/// Renewals by their holds' indices. A renewal is `None` if another session has locked the row.
+type Renewals = HashMap<usize, Option<Renewal>>;
 
 impl<D: Dialect> LeaseBackend<D> {
     pub(super) async fn renew_all(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
@@ -46,9 +47,7 @@ impl<D: Dialect> LeaseBackend<D> {
             }
         };
         for (place, renewal) in known {
-            if let (Some(at), Some(renewal)) = (renewals.get_mut(place), renewal) {
-                *at = renewal;
-            }
+            renewals[place] = renewal.unwrap_or(Renewal::INDETERMINATE);
         }
         Ok(renewals)
     }
@@ -66,14 +65,17 @@ impl<D: Dialect> LeaseBackend<D> {
             _ => holds.len(),
         };
         let mut renewals = self.renew_some(statement, &holds, size, deadline).await?;
-        self.grow_batch(size);
+        {
+            let mut batch = lock(&self.batch);
+            *batch = batch.map(|(halved, since)| (grown(halved, size), since));
+        }
         keep_locked(&mut holds, &renewals);
         if !holds.is_empty() {
             tokio::time::sleep(LOCKED_PAUSE).await;
             let Ok(answers) = self.renew_some(statement, &holds, size, deadline).await else {
                 return Ok(renewals);
             };
-            replace(&mut renewals, answers);
+            renewals.extend(answers);
             keep_locked(&mut holds, &renewals);
         }
         let mut chunks = holds.chunks(WAIT_AT_ONCE);
@@ -86,15 +88,10 @@ impl<D: Dialect> LeaseBackend<D> {
                 .iter()
                 .map(|hold| self.renew_once(waiting, std::slice::from_ref(hold), until, true));
             for answers in join_all(waiting).await.into_iter().flatten() {
-                replace(&mut renewals, answers);
+                renewals.extend(answers);
             }
         }
         Ok(renewals)
-    }
-
-    fn grow_batch(&self, size: usize) {
-        let mut batch = lock(&self.batch);
-        *batch = batch.map(|(halved, since)| (grown(halved, size), since));
     }
 
     /// Renews in batches of at most `size`, and halves a failed batch. Returns an error only if all
@@ -153,9 +150,8 @@ impl<D: Dialect> LeaseBackend<D> {
         let asked = serde_json::to_string(&asked).map_err(|cause| {
             Error::invalid_input("the holds can't be written as JSON").with_source(cause)
         })?;
-        let within = deadline.saturating_duration_since(Instant::now());
         let sending = self.pool.sending(self.pool.limits().answer);
-        let sending = Sending { within, renews: true, waits, ..sending };
+        let sending = Sending { until: deadline.into(), renews: true, waits, ..sending };
         let rows = self.change_so(statement, &[("holds", Value::Text(&asked))], sending).await?;
         let mut renewals = Renewals::new();
         for row in &rows {
@@ -187,13 +183,7 @@ fn grown(limit: usize, size: usize) -> usize {
 }
 
 fn keep_locked(holds: &mut Vec<(usize, &Renew<'_>)>, renewals: &Renewals) {
-    let is_locked = |place| renewals.iter().any(|(at, renewal)| *at == place && renewal.is_none());
-    holds.retain(|(place, _)| is_locked(*place));
-}
-
-fn replace(renewals: &mut Renewals, answers: Renewals) {
-    renewals.retain(|(place, _)| answers.iter().all(|(answered, _)| answered != place));
-    renewals.extend(answers);
+    holds.retain(|(place, _)| matches!(renewals.get(place), Some(None)));
 }
 
 #[cfg(test)]

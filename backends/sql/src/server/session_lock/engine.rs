@@ -28,7 +28,7 @@ pub(crate) struct Engine<S: Server> {
 }
 
 impl<S: Server> Engine<S> {
-    pub(crate) fn new(server: Sessions<S>, clock: Clock) -> Self {
+    pub(crate) fn new(server: Arc<Sessions<S>>, clock: Clock) -> Self {
         Self {
             state: Arc::new(EngineState::new(server, clock)),
             runtime: Handle::current(),

@@ -43,7 +43,7 @@ pub(super) fn key(claim: &Claim) -> Key {
 
 #[derive(Debug)]
 pub(super) struct EngineState<S: Server> {
-    pub(super) server: Sessions<S>,
+    pub(super) server: Arc<Sessions<S>>,
     pub(super) clock: Clock,
     pub(super) queues: Queues,
     pub(super) joint_sessions: JointSessions,
@@ -70,7 +70,7 @@ pub(super) struct Place<S: Server> {
 }
 
 impl<S: Server> EngineState<S> {
-    pub(super) fn new(server: Sessions<S>, clock: Clock) -> Self {
+    pub(super) fn new(server: Arc<Sessions<S>>, clock: Clock) -> Self {
         Self {
             server,
             queues: Queues::default(),
@@ -135,7 +135,7 @@ impl<S: Server> EngineState<S> {
 
     /// Returns whether so many holds have their own session that the next should share one.
     pub(super) fn is_crowded(&self) -> bool {
-        let sessions = self.server.records.pool.sessions();
+        let sessions = self.server.pool.sessions();
         let Some(own) = sessions.own() else { return false };
         let open = sessions.open(Use::Hold);
         if open < own || !self.idle.is_empty() {
@@ -157,7 +157,7 @@ impl<S: Server> EngineState<S> {
             if let Some((since, session)) = self.idle.take() {
                 return Ok((session, Some(since)));
             }
-            let pool = &self.server.records.pool;
+            let pool = &self.server.pool;
             let sessions = pool.sessions();
             // True if a joint session has a `Hold` permit, which its close frees for a wait.
             let has_others = self.joint_sessions.count() > sessions.open(Use::Joint);

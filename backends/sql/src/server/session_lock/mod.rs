@@ -37,17 +37,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Claim, Fault, Faults, Fence, Fencing, Finding, Modes, Profile, Result, Scope, WakeUp,
+    Claim, Fault, Faults, Fence, Fencing, Finding, Mode, Modes, Profile, Result, Scope, WakeUp,
     async_trait,
 };
 
+use crate::queries::find;
 use crate::server::dialect::Dialect;
 use crate::server::pool::Pool;
 
 pub(crate) use engine::Engine;
 pub(crate) use idle::KEPT_TIMEOUTS;
 pub(crate) use permit::Permit;
-pub(crate) use sessions::{Common, Kind, Sessions};
+pub(crate) use sessions::{Kind, Sessions};
 
 pub(crate) type SessionId = i64;
 
@@ -184,10 +185,18 @@ pub(crate) trait Server: Dialect {
 
     fn expand_for(&self, kind: Kind, text: &str) -> String;
 
+    /// Returns the query with this name. Its `{held}` is the table of exclusive holds or of readers.
+    fn query(&self, kind: Kind, mode: Mode, name: &str) -> String {
+        let held = if mode == Mode::Shared { "{reader}" } else { "{hold}" };
+        self.expand_for(kind, &find(Self::QUERIES, name).replace("{held}", held))
+    }
+
     fn own(kind: Kind, pool: &Arc<Pool<Self>>) -> Self::Own;
 
-    async fn open_session(sessions: &Sessions<Self>, permit: Permit<Self>)
-    -> Result<Self::Session>;
+    async fn open_session(
+        sessions: &Arc<Sessions<Self>>,
+        permit: Permit<Self>,
+    ) -> Result<Self::Session>;
 
-    async fn doctor(sessions: &Sessions<Self>) -> Result<Vec<Finding>>;
+    async fn doctor(sessions: &Arc<Sessions<Self>>) -> Result<Vec<Finding>>;
 }

@@ -26,12 +26,11 @@ impl<D: Dialect> Permit<D> {
             Some(permit) => Ok(Self::of(pool, permit)),
             None => {
                 let waited = deadline.saturating_duration_since(begun);
-                Err(errors::no_session_in(waited, pool.refusal(), pool.dialect().backend()).error)
+                Err(errors::no_session_in(waited, pool.refusal(), pool.dialect().backend()))
             }
         }
     }
 
-    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn try_get(pool: &Arc<Pool<D>>, of: Use) -> Option<Self> {
         pool.sessions().try_permit(of).map(|permit| Self::of(pool, permit))
     }
@@ -49,7 +48,6 @@ impl<D: Dialect> Permit<D> {
         self.session = Some(session);
     }
 
-    #[cfg_attr(not(feature = "mysql"), allow(dead_code))]
     pub(crate) async fn open<C>(
         mut self,
         opening: impl Future<Output = sqlx::Result<(C, ServerSession)>>,
@@ -63,9 +61,9 @@ impl<D: Dialect> Permit<D> {
             }
             Ok(Err(cause)) => {
                 self.give_back();
-                Err(errors::not_connected(cause, pool.dialect()).error)
+                Err(errors::not_connected(&cause, pool.dialect()))
             }
-            Err(_) => Err(errors::not_connected_in(limit, pool.dialect().backend()).error),
+            Err(_) => Err(errors::not_connected_in(limit, pool.dialect().backend())),
         }
     }
 

@@ -10,10 +10,8 @@ use lockwright_core::{
 
 use tokio::time::Instant;
 
-use super::sessions::{Kind, of_kind};
-use super::{RECORD_AFTER, Server, SessionId};
+use super::{Kind, RECORD_AFTER, Server, SessionId};
 use crate::kind::identity_text;
-use crate::queries::find;
 use crate::server::dialect::{BadRow, Row};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
@@ -49,7 +47,7 @@ pub(crate) struct Records<S: Server> {
     /// Returns whether the hold or its tombstone is marked as broken, and whether as released
     /// through another connection. Returns no row if neither exists.
     why_ended: Sql,
-    /// Returns each holder as a [`View`], or one row without a session if the name is free.
+    /// Returns each holder's row: see [`add_holder`].
     inspect: Sql,
     /// Returns at most `:limit` rows of `inspect`, without waiters, for held names after `:from` in
     /// byte order. `:inclusive` includes `:from`.
@@ -59,7 +57,7 @@ pub(crate) struct Records<S: Server> {
     /// Ends the `:session` if it is still the claim's, and waits for its end.
     kill: Sql,
     /// Asks the client of the joint `:session` to read its holds' records. May wait a little for
-    /// the release. Empty in the mode `row`.
+    /// the release. The mode `row` has no joint sessions.
     ask: Sql,
     others: Sql,
     /// Ends the `:session` of another program if it still holds the name.
@@ -84,39 +82,30 @@ struct Written {
     mark_released: Sql,
 }
 
-/// A holder's row. The columns are 0 `name`, 1 the holding `session`, 2 the session's token if it
-/// is known, 3 the recorded token, 4 `identity`, 5 the name's `fence`, 6 the time left in µs, 7
-/// `broken`, 8 the number of waiters, 9 whether the holder is a reader.
-struct View<'a>(&'a Row);
-
 impl<S: Server> Records<S> {
     pub(super) fn new(kind: Kind, pool: Arc<Pool<S>>) -> Self {
-        macro_rules! text {
-            ($name:literal) => {
-                const { find(S::QUERIES, $name) }
-            };
-        }
-        let expand = |text: &str| pool.dialect().expand_for(kind, text);
-        let sql = |text: &str| Sql::new(&expand(text));
+        let query = |mode, name: &str| pool.dialect().query(kind, mode, name);
+        let sql = |name: &str| Sql::new(&query(Mode::Exclusive, name));
+        let of_kind = |name: &str| sql(&format!("{}_{name}", kind.word()));
         let written = |note: &str, mode| Written {
-            note: Sql::to_prepare(&expand(note), S::PLACEHOLDER),
-            mark_broken: sql(&table_of(mode, text!("mark_broken"))),
-            mark_released: sql(&table_of(mode, text!("mark_released"))),
+            note: Sql::to_prepare(&query(mode, note), S::PLACEHOLDER),
+            mark_broken: Sql::new(&query(mode, "mark_broken")),
+            mark_released: Sql::new(&query(mode, "mark_released")),
         };
         let is_row = kind == Kind::Row;
         Self {
-            alone: written(text!("note"), Mode::Exclusive),
-            shared: written(text!("shared_note"), Mode::Shared),
-            why_ended: sql(text!("why_ended")),
-            inspect: sql(of_kind!(S, kind, "inspect")),
-            list: sql(of_kind!(S, kind, "list")),
-            find: sql(text!("find")),
-            kill: sql(text!("kill")),
-            ask: sql(if is_row { "" } else { text!("session_ask") }),
-            others: sql(OTHERS),
-            kill_foreign: (!is_row).then(|| sql(text!("session_kill_foreign"))),
-            cancel: sql(text!("cancel")),
-            sweep: sql(text!("sweep")),
+            alone: written("note", Mode::Exclusive),
+            shared: written("shared_note", Mode::Shared),
+            why_ended: sql("why_ended"),
+            inspect: of_kind("inspect"),
+            list: of_kind("list"),
+            find: sql("find"),
+            kill: sql("kill"),
+            ask: sql("session_ask"),
+            others: Sql::new(&pool.dialect().expand_for(kind, OTHERS)),
+            kill_foreign: (!is_row).then(|| sql("session_kill_foreign")),
+            cancel: sql("cancel"),
+            sweep: sql("sweep"),
             hides_young: is_row && S::HIDES_YOUNG_ROWS,
             pool,
         }
@@ -311,9 +300,7 @@ impl<S: Server> Records<S> {
         let mut inspection = Inspection::free(name.clone());
         let mut sessions = Vec::new();
         for row in &rows {
-            let view = View(row);
-            self.read(view.add_to(&mut inspection))?;
-            sessions.extend(self.read(view.session())?);
+            sessions.extend(self.read(add_holder(row, &mut inspection))?);
             let waiters = self.read(row.int(8))?;
             inspection.waiters = u64::try_from(waiters).ok();
         }
@@ -347,7 +334,7 @@ impl<S: Server> Records<S> {
                 page.names.push(Inspection::free(name));
             }
             if let Some(inspection) = page.names.last_mut() {
-                self.read(View(row).add_to(inspection))?;
+                self.read(add_holder(row, inspection))?;
             }
         }
         if rows.len() >= PAGE {
@@ -536,37 +523,30 @@ impl<S: Server> Records<S> {
     }
 }
 
-impl View<'_> {
-    fn session(&self) -> Result<Option<SessionId>, BadRow> {
-        if self.0.is_null(1) { Ok(None) } else { self.0.int(1).map(Some) }
+/// Adds the holder in a row, and returns its session, if the name isn't free. The columns are
+/// 0 `name`, 1 the holding `session` (NULL if the name is free), 2 the session's token if it is
+/// known, 3 the recorded token, 4 `identity`, 5 the name's `fence`, 6 the time left in µs,
+/// 7 `broken`, 8 the number of waiters, 9 whether the holder is a reader.
+fn add_holder(row: &Row, inspection: &mut Inspection) -> Result<Option<SessionId>, BadRow> {
+    if !row.is_null(5) {
+        inspection.fence = Some(row.fence(5)?);
     }
-
-    fn add_to(&self, inspection: &mut Inspection) -> Result<(), BadRow> {
-        let row = self.0;
-        if !row.is_null(5) {
-            inspection.fence = Some(row.fence(5)?);
-        }
-        if row.is_null(1) {
-            return Ok(());
-        }
-        let shown = row.text(2)?;
-        let mut holder = Holder::new(shown.and_then(|token| token.parse().ok()));
-        if row.bool(9)? {
-            holder.mode = Mode::Shared;
-        }
-        // The record may still be the previous holder's, so the tokens must match.
-        if shown.is_some() && shown == row.text(3)? {
-            holder.identity = row.text(4)?.and_then(|text| serde_json::from_str(text).ok());
-            holder.fence = inspection.fence;
-            let left = row.int(6).ok().and_then(|left| u64::try_from(left).ok());
-            holder.remaining = left.map(Duration::from_micros);
-            holder.broken = row.text(7)?.map(str::to_owned);
-        }
-        inspection.holders.push(holder);
-        Ok(())
+    if row.is_null(1) {
+        return Ok(None);
     }
-}
-
-pub(super) fn table_of(mode: Mode, text: &str) -> String {
-    text.replace("{held}", if mode == Mode::Shared { "{reader}" } else { "{hold}" })
+    let shown = row.text(2)?;
+    let mut holder = Holder::new(shown.and_then(|token| token.parse().ok()));
+    if row.bool(9)? {
+        holder.mode = Mode::Shared;
+    }
+    // The record may still be the previous holder's, so the tokens must match.
+    if shown.is_some() && shown == row.text(3)? {
+        holder.identity = row.text(4)?.and_then(|text| serde_json::from_str(text).ok());
+        holder.fence = inspection.fence;
+        let left = row.int(6).ok().and_then(|left| u64::try_from(left).ok());
+        holder.remaining = left.map(Duration::from_micros);
+        holder.broken = row.text(7)?.map(str::to_owned);
+    }
+    inspection.holders.push(holder);
+    row.int(1).map(Some)
 }

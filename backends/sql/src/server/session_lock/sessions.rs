@@ -1,13 +1,10 @@
-//! SQL and state that the sessions of one client share.
-
 use std::sync::Arc;
 
 use lockwright_core::{Claim, Error, ErrorKind, Mode, Profile, Result};
 use tokio::time::Instant;
 
-use super::records::{Records, table_of};
+use super::records::Records;
 use super::{Kept, Permit, Server, Session, SessionId};
-use crate::queries::find;
 use crate::server::dialect::Row;
 use crate::server::errors::{self, Effect};
 use crate::server::pool::Pool;
@@ -29,44 +26,11 @@ impl Kind {
     }
 }
 
-/// Returns the server's query `session_NAME` or `row_NAME`.
-macro_rules! of_kind {
-    ($server:ident, $kind:ident, $name:literal) => {
-        match $kind {
-            Kind::Session => const { find($server::QUERIES, concat!("session_", $name)) },
-            Kind::Row => const { find($server::QUERIES, concat!("row_", $name)) },
-        }
-    };
-}
-pub(super) use of_kind;
-
+/// SQL and state that the sessions of one client share.
 #[derive(Debug)]
 pub(crate) struct Sessions<S: Server> {
     pub(crate) profile: Profile,
     pub(crate) records: Records<S>,
-    pub(crate) common: Arc<Common<S>>,
-}
-
-impl<S: Server> Sessions<S> {
-    pub(crate) fn new(kind: Kind, pool: &Arc<Pool<S>>) -> Self {
-        Self {
-            profile: S::profile(kind),
-            records: Records::new(kind, Arc::clone(pool)),
-            common: Arc::new(Common::new(kind, Arc::clone(pool))),
-        }
-    }
-
-    pub(crate) async fn try_open(&self) -> Result<()> {
-        let pool = &self.common.pool;
-        let deadline = Instant::now() + pool.limits().connect;
-        let permit = Permit::get(pool, Use::Hold, deadline).await?;
-        S::open_session(self, permit).await?.close().await;
-        Ok(())
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct Common<S: Server> {
     pub(crate) kind: Kind,
     pub(crate) pool: Arc<Pool<S>>,
     pub(crate) alone: Locking,
@@ -89,40 +53,42 @@ pub(crate) struct Locking {
     pub(crate) keep: Sql,
 }
 
-impl<S: Server> Common<S> {
-    fn new(kind: Kind, pool: Arc<Pool<S>>) -> Self {
-        let expand = |text: &str| pool.dialect().expand_for(kind, text);
-        let sql = |text: &str| Sql::new(&expand(text));
-        let to_prepare = |text: &str| Sql::to_prepare(&expand(text), S::PLACEHOLDER);
-        let locking = |mode, [try_lock, wait, missed, unlock]: [&str; 4]| Locking {
-            try_lock: to_prepare(try_lock),
-            wait: to_prepare(wait),
-            missed: sql(missed),
-            unlock: to_prepare(unlock),
-            keep: sql(&table_of(mode, of_kind!(S, kind, "keep"))),
+impl<S: Server> Sessions<S> {
+    pub(crate) fn new(kind: Kind, pool: &Arc<Pool<S>>) -> Arc<Self> {
+        let query = |mode, name: &str| pool.dialect().query(kind, mode, name);
+        let to_prepare = |text: String| Sql::to_prepare(&text, S::PLACEHOLDER);
+        let locking = |mode| {
+            let prefix = if mode == Mode::Shared { "shared_" } else { "" };
+            let of_kind = |name| query(mode, &format!("{}_{name}", kind.word()));
+            let of_mode = |name| of_kind(format!("{prefix}{name}"));
+            Locking {
+                try_lock: to_prepare(of_mode("try")),
+                wait: to_prepare(of_mode("wait")),
+                missed: Sql::new(&of_mode("missed")),
+                unlock: to_prepare(of_mode("unlock")),
+                keep: Sql::new(&of_kind("keep".to_owned())),
+            }
         };
-        let alone = [
-            of_kind!(S, kind, "try"),
-            of_kind!(S, kind, "wait"),
-            of_kind!(S, kind, "missed"),
-            of_kind!(S, kind, "unlock"),
-        ];
-        let shared = [
-            of_kind!(S, kind, "shared_try"),
-            of_kind!(S, kind, "shared_wait"),
-            of_kind!(S, kind, "shared_missed"),
-            of_kind!(S, kind, "shared_unlock"),
-        ];
-        Self {
+        let wait_for_readers = format!("{}_wait_for_readers", kind.word());
+        Arc::new(Self {
+            profile: S::profile(kind),
+            records: Records::new(kind, Arc::clone(pool)),
             kind,
-            alone: locking(Mode::Exclusive, alone),
-            shared: locking(Mode::Shared, shared),
-            wait_for_readers: sql(of_kind!(S, kind, "wait_for_readers")),
-            part: to_prepare(const { find(S::QUERIES, "session_part") }),
-            make: sql(const { find(S::QUERIES, "row_make") }),
-            own: S::own(kind, &pool),
-            pool,
-        }
+            pool: Arc::clone(pool),
+            alone: locking(Mode::Exclusive),
+            shared: locking(Mode::Shared),
+            wait_for_readers: Sql::new(&query(Mode::Exclusive, &wait_for_readers)),
+            part: to_prepare(query(Mode::Exclusive, "session_part")),
+            make: Sql::new(&query(Mode::Exclusive, "row_make")),
+            own: S::own(kind, pool),
+        })
+    }
+
+    pub(crate) async fn try_open(self: &Arc<Self>) -> Result<()> {
+        let deadline = Instant::now() + self.pool.limits().connect;
+        let permit = Permit::get(&self.pool, Use::Hold, deadline).await?;
+        S::open_session(self, permit).await?.close().await;
+        Ok(())
     }
 
     pub(crate) fn of(&self, claim: &Claim) -> &Locking {

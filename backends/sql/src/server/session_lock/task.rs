@@ -147,7 +147,7 @@ impl<S: Server> Task<S> {
 
     async fn ask(&mut self, wait: Wait) -> Result<Asked<S>> {
         let Self { state, claim, inbox, .. } = self;
-        let _turn: Option<Turn<'_>> = match wait {
+        let _turn: Option<Turn> = match wait {
             Wait::No => None,
             Wait::Until(limit) => tokio::select! {
                 biased;
@@ -184,7 +184,7 @@ impl<S: Server> Task<S> {
             let sent = state.clock.now();
             let locked = {
                 let id = session.id();
-                let limit = lock_limit(claim, slice, state.server.records.pool.limits().answer);
+                let limit = lock_limit(claim, slice, state.server.pool.limits().answer);
                 let mut locking = pin!(session.lock(claim, slice, last));
                 tokio::select! {
                     biased;
@@ -195,7 +195,7 @@ impl<S: Server> Task<S> {
                     }
                     () = tokio::time::sleep(limit) => {
                         let backend = state.server.profile.backend;
-                        Ok(Err(errors::timed_out(Effect::Changes, limit, backend).error))
+                        Ok(Err(errors::timed_out(Effect::Changes, limit, backend)))
                     }
                 }
             };
@@ -226,8 +226,7 @@ impl<S: Server> Task<S> {
                         // which the other is found.
                         let left = tokio::time::timeout(LIMIT, session.leave()).await;
                         let backend = state.server.profile.backend;
-                        let late =
-                            |_| Err(errors::timed_out(Effect::Changes, LIMIT, backend).error);
+                        let late = |_| Err(errors::timed_out(Effect::Changes, LIMIT, backend));
                         if let Err(error) = left.unwrap_or_else(late) {
                             let seat = HoldSession::Own(session);
                             return Err(withdraw::failed(&state.server, claim, seat, error).await);

@@ -26,38 +26,21 @@ WHERE kind = '{kind}' AND name = :name AND token = :token;
 
 /* kill */
 -- If the session lacks the mark, this kills connection 0, which doesn't exist. KILL doesn't wait
--- for the session's end, so the SLEEPs do.
+-- for the session's end, so the next statements do, for at most two seconds.
 KILL CONNECTION IF(IS_USED_LOCK({mark}) <=> :session, :session, 0);
-DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.002, 0));
-DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.005, 0));
-DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.01, 0));
-DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.02, 0));
-DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.05, 0));
-DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.1, 0));
-DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.3, 0));
-DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.5, 0));
-DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 1, 0));
+{wait_for_mark};
 
 /* session_ask */
 -- This lock asks the session's client to end a hold. The client polls it at least once a second.
 DO GET_LOCK(CONCAT({joint}, :session, '/ask'), 1);
-DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.05, 0));
-DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.1, 0));
-DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.2, 0));
-DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.25, 0));
-DO SLEEP(IF(IS_USED_LOCK({mark}) <=> :session, 0.45, 0));
+{wait_for_answer};
 DO RELEASE_LOCK(CONCAT({joint}, :session, '/ask'));
 
 /* session_kill_foreign */
 -- Another program's session is never joint.
 KILL CONNECTION IF(IS_USED_LOCK({key}) <=> :session
                    AND IS_USED_LOCK(CONCAT({joint}, :session)) IS NULL, :session, 0);
-DO SLEEP(IF(IS_USED_LOCK({key}) <=> :session, 0.02, 0));
-DO SLEEP(IF(IS_USED_LOCK({key}) <=> :session, 0.05, 0));
-DO SLEEP(IF(IS_USED_LOCK({key}) <=> :session, 0.1, 0));
-DO SLEEP(IF(IS_USED_LOCK({key}) <=> :session, 0.3, 0));
-DO SLEEP(IF(IS_USED_LOCK({key}) <=> :session, 0.5, 0));
-DO SLEEP(IF(IS_USED_LOCK({key}) <=> :session, 1, 0));
+{wait_for_key};
 
 /* cancel */
 KILL QUERY :session;

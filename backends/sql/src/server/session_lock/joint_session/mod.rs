@@ -123,13 +123,13 @@ pub(super) async fn slot<S: Server>(state: &Arc<EngineState<S>>, claim: &Claim) 
     if let Some(found) = state.joint_sessions.slot(claim.ttl) {
         return Ok(found);
     }
-    let pool = &state.server.records.pool;
+    let pool = &state.server.pool;
     let backend = pool.dialect().backend();
     // Only one request at a time opens a session. The others wait, and time out before the client
     // does.
     let limit = pool.limits().connect.min(claim.patience() / 2);
     let Ok(_opening) = timeout(limit, state.joint_sessions.opening.lock()).await else {
-        return Err(errors::no_session_in(limit, pool.refusal(), backend).error);
+        return Err(errors::no_session_in(limit, pool.refusal(), backend));
     };
     if let Some(found) = state.joint_sessions.slot(claim.ttl) {
         return Ok(found);

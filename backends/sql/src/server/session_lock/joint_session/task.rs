@@ -255,5 +255,5 @@ pub(super) async fn limited<T>(
     let limit = Duration::from_secs(server) + MARGIN;
     timeout(limit, request)
         .await
-        .unwrap_or_else(|_| Err(errors::timed_out(Effect::Changes, limit, backend).error))
+        .unwrap_or_else(|_| Err(errors::timed_out(Effect::Changes, limit, backend)))
 }

@@ -10,15 +10,13 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySq
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Either, Row as _, TypeInfo, ValueRef};
 
 use super::config::Config;
-use crate::server::abandoned::ServerSession;
-use crate::server::dialect::{Cell, Dialect, Row};
-use crate::server::errors::{Verdict, verdicts};
-use crate::server::lease::{StatementTexts, statement_texts};
-use crate::server::pool::{Limits, Pool};
+use crate::server::errors::verdicts;
+use crate::server::lease::statement_texts;
 use crate::server::schema::MISSING;
-use crate::server::sql::{Arguments, Placeholder, Prepared, Sql};
-use crate::server::table::Tables;
-use crate::server::tls;
+use crate::server::{
+    Arguments, Cell, Dialect, Limits, Placeholder, Pool, Prepared, Row, ServerSession, Sql,
+    StatementTexts, Tables, Verdict, tls,
+};
 
 /// The settings of each session:
 ///
@@ -103,13 +101,6 @@ impl MySql {
             Some(schema) => format!("'{schema}'"),
             None => "DATABASE()".to_owned(),
         }
-    }
-}
-
-impl std::fmt::Debug for MySql {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The options contain the password.
-        f.debug_struct("MySql").field("tables", &self.tables).finish_non_exhaustive()
     }
 }
 

@@ -3,9 +3,7 @@ use std::collections::HashMap;
 use lockwright_core::{Error, ErrorKind, Result};
 
 use super::dialect::MySql;
-use crate::server::dialect::{BadRow, Dialect, Row};
-use crate::server::errors::{Effect, bad_row};
-use crate::server::pool::Pool;
+use crate::server::{BadRow, Dialect, Effect, Pool, Row, bad_row};
 
 /// The oldest versions with `JSON_TABLE` and `SKIP LOCKED`.
 const OLDEST_MARIADB: (u32, u32) = (10, 6);

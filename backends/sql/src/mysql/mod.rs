@@ -40,10 +40,9 @@ pub use crate::server::Mode;
 pub use config::Config;
 pub use transaction::{InTransaction, check_fence, lock_in_transaction};
 
-use crate::server::lease::{self, LeaseBackend};
-use crate::server::pool::Pool;
-use crate::server::schema;
+use crate::server::lease::LeaseBackend;
 use crate::server::session_lock::{Engine, Server as _, Sessions};
+use crate::server::{Pool, lease, schema};
 use dialect::MySql;
 use facts::Facts;
 

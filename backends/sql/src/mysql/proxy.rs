@@ -1,9 +1,8 @@
 use lockwright_core::Result;
 
 use super::dialect::{MySql, fetch_on};
-use crate::server::dialect::{Dialect, Row};
 use crate::server::errors::not_connected;
-use crate::server::pool::Pool;
+use crate::server::{Dialect, Pool, Row};
 
 /// Returns whether a proxy shares sessions. Such a proxy lets a transaction on a second connection
 /// use the first connection's session, or switches the first connection to another session. A proxy

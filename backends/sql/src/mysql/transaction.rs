@@ -29,10 +29,8 @@ use lockwright_core::{Error, Fence, LockName, Result};
 use sqlx::{Connection, MySqlConnection};
 
 use super::dialect::{DEADLOCK, LOCK_WAIT_TIMEOUT, MySql, fetch_on, number};
-use crate::server::dialect::{Dialect, Row};
-use crate::server::sql::{Arguments, Sql, Value};
-use crate::server::table::Tables;
-use crate::server::transaction::{self, Limit, Outcome, Wait};
+use crate::server::transaction::{Limit, Outcome, Wait};
+use crate::server::{Arguments, Dialect, Row, Sql, Tables, Value, transaction};
 
 const BACKEND: &str = "mysql-transaction";
 

@@ -8,15 +8,13 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Row as _, TypeInfo, ValueRef};
 
 use super::config::Config;
-use crate::server::abandoned::ServerSession;
-use crate::server::dialect::{BadRow, Cell, Dialect, Row};
-use crate::server::errors::{Verdict, verdicts};
-use crate::server::lease::{StatementTexts, statement_texts};
-use crate::server::pool::{Limits, Pool};
+use crate::server::errors::verdicts;
+use crate::server::lease::statement_texts;
 use crate::server::schema::MISSING;
-use crate::server::sql::{Arguments, Placeholder, Prepared, Sql};
-use crate::server::table::Tables;
-use crate::server::tls;
+use crate::server::{
+    Arguments, BadRow, Cell, Dialect, Limits, Placeholder, Pool, Prepared, Row, ServerSession, Sql,
+    StatementTexts, Tables, Verdict, tls,
+};
 
 #[derive(Clone)]
 pub(crate) struct Postgresql {
@@ -33,7 +31,6 @@ const SERVER: &str = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)
 
 pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
 
-#[derive(Debug)]
 pub(crate) struct Connection {
     pub(super) driver: PgConnection,
     /// False behind a pooler, which may use another session for each request.
@@ -83,13 +80,6 @@ impl Postgresql {
 
     pub(super) fn has_mark(&self, found: Option<&str>) -> bool {
         self.mark.is_some() && found == self.mark.as_deref()
-    }
-}
-
-impl std::fmt::Debug for Postgresql {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The options contain the password.
-        f.debug_struct("Postgresql").field("tables", &self.tables).finish_non_exhaustive()
     }
 }
 

@@ -6,11 +6,7 @@ use sqlx::postgres::PgSslMode;
 
 use super::dialect::Postgresql;
 use super::{listener, pooler};
-use crate::server::dialect::{BadRow, Dialect, Row};
-use crate::server::errors::{Effect, bad_row};
-use crate::server::pool::Pool;
-use crate::server::sql::Sql;
-use crate::server::{doctor, schema};
+use crate::server::{BadRow, Dialect, Effect, Pool, Row, Sql, bad_row, doctor, schema};
 use lockwright_core::backend_util::finding;
 
 const OLDEST_MAINTAINED: i64 = 140_000;

@@ -14,13 +14,10 @@ use tokio::time::Instant as Deadline;
 
 use super::POLL;
 use super::dialect::{Postgresql, fetch_on};
-use crate::server::dialect::Dialect;
-use crate::server::errors::{Effect, failed};
+use crate::server::errors::failed;
 use crate::server::lease::ReleaseListener;
-use crate::server::pool::Pool;
-use crate::server::session_limit::Use;
 use crate::server::session_lock::Permit;
-use crate::server::sql::Value;
+use crate::server::{Dialect, Effect, Pool, Use, Value};
 
 /// The time limit for a probe, a notification that this client sends to itself.
 const PROBE: Duration = Duration::from_secs(2);
@@ -35,7 +32,6 @@ const UNUSED: Duration = Duration::from_secs(60);
 
 const PAUSE: Duration = Duration::from_millis(500);
 
-#[derive(Debug)]
 pub(super) struct Listener {
     shared: Arc<Shared>,
     /// The runtime of the connect call. The listening task runs on it until it ends, because a
@@ -44,7 +40,6 @@ pub(super) struct Listener {
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-#[derive(Debug)]
 struct Shared {
     pool: Arc<Pool<Postgresql>>,
     waiters: Arc<Subscribers>,

@@ -38,10 +38,9 @@ pub use crate::server::Mode;
 pub use config::Config;
 pub use transaction::{InTransaction, check_fence, lock_in_transaction};
 
-use crate::server::lease::{self, LeaseBackend, ReleaseListener};
-use crate::server::pool::Pool;
-use crate::server::schema;
+use crate::server::lease::{LeaseBackend, ReleaseListener};
 use crate::server::session_lock::{Engine, Server as _, Sessions};
+use crate::server::{Pool, lease, schema};
 use dialect::Postgresql;
 use listener::Listener;
 use pooler::Server;

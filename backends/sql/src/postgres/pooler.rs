@@ -7,9 +7,7 @@
 use lockwright_core::{Error, ErrorKind, Result};
 
 use super::dialect::Postgresql;
-use crate::server::dialect::{BadRow, Dialect, Row};
-use crate::server::errors::{Effect, bad_row};
-use crate::server::pool::Pool;
+use crate::server::{BadRow, Dialect, Effect, Pool, Row, bad_row};
 
 const OLDEST: i64 = 120_000;
 

@@ -38,11 +38,8 @@ use lockwright_core::{Error, ErrorKind, Fence, LockName, Result};
 use sqlx::PgConnection;
 
 use super::dialect::{DEADLOCK, LOCK_NOT_AVAILABLE, Postgresql, code, fetch_on};
-use crate::server::dialect::{BadRow, Dialect, Row};
-use crate::server::errors::bad_row;
-use crate::server::sql::{Arguments, Sql, Value};
-use crate::server::table::Tables;
-use crate::server::transaction::{self, Limit, Outcome, Wait};
+use crate::server::transaction::{Limit, Outcome, Wait};
+use crate::server::{Arguments, BadRow, Dialect, Row, Sql, Tables, Value, bad_row, transaction};
 
 const BACKEND: &str = "postgres-transaction";
 

@@ -11,10 +11,7 @@ use lockwright_core::backend_util::lock;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::dialect::Dialect;
-use super::errors;
-use super::pool::Limits;
-use super::session_limit::SessionPermit;
+use super::{Dialect, Limits, SessionPermit, errors};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ServerSession {
@@ -43,7 +40,6 @@ const CLOSING: Duration = Duration::from_millis(200);
 
 const UNUSED: Duration = Duration::from_secs(1);
 
-#[derive(Debug)]
 pub(crate) struct Abandoned<D> {
     dialect: Arc<D>,
     limits: Limits,
@@ -52,13 +48,12 @@ pub(crate) struct Abandoned<D> {
     closed: AtomicBool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Waiting {
     sessions: Vec<Ending>,
     is_attended: bool,
 }
 
-#[derive(Debug)]
 struct Ending {
     /// `None` if the connection was abandoned before it was ready.
     session: Option<ServerSession>,

@@ -3,11 +3,8 @@ use std::time::Duration;
 
 use lockwright_core::{Error, Result, redact};
 
-use super::pool::Limits;
-use super::session_limit::SessionLimit;
 use super::session_lock::Kind;
-use super::table::Tables;
-use super::tls;
+use super::{Limits, SessionLimit, Tables, tls};
 
 /// Longer time limits are shortened, because servers reject limits of more than 24 days.
 const LONGEST_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);

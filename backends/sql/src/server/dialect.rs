@@ -1,22 +1,19 @@
-use std::fmt::Debug;
 use std::future::Future;
 use std::sync::Arc;
 
 use lockwright_core::{Fence, Finding, Result};
 use sqlx::error::DatabaseError;
 
-use super::abandoned::ServerSession;
-use super::errors::Verdict;
-use super::lease::StatementTexts;
-use super::pool::{Limits, Pool};
-use super::sql::{Arguments, Placeholder, Sql, Value};
-use super::table::Tables;
+use super::{
+    Arguments, Limits, Placeholder, Pool, ServerSession, Sql, StatementTexts, Tables, Value,
+    Verdict,
+};
 
 /// A database server.
 ///
 /// An SQL text that changes data is atomic, or leaves correct data if the server crashes after any
 /// statement.
-pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
+pub(crate) trait Dialect: Send + Sync + Sized + 'static {
     type Connection: Send + 'static;
 
     const QUOTE: char;

@@ -2,10 +2,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lockwright_core::{Error, Finding, Result};
 
-use super::dialect::{BadRow, Dialect, Row};
-use super::errors::{Effect, bad_row};
-use super::pool::Pool;
 use super::tls::is_on_this_machine;
+use super::{BadRow, Dialect, Effect, Pool, Row, bad_row};
 use lockwright_core::backend_util::finding;
 
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);

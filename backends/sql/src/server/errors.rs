@@ -2,8 +2,7 @@ use std::time::Duration;
 
 use lockwright_core::{Error, ErrorKind};
 
-use super::dialect::{BadRow, Dialect};
-use super::tls;
+use super::{BadRow, Dialect, tls};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use lockwright_core::{Busy, Fence, Granted, Holder, Inspection, LockName, Mode};
 
-use super::dialect::{BadRow, Row};
+use super::{BadRow, Row};
 use crate::kind;
 
 /// A row with `name, token, identity, mode, fence, fences, expires, broken, waiting, now`. If the

@@ -16,4 +16,12 @@ pub(crate) mod table;
 pub(crate) mod tls;
 pub(crate) mod transaction;
 
+pub(crate) use abandoned::ServerSession;
 pub use config::Mode;
+pub(crate) use dialect::{BadRow, Cell, Dialect, Row};
+pub(crate) use errors::{Effect, Failure, Verdict, bad_row};
+pub(crate) use lease::StatementTexts;
+pub(crate) use pool::{Limits, Pool, Sending};
+pub(crate) use session_limit::{SessionLimit, SessionPermit, Use};
+pub(crate) use sql::{Arguments, Placeholder, Prepared, Sql, Value};
+pub(crate) use table::Tables;

@@ -13,11 +13,11 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant as Deadline, timeout_at};
 
-use super::abandoned::{Abandoned, ServerSession};
-use super::dialect::{Dialect, Row};
-use super::errors::{self, Effect, Failure};
-use super::session_limit::{SessionLimit, SessionPermit, Use};
-use super::sql::{Arguments, Sql};
+use super::abandoned::Abandoned;
+use super::{
+    Arguments, Dialect, Effect, Failure, Row, ServerSession, SessionLimit, SessionPermit, Sql, Use,
+    errors,
+};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
@@ -68,12 +68,6 @@ struct Idle<C> {
     /// returned to the pool.
     generation: u64,
     answered: Instant,
-}
-
-impl<D: Dialect> std::fmt::Debug for Pool<D> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pool").field("dialect", &self.dialect).finish_non_exhaustive()
-    }
 }
 
 /// The permits of `Pool::ordinary` and `Pool::turns`.

@@ -1,9 +1,6 @@
 use lockwright_core::{Error, ErrorKind, Result};
 
-use super::dialect::Dialect;
-use super::errors::Effect;
-use super::pool::Pool;
-use super::sql::Sql;
+use super::{Dialect, Effect, Pool, Sql};
 
 pub(crate) const VERSION: i64 = 1;
 

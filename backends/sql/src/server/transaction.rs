@@ -2,9 +2,7 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Clock, Error, ErrorKind, Fence, LockName, Reason, Result};
 
-use super::dialect::{BadRow, Dialect, Row};
-use super::errors::bad_row;
-use super::sql::Value;
+use super::{BadRow, Dialect, Row, Value, bad_row};
 
 /// The time to wait for a lock that another session holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,13 +12,11 @@ use crate::mysql::dialect::{
     DEADLOCK, INTERRUPTED, LOCK_WAIT_TIMEOUT, MySql, fetch_on, fetch_prepared, identity,
     is_the_end, number, session,
 };
-use crate::server::dialect::{Dialect, Row};
-use crate::server::errors::{self, Effect};
 use crate::server::session_lock::joint_session::statement_limit;
 use crate::server::session_lock::{
     Ended, Grant, KEPT_TIMEOUTS, Kept, Kind, Locked, Permit, Session, SessionId, Sessions,
 };
-use crate::server::sql::{Arguments, Sql, Value};
+use crate::server::{Arguments, Dialect, Effect, Row, Sql, Value, errors};
 
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
@@ -330,15 +327,6 @@ const LET_GO: &str = "ROLLBACK; DO RELEASE_ALL_LOCKS(); SET SESSION wait_timeout
 
 fn set_timeouts(ttl_s: i64, limit_s: i64) -> String {
     format!("SET SESSION wait_timeout = {ttl_s}, lock_wait_timeout = {limit_s}; ")
-}
-
-impl fmt::Debug for MySqlSession {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MySqlSession")
-            .field("id", &self.id)
-            .field("over", &self.over)
-            .finish_non_exhaustive()
-    }
 }
 
 #[async_trait]

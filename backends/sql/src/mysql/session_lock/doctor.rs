@@ -6,10 +6,8 @@ use lockwright_core::{Finding, Result};
 use super::check;
 use crate::mysql::dialect::MySql;
 use crate::mysql::facts::Facts;
-use crate::server::dialect::Dialect;
-use crate::server::doctor;
-use crate::server::errors::Effect;
 use crate::server::session_lock::Sessions;
+use crate::server::{Dialect, Effect, doctor};
 
 pub(super) async fn findings(sessions: &Arc<Sessions<MySql>>) -> Result<Vec<Finding>> {
     const USED: &str = "SHOW GLOBAL STATUS LIKE 'Threads_connected'";

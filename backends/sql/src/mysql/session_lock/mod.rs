@@ -43,11 +43,9 @@ use super::dialect::{MySql, push_hex};
 use super::proxy;
 use crate::kind::READERS;
 use crate::queries::files;
-use crate::server::dialect::Dialect;
 use crate::server::errors::not_connected_in;
-use crate::server::pool::Pool;
-use crate::server::session_lock::{self, Kind, Permit, Server, Sessions};
-use crate::server::sql::Sql;
+use crate::server::session_lock::{Kind, Permit, Server, Sessions};
+use crate::server::{Dialect, Pool, Sql, session_lock};
 
 use connection::MySqlSession;
 use watch::Watch;
@@ -74,7 +72,6 @@ const ASKED: [f32; 5] = [0.05, 0.1, 0.2, 0.25, 0.45];
 /// SQL for a joint session's lock name, without the session's id.
 const JOINT: &str = "' lockwright/joint/'";
 
-#[derive(Debug)]
 pub(crate) struct Own {
     /// Runs after an unsuccessful wait for a row, if another wait follows.
     waited: Sql,

@@ -17,10 +17,8 @@ use tokio::time::{Instant, timeout};
 
 use super::JOINT;
 use crate::mysql::dialect::{MySql, fetch_on};
-use crate::server::dialect::{Dialect, Row};
-use crate::server::pool::Pool;
-use crate::server::session_limit::Use;
 use crate::server::session_lock::{Ended, Permit, SessionId};
+use crate::server::{Dialect, Pool, Row, Use};
 
 const INTERVAL: Duration = Duration::from_millis(200);
 
@@ -33,13 +31,12 @@ const KEPT: u32 = 25;
 
 const BATCH: usize = 200;
 
-#[derive(Debug)]
 pub(super) struct Watch {
     pool: Arc<Pool<MySql>>,
     watched: Mutex<Watched>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Watched {
     next: u64,
     sessions: HashMap<u64, Session>,
@@ -47,7 +44,6 @@ struct Watched {
     task: Option<JoinHandle<()>>,
 }
 
-#[derive(Debug)]
 struct Session {
     /// The SQL that [`joint`] or [`own`] returns.
     query: Arc<str>,
@@ -56,14 +52,12 @@ struct Session {
     ended: watch::Sender<Option<Ended>>,
 }
 
-#[derive(Debug)]
 pub(super) struct Watching {
     watch: Arc<Watch>,
     number: u64,
     seen: watch::Receiver<Option<Ended>>,
 }
 
-#[derive(Debug)]
 struct Line {
     connection: MySqlConnection,
     permit: Permit<MySql>,

@@ -4,7 +4,6 @@
 //! statements, so it detects the connection's end. Its `try_recv` is cancel-safe. Only joint
 //! sessions listen to a channel.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -18,15 +17,12 @@ use super::{JOINT, OWN, key_of, key_of_claim};
 use crate::postgres::dialect::{
     DEADLOCK, LOCK_NOT_AVAILABLE, Postgresql, code, fetch_on, fetch_prepared,
 };
-use crate::server::dialect::{Dialect, Row};
-use crate::server::errors;
-use crate::server::pool::Pool;
-use crate::server::session_limit::Use;
 use crate::server::session_lock::joint_session::statement_limit;
 use crate::server::session_lock::{
     Ended, Grant, KEPT_TIMEOUTS, Kept, Kind, Locked, Permit, Session, SessionId, Sessions,
 };
-use crate::server::sql::{Arguments, Prepared, Sql, Value, value};
+use crate::server::sql::value;
+use crate::server::{Arguments, Dialect, Pool, Prepared, Row, Sql, Use, Value, errors};
 
 const TRY: &str = "lockwright_try";
 const WAIT: &str = "lockwright_wait";
@@ -384,16 +380,6 @@ enum Which {
     Make,
     Unlock,
     Part,
-}
-
-impl fmt::Debug for PgSession {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The other fields contain the password.
-        f.debug_struct("PgSession")
-            .field("id", &self.id)
-            .field("over", &self.over)
-            .finish_non_exhaustive()
-    }
 }
 
 #[async_trait]

@@ -34,10 +34,8 @@ use sha2::{Digest, Sha256};
 use super::dialect::Postgresql;
 use crate::kind::READERS;
 use crate::queries::files;
-use crate::server::dialect::Dialect;
-use crate::server::pool::Pool;
-use crate::server::session_lock::{self, Kind, Permit, Server, Sessions};
-use crate::server::sql::Sql;
+use crate::server::session_lock::{Kind, Permit, Server, Sessions};
+use crate::server::{Dialect, Pool, Sql, session_lock};
 
 use connection::PgSession;
 pub(super) use probe::check;
@@ -45,7 +43,6 @@ pub(super) use probe::check;
 /// PostgreSQL's longest idle timeout, 2^31 - 1 ms, in whole minutes.
 const LONGEST_TTL: Duration = Duration::from_secs(35_791 * 60);
 
-#[derive(Debug)]
 pub(crate) struct Own {
     shorten: Sql,
     must_raise: String,

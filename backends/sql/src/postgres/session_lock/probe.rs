@@ -5,10 +5,9 @@ use tokio::time::Instant;
 
 use super::connection::PgSession;
 use crate::postgres::dialect::{PROTOCOL_VIOLATION, Postgresql, code};
-use crate::server::dialect::{Dialect, Row};
 use crate::server::errors::{not_connected, not_connected_in};
-use crate::server::session_limit::Use;
 use crate::server::session_lock::{Permit, Session, Sessions};
+use crate::server::{Dialect, Row, Use};
 
 /// Rejects a pooler that shares sessions. Such a pooler lets a transaction on a second connection
 /// use the first connection's session, or switches the first connection to another session.

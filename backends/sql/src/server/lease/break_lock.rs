@@ -3,9 +3,8 @@ use std::time::Duration;
 use lockwright_core::{BreakMode, BreakTarget, Broken, Error, LockName, Result, Token};
 
 use super::{LeaseBackend, TOMBSTONE};
-use crate::server::dialect::Dialect;
 use crate::server::hold_row::micros_up;
-use crate::server::sql::Value;
+use crate::server::{Dialect, Value};
 
 const BREAK_TRIES: usize = 10;
 

@@ -15,11 +15,10 @@ mod renew;
 mod turns;
 
 use crate::kind::{self, identity_text};
-use crate::server::dialect::{BadRow, Dialect, Row};
-use crate::server::errors::{Effect, bad_row};
 use crate::server::hold_row::{Holding, inspections, micros_up};
-use crate::server::pool::{self, Pool, Sending};
-use crate::server::sql::{Arguments, Sql, Value};
+use crate::server::{
+    Arguments, BadRow, Dialect, Effect, Pool, Row, Sending, Sql, Value, bad_row, pool,
+};
 use turns::Turns;
 
 /// The minimum lifetime of a tombstone.
@@ -46,7 +45,6 @@ const YOUNGEST_SWEPT: Duration = Duration::from_secs(60);
 /// TTL's time limit may not suffice for several requests.
 const QUICK_TTL: Duration = Duration::from_secs(2);
 
-#[derive(Debug)]
 pub(crate) struct LeaseBackend<D: Dialect> {
     pool: Arc<Pool<D>>,
     statements: Statements,
@@ -84,7 +82,7 @@ pub(crate) fn profile(backend: &'static str, wake_up: WakeUp, slow_poll: Duratio
     profile
 }
 
-pub(crate) trait ReleaseListener: std::fmt::Debug + Send + Sync {
+pub(crate) trait ReleaseListener: Send + Sync {
     /// Starts a listener unless one runs, and returns `None`. A new listener first wakes all
     /// waiters. If the client can't listen, returns the interval at which waiters poll instead.
     fn listen(&self) -> Option<Duration>;
@@ -467,6 +465,12 @@ impl<D: Dialect> LeaseBackend<D> {
 
     fn sound<T>(&self, read: Result<T, BadRow>) -> Result<T> {
         read.map_err(|bad| bad_row(bad, self.profile.backend))
+    }
+}
+
+impl<D: Dialect> std::fmt::Debug for LeaseBackend<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LeaseBackend").field("profile", &self.profile).finish_non_exhaustive()
     }
 }
 

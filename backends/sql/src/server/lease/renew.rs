@@ -6,10 +6,8 @@ use lockwright_core::backend_util::lock;
 use lockwright_core::{Error, Mode, Reason, Renew, Renewal, RenewalOutcome, Result};
 
 use super::LeaseBackend;
-use crate::server::dialect::{Dialect, Row};
 use crate::server::hold_row::micros_up;
-use crate::server::pool::Sending;
-use crate::server::sql::{Sql, Value};
+use crate::server::{Dialect, Row, Sending, Sql, Value};
 
 const LOCKED_PAUSE: Duration = Duration::from_millis(10);
 

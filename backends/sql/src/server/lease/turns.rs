@@ -26,10 +26,9 @@ const REMEMBERED: Duration = Duration::from_secs(1);
 
 const CAPACITY: usize = 1024;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Turns(Mutex<HashMap<LockName, Turn>>);
 
-#[derive(Debug)]
 struct Turn {
     token: Token,
     began: Instant,

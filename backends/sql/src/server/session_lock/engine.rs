@@ -13,13 +13,11 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
-use super::engine_state::{Command, EngineState};
 use super::holding::lost_claim;
-use super::task::{Inbox, Task, left_elsewhere};
+use super::task::left_elsewhere;
 use super::withdraw::LIMIT;
-use super::{Server, Sessions};
+use super::{Command, EngineState, Inbox, Server, Sessions, Task};
 
-#[derive(Debug)]
 pub(crate) struct Engine<S: Server> {
     state: Arc<EngineState<S>>,
     runtime: Handle,
@@ -78,6 +76,12 @@ impl<S: Server> Engine<S> {
             Some(holder) if holder.broken.is_some() => RenewalOutcome::NotHeld(Reason::Broken),
             Some(holder) => RenewalOutcome::Renewed { valid: Some(left_elsewhere::<S>(&holder)) },
         })
+    }
+}
+
+impl<S: Server> std::fmt::Debug for Engine<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("profile", self.profile()).finish_non_exhaustive()
     }
 }
 

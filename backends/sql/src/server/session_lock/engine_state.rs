@@ -12,13 +12,10 @@ use lockwright_core::{
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
-use super::idle::{self, Idle};
-use super::joint_session::JointSessions;
-use super::late_records::LateRecords;
-use super::local_queue::Queues;
-use super::permit::Permit;
-use super::{RECORD_AFTER, Server, Session, Sessions};
-use crate::server::session_limit::Use;
+use super::{
+    Idle, JointSessions, LateRecords, Permit, Queues, RECORD_AFTER, Server, Session, Sessions, idle,
+};
+use crate::server::Use;
 
 const SESSION_LIMIT: Duration = Duration::from_millis(400);
 
@@ -27,7 +24,6 @@ const RECORD_LIMIT: Duration = Duration::from_secs(2);
 
 /// A request to a claim's task. If the task drops the answer's sender, it didn't carry out the
 /// request, which the caller repeats.
-#[derive(Debug)]
 pub(super) enum Command {
     Acquire(Wait, oneshot::Sender<Result<AcquireOutcome>>),
     Renew(oneshot::Sender<RenewalOutcome>),
@@ -41,7 +37,6 @@ pub(super) fn key(claim: &Claim) -> Key {
     (claim.name.clone(), claim.token)
 }
 
-#[derive(Debug)]
 pub(super) struct EngineState<S: Server> {
     pub(super) server: Arc<Sessions<S>>,
     pub(super) clock: Clock,
@@ -55,7 +50,6 @@ pub(super) struct EngineState<S: Server> {
     tidying: AtomicBool,
 }
 
-#[derive(Debug)]
 struct Registered {
     commands: mpsc::UnboundedSender<Command>,
     /// False while the claim has a hold without a record.

@@ -1,11 +1,9 @@
-use std::fmt;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use lockwright_core::{Claim, Result};
 
-use super::joint_session::Member;
-use super::{Ended, Kept, Server, Session, SessionId};
+use super::{Ended, Kept, Member, Server, Session, SessionId};
 
 pub(super) enum HoldSession<S: Server> {
     Own(S::Session),
@@ -62,11 +60,5 @@ impl<S: Server> HoldSession<S> {
             Self::Own(session) => session.close().await,
             Self::Joint(member) => drop(member),
         }
-    }
-}
-
-impl<S: Server> fmt::Debug for HoldSession<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HoldSession").field("session", &self.id()).finish_non_exhaustive()
     }
 }

@@ -10,12 +10,8 @@ use lockwright_core::{
 };
 use tokio::sync::oneshot;
 
-use super::engine_state::{Command, EngineState, Place};
-use super::hold_session::HoldSession;
-use super::late_records::Unrecorded;
-use super::task::Inbox;
-use super::withdraw::{self, LIMIT};
-use super::{Kept, Server};
+use super::withdraw::LIMIT;
+use super::{Command, EngineState, HoldSession, Inbox, Kept, Place, Server, Unrecorded, withdraw};
 
 const WHY_LIMIT: Duration = Duration::from_secs(1);
 

@@ -16,7 +16,6 @@ pub(super) const KEPT: Duration = Duration::from_secs(5);
 pub(crate) const KEPT_TIMEOUTS: RangeInclusive<Duration> =
     Duration::from_secs(10)..=Duration::from_secs(60);
 
-#[derive(Debug)]
 pub(super) struct Idle<S> {
     sessions: Mutex<Vec<(Instant, S)>>,
     kept: Notify,

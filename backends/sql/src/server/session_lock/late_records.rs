@@ -9,10 +9,8 @@ use lockwright_core::backend_util::lock;
 use lockwright_core::{Claim, Fence};
 use tokio::time::{Instant, sleep_until};
 
-use super::engine_state::EngineState;
-use super::{RECORD_AFTER, Server, SessionId};
+use super::{EngineState, RECORD_AFTER, Server, SessionId};
 
-#[derive(Debug)]
 pub(super) struct Unrecorded {
     pub(super) claim: Claim,
     pub(super) session: SessionId,
@@ -21,10 +19,10 @@ pub(super) struct Unrecorded {
     pub(super) is_recorded: Weak<AtomicBool>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct LateRecords(Mutex<State>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     /// The holds with the time to record them, ordered by this time.
     waiting: VecDeque<(Instant, Unrecorded)>,

@@ -8,7 +8,7 @@ use lockwright_core::LockName;
 use lockwright_core::backend_util::lock;
 use tokio::sync::{Mutex as Turnstile, OwnedMutexGuard};
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Queues(Mutex<HashMap<LockName, Weak<Turnstile<()>>>>);
 
 /// The right to block in the server. Dropping it passes the turn to the next waiter.

@@ -31,7 +31,6 @@ mod sessions;
 mod task;
 mod withdraw;
 
-use std::fmt::Debug;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,13 +41,21 @@ use lockwright_core::{
 };
 
 use crate::queries::find;
-use crate::server::dialect::Dialect;
-use crate::server::pool::Pool;
+use crate::server::{Dialect, Pool};
 
 pub(crate) use engine::Engine;
+use engine_state::{Command, EngineState, Place};
+use hold_session::HoldSession;
+use holding::{Hold, Holding, Live};
+use idle::Idle;
 pub(crate) use idle::KEPT_TIMEOUTS;
+use joint_session::{Joined, JointSessions, Member};
+use late_records::{LateRecords, Unrecorded};
+use local_queue::{Queues, Turn};
 pub(crate) use permit::Permit;
+use records::Records;
 pub(crate) use sessions::{Kind, Sessions};
+use task::{Inbox, Task};
 
 pub(crate) type SessionId = i64;
 
@@ -120,7 +127,7 @@ pub(crate) enum Ended {
 /// A connection that carries a hold, waits for one, or is idle. After an error, the engine closes
 /// the connection and asks the server to end the session.
 #[async_trait]
-pub(crate) trait Session: Debug + Send + Sync + 'static {
+pub(crate) trait Session: Send + Sync + 'static {
     fn id(&self) -> SessionId;
 
     /// Sets the idle timeout to the TTL, rounded up, and acquires the lock. While the lock is held,
@@ -167,7 +174,7 @@ pub(crate) trait Server: Dialect {
     type Session: Session;
 
     /// SQL and state that only sessions of this kind of server share.
-    type Own: Debug + Send + Sync + 'static;
+    type Own: Send + Sync + 'static;
 
     /// The queries of both modes.
     const QUERIES: &'static str;

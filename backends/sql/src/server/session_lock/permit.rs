@@ -4,14 +4,9 @@ use lockwright_core::Result;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
-use crate::server::abandoned::ServerSession;
-use crate::server::dialect::Dialect;
-use crate::server::errors;
-use crate::server::pool::Pool;
-use crate::server::session_limit::{SessionPermit, Use};
+use crate::server::{Dialect, Pool, ServerSession, SessionPermit, Use, errors};
 
 /// A session's permit. Dropping it ends the session on the server, and then frees the permit.
-#[derive(Debug)]
 pub(crate) struct Permit<D: Dialect> {
     pool: Arc<Pool<D>>,
     runtime: Handle,

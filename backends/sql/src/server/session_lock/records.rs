@@ -12,10 +12,7 @@ use tokio::time::Instant;
 
 use super::{Kind, RECORD_AFTER, Server, SessionId};
 use crate::kind::identity_text;
-use crate::server::dialect::{BadRow, Row};
-use crate::server::errors::{Effect, bad_row};
-use crate::server::pool::Pool;
-use crate::server::sql::{Arguments, Sql, Value};
+use crate::server::{Arguments, BadRow, Effect, Pool, Row, Sql, Value, bad_row};
 
 const PAGE: usize = 200;
 
@@ -39,7 +36,6 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_m
 const OTHERS: &str = "SELECT name FROM {hold} WHERE kind = '{kind}' AND session = :session";
 
 /// SQL about holds. `:name` and `:token` identify a hold.
-#[derive(Debug)]
 pub(crate) struct Records<S: Server> {
     pub(crate) pool: Arc<Pool<S>>,
     alone: Written,
@@ -70,7 +66,6 @@ pub(crate) struct Records<S: Server> {
 }
 
 /// SQL that writes a record. `{held}` is the table of exclusive holds or of readers.
-#[derive(Debug)]
 struct Written {
     /// Records the `:session`, `:identity`, `:ttl_ms` and `:fence`. Returns the fence, or no row if
     /// the session has lost the lock or a later hold is recorded.

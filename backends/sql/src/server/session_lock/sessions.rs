@@ -3,13 +3,8 @@ use std::sync::Arc;
 use lockwright_core::{Claim, Error, ErrorKind, Mode, Profile, Result};
 use tokio::time::Instant;
 
-use super::records::Records;
-use super::{Kept, Permit, Server, Session, SessionId};
-use crate::server::dialect::Row;
-use crate::server::errors::{self, Effect};
-use crate::server::pool::Pool;
-use crate::server::session_limit::Use;
-use crate::server::sql::Sql;
+use super::{Kept, Permit, Records, Server, Session, SessionId};
+use crate::server::{Effect, Pool, Row, Sql, Use, errors};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -27,7 +22,6 @@ impl Kind {
 }
 
 /// SQL and state that the sessions of one client share.
-#[derive(Debug)]
 pub(crate) struct Sessions<S: Server> {
     pub(crate) profile: Profile,
     pub(crate) records: Records<S>,
@@ -43,7 +37,6 @@ pub(crate) struct Sessions<S: Server> {
     pub(crate) own: S::Own,
 }
 
-#[derive(Debug)]
 pub(crate) struct Locking {
     pub(crate) try_lock: Sql,
     pub(crate) wait: Sql,

@@ -12,16 +12,13 @@ use lockwright_core::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::engine_state::{Command, EngineState, Place};
-use super::hold_session::HoldSession;
-use super::holding::{Hold, Holding, Live};
-use super::joint_session::{self, Joined};
-use super::local_queue::Turn;
-use super::withdraw::{self, LIMIT};
-use super::{Ended, Grant, Locked, Server, Session, Sessions};
-use crate::server::errors::{self, Effect};
+use super::withdraw::LIMIT;
+use super::{
+    Command, Ended, EngineState, Grant, Hold, HoldSession, Holding, Joined, Live, Locked, Place,
+    Server, Session, Sessions, Turn, joint_session, withdraw,
+};
 use crate::server::pool::doubted;
-use crate::server::session_limit::Use;
+use crate::server::{Effect, Use, errors};
 
 /// The longest wait in one statement, and so the longest time that a dead client's wait delays
 /// others.

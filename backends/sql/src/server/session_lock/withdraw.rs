@@ -3,8 +3,7 @@ use std::time::Duration;
 
 use lockwright_core::{Claim, Error, ErrorKind, Result};
 
-use super::hold_session::HoldSession;
-use super::{Locked, Server, Session, SessionId, Sessions};
+use super::{HoldSession, Locked, Server, Session, SessionId, Sessions};
 
 pub(super) const LIMIT: Duration = Duration::from_secs(5);
 

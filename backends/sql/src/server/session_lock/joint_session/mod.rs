@@ -17,11 +17,9 @@ use lockwright_core::{BootInstant, Claim, Error, Reason, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use super::engine_state::EngineState;
 use super::task::live_session;
-use super::{Grant, Kept, Server, Session, SessionId};
-use crate::server::errors;
-use crate::server::session_limit::Use;
+use super::{EngineState, Grant, Kept, Server, Session, SessionId};
+use crate::server::{Use, errors};
 
 use task::{limited, start};
 
@@ -44,13 +42,12 @@ pub(crate) fn statement_limit(ttl: Duration) -> Duration {
     (ttl / 8).clamp(LEAST_LIMIT, MOST_LIMIT)
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct JointSessions {
     list: Mutex<Vec<Arc<JointSession>>>,
     opening: tokio::sync::Mutex<()>,
 }
 
-#[derive(Debug)]
 struct JointSession {
     ttl: Duration,
     orders: mpsc::UnboundedSender<Order>,
@@ -59,7 +56,6 @@ struct JointSession {
 
 /// A request to a session's task. If the answer's sender is dropped, the session has ended or will
 /// end.
-#[derive(Debug)]
 enum Order {
     Lock(Claim, OwnedSemaphorePermit, oneshot::Sender<Result<Joined>>),
     Unlock(Claim, oneshot::Sender<Result<bool>>),
@@ -115,7 +111,6 @@ impl JointSessions {
     }
 }
 
-#[derive(Debug)]
 pub(super) struct Slot(Arc<JointSession>, OwnedSemaphorePermit);
 
 /// Reserves a slot for one hold in a joint session. Opens a session if none has a free slot.

@@ -8,8 +8,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
 
 use super::{CLOSED, Joined, JointSession, MARGIN, MOST, Member, Order, statement_limit};
-use crate::server::errors::{self, Effect};
 use crate::server::session_lock::{Ended, Kept, Locked, Session, SessionId};
+use crate::server::{Effect, errors};
 
 /// How often a busy task checks for the session's end and other clients' requests.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -30,7 +30,7 @@ use sqlx::{Connection, MySqlConnection};
 
 use super::dialect::{DEADLOCK, LOCK_WAIT_TIMEOUT, MySql, fetch_on, number};
 use crate::server::transaction::{Limit, Outcome, Wait};
-use crate::server::{Arguments, Dialect, Row, Sql, Tables, Value, transaction};
+use crate::server::{Arguments, BadRow, Dialect, Row, Sql, Tables, Value, bad_row, transaction};
 
 const BACKEND: &str = "mysql-transaction";
 
@@ -51,8 +51,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 ///   open transaction.
 /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the tables don't exist.
 /// - [`Denied`](lockwright_core::ErrorKind::Denied): the user may not change them.
-/// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): the **server** rolled the
-///   transaction back, because of a deadlock or `innodb_rollback_on_timeout`; or the transaction is
+/// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): a wait without a limit has lasted for
+///   `innodb_lock_wait_timeout`, and `innodb_deadlock_detect` is off, so that it may be a deadlock.
+///   Or the **server** rolled the transaction back, because of a deadlock or `innodb_rollback_on_timeout`; or the transaction is
 ///   read-only; or the connection broke.
 ///
 /// # Cancel safety
@@ -143,7 +144,9 @@ impl InTransaction {
                 [("name", Value::Text(name.as_str())), ("seconds", Value::Int(seconds))];
             match run(tx, &self.lock, &arguments).await {
                 Ok(_) => return Ok(Outcome::Locked),
-                Err(cause) if number(&cause) == Some(LOCK_WAIT_TIMEOUT) => self.passed(tx).await?,
+                Err(cause) if number(&cause) == Some(LOCK_WAIT_TIMEOUT) => {
+                    self.passed(tx, limit).await?;
+                }
                 Err(cause) => {
                     let _ = run(tx, &self.restore, &[]).await;
                     return Err(failed(&cause));
@@ -157,16 +160,29 @@ impl InTransaction {
         }
     }
 
-    async fn passed(&self, tx: &mut MySqlConnection) -> Result<()> {
+    /// Returns an error if the transaction has ended, or if only an error can end a deadlock.
+    async fn passed(&self, tx: &mut MySqlConnection, limit: &Limit) -> Result<()> {
         run(tx, &self.restore, &[]).await.map_err(|cause| failed(&cause))?;
-        run(tx, &self.passed, &[]).await.map(drop).map_err(|cause| match number(&cause) {
+        let rows = run(tx, &self.passed, &[]).await.map_err(|cause| match number(&cause) {
             Some(NO_SAVEPOINT) => Error::unavailable(
                 "the server has rolled this whole transaction back, because \
                  innodb_rollback_on_timeout is set; begin it again",
             )
             .with_backend(BACKEND),
             _ => failed(&cause),
-        })
+        })?;
+        let read = rows.last().ok_or(BadRow).and_then(|row| Ok((row.bool(0)?, row.int(1)?)));
+        let (finds_deadlocks, own_limit) = read.map_err(|bad| bad_row(bad, BACKEND))?;
+        let own_limit = Duration::from_secs(own_limit.try_into().unwrap_or(0));
+        match limit.waited_without_limit() {
+            Some(waited) if !finds_deadlocks && waited >= own_limit => Err(Error::unavailable(
+                "another transaction still holds this name after innodb_lock_wait_timeout, and \
+                 the server doesn't look for deadlocks (innodb_deadlock_detect is off); roll this \
+                 transaction back and begin it again, or wait with a limit",
+            )
+            .with_backend(BACKEND)),
+            _ => Ok(()),
+        }
     }
 }
 

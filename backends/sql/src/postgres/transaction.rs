@@ -63,8 +63,8 @@ const ROLL_BACK: &str = "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT loc
 ///   broken connection, which ends the transaction.
 ///
 /// # Cancel safety
-/// After a drop, the server may still wait on the connection for up to five seconds. Drop the
-/// transaction too: it is rolled back after the wait. An explicit `rollback()` returns the wait's
+/// After a drop, the server may still wait on the connection for up to five seconds, or for a second
+/// more than its `deadlock_timeout`. Drop the transaction too: it is rolled back after the wait. An explicit `rollback()` returns the wait's
 /// error, and the connection's next use rolls back. To stop the wait at once, close the connection,
 /// and set `client_connection_check_interval` on the server.
 pub async fn lock_in_transaction(tx: &mut PgConnection, name: &str, wait: Wait) -> Result<Outcome> {
@@ -123,9 +123,10 @@ impl InTransaction {
         if tried(&rows)? {
             return Ok(Outcome::Locked);
         }
-        while let Some(slice) = limit.slice() {
+        while let (Some(slice), Some(left)) = (limit.slice(), limit.left()) {
             let slice_ms = ("slice_ms", Value::Int(millis(slice)));
-            match run(tx, &self.wait, &[name, slice_ms]).await {
+            let left_ms = ("left_ms", Value::Int(millis(left)));
+            match run(tx, &self.wait, &[name, slice_ms, left_ms]).await {
                 Ok(_) => return Ok(Outcome::Locked),
                 Err(cause) if code(&cause).as_deref() == Some(LOCK_NOT_AVAILABLE) => {}
                 Err(cause) => return Err(failed(&cause)),
@@ -194,7 +195,8 @@ fn failed(cause: &sqlx::Error) -> Error {
     error.with_backend(BACKEND).with_source(cause.to_string())
 }
 
-/// Returns at least one millisecond, because zero disables the timeout.
-fn millis(slice: Duration) -> i64 {
-    i64::try_from(slice.as_micros().div_ceil(1_000)).unwrap_or(i64::MAX).max(1)
+/// Returns at least one millisecond, because zero disables the timeout, and at most the longest
+/// timeout.
+fn millis(wait: Duration) -> i64 {
+    i32::try_from(wait.as_micros().div_ceil(1_000)).unwrap_or(i32::MAX).max(1).into()
 }

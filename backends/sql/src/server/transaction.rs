@@ -33,36 +33,43 @@ impl Outcome {
     }
 }
 
-/// The longest wait in one statement, and so the longest time for which a dropped wait occupies its
-/// connection.
+/// The usual longest wait in one statement, and so the longest time for which a dropped wait
+/// occupies its connection.
 const SLICE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Limit {
     clock: Clock,
+    begun: BootInstant,
     until: Option<BootInstant>,
 }
 
 impl Limit {
     pub(crate) fn of(wait: Wait) -> Self {
         let clock = Clock::boot();
+        let begun = clock.now();
         let until = match wait {
-            Wait::No => Some(clock.now()),
-            Wait::For(limit) => Some(clock.now() + limit),
+            Wait::No => Some(begun),
+            Wait::For(limit) => Some(begun + limit),
             Wait::NoLimit => None,
         };
-        Self { clock, until }
+        Self { clock, begun, until }
+    }
+
+    /// Returns the remaining wait, or `None` after the limit.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        let Some(until) = self.until else { return Some(Duration::MAX) };
+        Some(until.saturating_since(self.clock.now())).filter(|left| !left.is_zero())
     }
 
     /// Returns the next statement's wait, or `None` after the limit.
     pub(crate) fn slice(&self) -> Option<Duration> {
-        match self.until {
-            None => Some(SLICE),
-            Some(until) => {
-                let left = until.saturating_since(self.clock.now());
-                (!left.is_zero()).then(|| left.min(SLICE))
-            }
-        }
+        self.left().map(|left| left.min(SLICE))
+    }
+
+    /// Returns how long a wait without a limit has lasted.
+    pub(crate) fn waited_without_limit(&self) -> Option<Duration> {
+        self.until.is_none().then(|| self.clock.now().saturating_since(self.begun))
     }
 }
 

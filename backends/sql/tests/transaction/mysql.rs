@@ -64,3 +64,8 @@ fn terminate_holder(server: &Server) {
     let id = "SELECT MAX(trx_mysql_thread_id) FROM information_schema.innodb_trx";
     server.sql(&format!("KILL {}", server.sql(id).unwrap())).unwrap();
 }
+
+fn server_that_detects_late() -> Server {
+    let options = Server::options().set("innodb_deadlock_detect", "OFF");
+    options.set("innodb_lock_wait_timeout", "6").start().unwrap()
+}

@@ -57,3 +57,10 @@ fn terminate_holder(server: &Server) {
     let end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_locks WHERE locktype = 'advisory'";
     assert_eq!(server.sql(end).unwrap(), "t");
 }
+
+fn server_that_detects_late() -> Server {
+    let server = Server::start().unwrap();
+    server.sql("ALTER SYSTEM SET deadlock_timeout = '6s'").unwrap();
+    server.sql("SELECT pg_reload_conf()").unwrap();
+    server
+}

@@ -1,13 +1,15 @@
 use std::time::Instant;
 
-use lockwright_core::ErrorKind;
-use lockwright_sql::transaction::Wait;
+use lockwright_core::{Error, ErrorKind};
+use lockwright_sql::transaction::{Outcome, Wait};
 use sqlx::{Connection as _, Executor};
+use tokio::time::timeout;
 
-use super::server::{Connection, Database, lock_in_transaction};
-use super::shop::{begin_locked, sell, shop, stock};
+use super::server::{Connection, Database, Pool, lock_in_transaction};
+use super::shop::{begin_locked, sell, shop, shop_on, stock};
 use super::{
-    DEFAULT_LIMIT, LOCAL_LIMIT, SESSION_LIMIT, SET_LEVEL, limit, nothing_is_locked, waiting,
+    DEFAULT_LIMIT, LOCAL_LIMIT, SESSION_LIMIT, SET_LEVEL, limit, nothing_is_locked,
+    server_that_detects_late, waiting,
 };
 use crate::expect::{BRIEFLY, PATIENCE, busy, locked, refused};
 use crate::support::ms;
@@ -103,6 +105,20 @@ async fn after_each_outcome_the_transaction_is_as_it_was() {
 #[tokio::test]
 async fn a_deadlock_is_an_error_of_one() {
     let (_server, pool) = shop().await;
+    let (loser, winner) = deadlock(&pool).await;
+    refused(loser, ErrorKind::Unavailable, "a deadlock");
+    locked(winner);
+}
+
+/// The server looks for deadlocks later than five seconds after the begin of a wait, or never.
+#[tokio::test]
+async fn a_deadlock_ends_without_early_detection() {
+    let (_server, pool) = shop_on(server_that_detects_late()).await;
+    let (loser, _) = timeout(PATIENCE, deadlock(&pool)).await.expect("late: the deadlock ends");
+    refused(loser, ErrorKind::Unavailable, "deadlock");
+}
+
+async fn deadlock(pool: &Pool) -> (Result<Outcome, Error>, Result<Outcome, Error>) {
     let (mut one, mut two) = (pool.begin().await.unwrap(), pool.begin().await.unwrap());
     locked(lock_in_transaction(&mut one, "a", Wait::NoLimit).await);
     locked(lock_in_transaction(&mut two, "b", Wait::NoLimit).await);
@@ -114,9 +130,7 @@ async fn a_deadlock_is_an_error_of_one() {
         answer
     };
     let (one, two) = tokio::join!(cross(one, "b"), cross(two, "a"));
-    let (loser, winner) = if one.is_err() { (one, two) } else { (two, one) };
-    refused(loser, ErrorKind::Unavailable, "a deadlock");
-    locked(winner);
+    if one.is_err() { (one, two) } else { (two, one) }
 }
 
 #[tokio::test]

@@ -15,16 +15,32 @@ pub(super) async fn examine(pool: &Pool<MySql>) -> Result<Vec<Finding>> {
     findings.extend(clock(pool).await?);
     findings.extend(encryption(pool).await?);
     findings.extend(tables(pool, &facts).await?);
-    if proxy::shares_sessions(pool).await? != Some(false) {
-        findings.push(finding::note(
-            "proxy",
-            "a proxy shares the server's sessions among connections, or has its own connection numbers",
-            "the modes session and row can't be used",
-            "connect to the server itself for these modes",
-        ));
-    }
+    findings.extend(proxied(proxy::shares_sessions(pool).await));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     Ok(findings)
+}
+
+fn proxied(shares_sessions: Result<Option<bool>>) -> Option<Finding> {
+    let unknown = match shares_sessions {
+        Ok(Some(false)) => return None,
+        Ok(Some(true)) => {
+            return Some(finding::note(
+                "proxy",
+                "a proxy shares the server's sessions among connections, or has its own connection \
+                 numbers",
+                "the modes session and row can't be used",
+                "connect to the server itself for these modes",
+            ));
+        }
+        Ok(None) => "two connections got no answer in time".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Some(finding::note(
+        "proxy-unknown",
+        format!("it is unknown whether a proxy shares the server's sessions: {unknown}"),
+        "the modes session and row may be unusable",
+        "leave two connections free, and run the doctor again",
+    ))
 }
 
 fn server(facts: &Facts) -> Vec<Finding> {
@@ -144,4 +160,23 @@ async fn tables(pool: &Pool<MySql>, facts: &Facts) -> Result<Vec<Finding>> {
     let names = rows.first().and_then(|row| row.int(0).ok()).unwrap_or_default();
     findings.extend(doctor::many_names(names, "the tables have"));
     Ok(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use lockwright_core::Error;
+
+    use super::*;
+
+    #[test]
+    fn only_a_found_proxy_is_reported_as_one() {
+        for (answer, code) in [
+            (Ok(Some(false)), None),
+            (Ok(Some(true)), Some("proxy")),
+            (Ok(None), Some("proxy-unknown")),
+            (Err(Error::unavailable("no connection left")), Some("proxy-unknown")),
+        ] {
+            assert_eq!(proxied(answer).map(|finding| finding.code), code);
+        }
+    }
 }

@@ -1,6 +1,6 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lockwright_core::{Error, Finding, Result};
+use lockwright_core::{Error, ErrorKind, Finding, Result};
 
 use super::tls::is_on_this_machine;
 use super::{BadRow, Dialect, Effect, Pool, Row, bad_row};
@@ -97,12 +97,21 @@ pub(crate) fn no_session(error: &Error, fix: &str) -> Finding {
     )
 }
 
+/// Converts the error of the check whether connections share sessions.
 pub(crate) fn shared_sessions(error: &Error) -> Finding {
-    finding::error(
-        "shared-sessions",
-        error.to_string(),
+    if error.kind() == ErrorKind::Unsupported {
+        return finding::error(
+            "shared-sessions",
+            error.to_string(),
+            "a session's locks must stay with one connection",
+            "connect to the server itself, or use the mode lease",
+        );
+    }
+    finding::warning(
+        "sessions-unknown",
+        format!("it is unknown whether connections share sessions: {error}"),
         "a session's locks must stay with one connection",
-        "connect to the server itself, or use the mode lease",
+        "leave two connections free, and run the doctor again",
     )
 }
 

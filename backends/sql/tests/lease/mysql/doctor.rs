@@ -63,3 +63,28 @@ async fn sessions_are_looked_at() {
         assert_eq!(findings(&backend).await, ["few-connections"]);
     }
 }
+
+/// The check for a proxy opens two connections besides the doctor's own.
+#[tokio::test]
+async fn refused_check_for_a_proxy_does_not_end_the_doctor() {
+    let server = Server::options().durable().start().unwrap();
+    drop(connect(&server.url()).await);
+    server
+        .sql(
+            "CREATE USER few@'%' IDENTIFIED BY 'few' WITH MAX_USER_CONNECTIONS 2; \
+             GRANT ALL ON lockwright.* TO few@'%'",
+        )
+        .unwrap();
+    let url = format!("mysql://few:few@127.0.0.1:{}/lockwright", server.port());
+    let backend = patient(&url).for_diagnosis().connect().await.unwrap();
+    assert_eq!(findings(&backend).await, ["proxy-unknown"]);
+    drop(backend);
+    server.terminate_sessions().unwrap();
+    let url = in_mode(&url, "session");
+    let backend = patient(&url).for_diagnosis().connect().await.unwrap();
+    let found = findings(&backend).await;
+    assert!(
+        found.contains(&"sessions-unknown") && !found.contains(&"shared-sessions"),
+        "{found:?}"
+    );
+}

@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockwright_core::{
     BreakMode, BreakTarget, DistributedLock, HoldState, Reason, ReleaseMode, Renewal,
@@ -10,6 +10,7 @@ use crate::support::*;
 in_each_mode!(plain; holder_gets_broken_despite_a_next_holder,
     claim_gets_broken_through_another_connection,
     broken_hold_lasts_for_no_time_through_another_client,
+    broken_hold_is_shown_with_the_rest_of_its_time,
     tombstone_of_a_broken_hold_is_swept);
 
 /// The claim `next` waits in the server, so it is granted before the holder's client reads the loss
@@ -55,6 +56,29 @@ async fn broken_hold_lasts_for_no_time_through_another_client(server: &Server, m
     break_x(&two, seen, BreakMode::RunOut).await.unwrap();
     assert_eq!(renew(&*one, &held).await, Renewal::not_held(Reason::Broken), "{mode}");
     assert_eq!(grant(&*two, &held).await.valid, Some(Duration::ZERO), "{mode}");
+    one.release(&held, ReleaseMode::Plain).await.unwrap();
+}
+
+/// The client's renewal, by which it reads the break, restarts the session's idle time.
+async fn broken_hold_is_shown_with_the_rest_of_its_time(server: &Server, mode: &str) {
+    let (one, two) = (shared(server, mode).await, shared(server, mode).await);
+    let held = claim_for("x", ms(20_000));
+    grant(&*one, &held).await;
+    let ends = Instant::now() + held.ttl;
+    tokio::time::sleep(ms(4_000)).await;
+    let left = async || {
+        let left = ends - Instant::now();
+        let shown = two.inspect(&name("x")).await.unwrap().holders[0].remaining.unwrap();
+        (shown, left)
+    };
+    break_x(&two, BreakTarget::Token(held.token), BreakMode::RunOut).await.unwrap();
+    assert_eq!(renew(&*one, &held).await, Renewal::not_held(Reason::Broken), "{mode}");
+    for _ in 0..2 {
+        let (shown, left) = left().await;
+        assert!(shown < left + ms(10), "{mode}: {shown:?} is shown, and {left:?} is left");
+        assert!(shown > left - ms(3_000), "{mode}: {shown:?} is shown, and {left:?} is left");
+        break_x(&two, BreakTarget::Token(held.token), BreakMode::RunOut).await.unwrap();
+    }
     one.release(&held, ReleaseMode::Plain).await.unwrap();
 }
 

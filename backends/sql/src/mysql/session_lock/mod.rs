@@ -185,12 +185,12 @@ fn key(name: &str) -> String {
 }
 
 /// SQL for a hold's remaining time in µs, or NULL if the user may not see the session. MySQL counts
-/// a started second as a whole one, so one is subtracted.
-const LEFT: &str = "CASE WHEN activity.id IS NULL THEN NULL \
-     WHEN activity.command = 'Sleep' \
-         THEN GREATEST(0, CAST(held.ttl_ms AS SIGNED) \
-                          - GREATEST(0, activity.time /*!80000 - 1 */) * 1000) * 1000 \
-     ELSE held.ttl_ms * 1000 END";
+/// a started second as a whole one, so one is subtracted. A broken hold lasts for at most its
+/// recorded TTL after the record's last change, even if its session was used since.
+const LEFT: &str = "CASE WHEN activity.id IS NULL THEN NULL ELSE \
+     GREATEST(0, CAST(held.ttl_ms AS SIGNED) * 1000 - GREATEST(0, \
+         IF(activity.command = 'Sleep', GREATEST(0, activity.time /*!80000 - 1 */) * 1000000, 0), \
+         IF(held.broken IS NULL, 0, CAST({now} AS SIGNED) - CAST(held.updated AS SIGNED)))) END";
 
 fn key_of(name: &LockName) -> Cow<'_, str> {
     let name = name.as_str();

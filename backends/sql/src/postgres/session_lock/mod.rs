@@ -237,18 +237,22 @@ const IS_CLAIM_LOCK: &str = "{is_advisory} AND locks.objsubid = 1 AND {lock_key}
 
 /// SQL for the records of holds, which may have ended.
 const RECORDS: &str = "\
-     SELECT name, token, identity, fence, ttl_ms, session, broken, false AS shared FROM {hold} \
+     SELECT name, token, identity, fence, ttl_ms, session, updated, broken, false AS shared FROM {hold} \
      WHERE kind = '{kind}' \
      UNION ALL \
-     SELECT name, token, identity, fence, ttl_ms, session, broken, true FROM {reader} \
+     SELECT name, token, identity, fence, ttl_ms, session, updated, broken, true FROM {reader} \
      WHERE kind = '{kind}'";
 
 /// SQL for the rest of a wait's time limit, `:slice_ms`, after the request's earlier statements.
 const REST: &str = "greatest(1, least(:slice_ms, :slice_ms - \
      (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000)::bigint))::text";
 
-/// SQL for a hold's remaining time in µs, or NULL if the user may not see the session.
-const LEFT: &str = "CASE WHEN holding.state IS NULL THEN NULL \
-     WHEN holding.state LIKE 'idle%' THEN greatest(0, least(held.ttl_ms * 1000, \
-     held.ttl_ms * 1000 - (extract(epoch FROM clock_timestamp() - holding.state_change) * 1000000)::bigint)) \
-     ELSE held.ttl_ms * 1000 END";
+/// SQL for a hold's remaining time in µs, or NULL if the user may not see the session. A broken hold
+/// lasts for at most its recorded TTL after the record's last change, even if its session was used
+/// since.
+const LEFT: &str = "CASE WHEN holding.state IS NULL THEN NULL ELSE \
+     greatest(0, held.ttl_ms * 1000 - greatest(0, \
+         CASE WHEN holding.state LIKE 'idle%' \
+             THEN (extract(epoch FROM clock_timestamp() - holding.state_change) * 1000000)::bigint END, \
+         CASE WHEN held.broken IS NOT NULL \
+             THEN (extract(epoch FROM clock_timestamp() - held.updated) * 1000000)::bigint END)) END";

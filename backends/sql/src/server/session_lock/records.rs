@@ -73,6 +73,8 @@ struct Written {
     /// Marks the hold's record as broken, and stores a tombstone. Returns a row if there is a
     /// record.
     mark_broken: Sql,
+    /// Sets a broken hold's TTL to the rest of it.
+    mark_rest: Sql,
     /// Marks the hold's record as released. Returns a row if there is a record.
     mark_released: Sql,
 }
@@ -85,6 +87,7 @@ impl<S: Server> Records<S> {
         let written = |note: &str, mode| Written {
             note: Sql::to_prepare(&query(mode, note), S::PLACEHOLDER),
             mark_broken: Sql::new(&query(mode, "mark_broken")),
+            mark_rest: Sql::new(&query(mode, "mark_rest")),
             mark_released: Sql::new(&query(mode, "mark_released")),
         };
         let is_row = kind == Kind::Row;
@@ -120,17 +123,23 @@ impl<S: Server> Records<S> {
         fence: Option<Fence>,
     ) -> Result<Option<Fence>> {
         let identity = identity_text(claim)?;
-        let ttl_ms = i64::try_from(claim.ttl.as_micros().div_ceil(1_000)).unwrap_or(i64::MAX);
         let fence = fence.and_then(|fence| i64::try_from(fence.get()).ok()).unwrap_or_default();
         let arguments = [
             ("session", Value::Int(session)),
             ("identity", Value::Text(&identity)),
-            ("ttl_ms", Value::Int(ttl_ms)),
+            ("ttl_ms", millis(claim.ttl)),
             ("fence", Value::Int(fence)),
         ];
         let note = &self.written(claim.mode).note;
         let rows = self.about(note, &claim.name, claim.token, Effect::Changes, &arguments).await?;
         rows.last().map(|row| self.read(row.fence(0))).transpose()
+    }
+
+    /// Records that a broken hold ends after this time.
+    pub(crate) async fn note_rest(&self, claim: &Claim, left: Duration) -> Result<()> {
+        let (mark_rest, ttl_ms) = (&self.written(claim.mode).mark_rest, [("ttl_ms", millis(left))]);
+        let (name, token) = (&claim.name, claim.token);
+        self.about(mark_rest, name, token, Effect::Changes, &ttl_ms).await.map(drop)
     }
 
     /// Returns the recorded reason, if any: a break, or a release through another connection.
@@ -544,4 +553,8 @@ fn add_holder(row: &Row, inspection: &mut Inspection) -> Result<Option<SessionId
     }
     inspection.holders.push(holder);
     row.int(1).map(Some)
+}
+
+fn millis(time: Duration) -> Value<'static> {
+    Value::Int(i64::try_from(time.as_micros().div_ceil(1_000)).unwrap_or(i64::MAX))
 }

@@ -4,13 +4,17 @@ FROM (SELECT IS_USED_LOCK({mark}) AS session) AS found WHERE found.session IS NO
 
 /* mark_broken */
 -- PostgreSQL's end.sql explains the tombstone.
-UPDATE {held} SET broken = COALESCE(broken, :note), updated = {now}
+UPDATE {held} SET updated = IF(broken IS NULL, {now}, updated), broken = COALESCE(broken, :note)
 WHERE kind = '{kind}' AND name = :name AND token = :token;
 INSERT IGNORE INTO {reader}
     (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
 SELECT kind, name, token, identity, fence, ttl_ms, 0, updated, broken, released FROM {hold}
 WHERE kind = '{kind}' AND name = :name AND token = :token;
 SELECT 1 FROM {held} WHERE kind = '{kind}' AND name = :name AND token = :token;
+
+/* mark_rest */
+UPDATE {held} SET ttl_ms = :ttl_ms, updated = {now}
+WHERE kind = '{kind}' AND name = :name AND token = :token AND broken IS NOT NULL;
 
 /* mark_released */
 UPDATE {held} SET released = 1, updated = {now}

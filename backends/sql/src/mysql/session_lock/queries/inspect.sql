@@ -35,10 +35,10 @@ SELECT :name, held.session, held.token, held.token, held.identity, last.fence, {
 FROM (SELECT 1 AS one) AS once
 LEFT JOIN {hold} AS last ON last.kind = 'row' AND last.name = :name
 LEFT JOIN (
-    SELECT name, token, identity, ttl_ms, session, broken, FALSE AS shared FROM {hold}
+    SELECT name, token, identity, ttl_ms, session, updated, broken, FALSE AS shared FROM {hold}
     WHERE kind = 'row' AND name = :name
     UNION ALL
-    SELECT name, token, identity, ttl_ms, session, broken, TRUE FROM {reader}
+    SELECT name, token, identity, ttl_ms, session, updated, broken, TRUE FROM {reader}
     WHERE kind = 'row' AND name = :name
 ) AS held ON IS_USED_LOCK({mark_of_held}) = held.session
 LEFT JOIN information_schema.processlist AS activity ON activity.id = held.session;
@@ -47,11 +47,11 @@ LEFT JOIN information_schema.processlist AS activity ON activity.id = held.sessi
 SELECT held.name, held.session, held.token, held.token, held.identity, held.fence, {left},
        held.broken, 0, held.shared
 FROM (
-    SELECT name, token, identity, fence, ttl_ms, session, broken, FALSE AS shared FROM {hold}
-    WHERE kind = 'row' AND (name > :from OR :inclusive AND name = :from)
+    SELECT name, token, identity, fence, ttl_ms, session, updated, broken, FALSE AS shared
+    FROM {hold} WHERE kind = 'row' AND (name > :from OR :inclusive AND name = :from)
     UNION ALL
-    SELECT name, token, identity, fence, ttl_ms, session, broken, TRUE FROM {reader}
-    WHERE kind = 'row' AND (name > :from OR :inclusive AND name = :from)
+    SELECT name, token, identity, fence, ttl_ms, session, updated, broken, TRUE
+    FROM {reader} WHERE kind = 'row' AND (name > :from OR :inclusive AND name = :from)
 ) AS held
 LEFT JOIN information_schema.processlist AS activity ON activity.id = held.session
 WHERE IS_USED_LOCK({mark_of_held}) = held.session ORDER BY held.name, held.session LIMIT :limit;

@@ -7,7 +7,8 @@ WHERE {is_claim_lock};
 -- The next holder overwrites an exclusive hold's row. So a row of {reader} with session 0, a
 -- tombstone, also records that the hold was broken.
 WITH marked AS (
-    UPDATE {held} SET broken = coalesce(broken, :note), updated = clock_timestamp()
+    UPDATE {held} SET broken = coalesce(broken, :note),
+        updated = CASE WHEN broken IS NULL THEN clock_timestamp() ELSE updated END
     WHERE kind = '{kind}' AND name = :name AND token = :token
     RETURNING kind, name, token, identity, fence, ttl_ms, updated, broken, released
 ), tombstone AS (
@@ -16,6 +17,10 @@ WITH marked AS (
     ON CONFLICT (kind, name, token) DO NOTHING
 )
 SELECT 1::bigint FROM marked;
+
+/* mark_rest */
+UPDATE {held} SET ttl_ms = :ttl_ms, updated = clock_timestamp()
+WHERE kind = '{kind}' AND name = :name AND token = :token AND broken IS NOT NULL;
 
 /* mark_released */
 UPDATE {held} SET released = true, updated = clock_timestamp()

@@ -276,7 +276,7 @@ fn violation_band(
     let is_meant = |(who, _): &(&String, &Row)| place.who.is_empty() || place.who.contains(who);
     let mut concerned = shown.processes.iter().zip(rows).filter(is_meant).map(|(_, row)| row);
     let Some(first) = concerned.next() else { return Group::new() };
-    let last = concerned.last().unwrap_or(first);
+    let last = concerned.next_back().unwrap_or(first);
     let (x, wide) = scale.span(from, to, 2.0);
     let band = rectangle(x, first.top, wide, last.bottom - first.top, RED);
     let stem = line((x + wide / 2.0, rows[0].top), (x + wide / 2.0, first.top), RED, 1.0);

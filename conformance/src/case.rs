@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 
 use lockwright_core::{Fencing, Order, Profile, Scope, WakeUp};
 use serde::Serialize;
@@ -68,43 +67,24 @@ impl fmt::Display for Group {
 
 /// A case's requirement on the profile or the factory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Need {
-    /// Fences that grow.
+pub(crate) enum Need {
     Fences,
-    /// Holds that an operator can break.
     Breakable,
-    /// Tombstones, which reject late duplicates.
     Tombstones,
-    /// No tombstones, so the server grants late duplicates, which then expire.
     Ghosts,
-    /// Wake-ups by notification.
     Push,
-    /// Grants in order of arrival.
     Fifo,
-    /// Child processes on the same store.
     Processes,
-    /// A clock that cases can move.
     MovedClock,
-    /// Shared locks.
     Shared,
-    /// Semaphores.
     Permits,
-    /// Transferable holds.
     Tickets,
-    /// No transferable holds.
     NoTickets,
-    /// A mode that the backend doesn't support.
     MissingMode,
-    /// A server that can be frozen.
     Freeze,
-    /// A server that can restart with its data.
     Restart,
-    /// Fences that grow even after a server's data loss.
     Forget,
-    /// A connection that can be cut.
     Cut,
-    /// A protected store that rejects late writes.
     Enforcement,
 }
 
@@ -148,7 +128,7 @@ impl Need {
     }
 }
 
-pub(crate) type Body = fn(Arc<Context>) -> Pin<Box<dyn Future<Output = Verdict> + Send>>;
+pub(crate) type Body = fn(Context) -> Pin<Box<dyn Future<Output = Verdict> + Send>>;
 
 /// A conformance case.
 #[derive(Clone, Copy)]
@@ -159,8 +139,8 @@ pub struct Case {
     pub name: &'static str,
     /// The checked property.
     pub about: &'static str,
-    /// The case's requirements. If one isn't met, the outcome is [`Outcome::NotPromised`].
-    pub needs: &'static [Need],
+    /// If one isn't met, the outcome is [`Outcome::NotPromised`].
+    pub(crate) needs: &'static [Need],
     pub(crate) body: Body,
 }
 

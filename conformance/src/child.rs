@@ -1,23 +1,27 @@
-//! Child processes of the cases: each runs this program with a job.
+//! Child processes of the cases: each runs this program with a job, and writes its journal to
+//! stdout.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use lockwright_core::{
-    BootInstant, Clock, DistributedLock, Fence, Guard, Locks, Mode, Result, Token,
-};
+use lockwright_core::{Clock, DistributedLock, Locks, Mode, Result};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
 
 use crate::context::Context;
-use crate::failure::{Failure, Verdict};
-use crate::history::Hold;
-use crate::register::{Counter, Register, RemoteRegister};
+use crate::failure::{Failure, Verdict, given};
+use crate::history::journal::{Entry, Event, Journal};
+use crate::register::{Counter, Register};
+use crate::workload::held::{Held, Holding};
+use crate::workload::{RemoteStore, Store};
 
 const JOB: &str = "LOCKWRIGHT_CONFORMANCE_JOB";
 const ADDRESS: &str = "LOCKWRIGHT_CONFORMANCE_ADDRESS";
+const NAME: &str = "x";
+const SILENCE: Duration = Duration::from_secs(60);
 
 /// Returns a command that starts this program, in which [`main`] connects to `address`.
 pub fn this_program(address: &str) -> Option<Command> {
@@ -26,10 +30,10 @@ pub fn this_program(address: &str) -> Option<Command> {
     Some(command)
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Job {
     what: What,
-    name: String,
+    namespace: String,
     ttl: Duration,
     register: String,
 }
@@ -37,28 +41,11 @@ struct Job {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum What {
     /// Increments the counter under the lock, `rounds` times.
-    Contend { rounds: u32, counter: PathBuf },
+    Contend { rounds: u64, counter: PathBuf },
     /// Holds the lock until lost, then writes to the register.
     Hold,
     /// Starts a waiter at each line on stdin.
     Wait,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Message {
-    Asking,
-    Granted {
-        token: Token,
-        fence: Fence,
-        invoked: BootInstant,
-        granted: BootInstant,
-    },
-    /// The hold's deadline. The hold may end earlier.
-    Deadline(BootInstant),
-    Released(BootInstant),
-    Lost(BootInstant),
-    Written(bool),
-    Done,
 }
 
 /// Performs the job of a child process. Returns `None` if this process isn't a child.
@@ -90,15 +77,19 @@ where
         runtime.block_on(async {
             let client = async || {
                 let builder = Locks::builder(connect(address.clone()).await?).ttl(job.ttl);
-                builder.clock(Clock::boot()).label("conformance child").build()
+                let builder = builder.clock(Clock::boot()).namespace(&*job.namespace);
+                builder.label("conformance child").build()
             };
-            let locks = client().await?;
+            let journal = Journal::to_stdout(&format!("process {}", std::process::id()));
             if job.what == What::Wait {
+                let mut request = 0;
                 while cues.recv().await.is_some() {
-                    tokio::spawn(wait_once(client().await?, job.name.clone()));
+                    tokio::spawn(wait_once(client().await?, journal.clone(), request));
+                    request += 1;
                 }
             }
-            let done = do_job(&job, &locks).await;
+            let locks = client().await?;
+            let done = do_job(&job, &locks, &journal).await;
             locks.close().await;
             done
         })
@@ -112,70 +103,57 @@ where
     })
 }
 
-fn send(message: &Message) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", serde_json::to_string(message)?)?;
-    out.flush()
+/// Waits for the lock, and records the request and the hold.
+pub(crate) async fn acquire(locks: &Locks, journal: &Journal, request: u64) -> Verdict<Holding> {
+    let (name, mode) = (NAME.to_owned(), Mode::Exclusive);
+    journal.write(Event::Asked { request, name, mode, waits: true, owner: None });
+    let guard = locks.mutex(NAME).no_limit().acquire().await?;
+    Ok(Holding::granted(Held::Guard(guard), request, journal, false))
 }
 
-async fn acquire(locks: &Locks, name: &str) -> Verdict<Guard> {
-    let clock = Clock::boot();
-    send(&Message::Asking)?;
-    let invoked = clock.now();
-    let guard = locks.mutex(name).no_limit().acquire().await?;
-    let (token, fence) = (guard.token(), guard.fence());
-    send(&Message::Granted { token, fence, invoked, granted: clock.now() })?;
-    send(&Message::Deadline(guard.deadline()))?;
-    Ok(guard)
-}
-
-async fn do_job(job: &Job, locks: &Locks) -> Verdict {
-    let clock = Clock::boot();
-    let mut register = RemoteRegister::connect(&job.register)?;
+async fn do_job(job: &Job, locks: &Locks, journal: &Journal) -> Verdict {
+    let register = RemoteStore::connect(&job.register)?;
     let rounds = match &job.what {
         What::Contend { rounds, .. } => *rounds,
         What::Hold | What::Wait => 1,
     };
-    for _ in 0..rounds {
-        let guard = acquire(locks, &job.name).await?;
-        let fence = guard.fence();
-        match &job.what {
+    for round in 0..rounds {
+        let holding = acquire(locks, journal, round).await?;
+        let late = match &job.what {
             What::Contend { counter, .. } => {
                 Counter::add_one(counter)?;
-                send(&Message::Written(register.write(fence)?))?;
-                send(&Message::Released(clock.now()))?;
-                guard.release().await?;
+                false
             }
             What::Hold | What::Wait => {
-                let mut recorded = guard.deadline();
-                while guard.check().is_ok() {
-                    if guard.deadline() != recorded {
-                        recorded = guard.deadline();
-                        send(&Message::Deadline(recorded))?;
-                    }
-                    tokio::time::sleep(Duration::from_millis(5)).await;
+                while holding.is_valid() {
+                    sleep(Duration::from_millis(5)).await;
                 }
-                send(&Message::Lost(clock.now()))?;
-                send(&Message::Written(register.write(fence)?))?;
+                true
             }
+        };
+        let (token, fence) = (holding.held().token(), holding.held().fence());
+        let accepted = register.write(NAME, fence)?;
+        journal.write(Event::Wrote { token, fence, accepted, late });
+        if !late {
+            holding.release().await?;
         }
     }
-    Ok(send(&Message::Done)?)
+    journal.write(Event::Ended);
+    Ok(())
 }
 
-async fn wait_once(locks: Locks, name: String) -> Verdict {
-    let guard = acquire(&locks, &name).await?;
-    tokio::time::sleep(Duration::from_millis(5)).await;
-    let ended = if guard.check().is_ok() { Message::Released } else { Message::Lost };
-    send(&ended(Clock::boot().now()))?;
-    guard.release().await?;
+async fn wait_once(locks: Locks, journal: Journal, request: u64) -> Verdict {
+    let holding = acquire(&locks, &journal, request).await?;
+    sleep(Duration::from_millis(5)).await;
+    holding.is_valid();
+    holding.release().await?;
     locks.close().await;
     Ok(())
 }
 
 pub(crate) struct Child {
     process: std::process::Child,
-    message: mpsc::UnboundedReceiver<Message>,
+    entries: mpsc::UnboundedReceiver<Entry>,
 }
 
 impl Child {
@@ -186,51 +164,57 @@ impl Child {
         ttl: Duration,
         register: &Register,
     ) -> Verdict<Self> {
-        let command = context.factory.child();
-        let mut command =
-            command.ok_or_else(|| Failure::new("the factory has no child process"))?;
-        let (name, register) = (context.name("x").to_string(), register.serve()?.to_string());
-        let job = serde_json::to_string(&Job { what, name, ttl, register });
+        let mut command = given(context.factory.child(), "the factory has no child process")?;
+        let (namespace, register) = (context.root.clone(), register.serve()?.to_string());
+        let job = serde_json::to_string(&Job { what, namespace, ttl, register });
         let mut process = command
             .env(JOB, job.expect("a job is valid JSON"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .spawn()?;
-        let (sender, message) = mpsc::unbounded_channel();
-        let out = process.stdout.take().ok_or_else(|| std::io::Error::other("no stdout"))?;
+        let (sender, entries) = mpsc::unbounded_channel();
+        let out = given(process.stdout.take(), "a child has no stdout")?;
         std::thread::spawn(move || {
             let lines = BufReader::new(out).lines().map_while(std::result::Result::ok);
             lines
-                .filter_map(|line| serde_json::from_str::<Message>(&line).ok())
-                .all(|message| sender.send(message).is_ok())
+                .filter_map(|line| serde_json::from_str(&line).ok())
+                .all(|entry| sender.send(entry).is_ok())
         });
-        Ok(Self { process, message })
+        Ok(Self { process, entries })
     }
 
-    pub(crate) fn cue(&mut self) -> std::io::Result<()> {
-        let to = self.process.stdin.as_mut().ok_or_else(|| std::io::Error::other("no stdin"))?;
+    pub(crate) fn cue(&mut self) -> Verdict {
+        let to = given(self.process.stdin.as_mut(), "a child has no stdin")?;
         to.write_all(b"\n")?;
-        to.flush()
+        Ok(to.flush()?)
     }
 
-    async fn receive(&mut self, within: Duration) -> Verdict<Option<Message>> {
-        let received = tokio::time::timeout(within, self.message.recv()).await;
-        received.map_err(|_| Failure::new(format!("a child sent nothing for {within:?}")))
-    }
-
-    pub(crate) async fn next(&mut self, within: Duration) -> Verdict<Message> {
-        self.receive(within).await?.ok_or_else(|| Failure::new("a child ended early"))
-    }
-
-    pub(crate) async fn rest(&mut self, within: Duration) -> Verdict<Vec<Message>> {
-        let mut rest = Vec::new();
-        loop {
-            match self.receive(within).await? {
-                Some(Message::Done) | None => return Ok(rest),
-                Some(message) => rest.push(message),
-            }
+    /// Returns the entries until `count` of them have the event.
+    pub(crate) async fn until(
+        &mut self,
+        count: usize,
+        is: impl Fn(&Event) -> bool,
+    ) -> Verdict<Vec<Entry>> {
+        let (mut entries, mut left) = (Vec::new(), count);
+        while left > 0 {
+            let received = timeout(SILENCE, self.entries.recv()).await;
+            let silent = |_| Failure::new(format!("a child sent nothing for {SILENCE:?}"));
+            let entry = given(received.map_err(silent)?, "a child ended early")?;
+            left -= usize::from(is(&entry.event));
+            entries.push(entry);
         }
+        Ok(entries)
+    }
+
+    /// Returns the entries until the next grant.
+    pub(crate) async fn until_granted(&mut self) -> Verdict<Vec<Entry>> {
+        self.until(1, |event| matches!(event, Event::Granted { .. })).await
+    }
+
+    /// Returns the entries until the process ends.
+    pub(crate) async fn rest(&mut self) -> Verdict<Vec<Entry>> {
+        self.until(1, |event| *event == Event::Ended).await
     }
 
     pub(crate) fn kill(&mut self) -> std::io::Result<()> {
@@ -260,27 +244,4 @@ impl Drop for Child {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-pub(crate) fn holds_of(who: &str, messages: &[Message]) -> Vec<Hold> {
-    let mut holds: Vec<Hold> = Vec::new();
-    for message in messages {
-        match (message, holds.last_mut()) {
-            (&Message::Granted { token, fence, invoked: asked, granted }, _) => {
-                let (who, name, mode) = (who.to_owned(), "x".to_owned(), Mode::Exclusive);
-                let until = granted;
-                holds.push(Hold { who, name, mode, token, fence, asked, granted, until });
-            }
-            (&Message::Deadline(at), Some(last)) => last.until = at,
-            (&(Message::Released(at) | Message::Lost(at)), Some(last)) => {
-                last.until = last.until.min(at);
-            }
-            _ => {}
-        }
-    }
-    holds
-}
-
-pub(crate) fn refused_writes(messages: &[Message]) -> usize {
-    messages.iter().filter(|message| **message == Message::Written(false)).count()
 }

@@ -1,53 +1,64 @@
 //! The environment of a case.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{
     AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Busy, Claim, Clock,
-    DistributedLock, ErrorKind, Granted, Identity, LockName, Locks, Mode, Profile, Reason,
-    ReleaseMode, ReleaseOutcome, Renew, Renewal, RenewalMode, RenewalOutcome, Result, Token, Wait,
+    DistributedLock, ErrorKind, Fencing, Granted, Guard, Held, Holder, Identity, LockName, Locks,
+    Mode, Profile, Reason, ReleaseMode, ReleaseOutcome, Renew, Renewal, RenewalMode,
+    RenewalOutcome, Result, Token, Wait,
 };
-
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 use crate::client::TestedClient;
 use crate::factory::{Connect, Factory, Runtime};
-use crate::failure::{Failure, Verdict, ensure};
+use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::faults::Faulty;
+use crate::history::journal::Entry;
+use crate::history::{Figures, Rules, check};
 
-/// A case's store, clock and names.
-pub struct Context {
-    /// The case's clock.
-    pub clock: Clock,
+/// A connection to the case's store, with the case's clock and names.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) clock: Clock,
     /// The holds' TTL.
-    pub ttl: Duration,
-    /// The backend's profile.
-    pub profile: Profile,
+    pub(crate) ttl: Duration,
+    pub(crate) profile: Profile,
+    pub(crate) backend: Arc<dyn DistributedLock>,
     pub(crate) factory: Arc<dyn Factory>,
     connect: Connect,
-    root: String,
+    /// The prefix of the case's names.
+    pub(crate) root: String,
 }
 
 impl Context {
     pub(crate) async fn open(factory: Arc<dyn Factory>, clock: Clock) -> Result<Self> {
         let connect = factory.open(&clock).await?;
-        let profile = connect.connect().await?.profile().clone();
+        let backend = connect.connect().await?;
+        let profile = backend.profile().clone();
         let ttl = factory.ttl().clamp(*profile.ttl.start(), *profile.ttl.end());
         let token = Token::random().to_string();
         let root = format!("conformance-{}/", &token[..16]);
-        Ok(Self { clock, ttl, profile, factory, connect, root })
+        Ok(Self { clock, ttl, profile, backend, factory, connect, root })
     }
 
-    /// Returns the prefix of the case's names.
-    pub fn root(&self) -> &str {
-        &self.root
+    /// Returns another connection to the same store.
+    pub(crate) async fn another(&self) -> Result<Self> {
+        self.on(&self.connect).await
+    }
+
+    /// Returns a connection to another store.
+    pub(crate) async fn on(&self, connect: &Connect) -> Result<Self> {
+        let (backend, connect) = (connect.connect().await?, connect.clone());
+        Ok(Self { backend, connect, ..self.clone() })
     }
 
     /// Returns the time limit for immediate operations on a busy machine.
-    pub fn moment(&self) -> Duration {
+    pub(crate) fn moment(&self) -> Duration {
         match self.factory.runtime() {
             Runtime::Paused => Duration::from_millis(20),
             Runtime::Real => Duration::from_secs(2),
@@ -55,22 +66,26 @@ impl Context {
     }
 
     /// Returns the time within which an abandoned lock must become free.
-    pub fn patience(&self) -> Duration {
+    pub(crate) fn patience(&self) -> Duration {
         self.ttl * 3 + self.profile.slow_poll * 2 + self.moment()
     }
 
-    /// Connects a new backend.
-    pub async fn backend(&self) -> Result<Arc<dyn DistributedLock>> {
-        self.connect.connect().await
+    /// Returns a client with its own connection.
+    pub(crate) async fn client(&self) -> Result<Locks> {
+        self.client_on(self.connect.connect().await?)
     }
 
-    /// Returns a client with its own backend.
-    pub async fn client(&self) -> Result<Locks> {
-        self.client_on(self.backend().await?)
+    /// Returns a new client's guard of the lock `x`.
+    pub(crate) async fn guard(&self) -> Result<Guard> {
+        self.client().await?.mutex("x").acquire().await
     }
 
-    /// Returns a client on `backend`, with [`root`](Self::root) as namespace.
-    pub fn client_on(&self, backend: impl DistributedLock) -> Result<Locks> {
+    pub(crate) async fn two_clients(&self) -> Result<(Locks, Locks)> {
+        Ok((self.client().await?, self.client().await?))
+    }
+
+    /// Returns a client on `backend`, with `root` as namespace.
+    pub(crate) fn client_on(&self, backend: impl DistributedLock) -> Result<Locks> {
         Locks::builder(backend)
             .ttl(self.ttl)
             .clock(self.clock.clone())
@@ -80,26 +95,60 @@ impl Context {
     }
 
     /// Returns a client and its fault injector.
-    pub async fn faulty_client(&self) -> Result<(Locks, Faulty)> {
-        let faulty = Faulty::new(self.backend().await?, self.clock.clone());
+    pub(crate) async fn faulty_client(&self) -> Result<(Locks, Faulty)> {
+        let faulty = self.faulty().await?;
         Ok((self.client_on(faulty.clone())?, faulty))
     }
 
+    /// Returns a guard of the lock `x`, and its client's fault injector.
+    pub(crate) async fn faulty_guard(&self) -> Result<(Guard, Faulty)> {
+        let (locks, faulty) = self.faulty_client().await?;
+        Ok((locks.mutex("x").acquire().await?, faulty))
+    }
+
+    pub(crate) async fn faulty(&self) -> Result<Faulty> {
+        Ok(Faulty::new(self.connect.connect().await?, self.clock.clone()))
+    }
+
+    pub(crate) fn has_fences(&self) -> bool {
+        self.profile.fencing != Fencing::None
+    }
+
+    /// Checks exclusion and fences, and returns the statistics.
+    pub(crate) fn checked(&self, mut entries: Vec<Entry>) -> Verdict<Figures> {
+        entries.sort_by_key(|entry| entry.at);
+        let (fences, strict_order_of_fences) = (self.has_fences(), self.has_fences());
+        let rules = Rules { fences, strict_order_of_fences, must_show: false, ..Rules::default() };
+        let checked = check(&entries, &rules);
+        match checked.violations.first() {
+            Some(violation) => Err(Failure::new(violation.to_string())),
+            None => Ok(checked.figures),
+        }
+    }
+
+    /// Checks that a wait took its limit, and not much more.
+    #[track_caller]
+    pub(crate) fn took_its_limit(&self, begun: BootInstant, limit: Duration) -> Verdict {
+        let took = self.clock.now().saturating_since(begun);
+        ensure!(took >= limit, "the limit of {limit:?} was reached after {took:?}");
+        in_time!(took < limit + self.moment(), "the limit of {limit:?} was reached after {took:?}");
+        Ok(())
+    }
+
     /// Returns the factory's tested client.
-    pub fn tested_client(
+    pub(crate) fn tested_client(
         &self,
         backend: Arc<dyn DistributedLock>,
     ) -> Result<Box<dyn TestedClient>> {
         self.factory.tested_client(backend, &self.clock, self.ttl)
     }
 
-    /// Returns `local`, prefixed with [`root`](Self::root).
-    pub fn name(&self, local: &str) -> LockName {
+    pub(crate) fn name(&self, local: &str) -> LockName {
         LockName::new(format!("{}{local}", self.root)).expect("the case's names are valid")
     }
 
     /// Returns an exclusive claim with a fresh token.
-    pub fn claim(&self, local: &str) -> Claim {
+    pub(crate) fn claim(&self, local: &str) -> Claim {
         Claim {
             name: self.name(local),
             mode: Mode::Exclusive,
@@ -112,73 +161,97 @@ impl Context {
     }
 
     /// Returns a claim whose TTL outlasts the case.
-    pub fn long_claim(&self, local: &str) -> Claim {
-        let ttl = (self.ttl * 30).min(*self.profile.ttl.end());
-        Claim { ttl, ..self.claim(local) }
+    pub(crate) fn long_claim(&self, local: &str) -> Claim {
+        self.claim_for(local, self.ttl * 30)
+    }
+
+    /// Returns claims of different names.
+    pub(crate) fn long_claims(&self, count: usize) -> Vec<Claim> {
+        (0..count).map(|number| self.long_claim(&format!("x{number}"))).collect()
+    }
+
+    /// Returns a claim with this TTL, or with the profile's longest.
+    pub(crate) fn claim_for(&self, local: &str, ttl: Duration) -> Claim {
+        Claim { ttl: ttl.min(*self.profile.ttl.end()), ..self.claim(local) }
     }
 
     /// Returns a [`long_claim`](Self::long_claim) in this mode.
-    pub fn claim_as(&self, local: &str, mode: Mode) -> Claim {
+    pub(crate) fn claim_as(&self, local: &str, mode: Mode) -> Claim {
         Claim { mode, ..self.long_claim(local) }
     }
 
+    fn grant(&self, granted: Granted, sent: BootInstant) -> Grant {
+        Grant { granted, sent, answered: self.clock.now() }
+    }
+
+    /// Requests `claim` until granted. Fails after `within`.
+    pub(crate) async fn granted_within(&self, claim: &Claim, within: Duration) -> Verdict<Grant> {
+        self.granted_every(self.ttl / 100, claim, within, Wait::No).await
+    }
+
     /// Requests `claim` every `step` until granted. Fails after `within`.
-    pub async fn granted_within(
+    pub(crate) async fn granted_every(
         &self,
-        backend: &dyn DistributedLock,
+        step: Duration,
         claim: &Claim,
         within: Duration,
-        step: Duration,
-    ) -> Verdict<Entry> {
+        wait: Wait,
+    ) -> Verdict<Grant> {
         let give_up = self.clock.now() + within;
         loop {
             let sent = self.clock.now();
-            if let AcquireOutcome::Granted(granted) = backend.try_acquire(claim).await? {
-                return Ok(Entry { granted, sent, answered: self.clock.now() });
+            if let AcquireOutcome::Granted(granted) = self.backend.acquire(claim, wait).await? {
+                return Ok(self.grant(granted, sent));
             }
-            if self.clock.now() >= give_up {
-                return Err(Failure::late(format!(
-                    "the claim was still not granted after {within:?}"
-                )));
-            }
+            let is_in_time = self.clock.now() < give_up;
+            in_time!(is_in_time, "the claim was still not granted after {within:?}");
             self.clock.sleep(step).await;
         }
     }
 
+    /// Acquires the lock of an abandoned hold.
+    pub(crate) async fn granted_in_the_end(&self, claim: &Claim) -> Verdict<Grant> {
+        self.granted_within(claim, self.patience()).await
+    }
+
     pub(crate) async fn are_free_within(&self, names: &[&str], within: Duration) -> Verdict {
-        let backend = self.backend().await?;
         for name in names {
             let next = self.claim(name);
-            self.granted_within(&*backend, &next, within, self.ttl / 50).await?;
-            release(&*backend, &next).await?;
+            self.granted_within(&next, within).await?;
+            self.release(&next).await?;
         }
         Ok(())
     }
 
     /// Waits until none of the case's names is held.
-    pub async fn nothing_left(&self) -> Verdict {
-        let backend = self.backend().await?;
-        let give_up = self.clock.now() + self.patience();
+    pub(crate) async fn nothing_left(&self) -> Verdict {
+        let left = self.left_after(self.patience()).await?;
+        in_time!(left.is_empty(), "names are still held after the case: {left:?}");
+        Ok(())
+    }
+
+    /// Returns the case's names that are still held after this time.
+    pub(crate) async fn left_after(&self, time: Duration) -> Result<Vec<LockName>> {
+        let give_up = self.clock.now() + time;
         loop {
-            let left = self.held(&*backend).await?;
-            if left.is_empty() {
-                return Ok(());
+            let left = self.held().await?;
+            if left.is_empty() || self.clock.now() >= give_up {
+                return Ok(left);
             }
-            if self.clock.now() >= give_up {
-                return Err(Failure::late(format!(
-                    "names are still held after the case: {left:?}"
-                )));
-            }
-            self.clock.sleep(self.ttl / 20).await;
+            self.clock.sleep(self.ttl / 50).await;
         }
     }
 
     /// Returns the case's held names.
-    pub async fn held(&self, backend: &dyn DistributedLock) -> Result<Vec<LockName>> {
-        let mut names = Vec::new();
-        let mut from = None;
+    pub(crate) async fn held(&self) -> Result<Vec<LockName>> {
+        self.listed("").await
+    }
+
+    /// Returns the held names that begin with `prefix`, of this case.
+    pub(crate) async fn listed(&self, prefix: &str) -> Result<Vec<LockName>> {
+        let (prefix, mut names, mut from) = (format!("{}{prefix}", self.root), Vec::new(), None);
         loop {
-            let page = backend.list(&self.root, from).await?;
+            let page = self.backend.list(&prefix, from).await?;
             names.extend(page.names.into_iter().map(|inspection| inspection.name));
             match page.next {
                 Some(next) => from = Some(next),
@@ -186,66 +259,209 @@ impl Context {
             }
         }
     }
-}
 
-impl fmt::Debug for Context {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context").field("root", &self.root).finish_non_exhaustive()
+    /// Returns the holders that `inspect` shows.
+    pub(crate) async fn holders(&self, local: &str) -> Result<Vec<Holder>> {
+        Ok(self.backend.inspect(&self.name(local)).await?.holders)
     }
-}
 
-/// A grant with its request's times.
-#[derive(Debug, Clone, Copy)]
-pub struct Entry {
-    /// The grant.
-    pub granted: Granted,
-    /// The instant just before the request.
-    pub sent: BootInstant,
-    /// The instant just after the answer.
-    pub answered: BootInstant,
-}
-
-/// Calls `attempt` until it succeeds, at most three times and each time with a new name. A busy
-/// machine can make an attempt fail.
-pub async fn soon<F: Future<Output = Verdict>>(mut attempt: impl FnMut(String) -> F) -> Verdict {
-    for number in 0..2 {
-        if attempt(format!("x{number}")).await.is_ok() {
-            return Ok(());
-        }
-    }
-    attempt("x2".to_owned()).await
-}
-
-/// Acquires a lock, and fails if it isn't free.
-#[track_caller]
-pub fn take<'a>(
-    context: &'a Context,
-    backend: &'a dyn DistributedLock,
-    claim: &'a Claim,
-) -> impl Future<Output = Verdict<Entry>> + 'a {
-    let at = Failure::new(format!("{} was not granted though it was free", claim.name));
-    async move {
-        let sent = context.clock.now();
-        match backend.try_acquire(claim).await? {
-            AcquireOutcome::Granted(granted) => {
-                Ok(Entry { granted, sent, answered: context.clock.now() })
+    /// Acquires a lock, and fails if it isn't free.
+    #[track_caller]
+    pub(crate) fn take(&self, claim: &Claim) -> impl Future<Output = Verdict<Grant>> {
+        let at = Failure::new(format!("{} was not granted though it was free", claim.name));
+        async move {
+            let sent = self.clock.now();
+            match self.backend.try_acquire(claim).await? {
+                AcquireOutcome::Granted(granted) => Ok(self.grant(granted, sent)),
+                AcquireOutcome::Busy(busy) => Err(at.because_of(&busy)),
             }
-            AcquireOutcome::Busy(_) => Err(at),
         }
     }
-}
 
-#[track_caller]
-pub(crate) fn take_all<'a>(
-    context: &'a Context,
-    backend: &'a dyn DistributedLock,
-    claims: impl IntoIterator<Item = &'a Claim>,
-) -> impl Future<Output = Verdict> {
-    let mut taking = Vec::new();
-    for claim in claims {
-        taking.push(take(context, backend, claim));
+    /// Like [`take`](Self::take), but returns the claim.
+    #[track_caller]
+    pub(crate) fn taken(&self, claim: Claim) -> impl Future<Output = Verdict<Claim>> {
+        let at = Failure::new(format!("{} was not granted though it was free", claim.name));
+        async move {
+            match self.backend.try_acquire(&claim).await? {
+                AcquireOutcome::Granted(_) => Ok(claim),
+                AcquireOutcome::Busy(busy) => Err(at.because_of(&busy)),
+            }
+        }
     }
-    in_turn(taking)
+
+    #[track_caller]
+    pub(crate) fn take_all<'a>(
+        &self,
+        claims: impl IntoIterator<Item = &'a Claim>,
+    ) -> impl Future<Output = Verdict> {
+        let mut taking = Vec::new();
+        for claim in claims {
+            taking.push(self.take(claim));
+        }
+        in_turn(taking)
+    }
+
+    /// Requests a held lock, and fails if it is granted.
+    #[track_caller]
+    pub(crate) fn refused(&self, claim: &Claim) -> impl Future<Output = Verdict<Busy>> {
+        let at = Failure::new(format!("{} was granted to a second claim", claim.name));
+        self.busy(claim, Wait::No, at)
+    }
+
+    /// Queues a claim for a held lock, and fails if it is granted.
+    #[track_caller]
+    pub(crate) fn queued(&self, claim: &Claim, wait: Wait) -> impl Future<Output = Verdict<Busy>> {
+        let at = Failure::new("a waiter was granted while another client held the name");
+        self.busy(claim, wait, at)
+    }
+
+    async fn busy(&self, claim: &Claim, wait: Wait, at: Failure) -> Verdict<Busy> {
+        match self.backend.acquire(claim, wait).await? {
+            AcquireOutcome::Granted(_) => Err(at),
+            AcquireOutcome::Busy(busy) => Ok(busy),
+        }
+    }
+
+    /// Requests an exclusive lock, and fails if it is granted.
+    #[track_caller]
+    pub(crate) fn is_held(&self, local: &str) -> impl Future<Output = Verdict> {
+        let at = Failure::new(format!("{local} was granted to a second claim"));
+        let claim = self.long_claim(local);
+        async move { self.busy(&claim, Wait::No, at).await.map(drop) }
+    }
+
+    /// Acquires and releases a name, and fails if it isn't free.
+    #[track_caller]
+    pub(crate) fn is_free(&self, local: &str) -> impl Future<Output = Verdict> {
+        let taking = self.taken(self.long_claim(local));
+        async move { self.release(&taking.await?).await }
+    }
+
+    /// Releases a claim, and fails if it wasn't held.
+    #[track_caller]
+    pub(crate) fn release(&self, claim: &Claim) -> impl Future<Output = Verdict> {
+        let at = Failure::new(format!("{} was not held when it was released", claim.name));
+        self.ended(claim, ReleaseMode::Plain, ReleaseOutcome::Released, at)
+    }
+
+    #[track_caller]
+    pub(crate) fn release_all<'a>(
+        &self,
+        claims: impl IntoIterator<Item = &'a Claim>,
+    ) -> impl Future<Output = Verdict> {
+        let mut releasing = Vec::new();
+        for claim in claims {
+            releasing.push(self.release(claim));
+        }
+        in_turn(releasing)
+    }
+
+    /// Releases a claim, and fails if it was held.
+    #[track_caller]
+    pub(crate) fn not_released(
+        &self,
+        claim: &Claim,
+        release_mode: ReleaseMode,
+    ) -> impl Future<Output = Verdict> {
+        let at = Failure::new(format!("a claim of {} that isn't held was released", claim.name));
+        self.ended(claim, release_mode, ReleaseOutcome::NotHeld, at)
+    }
+
+    async fn ended(
+        &self,
+        claim: &Claim,
+        release_mode: ReleaseMode,
+        expected: ReleaseOutcome,
+        at: Failure,
+    ) -> Verdict {
+        let outcome = self.backend.release(claim, release_mode).await?;
+        if outcome == expected { Ok(()) } else { Err(at) }
+    }
+
+    /// Renews one hold.
+    pub(crate) async fn renew(&self, claim: &Claim) -> Verdict<RenewalOutcome> {
+        let mut answers = self.backend.renew(&[Renew::of(claim)]).await?;
+        match (answers.pop(), answers.is_empty()) {
+            (Some(Renewal { outcome, .. }), true) => Ok(outcome),
+            _ => Err(Failure::new("a renewal of one hold was not answered by one renewal")),
+        }
+    }
+
+    /// Renews a hold, and fails if it has ended.
+    #[track_caller]
+    pub(crate) fn renewed(&self, claim: &Claim) -> impl Future<Output = Verdict> {
+        let at = Failure::new(format!("a live hold of {} was not renewed", claim.name));
+        async move {
+            match self.renew(claim).await? {
+                RenewalOutcome::Renewed { .. } => Ok(()),
+                outcome => Err(at.because_of(&outcome)),
+            }
+        }
+    }
+
+    /// Requests a renewal, and fails if the claim is held.
+    #[track_caller]
+    pub(crate) fn not_renewed(&self, claim: &Claim) -> impl Future<Output = Verdict> {
+        let at = Failure::new(format!("a claim of {} that isn't held was renewed", claim.name));
+        async move {
+            match self.renew(claim).await? {
+                RenewalOutcome::NotHeld(_) => Ok(()),
+                outcome => Err(at.because_of(&outcome)),
+            }
+        }
+    }
+
+    /// Breaks the claim's hold.
+    pub(crate) async fn break_hold(&self, claim: &Claim, how: BreakMode) -> Result<Broken> {
+        self.break_seen(&claim.name, BreakTarget::Token(claim.token), how).await
+    }
+
+    pub(crate) async fn break_seen(
+        &self,
+        name: &LockName,
+        seen: BreakTarget,
+        how: BreakMode,
+    ) -> Result<Broken> {
+        self.backend.break_lock(name, seen, how, "the suite", "to see").await
+    }
+
+    /// Waits at most half a poll interval for the grant, so that only a wake-up can cause it.
+    #[track_caller]
+    pub(crate) fn woken<T>(
+        &self,
+        waiting: JoinHandle<Result<T>>,
+    ) -> impl Future<Output = Verdict<T>> {
+        let poll = self.profile.slow_poll;
+        let at = Failure::late(format!("no waiter was woken within its poll interval of {poll:?}"));
+        async move { Ok(timeout(poll / 2, waiting).await.map_err(|_| at)???) }
+    }
+
+    /// Checks that all are woken, and releases them.
+    pub(crate) async fn all_woken<H: Held>(
+        &self,
+        waiting: impl IntoIterator<Item = JoinHandle<Result<H>>>,
+    ) -> Verdict {
+        let mut holds = Vec::new();
+        for waiting in waiting {
+            holds.push(self.woken(waiting).await?);
+        }
+        all_released(holds).await
+    }
+
+    /// Checks that `work` is stopped because its hold was broken.
+    pub(crate) async fn is_stopped(&self, work: impl Future<Output = Result<Verdict>>) -> Verdict {
+        match timeout(self.patience(), work).await {
+            Ok(Err(error)) => {
+                let reason = error.lost_reason();
+                let is_reported = matches!(reason, Some(Reason::Broken | Reason::Gone));
+                ensure!(is_reported, "a broken hold was lost by {reason:?}");
+                Ok(())
+            }
+            Ok(Ok(end)) => end.and(Err(Failure::new("the work completed by itself"))),
+            Err(_) => Err(Failure::new("the work was not stopped when its hold was broken")),
+        }
+    }
 }
 
 async fn in_turn<T>(steps: Vec<impl Future<Output = Verdict<T>>>) -> Verdict {
@@ -255,137 +471,81 @@ async fn in_turn<T>(steps: Vec<impl Future<Output = Verdict<T>>>) -> Verdict {
     Ok(())
 }
 
-/// Requests a held lock, and fails if it is granted.
-#[track_caller]
-pub fn refused<'a>(
-    backend: &'a dyn DistributedLock,
-    claim: &'a Claim,
-) -> impl Future<Output = Verdict<Busy>> + 'a {
-    let at = Failure::new(format!("{} was granted to a second claim", claim.name));
-    async move {
-        match backend.acquire(claim, Wait::No).await? {
-            AcquireOutcome::Granted(_) => Err(at),
-            AcquireOutcome::Busy(busy) => Ok(busy),
+/// A grant with its request's times.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Grant {
+    pub(crate) granted: Granted,
+    /// The instant just before the request.
+    pub(crate) sent: BootInstant,
+    /// The instant just after the answer.
+    pub(crate) answered: BootInstant,
+}
+
+/// Calls `attempt` until it succeeds, at most three times and each time with a new name. A busy
+/// machine can make an attempt fail.
+pub(crate) async fn soon<F>(attempt: impl Fn(&'static str) -> F) -> Verdict
+where
+    F: Future<Output = Verdict>,
+{
+    for name in ["x0", "x1"] {
+        if attempt(name).await.is_ok() {
+            return Ok(());
         }
     }
+    attempt("x2").await
 }
 
-/// Acquires and releases a name, and fails if it isn't free.
-#[track_caller]
-pub fn is_free<'a>(
-    context: &'a Context,
-    backend: &'a dyn DistributedLock,
-    local: &str,
-) -> impl Future<Output = Verdict> + 'a {
-    let at = Failure::new(format!("{local} was not granted though it was free"));
-    let claim = context.long_claim(local);
-    async move {
-        match backend.try_acquire(&claim).await? {
-            AcquireOutcome::Granted(_) => release(backend, &claim).await,
-            AcquireOutcome::Busy(busy) => Err(at.because_of(&busy)),
-        }
-    }
-}
-
-/// Releases a claim, and fails if it wasn't held.
-#[track_caller]
-pub fn release<'a>(
-    backend: &'a dyn DistributedLock,
-    claim: &'a Claim,
-) -> impl Future<Output = Verdict> + 'a {
-    let at = Failure::new(format!("{} was not held when it was released", claim.name));
-    async move {
-        match backend.release(claim, ReleaseMode::Plain).await? {
-            ReleaseOutcome::Released => Ok(()),
-            ReleaseOutcome::NotHeld => Err(at),
-        }
-    }
-}
-
-#[track_caller]
-pub(crate) fn release_all<'a>(
-    backend: &'a dyn DistributedLock,
-    claims: impl IntoIterator<Item = &'a Claim>,
-) -> impl Future<Output = Verdict> {
-    let mut releasing = Vec::new();
-    for claim in claims {
-        releasing.push(release(backend, claim));
-    }
-    in_turn(releasing)
-}
-
-pub(crate) async fn close(clients: &[&Locks]) -> Verdict {
-    for locks in clients {
-        locks.close().await;
+pub(crate) async fn all_released<H: Held>(holds: Vec<H>) -> Verdict {
+    for hold in holds {
+        hold.check()?;
+        hold.release().await?;
     }
     Ok(())
 }
 
-/// Releases a claim, and fails if it was held.
-#[track_caller]
-pub fn not_released<'a>(
-    backend: &'a dyn DistributedLock,
-    claim: &'a Claim,
-    release_mode: ReleaseMode,
-) -> impl Future<Output = Verdict> + 'a {
-    let at = Failure::new(format!("a claim of {} that isn't held was released", claim.name));
-    async move {
-        match backend.release(claim, release_mode).await? {
-            ReleaseOutcome::NotHeld => Ok(()),
-            ReleaseOutcome::Released => Err(at),
-        }
+/// Waits until all tasks have succeeded.
+pub(crate) async fn all_done(mut tasks: JoinSet<Verdict>) -> Verdict {
+    while let Some(done) = tasks.join_next().await {
+        done??;
     }
+    Ok(())
 }
 
-/// Renews one hold.
-#[track_caller]
-pub fn renew<'a>(
-    backend: &'a dyn DistributedLock,
-    claim: &'a Claim,
-) -> impl Future<Output = Verdict<RenewalOutcome>> + 'a {
-    let at = Failure::new("a renewal of one hold was not answered by one renewal");
-    async move {
-        let mut answers = backend.renew(&[Renew::of(claim)]).await?;
-        match (answers.pop(), answers.is_empty()) {
-            (Some(Renewal { outcome, .. }), true) => Ok(outcome),
-            _ => Err(at),
-        }
-    }
+/// Waiting tasks, which record the order of their grants.
+#[derive(Default)]
+pub(crate) struct Waiters {
+    pub(crate) tasks: Vec<JoinHandle<Verdict>>,
+    served: Arc<Mutex<Vec<usize>>>,
 }
 
-/// Renews a hold, and fails if it has ended.
-#[track_caller]
-pub fn renewed<'a>(
-    backend: &'a dyn DistributedLock,
-    claim: &'a Claim,
-) -> impl Future<Output = Verdict> + 'a {
-    let at = Failure::new(format!("a live hold of {} was not renewed", claim.name));
-    async move {
-        match renew(backend, claim).await? {
-            RenewalOutcome::Renewed { .. } => Ok(()),
-            outcome => Err(at.because_of(&outcome)),
-        }
+impl Waiters {
+    /// Starts a task that awaits a guard and releases it.
+    pub(crate) fn start(&mut self, guard: impl Future<Output = Result<Guard>> + Send + 'static) {
+        let (number, served) = (self.tasks.len(), Arc::clone(&self.served));
+        self.tasks.push(tokio::spawn(async move {
+            let guard = guard.await?;
+            lock(&served).push(number);
+            Ok(guard.release().await?)
+        }));
     }
-}
 
-/// Requests a renewal, and fails if the claim is held.
-#[track_caller]
-pub fn not_renewed<'a>(
-    backend: &'a dyn DistributedLock,
-    claim: &'a Claim,
-) -> impl Future<Output = Verdict> + 'a {
-    let at = Failure::new(format!("a claim of {} that isn't held was renewed", claim.name));
-    async move {
-        match renew(backend, claim).await? {
-            RenewalOutcome::NotHeld(_) => Ok(()),
-            outcome => Err(at.because_of(&outcome)),
+    /// Checks that the tasks without the aborted ones were served in this order.
+    pub(crate) async fn are_served(self, order: &[usize]) -> Verdict {
+        for task in self.tasks {
+            match task.await {
+                Err(error) if error.is_cancelled() => {}
+                done => done??,
+            }
         }
+        let served = lock(&self.served);
+        ensure!(*served == order, "the waiters were served in the order {served:?}");
+        Ok(())
     }
 }
 
 /// Checks that a request failed with this kind of error.
 #[track_caller]
-pub fn fails<T: fmt::Debug>(answer: Result<T>, kind: ErrorKind) -> Verdict {
+pub(crate) fn fails<T: fmt::Debug>(answer: Result<T>, kind: ErrorKind) -> Verdict {
     match answer {
         Err(error) if error.kind() == kind => Ok(()),
         other => Err(Failure::new(format!("the answer is not {kind:?}")).because_of(&other)),
@@ -394,45 +554,9 @@ pub fn fails<T: fmt::Debug>(answer: Result<T>, kind: ErrorKind) -> Verdict {
 
 /// Checks that `answer` reports a lost hold.
 #[track_caller]
-pub fn is_lost<T: fmt::Debug>(answer: Result<T>) -> Verdict {
+pub(crate) fn is_lost<T: fmt::Debug>(answer: Result<T>) -> Verdict {
     match answer {
         Err(error) if matches!(error.kind(), ErrorKind::Lost(_)) => Ok(()),
         other => Err(Failure::new("the answer reports no loss").because_of(&other)),
     }
-}
-
-/// Breaks the claim's hold.
-pub async fn break_hold(
-    backend: &dyn DistributedLock,
-    claim: &Claim,
-    how: BreakMode,
-) -> Result<Broken> {
-    backend.break_lock(&claim.name, BreakTarget::Token(claim.token), how, "the suite", "why").await
-}
-
-pub(crate) async fn is_stopped(
-    context: &Context,
-    work: impl Future<Output = Result<Verdict>>,
-) -> Verdict {
-    match timeout(context.patience(), work).await {
-        Ok(Err(error)) => {
-            let reason = error.lost_reason();
-            let is_reported = matches!(reason, Some(Reason::Broken | Reason::Gone));
-            ensure!(is_reported, "a broken hold was lost by {reason:?}");
-            Ok(())
-        }
-        Ok(Ok(end)) => end.and(Err(Failure::new("the work completed by itself"))),
-        Err(_) => Err(Failure::new("the work was not stopped when its hold was broken")),
-    }
-}
-
-/// Waits at most half a poll interval for the grant, so that only a wake-up can cause it.
-#[track_caller]
-pub fn woken<T>(
-    context: &Context,
-    waiting: JoinHandle<Result<T>>,
-) -> impl Future<Output = Verdict<T>> + use<T> {
-    let poll = context.profile.slow_poll;
-    let at = Failure::late(format!("no waiter was woken within its poll interval of {poll:?}"));
-    async move { Ok(timeout(poll / 2, waiting).await.map_err(|_| at)???) }
 }

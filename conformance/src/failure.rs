@@ -34,6 +34,15 @@ impl Failure {
     }
 }
 
+/// Returns the value, or a failure at the caller's line.
+#[track_caller]
+pub(crate) fn given<T>(value: Option<T>, message: impl Into<String>) -> Verdict<T> {
+    match value {
+        Some(value) => Ok(value),
+        None => Err(Failure::new(message)),
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = self.at.file().rsplit('/').next().unwrap_or_default();

@@ -17,7 +17,7 @@ pub mod case;
 pub mod cases;
 pub mod child;
 pub mod client;
-pub mod context;
+mod context;
 pub mod factory;
 pub mod failure;
 pub mod faults;
@@ -31,8 +31,7 @@ pub mod silence;
 pub mod test_helpers;
 pub mod workload;
 
-pub use case::{Case, Group, Need, Outcome};
-pub use context::Context;
+pub use case::{Case, Group, Outcome};
 pub use factory::{
     Connect, Factory, Fragile, Harm, LiveServer, Runtime, Step, connector, connector_to, problem,
 };

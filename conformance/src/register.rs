@@ -39,7 +39,7 @@ const ONLY: &str = "";
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Request {
+pub(crate) enum Request {
     Write(String, Fence),
     Leave(String),
     Pick,
@@ -54,10 +54,7 @@ impl Register {
     /// Like [`write`](Self::write), for the register of `name`.
     pub fn write_to(&self, name: &str, fence: Fence) -> bool {
         let mut state = lock(&self.0);
-        if !state.writes.contains_key(name) {
-            state.writes.insert(name.to_owned(), Writes::default());
-        }
-        let writes = state.writes.get_mut(name).expect("the name was inserted");
+        let writes = state.writes.entry(name.to_owned()).or_default();
         let fresh = fence.get() >= writes.highest;
         if fresh {
             writes.highest = fence.get();
@@ -126,54 +123,6 @@ impl Register {
             }
             Request::Pick => self.pick().unwrap_or_default(),
         }
-    }
-}
-
-/// A client of a served register.
-#[derive(Debug)]
-pub struct RemoteRegister {
-    requests: TcpStream,
-    answers: BufReader<TcpStream>,
-}
-
-impl RemoteRegister {
-    /// Connects to a [served](Register::serve) register.
-    pub fn connect(address: &str) -> std::io::Result<Self> {
-        let requests = TcpStream::connect(address)?;
-        requests.set_nodelay(true)?;
-        Ok(Self { answers: BufReader::new(requests.try_clone()?), requests })
-    }
-
-    /// Calls [`Register::write`] remotely.
-    pub fn write(&mut self, fence: Fence) -> std::io::Result<bool> {
-        self.write_to(ONLY, fence)
-    }
-
-    /// Calls [`Register::write_to`] remotely.
-    pub fn write_to(&mut self, name: &str, fence: Fence) -> std::io::Result<bool> {
-        Ok(self.ask(&Request::Write(name.to_owned(), fence))? == "accepted")
-    }
-
-    /// Stores a ticket, which must be a single line.
-    pub fn leave(&mut self, ticket: &str) -> std::io::Result<()> {
-        self.ask(&Request::Leave(ticket.to_owned())).map(drop)
-    }
-
-    /// Removes the oldest ticket.
-    pub fn pick(&mut self) -> std::io::Result<Option<String>> {
-        let ticket = self.ask(&Request::Pick)?;
-        Ok(Some(ticket).filter(|ticket| !ticket.is_empty()))
-    }
-
-    fn ask(&mut self, request: &Request) -> std::io::Result<String> {
-        let mut line = serde_json::to_string(request).expect("a request is valid JSON");
-        line.push('\n');
-        self.requests.write_all(line.as_bytes())?;
-        let mut answer = String::new();
-        if self.answers.read_line(&mut answer)? == 0 {
-            return Err(std::io::Error::other("the register's process has ended"));
-        }
-        Ok(answer.trim_end().to_owned())
     }
 }
 

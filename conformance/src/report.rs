@@ -3,7 +3,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use lockwright_core::{Clock, Profile};
@@ -65,29 +65,23 @@ pub fn run_telling(
     let wanted: Vec<&'static Case> =
         cases::all().filter(|case| case.path().contains(filter)).collect();
     let next = AtomicUsize::new(0);
-    let rows = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE.min(wanted.len()) {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::SeqCst);
-                    let Some(case) = wanted.get(index) else { return };
-                    let begun = Instant::now();
-                    let outcome = run_case(case, Arc::clone(&factory));
-                    let row = Row {
-                        group: case.group,
-                        case: case.name,
-                        about: case.about,
-                        outcome,
-                        seconds: begun.elapsed().as_secs_f64(),
-                    };
-                    on_row(&row);
-                    rows.lock().unwrap_or_else(PoisonError::into_inner).push((index, row));
-                }
-            });
+    let work = || {
+        let mut rows = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::SeqCst);
+            let Some(case) = wanted.get(index) else { return rows };
+            let begun = Instant::now();
+            let outcome = run_case(case, Arc::clone(&factory));
+            let (group, case, about) = (case.group, case.name, case.about);
+            let row = Row { group, case, about, outcome, seconds: begun.elapsed().as_secs_f64() };
+            on_row(&row);
+            rows.push((index, row));
         }
+    };
+    let mut rows: Vec<(usize, Row)> = std::thread::scope(|scope| {
+        let threads = [(); AT_ONCE].map(|()| scope.spawn(work));
+        threads.into_iter().flat_map(|thread| thread.join().expect("cases don't panic")).collect()
     });
-    let mut rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
     rows.sort_by_key(|(index, _)| *index);
     let rows = rows.into_iter().map(|(_, row)| row).collect();
     Ok(Report { backend: profile.backend.to_owned(), profile, rows })
@@ -109,12 +103,9 @@ pub fn run_case(case: &'static Case, factory: Arc<dyn Factory>) -> Outcome {
         .unwrap_or_else(|_| Outcome::Failed(format!("it was not done after {LIMIT:?}")))
 }
 
-fn text(panic: &(dyn std::any::Any + Send)) -> String {
-    panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "no message".to_owned())
+fn text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref().copied()).unwrap_or("no message")
 }
 
 fn run_here(case: &'static Case, factory: Arc<dyn Factory>) -> Outcome {
@@ -125,7 +116,7 @@ fn run_here(case: &'static Case, factory: Arc<dyn Factory>) -> Outcome {
             Runtime::Paused => Clock::tokio(),
         };
         let context = match Context::open(Arc::clone(&factory), clock).await {
-            Ok(context) => Arc::new(context),
+            Ok(context) => context,
             Err(error) => {
                 return Outcome::Failed(format!("the backend can't be reached: {error:?}"));
             }
@@ -134,12 +125,13 @@ fn run_here(case: &'static Case, factory: Arc<dyn Factory>) -> Outcome {
         if let Some(why) = missing {
             return Outcome::NotPromised(why.to_owned());
         }
-        match (case.body)(Arc::clone(&context)).await {
+        let passes = async {
+            (case.body)(context.clone()).await?;
+            context.nothing_left().await
+        };
+        match passes.await {
             Err(failure) => Outcome::Failed(failure.to_string()),
-            Ok(()) => match context.nothing_left().await {
-                Err(failure) => Outcome::Failed(failure.to_string()),
-                Ok(()) => Outcome::Passed,
-            },
+            Ok(()) => Outcome::Passed,
         }
     })
 }

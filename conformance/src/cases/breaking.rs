@@ -1,4 +1,3 @@
-use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::validity::Rules;
@@ -6,13 +5,11 @@ use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Broken, ErrorKind, Guard, HoldState, Locks, Reason,
     RenewalOutcome, Wait,
 };
+use tokio::time::timeout;
 
 use crate::case::{Case, cases};
-use crate::context::{
-    Context, break_hold, close, fails, is_free, is_lost, not_renewed, refused, release, renew,
-    renewed, take,
-};
-use crate::failure::{Failure, Verdict, ensure, in_time};
+use crate::context::{Context, Grant, fails, is_lost};
+use crate::failure::{Failure, Verdict, ensure, given, in_time};
 use crate::faults::Op;
 
 pub(super) const CASES: &[Case] = cases! { Breaking:
@@ -43,42 +40,45 @@ pub(super) const CASES: &[Case] = cases! { Breaking:
     a_moved_hold_is_broken_by_its_new_token [Breakable, Tickets]
         "after a transfer, the new token breaks the hold, and the original token doesn't";
 };
+const BOTH: [BreakMode; 2] = [BreakMode::RunOut, BreakMode::Now];
 
-async fn a_break_spares_the_next_holder(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
-    let (first, second) = (context.claim("x"), context.claim("x"));
-    take(&context, &*backend, &first).await?;
-    release(&*backend, &first).await?;
-    take(&context, &*backend, &second).await?;
-    let seen = BreakTarget::Token(first.token);
-    for how in [BreakMode::RunOut, BreakMode::Now] {
-        let broken = backend.break_lock(&first.name, seen, how, "the suite", "to see").await?;
-        ensure!(broken == Broken::NotHeld, "the break hit the next hold: {broken:?}");
+fn freed(broken: Broken) -> Verdict<Duration> {
+    match broken {
+        Broken::Freed(overlap) => Ok(overlap),
+        other => Err(Failure::new(format!("the break was answered {other:?}"))),
     }
-    refused(&*backend, &context.claim("x")).await?;
-    renewed(&*backend, &second).await?;
-    release(&*backend, &second).await
 }
 
-async fn a_break_of_a_free_name_changes_nothing(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
+async fn a_break_spares_the_next_holder(context: Context) -> Verdict {
+    let first = context.taken(context.claim("x")).await?;
+    context.release(&first).await?;
+    let second = context.taken(context.claim("x")).await?;
+    for how in BOTH {
+        let broken = context.break_hold(&first, how).await?;
+        ensure!(broken == Broken::NotHeld, "the break hit the next hold: {broken:?}");
+    }
+    context.is_held("x").await?;
+    context.renewed(&second).await?;
+    context.release(&second).await
+}
+
+async fn a_break_of_a_free_name_changes_nothing(context: Context) -> Verdict {
     let claim = context.claim("x");
     for seen in [BreakTarget::Any, BreakTarget::Token(claim.token)] {
-        for how in [BreakMode::RunOut, BreakMode::Now] {
-            let broken = backend.break_lock(&claim.name, seen, how, "the suite", "to see").await?;
+        for how in BOTH {
+            let broken = context.break_seen(&claim.name, seen, how).await?;
             ensure!(broken == Broken::NotHeld, "a free name was broken: {broken:?}");
         }
     }
-    take(&context, &*backend, &claim).await?;
-    renewed(&*backend, &claim).await?;
-    release(&*backend, &claim).await
+    context.take(&claim).await?;
+    context.renewed(&claim).await?;
+    context.release(&claim).await
 }
 
-async fn a_broken_hold_runs_out(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
+async fn a_broken_hold_runs_out(context: Context) -> Verdict {
     let (claim, next) = (context.claim("x"), context.claim("x"));
-    let entry = take(&context, &*backend, &claim).await?;
-    let broken = break_hold(&*backend, &claim, BreakMode::RunOut).await?;
+    let entry = context.take(&claim).await?;
+    let broken = context.break_hold(&claim, BreakMode::RunOut).await?;
     let Broken::RunsOut(left) = broken else {
         return Err(Failure::new(format!("the break was answered {broken:?}")));
     };
@@ -86,107 +86,102 @@ async fn a_broken_hold_runs_out(context: Arc<Context>) -> Verdict {
     // second is tolerance.
     let spare = *context.profile.ttl.start() + Duration::from_secs(1);
     ensure!(left <= context.ttl + spare, "the break reports {left:?} as the remaining time");
-    let outcome = renew(&*backend, &claim).await?;
+    let outcome = context.renew(&claim).await?;
     let is_broken = outcome == RenewalOutcome::NotHeld(Reason::Broken);
     ensure!(is_broken, "the renewal of a broken hold was answered {outcome:?}");
-    refused(&*backend, &next).await?;
-    let end =
-        context.granted_within(&*backend, &next, context.patience(), context.ttl / 100).await?;
+    context.refused(&next).await?;
+    let end = context.granted_in_the_end(&next).await?;
     let early = (entry.sent + context.ttl).saturating_since(end.answered);
     ensure!(early.is_zero(), "the name was free {early:?} before the hold's end");
-    renewed(&*backend, &next).await?;
-    release(&*backend, &next).await
+    context.renewed(&next).await?;
+    context.release(&next).await
 }
 
-async fn a_broken_hold_is_not_rearmed(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
+async fn a_broken_hold_is_not_rearmed(context: Context) -> Verdict {
     let (claim, next) = (context.claim("x"), context.claim("x"));
-    let entry = take(&context, &*backend, &claim).await?;
-    break_hold(&*backend, &claim, BreakMode::RunOut).await?;
+    let mut valid_until = context.take(&claim).await?.sent;
+    context.break_hold(&claim, BreakMode::RunOut).await?;
     context.clock.sleep(context.ttl / 2).await;
     let sent = context.clock.now();
-    let mut valid_until = entry.sent;
-    if let Ok(AcquireOutcome::Granted(granted)) = backend.acquire(&claim, Wait::No).await {
+    if let Ok(AcquireOutcome::Granted(granted)) = context.backend.acquire(&claim, Wait::No).await {
         valid_until = sent + granted.valid.unwrap_or(context.ttl).min(context.ttl);
     }
     let bound = context.ttl / 2 + Duration::from_secs(1) + context.moment();
-    let end = context.granted_within(&*backend, &next, bound, context.ttl / 100).await?;
+    let end = context.granted_within(&next, bound).await?;
     ensure!(end.answered >= valid_until, "the hold ended before the repeat's reported validity");
-    release(&*backend, &next).await
+    context.release(&next).await
 }
 
-async fn a_break_says_who_and_why(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
-    let claim = context.claim("x");
-    take(&context, &*backend, &claim).await?;
+async fn a_break_says_who_and_why(context: Context) -> Verdict {
+    let claim = context.taken(context.claim("x")).await?;
     let (seen, how) = (BreakTarget::Token(claim.token), BreakMode::RunOut);
-    backend.break_lock(&claim.name, seen, how, "ada@example:1", "stuck \"job\" 7").await?;
-    let holders = backend.inspect(&claim.name).await?.holders;
+    context.backend.break_lock(&claim.name, seen, how, "ada@example:1", "stuck \"job\" 7").await?;
+    let holders = context.holders("x").await?;
     let note = holders.first().and_then(|holder| holder.broken.clone());
     ensure!(note.as_deref() == Some("ada@example:1: stuck \"job\" 7"), "the note is {note:?}");
-    release(&*backend, &claim).await?;
-    let next = context.claim("x");
-    take(&context, &*backend, &next).await?;
-    let holders = backend.inspect(&claim.name).await?.holders;
-    let has_note = holders.iter().any(|holder| holder.broken.is_some());
-    ensure!(!has_note, "the next hold has the note of the broken one");
-    release(&*backend, &next).await
+    context.release(&claim).await?;
+    let next = context.taken(context.claim("x")).await?;
+    has_no_note(&context).await?;
+    context.release(&next).await
 }
 
-async fn a_hold_can_be_freed_at_once(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
-    let (claim, next) = (context.claim("x"), context.claim("x"));
-    let entry = take(&context, &*backend, &claim).await?;
-    let broken = break_hold(&*backend, &claim, BreakMode::Now).await?;
-    let Broken::Freed(overlap) = broken else {
-        return Err(Failure::new(format!("the break was answered {broken:?}")));
-    };
+async fn has_no_note(context: &Context) -> Verdict {
+    let has_note = context.holders("x").await?.iter().any(|holder| holder.broken.is_some());
+    ensure!(!has_note, "the next hold has the note of the broken one");
+    Ok(())
+}
+
+/// The holder isn't notified, so it may use its hold until the deadline.
+fn admits(overlap: Duration, context: &Context, entry: &Grant, ttl: Duration) -> Verdict {
     let passed = context.clock.now().saturating_since(entry.sent);
     // The client deducts an allowance for clock drift from the TTL.
-    let least = Rules::default().validity(context.ttl).saturating_sub(passed);
+    let granted = entry.granted.valid.unwrap_or(ttl).min(ttl);
+    let least = Rules::default().validity(granted).saturating_sub(passed);
     ensure!(
         overlap >= least,
         "the reported overlap is {overlap:?}, but the hold may be valid for {least:?}"
     );
-    take(&context, &*backend, &next).await?;
-    not_renewed(&*backend, &claim).await?;
-    renewed(&*backend, &next).await?;
-    release(&*backend, &next).await
+    Ok(())
 }
 
-async fn a_break_is_reported_to_the_holder(context: Arc<Context>) -> Verdict {
-    let (locks, operator) = (context.client().await?, context.client().await?);
-    let guard = locks.mutex("x").acquire().await?;
-    let (broken, ended) = ends_in_time(&context, &operator, BreakMode::RunOut, &guard).await?;
+async fn a_hold_can_be_freed_at_once(context: Context) -> Verdict {
+    let claim = context.claim("x");
+    let entry = context.take(&claim).await?;
+    let overlap = freed(context.break_hold(&claim, BreakMode::Now).await?)?;
+    admits(overlap, &context, &entry, claim.ttl)?;
+    let next = context.taken(context.claim("x")).await?;
+    context.not_renewed(&claim).await?;
+    context.renewed(&next).await?;
+    context.release(&next).await
+}
+
+async fn a_break_is_reported_to_the_holder(context: Context) -> Verdict {
+    let guard = context.guard().await?;
+    let (broken, ended) = ends_in_time(&context, BreakMode::RunOut, &guard).await?;
     ensure!(matches!(broken, Broken::RunsOut(_)), "the break was answered {broken:?}");
     ensure!(ended == HoldState::Lost(Reason::Broken), "the guard ended as {ended:?}");
-    fails(guard.release().await, ErrorKind::Lost(Reason::Broken))?;
-    close(&[&locks, &operator]).await
+    fails(guard.release().await, ErrorKind::Lost(Reason::Broken))
 }
 
-async fn present_holder_can_be_broken(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
-    let claim = context.long_claim("x");
-    take(&context, &*backend, &claim).await?;
-    let how = BreakMode::Now;
-    let broken = backend.break_lock(&claim.name, BreakTarget::Any, how, "the suite", "any").await?;
-    ensure!(matches!(broken, Broken::Freed(_)), "the break was answered {broken:?}");
-    is_free(&context, &*backend, "x").await
+async fn present_holder_can_be_broken(context: Context) -> Verdict {
+    let claim = context.taken(context.long_claim("x")).await?;
+    freed(context.break_seen(&claim.name, BreakTarget::Any, BreakMode::Now).await?)?;
+    context.is_free("x").await
 }
 
-async fn a_break_is_refused_if_unsupported(context: Arc<Context>) -> Verdict {
+async fn a_break_is_refused_if_unsupported(context: Context) -> Verdict {
     let locks = context.client().await?;
     match locks.break_lock("x", BreakTarget::Any, BreakMode::RunOut, "to see").await {
         Ok(Broken::NotHeld) if context.profile.breakable => Ok(()),
-        Err(error) if !context.profile.breakable && error.kind() == ErrorKind::Unsupported => {
-            Ok(())
+        answer if context.profile.breakable => {
+            Err(Failure::new(format!("the request was answered {answer:?}")))
         }
-        other => Err(Failure::new(format!("the request was answered {other:?}"))),
+        answer => fails(answer, ErrorKind::Unsupported),
     }
 }
 
 async fn spared(context: &Context, operator: &Locks, by: BreakTarget, guard: &Guard) -> Verdict {
-    for how in [BreakMode::RunOut, BreakMode::Now] {
+    for how in BOTH {
         let broken = operator.break_lock("x", by, how, "to see").await?;
         ensure!(broken == Broken::NotHeld, "an old token broke the hold: {broken:?}");
     }
@@ -197,108 +192,83 @@ async fn spared(context: &Context, operator: &Locks, by: BreakTarget, guard: &Gu
 }
 
 async fn end(context: &Context, guard: &Guard) -> Verdict<HoldState> {
-    let ended = tokio::time::timeout(context.ttl * 3, guard.signal().ended()).await;
-    ended.map_err(|_| Failure::new("the break was never signalled to the holder"))
+    let ended = timeout(context.ttl * 3, guard.signal().ended()).await;
+    let ended = ended.map_err(|_| Failure::new("the break was never signalled to the holder"))?;
+    ensure!(matches!(ended, HoldState::Lost(_)), "the guard ended as {ended:?}");
+    Ok(ended)
 }
 
 async fn ends_in_time(
     context: &Context,
-    operator: &Locks,
     how: BreakMode,
     guard: &Guard,
 ) -> Verdict<(Broken, HoldState)> {
-    let seen = BreakTarget::Token(guard.token());
+    let (operator, seen) = (context.client().await?, BreakTarget::Token(guard.token()));
     let begun = context.clock.now();
     let broken = operator.break_lock("x", seen, how, "to see").await?;
     ensure!(broken != Broken::NotHeld, "the break didn't find the hold");
     let ended = end(context, guard).await?;
-    ensure!(matches!(ended, HoldState::Lost(_)), "the guard ended as {ended:?}");
     let took = context.clock.now().saturating_since(begun);
     let most = context.ttl / 2 + context.moment();
     in_time!(took <= most, "the guard ended after {took:?}, later than its next renewal");
     Ok((broken, ended))
 }
 
-async fn an_immediate_break_is_reported_to_the_holder(context: Arc<Context>) -> Verdict {
-    let (locks, operator) = (context.client().await?, context.client().await?);
-    let guard = locks.mutex("x").acquire().await?;
+async fn an_immediate_break_is_reported_to_the_holder(context: Context) -> Verdict {
+    let (guard, operator) = (context.guard().await?, context.client().await?);
     let seen = BreakTarget::Token(guard.token());
     let begun = context.clock.now();
-    let broken = operator.break_lock("x", seen, BreakMode::Now, "to see").await?;
-    let Broken::Freed(overlap) = broken else {
-        return Err(Failure::new(format!("the break was answered {broken:?}")));
-    };
+    let overlap = freed(operator.break_lock("x", seen, BreakMode::Now, "to see").await?)?;
     let next = operator.mutex("x").try_acquire().await?;
-    let Some(next) = next else { return Err(Failure::new("the freed name is still held")) };
-    let ended = end(&context, &guard).await?;
+    let next = given(next, "the freed name is still held")?;
+    end(&context, &guard).await?;
     let took = context.clock.now().saturating_since(begun);
-    ensure!(matches!(ended, HoldState::Lost(_)), "the guard ended as {ended:?}");
     ensure!(guard.check().is_err(), "the guard has ended, but its check succeeds");
     let most = overlap + context.moment();
     in_time!(took <= most, "the guard ended after {took:?}, later than the overlap of {overlap:?}");
     is_lost(guard.release().await)?;
     ensure!(next.verify().await?, "the release of the broken hold ended the next hold");
-    next.release().await?;
-    close(&[&locks, &operator]).await
+    Ok(next.release().await?)
 }
 
-async fn a_break_can_be_hastened(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
-    let (claim, next) = (context.long_claim("x"), context.long_claim("x"));
-    let entry = take(&context, &*backend, &claim).await?;
-    let seen = BreakTarget::Token(claim.token);
-    let ask = async |how| backend.break_lock(&claim.name, seen, how, "the suite", "to see").await;
-    let first = ask(BreakMode::RunOut).await?;
+async fn a_break_can_be_hastened(context: Context) -> Verdict {
+    let claim = context.long_claim("x");
+    let entry = context.take(&claim).await?;
+    let first = context.break_hold(&claim, BreakMode::RunOut).await?;
     ensure!(matches!(first, Broken::RunsOut(_)), "the first was answered {first:?}");
-    refused(&*backend, &next).await?;
-    let second = ask(BreakMode::Now).await?;
+    context.is_held("x").await?;
+    let second = context.break_hold(&claim, BreakMode::Now).await?;
     let Broken::Freed(overlap) = second else {
         return Err(Failure::new(format!("the second was answered {second:?}")));
     };
-    // The holder isn't notified, so it may use its hold until the deadline.
-    let passed = context.clock.now().saturating_since(entry.sent);
-    let granted = entry.granted.valid.unwrap_or(claim.ttl).min(claim.ttl);
-    let least = Rules::default().validity(granted).saturating_sub(passed);
-    ensure!(
-        overlap >= least,
-        "the reported overlap is {overlap:?}, but the hold may be valid for {least:?}"
-    );
-    take(&context, &*backend, &next).await?;
-    let holders = backend.inspect(&next.name).await?.holders;
-    let has_note = holders.iter().any(|holder| holder.broken.is_some());
-    ensure!(!has_note, "the next hold has the note of the broken one");
-    let third = ask(BreakMode::Now).await?;
+    admits(overlap, &context, &entry, claim.ttl)?;
+    let next = context.taken(context.long_claim("x")).await?;
+    has_no_note(&context).await?;
+    let third = context.break_hold(&claim, BreakMode::Now).await?;
     ensure!(third == Broken::NotHeld, "the third was answered {third:?}");
-    release(&*backend, &next).await
+    context.release(&next).await
 }
 
-async fn a_break_names_whom_it_was_passed_on_to(context: Arc<Context>) -> Verdict {
-    let (one, operator) = (context.client().await?, context.client().await?);
+async fn a_break_names_whom_it_was_passed_on_to(context: Context) -> Verdict {
+    let (first, operator) = (context.guard().await?, context.client().await?);
     let (two, faulty) = context.faulty_client().await?;
-    let first = one.mutex("x").acquire().await?;
     let seen = BreakTarget::Token(first.token());
-    let waiter = {
-        let two = two.clone();
-        tokio::spawn(async move { two.mutex("x").no_limit().acquire().await })
-    };
+    let waiter = tokio::spawn(two.mutex("x").no_limit().acquire());
     // A waiter's first request doesn't queue, so wait for its second.
     faulty.called(Op::Acquire, 2).await;
     first.release().await?;
     let second = waiter.await??;
     spared(&context, &operator, seen, &second).await?;
-    ends_in_time(&context, &operator, BreakMode::RunOut, &second).await?;
-    drop(second);
-    close(&[&one, &two, &operator]).await
+    ends_in_time(&context, BreakMode::RunOut, &second).await?;
+    Ok(())
 }
 
-async fn a_moved_hold_is_broken_by_its_new_token(context: Arc<Context>) -> Verdict {
-    let (one, two) = (context.client().await?, context.client().await?);
+async fn a_moved_hold_is_broken_by_its_new_token(context: Context) -> Verdict {
+    let (first, two) = (context.guard().await?, context.client().await?);
     let operator = context.client().await?;
-    let first = one.mutex("x").acquire().await?;
     let seen = BreakTarget::Token(first.token());
     let moved = two.resume(&first.into_ticket()?).await?;
     spared(&context, &operator, seen, &moved).await?;
-    ends_in_time(&context, &operator, BreakMode::Now, &moved).await?;
-    drop(moved);
-    close(&[&one, &two, &operator]).await
+    ends_in_time(&context, BreakMode::Now, &moved).await?;
+    Ok(())
 }

@@ -1,10 +1,9 @@
-use std::sync::Arc;
-
-use lockwright_core::Locks;
+use lockwright_core::{Locks, Result};
+use tokio::time::timeout;
 
 use crate::cancel::after_polls;
 use crate::case::{Case, cases};
-use crate::context::{Context, close};
+use crate::context::Context;
 use crate::failure::{Failure, Verdict, ensure};
 use crate::faults::{Faulty, Op};
 
@@ -26,22 +25,31 @@ pub(super) const CASES: &[Case] = cases! { Cancellation:
     a_dropped_client_leaves_nothing []
         "guards that are dropped together with their client are released";
 };
-
 const MOST_POLLS: usize = 60;
 
-async fn yielding_client(context: &Context) -> Verdict<(Locks, Faulty)> {
+async fn yielding_client(context: &Context) -> Result<(Locks, Faulty)> {
     let (locks, faulty) = context.faulty_client().await?;
     faulty.yields(true);
     Ok((locks, faulty))
 }
 
-/// Checks that the name becomes free before any hold can expire.
-async fn all_clear(context: &Context, locks: &Locks, name: &str) -> Verdict {
-    context.are_free_within(&[name], context.ttl * 4 / 5).await?;
-    locks.mutex(name).wait_for(context.patience()).acquire().await?.release().await?;
-    let held = context.held(&*context.backend().await?).await?;
-    ensure!(held.is_empty(), "still held: {held:?}");
+/// Checks that the name becomes free before any hold can expire, and closes the client.
+async fn all_clear(context: &Context, locks: &Locks, polls: usize) -> Verdict {
+    let clear = async {
+        context.are_free_within(&["x"], context.ttl * 4 / 5).await?;
+        locks.mutex("x").wait_for(context.patience()).acquire().await?.release().await?;
+        let held = context.held().await?;
+        ensure!(held.is_empty(), "still held: {held:?}");
+        Ok(())
+    };
+    after(polls, clear.await)?;
+    locks.close().await;
     Ok(())
+}
+
+#[track_caller]
+fn after(polls: usize, verdict: Verdict) -> Verdict {
+    verdict.map_err(|failure| Failure::new(format!("dropped after {polls} polls: {failure}")))
 }
 
 /// Calls `attempt` for 0, 1, 2, … polls, until the tested call completes within them.
@@ -55,43 +63,39 @@ async fn at_each_poll<F: Future<Output = Verdict<bool>>>(attempt: impl Fn(usize)
     Err(Failure::new("the call did not complete within the maximum number of polls"))
 }
 
-async fn an_acquire_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
+async fn is_done<T>(polls: usize, request: impl Future<Output = Result<T>>) -> Result<bool> {
+    let done = after_polls(polls, request).await.transpose()?;
+    Ok(done.is_some())
+}
+
+async fn an_acquire_can_be_dropped_anywhere(context: Context) -> Verdict {
     let context = &context;
     at_each_poll(|polls| async move {
-        let (locks, _faulty) = yielding_client(context).await?;
-        let done = after_polls(polls, locks.mutex("x").acquire()).await;
-        let done = done.map(|guard| guard.map(drop)).transpose()?.is_some();
-        after(polls, all_clear(context, &locks, "x").await)?;
-        locks.close().await;
+        let (locks, _) = yielding_client(context).await?;
+        let done = is_done(polls, locks.mutex("x").acquire()).await?;
+        all_clear(context, &locks, polls).await?;
         Ok(done)
     })
     .await
 }
 
-async fn a_try_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
+async fn a_try_can_be_dropped_anywhere(context: Context) -> Verdict {
     let context = &context;
     at_each_poll(|polls| async move {
-        let (locks, _faulty) = yielding_client(context).await?;
-        let done = after_polls(polls, locks.mutex("x").try_acquire()).await;
-        let done = done.map(|guard| guard.map(drop)).transpose()?.is_some();
-        after(polls, all_clear(context, &locks, "x").await)?;
-        locks.close().await;
+        let (locks, _) = yielding_client(context).await?;
+        let done = is_done(polls, locks.mutex("x").try_acquire()).await?;
+        all_clear(context, &locks, polls).await?;
         Ok(done)
     })
     .await
 }
 
-#[track_caller]
-fn after(polls: usize, verdict: Verdict) -> Verdict {
-    verdict.map_err(|failure| Failure::new(format!("dropped after {polls} polls: {failure}")))
-}
-
-async fn a_waiting_acquire_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
+async fn a_waiting_acquire_can_be_dropped_anywhere(context: Context) -> Verdict {
     let (context, holding) = (&context, &context.client().await?);
     at_each_poll(|polls| async move {
         let (locks, faulty) = yielding_client(context).await?;
         let guard = holding.mutex("x").acquire().await?;
-        let waiting = after_polls(polls, locks.mutex("x").no_limit().acquire());
+        let waiting = is_done(polls, locks.mutex("x").no_limit().acquire());
         let letting_go = async {
             tokio::select! {
                 () = faulty.called(Op::Acquire, 2) => {}
@@ -99,69 +103,56 @@ async fn a_waiting_acquire_can_be_dropped_anywhere(context: Arc<Context>) -> Ver
             }
             guard.release().await
         };
-        let (done, released) = tokio::join!(waiting, letting_go);
-        released?;
-        let done = done.map(|guard| guard.map(drop)).transpose()?.is_some();
-        after(polls, all_clear(context, &locks, "x").await)?;
-        locks.close().await;
+        let (done, ()) = tokio::try_join!(waiting, letting_go)?;
+        all_clear(context, &locks, polls).await?;
         ensure!(!done || polls > 2, "inconclusive: the request never waited");
         Ok(done)
     })
     .await
 }
 
-async fn a_dropped_waiter_lets_the_next_one_in(context: Arc<Context>) -> Verdict {
+async fn a_dropped_waiter_lets_the_next_one_in(context: Context) -> Verdict {
     for polls in 1..12 {
-        let (locks, _faulty) = yielding_client(&context).await?;
-        let holding = context.client().await?;
-        let guard = holding.mutex("x").acquire().await?;
+        let (locks, _) = yielding_client(&context).await?;
+        let guard = context.guard().await?;
         let mut first = Box::pin(locks.mutex("x").no_limit().acquire());
         let granted = after_polls(1, first.as_mut()).await;
         ensure!(granted.is_none(), "the lock was granted while it was held");
-        let second = tokio::spawn({
-            let locks = locks.clone();
-            let patience = context.patience();
-            async move { locks.mutex("x").wait_for(patience).acquire().await }
-        });
+        let second = tokio::spawn(locks.mutex("x").wait_for(context.patience()).acquire());
         tokio::task::yield_now().await;
-        let dropping = tokio::time::timeout(context.ttl / 10, after_polls(polls, first));
-        let _ = dropping.await;
+        let _ = timeout(context.ttl / 10, after_polls(polls, first)).await;
         guard.release().await?;
         after(polls, second.await?.map(drop).map_err(Failure::from))?;
-        after(polls, all_clear(&context, &locks, "x").await)?;
-        locks.close().await;
-        holding.close().await;
+        all_clear(&context, &locks, polls).await?;
     }
     Ok(())
 }
 
-async fn a_release_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
+async fn a_release_can_be_dropped_anywhere(context: Context) -> Verdict {
     let context = &context;
     at_each_poll(|polls| async move {
-        let (locks, _faulty) = yielding_client(context).await?;
+        let (locks, _) = yielding_client(context).await?;
         let guard = locks.mutex("x").acquire().await?;
-        let done = after_polls(polls, guard.release()).await.transpose()?.is_some();
-        after(polls, all_clear(context, &locks, "x").await)?;
-        locks.close().await;
+        let done = is_done(polls, guard.release()).await?;
+        all_clear(context, &locks, polls).await?;
         Ok(done)
     })
     .await
 }
 
-async fn a_renewal_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
+async fn a_renewal_can_be_dropped_anywhere(context: Context) -> Verdict {
     let renewing = &context;
     at_each_poll(|polls| async move {
-        let (locks, _faulty) = yielding_client(renewing).await?;
+        let (locks, _) = yielding_client(renewing).await?;
         let guard = locks.mutex("x").acquire().await?;
-        let done = after_polls(polls, guard.renew()).await.transpose()?.is_some();
+        let done = is_done(polls, guard.renew()).await?;
         guard.check()?;
         guard.release().await?;
-        after(polls, all_clear(renewing, &locks, "x").await)?;
-        locks.close().await;
+        all_clear(renewing, &locks, polls).await?;
         Ok(done)
     })
     .await?;
-    let (locks, _faulty) = yielding_client(&context).await?;
+    let (locks, _) = yielding_client(&context).await?;
     let guard = locks.mutex("x").acquire().await?;
     drop(locks);
     let _ = after_polls(1, guard.renew()).await;
@@ -170,15 +161,13 @@ async fn a_renewal_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
     Ok(guard.release().await?)
 }
 
-async fn a_dropped_guard_is_released(context: Arc<Context>) -> Verdict {
+async fn a_dropped_guard_is_released(context: Context) -> Verdict {
     let locks = context.client().await?;
-    let guard = locks.mutex("x").acquire().await?;
-    drop(guard);
-    context.are_free_within(&["x"], context.ttl * 4 / 5).await?;
-    close(&[&locks]).await
+    drop(locks.mutex("x").acquire().await?);
+    context.are_free_within(&["x"], context.ttl * 4 / 5).await
 }
 
-async fn a_dropped_client_leaves_nothing(context: Arc<Context>) -> Verdict {
+async fn a_dropped_client_leaves_nothing(context: Context) -> Verdict {
     let locks = context.client().await?;
     let one = locks.mutex("x").acquire().await?;
     let two = locks.mutex("y").acquire().await?;

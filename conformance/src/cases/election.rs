@@ -1,12 +1,12 @@
-use std::sync::Arc;
-
 use lockwright_core::{
-    BreakMode, BreakTarget, Election, ErrorKind, Identity, Leader, Leadership, Locks, Observer,
+    BreakMode, BreakTarget, Election, ErrorKind, Identity, Leader, Leadership, Observer,
 };
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::case::{Case, cases};
-use crate::context::{Context, is_stopped};
-use crate::failure::{Failure, Verdict, ensure};
+use crate::context::Context;
+use crate::failure::{Failure, Verdict, ensure, given};
 
 pub(super) const CASES: &[Case] = cases! { Election:
     one_of_many_candidates_leads []
@@ -24,7 +24,6 @@ pub(super) const CASES: &[Case] = cases! { Election:
     bad_values_are_refused []
         "values that are too long or contain control characters are refused";
 };
-
 fn value(leader: Option<&Leader>) -> Option<&str> {
     leader?.value.as_deref()
 }
@@ -35,48 +34,48 @@ fn says(leader: Option<&Leader>, wanted: &str) -> bool {
         .is_some_and(|leader| leader.identity.is_none() || leader.value.as_deref() == Some(wanted))
 }
 
-async fn lead(election: &Election, value: &str) -> Verdict<Leadership> {
-    match election.campaign(value).try_acquire().await? {
-        Some(leadership) => Ok(leadership),
-        None => Err(Failure::new(format!("{value} wasn't elected, and there is no leader"))),
-    }
+/// Checks that the leader's value is seen, and returns the leader.
+async fn sees(election: &Election, wanted: &str) -> Verdict<Option<Leader>> {
+    let leader = election.leader().await?;
+    let shown = value(leader.as_ref());
+    ensure!(says(leader.as_ref(), wanted), "{wanted:?} leads, and {shown:?} is seen");
+    Ok(leader)
 }
 
-async fn one_of_many_candidates_leads(context: Arc<Context>) -> Verdict {
-    let clients = [context.client().await?, context.client().await?, context.client().await?];
-    let first = lead(&clients[0].election("x"), "0").await?;
-    let mut waiting = tokio::task::JoinSet::new();
-    for (number, locks) in clients.iter().enumerate() {
-        let tried = locks.election("x").campaign("another").try_acquire().await?;
+async fn lead(election: &Election, value: &str) -> Verdict<Leadership> {
+    let elected = election.campaign(value).try_acquire().await?;
+    given(elected, format!("{value} wasn't elected, and there is no leader"))
+}
+
+async fn one_of_many_candidates_leads(context: Context) -> Verdict {
+    let mut elections = Vec::new();
+    for _ in 0..3 {
+        elections.push(context.client().await?.election("x"));
+    }
+    let first = lead(&elections[0], "0").await?;
+    let mut waiting = JoinSet::new();
+    for (number, election) in elections.iter().enumerate() {
+        let tried = election.campaign("another").try_acquire().await?;
         ensure!(tried.is_none(), "two lead");
-        let election = locks.election("x");
-        waiting.spawn(async move { election.campaign(number.to_string()).acquire().await });
+        waiting.spawn(election.campaign(number.to_string()).acquire());
     }
     first.resign().await?;
-    for _ in &clients {
-        let next = tokio::time::timeout(context.patience() * 3, waiting.join_next()).await;
-        let Ok(Some(next)) = next else {
-            return Err(Failure::new("no candidate leads after the leader resigned"));
-        };
-        let next = next??;
-        let leader = clients[0].election("x").leader().await?;
-        let (seen, is) = (value(leader.as_ref()), next.value());
-        ensure!(says(leader.as_ref(), is), "{is} leads, and {seen:?} is seen");
+    for _ in &elections {
+        let next = timeout(context.patience() * 3, waiting.join_next()).await;
+        let next = given(next.ok().flatten(), "no candidate leads after the leader resigned")???;
+        sees(&elections[0], next.value()).await?;
         next.resign().await?;
     }
-    context.nothing_left().await
+    Ok(())
 }
 
-async fn the_leaders_value_is_seen(context: Arc<Context>) -> Verdict {
-    let (one, two) = (context.client().await?, context.client().await?);
+async fn the_leaders_value_is_seen(context: Context) -> Verdict {
+    let (one, two) = context.two_clients().await?;
     let seen = two.election("x");
     ensure!(seen.leader().await?.is_none(), "there is a leader before any campaign");
     for name in ["http://[::1]:8080/?a=b@c", "", "größer: \"1\" \\ 2"] {
         let leadership = lead(&one.election("x"), name).await?;
-        let leader = seen.leader().await?;
-        let shown = value(leader.as_ref());
-        ensure!(says(leader.as_ref(), name), "{name:?} leads, and {shown:?} is seen");
-        let token = leader.and_then(|leader| leader.token);
+        let token = sees(&seen, name).await?.and_then(|leader| leader.token);
         let is_own = token == Some(leadership.token());
         ensure!(is_own, "the leader's token isn't the leader's own: {token:?}");
         leadership.resign().await?;
@@ -91,35 +90,29 @@ async fn the_leaders_value_is_seen(context: Arc<Context>) -> Verdict {
     Ok(mutex.release().await?)
 }
 
-async fn a_candidate_that_left_gives_its_value_to_nobody(context: Arc<Context>) -> Verdict {
-    let (one, two) = (context.client().await?, context.client().await?);
+async fn a_candidate_that_left_gives_its_value_to_nobody(context: Context) -> Verdict {
+    let (one, two) = context.two_clients().await?;
     let leader = lead(&one.election("x"), "first").await?;
     let election = two.election("x");
-    let waiting = election.campaign("left").acquire();
-    let waited = tokio::time::timeout(context.ttl / 4, waiting).await;
+    let waited = timeout(context.ttl / 4, election.campaign("left").acquire()).await;
     ensure!(waited.is_err(), "two lead");
     leader.resign().await?;
-    let request = election.campaign("came").wait_for(context.patience() * 2);
-    let next = request.acquire().await?;
-    let leader = one.election("x").leader().await?;
-    let shown = value(leader.as_ref());
+    let next = election.campaign("came").wait_for(context.patience() * 2).acquire().await?;
     let led = next.value();
     ensure!(led == "came", "the candidate campaigned as \"came\" and leads as {led:?}");
-    let is_seen = says(leader.as_ref(), "came");
-    ensure!(is_seen, "the candidate campaigned as \"came\", but {shown:?} is seen");
-    next.resign().await?;
-    context.nothing_left().await
+    sees(&one.election("x"), "came").await?;
+    Ok(next.resign().await?)
 }
 
 async fn observed(context: &Context, observer: &mut Observer) -> Verdict<Option<Leader>> {
-    match tokio::time::timeout(context.patience(), observer.next()).await {
+    match timeout(context.patience(), observer.next()).await {
         Ok(leader) => Ok(leader?),
         Err(_) => Err(Failure::new("the observer reported no change")),
     }
 }
 
-async fn leaders_are_observed(context: Arc<Context>) -> Verdict {
-    let (one, two) = (context.client().await?, context.client().await?);
+async fn leaders_are_observed(context: Context) -> Verdict {
+    let (one, two) = context.two_clients().await?;
     let mut observer = two.election("x").observe().each(context.ttl / 20);
     let at_first = observed(&context, &mut observer).await?;
     ensure!(at_first.is_none(), "the observer reported {at_first:?} before any campaign");
@@ -128,7 +121,7 @@ async fn leaders_are_observed(context: Arc<Context>) -> Verdict {
         let leader = observed(&context, &mut observer).await?;
         let shown = value(leader.as_ref());
         ensure!(says(leader.as_ref(), name), "{name} leads, but the observer reported {shown:?}");
-        let again = tokio::time::timeout(context.ttl / 4, observer.next()).await;
+        let again = timeout(context.ttl / 4, observer.next()).await;
         ensure!(again.is_err(), "nothing has changed, but the observer reported {again:?}");
         leadership.resign().await?;
         let leader = observed(&context, &mut observer).await?;
@@ -137,11 +130,11 @@ async fn leaders_are_observed(context: Arc<Context>) -> Verdict {
     Ok(())
 }
 
-async fn later_leaders_have_larger_fences(context: Arc<Context>) -> Verdict {
-    let clients: [Locks; 2] = [context.client().await?, context.client().await?];
+async fn later_leaders_have_larger_fences(context: Context) -> Verdict {
+    let (one, two) = context.two_clients().await?;
     let mut last = None;
-    for number in 0..4 {
-        let leadership = lead(&clients[number % 2].election("x"), "me").await?;
+    for locks in [&one, &two, &one, &two] {
+        let leadership = lead(&locks.election("x"), "me").await?;
         let fence = leadership.fence();
         ensure!(Some(fence) > last, "{fence} came after {last:?}");
         last = Some(fence);
@@ -150,25 +143,23 @@ async fn later_leaders_have_larger_fences(context: Arc<Context>) -> Verdict {
     Ok(())
 }
 
-async fn the_loss_of_leadership_is_reported(context: Arc<Context>) -> Verdict {
-    let (one, two) = (context.client().await?, context.client().await?);
+async fn the_loss_of_leadership_is_reported(context: Context) -> Verdict {
+    let (one, two) = context.two_clients().await?;
     let leadership = lead(&one.election("x"), "one").await?;
     let seen = BreakTarget::Token(leadership.token());
     let led = leadership.run(async {
         two.break_lock("x", seen, BreakMode::Now, "to see").await?;
         std::future::pending::<Verdict>().await
     });
-    is_stopped(&context, led).await?;
+    context.is_stopped(led).await?;
     let next = lead(&two.election("x"), "two").await?;
-    let leader = one.election("x").leader().await?;
-    let shown = value(leader.as_ref());
-    ensure!(says(leader.as_ref(), "two"), "two leads, and {shown:?} is seen");
+    sees(&one.election("x"), "two").await?;
     drop(leadership);
     next.check()?;
     Ok(next.resign().await?)
 }
 
-async fn bad_values_are_refused(context: Arc<Context>) -> Verdict {
+async fn bad_values_are_refused(context: Context) -> Verdict {
     let election = context.client().await?.election("x");
     let long = "x".repeat(Identity::LONGEST_VALUE);
     for bad in [&format!("{long}x"), "two\nlines", "\u{1b}[2J"] {
@@ -177,10 +168,6 @@ async fn bad_values_are_refused(context: Arc<Context>) -> Verdict {
         ensure!(is_refused, "a value of {} bytes was answered {kind:?}", bad.len());
     }
     let leadership = lead(&election, &long).await?;
-    let leader = election.leader().await?;
-    let shown = value(leader.as_ref()).map(str::len);
-    let (bytes, is_seen) = (long.len(), says(leader.as_ref(), &long));
-    ensure!(is_seen, "the value has {bytes} bytes, but {shown:?} is seen");
-    leadership.resign().await?;
-    context.nothing_left().await
+    sees(&election, &long).await?;
+    Ok(leadership.resign().await?)
 }

@@ -7,8 +7,8 @@ use lockwright_core::{Clock, Error, ErrorKind, Locks, Reason};
 use tokio::task::JoinSet;
 
 use crate::case::{Case, cases};
-use crate::context::{Context, close};
-use crate::failure::{Failure, Verdict, ensure};
+use crate::context::Context;
+use crate::failure::{Failure, Verdict, ensure, given};
 use crate::faults::{Fate, Op};
 use crate::protected::Protected;
 
@@ -26,21 +26,20 @@ pub(super) const CASES: &[Case] = cases! { Enforcement:
     each_name_has_a_fence_of_its_own [Fences, Enforcement]
         "a fence of one lock doesn't affect writes of another lock";
 };
+const SUPERSEDED: ErrorKind = ErrorKind::Lost(Reason::Superseded);
 
 async fn open(context: &Context, local: &str) -> Verdict<Arc<dyn Protected>> {
-    let protect = context.factory.protected();
-    let protect = protect.ok_or_else(|| Failure::new("the factory has no protected resource"))?;
+    let protect = given(context.factory.protected(), "the factory has no protected resource")?;
     Ok(protect.open(context.name(local)).await?)
 }
 
 async fn late(to: &dyn Protected, by: &Fenced, value: u64, after: &Fenced) -> Verdict {
     let Err(error) = to.write(by, value).await else {
-        let message =
-            format!("a write with {} was accepted after one with {}", by.fence, after.fence);
+        let (by, after) = (by.fence, after.fence);
+        let message = format!("a write with {by} was accepted after one with {after}");
         return Err(Failure::new(message));
     };
-    let kind = error.kind();
-    ensure!(kind == ErrorKind::Lost(Reason::Superseded), "a late write was answered {error:?}");
+    ensure!(error.kind() == SUPERSEDED, "a late write was answered {error:?}");
     let (said, highest) = (error.to_string(), after.fence.to_string());
     let is_said = said.split(|c: char| !c.is_ascii_digit()).any(|number| number == highest);
     ensure!(is_said, "the error doesn't name the later fence {highest}: {said}");
@@ -63,28 +62,26 @@ async fn holds(locks: &Locks, name: &str, count: usize) -> Verdict<Vec<Fenced>> 
     Ok(fences)
 }
 
-async fn a_paused_holders_late_write_is_refused(context: Arc<Context>) -> Verdict {
-    let (paused, faulty) = context.faulty_client().await?;
+async fn a_paused_holders_late_write_is_refused(context: Context) -> Verdict {
+    let (first, faulty) = context.faulty_guard().await?;
     // `other` has no namespace, so it uses the lock's full name.
-    let (backend, name) = (context.backend().await?, context.name("x"));
-    let other = Locks::builder(backend).ttl(context.ttl).clock(context.clock.clone()).build()?;
+    let other = Locks::builder(Arc::clone(&context.backend)).ttl(context.ttl);
+    let other = other.clock(context.clock.clone()).build()?;
     let (one, two) = (open(&context, "x").await?, open(&context, "x").await?);
-    let first = paused.mutex("x").acquire().await?;
     let fenced = first.fenced();
     one.write(&fenced, 1).await?;
     faulty.always(Op::Renew, Fate::Hang);
-    let second = other.mutex(&name).wait_for(context.patience()).acquire().await?;
+    let second = other.mutex(context.name("x")).wait_for(context.patience()).acquire().await?;
     two.write(&second.fenced(), 2).await?;
     late(&*one, &fenced, 3, &second.fenced()).await?;
     stands(&*two, 2).await?;
     second.check()?;
     second.release().await?;
     faulty.mend();
-    drop(first);
-    close(&[&paused, &other]).await
+    Ok(())
 }
 
-async fn a_holder_writes_again_and_again(context: Arc<Context>) -> Verdict {
+async fn a_holder_writes_again_and_again(context: Context) -> Verdict {
     let locks = context.client().await?;
     let (one, two) = (open(&context, "x").await?, open(&context, "x").await?);
     let found = one.read().await?;
@@ -95,18 +92,16 @@ async fn a_holder_writes_again_and_again(context: Arc<Context>) -> Verdict {
         for to in [&one, &two, &two, &one] {
             value += 1;
             to.write(&guard.fenced(), value).await?;
-            for reader in [&one, &two] {
-                stands(&**reader, value).await?;
-            }
+            stands(&*one, value).await?;
+            stands(&*two, value).await?;
         }
         guard.release().await?;
     }
-    close(&[&locks]).await
+    Ok(())
 }
 
-async fn refused_write_stays_refused(context: Arc<Context>) -> Verdict {
-    let locks = context.client().await?;
-    let fences = holds(&locks, "x", 3).await?;
+async fn refused_write_stays_refused(context: Context) -> Verdict {
+    let fences = holds(&context.client().await?, "x", 3).await?;
     let (latest, earlier) = (&fences[2], &fences[..2]);
     open(&context, "x").await?.write(latest, 1).await?;
     let to = open(&context, "x").await?;
@@ -118,13 +113,11 @@ async fn refused_write_stays_refused(context: Arc<Context>) -> Verdict {
     stands(&*to, 1).await?;
     to.write(latest, 3).await?;
     late(&*to, &earlier[1], 4, latest).await?;
-    stands(&*to, 3).await?;
-    close(&[&locks]).await
+    stands(&*to, 3).await
 }
 
-async fn a_refused_write_changes_nothing(context: Arc<Context>) -> Verdict {
-    let locks = context.client().await?;
-    let fences = holds(&locks, "x", 3).await?;
+async fn a_refused_write_changes_nothing(context: Context) -> Verdict {
+    let fences = holds(&context.client().await?, "x", 3).await?;
     let to = open(&context, "x").await?;
     to.write(&fences[1], 1).await?;
     late(&*to, &fences[0], 2, &fences[1]).await?;
@@ -133,11 +126,10 @@ async fn a_refused_write_changes_nothing(context: Arc<Context>) -> Verdict {
     stands(&*to, 3).await?;
     to.write(&fences[2], 4).await?;
     late(&*to, &fences[0], 5, &fences[2]).await?;
-    stands(&*to, 4).await?;
-    close(&[&locks]).await
+    stands(&*to, 4).await
 }
 
-async fn of_those_who_write_at_once_the_latest_stays(context: Arc<Context>) -> Verdict {
+async fn of_those_who_write_at_once_the_latest_stays(context: Context) -> Verdict {
     const WRITERS: usize = 6;
     let locks = context.client().await?;
     let reading = open(&context, "x").await?;
@@ -154,43 +146,38 @@ async fn of_those_who_write_at_once_the_latest_stays(context: Arc<Context>) -> V
             writing.spawn(async move { (at, written(&*to, &fenced, &clock).await) });
         }
         let done = AtomicBool::new(false);
-        let watching = watched(&context, &*reading, &done);
         let writing = async {
             let written = writing.join_all().await;
             done.store(true, Ordering::SeqCst);
-            written
+            Ok(written)
         };
-        let (watched, mut written) = tokio::join!(watching, writing);
-        watched?;
-        written.sort_unstable_by_key(|(at, _)| *at);
-        let (_, latest) = written.pop().expect("there are some");
-        latest?;
-        for (_, earlier) in written {
-            if let Err(error) = earlier {
-                let kind = error.kind();
-                ensure!(
-                    kind == ErrorKind::Lost(Reason::Superseded),
-                    "a concurrent write was answered {error:?}"
-                );
+        let watching = watched(&context, &*reading, &done);
+        let ((), written) = tokio::try_join!(watching, writing)?;
+        for (at, outcome) in written {
+            match outcome {
+                Err(error) if at < WRITERS - 1 => {
+                    let is_late = error.kind() == SUPERSEDED;
+                    ensure!(is_late, "a concurrent write was answered {error:?}");
+                }
+                outcome => outcome?,
             }
         }
         stands(&*reading, fences[WRITERS - 1].fence.get()).await?;
     }
-    close(&[&locks]).await
+    Ok(())
 }
 
 /// Writes, and retries if a concurrent write makes the store unavailable.
 async fn written(to: &dyn Protected, fenced: &Fenced, clock: &Clock) -> Result<(), Error> {
-    let mut tries = 0;
-    loop {
-        tries += 1;
+    for _ in 1..20 {
         match to.write(fenced, fenced.fence.get()).await {
-            Err(error) if error.kind() == ErrorKind::Unavailable && tries < 20 => {
+            Err(error) if error.kind() == ErrorKind::Unavailable => {
                 clock.sleep(Duration::from_millis(5)).await;
             }
             done => return done,
         }
     }
+    to.write(fenced, fenced.fence.get()).await
 }
 
 async fn watched(context: &Context, reading: &dyn Protected, done: &AtomicBool) -> Verdict {
@@ -204,7 +191,7 @@ async fn watched(context: &Context, reading: &dyn Protected, done: &AtomicBool) 
     Ok(())
 }
 
-async fn each_name_has_a_fence_of_its_own(context: Arc<Context>) -> Verdict {
+async fn each_name_has_a_fence_of_its_own(context: Context) -> Verdict {
     let locks = context.client().await?;
     let early = holds(&locks, "x", 1).await?;
     // Three holds give `y` a larger fence than `x`, even if each name has its own counter.
@@ -214,6 +201,5 @@ async fn each_name_has_a_fence_of_its_own(context: Arc<Context>) -> Verdict {
     x.write(&early[0], 1).await?;
     stands(&*x, 1).await?;
     stands(&*y, 2).await?;
-    late(&*y, &later[0], 3, &later[2]).await?;
-    close(&[&locks]).await
+    late(&*y, &later[0], 3, &later[2]).await
 }

@@ -1,13 +1,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{Claim, DistributedLock, HoldState, Reason, RenewalMode};
+use lockwright_core::{Claim, HoldState, Reason, RenewalMode, Token, Wait};
 
 use crate::cancel::after_polls;
 use crate::case::{Case, cases};
-use crate::context::{Context, close, is_free, is_lost, refused, release, release_all, soon, take};
+use crate::context::{Context, is_lost, soon};
 use crate::failure::{Failure, Verdict, ensure, in_time};
-use crate::faults::{Fate, Faulty, Op};
+use crate::faults::{Fate, Op};
 
 pub(super) const CASES: &[Case] = cases! { Expiry:
     a_hold_is_free_after_its_ttl []
@@ -33,85 +33,64 @@ pub(super) const CASES: &[Case] = cases! { Expiry:
     a_fixed_guard_says_that_it_ended []
         "a guard without renewal is lost by its deadline, with the reason";
 };
+const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// Servers round a TTL up by at most a second.
 fn late(context: &Context) -> Duration {
     Duration::from_secs(1) + context.ttl / 10 + context.moment()
 }
 
-async fn a_hold_is_free_after_its_ttl(context: Arc<Context>) -> Verdict {
-    let (one, two) = (context.backend().await?, context.backend().await?);
-    let (first, second) = (context.claim("x"), context.claim("x"));
-    take(&context, &*one, &first).await?;
-    let within = context.ttl + late(&context);
-    context.granted_within(&*two, &second, within, context.ttl / 100).await?;
-    release(&*two, &second).await
+async fn a_hold_is_free_after_its_ttl(context: Context) -> Verdict {
+    let two = context.another().await?;
+    context.take(&context.claim("x")).await?;
+    two.are_free_within(&["x"], context.ttl + late(&context)).await
 }
 
-async fn lasts(context: &Context, backend: &dyn DistributedLock, claim: &Claim) -> Verdict {
-    let entry = take(context, backend, claim).await?;
-    let until = entry.sent + claim.ttl;
-    let mut next = claim.clone();
-    next.token = lockwright_core::Token::random();
-    context.clock.sleep_until(until - claim.ttl / 3).await;
-    refused(backend, &next).await?;
-    context.clock.sleep_until(until - Duration::from_millis(8)).await;
-    let end =
-        context.granted_within(backend, &next, late(context), Duration::from_millis(1)).await?;
-    let (ttl, early) = (claim.ttl, until.saturating_since(end.answered));
+async fn lasts(context: &Context, claim: Claim) -> Verdict {
+    let until = context.take(&claim).await?.sent + claim.ttl;
+    let next = Claim { token: Token::random(), ..claim };
+    context.clock.sleep_until(until - next.ttl / 3).await;
+    context.refused(&next).await?;
+    context.clock.sleep_until(until - 8 * MILLISECOND).await;
+    let end = context.granted_every(MILLISECOND, &next, late(context), Wait::No).await?;
+    let (ttl, early) = (next.ttl, until.saturating_since(end.answered));
     ensure!(early.is_zero(), "with a TTL of {ttl:?}, the name was free {early:?} early");
-    release(backend, &next).await
+    context.release(&next).await
 }
 
-async fn a_hold_is_not_free_before_its_ttl(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
+async fn a_hold_is_not_free_before_its_ttl(context: Context) -> Verdict {
     // Servers may round these TTLs up to milliseconds or seconds, but not down.
-    let ttls = [
-        context.ttl + Duration::from_micros(900),
-        context.ttl + Duration::from_millis(499),
-        context.ttl + Duration::from_millis(1),
-    ];
-    for (number, ttl) in ttls.into_iter().enumerate() {
-        let mut claim = context.claim(&format!("x{number}"));
-        claim.ttl = ttl;
-        lasts(&context, &*backend, &claim).await?;
+    for (name, micros) in [("x0", 900), ("x1", 499_000), ("x2", 1_000)] {
+        let ttl = context.ttl + Duration::from_micros(micros);
+        lasts(&context, Claim { ttl, ..context.claim(name) }).await?;
     }
     Ok(())
 }
 
-async fn a_fixed_hold_ends_too(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
-    let mut claim = context.claim("x");
-    claim.renewal_mode = RenewalMode::Off;
-    lasts(&context, &*backend, &claim).await
+async fn a_fixed_hold_ends_too(context: Context) -> Verdict {
+    lasts(&context, Claim { renewal_mode: RenewalMode::Off, ..context.claim("x") }).await
 }
 
-async fn each_hold_has_its_own_ttl(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
-    let (short, mut long) = (context.claim("short"), context.claim("long"));
-    long.ttl = context.ttl * 4;
-    let begun = take(&context, &*backend, &long).await?.sent;
-    take(&context, &*backend, &short).await?;
-    let next = context.claim("short");
-    let within = context.ttl + late(&context);
-    context.granted_within(&*backend, &next, within, context.ttl / 100).await?;
+async fn each_hold_has_its_own_ttl(context: Context) -> Verdict {
+    let long = Claim { ttl: context.ttl * 4, ..context.claim("long") };
+    let begun = context.take(&long).await?.sent;
+    context.take(&context.claim("short")).await?;
+    context.are_free_within(&["short"], context.ttl + late(&context)).await?;
     // On a slow machine, the long hold may have expired too.
     if context.clock.now() < begun + long.ttl {
-        refused(&*backend, &context.claim("long")).await?;
+        context.is_held("long").await?;
     }
-    release_all(&*backend, [&next, &long]).await
+    context.release(&long).await
 }
 
-async fn an_expired_hold_is_not_shown(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
+async fn an_expired_hold_is_not_shown(context: Context) -> Verdict {
     let claim = context.claim("x");
-    let entry = take(&context, &*backend, &claim).await?;
-    let listed = context.held(&*backend).await?;
-    ensure!(listed == [claim.name.clone()], "the name is held but not listed");
+    let entry = context.take(&claim).await?;
+    let listed = context.held().await?;
+    ensure!(listed == [claim.name], "the name is held but not listed");
     let give_up = entry.sent + context.ttl + late(&context);
     loop {
-        let holders = backend.inspect(&claim.name).await?.holders;
-        let listed = context.held(&*backend).await?;
+        let (holders, listed) = (context.holders("x").await?, context.held().await?);
         if holders.is_empty() && listed.is_empty() {
             return Ok(());
         }
@@ -121,21 +100,16 @@ async fn an_expired_hold_is_not_shown(context: Arc<Context>) -> Verdict {
     }
 }
 
-async fn a_client_that_dies_while_asking_leaves_an_expiry(context: Arc<Context>) -> Verdict {
-    let watching = context.backend().await?;
+async fn a_client_that_dies_while_asking_leaves_an_expiry(context: Context) -> Verdict {
     for polls in 1..40 {
-        let backend = context.backend().await?;
+        let dying = context.another().await?;
         let name = format!("x{polls}");
-        let claim = context.claim(&name);
-        let answer = after_polls(polls, backend.try_acquire(&claim)).await;
-        drop(backend);
-        let next = context.claim(&name);
-        let within = context.ttl + late(&context);
-        let entry = context.granted_within(&*watching, &next, within, context.ttl / 20).await;
-        if let Err(failure) = entry {
+        let answer = after_polls(polls, dying.backend.try_acquire(&context.claim(&name))).await;
+        drop(dying);
+        let free = context.are_free_within(&[&name], context.ttl + late(&context)).await;
+        if let Err(failure) = free {
             return Err(Failure::new(format!("dropped after {polls} polls, and {failure}")));
         }
-        release(&*watching, &next).await?;
         if answer.is_some() {
             return Ok(());
         }
@@ -143,49 +117,42 @@ async fn a_client_that_dies_while_asking_leaves_an_expiry(context: Arc<Context>)
     Err(Failure::new("an acquire was not done after 40 polls"))
 }
 
-async fn the_shortest_ttl_works(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
+async fn the_shortest_ttl_works(context: Context) -> Verdict {
     // A connection's first request may take longer than the shortest TTL, so send one first.
-    is_free(&context, &*backend, "first").await?;
-    soon(|name| shortest(&context, &*backend, name)).await
+    context.is_free("first").await?;
+    let (context, ttl) = (&context, *context.profile.ttl.start());
+    soon(|name| async move {
+        context.take(&Claim { ttl, ..context.claim(name) }).await?;
+        context.are_free_within(&[name], ttl + late(context)).await
+    })
+    .await
 }
 
-async fn shortest(context: &Context, backend: &dyn DistributedLock, name: String) -> Verdict {
-    let (mut claim, next) = (context.claim(&name), context.claim(&name));
-    claim.ttl = *context.profile.ttl.start();
-    take(context, backend, &claim).await?;
-    let within = claim.ttl + late(context);
-    context.granted_within(backend, &next, within, context.ttl / 100).await?;
-    release(backend, &next).await
-}
-
-async fn the_longest_ttl_works(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
-    let mut claim = context.claim("x");
-    claim.ttl = *context.profile.ttl.end();
-    take(&context, &*backend, &claim).await?;
-    refused(&*backend, &context.claim("x")).await?;
-    let inspection = backend.inspect(&claim.name).await?;
-    ensure!(!inspection.holders.is_empty(), "the name is held, but inspect shows no holder");
-    for holder in &inspection.holders {
-        let nearly = claim.ttl - Duration::from_secs(60).min(claim.ttl / 2);
+async fn the_longest_ttl_works(context: Context) -> Verdict {
+    let ttl = *context.profile.ttl.end();
+    let claim = context.taken(Claim { ttl, ..context.claim("x") }).await?;
+    context.is_held("x").await?;
+    let holders = context.holders("x").await?;
+    ensure!(!holders.is_empty(), "the name is held, but inspect shows no holder");
+    for holder in holders {
+        let nearly = ttl - Duration::from_secs(60).min(ttl / 2);
         let left = holder.remaining;
-        let (ttl, is_enough) = (claim.ttl, left.is_none_or(|left| left >= nearly));
+        let is_enough = left.is_none_or(|left| left >= nearly);
         ensure!(is_enough, "the TTL is {ttl:?}, but only {left:?} are left");
     }
-    release(&*backend, &claim).await
+    context.release(&claim).await
 }
 
 async fn slow_answer(context: &Context, delay: Duration) -> Verdict {
-    let faulty = Faulty::new(context.backend().await?, context.clock.clone());
+    let faulty = context.faulty().await?;
     let tested = context.tested_client(Arc::new(faulty.clone()))?;
     faulty.next(Op::Acquire, [Fate::DelayAnswer(delay)]);
-    let (watching, next) = (context.backend().await?, context.claim("x"));
+    let next = context.claim("x");
     let racing = async {
         faulty.called(Op::Acquire, 1).await;
         context.clock.sleep(context.ttl / 10).await;
         let within = context.ttl + delay + late(context);
-        context.granted_within(&*watching, &next, within, Duration::from_millis(1)).await
+        context.granted_every(MILLISECOND, &next, within, Wait::No).await
     };
     let holding = async {
         let hold = tested.try_acquire(&context.name("x"), true).await;
@@ -193,7 +160,7 @@ async fn slow_answer(context: &Context, delay: Duration) -> Verdict {
         if let Ok(Some(hold)) = &hold {
             while hold.is_valid() && context.clock.now() <= answered + context.ttl * 4 {
                 last = Some(context.clock.now());
-                context.clock.sleep(Duration::from_millis(1)).await;
+                context.clock.sleep(MILLISECOND).await;
             }
         }
         (hold, answered, last)
@@ -210,28 +177,25 @@ async fn slow_answer(context: &Context, delay: Duration) -> Verdict {
     if let Ok(Some(hold)) = hold {
         let _ = hold.release().await;
     }
-    refused(&*watching, &context.claim("x")).await?;
-    release(&*watching, &next).await
+    context.is_held("x").await?;
+    context.release(&next).await
 }
 
-async fn a_deadline_is_reckoned_from_the_send(context: Arc<Context>) -> Verdict {
+async fn a_deadline_is_reckoned_from_the_send(context: Context) -> Verdict {
     slow_answer(&context, context.ttl / 2).await
 }
 
-async fn a_grant_after_its_deadline_is_none(context: Arc<Context>) -> Verdict {
+async fn a_grant_after_its_deadline_is_none(context: Context) -> Verdict {
     slow_answer(&context, context.ttl * 3 / 2).await
 }
 
-async fn a_fixed_guard_says_that_it_ended(context: Arc<Context>) -> Verdict {
-    let locks = context.client().await?;
-    let guard = locks.mutex("x").fixed().acquire().await?;
+async fn a_fixed_guard_says_that_it_ended(context: Context) -> Verdict {
+    let guard = context.client().await?.mutex("x").fixed().acquire().await?;
     let deadline = guard.deadline();
     let ended = guard.signal().ended().await;
     ensure!(ended == HoldState::Lost(Reason::Expired), "the guard ended as {ended:?}");
-    let now = context.clock.now();
-    let (most, late) = (deadline + context.moment(), now.saturating_since(deadline));
-    in_time!(now <= most, "the loss was signalled {late:?} late");
+    let late = context.clock.now().saturating_since(deadline);
+    in_time!(late <= context.moment(), "the loss was signalled {late:?} late");
     ensure!(guard.check().is_err(), "the guard is lost, but its check succeeds");
-    is_lost(guard.release().await)?;
-    close(&[&locks]).await
+    is_lost(guard.release().await)
 }

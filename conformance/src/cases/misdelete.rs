@@ -1,11 +1,7 @@
-use std::sync::Arc;
-
-use lockwright_core::ReleaseMode;
+use lockwright_core::{Claim, ReleaseMode};
 
 use crate::case::{Case, cases};
-use crate::context::{
-    Context, close, is_free, is_lost, not_released, refused, release, renewed, take, take_all,
-};
+use crate::context::{Context, is_lost};
 use crate::failure::{Verdict, ensure};
 use crate::faults::{Fate, Op};
 
@@ -29,68 +25,55 @@ pub(super) const CASES: &[Case] = cases! { Misdelete:
     a_dropped_lost_guard_spares_the_next_holder []
         "the background release of a dropped lost guard doesn't end the next hold";
 };
-
-async fn a_foreign_release_changes_nothing(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
-    let (holder, other) = (context.claim("x"), context.claim("x"));
-    take(&context, &*backend, &holder).await?;
-    not_released(&*backend, &other, ReleaseMode::Plain).await?;
-    refused(&*backend, &context.claim("x")).await?;
-    renewed(&*backend, &holder).await?;
-    release(&*backend, &holder).await
+async fn a_foreign_release_changes_nothing(context: Context) -> Verdict {
+    let holder = context.taken(context.claim("x")).await?;
+    context.not_released(&context.claim("x"), ReleaseMode::Plain).await?;
+    context.is_held("x").await?;
+    context.renewed(&holder).await?;
+    context.release(&holder).await
 }
 
-async fn a_late_release_spares_the_next_holder(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
-    let (first, second) = (context.claim("x"), context.claim("x"));
-    take(&context, &*backend, &first).await?;
-    context.granted_within(&*backend, &second, context.patience(), context.ttl / 20).await?;
-    not_released(&*backend, &first, ReleaseMode::Plain).await?;
-    refused(&*backend, &context.claim("x")).await?;
-    renewed(&*backend, &second).await?;
-    release(&*backend, &second).await
+async fn a_late_release_spares_the_next_holder(context: Context) -> Verdict {
+    let (first, second) = (context.taken(context.claim("x")).await?, context.claim("x"));
+    context.granted_in_the_end(&second).await?;
+    context.not_released(&first, ReleaseMode::Plain).await?;
+    context.is_held("x").await?;
+    context.renewed(&second).await?;
+    context.release(&second).await
 }
 
-async fn a_reconciling_release_spares_the_holder(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
-    let (holder, lost) = (context.claim("x"), context.claim("x"));
-    take(&context, &*backend, &holder).await?;
-    not_released(&*backend, &lost, ReleaseMode::Reconcile).await?;
-    refused(&*backend, &context.claim("x")).await?;
-    release(&*backend, &holder).await
+async fn a_reconciling_release_spares_the_holder(context: Context) -> Verdict {
+    let holder = context.taken(context.claim("x")).await?;
+    context.not_released(&context.claim("x"), ReleaseMode::Reconcile).await?;
+    context.is_held("x").await?;
+    context.release(&holder).await
 }
 
-async fn a_second_release_finds_nothing(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
-    let (first, second) = (context.claim("x"), context.claim("x"));
-    take(&context, &*backend, &first).await?;
-    release(&*backend, &first).await?;
-    not_released(&*backend, &first, ReleaseMode::Plain).await?;
-    take(&context, &*backend, &second).await?;
-    not_released(&*backend, &first, ReleaseMode::Plain).await?;
-    release(&*backend, &second).await
+async fn a_second_release_finds_nothing(context: Context) -> Verdict {
+    let first = context.taken(context.claim("x")).await?;
+    context.release(&first).await?;
+    context.not_released(&first, ReleaseMode::Plain).await?;
+    let second = context.taken(context.claim("x")).await?;
+    context.not_released(&first, ReleaseMode::Plain).await?;
+    context.release(&second).await
 }
 
-async fn a_release_of_a_free_name_finds_nothing(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
+async fn a_release_of_a_free_name_finds_nothing(context: Context) -> Verdict {
     for release_mode in [ReleaseMode::Plain, ReleaseMode::Reconcile] {
-        not_released(&*backend, &context.claim("never"), release_mode).await?;
+        context.not_released(&context.claim("never"), release_mode).await?;
     }
-    is_free(&context, &*backend, "never").await
+    context.is_free("never").await
 }
 
-async fn a_release_ends_one_name_only(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
-    let one = context.long_claim("one");
-    let mut two = one.clone();
-    two.name = context.name("two");
-    take_all(&context, &*backend, [&one, &two]).await?;
-    release(&*backend, &one).await?;
-    refused(&*backend, &context.long_claim("two")).await?;
-    release(&*backend, &two).await
+async fn a_release_ends_one_name_only(context: Context) -> Verdict {
+    let one = context.taken(context.long_claim("one")).await?;
+    let two = context.taken(Claim { name: context.name("two"), ..one.clone() }).await?;
+    context.release(&one).await?;
+    context.is_held("two").await?;
+    context.release(&two).await
 }
 
-async fn a_release_that_comes_late_ends_no_later_hold(context: Arc<Context>) -> Verdict {
+async fn a_release_that_comes_late_ends_no_later_hold(context: Context) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
     // The first acquire's answer arrives after the grant's expiry, so the client sends a release.
     // This release arrives during the client's next hold.
@@ -105,42 +88,35 @@ async fn a_release_that_comes_late_ends_no_later_hold(context: Arc<Context>) -> 
     let (guard, ()) = tokio::join!(asking, suspending);
     let guard = guard?;
     ensure!(!faulty.calls(Op::Release).is_empty(), "inconclusive: there was no release");
-    while faulty.is_under_way() {
-        context.clock.sleep(context.ttl / 50).await;
-    }
+    faulty.settled().await;
     guard.check()?;
-    refused(&*context.backend().await?, &context.claim("x")).await?;
-    guard.release().await?;
-    close(&[&locks]).await
+    context.is_held("x").await?;
+    Ok(guard.release().await?)
 }
 
-async fn a_lost_guard_spares_the_next_holder(context: Arc<Context>) -> Verdict {
-    let (locks, faulty) = context.faulty_client().await?;
-    let guard = locks.mutex("x").acquire().await?;
+async fn a_lost_guard_spares_the_next_holder(context: Context) -> Verdict {
+    let (guard, faulty) = context.faulty_guard().await?;
     faulty.always(Op::Renew, Fate::LoseRequest);
     guard.signal().ended().await;
-    let (backend, next) = (context.backend().await?, context.claim("x"));
-    context.granted_within(&*backend, &next, context.patience(), context.ttl / 20).await?;
+    let next = context.claim("x");
+    context.granted_in_the_end(&next).await?;
     is_lost(guard.release().await)?;
-    refused(&*backend, &context.claim("x")).await?;
-    release(&*backend, &next).await?;
-    close(&[&locks]).await
+    context.is_held("x").await?;
+    context.release(&next).await
 }
 
-async fn a_dropped_lost_guard_spares_the_next_holder(context: Arc<Context>) -> Verdict {
-    let (locks, faulty) = context.faulty_client().await?;
-    let guard = locks.mutex("x").acquire().await?;
+async fn a_dropped_lost_guard_spares_the_next_holder(context: Context) -> Verdict {
+    let (guard, faulty) = context.faulty_guard().await?;
     faulty.always(Op::Renew, Fate::LoseRequest);
     faulty.always(Op::Release, Fate::LoseRequest);
     guard.signal().ended().await;
-    let (backend, next) = (context.backend().await?, context.claim("x"));
-    context.granted_within(&*backend, &next, context.patience(), context.ttl / 20).await?;
+    let next = context.claim("x");
+    context.granted_in_the_end(&next).await?;
     drop(guard);
     let before = faulty.calls(Op::Release).len();
     faulty.mend();
     faulty.called(Op::Release, before + 1).await;
     context.clock.sleep(context.ttl / 10).await;
-    refused(&*backend, &context.claim("x")).await?;
-    release(&*backend, &next).await?;
-    close(&[&locks]).await
+    context.is_held("x").await?;
+    context.release(&next).await
 }

@@ -1,9 +1,8 @@
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::case::{Case, cases};
-use crate::context::{Context, is_free, release, release_all, take, take_all};
+use crate::context::Context;
 use crate::failure::{Verdict, ensure};
 
 pub(super) const CASES: &[Case] = cases! { Operator:
@@ -17,11 +16,9 @@ pub(super) const CASES: &[Case] = cases! { Operator:
         "doctor succeeds, and each finding has a message, a reason and a remedy";
 };
 
-async fn a_holder_is_shown(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
-    let claim = context.claim("x");
-    take(&context, &*backend, &claim).await?;
-    let inspection = backend.inspect(&claim.name).await?;
+async fn a_holder_is_shown(context: Context) -> Verdict {
+    let claim = context.taken(context.claim("x")).await?;
+    let inspection = context.backend.inspect(&claim.name).await?;
     ensure!(inspection.name == claim.name, "inspect shows the name {}", inspection.name);
     ensure!(inspection.holders.len() == 1, "inspect shows {} holders", inspection.holders.len());
     let holder = &inspection.holders[0];
@@ -35,30 +32,27 @@ async fn a_holder_is_shown(context: Arc<Context>) -> Verdict {
         let most = context.ttl + Duration::from_secs(1);
         ensure!(!remaining.is_zero() && remaining <= most, "{remaining:?} are left");
     }
-    release(&*backend, &claim).await
+    context.release(&claim).await
 }
 
-async fn a_free_name_is_no_error(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
-    let inspection = backend.inspect(&context.name("never")).await?;
+async fn a_free_name_is_no_error(context: Context) -> Verdict {
+    let inspection = context.backend.inspect(&context.name("never")).await?;
     let holders = inspection.holders;
     ensure!(holders.is_empty(), "a name that was never locked is held by {holders:?}");
     let waiters = inspection.waiters.unwrap_or(0);
     ensure!(waiters == 0, "inspect shows waiters of a name that was never locked");
-    is_free(&context, &*backend, "once").await?;
-    let holders = backend.inspect(&context.name("once")).await?.holders;
+    context.is_free("once").await?;
+    let holders = context.holders("once").await?;
     ensure!(holders.is_empty(), "after its release, the name is held by {holders:?}");
     Ok(())
 }
 
-async fn a_listing_has_each_name_once(context: Arc<Context>) -> Verdict {
+async fn a_listing_has_each_name_once(context: Context) -> Verdict {
     const NAMES: usize = 230;
-    let backend = context.backend().await?;
-    let name = |number| context.long_claim(&format!("x{number}"));
-    let claims: Vec<_> = (0..NAMES).map(name).collect();
-    take_all(&context, &*backend, &claims).await?;
+    let claims = context.long_claims(NAMES);
+    context.take_all(&claims).await?;
     let mut listed: HashMap<String, usize> = HashMap::new();
-    for name in context.held(&*backend).await? {
+    for name in context.held().await? {
         *listed.entry(name.to_string()).or_default() += 1;
     }
     for claim in &claims {
@@ -66,11 +60,11 @@ async fn a_listing_has_each_name_once(context: Arc<Context>) -> Verdict {
         ensure!(times == 1, "{} is listed {times} times", claim.name);
     }
     ensure!(listed.is_empty(), "names without a holder are listed: {listed:?}");
-    release_all(&*backend, &claims).await
+    context.release_all(&claims).await
 }
 
-async fn a_doctor_has_something_to_say(context: Arc<Context>) -> Verdict {
-    for finding in context.backend().await?.doctor().await? {
+async fn a_doctor_has_something_to_say(context: Context) -> Verdict {
+    for finding in context.backend.doctor().await? {
         let complete = [finding.code, &finding.what, &finding.why, &finding.fix];
         let is_complete = complete.iter().all(|text| !text.is_empty());
         ensure!(is_complete, "the finding is incomplete: {finding:?}");

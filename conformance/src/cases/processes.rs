@@ -1,13 +1,11 @@
-use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{BootInstant, Fencing};
-
 use crate::case::{Case, cases};
-use crate::child::{Child, Message, What, holds_of, refused_writes};
-use crate::context::{Context, close, release};
-use crate::failure::{Failure, Verdict, ensure, in_time};
-use crate::history::{History, Hold};
+use crate::child::{Child, What, acquire};
+use crate::context::Context;
+use crate::failure::{Verdict, ensure, given, in_time};
+use crate::history::holds;
+use crate::history::journal::{Event, Journal};
 use crate::register::{Counter, Register};
 
 pub(super) const EXCLUSION: &[Case] = cases! { Exclusion:
@@ -24,112 +22,77 @@ pub(super) const LOSS: &[Case] = cases! { Loss:
     a_stopped_process_knows_when_it_goes_on [Processes]
         "a process that was stopped beyond its TTL has lost its hold, and its fence is refused";
 };
-
-const SILENCE: Duration = Duration::from_secs(30);
-
-async fn processes_never_overlap(context: Arc<Context>) -> Verdict {
-    const CHILDREN: usize = 3;
-    const ROUNDS: u32 = 10;
-    let counter = Counter::create(context.root())?;
-    let (register, history) = (Register::default(), History::default());
-    let locks = context.client().await?;
-    let asked = context.clock.now();
-    let earlier = locks.mutex("x").acquire().await?;
-    let granted = context.clock.now();
-    let mut children = Vec::new();
+async fn processes_never_overlap(context: Context) -> Verdict {
+    const CHILDREN: u64 = 3;
+    const ROUNDS: u64 = 10;
+    let (counter, register) = (Counter::create(&context.root)?, Register::default());
+    let (locks, journal) =
+        (context.client().await?, Journal::in_memory("the parent", context.clock.clone()));
+    let earlier = acquire(&locks, &journal, 0).await?;
+    let (mut children, mut entries) = (Vec::new(), Vec::new());
     for _ in 0..CHILDREN {
         let what = What::Contend { rounds: ROUNDS, counter: counter.path().to_owned() };
         children.push(Child::start(&context, what, context.ttl, &register)?);
     }
     for child in &mut children {
-        let first = child.next(SILENCE).await?;
-        ensure!(first == Message::Asking, "a child's first message wasn't its request");
+        entries.extend(child.until(1, |event| matches!(event, Event::Asked { .. })).await?);
     }
     context.clock.sleep(Duration::from_millis(50)).await;
-    let (who, name, until) = ("the parent".to_owned(), "x".to_owned(), context.clock.now());
-    let (token, fence, mode) = (earlier.token(), earlier.fence(), earlier.mode());
-    history.add(Hold { who, name, mode, token, fence, asked, granted, until });
     earlier.release().await?;
-    for (number, child) in children.iter_mut().enumerate() {
-        let messages = child.rest(SILENCE).await?;
-        let mine = holds_of(&format!("process {number}"), &messages);
-        ensure!(mine.len() == ROUNDS as usize, "process {number} held {} times", mine.len());
-        let refused = refused_writes(&messages);
-        if context.profile.fencing != Fencing::None {
-            ensure!(refused == 0, "{refused} writes of process {number} came with a stale fence");
-        }
-        mine.into_iter().for_each(|hold| history.add(hold));
+    for child in &mut children {
+        entries.extend(child.rest().await?);
     }
-    let fences = context.profile.fencing != Fencing::None;
-    if let Some(violation) = history.check(fences).first() {
-        return Err(Failure::new(violation.to_string()));
-    }
-    let (counted, done) = (Counter::read(counter.path())?, CHILDREN as u64 * u64::from(ROUNDS));
+    entries.extend(journal.entries());
+    let (figures, done) = (context.checked(entries)?, CHILDREN * ROUNDS);
+    ensure!(figures.grants == done + 1, "the processes held {} times", figures.grants);
+    let refused = figures.writes_refused;
+    ensure!(refused == 0 || !context.has_fences(), "{refused} writes came with a stale fence");
+    let counted = Counter::read(counter.path())?;
     ensure!(counted == done, "{done} updates were made under the lock, and {counted} are left");
-    ensure!(history.contended() >= CHILDREN, "inconclusive: no process had to wait");
-    close(&[&locks]).await
+    ensure!(figures.hand_overs >= CHILDREN, "inconclusive: no process had to wait");
+    Ok(())
 }
 
-async fn holds(child: &mut Child) -> Verdict<BootInstant> {
-    loop {
-        if let Message::Deadline(deadline) = child.next(SILENCE).await? {
-            return Ok(deadline);
-        }
-    }
-}
-
-async fn a_killed_process_frees_within_its_ttl(context: Arc<Context>) -> Verdict {
-    let register = Register::default();
-    let mut holder = Child::start(&context, What::Hold, context.ttl, &register)?;
-    holds(&mut holder).await?;
-    let (backend, claim) = (context.backend().await?, context.claim("x"));
+async fn a_killed_process_frees_within_its_ttl(context: Context) -> Verdict {
+    let mut holder = Child::start(&context, What::Hold, context.ttl, &Register::default())?;
+    holder.until_granted().await?;
+    let claim = context.claim("x");
     holder.kill()?;
     let killed = context.clock.now();
-    let entry = context
-        .granted_within(&*backend, &claim, context.ttl * 2 + context.moment(), context.ttl / 50)
-        .await?;
+    let entry = context.granted_within(&claim, context.ttl * 2 + context.moment()).await?;
     let took = entry.sent.saturating_since(killed);
     // Servers round expiries up by at most a second.
     let bound = context.ttl + context.ttl / 10 + Duration::from_secs(1);
     in_time!(took <= bound, "the next grant took {took:?} with a TTL of {:?}", context.ttl);
-    release(&*backend, &claim).await
+    context.release(&claim).await
 }
 
 #[cfg(not(unix))]
-async fn a_stopped_process_knows_when_it_goes_on(_: Arc<Context>) -> Verdict {
+async fn a_stopped_process_knows_when_it_goes_on(_: Context) -> Verdict {
     Ok(())
 }
 
 #[cfg(unix)]
-async fn a_stopped_process_knows_when_it_goes_on(context: Arc<Context>) -> Verdict {
+async fn a_stopped_process_knows_when_it_goes_on(context: Context) -> Verdict {
     let register = Register::default();
     let mut holder = Child::start(&context, What::Hold, context.ttl, &register)?;
-    let mut deadline = holds(&mut holder).await?;
+    let mut entries = holder.until_granted().await?;
     holder.freeze()?;
-    let (backend, claim) = (context.backend().await?, context.claim("x"));
-    let within = context.ttl * 3 + context.moment();
-    let entry = context.granted_within(&*backend, &claim, within, context.ttl / 50).await?;
-    register.write(entry.granted.fence);
+    let claim = context.claim("x");
+    let entry = context.granted_within(&claim, context.ttl * 3 + context.moment()).await?;
+    register.write_to("x", entry.granted.fence);
     context.clock.sleep(context.ttl / 5).await;
     holder.thaw()?;
-    let messages = holder.rest(SILENCE).await?;
-    let mut lost = None;
-    for message in &messages {
-        match message {
-            Message::Deadline(at) => deadline = *at,
-            Message::Lost(at) => lost = Some(*at),
-            _ => {}
-        }
-    }
-    ensure!(lost.is_some(), "the stopped process never noticed its loss");
+    entries.extend(holder.rest().await?);
+    let is_lost = entries.iter().any(|entry| matches!(entry.event, Event::Lost { .. }));
+    ensure!(is_lost, "the stopped process never noticed its loss");
+    let is_refused = |event: &Event| matches!(event, Event::Wrote { accepted: false, .. });
+    let is_refused = entries.iter().any(|entry| is_refused(&entry.event));
+    ensure!(is_refused || !context.has_fences(), "a write with the old fence was accepted");
+    let (until, next) = (given(holds(entries).pop(), "it held nothing")?.until, entry.answered);
     ensure!(
-        deadline <= entry.answered,
-        "the hold was valid until {deadline:?}, but the next grant was before {:?}",
-        entry.answered
+        until <= next,
+        "the hold was valid until {until:?}, but the next grant was at {next:?}"
     );
-    if context.profile.fencing != Fencing::None {
-        let refused = refused_writes(&messages);
-        ensure!(refused == 1, "a write with the old fence was accepted");
-    }
-    release(&*backend, &claim).await
+    context.release(&claim).await
 }

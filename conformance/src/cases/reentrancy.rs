@@ -1,9 +1,7 @@
-use std::sync::Arc;
-
-use lockwright_core::{Fencing, Owner};
+use lockwright_core::Owner;
 
 use crate::case::{Case, cases};
-use crate::context::{Context, is_free, is_lost, refused, release, take};
+use crate::context::{Context, is_lost};
 use crate::failure::{Verdict, ensure};
 use crate::faults::{Fate, Op};
 
@@ -26,7 +24,7 @@ pub(super) const CASES: &[Case] = cases! { Reentrancy:
         "a claim that was sent twice is one hold, and one release ends it";
 };
 
-async fn an_owner_enters_its_hold_again(context: Arc<Context>) -> Verdict {
+async fn an_owner_enters_its_hold_again(context: Context) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
     let owner = Owner::new();
     let first = locks.mutex("x").reentrant(&owner).acquire().await?;
@@ -34,10 +32,8 @@ async fn an_owner_enters_its_hold_again(context: Arc<Context>) -> Verdict {
     let second = locks.mutex("x").reentrant(&owner).acquire().await?;
     let third = locks.mutex("x").reentrant(&owner).try_acquire().await?;
     ensure!(third.is_some(), "a try of the same owner was refused");
-    ensure!(
-        faulty.calls(Op::Acquire).len() == trips,
-        "the second guard sent a request to the server"
-    );
+    let again = faulty.calls(Op::Acquire).len();
+    ensure!(again == trips, "the second guard sent a request to the server");
     ensure!(second.token() == first.token(), "the second guard has another hold");
     ensure!(second.fence() == first.fence(), "the second guard has another fence");
     drop(third);
@@ -45,38 +41,35 @@ async fn an_owner_enters_its_hold_again(context: Arc<Context>) -> Verdict {
     Ok(first.release().await?)
 }
 
-async fn the_last_guard_ends_the_hold(context: Arc<Context>) -> Verdict {
-    let locks = context.client().await?;
-    let (other, owner) = (context.backend().await?, Owner::new());
+async fn the_last_guard_ends_the_hold(context: Context) -> Verdict {
+    let (locks, owner) = (context.client().await?, Owner::new());
     let mut guards = Vec::new();
     for _ in 0..3 {
         guards.push(locks.mutex("x").reentrant(&owner).acquire().await?);
     }
     while guards.len() > 1 {
         guards.remove(0).release().await?;
-        refused(&*other, &context.long_claim("x")).await?;
+        context.is_held("x").await?;
         guards[0].check()?;
     }
     guards.remove(0).release().await?;
-    is_free(&context, &*other, "x").await
+    context.is_free("x").await
 }
 
-async fn a_dropped_guard_counts_too(context: Arc<Context>) -> Verdict {
-    let locks = context.client().await?;
-    let (other, owner) = (context.backend().await?, Owner::new());
+async fn a_dropped_guard_counts_too(context: Context) -> Verdict {
+    let (locks, owner) = (context.client().await?, Owner::new());
     let first = locks.mutex("x").reentrant(&owner).acquire().await?;
     let second = locks.mutex("x").reentrant(&owner).acquire().await?;
     drop(first);
-    refused(&*other, &context.long_claim("x")).await?;
+    context.is_held("x").await?;
     second.check()?;
     drop(second);
     locks.close().await;
-    is_free(&context, &*other, "x").await
+    context.is_free("x").await
 }
 
-async fn others_stay_out(context: Arc<Context>) -> Verdict {
-    let locks = context.client().await?;
-    let owner = Owner::new();
+async fn others_stay_out(context: Context) -> Verdict {
+    let (locks, owner) = (context.client().await?, Owner::new());
     let guard = locks.mutex("x").reentrant(&owner).acquire().await?;
     let stranger = locks.mutex("x").reentrant(&Owner::new()).try_acquire().await?;
     ensure!(stranger.is_none(), "another owner was granted the hold");
@@ -92,8 +85,8 @@ async fn others_stay_out(context: Arc<Context>) -> Verdict {
     Ok(guard.release().await?)
 }
 
-async fn an_owner_is_nobody_elsewhere(context: Arc<Context>) -> Verdict {
-    let (one, two) = (context.client().await?, context.client().await?);
+async fn an_owner_is_nobody_elsewhere(context: Context) -> Verdict {
+    let (one, two) = context.two_clients().await?;
     let owner = Owner::new();
     let guard = one.mutex("x").reentrant(&owner).acquire().await?;
     let other = two.mutex("x").reentrant(&owner).try_acquire().await?;
@@ -101,8 +94,8 @@ async fn an_owner_is_nobody_elsewhere(context: Arc<Context>) -> Verdict {
     Ok(guard.release().await?)
 }
 
-async fn an_owner_that_waits_is_joined(context: Arc<Context>) -> Verdict {
-    let (one, two) = (context.client().await?, context.client().await?);
+async fn an_owner_that_waits_is_joined(context: Context) -> Verdict {
+    let (one, two) = context.two_clients().await?;
     let (holder, owner) = (one.mutex("x").acquire().await?, Owner::new());
     let waiting = || two.mutex("x").reentrant(&owner).wait_for(context.patience()).acquire();
     let releasing = async {
@@ -118,7 +111,7 @@ async fn an_owner_that_waits_is_joined(context: Arc<Context>) -> Verdict {
     Ok(second.release().await?)
 }
 
-async fn a_lost_hold_is_not_entered(context: Arc<Context>) -> Verdict {
+async fn a_lost_hold_is_not_entered(context: Context) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
     let owner = Owner::new();
     let first = locks.mutex("x").reentrant(&owner).acquire().await?;
@@ -127,20 +120,18 @@ async fn a_lost_hold_is_not_entered(context: Arc<Context>) -> Verdict {
     faulty.mend();
     let second = locks.mutex("x").reentrant(&owner).wait_for(context.patience()).acquire().await?;
     ensure!(second.token() != first.token(), "the new guard has the lost hold");
-    if context.profile.fencing != Fencing::None {
-        ensure!(second.fence() > first.fence(), "the new hold's fence isn't larger");
-    }
+    let is_larger = second.fence() > first.fence();
+    ensure!(is_larger || !context.has_fences(), "the new hold's fence isn't larger");
     is_lost(first.release().await)?;
     second.check()?;
     Ok(second.release().await?)
 }
 
-async fn a_repeat_is_not_a_second_hold(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
+async fn a_repeat_is_not_a_second_hold(context: Context) -> Verdict {
     let claim = context.long_claim("x");
     for _ in 0..3 {
-        take(&context, &*backend, &claim).await?;
+        context.take(&claim).await?;
     }
-    release(&*backend, &claim).await?;
-    is_free(&context, &*backend, "x").await
+    context.release(&claim).await?;
+    context.is_free("x").await
 }

@@ -1,12 +1,9 @@
-use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{
-    AcquireOutcome, BootInstant, DistributedLock, ErrorKind, ReleaseMode, ReleaseOutcome, Wait,
-};
+use lockwright_core::{AcquireOutcome, BootInstant, ErrorKind, ReleaseMode, Wait};
 
 use crate::case::{Case, cases};
-use crate::context::{Context, Entry, close, fails, is_free, refused, release, take};
+use crate::context::{Context, Grant, fails};
 use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::faults::{Fate, Op};
 
@@ -39,119 +36,88 @@ pub(super) const CASES: &[Case] = cases! { Repeats:
         "a server's refusal is returned as an error, and leaves no hold";
 };
 
-async fn a_repeat_is_the_same_hold(context: Arc<Context>) -> Verdict {
-    let (one, two) = (context.backend().await?, context.backend().await?);
-    let claim = context.long_claim("x");
-    take(&context, &*one, &claim).await?;
-    for backend in [&*one, &*two] {
-        let again = backend.acquire(&claim, Wait::No).await?;
+async fn a_repeat_is_the_same_hold(context: Context) -> Verdict {
+    let two = context.another().await?;
+    let claim = context.taken(context.long_claim("x")).await?;
+    for connection in [&context, &two] {
+        let again = connection.backend.try_acquire(&claim).await?;
         let is_granted = matches!(again, AcquireOutcome::Granted(_));
         ensure!(is_granted, "a repeat with the hold's own token was answered {again:?}");
     }
-    refused(&*two, &context.long_claim("x")).await?;
-    release(&*two, &claim).await
+    two.is_held("x").await?;
+    two.release(&claim).await
 }
 
-async fn a_repeat_has_the_first_fence(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
+async fn a_repeat_has_the_first_fence(context: Context) -> Verdict {
     let claim = context.claim("x");
-    let first = take(&context, &*backend, &claim).await?.granted.fence;
+    let first = context.take(&claim).await?.granted.fence;
     for _ in 0..3 {
-        let again = take(&context, &*backend, &claim).await?.granted.fence;
-        ensure!(
-            again == first,
-            "the first grant had the fence {first}, and then a repeat had {again}"
-        );
+        let again = context.take(&claim).await?.granted.fence;
+        ensure!(again == first, "a repeat had the fence {first}, and then {again}");
     }
-    release(&*backend, &claim).await
+    context.release(&claim).await
 }
 
-fn promised(entry: &Entry, ttl: Duration) -> BootInstant {
+fn promised(entry: &Grant, ttl: Duration) -> BootInstant {
     entry.granted.start.unwrap_or(entry.sent).min(entry.answered)
         + entry.granted.valid.map_or(ttl, |valid| valid.min(ttl))
 }
 
-async fn kept_until(
-    context: &Context,
-    backend: &dyn DistributedLock,
-    name: &str,
-    until: BootInstant,
-) -> Verdict {
+async fn kept_until(context: &Context, name: &str, until: BootInstant) -> Verdict {
     let next = context.claim(name);
-    let end = context.granted_within(backend, &next, context.patience(), context.ttl / 100).await?;
+    let end = context.granted_in_the_end(&next).await?;
     let early = until.saturating_since(end.answered);
     ensure!(early.is_zero(), "the name was granted again {early:?} before the hold's reported end");
-    release(backend, &next).await
+    context.release(&next).await
 }
 
-async fn a_repeat_is_valid_for_what_it_says(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
-    let claim = context.claim("x");
-    take(&context, &*backend, &claim).await?;
+async fn a_repeat_is_valid_for_what_it_says(context: Context) -> Verdict {
+    let claim = context.taken(context.claim("x")).await?;
     context.clock.sleep(context.ttl * 3 / 5).await;
-    let again = take(&context, &*backend, &claim).await?;
-    kept_until(&context, &*backend, "x", promised(&again, claim.ttl)).await
+    let again = context.take(&claim).await?;
+    kept_until(&context, "x", promised(&again, claim.ttl)).await
 }
 
-async fn a_grant_lasts_from_its_start(context: Arc<Context>) -> Verdict {
-    let (backend, other) = (context.backend().await?, context.backend().await?);
-    let claim = context.claim("x");
-    let entry = take(&context, &*backend, &claim).await?;
+async fn a_grant_lasts_from_its_start(context: Context) -> Verdict {
+    let other = context.another().await?;
+    let entry = context.take(&context.claim("x")).await?;
     let start = entry.granted.start.unwrap_or(entry.sent);
     ensure!(start <= entry.answered, "the grant reports a start in the future");
-    kept_until(&context, &*other, "x", promised(&entry, claim.ttl)).await?;
-    let (holder, waiter) = (context.claim("y"), context.claim("y"));
-    take(&context, &*other, &holder).await?;
-    let limit = context.clock.now() + context.patience();
-    let waiting = async {
-        loop {
-            let sent = context.clock.now();
-            match backend.acquire(&waiter, Wait::Until(limit)).await? {
-                AcquireOutcome::Granted(granted) => {
-                    return Ok(Entry { granted, sent, answered: context.clock.now() });
-                }
-                AcquireOutcome::Busy(_) if sent >= limit => {
-                    return Err(Failure::new("a waiter was never granted"));
-                }
-                AcquireOutcome::Busy(_) => context.clock.sleep(context.ttl / 50).await,
-            }
-        }
-    };
+    kept_until(&other, "x", promised(&entry, context.ttl)).await?;
+    let (holder, waiter) = (other.taken(context.claim("y")).await?, context.claim("y"));
+    let patience = context.patience();
+    let wait = Wait::Until(context.clock.now() + patience);
+    let waiting = context.granted_every(context.ttl / 50, &waiter, patience, wait);
     let releasing = async {
         context.clock.sleep(context.ttl / 4).await;
-        release(&*other, &holder).await
+        other.release(&holder).await
     };
-    let (entry, released) = tokio::join!(waiting, releasing);
-    released?;
-    kept_until(&context, &*other, "y", promised(&entry?, waiter.ttl)).await
+    let (entry, ()) = tokio::try_join!(waiting, releasing)?;
+    kept_until(&other, "y", promised(&entry, waiter.ttl)).await
 }
 
-async fn a_late_duplicate_is_kept_out(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
+async fn a_late_duplicate_is_kept_out(context: Context) -> Verdict {
     // For `lost`, the server receives the release before the acquire.
-    let (granted, lost) = (context.claim("x"), context.claim("x"));
-    take(&context, &*backend, &granted).await?;
-    backend.release(&granted, ReleaseMode::Reconcile).await?;
-    backend.release(&lost, ReleaseMode::Reconcile).await?;
+    let (granted, lost) = (context.taken(context.claim("x")).await?, context.claim("x"));
+    context.backend.release(&granted, ReleaseMode::Reconcile).await?;
+    context.backend.release(&lost, ReleaseMode::Reconcile).await?;
     for late in [&granted, &lost] {
         for wait in [Wait::No, Wait::Until(context.clock.now() + context.ttl)] {
-            let answer = backend.acquire(late, wait).await;
+            let answer = context.backend.acquire(late, wait).await;
             let is_lost = answer.as_ref().is_err_and(|error| error.lost_reason().is_some());
             ensure!(is_lost, "a reconciled token was answered {answer:?}");
         }
-        is_free(&context, &*backend, "x").await?;
+        context.is_free("x").await?;
     }
     Ok(())
 }
 
-async fn a_ghost_lives_for_one_ttl(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
-    let (late, next) = (context.claim("x"), context.claim("x"));
-    backend.release(&late, ReleaseMode::Reconcile).await?;
-    let _ = backend.acquire(&late, Wait::No).await;
+async fn a_ghost_lives_for_one_ttl(context: Context) -> Verdict {
+    let late = context.claim("x");
+    context.backend.release(&late, ReleaseMode::Reconcile).await?;
+    let _ = context.backend.acquire(&late, Wait::No).await;
     let bound = context.ttl + Duration::from_secs(1) + context.moment();
-    context.granted_within(&*backend, &next, bound, context.ttl / 50).await?;
-    release(&*backend, &next).await
+    context.are_free_within(&["x"], bound).await
 }
 
 /// Without tombstones, late duplicates must expire first.
@@ -160,7 +126,7 @@ async fn is_free_soon(context: &Context) -> Verdict {
     context.are_free_within(&["x"], bound).await
 }
 
-async fn a_lost_answer_is_asked_for_again(context: Arc<Context>) -> Verdict {
+async fn a_lost_answer_is_asked_for_again(context: Context) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
     faulty.next(Op::Acquire, [Fate::LoseAnswer, Fate::LoseAnswer]);
     let guard = locks.mutex("x").wait_for(context.patience()).acquire().await?;
@@ -170,21 +136,19 @@ async fn a_lost_answer_is_asked_for_again(context: Arc<Context>) -> Verdict {
     ensure!(is_own, "the guard's token isn't the holder's: {shown:?}");
     guard.check()?;
     guard.release().await?;
-    is_free_soon(&context).await?;
-    close(&[&locks]).await
+    is_free_soon(&context).await
 }
 
-async fn a_lost_request_is_sent_again(context: Arc<Context>) -> Verdict {
+async fn a_lost_request_is_sent_again(context: Context) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
     faulty.next(Op::Acquire, [Fate::LoseRequest, Fate::LoseRequest]);
     let guard = locks.mutex("x").wait_for(context.patience()).acquire().await?;
     guard.check()?;
     guard.release().await?;
-    is_free_soon(&context).await?;
-    close(&[&locks]).await
+    is_free_soon(&context).await
 }
 
-async fn an_unanswered_try_leaves_nothing(context: Arc<Context>) -> Verdict {
+async fn an_unanswered_try_leaves_nothing(context: Context) -> Verdict {
     for fate in [Fate::LoseAnswer, Fate::LoseRequest, Fate::Panic] {
         let (locks, faulty) = context.faulty_client().await?;
         faulty.next(Op::Acquire, [fate]);
@@ -195,59 +159,47 @@ async fn an_unanswered_try_leaves_nothing(context: Arc<Context>) -> Verdict {
     Ok(())
 }
 
-async fn a_late_request_leaves_nothing(context: Arc<Context>) -> Verdict {
+async fn a_late_request_leaves_nothing(context: Context) -> Verdict {
     for part in [10, 2] {
         let (locks, faulty) = context.faulty_client().await?;
         faulty.next(Op::Acquire, [Fate::DelayRequest(context.ttl / part)]);
         let answer = locks.mutex("x").try_acquire().await;
         ensure!(answer.is_err(), "the outcome is unknown, but the answer was {answer:?}");
-        while faulty.is_under_way() {
-            context.clock.sleep(context.ttl / 50).await;
-        }
+        faulty.settled().await;
         is_free_soon(&context).await?;
         locks.close().await;
     }
     Ok(())
 }
 
-async fn a_duplicated_acquire_leaves_nothing(context: Arc<Context>) -> Verdict {
+async fn a_duplicated_acquire_leaves_nothing(context: Context) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
     faulty.next(Op::Acquire, [Fate::Duplicate(context.ttl / 5)]);
-    let guard = locks.mutex("x").acquire().await?;
-    guard.release().await?;
-    while faulty.is_under_way() {
-        context.clock.sleep(context.ttl / 50).await;
-    }
+    locks.mutex("x").acquire().await?.release().await?;
+    faulty.settled().await;
     // The client doesn't reconcile an answered request, so the server may grant the duplicate,
     // which then expires.
-    context.are_free_within(&["x"], context.patience()).await?;
-    close(&[&locks]).await
+    context.are_free_within(&["x"], context.patience()).await
 }
 
-async fn an_unanswered_release_is_done(context: Arc<Context>) -> Verdict {
+async fn an_unanswered_release_is_done(context: Context) -> Verdict {
     let bound = context.ttl * 9 / 10;
     for fate in [Fate::LoseRequest, Fate::LoseAnswer, Fate::Hang, Fate::Panic] {
         // A busy machine delays some releases, so the fastest of three counts.
         let mut soonest = Duration::MAX;
         for _ in 0..3 {
-            let (locks, faulty) = context.faulty_client().await?;
-            let guard = locks.mutex("x").acquire().await?;
+            let (guard, faulty) = context.faulty_guard().await?;
             let released_at = context.clock.now();
             faulty.next(Op::Release, [fate]);
             let answer = guard.release().await;
             ensure!(
                 answer.is_err(),
-                "{fate:?}: the server's answer was lost, but the client returned {answer:?}"
+                "{fate:?} lost the answer, but the client returned {answer:?}"
             );
-            locks.close().await;
-            let (backend, next) = (context.backend().await?, context.claim("x"));
-            let entry = context
-                .granted_within(&*backend, &next, context.patience(), context.ttl / 50)
-                .await?;
+            let next = context.claim("x");
+            let entry = context.granted_in_the_end(&next).await?;
             soonest = soonest.min(entry.sent.saturating_since(released_at));
-            let ended = backend.release(&next, ReleaseMode::Plain).await?;
-            let spared = ended == ReleaseOutcome::Released;
-            ensure!(spared, "{fate:?}: the late release ended the next hold");
+            context.release(&next).await?;
             if soonest < bound {
                 break;
             }
@@ -258,7 +210,7 @@ async fn an_unanswered_release_is_done(context: Arc<Context>) -> Verdict {
     Ok(())
 }
 
-async fn an_honest_refusal_is_reported(context: Arc<Context>) -> Verdict {
+async fn an_honest_refusal_is_reported(context: Context) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
     faulty.always(Op::Acquire, Fate::UNAVAILABLE);
     fails(locks.mutex("x").try_acquire().await, ErrorKind::Unavailable)?;
@@ -269,6 +221,5 @@ async fn an_honest_refusal_is_reported(context: Arc<Context>) -> Verdict {
     let releases = faulty.calls(Op::Release).len();
     ensure!(releases == 0, "a claim that was certainly never granted was released");
     faulty.mend();
-    locks.mutex("x").acquire().await?.release().await?;
-    Ok(())
+    Ok(locks.mutex("x").acquire().await?.release().await?)
 }

@@ -1,16 +1,12 @@
-use std::sync::Arc;
-
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Claim, DistributedLock, ErrorKind, Mode, Owner, Reason,
-    ReleaseMode, RenewalOutcome, Wait,
+    AcquireOutcome, BreakMode, Claim, ErrorKind, Mode, Owner, Reason, ReleaseMode, RenewalOutcome,
+    Wait,
 };
+use tokio::time::timeout;
 
 use crate::case::{Case, cases};
-use crate::context::{
-    Context, fails, not_released, not_renewed, refused, release, release_all, renew, renewed, soon,
-    take, take_all, woken,
-};
-use crate::failure::{Failure, Verdict, ensure};
+use crate::context::{Context, all_released, fails, soon};
+use crate::failure::{Verdict, ensure, given, in_time};
 
 pub(super) const CASES: &[Case] = cases! { Shared:
     readers_hold_beside_each_other [Shared]
@@ -46,278 +42,215 @@ pub(super) const CASES: &[Case] = cases! { Shared:
     an_upgrade_is_an_error [Shared]
         "an owner that reads can't write: it would wait for itself";
 };
-
 fn reader(context: &Context) -> Claim {
     context.claim_as("x", Mode::Shared)
 }
 
-fn writer(context: &Context) -> Claim {
-    context.claim_as("x", Mode::Exclusive)
+async fn readers_hold_beside_each_other(context: Context) -> Verdict {
+    let other = context.another().await?;
+    let one = context.taken(reader(&context)).await?;
+    let two = context.taken(reader(&context)).await?;
+    let three = other.taken(reader(&context)).await?;
+    context.is_held("x").await?;
+    other.is_held("x").await?;
+    context.release_all([&one, &two, &three]).await?;
+    context.is_free("x").await
 }
 
-async fn readers_hold_beside_each_other(context: Arc<Context>) -> Verdict {
-    let (backend, other) = (context.backend().await?, context.backend().await?);
-    let readers = [reader(&context), reader(&context), reader(&context)];
-    take(&context, &*backend, &readers[0]).await?;
-    take(&context, &*backend, &readers[1]).await?;
-    take(&context, &*other, &readers[2]).await?;
-    for backend in [&backend, &other] {
-        refused(&**backend, &writer(&context)).await?;
-    }
-    release_all(&*backend, &readers).await?;
-    let writer = writer(&context);
-    take(&context, &*backend, &writer).await?;
-    release(&*backend, &writer).await
-}
-
-async fn a_writer_waits_for_the_last_reader(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
+async fn a_writer_waits_for_the_last_reader(context: Context) -> Verdict {
     for last in [0, 1] {
-        let (readers, writer) = ([reader(&context), reader(&context)], writer(&context));
-        take_all(&context, &*backend, &readers).await?;
-        refused(&*backend, &writer).await?;
-        release(&*backend, &readers[1 - last]).await?;
-        refused(&*backend, &writer).await?;
-        release(&*backend, &readers[last]).await?;
-        take(&context, &*backend, &writer).await?;
-        release(&*backend, &writer).await?;
+        let readers = [reader(&context), reader(&context)];
+        context.take_all(&readers).await?;
+        context.is_held("x").await?;
+        context.release(&readers[1 - last]).await?;
+        context.is_held("x").await?;
+        context.release(&readers[last]).await?;
+        context.is_free("x").await?;
     }
     Ok(())
 }
 
-async fn a_reader_waits_for_the_writer(context: Arc<Context>) -> Verdict {
-    let (backend, other) = (context.backend().await?, context.backend().await?);
-    let (reader, writer) = (reader(&context), writer(&context));
-    take(&context, &*backend, &writer).await?;
-    for backend in [&backend, &other] {
-        refused(&**backend, &reader).await?;
-    }
-    release(&*backend, &writer).await?;
-    take(&context, &*other, &reader).await?;
-    release(&*other, &reader).await
+async fn a_reader_waits_for_the_writer(context: Context) -> Verdict {
+    let other = context.another().await?;
+    let writer = context.taken(context.long_claim("x")).await?;
+    context.refused(&reader(&context)).await?;
+    other.refused(&reader(&context)).await?;
+    context.release(&writer).await?;
+    let reader = other.taken(reader(&context)).await?;
+    other.release(&reader).await
 }
 
-async fn each_reader_expires_alone(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
-    let (stays, writer) = (reader(&context), writer(&context));
-    let goes = Claim { ttl: context.ttl, ..reader(&context) };
-    // `goes` is granted first, because a backend may store the first reader differently.
-    take_all(&context, &*backend, [&goes, &stays]).await?;
-    let goes_too = Claim { ttl: context.ttl, ..reader(&context) };
-    take(&context, &*backend, &goes_too).await?;
+async fn each_reader_expires_alone(context: Context) -> Verdict {
+    // One expiring reader is granted first, because a backend may store the first differently.
+    let short = || Claim { ttl: context.ttl, ..reader(&context) };
+    let (goes, stays, goes_too) = (short(), reader(&context), short());
+    context.take_all([&goes, &stays, &goes_too]).await?;
     context.clock.sleep(context.ttl + context.moment() / 20).await;
-    for gone in [&goes, &goes_too] {
-        not_renewed(&*backend, gone).await?;
-    }
-    renewed(&*backend, &stays).await?;
-    refused(&*backend, &writer).await?;
-    release(&*backend, &stays).await?;
-    take(&context, &*backend, &writer).await?;
-    release(&*backend, &writer).await
+    context.not_renewed(&goes).await?;
+    context.not_renewed(&goes_too).await?;
+    context.renewed(&stays).await?;
+    context.is_held("x").await?;
+    context.release(&stays).await?;
+    context.is_free("x").await
 }
 
-async fn a_reader_ends_its_own_hold_only(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
+async fn a_reader_ends_its_own_hold_only(context: Context) -> Verdict {
     let (one, two) = (reader(&context), reader(&context));
-    take_all(&context, &*backend, [&one, &two]).await?;
-    release(&*backend, &one).await?;
-    let foreign = reader(&context);
-    for claim in [&one, &foreign] {
-        not_released(&*backend, claim, ReleaseMode::Plain).await?;
-        refused(&*backend, &writer(&context)).await?;
+    context.take_all([&one, &two]).await?;
+    context.release(&one).await?;
+    for claim in [&one, &reader(&context)] {
+        context.not_released(claim, ReleaseMode::Plain).await?;
+        context.is_held("x").await?;
     }
-    release(&*backend, &two).await
+    context.release(&two).await
 }
 
-async fn a_repeated_reader_is_one_hold(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
-    let (other, one, writer) = (reader(&context), reader(&context), writer(&context));
-    take(&context, &*backend, &other).await?;
-    let first = take(&context, &*backend, &one).await?.granted;
-    let second = take(&context, &*backend, &one).await?.granted;
-    let fences = (first.fence, second.fence);
-    ensure!(fences.0 == fences.1, "a repeat had the fence {}, and then {}", fences.0, fences.1);
-    release_all(&*backend, [&one, &other]).await?;
-    take(&context, &*backend, &writer).await?;
-    release(&*backend, &writer).await
+async fn a_repeated_reader_is_one_hold(context: Context) -> Verdict {
+    let (other, one) = (context.taken(reader(&context)).await?, reader(&context));
+    let first = context.take(&one).await?.granted.fence;
+    let second = context.take(&one).await?.granted.fence;
+    ensure!(first == second, "a repeat had the fence {first}, and then {second}");
+    context.release_all([&one, &other]).await?;
+    context.is_free("x").await
 }
 
-async fn a_waiting_writer_stops_new_readers(context: Arc<Context>) -> Verdict {
-    let (backend, locks) = (context.backend().await?, context.client().await?);
-    let first = reader(&context);
-    take(&context, &*backend, &first).await?;
-    let waiting = tokio::spawn(async move { locks.write("x").acquire().await });
+async fn a_waiting_writer_stops_new_readers(context: Context) -> Verdict {
+    let locks = context.client().await?;
+    let first = context.taken(reader(&context)).await?;
+    let waiting = tokio::spawn(locks.write("x").acquire());
     // A refused reader shows that the writer is queued.
-    let give_up = context.clock.now() + context.patience();
-    loop {
-        let next = reader(&context);
-        let AcquireOutcome::Granted(_) = backend.acquire(&next, Wait::No).await? else { break };
-        release(&*backend, &next).await?;
-        if context.clock.now() >= give_up {
-            return Err(Failure::late("readers were granted while a writer waited"));
-        }
+    let (give_up, mut next) = (context.clock.now() + context.patience(), reader(&context));
+    while let AcquireOutcome::Granted(_) = context.backend.try_acquire(&next).await? {
+        context.release(&next).await?;
+        let is_in_time = context.clock.now() < give_up;
+        in_time!(is_in_time, "readers were granted while a writer waited");
         context.clock.sleep(context.ttl / 20).await;
+        next = reader(&context);
     }
-    release(&*backend, &first).await?;
-    let limit = tokio::time::timeout(context.patience(), waiting);
-    let Ok(guard) = limit.await else {
-        return Err(Failure::new("the writer was not granted after the last reader's release"));
-    };
+    context.release(&first).await?;
+    let guard = timeout(context.patience(), waiting).await.ok();
+    let guard = given(guard, "the writer was not granted after the last reader's release")?;
     guard??.release().await?;
-    let next = reader(&context);
-    take(&context, &*backend, &next).await?;
-    release(&*backend, &next).await
+    let next = context.taken(reader(&context)).await?;
+    context.release(&next).await
 }
 
-async fn a_vanished_writer_stops_readers_for_a_bounded_time(context: Arc<Context>) -> Verdict {
-    let (backend, other) = (context.backend().await?, context.backend().await?);
-    let (first, next) = (reader(&context), reader(&context));
-    take(&context, &*backend, &first).await?;
-    let limit = context.clock.now() + context.ttl / 10;
-    let writer = Claim { ttl: context.ttl, ..writer(&context) };
-    let answer = other.acquire(&writer, Wait::Until(limit)).await?;
-    ensure!(
-        matches!(answer, AcquireOutcome::Busy(_)),
-        "a writer was granted while a reader held the name"
-    );
+async fn a_vanished_writer_stops_readers_for_a_bounded_time(context: Context) -> Verdict {
+    let other = context.another().await?;
+    let (first, next) = (context.taken(reader(&context)).await?, reader(&context));
+    let limit = Wait::Until(context.clock.now() + context.ttl / 10);
+    other.queued(&context.claim("x"), limit).await?;
     drop(other);
     let bound = context.ttl * 2 + context.profile.slow_poll * 10 + context.moment();
-    context.granted_within(&*backend, &next, bound, context.ttl / 20).await?;
-    release_all(&*backend, [&first, &next]).await
+    context.granted_within(&next, bound).await?;
+    context.release_all([&first, &next]).await
 }
 
-async fn readers_share_a_fence(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
+async fn readers_share_a_fence(context: Context) -> Verdict {
     let mut highest = None;
     for _ in 0..3 {
-        let (one, two, writer) = (reader(&context), reader(&context), writer(&context));
-        let first = take(&context, &*backend, &one).await?.granted.fence;
-        let second = take(&context, &*backend, &two).await?.granted.fence;
+        let (one, two, writer) = (reader(&context), reader(&context), context.long_claim("x"));
+        let first = context.take(&one).await?.granted.fence;
+        let second = context.take(&two).await?.granted.fence;
         ensure!(first == second, "concurrent readers have the fences {first} and {second}");
         ensure!(Some(first) > highest, "{first} came after {highest:?}");
-        release(&*backend, &one).await?;
+        context.release(&one).await?;
         let third = reader(&context);
-        let fence = take(&context, &*backend, &third).await?.granted.fence;
+        let fence = context.take(&third).await?.granted.fence;
         ensure!(fence == first, "concurrent readers have the fences {first} and {fence}");
-        release_all(&*backend, [&two, &third]).await?;
-        let writers = take(&context, &*backend, &writer).await?.granted.fence;
+        context.release_all([&two, &third]).await?;
+        let writers = context.take(&writer).await?.granted.fence;
         ensure!(writers > first, "the writer's {writers} came after the readers' {first}");
         highest = Some(writers);
-        release(&*backend, &writer).await?;
+        context.release(&writer).await?;
     }
     Ok(())
 }
 
-async fn each_reader_is_shown(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
+async fn each_reader_is_shown(context: Context) -> Verdict {
     let (one, two) = (reader(&context), reader(&context));
-    take_all(&context, &*backend, [&one, &two]).await?;
-    let shown = backend.inspect(&one.name).await?;
-    let mut tokens: Vec<_> = shown.holders.iter().filter_map(|holder| holder.token).collect();
-    let mut wanted = vec![one.token, two.token];
-    tokens.sort_unstable_by_key(ToString::to_string);
-    wanted.sort_unstable_by_key(ToString::to_string);
-    ensure!(tokens == wanted, "the readers are {wanted:?}, but inspect shows {tokens:?}");
-    let modes: Vec<_> = shown.holders.iter().map(|holder| holder.mode).collect();
+    context.take_all([&one, &two]).await?;
+    let holders = context.holders("x").await?;
+    for token in [one.token, two.token] {
+        let shown = holders.iter().filter(|holder| holder.token == Some(token)).count();
+        ensure!(shown == 1, "the reader {token} holds, but inspect shows {holders:?}");
+    }
+    let modes: Vec<_> = holders.iter().map(|holder| holder.mode).collect();
     ensure!(modes == [Mode::Shared; 2], "two readers are shown as {modes:?}");
-    let listed = context.held(&*backend).await?;
+    let listed = context.held().await?;
     ensure!(listed == [one.name.clone()], "a name with two readers is listed as {listed:?}");
-    release_all(&*backend, [&one, &two]).await
+    context.release_all([&one, &two]).await
 }
 
-async fn a_broken_reader_leaves_the_others(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
+async fn a_broken_reader_leaves_the_others(context: Context) -> Verdict {
     let (one, two) = (reader(&context), reader(&context));
     for how in [BreakMode::RunOut, BreakMode::Now] {
         let broken = reader(&context);
-        take_all(&context, &*backend, [&one, &broken, &two]).await?;
-        backend
-            .break_lock(&one.name, BreakTarget::Token(broken.token), how, "me", "to see")
-            .await?;
-        let outcome = renew(&*backend, &broken).await?;
+        context.take_all([&one, &broken, &two]).await?;
+        context.break_hold(&broken, how).await?;
+        let outcome = context.renew(&broken).await?;
         let expected = [Reason::Broken, Reason::Gone].map(RenewalOutcome::NotHeld);
         let is_broken = expected.contains(&outcome);
         ensure!(is_broken, "the broken reader's renewal was answered {outcome:?}");
-        for reader in [&one, &two] {
-            renewed(&*backend, reader).await?;
-        }
-        refused(&*backend, &writer(&context)).await?;
-        release_all(&*backend, [&one, &two]).await?;
-        backend.release(&broken, ReleaseMode::Plain).await?;
+        context.renewed(&one).await?;
+        context.renewed(&two).await?;
+        context.is_held("x").await?;
+        context.release_all([&one, &two]).await?;
+        context.backend.release(&broken, ReleaseMode::Plain).await?;
     }
     Ok(())
 }
 
-async fn the_last_readers_release_wakes_the_writer(context: Arc<Context>) -> Verdict {
-    soon(|name| last_reader_wakes(Arc::clone(&context), name)).await
+async fn the_last_readers_release_wakes_the_writer(context: Context) -> Verdict {
+    let context = &context;
+    soon(|name| async move {
+        let (one, two) = context.two_clients().await?;
+        let readers = vec![one.read(name).acquire().await?, one.read(name).acquire().await?];
+        let waiting = tokio::spawn(two.write(name).acquire());
+        context.clock.sleep(context.profile.slow_poll / 10).await;
+        all_released(readers).await?;
+        Ok(context.woken(waiting).await?.release().await?)
+    })
+    .await
 }
 
-async fn last_reader_wakes(context: Arc<Context>, name: String) -> Verdict {
-    let (one, two) = (context.client().await?, context.client().await?);
-    let readers = [one.read(&*name).acquire().await?, one.read(&*name).acquire().await?];
-    let waiting = tokio::spawn(two.write(&*name).acquire());
-    context.clock.sleep(context.profile.slow_poll / 10).await;
-    for reader in readers {
-        reader.release().await?;
-    }
-    Ok(woken(&context, waiting).await?.release().await?)
+async fn a_writers_release_wakes_all_readers(context: Context) -> Verdict {
+    let context = &context;
+    soon(|name| async move {
+        let (two, three) = context.two_clients().await?;
+        let writer = context.client().await?.write(name).acquire().await?;
+        let waiting = [&two, &two, &three].map(|locks| locks.read(name).acquire());
+        let waiting = waiting.map(tokio::spawn);
+        context.clock.sleep(context.profile.slow_poll / 10).await;
+        writer.release().await?;
+        context.all_woken(waiting).await
+    })
+    .await
 }
 
-async fn a_writers_release_wakes_all_readers(context: Arc<Context>) -> Verdict {
-    soon(|name| writers_release_wakes(Arc::clone(&context), name)).await
-}
-
-async fn writers_release_wakes(context: Arc<Context>, name: String) -> Verdict {
-    let (one, two, three) =
-        (context.client().await?, context.client().await?, context.client().await?);
-    let writer = one.write(&*name).acquire().await?;
-    let mut waiting = Vec::new();
-    for locks in [&two, &two, &three] {
-        let locks = locks.clone();
-        waiting.push(tokio::spawn(locks.read(&*name).acquire()));
-    }
-    context.clock.sleep(context.profile.slow_poll / 10).await;
-    writer.release().await?;
-    let mut guards = Vec::new();
-    for waiting in waiting {
-        guards.push(woken(&context, waiting).await?);
-    }
-    for guard in guards {
-        guard.release().await?;
-    }
-    Ok(())
-}
-
-async fn readers_of_one_client_dont_take_turns(context: Arc<Context>) -> Verdict {
+async fn readers_of_one_client_dont_take_turns(context: Context) -> Verdict {
     let locks = context.client().await?;
     let mut guards = Vec::new();
-    for _ in 0..8 {
-        let (guard, held) = (locks.read("x").try_acquire().await?, guards.len());
-        let failure = || Failure::new(format!("a reader was refused while {held} readers held"));
-        guards.push(guard.ok_or_else(failure)?);
+    for held in 0..8 {
+        let guard = locks.read("x").try_acquire().await?;
+        guards.push(given(guard, format!("a reader was refused while {held} readers held"))?);
     }
     let writer = locks.write("x").try_acquire().await?;
     ensure!(writer.is_none(), "a writer was granted while readers held the name");
-    for guard in guards {
-        guard.check()?;
-        guard.release().await?;
-    }
+    all_released(guards).await?;
     let writer = locks.write("x").try_acquire().await?;
-    let Some(writer) = writer else {
-        return Err(Failure::new("no writer was granted after the last reader's release"));
-    };
+    let writer = given(writer, "no writer was granted after the last reader's release")?;
     Ok(writer.release().await?)
 }
 
-async fn an_owner_reads_again_at_once(context: Arc<Context>) -> Verdict {
-    let (locks, other) = (context.client().await?, context.client().await?);
+async fn an_owner_reads_again_at_once(context: Context) -> Verdict {
+    let (locks, other) = context.two_clients().await?;
     let owner = Owner::new();
     let first = locks.read("x").reentrant(&owner).acquire().await?;
-    let waiting = tokio::spawn(async move { other.write("x").acquire().await });
+    let waiting = tokio::spawn(other.write("x").acquire());
     context.clock.sleep(context.ttl / 5).await;
-    let Some(second) = locks.read("x").reentrant(&owner).try_acquire().await? else {
-        return Err(Failure::new("an owner that reads was refused a second guard"));
-    };
+    let second = locks.read("x").reentrant(&owner).try_acquire().await?;
+    let second = given(second, "an owner that reads was refused a second guard")?;
     let (one, two) = (first.token(), second.token());
     ensure!(one == two, "an owner has two holds: {one} and {two}");
     first.release().await?;
@@ -325,17 +258,13 @@ async fn an_owner_reads_again_at_once(context: Arc<Context>) -> Verdict {
     let is_early = waiting.is_finished();
     ensure!(!is_early, "the writer was granted before the reader's last guard was released");
     second.release().await?;
-    let Ok(guard) = tokio::time::timeout(context.patience(), waiting).await else {
-        return Err(Failure::new(
-            "the writer was not granted after the reader's last guard was released",
-        ));
-    };
+    let guard = timeout(context.patience(), waiting).await.ok();
+    let guard = given(guard, "the writer was not granted after the reader's last release")?;
     Ok(guard??.release().await?)
 }
 
-async fn an_upgrade_is_an_error(context: Arc<Context>) -> Verdict {
-    let locks = context.client().await?;
-    let owner = Owner::new();
+async fn an_upgrade_is_an_error(context: Context) -> Verdict {
+    let (locks, owner) = (context.client().await?, Owner::new());
     let reading = locks.read("x").reentrant(&owner).acquire().await?;
     let upgraded = locks.write("x").reentrant(&owner).wait_for(context.ttl).acquire().await;
     fails(upgraded, ErrorKind::Conflict)?;
@@ -344,6 +273,5 @@ async fn an_upgrade_is_an_error(context: Arc<Context>) -> Verdict {
     let writing = locks.write("x").reentrant(&owner).acquire().await?;
     let lowered = locks.read("x").reentrant(&owner).wait_for(context.ttl).acquire().await;
     fails(lowered, ErrorKind::Conflict)?;
-    writing.release().await?;
-    context.nothing_left().await
+    Ok(writing.release().await?)
 }

@@ -1,16 +1,13 @@
-use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Claim, ErrorKind, HoldState, Locks, Mode, Owner,
-    Reason, ReleaseMode, RenewalOutcome, Result, Token,
+    AcquireOutcome, BreakMode, BreakTarget, Claim, ErrorKind, Fence, Guard, HoldState, Mode, Owner,
+    Reason, ReleaseMode, RenewalOutcome, Result, TicketError, Token,
 };
 
 use crate::case::{Case, cases};
-use crate::context::{
-    Context, break_hold, is_lost, not_released, not_renewed, refused, release, renew, renewed, take,
-};
-use crate::failure::{Failure, Verdict, ensure};
+use crate::context::{Context, is_lost};
+use crate::failure::{Failure, Verdict, ensure, given};
 use crate::faults::{Fate, Op};
 
 pub(super) const CASES: &[Case] = cases! { Tickets:
@@ -35,16 +32,13 @@ pub(super) const CASES: &[Case] = cases! { Tickets:
     a_backend_without_tickets_refuses_them [NoTickets]
         "a backend without tickets returns Unsupported, and the hold is released";
 };
-
-async fn a_hold_moves_to_another_client(context: Arc<Context>) -> Verdict {
-    let (one, two) = (context.client().await?, context.client().await?);
-    let guard = one.mutex("x").acquire().await?;
+async fn a_hold_moves_to_another_client(context: Context) -> Verdict {
+    let (guard, two) = (context.guard().await?, context.client().await?);
     let (fence, token) = (guard.fence(), guard.token());
     let ticket = guard.into_ticket()?;
     let its = ticket.fence();
     ensure!(its == fence, "the hold has the fence {fence}, but its ticket has {its}");
-    let other = two.mutex("x").try_acquire().await?;
-    ensure!(other.is_none(), "the name was free during the transfer");
+    context.is_held("x").await?;
     let resumed = two.resume(&ticket).await?;
     let now = resumed.fence();
     ensure!(now > fence, "the hold had the fence {fence}, and has {now} after it moved");
@@ -52,18 +46,13 @@ async fn a_hold_moves_to_another_client(context: Arc<Context>) -> Verdict {
     ensure!(resumed.name() == "x", "the hold's name is {} after it moved", resumed.name());
     context.clock.sleep(context.ttl * 2).await;
     resumed.check()?;
-    let other = one.mutex("x").try_acquire().await?;
-    ensure!(other.is_none(), "the name was free after the transfer");
+    context.is_held("x").await?;
     resumed.release().await?;
-    let Some(next) = one.mutex("x").try_acquire().await? else {
-        return Err(Failure::new("the name isn't free after the transferred hold was released"));
-    };
-    ensure!(next.fence() > now, "{} came after {now}", next.fence());
-    next.release().await?;
-    an_unanswered_one_moves_too(&context, &two).await
-}
+    let next = context.long_claim("x");
+    let later = context.take(&next).await?.granted.fence;
+    ensure!(later > now, "{later} came after {now}");
+    context.release(&next).await?;
 
-async fn an_unanswered_one_moves_too(context: &Context, two: &Locks) -> Verdict {
     let (one, faulty) = context.faulty_client().await?;
     let mut requests = vec![one.mutex("y")];
     if context.profile.modes.contains(Mode::Shared) {
@@ -83,21 +72,24 @@ async fn an_unanswered_one_moves_too(context: &Context, two: &Locks) -> Verdict 
     Ok(())
 }
 
-async fn a_ticket_is_good_once(context: Arc<Context>) -> Verdict {
-    let (one, two) = (context.client().await?, context.client().await?);
+async fn is_kept(guard: Guard) -> Verdict {
+    guard.check()?;
+    ensure!(guard.verify().await?, "a refused resumption ended the hold");
+    Ok(guard.release().await?)
+}
+
+async fn a_ticket_is_good_once(context: Context) -> Verdict {
+    let (one, two) = context.two_clients().await?;
     let ticket = one.mutex("x").acquire().await?.into_ticket()?;
     let resumed = two.resume(&ticket).await?;
     for locks in [&one, &two] {
         is_lost(locks.resume(&ticket).await)?;
     }
-    resumed.check()?;
-    ensure!(resumed.verify().await?, "the second resumption ended the first one's hold");
-    resumed.release().await?;
-    is_lost(one.resume(&ticket).await)?;
-    context.nothing_left().await
+    is_kept(resumed).await?;
+    is_lost(one.resume(&ticket).await)
 }
 
-async fn the_hold_ends_with_the_ticket(context: Arc<Context>) -> Verdict {
+async fn the_hold_ends_with_the_ticket(context: Context) -> Verdict {
     let locks = context.client().await?;
     let guard = locks.mutex("x").acquire().await?;
     let signal = guard.signal();
@@ -111,10 +103,6 @@ async fn the_hold_ends_with_the_ticket(context: Arc<Context>) -> Verdict {
     Ok(resumed.release().await?)
 }
 
-fn next(context: &Context) -> Claim {
-    context.long_claim("x")
-}
-
 #[track_caller]
 fn not_granted(answer: Result<AcquireOutcome>, message: &str) -> Verdict {
     match answer {
@@ -125,81 +113,73 @@ fn not_granted(answer: Result<AcquireOutcome>, message: &str) -> Verdict {
     }
 }
 
-async fn an_old_token_is_worth_nothing(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
-    let (first, second) = (next(&context), next(&context));
-    take(&context, &*backend, &first).await?;
-    let AcquireOutcome::Granted(_) = backend.swap(first.token, &second).await? else {
-        return Err(Failure::new("the transfer didn't find the hold of its own token"));
-    };
-    not_renewed(&*backend, &first).await?;
-    not_released(&*backend, &first, ReleaseMode::Plain).await?;
-    refused(&*backend, &next(&context)).await?;
-    renewed(&*backend, &second).await?;
-    let answer = backend.swap(Token::random(), &next(&context)).await;
+async fn moved(context: &Context, from: &Claim, to: &Claim) -> Verdict<Fence> {
+    match context.backend.swap(from.token, to).await? {
+        AcquireOutcome::Granted(granted) => Ok(granted.fence),
+        AcquireOutcome::Busy(_) => Err(Failure::new("the transfer of an own hold was refused")),
+    }
+}
+
+async fn an_old_token_is_worth_nothing(context: Context) -> Verdict {
+    let (first, second) = (context.taken(context.long_claim("x")).await?, context.long_claim("x"));
+    moved(&context, &first, &second).await?;
+    context.not_renewed(&first).await?;
+    context.not_released(&first, ReleaseMode::Plain).await?;
+    context.is_held("x").await?;
+    context.renewed(&second).await?;
+    let answer = context.backend.swap(Token::random(), &context.long_claim("x")).await;
     not_granted(answer, "a foreign token transferred the hold")?;
-    release(&*backend, &second).await?;
+    context.release(&second).await?;
     if context.profile.tombstones {
-        let answer = backend.try_acquire(&first).await;
+        let answer = context.backend.try_acquire(&first).await;
         not_granted(answer, "a late duplicate of the first acquire was granted")?;
     }
     Ok(())
 }
 
-async fn a_repeated_swap_is_the_same_hold(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
-    let (first, second) = (next(&context), next(&context));
-    let before = take(&context, &*backend, &first).await?.granted.fence;
-    let mut fences = Vec::new();
-    for _ in 0..3 {
-        match backend.swap(first.token, &second).await? {
-            AcquireOutcome::Granted(granted) => fences.push(granted.fence),
-            AcquireOutcome::Busy(_) => return Err(Failure::new("a repeat was refused")),
-        }
+async fn a_repeated_swap_is_the_same_hold(context: Context) -> Verdict {
+    let (first, second) = (context.long_claim("x"), context.long_claim("x"));
+    let before = context.take(&first).await?.granted.fence;
+    let now = moved(&context, &first, &second).await?;
+    ensure!(now > before, "the hold had the fence {before}, and then {now}");
+    for _ in 0..2 {
+        let again = context.backend.swap(first.token, &second).await?;
+        let AcquireOutcome::Granted(again) = again else {
+            return Err(Failure::new("a repeat was refused"));
+        };
+        ensure!(again.fence == now, "a repeat has the fence {}, not {now}", again.fence);
     }
-    let are_one = fences.iter().all(|fence| *fence == fences[0]) && fences[0] > before;
-    ensure!(are_one, "the hold had the fence {before}, and repeats of one transfer had {fences:?}");
-    release(&*backend, &second).await?;
-    let third = next(&context);
-    take(&context, &*backend, &third).await?;
-    let answer = backend.swap(first.token, &next(&context)).await;
+    context.release(&second).await?;
+    let third = context.taken(context.long_claim("x")).await?;
+    let answer = context.backend.swap(first.token, &context.long_claim("x")).await;
     not_granted(answer, "a late transfer took over the next hold")?;
-    release(&*backend, &third).await
+    context.release(&third).await
 }
 
-async fn a_repeated_swap_does_not_rearm_a_broken_hold(context: Arc<Context>) -> Verdict {
-    let backend = context.backend().await?;
-    let (first, second) = (context.claim("x"), context.claim("x"));
-    take(&context, &*backend, &first).await?;
-    let AcquireOutcome::Granted(_) = backend.swap(first.token, &second).await? else {
-        return Err(Failure::new("the transfer didn't find the hold of its own token"));
-    };
-    break_hold(&*backend, &second, BreakMode::RunOut).await?;
+async fn a_repeated_swap_does_not_rearm_a_broken_hold(context: Context) -> Verdict {
+    let (first, second) = (context.taken(context.claim("x")).await?, context.claim("x"));
+    moved(&context, &first, &second).await?;
+    context.break_hold(&second, BreakMode::RunOut).await?;
     context.clock.sleep(context.ttl / 2).await;
-    let _ = backend.swap(first.token, &second).await;
-    let outcome = renew(&*backend, &second).await?;
+    let _ = context.backend.swap(first.token, &second).await;
+    let outcome = context.renew(&second).await?;
     let is_broken = outcome == RenewalOutcome::NotHeld(Reason::Broken);
     ensure!(is_broken, "the renewal of a broken hold was answered {outcome:?}");
     let bound = context.ttl / 2 + Duration::from_secs(1) + context.moment();
-    let next = context.claim("x");
-    context.granted_within(&*backend, &next, bound, context.ttl / 100).await?;
-    release(&*backend, &next).await
+    context.are_free_within(&["x"], bound).await
 }
 
-async fn a_ticket_that_nobody_resumes_runs_out(context: Arc<Context>) -> Verdict {
-    let (one, two) = (context.client().await?, context.client().await?);
+async fn a_ticket_that_nobody_resumes_runs_out(context: Context) -> Verdict {
+    let (one, two) = context.two_clients().await?;
     let ticket = one.mutex("x").acquire().await?.into_ticket()?;
     let within = context.ttl + context.patience();
     let next = two.mutex("x").wait_for(within).acquire().await?;
     is_lost(one.resume(&ticket).await)?;
-    next.check()?;
-    ensure!(next.verify().await?, "the refused resumption ended the next hold");
-    next.release().await?;
-    context.nothing_left().await
+    is_kept(next).await
 }
 
-async fn a_broken_hold_does_not_move(context: Arc<Context>) -> Verdict {
-    let (one, two) = (context.client().await?, context.client().await?);
+async fn a_broken_hold_does_not_move(context: Context) -> Verdict {
+    let (one, two) = context.two_clients().await?;
     for (name, how) in [("x", BreakMode::RunOut), ("y", BreakMode::Now)] {
         let guard = one.mutex(name).acquire().await?;
         let seen = BreakTarget::Token(guard.token());
@@ -207,34 +187,34 @@ async fn a_broken_hold_does_not_move(context: Arc<Context>) -> Verdict {
         two.break_lock(name, seen, how, "to see").await?;
         is_lost(two.resume(&ticket).await)?;
     }
-    context.nothing_left().await
+    Ok(())
 }
 
-async fn a_shared_guard_makes_no_ticket(context: Arc<Context>) -> Verdict {
-    let locks = context.client().await?;
-    let owner = Owner::new();
+fn is_kind(failed: &TicketError, kind: ErrorKind) -> Verdict {
+    let is = failed.error().kind();
+    ensure!(is == kind, "the ticket was answered {is:?}");
+    Ok(())
+}
+
+async fn a_shared_guard_makes_no_ticket(context: Context) -> Verdict {
+    let (locks, owner) = (context.client().await?, Owner::new());
     let first = locks.mutex("x").reentrant(&owner).acquire().await?;
     let second = locks.mutex("x").reentrant(&owner).acquire().await?;
-    let failed = second.into_ticket().expect_err("the owner has another guard");
-    let kind = failed.error().kind();
-    ensure!(kind == ErrorKind::Conflict, "a second guard was answered {kind:?}");
+    let failed = given(second.into_ticket().err(), "a second guard made a ticket")?;
+    is_kind(&failed, ErrorKind::Conflict)?;
     let second = failed.into_guard();
     second.check()?;
     second.release().await?;
     first.check()?;
-    let ticket = first.into_ticket()?;
-    let resumed = locks.resume(&ticket).await?;
+    let resumed = locks.resume(&first.into_ticket()?).await?;
     let mode = resumed.mode();
     ensure!(mode == Mode::Exclusive, "the hold's mode is {mode} after it moved");
     Ok(resumed.release().await?)
 }
 
-async fn a_backend_without_tickets_refuses_them(context: Arc<Context>) -> Verdict {
-    let locks = context.client().await?;
-    let guard = locks.mutex("x").acquire().await?;
-    let failed = guard.into_ticket().expect_err("the profile has no tickets");
-    let kind = failed.error().kind();
-    ensure!(kind == ErrorKind::Unsupported, "the ticket was answered {kind:?}");
-    failed.into_guard().release().await?;
-    context.nothing_left().await
+async fn a_backend_without_tickets_refuses_them(context: Context) -> Verdict {
+    let made = context.guard().await?.into_ticket();
+    let failed = given(made.err(), "the profile has no tickets, but a guard made one")?;
+    is_kind(&failed, ErrorKind::Unsupported)?;
+    Ok(failed.into_guard().release().await?)
 }

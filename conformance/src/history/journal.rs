@@ -175,6 +175,7 @@ pub struct Journal {
 #[derive(Debug)]
 enum Target {
     File(File),
+    Stdout,
     Memory(Vec<Entry>),
 }
 
@@ -193,6 +194,10 @@ impl Journal {
         Self::new(process, clock, Target::Memory(Vec::new()))
     }
 
+    pub(crate) fn to_stdout(process: &str) -> Self {
+        Self::new(process, Clock::boot(), Target::Stdout)
+    }
+
     fn new(process: &str, clock: Clock, to: Target) -> Self {
         Self { process: process.to_owned(), clock, to: Arc::new(Mutex::new(to)) }
     }
@@ -208,20 +213,19 @@ impl Journal {
     /// If the file can't be written.
     pub fn write(&self, event: Event) {
         let entry = Entry { at: self.clock.now(), process: self.process.clone(), event };
-        match &mut *lock(&self.to) {
-            Target::File(file) => {
-                let mut line = serde_json::to_string(&entry).expect("an entry is valid JSON");
-                line.push('\n');
-                file.write_all(line.as_bytes()).expect("the journal can be written");
-            }
-            Target::Memory(entries) => entries.push(entry),
-        }
+        let line = |entry| serde_json::to_string(entry).expect("an entry is valid JSON") + "\n";
+        let written = match &mut *lock(&self.to) {
+            Target::File(file) => file.write_all(line(&entry).as_bytes()),
+            Target::Stdout => io::stdout().write_all(line(&entry).as_bytes()),
+            Target::Memory(entries) => return entries.push(entry),
+        };
+        written.expect("the journal can be written");
     }
 
     /// Returns the entries of a journal in memory, or none for a file.
     pub fn entries(&self) -> Vec<Entry> {
         match &*lock(&self.to) {
-            Target::File(_) => Vec::new(),
+            Target::File(_) | Target::Stdout => Vec::new(),
             Target::Memory(entries) => entries.clone(),
         }
     }

@@ -27,9 +27,16 @@ use lockwright_core::backend_util::lock;
 pub use check::{Checked, check};
 pub use figures::Figures;
 pub use hold::Hold;
+use journal::Entry;
 pub use rules::Rules;
 pub use timeline::timeline;
 pub use violation::{Kind, LateLoss, Missing, Use, Used, Violation, Write};
+
+/// Returns the holds of some processes.
+pub(crate) fn holds(mut entries: Vec<Entry>) -> Vec<Hold> {
+    entries.sort_by_key(|entry| entry.at);
+    run::Run::of(&entries).holds.into_iter().map(|tracked| tracked.hold).collect()
+}
 
 /// Ended holds, for a test without a journal. Clones share the holds.
 #[derive(Debug, Clone, Default)]

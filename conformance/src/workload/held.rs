@@ -10,7 +10,7 @@ use tokio::task::AbortHandle;
 use crate::history::journal::{Event, Journal};
 
 #[derive(Debug)]
-pub(super) enum Held {
+pub(crate) enum Held {
     Guard(Guard),
     Permit(Permit),
     Leadership(Leadership),
@@ -27,11 +27,11 @@ macro_rules! each {
 }
 
 impl Held {
-    pub(super) fn token(&self) -> Token {
+    pub(crate) fn token(&self) -> Token {
         each!(self, guard => guard.token())
     }
 
-    pub(super) fn fence(&self) -> Fence {
+    pub(crate) fn fence(&self) -> Fence {
         match self {
             Self::Guard(guard) => guard.fence(),
             Self::Leadership(leadership) => leadership.fence(),
@@ -39,27 +39,27 @@ impl Held {
         }
     }
 
-    pub(super) fn mode(&self) -> Mode {
+    pub(crate) fn mode(&self) -> Mode {
         each!(self, guard => guard.mode())
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         each!(self, guard => guard.name())
     }
 
-    pub(super) fn deadline(&self) -> BootInstant {
+    pub(crate) fn deadline(&self) -> BootInstant {
         each!(self, guard => guard.deadline())
     }
 
-    pub(super) fn signal(&self) -> Signal {
+    pub(crate) fn signal(&self) -> Signal {
         each!(self, guard => guard.signal())
     }
 
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         each!(self, guard => guard.check())
     }
 
-    pub(super) async fn renew(&self) -> Result<()> {
+    pub(crate) async fn renew(&self) -> Result<()> {
         each!(self, guard => guard.renew().await)
     }
 
@@ -70,7 +70,7 @@ impl Held {
 
 /// A hold that records its changes in the journal.
 #[derive(Debug)]
-pub(super) struct Holding {
+pub(crate) struct Holding {
     held: Held,
     record: Arc<Record>,
     watching: AbortHandle,
@@ -78,7 +78,7 @@ pub(super) struct Holding {
 
 impl Holding {
     /// If `watches` is true, a task records a loss when the client reports it.
-    pub(super) fn granted(held: Held, request: u64, journal: &Journal, watches: bool) -> Self {
+    pub(crate) fn granted(held: Held, request: u64, journal: &Journal, watches: bool) -> Self {
         let (token, deadline) = (held.token(), held.deadline());
         journal.write(Event::Granted { request, token, fence: held.fence(), deadline });
         let state = Mutex::new(State { deadline, is_over: false });
@@ -94,12 +94,12 @@ impl Holding {
         Self { held, record, watching }
     }
 
-    pub(super) fn held(&self) -> &Held {
+    pub(crate) fn held(&self) -> &Held {
         &self.held
     }
 
     /// Records a new deadline or a loss, and returns whether the hold is valid.
-    pub(super) fn is_valid(&self) -> bool {
+    pub(crate) fn is_valid(&self) -> bool {
         match self.held.check() {
             Ok(()) => self.record.renewed(self.held.deadline()),
             Err(error) => self.record.lost(reason(&error)),
@@ -107,19 +107,19 @@ impl Holding {
         self.held.check().is_ok()
     }
 
-    pub(super) fn end(self) -> Held {
+    pub(crate) fn end(self) -> Held {
         self.record.releasing();
         self.watching.abort();
         self.held
     }
 
     /// Returns the hold without recording its end, because another guard shares it.
-    pub(super) fn forget(self) -> Held {
+    pub(crate) fn forget(self) -> Held {
         self.watching.abort();
         self.held
     }
 
-    pub(super) fn release(self) -> impl Future<Output = Result<()>> {
+    pub(crate) fn release(self) -> impl Future<Output = Result<()>> {
         self.end().release()
     }
 }

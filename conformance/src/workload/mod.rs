@@ -4,7 +4,7 @@
 //! only on the [`Plan`]'s seed and process number, but the timing varies. Holders write their fence
 //! to a [`Store`], even after a loss.
 
-mod held;
+pub(crate) mod held;
 mod holding;
 mod plan;
 mod process;
@@ -27,7 +27,7 @@ use process::{Client, Process};
 
 pub use plan::{Plan, Work};
 pub use random::Random;
-pub use store::{MemoryStore, RemoteStore, Store};
+pub use store::{RemoteStore, Store};
 
 const TASKS: u64 = 3;
 

@@ -164,38 +164,6 @@ impl Process {
             }
         }
     }
-
-    /// Requests the lock of `first` again, for the same owner. If `first` was lost, the grant is a
-    /// new hold.
-    pub(super) async fn enter_again(
-        &self,
-        client: &Client,
-        asked: Asked<'_>,
-        request: impl Future<Output = Result<Option<Held>>>,
-        first: &Holding,
-    ) -> Result<Entered, Failure> {
-        let Some(holding) = self.request(client, asked, request).await? else {
-            return Ok(Entered::No);
-        };
-        let (entered, held) = (holding.held(), first.held());
-        if entered.token() != held.token() {
-            return Ok(Entered::Another(holding));
-        }
-        if entered.fence() != held.fence() {
-            return Err(Failure::new(format!(
-                "a second guard of one hold has the fence {} instead of {}",
-                entered.fence(),
-                held.fence()
-            )));
-        }
-        Ok(Entered::Again(holding.forget()))
-    }
-}
-
-pub(super) enum Entered {
-    Again(Held),
-    Another(Holding),
-    No,
 }
 
 struct OpenRequests<'a> {

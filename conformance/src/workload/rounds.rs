@@ -11,7 +11,7 @@ use crate::history::journal::Event;
 use super::held::Held;
 use super::holding::{End, time};
 use super::plan::Work;
-use super::process::{Asked, Client, Entered, Process};
+use super::process::{Asked, Client, Process};
 use super::random::Random;
 
 const PERMITS: u32 = 3;
@@ -170,9 +170,8 @@ impl Process {
             .map(|name| Asked { name, mode: Mode::Exclusive, waits: false, owner: None })
             .collect();
         let request = async {
-            let guards = request.acquire().await?.into_guards();
+            let mut guards = request.acquire().await?.into_guards();
             let place = |guard: &Guard| both.iter().position(|name| *name == guard.name());
-            let mut guards = guards;
             guards.sort_by_key(place);
             Ok(Some(guards.into_iter().map(Held::Guard).collect()))
         };
@@ -202,14 +201,24 @@ impl Process {
         let Some(first) = first.await? else { return Ok(()) };
         let again = Choices { wait: None, ..choices.clone() };
         let asked = Asked { owner: number, ..again.asked(Mode::Exclusive) };
-        let second = self.enter_again(client, asked, send(again.clone()), &first).await?;
+        let (mut same, mut another) = (None, None);
+        if let Some(second) = self.request(client, asked, send(again.clone())).await? {
+            let (one, two) = (first.held(), second.held());
+            if one.token() != two.token() {
+                // The first hold was lost.
+                another = Some(second);
+            } else if one.fence() == two.fence() {
+                same = Some(second.forget());
+            } else {
+                let (one, two) = (one.fence(), two.fence());
+                let message = format!("a second guard of a hold has the fence {two}, not {one}");
+                return Err(Failure::new(message));
+            }
+        }
         let holdings = vec![first];
         self.hold(&holdings, choices.time, random).await?;
-        match second {
-            Entered::Again(guard) => drop(guard),
-            Entered::Another(holding) => self.end(vec![holding], End::Drop).await,
-            Entered::No => {}
-        }
+        drop(same);
+        self.end(another.into_iter().collect(), End::Drop).await;
         self.end(holdings, choices.end).await;
         Ok(())
     }

@@ -13,8 +13,9 @@ use tokio::task::{AbortHandle, JoinSet, LocalSet};
 use crate::factory::Connect;
 use crate::faults::{Fate, Faulty, Op};
 use crate::history::journal::{Entry, Event, Journal, Signal};
+use crate::register::Register;
 
-use super::{MemoryStore, Plan, Random, Work, run_with};
+use super::{Plan, Random, Work, run_with};
 
 const LIMIT: Duration = Duration::from_secs(3_600);
 
@@ -175,7 +176,7 @@ struct World {
     clock: Clock,
     target: Target,
     journal: Journal,
-    store: Arc<MemoryStore>,
+    store: Arc<Register>,
     processes: Mutex<Vec<Process>>,
     working: Mutex<JoinSet<Result<(), String>>>,
 }
@@ -347,8 +348,8 @@ impl World {
     async fn left(&self) -> Vec<String> {
         let faulty: Vec<Faulty> =
             lock(&self.processes).iter().map(|process| process.faulty.clone()).collect();
-        while faulty.iter().any(Faulty::is_under_way) {
-            self.clock.sleep(self.simulation.ttl / 10).await;
+        for faulty in faulty {
+            faulty.settled().await;
         }
         let backend = self.target.connect.connect().await.expect("the backend opens");
         let give_up = self.clock.now() + self.simulation.ttl * 3;

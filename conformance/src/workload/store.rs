@@ -1,11 +1,12 @@
-use std::io;
-use std::sync::{Mutex, MutexGuard};
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::sync::Mutex;
 
 use lockwright_core::Fence;
 use lockwright_core::backend_util::lock;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use crate::register::{Register, RemoteRegister};
+use crate::register::{Register, Request};
 
 /// A register per lock, and a queue of tickets. Calls may block, and fail if the store is
 /// unreachable.
@@ -13,66 +14,72 @@ pub trait Store: Send + Sync + 'static {
     /// Writes to the register of `name`. Returns false if the register has accepted a higher fence.
     fn write(&self, name: &str, fence: Fence) -> io::Result<bool>;
 
-    /// Leaves a ticket for another process.
+    /// Leaves a ticket, a single line, for another process.
     fn leave(&self, ticket: &str) -> io::Result<()>;
 
     /// Removes and returns the oldest ticket.
     fn pick(&self) -> io::Result<Option<String>>;
 }
 
-/// A store in memory, shared by its clones.
-#[derive(Debug, Clone, Default)]
-pub struct MemoryStore(Register);
-
-impl Store for MemoryStore {
+impl Store for Register {
     fn write(&self, name: &str, fence: Fence) -> io::Result<bool> {
-        Ok(self.0.write_to(name, fence))
+        Ok(self.write_to(name, fence))
     }
 
     fn leave(&self, ticket: &str) -> io::Result<()> {
-        self.0.leave(ticket);
+        Self::leave(self, ticket);
         Ok(())
     }
 
     fn pick(&self) -> io::Result<Option<String>> {
-        Ok(self.0.pick())
+        Ok(Self::pick(self))
     }
 }
 
 /// A client of a [served](Register::serve) [`Register`].
 #[derive(Debug)]
-pub struct RemoteStore(Mutex<RemoteRegister>);
+pub struct RemoteStore(Mutex<BufReader<TcpStream>>);
 
 impl RemoteStore {
     /// Connects to a store.
     pub fn connect(address: &str) -> io::Result<Self> {
-        RemoteRegister::connect(address).map(|register| Self(Mutex::new(register)))
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        Ok(Self(Mutex::new(BufReader::new(stream))))
     }
 
     /// Calls the register, which may block. A multi-threaded runtime continues other tasks on
     /// another thread.
-    fn call<T>(
-        &self,
-        call: impl FnOnce(MutexGuard<'_, RemoteRegister>) -> io::Result<T>,
-    ) -> io::Result<T> {
-        let call = || call(lock(&self.0));
+    fn ask(&self, request: &Request) -> io::Result<String> {
+        let ask = || {
+            let mut connection = lock(&self.0);
+            let mut line = serde_json::to_string(request).expect("a request is valid JSON");
+            line.push('\n');
+            connection.get_mut().write_all(line.as_bytes())?;
+            line.clear();
+            match connection.read_line(&mut line)? {
+                0 => Err(io::Error::other("the register's process has ended")),
+                _ => Ok(line.trim_end().to_owned()),
+            }
+        };
         match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
-            Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(call),
-            _ => call(),
+            Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(ask),
+            _ => ask(),
         }
     }
 }
 
 impl Store for RemoteStore {
     fn write(&self, name: &str, fence: Fence) -> io::Result<bool> {
-        self.call(|mut register| register.write_to(name, fence))
+        Ok(self.ask(&Request::Write(name.to_owned(), fence))? == "accepted")
     }
 
     fn leave(&self, ticket: &str) -> io::Result<()> {
-        self.call(|mut register| register.leave(ticket))
+        self.ask(&Request::Leave(ticket.to_owned())).map(drop)
     }
 
     fn pick(&self) -> io::Result<Option<String>> {
-        self.call(|mut register| register.pick())
+        let ticket = self.ask(&Request::Pick)?;
+        Ok(Some(ticket).filter(|ticket| !ticket.is_empty()))
     }
 }

@@ -16,17 +16,9 @@ import org.apache.curator.retry.RetryForever;
  *
  * <pre>Curator TTL HOST:PORT,...</pre>
  *
- * <p>The program has one session, with a timeout of TTL seconds. It answers each command with one
- * line:
- *
- * <pre>
- * try NAME                     one attempt: "yes" or "no"
- * wait NAME                    waits for as long as it takes: "yes"
- * release NAME                 "released", or "not ours" when a session has ended since the grant
- * </pre>
- *
- * <p>NAME is the path of the lock's parent node. The answer to any failure is "failed: " and the
- * reason.
+ * <p>The program has one session, with a timeout of TTL seconds. {@code src/peer.rs} describes the
+ * commands. A name is the path of the lock's parent node. "not ours" means that a session has ended
+ * since the grant.
  */
 public final class Curator {
     private final CuratorFramework client;

@@ -2,21 +2,14 @@
 
     kazoo_lock.py TTL HOST:PORT,...
 
-The program has one session, with a timeout of TTL seconds. It answers each command with one line:
-
-    try NAME                     one attempt: "yes" or "no"
-    wait NAME                    waits for as long as it takes: "yes"
-    release NAME                 "released", or "not ours" when a session has ended since the grant
-
-NAME is the path of the lock's parent node.
+The program has one session, with a timeout of TTL seconds. `src/peer.rs` describes the commands. A
+name is the path of the lock's parent node. "not ours" means that a session has ended since the grant.
 """
 
 import os
 import sys
-from collections.abc import Iterable
-from queue import SimpleQueue
-from threading import Thread
 
+import commands
 from kazoo.client import KazooClient, KazooState
 from kazoo.recipe.lock import Lock
 
@@ -26,14 +19,6 @@ OTHERS = ["-lock-"]
 
 
 def main() -> None:
-    commands: SimpleQueue[str] = SimpleQueue()
-    Thread(target=serve, args=(iter(commands.get, None),), daemon=True).start()
-    for line in sys.stdin:
-        commands.put(line)
-    os._exit(0)
-
-
-def serve(commands: Iterable[str]) -> None:
     client = KazooClient(hosts=sys.argv[2], timeout=float(sys.argv[1]))
     locks: dict[str, Lock] = {}
     ended = False
@@ -58,17 +43,12 @@ def serve(commands: Iterable[str]) -> None:
         locks[name].release()
         return "not ours" if ended else "released"
 
-    for line in commands:
-        match line.split():
-            case ["try", name]:
-                answer = attempt(name, blocking=False)
-            case ["wait", name]:
-                answer = attempt(name, blocking=True)
-            case ["release", name]:
-                answer = release(name)
-            case _:
-                answer = f"no such command: {line!r}"
-        print(answer, flush=True)
+    actions = {
+        "try": lambda name: attempt(name, blocking=False),
+        "wait": lambda name: attempt(name, blocking=True),
+        "release": release,
+    }
+    commands.answer(actions, at_end=lambda: os._exit(0))
 
 
 if __name__ == "__main__":

@@ -1,15 +1,9 @@
-"""Drives redis-py's own lock, for tests with Lockwright.
+"""Drives redis-py's own lock, for tests with Lockwright. `src/peer.rs` describes the commands."""
 
-The program answers each command with one line:
-
-    try NAME SECONDS             one attempt, for a lock with this TTL: "yes" or "no"
-    wait NAME SECONDS LIMIT      waits for at most LIMIT seconds: "yes" or "no"
-    extend NAME SECONDS          "extended", or "not ours"
-    release NAME                 "released", or "not ours"
-"""
-
+import os
 import sys
 
+import commands
 import redis
 from redis.exceptions import LockNotOwnedError
 from redis.lock import Lock
@@ -33,19 +27,13 @@ def main() -> None:
         except LockNotOwnedError:
             return "not ours"
 
-    for line in sys.stdin:
-        match line.split():
-            case ["try", name, seconds]:
-                answer = attempt(name, seconds, None)
-            case ["wait", name, seconds, limit]:
-                answer = attempt(name, seconds, float(limit))
-            case ["extend", name, seconds]:
-                answer = owned(lambda: locks[name].extend(float(seconds)), "extended")
-            case ["release", name]:
-                answer = owned(locks[name].release, "released")
-            case _:
-                answer = f"no such command: {line!r}"
-        print(answer, flush=True)
+    actions = {
+        "try": lambda name, seconds: attempt(name, seconds, None),
+        "wait": lambda name, seconds, limit: attempt(name, seconds, float(limit)),
+        "extend": lambda name, seconds: owned(lambda: locks[name].extend(float(seconds)), "extended"),
+        "release": lambda name: owned(locks[name].release, "released"),
+    }
+    commands.answer(actions, at_end=lambda: os._exit(0))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,5 @@
 //! Lockwright's locks in a separate process: `interop-ours URL TTL`, with the TTL in milliseconds.
-//!
-//! The program answers each command with one line, or with "failed: " and the reason:
-//!
-//! ```text
-//! try NAME                     one attempt: "yes" or "no"
-//! wait NAME                    waits for as long as it takes: "yes"
-//! release NAME                 "released", or "not ours" when the hold was lost before
-//! ```
-//!
-//! Holds are renewed until they are released.
+//! `peer.rs` describes the commands. Holds are renewed until they are released.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;

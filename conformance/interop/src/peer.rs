@@ -8,7 +8,17 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::LIMIT;
 
-/// A program that answers commands with lines, and exits when its input ends.
+/// A program that answers commands with lines, and exits when its input ends:
+///
+/// ```text
+/// try NAME          one attempt: "yes" or "no"
+/// wait NAME         waits for as long as it takes: "yes", or "no" when its session ends
+/// release NAME      "released", or "not ours" when the hold was lost before
+/// ```
+///
+/// With a library for Redis, a TTL in seconds follows the name, and a limit follows that of `wait`.
+/// `extend NAME SECONDS` is answered "extended" or "not ours". The answer to any other failure is
+/// "failed: " and the reason.
 #[derive(Debug)]
 pub struct Peer {
     process: Child,

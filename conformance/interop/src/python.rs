@@ -6,7 +6,8 @@ use std::process::Command;
 /// Returns a command that runs `script` with a library. Installs it in `folder` if missing.
 pub fn program(script: &str, (name, version): (&str, &str), folder: &Path) -> Command {
     let mut command = Command::new("python3");
-    command.arg(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/python")).join(script));
+    // Python mustn't write bytecode into the source folder.
+    command.arg("-B").arg(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/python")).join(script));
     command.env("PYTHONPATH", library(name, version, folder));
     command
 }

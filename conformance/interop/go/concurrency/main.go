@@ -2,15 +2,8 @@
 //
 //	concurrency TTL ENDPOINT,...
 //
-// The program has one session, whose lease of TTL seconds the client renews. It answers each
-// command with one line:
-//
-//	try NAME                     one attempt: "yes" or "no"
-//	wait NAME                    waits for as long as it takes: "yes", or "no" when its session ends
-//	release NAME                 "released", or "not ours" when its session has ended
-//
-// NAME is the prefix of the lock's keys, without the final slash. The answer to any failure is
-// "failed: " and the reason.
+// The program has one session, whose lease of TTL seconds the client renews. src/peer.rs describes the
+// commands. A name is the prefix of the lock's keys, without the final slash.
 package main
 
 import (

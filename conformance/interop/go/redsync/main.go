@@ -2,14 +2,7 @@
 //
 //	redsync ADDRESS...
 //
-// One address is one Redis, several are the nodes of a Redlock. The program answers each command
-// with one line:
-//
-//	try NAME SECONDS             one attempt, for a lock with this TTL: "yes" or "no"
-//	wait NAME SECONDS LIMIT      waits for at most LIMIT seconds: "yes" or "no"
-//	extend NAME SECONDS          "extended", or "not ours"
-//	release NAME                 "released", or "not ours"
-//
+// One address is one Redis, several are the nodes of a Redlock. src/peer.rs describes the commands.
 // Without answers from a majority of nodes, the program answers "failed: " and the reason.
 package main
 

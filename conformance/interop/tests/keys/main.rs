@@ -3,9 +3,8 @@
 
 mod cases;
 mod five;
+mod programs;
 mod quorum;
-mod redis_py;
-mod redsync;
 mod scene;
 
 macro_rules! tests_with {
@@ -37,7 +36,7 @@ macro_rules! tests_with {
 }
 
 tests_with! {
-    beside_redis_py on Scene::one_redis(crate::redis_py::start);
-    beside_redsync on Scene::one_redis(crate::redsync::start);
-    beside_redsync_on_five_nodes on Scene::redlock(crate::redsync::start);
+    beside_redis_py on Scene::one_redis(crate::programs::redis_py);
+    beside_redsync on Scene::one_redis(crate::programs::redsync);
+    beside_redsync_on_five_nodes on Scene::redlock(crate::programs::redsync);
 }

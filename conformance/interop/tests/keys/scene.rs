@@ -2,9 +2,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_conformance::test_helpers::{busy, grant, released};
+use lockwright_conformance::test_helpers::{busy, eventually, grant, released};
 use lockwright_core::{
-    Busy, Claim, DistributedLock, Granted, Locks, ReleaseMode, Renew, Renewal, Wait,
+    Busy, Claim, DistributedLock, Granted, Holder, Locks, ReleaseMode, Renew, Renewal, Wait,
 };
 use lockwright_interop::{LIMIT, Peer};
 use lockwright_redis::Config;
@@ -52,6 +52,15 @@ impl Scene {
         Locks::new(Arc::clone(&self.ours)).unwrap()
     }
 
+    /// Asserts that `inspect` shows one holder, of the other library, and returns it.
+    pub(crate) async fn shows_theirs(&self, name: &str) -> Holder {
+        let mut seen = self.locks().inspect(name).await.unwrap();
+        assert_eq!(seen.holders.len(), 1, "{seen:?}");
+        let holder = seen.holders.remove(0);
+        assert_eq!((holder.token, &holder.identity), (None, &None));
+        holder
+    }
+
     pub(crate) async fn grant(&self, claim: &Claim) -> Granted {
         grant(&self.ours, claim).await
     }
@@ -84,16 +93,8 @@ impl Scene {
         name: &str,
         is_new: impl Fn(&String) -> bool,
     ) -> Vec<String> {
-        let polling = async {
-            loop {
-                let values = self.values(name);
-                if values.iter().all(&is_new) {
-                    return values;
-                }
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(LIMIT, polling).await.unwrap()
+        eventually(async || Some(self.values(name)).filter(|values| values.iter().all(&is_new)))
+            .await
     }
 
     /// Returns the time until a majority of the servers lacks the key.

@@ -3,18 +3,15 @@
 #![forbid(unsafe_code)]
 
 mod cases;
-mod concurrency;
-mod curator;
 mod etcd;
-mod etcdctl;
-mod kazoo;
+mod programs;
 mod scene;
 mod sides;
 mod zookeeper;
 
 macro_rules! tests_with {
     (case $case:path, of $other:ident on $server:expr $(, $side:ident)*) => {{
-        let scene = crate::scene::Scene::of($server, crate::$other::start);
+        let scene = crate::scene::Scene::of($server, crate::programs::$other);
         $case(&scene $(, lockwright_interop::Side::$side)*);
     }};
     (whoever_is_first: $other:ident on $server:expr, $($case:ident)*) => {

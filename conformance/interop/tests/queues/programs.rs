@@ -3,9 +3,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use lockwright_interop::Peer;
+use lockwright_interop::{Peer, python};
+use lockwright_testbed::go;
 
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/java/Curator.java");
+const CONCURRENCY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/go/concurrency");
+const CURATOR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/java/Curator.java");
+const ETCDCTL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python/etcdctl_lock.py");
+const KAZOO: (&str, &str) = ("kazoo", "2.11.0");
 
 /// Debian's jars. Java finds their dependencies through their manifests.
 const JARS: &str = "/usr/share/java/curator-recipes.jar:/usr/share/java/slf4j-nop.jar";
@@ -13,18 +17,37 @@ const JARS: &str = "/usr/share/java/curator-recipes.jar:/usr/share/java/slf4j-no
 const JAVA: [&str; 4] =
     ["-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"];
 
-pub(crate) fn start(ttl: &str, servers: &str) -> Peer {
-    static CLASSES: OnceLock<PathBuf> = OnceLock::new();
-    let classes = CLASSES.get_or_init(compiled);
-    let mut command = Command::new("java");
-    command.args(JAVA).args(["-cp", &format!("{}:{JARS}", classes.display())]);
-    command.args(["Curator", ttl, servers]);
+fn start(mut command: Command, ttl: &str, servers: &str) -> Peer {
+    command.args([ttl, servers]);
     Peer::start(command)
+}
+
+pub(crate) fn concurrency(ttl: &str, servers: &str) -> Peer {
+    start(Command::new(go::build(Path::new(CONCURRENCY)).unwrap()), ttl, servers)
+}
+
+pub(crate) fn curator(ttl: &str, servers: &str) -> Peer {
+    static CLASSES: OnceLock<PathBuf> = OnceLock::new();
+    let classes = CLASSES.get_or_init(compiled).display();
+    let mut command = Command::new("java");
+    command.args(JAVA).args(["-cp", &format!("{classes}:{JARS}"), "Curator"]);
+    start(command, ttl, servers)
+}
+
+pub(crate) fn etcdctl(ttl: &str, servers: &str) -> Peer {
+    let mut command = Command::new("python3");
+    command.args(["-B", ETCDCTL]);
+    start(command, ttl, servers)
+}
+
+pub(crate) fn kazoo(ttl: &str, servers: &str) -> Peer {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    start(python::program("kazoo_lock.py", KAZOO, folder), ttl, servers)
 }
 
 fn compiled() -> PathBuf {
     let mut hasher = DefaultHasher::new();
-    std::fs::read(SOURCE).unwrap().hash(&mut hasher);
+    std::fs::read(CURATOR).unwrap().hash(&mut hasher);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let place = folder.join(format!("curator-{:016x}", hasher.finish()));
     if !place.is_dir() {
@@ -32,12 +55,12 @@ fn compiled() -> PathBuf {
         let classes = fresh.path().join("classes");
         let output = Command::new("javac")
             .args(["-cp", JARS, "-d"])
-            .args([&classes, Path::new(SOURCE)])
+            .args([&classes, Path::new(CURATOR)])
             .output()
             .expect("javac runs; on Debian it is in the package default-jdk-headless");
         assert!(
             output.status.success(),
-            "javac can't compile {SOURCE} (on Debian the package libcurator-recipes-java is needed \
+            "javac can't compile {CURATOR} (on Debian the package libcurator-recipes-java is needed \
              too): {}{}",
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)

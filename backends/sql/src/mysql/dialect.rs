@@ -1,16 +1,14 @@
-use std::borrow::Cow;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use lockwright_core::{ErrorKind, Finding, Result};
-use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlRow};
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Either, Row as _, TypeInfo, ValueRef};
 
 use super::config::Config;
-use crate::server::errors::verdicts;
+use crate::server::errors::{plain, verdicts};
 use crate::server::lease::statement_texts;
 use crate::server::schema::MISSING;
 use crate::server::{
@@ -230,8 +228,8 @@ impl Dialect for MySql {
             // The session had already ended. A `KILL` is always the last statement, so the error
             // skips no other.
             Err(error) if number(&error) == Some(NO_SUCH_THREAD) => Ok(Vec::new()),
-            Err(sqlx::Error::Database(error)) if changed && done > 0 => {
-                Err(sqlx::Error::Database(Box::new(Later(error))))
+            Err(error @ sqlx::Error::Database(_)) if changed && done > 0 => {
+                Err(sqlx::Error::AnyDriverError(Box::new(Later(error))))
             }
             other => other,
         }
@@ -272,14 +270,13 @@ impl Dialect for MySql {
     }
 
     /// Judges by the error's number, because most SQLSTATEs are `HY000`.
-    fn judge(error: &dyn DatabaseError) -> Option<Verdict> {
-        if let Some(Later(error)) = error.try_downcast_ref() {
-            let message = "the server can't carry out all of the request";
-            let unknown = Verdict::new(ErrorKind::Indeterminate, message);
-            let verdict = Self::judge(&**error).unwrap_or(unknown);
-            return Some(Verdict { kind: ErrorKind::Indeterminate, ..verdict });
-        }
-        judge(error.try_downcast_ref::<MySqlDatabaseError>()?.number())
+    fn judge(error: &sqlx::Error) -> Option<Verdict> {
+        let sqlx::Error::AnyDriverError(error) = error else { return judge(number(error)?) };
+        let Later(error) = error.downcast_ref()?;
+        let message = "the server can't carry out all of the request";
+        let unknown = Verdict::new(ErrorKind::Indeterminate, message);
+        let verdict = Self::judge(error).unwrap_or(unknown);
+        Some(Verdict { kind: ErrorKind::Indeterminate, ..verdict })
     }
 
     async fn examine(&self, pool: &Arc<Pool<Self>>) -> Result<Vec<Finding>> {
@@ -327,42 +324,17 @@ async fn fetch_told(
     Ok(rows)
 }
 
+/// An error after an earlier statement's change.
 #[derive(Debug)]
-struct Later(Box<dyn DatabaseError>);
+struct Later(sqlx::Error);
 
 impl std::fmt::Display for Later {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
+        f.write_str(&plain(&self.0))
     }
 }
 
 impl std::error::Error for Later {}
-
-impl DatabaseError for Later {
-    fn message(&self) -> &str {
-        self.0.message()
-    }
-
-    fn code(&self) -> Option<Cow<'_, str>> {
-        self.0.code()
-    }
-
-    fn as_error(&self) -> &(dyn std::error::Error + Send + Sync + 'static) {
-        self
-    }
-
-    fn as_error_mut(&mut self) -> &mut (dyn std::error::Error + Send + Sync + 'static) {
-        self
-    }
-
-    fn into_error(self: Box<Self>) -> Box<dyn std::error::Error + Send + Sync + 'static> {
-        self
-    }
-
-    fn kind(&self) -> sqlx::error::ErrorKind {
-        self.0.kind()
-    }
-}
 
 pub(super) fn number(error: &sqlx::Error) -> Option<u16> {
     Some(error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?.number())

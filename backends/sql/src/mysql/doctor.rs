@@ -6,7 +6,7 @@ use sqlx::mysql::MySqlSslMode;
 use super::dialect::MySql;
 use super::facts::Facts;
 use super::proxy;
-use crate::server::{BadRow, Dialect, Effect, Pool, Row, Sql, bad_row, doctor, schema};
+use crate::server::{BadRow, Dialect, Effect, Pool, Row, Sql, doctor, schema};
 use lockwright_core::backend_util::finding;
 
 pub(super) async fn examine(pool: &Pool<MySql>) -> Result<Vec<Finding>> {
@@ -110,7 +110,7 @@ async fn clock(pool: &Pool<MySql>) -> Result<Vec<Finding>> {
     let rows = pool.fetch(&sql, &[], Effect::Reads).await?;
     let answered = SystemTime::now();
     let read = rows.first().ok_or(BadRow).and_then(|row| Ok((row.bool(0)?, row.int(1)?)));
-    let (stands, now) = read.map_err(|bad| bad_row(bad, dialect.backend()))?;
+    let (stands, now) = pool.sound(read)?;
     let stands = stands.then(|| {
         finding::warning(
             "clock-stands-still",

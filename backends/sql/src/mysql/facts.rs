@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use lockwright_core::{Error, ErrorKind, Result};
 
 use super::dialect::MySql;
-use crate::server::{BadRow, Dialect, Effect, Pool, Row, bad_row};
+use crate::server::{BadRow, Effect, Pool, Row};
 
 /// The oldest versions with `JSON_TABLE` and `SKIP LOCKED`.
 const OLDEST_MARIADB: (u32, u32) = (10, 6);
@@ -15,7 +15,7 @@ pub(super) struct Facts(HashMap<String, String>);
 impl Facts {
     pub(super) async fn look(pool: &Pool<MySql>) -> Result<Self> {
         let rows = pool.fetch_text(LOOK.to_owned(), Effect::Reads).await?;
-        Self::of(&rows).map_err(|bad| bad_row(bad, pool.dialect().backend()))
+        pool.sound(Self::of(&rows))
     }
 
     fn of(rows: &[Row]) -> Result<Self, BadRow> {
@@ -34,21 +34,15 @@ impl Facts {
         self.text(name).is_some_and(|value| matches!(value, "ON" | "1" | "YES"))
     }
 
-    pub(super) fn is_mariadb(&self) -> bool {
-        self.version().contains("MariaDB")
-    }
-
     pub(super) fn version(&self) -> &str {
         self.text("version").unwrap_or_default()
     }
 
-    pub(super) fn release(&self) -> (u32, u32) {
-        let mut numbers = self.version().split(['.', '-']).map(|part| part.parse().unwrap_or(0));
-        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
-    }
-
     pub(super) fn is_too_old(&self) -> bool {
-        self.release() < if self.is_mariadb() { OLDEST_MARIADB } else { OLDEST_MYSQL }
+        let mut numbers = self.version().split(['.', '-']).map(|part| part.parse().unwrap_or(0));
+        let release = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        let is_mariadb = self.version().contains("MariaDB");
+        release < if is_mariadb { OLDEST_MARIADB } else { OLDEST_MYSQL }
     }
 
     pub(super) fn only_reads(&self) -> Option<&'static str> {

@@ -3,7 +3,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{Finding, Result, Token};
-use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Row as _, TypeInfo, ValueRef};
 
@@ -228,7 +227,8 @@ impl Dialect for Postgresql {
         text.push('\'');
     }
 
-    fn judge(error: &dyn DatabaseError) -> Option<Verdict> {
+    fn judge(error: &sqlx::Error) -> Option<Verdict> {
+        let error = error.as_database_error()?;
         judge(&error.code().unwrap_or_default(), error.message())
     }
 

@@ -6,7 +6,7 @@ use sqlx::postgres::PgSslMode;
 
 use super::dialect::Postgresql;
 use super::{listener, pooler};
-use crate::server::{BadRow, Dialect, Effect, Pool, Row, Sql, bad_row, doctor, schema};
+use crate::server::{BadRow, Dialect, Effect, Pool, Row, Sql, doctor, schema};
 use lockwright_core::backend_util::finding;
 
 const OLDEST_MAINTAINED: i64 = 140_000;
@@ -21,7 +21,7 @@ pub(super) async fn examine(pool: &Arc<Pool<Postgresql>>) -> Result<Vec<Finding>
     let rows = pool.fetch(&sql, &[], Effect::Reads).await?;
     let answered = SystemTime::now();
     let read = rows.first().ok_or(BadRow).and_then(|row| server(row, asked, answered));
-    let (is_replica, mut findings) = read.map_err(|bad| bad_row(bad, dialect.backend()))?;
+    let (is_replica, mut findings) = pool.sound(read)?;
     findings.extend(encryption(pool).await?);
     findings.extend(tables(pool).await?);
     // In the modes `session` and `row`, `session_lock::doctor` reports a pooler that shares
@@ -142,7 +142,7 @@ async fn tables(pool: &Pool<Postgresql>) -> Result<Vec<Finding>> {
     let sql = Sql::new(&pool.dialect().expand(include_str!("queries/examine_tables.sql")));
     let rows = pool.fetch(&sql, &[], Effect::Reads).await?;
     let read = rows.first().ok_or(BadRow).and_then(|row| Ok((row.bool(0)?, row.int(1)?)));
-    let (writable, names) = read.map_err(|bad| bad_row(bad, pool.dialect().backend()))?;
+    let (writable, names) = pool.sound(read)?;
     let not_writable = (!writable).then(doctor::not_writable);
     Ok(not_writable.into_iter().chain(doctor::many_names(names, "the table has")).collect())
 }

@@ -6,8 +6,8 @@
 
 use lockwright_core::{Error, ErrorKind, Result};
 
-use super::dialect::Postgresql;
-use crate::server::{BadRow, Dialect, Effect, Pool, Row, bad_row};
+use super::dialect::{MARK, Postgresql};
+use crate::server::{BadRow, Effect, Pool, Row};
 
 const OLDEST: i64 = 120_000;
 
@@ -23,7 +23,11 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) async fn look(pool: &Pool<Postgresql>) -> Result<Self> {
-        let rows = pool.fetch_text(look(), Effect::Reads).await?;
+        let look = format!(
+            "SELECT pg_is_in_recovery(), current_setting('server_version_num')::bigint, \
+             current_setting('server_encoding') = 'UTF8', {MARK}, version()"
+        );
+        let rows = pool.fetch_text(look, Effect::Reads).await?;
         let read = |row: &Row| {
             Ok(Self {
                 is_replica: row.bool(0)?,
@@ -33,8 +37,7 @@ impl Server {
                 product: row.text(4)?.unwrap_or_default().to_owned(),
             })
         };
-        let read = rows.first().ok_or(BadRow).and_then(read);
-        read.map_err(|bad| bad_row(bad, pool.dialect().backend()))
+        pool.sound(rows.first().ok_or(BadRow).and_then(read))
     }
 
     pub(super) fn can_lock(&self, backend: &'static str) -> Result<()> {
@@ -60,14 +63,6 @@ impl Server {
         };
         Err(Error::new(ErrorKind::Unsupported, problem).with_backend(backend))
     }
-}
-
-fn look() -> String {
-    format!(
-        "SELECT pg_is_in_recovery(), current_setting('server_version_num')::bigint, \
-         current_setting('server_encoding') = 'UTF8', {}, version()",
-        super::dialect::MARK
-    )
 }
 
 fn other_product(version: &str) -> Option<&str> {

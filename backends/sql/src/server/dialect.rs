@@ -2,7 +2,6 @@ use std::future::Future;
 use std::sync::Arc;
 
 use lockwright_core::{Fence, Finding, Result};
-use sqlx::error::DatabaseError;
 
 use super::{
     Arguments, Limits, Placeholder, Pool, ServerSession, Sql, StatementTexts, Tables, Value,
@@ -93,7 +92,8 @@ pub(crate) trait Dialect: Send + Sync + Sized + 'static {
     /// Writes a literal that depends on no setting of the session.
     fn quote(value: &str, text: &mut String);
 
-    fn judge(error: &dyn DatabaseError) -> Option<Verdict>;
+    /// Classifies an error of the server.
+    fn judge(error: &sqlx::Error) -> Option<Verdict>;
 
     fn examine(&self, pool: &Arc<Pool<Self>>) -> impl Future<Output = Result<Vec<Finding>>> + Send;
 }

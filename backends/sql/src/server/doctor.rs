@@ -3,7 +3,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use lockwright_core::{Error, ErrorKind, Finding, Result};
 
 use super::tls::is_on_this_machine;
-use super::{BadRow, Dialect, Effect, Pool, Row, bad_row};
+use super::{BadRow, Dialect, Effect, Pool, Row};
 use lockwright_core::backend_util::finding;
 
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ pub(crate) async fn encryption<D: Dialect>(
         return Ok(None);
     }
     let rows = pool.fetch_text(query.to_owned(), Effect::Reads).await?;
-    if is_encrypted(&rows).map_err(|bad| bad_row(bad, pool.dialect().backend()))? {
+    if pool.sound(is_encrypted(&rows))? {
         return Ok(None);
     }
     let needs =

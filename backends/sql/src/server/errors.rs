@@ -106,7 +106,7 @@ pub(crate) fn no_session_in(
 
 pub(crate) fn not_connected<D: Dialect>(cause: &sqlx::Error, dialect: &D) -> Error {
     let error = match cause {
-        sqlx::Error::Database(refusal) => match D::judge(&**refusal) {
+        sqlx::Error::Database(_) => match D::judge(cause) {
             Some(verdict) if verdict.kind != ErrorKind::Indeterminate => {
                 Error::new(verdict.kind, verdict.message)
             }
@@ -124,7 +124,7 @@ pub(crate) fn not_connected<D: Dialect>(cause: &sqlx::Error, dialect: &D) -> Err
 
 pub(crate) fn failed<D: Dialect>(cause: sqlx::Error, effect: Effect, dialect: &D) -> Failure {
     let (error, again, lost) = match &cause {
-        sqlx::Error::Database(refusal) => match D::judge(&**refusal) {
+        sqlx::Error::Database(_) | sqlx::Error::AnyDriverError(_) => match D::judge(&cause) {
             // If `again`, the pool retries, which is safe even if the first attempt took effect.
             Some(verdict) if verdict.kind == ErrorKind::Indeterminate => {
                 (unanswered(effect, verdict.message), verdict.again, !verdict.again)

@@ -15,8 +15,8 @@ use tokio::time::{Instant as Deadline, timeout_at};
 
 use super::abandoned::Abandoned;
 use super::{
-    Arguments, Dialect, Effect, Failure, Row, ServerSession, SessionLimit, SessionPermit, Sql, Use,
-    errors,
+    Arguments, BadRow, Dialect, Effect, Failure, Row, ServerSession, SessionLimit, SessionPermit,
+    Sql, Use, errors,
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -125,6 +125,14 @@ impl<D: Dialect> Pool<D> {
         permit: SessionPermit,
     ) -> oneshot::Receiver<()> {
         self.abandoned.add(runtime, session, (Some(permit), None))
+    }
+
+    pub(crate) fn error(&self, kind: ErrorKind, message: impl Into<String>) -> Error {
+        Error::new(kind, message).with_backend(self.dialect.backend())
+    }
+
+    pub(crate) fn sound<T>(&self, read: Result<T, BadRow>) -> Result<T> {
+        read.map_err(|bad| errors::bad_row(bad, self.dialect.backend()))
     }
 
     pub(crate) fn refusal(&self) -> Option<String> {

@@ -11,12 +11,6 @@ pub(crate) enum Value<'a> {
     Null,
 }
 
-impl<'a> From<Option<&'a str>> for Value<'a> {
-    fn from(text: Option<&'a str>) -> Self {
-        text.map_or(Self::Null, Value::Text)
-    }
-}
-
 pub(crate) type Arguments<'a> = &'a [(&'static str, Value<'a>)];
 
 /// SQL with parameters written as `:name`, without comments.

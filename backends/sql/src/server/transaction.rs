@@ -254,7 +254,7 @@ pub(crate) fn swept(rows: &[Row], backend: &'static str) -> Result<u64> {
 /// effect.
 pub(crate) fn failed<D: Dialect>(cause: &sqlx::Error, backend: &'static str) -> Error {
     let (kind, message) = match cause {
-        sqlx::Error::Database(refusal) => match D::judge(&**refusal) {
+        sqlx::Error::Database(_) => match D::judge(cause) {
             Some(verdict) if verdict.kind != ErrorKind::Indeterminate => {
                 (verdict.kind, verdict.message)
             }

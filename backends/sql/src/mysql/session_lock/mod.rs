@@ -111,6 +111,7 @@ impl Server for MySql {
             .replace("{wait_for_mark}", &wait_for_end("{mark}", &KILLED))
             .replace("{wait_for_key}", &wait_for_end("{key}", &KILLED))
             .replace("{wait_for_answer}", &wait_for_end("{mark}", &ASKED))
+            .replace("{overwritten}", &overwritten())
             .replace("{still_read}", STILL_READ)
             .replace("{kind}", kind.word())
             .replace("{readers}", READERS)
@@ -161,6 +162,17 @@ pub(super) async fn check(sessions: &Arc<Sessions<MySql>>) -> Result<()> {
         Some(true) => Err(sessions.sessions_are_shared()),
         None => Err(not_connected_in(pool.limits().connect, pool.dialect().backend())),
     }
+}
+
+/// Returns SQL that overwrites a record with a new holder's values, if `updated` was set to the new
+/// value.
+fn overwritten() -> String {
+    let set = |column| {
+        format!(
+            "{column} = IF({{hold}}.updated = VALUES(updated), VALUES({column}), {{hold}}.{column})"
+        )
+    };
+    ["token", "identity", "ttl_ms", "session", "released"].map(set).join(", ")
 }
 
 fn of_barrier(what: &str) -> String {

@@ -137,7 +137,7 @@ impl PgSession {
             Err(error) if code(&error).as_deref() == Some(UNDEFINED_OBJECT) => {
                 let message = "this mode needs PostgreSQL 14 or later, which can end idle \
                                sessions; use the mode lease";
-                return Err(self.common.error(ErrorKind::Unsupported, message));
+                return Err(self.common.pool.error(ErrorKind::Unsupported, message));
             }
             Err(error) => return Err(self.common.failed(error)),
         };

@@ -66,7 +66,7 @@ impl<D: Dialect> LeaseBackend<D> {
                     BreakMode::Now => Broken::Freed(left),
                 })
             }
-            Some(Err(bad)) if left_at == 0 => self.sound(Err(bad)),
+            Some(Err(bad)) if left_at == 0 => self.pool.sound(Err(bad)),
             _ => Ok(Broken::NotHeld),
         }
     }

@@ -16,9 +16,7 @@ mod turns;
 
 use crate::kind::{self, identity_text};
 use crate::server::hold_row::{Holding, inspections, micros_up};
-use crate::server::{
-    Arguments, BadRow, Dialect, Effect, Pool, Row, Sending, Sql, Value, bad_row, pool,
-};
+use crate::server::{Arguments, BadRow, Dialect, Effect, Pool, Row, Sending, Sql, Value, pool};
 use turns::Turns;
 
 /// The minimum lifetime of a tombstone.
@@ -260,14 +258,14 @@ impl<D: Dialect> LeaseBackend<D> {
         }
         let rows = self.change_so(statement, &arguments, sending).await;
         let rows = rows.map_err(|error| pool::doubted(error, is_unsure))?;
-        let row = self.sound(rows.last().ok_or(BadRow))?;
-        if self.sound(row.bool(0))? {
+        let row = self.pool.sound(rows.last().ok_or(BadRow))?;
+        if self.pool.sound(row.bool(0))? {
             return Err(Error::new(
                 ErrorKind::Lost(Reason::Gone),
                 "the request was cancelled before it reached the server; acquire the lock again",
             ));
         }
-        let holding = self.sound(Holding::of(row, 1))?;
+        let holding = self.pool.sound(Holding::of(row, 1))?;
         if holding.token == Some(token.as_str()) {
             self.grants.note(&claim.name, self.clock.now());
             return Ok(AcquireOutcome::Granted(holding.granted()));
@@ -337,7 +335,7 @@ impl<D: Dialect> LeaseBackend<D> {
     ) -> Result<Option<Quickly>> {
         let rows = self.pool.fetch_so(look, arguments, Effect::Reads, sending).await?;
         let Some(row) = rows.first() else { return Ok(None) };
-        let holding = self.sound(Holding::of(row, 0))?;
+        let holding = self.pool.sound(Holding::of(row, 0))?;
         if !holding.is_live() {
             return Ok(None);
         }
@@ -397,7 +395,9 @@ impl<D: Dialect> LeaseBackend<D> {
         ];
         let rows = self.change_so(statement, &arguments, self.sending(to)).await?;
         match rows.last() {
-            Some(row) => Ok(AcquireOutcome::Granted(self.sound(Holding::of(row, 0))?.granted())),
+            Some(row) => {
+                Ok(AcquireOutcome::Granted(self.pool.sound(Holding::of(row, 0))?.granted()))
+            }
             None => Ok(AcquireOutcome::Busy(Busy::default())),
         }
     }
@@ -435,13 +435,13 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 
     fn held(&self, rows: &[Row]) -> Result<bool> {
-        rows.last().map_or(Ok(false), |row| self.sound(row.bool(0)))
+        rows.last().map_or(Ok(false), |row| self.pool.sound(row.bool(0)))
     }
 
     async fn look(&self, name: &LockName) -> Result<Inspection> {
         let arguments = [("name", Value::Text(name.as_str()))];
         let rows = self.pool.fetch(&self.inspect, &arguments, Effect::Reads).await?;
-        let found = self.sound(inspections(&rows))?.pop();
+        let found = self.pool.sound(inspections(&rows))?.pop();
         Ok(found.unwrap_or_else(|| Inspection::free(name.clone())))
     }
 
@@ -461,10 +461,6 @@ impl<D: Dialect> LeaseBackend<D> {
 
     async fn change(&self, sql: &Sql, arguments: Arguments<'_>) -> Result<Vec<Row>> {
         self.pool.fetch(sql, arguments, Effect::Changes).await
-    }
-
-    fn sound<T>(&self, read: Result<T, BadRow>) -> Result<T> {
-        read.map_err(|bad| bad_row(bad, self.profile.backend))
     }
 }
 
@@ -513,13 +509,13 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         let arguments = [
             ("first", Value::Text(prefix)),
             ("last", Value::Text(&last)),
-            ("after", Value::from(after)),
+            ("after", after.map_or(Value::Null, Value::Text)),
             ("limit", Value::Int(PAGE as i64)),
         ];
         let slowly = self.pool.slowly();
         let rows = self.pool.fetch_so(&self.list, &arguments, Effect::Reads, slowly).await?;
         let mut page = Page::default();
-        page.names.extend(self.sound(inspections(&rows))?);
+        page.names.extend(self.pool.sound(inspections(&rows))?);
         if page.names.len() == PAGE {
             page.next = page.names.last().map(|last| Cursor(last.name.as_str().to_owned()));
         }
@@ -558,15 +554,17 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         change(&self.statements.sweep_floor).await?;
         let rows = change(&self.statements.sweep_leases).await?;
         let (mut swept, seen, last) = match rows.last() {
-            Some(row) => {
-                (self.sound(row.int(0))?, self.sound(row.int(1))?, self.sound(row.text(2))?)
-            }
+            Some(row) => (
+                self.pool.sound(row.int(0))?,
+                self.pool.sound(row.int(1))?,
+                self.pool.sound(row.text(2))?,
+            ),
             None => (0, 0, None),
         };
         let mut most = 0;
         for sweep in [&self.statements.sweep_tombstones, &self.statements.shared_sweep] {
             let rows = change(sweep).await?;
-            let gone = rows.last().map_or(Ok(0), |row| self.sound(row.int(0)))?;
+            let gone = rows.last().map_or(Ok(0), |row| self.pool.sound(row.int(0)))?;
             (swept, most) = (swept + gone, most.max(gone));
         }
 

@@ -160,10 +160,10 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 
     fn renewal(&self, row: &Row) -> Result<(usize, Option<Renewal>)> {
-        let at = self.sound(row.int(0))?;
+        let at = self.pool.sound(row.int(0))?;
         let at = usize::try_from(at).unwrap_or(usize::MAX);
-        let waiters = self.sound(row.bool(2))?;
-        let outcome = match self.sound(row.text(1))? {
+        let waiters = self.pool.sound(row.bool(2))?;
+        let outcome = match self.pool.sound(row.text(1))? {
             Some("renewed") => RenewalOutcome::Renewed { valid: None },
             Some("broken") => RenewalOutcome::NotHeld(Reason::Broken),
             Some("skipped") => return Ok((at, None)),

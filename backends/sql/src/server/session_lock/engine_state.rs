@@ -160,16 +160,14 @@ impl<S: Server> EngineState<S> {
             {
                 self.joint_sessions.retire();
             }
-            tokio::select! {
+            let permit = tokio::select! {
                 biased;
-                permit = Permit::get(pool, of, deadline), if of == Use::Joint => {
-                    return Ok((S::open_session(&self.server, permit?).await?, None));
-                }
-                permit = Permit::get(pool, Use::Hold, deadline) => {
-                    return Ok((S::open_session(&self.server, permit?).await?, None));
-                }
-                () = self.idle.kept() => {}
-            }
+                permit = Permit::get(pool, of, deadline), if of == Use::Joint => permit,
+                permit = Permit::get(pool, Use::Hold, deadline) => permit,
+                // Another task may take the kept session first.
+                () = self.idle.kept.notified() => continue,
+            };
+            return Ok((S::open_session(&self.server, permit?).await?, None));
         }
     }
 

@@ -18,7 +18,8 @@ pub(crate) const KEPT_TIMEOUTS: RangeInclusive<Duration> =
 
 pub(super) struct Idle<S> {
     sessions: Mutex<Vec<(Instant, S)>>,
-    kept: Notify,
+    /// Notifies one waiter when a session is kept.
+    pub(super) kept: Notify,
 }
 
 impl<S> Default for Idle<S> {
@@ -41,11 +42,6 @@ impl<S> Idle<S> {
         sessions.push((Instant::now(), session));
         self.kept.notify_one();
         None
-    }
-
-    /// Waits until a session is kept. Another task may take it first.
-    pub(super) async fn kept(&self) {
-        self.kept.notified().await;
     }
 
     pub(super) fn remove(&self, all: bool) -> Vec<S> {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{Kind, RECORD_AFTER, Server, SessionId};
 use crate::kind::identity_text;
-use crate::server::{Arguments, BadRow, Effect, Pool, Row, Sql, Value, bad_row};
+use crate::server::{Arguments, BadRow, Effect, Pool, Row, Sql, Value};
 
 const PAGE: usize = 200;
 
@@ -132,7 +132,7 @@ impl<S: Server> Records<S> {
         ];
         let note = &self.written(claim.mode).note;
         let rows = self.about(note, &claim.name, claim.token, Effect::Changes, &arguments).await?;
-        rows.last().map(|row| self.read(row.fence(0))).transpose()
+        rows.last().map(|row| self.pool.sound(row.fence(0))).transpose()
     }
 
     /// Records that a broken hold ends after this time.
@@ -147,10 +147,10 @@ impl<S: Server> Records<S> {
         let why = &self.why_ended;
         let mut reason = None;
         for row in self.about(why, &claim.name, claim.token, Effect::Reads, &[]).await? {
-            if self.read(row.bool(0))? {
+            if self.pool.sound(row.bool(0))? {
                 return Ok(Some(Reason::Broken));
             }
-            if self.read(row.bool(1))? {
+            if self.pool.sound(row.bool(1))? {
                 reason = Some(Reason::Gone);
             }
         }
@@ -229,17 +229,17 @@ impl<S: Server> Records<S> {
         let found = self.about(&self.find, name, token, Effect::Reads, &[]).await?;
         found
             .iter()
-            .map(|row| self.read(row.int(0).and_then(|id| Ok((id, row.bool(1)?)))))
+            .map(|row| self.pool.sound(row.int(0).and_then(|id| Ok((id, row.bool(1)?)))))
             .collect()
     }
 
     fn not_recorded(&self) -> Error {
         let message = "the hold isn't recorded yet, so it can't be ended; look again";
-        self.error(ErrorKind::Unavailable, message)
+        self.pool.error(ErrorKind::Unavailable, message)
     }
 
     fn has_not_ended(&self) -> Error {
-        self.error(
+        self.pool.error(
             ErrorKind::Indeterminate,
             "the holder's session hasn't ended: it is stuck, or its hold isn't recorded yet; look again",
         )
@@ -304,8 +304,8 @@ impl<S: Server> Records<S> {
         let mut inspection = Inspection::free(name.clone());
         let mut sessions = Vec::new();
         for row in &rows {
-            sessions.extend(self.read(add_holder(row, &mut inspection))?);
-            let waiters = self.read(row.int(8))?;
+            sessions.extend(self.pool.sound(add_holder(row, &mut inspection))?);
+            let waiters = self.pool.sound(row.int(8))?;
             inspection.waiters = u64::try_from(waiters).ok();
         }
         Ok((inspection, sessions))
@@ -324,7 +324,7 @@ impl<S: Server> Records<S> {
         let rows = self.pool.fetch(&self.list, &arguments, Effect::Reads).await?;
         let mut page = Page::default();
         for row in &rows {
-            let Some(name) = self.read(row.text(0))? else { continue };
+            let Some(name) = self.pool.sound(row.text(0))? else { continue };
             // MySQL ignores spaces at the prefix's end.
             if name < prefix {
                 continue;
@@ -333,12 +333,12 @@ impl<S: Server> Records<S> {
                 // In byte order, names with the prefix are contiguous.
                 return Ok(page);
             }
-            let name = LockName::new(name).map_err(|_| bad_row(BadRow, self.backend()))?;
+            let name = self.pool.sound(LockName::new(name).map_err(|_| BadRow))?;
             if page.names.last().is_none_or(|last| last.name != name) {
                 page.names.push(Inspection::free(name));
             }
             if let Some(inspection) = page.names.last_mut() {
-                self.read(add_holder(row, inspection))?;
+                self.pool.sound(add_holder(row, inspection))?;
             }
         }
         if rows.len() >= PAGE {
@@ -405,7 +405,7 @@ impl<S: Server> Records<S> {
                     }
                     Ok(Broken::Freed(Duration::MAX))
                 }
-                _ => Err(self.error(
+                _ => Err(self.pool.error(
                     ErrorKind::Unsupported,
                     "the holder isn't a Lockwright client, or its hold isn't recorded yet; look again, \
                      or end its session",
@@ -420,7 +420,7 @@ impl<S: Server> Records<S> {
         if how == BreakMode::RunOut {
             let message =
                 "the hold has only just begun, or just ended, and couldn't be marked; look again";
-            let unmarked = || self.error(ErrorKind::Unavailable, message);
+            let unmarked = || self.pool.error(ErrorKind::Unavailable, message);
             return marked.then_some(Broken::RunsOut(remaining)).ok_or_else(unmarked);
         }
         match self.end(name, token).await {
@@ -430,7 +430,7 @@ impl<S: Server> Records<S> {
                 let message = "the holder's session belongs to another user of the server, and this \
                                one may not end it; the hold can't be renewed any more, and runs \
                                out by itself";
-                Err(self.error(ErrorKind::Denied, message).with_source(error))
+                Err(self.pool.error(ErrorKind::Denied, message).with_source(error))
             }
             Err(error) => Err(error),
         }
@@ -472,7 +472,7 @@ impl<S: Server> Records<S> {
         let idle_us = i64::try_from(idle.max(YOUNGEST).as_micros()).unwrap_or(i64::MAX);
         let arguments = [("idle_us", Value::Int(idle_us)), ("limit", Value::Int(STEP))];
         let rows = self.pool.fetch(&self.sweep, &arguments, Effect::Changes).await?;
-        let swept = rows.last().map_or(Ok(0), |row| self.read(row.int(0)))?;
+        let swept = rows.last().map_or(Ok(0), |row| self.pool.sound(row.int(0)))?;
         Ok(SweepReport { rows: u64::try_from(swept).unwrap_or_default(), more: swept >= STEP })
     }
 
@@ -511,19 +511,7 @@ impl<S: Server> Records<S> {
         }
         let message = "the session belongs to another user of the server, and this one may not end \
                        it; connect as that user, or as a user who may end other users' sessions";
-        self.error(ErrorKind::Denied, message).with_source(error)
-    }
-
-    fn error(&self, kind: ErrorKind, message: &str) -> Error {
-        Error::new(kind, message).with_backend(self.backend())
-    }
-
-    fn backend(&self) -> &'static str {
-        self.pool.dialect().backend()
-    }
-
-    fn read<T>(&self, value: std::result::Result<T, BadRow>) -> Result<T> {
-        value.map_err(|row| bad_row(row, self.backend()))
+        self.pool.error(ErrorKind::Denied, message).with_source(error)
     }
 }
 

@@ -105,7 +105,7 @@ impl<S: Server> Sessions<S> {
                  connect to the server itself, or use the mode lease",
                 S::BETWEEN
             );
-            return Err(self.error(ErrorKind::InvalidConfig, message));
+            return Err(self.pool.error(ErrorKind::InvalidConfig, message));
         }
         let kept = |row: &Row| match (row.bool(1), row.bool(2), row.bool(3)) {
             (Ok(true), Ok(false), Ok(false)) => Kept::Renewed,
@@ -121,10 +121,6 @@ impl<S: Server> Sessions<S> {
              with its connection; connect to the server itself, or use the mode lease",
             S::BETWEEN
         );
-        self.error(ErrorKind::Unsupported, message)
-    }
-
-    pub(crate) fn error(&self, kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error::new(kind, message).with_backend(self.pool.dialect().backend())
+        self.pool.error(ErrorKind::Unsupported, message)
     }
 }

@@ -11,11 +11,7 @@ ON DUPLICATE KEY UPDATE
     fence = IF({hold}.updated = VALUES(updated),
                IF(:fence > 0, GREATEST(IF({hold}.token = VALUES(token), {hold}.fence, 0), :fence),
                   GREATEST({hold}.fence + 1, VALUES(fence))), {hold}.fence),
-    token = IF({hold}.updated = VALUES(updated), VALUES(token), {hold}.token),
-    identity = IF({hold}.updated = VALUES(updated), VALUES(identity), {hold}.identity),
-    ttl_ms = IF({hold}.updated = VALUES(updated), VALUES(ttl_ms), {hold}.ttl_ms),
-    session = IF({hold}.updated = VALUES(updated), VALUES(session), {hold}.session),
-    released = IF({hold}.updated = VALUES(updated), 0, {hold}.released);
+    {overwritten};
 
 SELECT fence FROM {hold}
 WHERE kind = '{kind}' AND name = :name AND token = :token AND session = :session;
@@ -30,12 +26,8 @@ ON DUPLICATE KEY UPDATE
     updated = IF(IS_USED_LOCK({mark}) <=> :session, VALUES(updated), {hold}.updated),
     fence = IF({hold}.updated = VALUES(updated) AND NOT ({still_read}),
                GREATEST({hold}.fence + IF(:fence > 0, 0, 1), VALUES(fence)), {hold}.fence),
-    token = IF({hold}.updated = VALUES(updated), VALUES(token), {hold}.token),
-    identity = IF({hold}.updated = VALUES(updated), VALUES(identity), {hold}.identity),
-    ttl_ms = IF({hold}.updated = VALUES(updated), VALUES(ttl_ms), {hold}.ttl_ms),
-    session = IF({hold}.updated = VALUES(updated), VALUES(session), {hold}.session),
-    broken = IF({hold}.updated = VALUES(updated), NULL, {hold}.broken),
-    released = IF({hold}.updated = VALUES(updated), 0, {hold}.released);
+    {overwritten},
+    broken = IF({hold}.updated = VALUES(updated), NULL, {hold}.broken);
 
 INSERT INTO {reader} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
 SELECT '{kind}', :name, :token, :identity, last.fence, :ttl_ms, :session, {now}, NULL, 0

@@ -105,10 +105,6 @@ impl JointSessions {
             let _ = joint.orders.send(Order::Retire);
         }
     }
-
-    fn add(&self, joint: Arc<JointSession>) {
-        lock(&self.list).push(joint);
-    }
 }
 
 pub(super) struct Slot(Arc<JointSession>, OwnedSemaphorePermit);
@@ -138,7 +134,7 @@ pub(super) async fn slot<S: Server>(state: &Arc<EngineState<S>>, claim: &Claim) 
     let joint = start(session, claim.ttl, state.clock.clone(), backend, Box::new(lost));
     let joint = Arc::new(joint);
     let slot = joint.slot().ok_or_else(|| Error::unavailable(CLOSED))?;
-    state.joint_sessions.add(joint);
+    lock(&state.joint_sessions.list).push(joint);
     Ok(slot)
 }
 

@@ -138,17 +138,27 @@ fn begin(
         }
         Err(error) => return Begun::Failed(failed(&shared, error, &name, limit)),
     };
-    let (shared, pending) = turn.claim(options, begun);
-    let before = pending.send(begun);
-    let Some(answer) = at_once(|| shared.backend.acquire_at_once(&pending.claim, begun)) else {
-        pending.undo_send(before);
-        return Begun::Waiting(AcquireState::Unasked(turn));
-    };
-    match take_answer(shared, pending, before, answer, begun) {
-        Answer::Granted(grant) => Begun::Done(Some(into_hold(&mut turn, options, grant, begun))),
-        Answer::Busy(_) if limit == Limit::Once => Begun::Done(None),
-        answer => Begun::Waiting(AcquireState::Asked(turn, answer)),
+    match ask_at_once(&mut turn, options, begun) {
+        None => Begun::Waiting(AcquireState::Unasked(turn)),
+        Some(Answer::Granted(grant)) => {
+            Begun::Done(Some(into_hold(&mut turn, options, grant, begun)))
+        }
+        Some(Answer::Busy(_)) if limit == Limit::Once => Begun::Done(None),
+        Some(answer) => Begun::Waiting(AcquireState::Asked(turn, answer)),
     }
+}
+
+/// Sends a new claim to a backend that answers without a future.
+// Otherwise, an uncontended acquire has 40 more instructions.
+#[inline(always)]
+fn ask_at_once(turn: &mut Turn, options: &Options, now: BootInstant) -> Option<Answer> {
+    let (shared, pending) = turn.claim(options, now);
+    let before = pending.send(now);
+    let Some(answer) = at_once(|| shared.backend.acquire_at_once(&pending.claim, now)) else {
+        pending.undo_send(before);
+        return None;
+    };
+    Some(take_answer(shared, pending, before, answer, now))
 }
 
 #[cold]
@@ -168,28 +178,35 @@ async fn in_queue(
     begun: BootInstant,
 ) -> Result<Passed> {
     shared.metrics.waited.add(1);
-    let mut look_at = if limit == Limit::None { begun + ttl } else { limit.instant() };
     loop {
-        match until(&shared.clock, look_at, &mut receiver).await {
+        let mut changed = pin!(shared.changed.notified());
+        changed.as_mut().enable();
+        let trouble = shared.table().turns.trouble(name).cloned();
+        // Without trouble, a request without a limit needs no timer.
+        let look_at = match &trouble {
+            Some(trouble) if limit == Limit::None => trouble.since.max(begun) + ttl,
+            _ => limit.instant(),
+        };
+        let now = shared.clock.now();
+        if now >= look_at {
+            let timed_out = |step| Error::timed_out(step, name);
+            return Err(match trouble {
+                None => timed_out(Step::LocalTurn),
+                Some(trouble) if limit == Limit::None => trouble.error(now),
+                Some(trouble) => timed_out(Step::Answer).with_source(trouble.error(now)),
+            });
+        }
+        let passed = async {
+            tokio::select! {
+                biased;
+                passed = &mut receiver => Some(passed),
+                () = changed => None,
+            }
+        };
+        match until(&shared.clock, look_at, passed).await.flatten() {
             Some(Ok(passed)) => return Ok(passed),
             Some(Err(_)) => return Err(Error::closed()),
             None => {}
-        }
-        let now = shared.clock.now();
-        let trouble = shared.table().turns.trouble(name).cloned();
-        let timed_out = |step| Error::timed_out(step, name);
-        match (limit, trouble) {
-            (Limit::None, None) => look_at = now + ttl,
-            (Limit::None, Some(trouble)) => {
-                look_at = trouble.since.max(begun) + ttl;
-                if look_at <= now {
-                    return Err(trouble.error(now));
-                }
-            }
-            (_, None) => return Err(timed_out(Step::LocalTurn)),
-            (_, Some(trouble)) => {
-                return Err(timed_out(Step::Answer).with_source(trouble.error(now)));
-            }
         }
     }
 }
@@ -259,23 +276,26 @@ async fn waiting(
     limit: Limit,
     begun: BootInstant,
 ) -> Acquired {
-    let (mut turn, answer, was_queued) = match state {
-        AcquireState::Asked(turn, answer) => (turn, Some(answer), false),
-        AcquireState::Unasked(turn) => (turn, None, false),
+    let (mut sent, mut trouble, mut was_queued) = (begun, None, false);
+    let (mut turn, answer) = match state {
+        AcquireState::Asked(turn, answer) => (turn, Some(answer)),
+        AcquireState::Unasked(turn) => (turn, None),
         AcquireState::Queued(shared, name, receiver) => {
             match in_queue(&shared, &name, receiver, limit, options.ttl, begun).await? {
-                Passed::Turn(turn) => (turn, None, true),
+                Passed::Turn(mut turn) => {
+                    (sent, was_queued) = (shared.clock.now(), true);
+                    trouble = shared.table().turns.trouble(&name).cloned();
+                    // An inherited claim may be on the server, whose queue has its place.
+                    let is_new = turn.pending.is_none();
+                    let answer = is_new.then(|| ask_at_once(&mut turn, options, sent)).flatten();
+                    (turn, answer)
+                }
                 Passed::Entered(share) => return Ok(Some(share.into_hold())),
                 Passed::Refused(error) => return Err(error),
             }
         }
     };
     let shared = Arc::clone(turn.shared());
-    let (mut sent, mut trouble) = (begun, None);
-    if was_queued {
-        sent = shared.clock.now();
-        trouble = shared.table().turns.trouble(turn.name()).cloned();
-    }
     let mut attempts = Attempts {
         shared: &shared,
         options,

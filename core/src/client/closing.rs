@@ -39,7 +39,7 @@ pub(crate) struct Waiting<'a>(&'a Shared);
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::SeqCst);
-        self.0.tell_idle();
+        self.0.tell_changed();
     }
 }
 
@@ -104,8 +104,8 @@ impl Shared {
     async fn requests_and_releases_end(&self) -> Result<()> {
         let begun = self.clock.now();
         loop {
-            let mut idle = pin!(self.idle.notified());
-            idle.as_mut().enable();
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
             // A rejected request counts its release before it stops waiting. So `waiting` must be
             // read before `releasing`.
             let no_requests = self.waiting.load(Ordering::SeqCst) == 0;
@@ -120,7 +120,7 @@ impl Shared {
             } else {
                 begun + RELEASE_LIMIT
             };
-            if until(&self.clock, limit, idle).await.is_none() {
+            if until(&self.clock, limit, changed).await.is_none() {
                 return Ok(());
             }
         }
@@ -134,12 +134,17 @@ impl Shared {
             if Handle::try_current().is_ok() {
                 return future.as_mut().poll(cx);
             }
-            if self.renewer_ended.load(Ordering::Acquire) {
-                return Poll::Ready(Err(no_runtime()));
+            let has_ended = || self.renewer_ended.load(Ordering::Acquire);
+            if !has_ended() {
+                let runtime = lock(&self.runtime).clone();
+                let _inside = runtime.enter();
+                let polled = future.as_mut().poll(cx);
+                // If the runtime ended during the poll, its end may not wake this task.
+                if polled.is_ready() || !has_ended() {
+                    return polled;
+                }
             }
-            let runtime = lock(&self.runtime).clone();
-            let _inside = runtime.enter();
-            future.as_mut().poll(cx)
+            Poll::Ready(Err(no_runtime()))
         })
         .await
     }

@@ -45,7 +45,7 @@ impl Job {
     fn pass_turn(&mut self, since: BootInstant, error: &Error) {
         if std::mem::take(&mut self.has_turn) {
             let name = &self.claim().name;
-            self.shared.table().turns.note_trouble(name, since, error);
+            self.shared.note_trouble(name, since, error);
             self.shared.pass_turn(name, None);
         }
     }

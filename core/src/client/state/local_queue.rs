@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::client::acquire::doubted;
 use crate::client::answer::send;
-use crate::client::{Options, Pending};
+use crate::client::{Options, Pending, ignore_panic};
 use crate::{
     BootInstant, Claim, Error, ErrorKind, LockName, Mode, ReleaseMode, RenewalMode, Result,
 };
@@ -85,7 +85,7 @@ impl Turn {
 
     pub(crate) fn note_trouble(&self, since: BootInstant, error: &Error) {
         if self.taken {
-            self.shared().table().turns.note_trouble(self.name(), since, error);
+            self.shared().note_trouble(self.name(), since, error);
         }
     }
 
@@ -299,12 +299,6 @@ impl Turns {
         self.troubled.get(name)
     }
 
-    pub(crate) fn note_trouble(&mut self, name: &LockName, since: BootInstant, error: &Error) {
-        let message: Arc<str> = error.message().into();
-        let trouble = Trouble { since, message: Arc::clone(&message) };
-        self.troubled.entry_ref(name).or_insert(trouble).message = message;
-    }
-
     pub(crate) fn note_answer(&mut self, name: &LockName) {
         self.troubled.remove(name);
     }
@@ -316,6 +310,18 @@ impl Turns {
 }
 
 impl Shared {
+    pub(crate) fn note_trouble(&self, name: &LockName, since: BootInstant, error: &Error) {
+        let message: Arc<str> = error.message().into();
+        let trouble = Trouble { since, message: Arc::clone(&message) };
+        let mut table = self.table();
+        let is_new = !table.turns.troubled.contains_key(name);
+        table.turns.troubled.entry_ref(name).or_insert(trouble).message = message;
+        drop(table);
+        if is_new {
+            ignore_panic(|| self.changed.notify_waiters());
+        }
+    }
+
     pub(crate) fn leave(&self, hold: &Hold) -> bool {
         hold.owner.is_none() || self.table().turns.leave(hold)
     }

@@ -62,8 +62,9 @@ pub(crate) struct Shared {
     ended_lost: AtomicU64,
     pub(crate) background_jobs: AtomicU64,
     pub(crate) waiting: AtomicU64,
-    /// Notified when a closed client ends a release or a request, and when the renewal task ends.
-    pub(crate) idle: Notify,
+    /// Notified of trouble, when a closed client ends a release or a request, and when the renewal
+    /// task ends.
+    pub(crate) changed: Notify,
     pub(crate) closing: Notify,
     pub(crate) closed: AtomicBool,
     pub(crate) renewer_ended: AtomicBool,

@@ -37,7 +37,7 @@ impl Shared {
             ended_lost: AtomicU64::new(0),
             background_jobs: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
-            idle: Notify::new(),
+            changed: Notify::new(),
             closing: Notify::new(),
             closed: AtomicBool::new(false),
             renewer_ended: AtomicBool::new(false),
@@ -69,12 +69,12 @@ impl Shared {
         };
         drop(jobs);
         self.handle_hold_events();
-        ignore_panic(|| self.idle.notify_waiters());
+        ignore_panic(|| self.changed.notify_waiters());
     }
 
     pub(crate) fn done_in_background(&self) {
         self.background_jobs.fetch_sub(1, Ordering::SeqCst);
-        self.tell_idle();
+        self.tell_changed();
     }
 
     pub(crate) fn count_ended(&self, was_live: bool) {
@@ -86,7 +86,7 @@ impl Shared {
         if !was_live {
             self.ended_lost.fetch_sub(1, Ordering::SeqCst);
         }
-        self.tell_idle();
+        self.tell_changed();
     }
 
     pub(crate) fn releasing(&self) -> u64 {
@@ -101,9 +101,9 @@ impl Shared {
         self.ended.load(Ordering::SeqCst).saturating_sub(totals.released)
     }
 
-    pub(crate) fn tell_idle(&self) {
+    pub(crate) fn tell_changed(&self) {
         if self.is_closed() {
-            ignore_panic(|| self.idle.notify_waiters());
+            ignore_panic(|| self.changed.notify_waiters());
         }
     }
 

@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use lockwright_core::{
     AcquireOutcome, Claim, DistributedLock, ReleaseMode, Renew, RenewalOutcome, Wait,
 };
-use lockwright_redlock::{NodeStatus, Redlock};
+use lockwright_redlock::Redlock;
 use lockwright_testbed as testbed;
 
 use crate::common::{Five, busy, claim_for, eventually, grant, options};

@@ -3,8 +3,8 @@ use std::time::Duration;
 use lockwright_conformance::history::{History, Hold};
 use lockwright_conformance::test_helpers::claim;
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, DistributedLock, ErrorKind, Event,
-    Fence, Locks, Mode, ReleaseMode, Wait,
+    BreakMode, BreakTarget, Broken, Claim, DistributedLock, ErrorKind, Event, Fence, Locks, Mode,
+    ReleaseMode, Wait,
 };
 use tokio::task::JoinSet;
 use tokio::time::sleep;

@@ -35,8 +35,8 @@ async fn fragile() -> Result<Fragile> {
     let (direct, cut_off) = (connector_to(direct, connect), connector_to(cut_off, connect));
     Ok(Fragile::new(direct, cut_off, move |step| {
         match step {
-            Step::Begin(Harm::Freeze) => cluster.nodes.iter().for_each(testbed::Redis::freeze),
-            Step::End(Harm::Freeze) => cluster.nodes.iter().for_each(testbed::Redis::thaw),
+            Step::Begin(Harm::Freeze) => cluster.nodes.iter().for_each(|it| it.freeze()),
+            Step::End(Harm::Freeze) => cluster.nodes.iter().for_each(|it| it.thaw()),
             Step::Begin(Harm::Forget) => {
                 for master in &mut cluster.nodes[..3] {
                     master.restart(false)?;

@@ -40,8 +40,8 @@ async fn fragile() -> Result<Fragile> {
     Ok(Fragile::new(direct, cut_off, move |step| {
         let Fleet { servers, proxies } = &mut fleet;
         match step {
-            Step::Begin(Harm::Freeze) => servers.iter().for_each(testbed::Redis::freeze),
-            Step::End(Harm::Freeze) => servers.iter().for_each(testbed::Redis::thaw),
+            Step::Begin(Harm::Freeze) => servers.iter().for_each(|it| it.freeze()),
+            Step::End(Harm::Freeze) => servers.iter().for_each(|it| it.thaw()),
             Step::Begin(Harm::Restart) => {
                 for server in servers {
                     server.restart(true)?;

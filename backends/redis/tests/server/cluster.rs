@@ -180,7 +180,7 @@ async fn callers_share_the_search_for_nodes_that_are_all_silent() {
     let config = config.response_timeout(5 * QUICK).connect_timeout(QUICK);
     let redis = Arc::new(config.connect().await.unwrap());
     let [name, ..] = names_of_all_masters(&cluster);
-    cluster.nodes.iter().for_each(testbed::Redis::freeze);
+    cluster.nodes.iter().for_each(|it| it.freeze());
     redis.try_acquire(&claim(&name)).await.unwrap_err();
     let begun = Instant::now();
     let calls: Vec<_> = (0..50)

@@ -1,10 +1,6 @@
-use std::time::Duration;
-
-use lockwright_core::ErrorKind;
-
 use super::missing_databases;
-use super::server::{Config, SCHEME, Server, TLS, patient};
-use crate::support::{acquire_and_release, refused};
+use super::server::*;
+use crate::support::*;
 
 #[test]
 fn bad_urls_say_what_would_be_right() {

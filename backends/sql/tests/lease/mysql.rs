@@ -35,9 +35,7 @@ const SETTINGS: [&str; 3] = [
     "SET GLOBAL sql_mode = 'ORACLE'",
 ];
 
-const CREATE_GUEST: &str = "CREATE USER guest@'%' IDENTIFIED BY 'guest-4711'; \
-                            GRANT SELECT ON lockwright.* TO guest@'%'";
-const GRANT_GUEST: &str = "GRANT SELECT, INSERT, UPDATE, DELETE ON lockwright.* TO guest@'%'";
+const REVOKE_DELETE: &str = "REVOKE DELETE ON lockwright.* FROM lockwright@'%'";
 
 const CREATE_SCHEMA: &str = "CREATE DATABASE `select`; GRANT ALL ON `select`.* TO lockwright@'%'";
 const QUOTED_SCHEMA: &str = "`select`";
@@ -48,19 +46,10 @@ const NO_SCHEMA: (ErrorKind, &str) = (ErrorKind::Denied, "");
 /// The column with a tombstone's expiry.
 const UNTIL: &str = "until_us";
 
-/// A prefix for an administrator's statements that may take long.
-const PATIENTLY: &str =
-    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET max_statement_time = 0;";
-
-fn insert_names(from: usize, to: usize) -> String {
+fn insert_names(count: usize) -> String {
     format!(
         "INSERT INTO lockwright_lease SELECT concat('orders/', lpad(seq, 9, '0')), NULL, '{{}}', \
          'exclusive', 1700000000000000 + (seq * 7919) % 1000003, 1 + seq % 3, 1, 1, 1, \
-         NULL, '', 0 FROM seq_{from}_to_{to}"
+         NULL, '', 0 FROM seq_1_to_{count}"
     )
-}
-
-fn large_server() -> server::Server {
-    let options = server::Server::options().set("innodb_buffer_pool_size", "512M");
-    options.set("innodb_log_file_size", "256M").start().unwrap()
 }

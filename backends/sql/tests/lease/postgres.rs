@@ -37,9 +37,7 @@ const SETTINGS: [&str; 2] = [
     "ALTER ROLE lockwright SET standard_conforming_strings = off",
 ];
 
-const CREATE_GUEST: &str = "CREATE ROLE guest LOGIN PASSWORD 'guest-4711'";
-const GRANT_GUEST: &str =
-    "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO guest";
+const REVOKE_DELETE: &str = "REVOKE DELETE ON lockwright_lease FROM lockwright";
 
 const CREATE_SCHEMA: &str = "CREATE SCHEMA \"select\" AUTHORIZATION lockwright";
 const QUOTED_SCHEMA: &str = "\"select\"";
@@ -48,16 +46,10 @@ const NO_SCHEMA: (ErrorKind, &str) = (ErrorKind::InvalidConfig, "schema");
 
 const UNTIL: &str = "until";
 
-const PATIENTLY: &str = "";
-
-fn insert_names(from: usize, to: usize) -> String {
+fn insert_names(count: usize) -> String {
     format!(
         "INSERT INTO lockwright_lease SELECT 'orders/' || md5(i::text), NULL, '{{}}', \
          'exclusive', 1700000000000000 + (i::bigint * 7919) % 1000003, 1 + i % 3, 1, 1, 1, NULL, 0, '' \
-         FROM generate_series({from}, {to}) AS i"
+         FROM generate_series(1, {count}) AS i"
     )
-}
-
-fn large_server() -> server::Server {
-    server::Server::start().unwrap()
 }

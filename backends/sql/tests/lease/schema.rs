@@ -1,19 +1,24 @@
-use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode};
-use tokio::task::JoinSet;
-
-use super::server::{Config, SCHEME, Server, connect, patient, start};
-use super::{CREATE_GUEST, CREATE_SCHEMA, GRANT_GUEST, NO_SCHEMA, QUOTED_SCHEMA};
-use crate::support::{claim, grant, hold, is_free, refused};
+use super::server::*;
+use super::{CREATE_SCHEMA, NO_SCHEMA, QUOTED_SCHEMA, REVOKE_DELETE};
+use crate::support::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn several_make_them_at_once() {
     let server = Server::start().unwrap();
     for round in 0..5 {
-        let url = format!("{}?table=t{round}", server.url());
         let mut connecting = JoinSet::new();
         for _ in 0..8 {
-            let url = url.clone();
-            connecting.spawn(async move { is_free(&connect(&url).await, "x").await });
+            let url = server.url();
+            connecting.spawn(async move {
+                let table = format!("t{round}");
+                is_free(&connect(&format!("{url}?table={table}")).await, "x").await;
+                // On MySQL, the table of fences is the last one.
+                let mut connection = Connection::connect(&url).await.unwrap();
+                let mut tx = connection.begin().await.unwrap();
+                let ours = InTransaction::new().table(&table).unwrap();
+                ours.check_fence(&mut tx, "a", Fence::new(5)).await.unwrap();
+                tx.commit().await.unwrap();
+            });
         }
         connecting.join_all().await;
     }
@@ -24,7 +29,7 @@ async fn several_make_them_at_once() {
 #[tokio::test]
 async fn a_user_who_may_not_create_tables_can_use_them() {
     let server = Server::start().unwrap();
-    server.sql(CREATE_GUEST).unwrap();
+    add_user(&server, "guest", "guest-4711");
     let url = format!("{SCHEME}://guest:guest-4711@{}/lockwright", server.address());
     let error = refused(patient(&url).connect().await, ErrorKind::Denied, "lockwright schema");
     assert!(!format!("{error:?}").contains("guest-4711"), "{error:?}");
@@ -33,7 +38,8 @@ async fn a_user_who_may_not_create_tables_can_use_them() {
     if SCHEME == "postgres" {
         refused(patient(&url).connect().await, ErrorKind::Denied, "");
     }
-    server.sql(GRANT_GUEST).unwrap();
+    // Adds the user again, with access to the present tables.
+    add_user(&server, "guest", "guest-4711");
     let backend = connect(&url).await;
     let held = hold(&backend, "x").await;
     backend.release(&held, ReleaseMode::Reconcile).await.unwrap();
@@ -66,5 +72,25 @@ async fn another_version_is_refused() {
     if SCHEME == "postgres" {
         server.sql("DELETE FROM lockwright_meta").unwrap();
         refused(patient(&server.url()).connect().await, ErrorKind::InvalidConfig, "");
+    }
+}
+
+#[tokio::test]
+async fn a_sound_server_has_no_finding() {
+    let server = Server::options().durable().start().unwrap();
+    assert!(findings(&connect(&server.url()).await).await.is_empty());
+}
+
+#[tokio::test]
+async fn doctor_finds_damaged_tables() {
+    let (server, _) = start().await;
+    server.sql(REVOKE_DELETE).unwrap();
+    assert!(findings(&connect(&server.url()).await).await.contains(&"tables-not-writable"));
+    for damage in
+        ["UPDATE lockwright_meta SET version = 7", "DROP TABLE lockwright_hold, lockwright_meta"]
+    {
+        server.sql(damage).unwrap();
+        let backend = patient(&server.url()).for_diagnosis().connect().await.unwrap();
+        assert!(findings(&backend).await.contains(&"tables"), "{damage}");
     }
 }

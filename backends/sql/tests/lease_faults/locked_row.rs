@@ -1,11 +1,5 @@
-use std::time::{Duration, Instant};
-
-use lockwright_core::{Guard, HoldState, Locks};
-use tokio::task::JoinSet;
-use tokio::time::timeout;
-
-use super::server::{lock_row, options};
-use super::sessions::locks;
+use super::server::*;
+use crate::support::*;
 
 const TTL: Duration = Duration::from_secs(3);
 
@@ -47,7 +41,7 @@ async fn hold_twenty(table: &str, ask: impl AsyncFn(&Locks, &str) -> Guard) {
                 panic!("{} after {:?}: {error:?}", guard.name(), begun.elapsed())
             });
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        sleep(ms(50)).await;
     }
     let states = states.await.unwrap();
     assert!(states.contains(&HoldState::AtRisk), "{states:?}");
@@ -86,14 +80,14 @@ async fn locked_row_of_a_reader_costs_no_other_reader_of_the_name() {
     let renewing = tokio::spawn(async move {
         loop {
             stuck.renew().await.unwrap_err();
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            sleep(ms(10)).await;
         }
     });
     for guard in guards.iter().cycle().take(60) {
         let begun = Instant::now();
         guard.renew().await.unwrap();
         let took = begun.elapsed();
-        assert!(took < Duration::from_millis(600), "late: a renewal took {took:?}");
+        assert!(took < ms(600), "late: a renewal took {took:?}");
     }
     assert!(!renewing.is_finished());
     renewing.abort();
@@ -143,7 +137,7 @@ async fn busy_row_is_renewed() {
         guard.check().unwrap_or_else(|error| {
             panic!("after {:?}: {error} ({:?})", begun.elapsed(), error.kind())
         });
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        sleep(ms(20)).await;
     }
     readers.shutdown().await;
     guard.release().await.unwrap();

@@ -1,7 +1,6 @@
 #[path = "postgres/listener.rs"]
 mod listener;
 mod locked_row;
-mod sessions;
 mod silence;
 
 use crate::support::postgres as server;

@@ -1,13 +1,5 @@
-use std::time::{Duration, Instant};
-
-use lockwright_core::Locks;
-use lockwright_testbed::Proxy;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
-
-use super::server::{Config, Server, lock_table, options, sessions};
-use super::sessions::locks;
-use crate::support::{LIMIT, eventually};
+use super::server::*;
+use crate::support::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_connections_are_replaced_in_time() {
@@ -37,7 +29,7 @@ async fn with_ttl(server: &Server, ttl: Duration) {
     while begun.elapsed() < ttl + ttl / 2 {
         held.check()
             .unwrap_or_else(|error| panic!("{ttl:?} after {:?}: {error:?}", begun.elapsed()));
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        sleep(ms(20)).await;
     }
     free.release().await.unwrap();
     held.release().await.unwrap();
@@ -70,7 +62,7 @@ async fn dropped_request_replaces_silent_connections() {
     let begun = Instant::now();
     let free = loop {
         let asking = client.mutex("free").try_acquire();
-        if let Ok(answer) = timeout(Duration::from_millis(200), asking).await
+        if let Ok(answer) = timeout(ms(200), asking).await
             && let Some(guard) = answer.unwrap()
         {
             break guard;
@@ -95,7 +87,7 @@ async fn dropped_request_keeps_connections_that_answer() {
         asking.spawn(async move {
             for number in 0.. {
                 let asking = client.mutex(format!("free-{task}-{number}")).try_acquire();
-                if let Ok(answer) = timeout(Duration::from_millis(300), asking).await
+                if let Ok(answer) = timeout(ms(300), asking).await
                     && let Some(guard) = answer.unwrap()
                 {
                     drop(guard);
@@ -105,7 +97,7 @@ async fn dropped_request_keeps_connections_that_answer() {
     }
     eventually(|| async {
         let accepted = proxy.accepted();
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        sleep(Duration::from_secs(1)).await;
         (accepted >= TASKS / 4 && proxy.accepted() == accepted).then_some(())
     })
     .await;
@@ -127,7 +119,7 @@ async fn replacements(proxy: &Proxy) -> usize {
         let accepted = proxy.accepted();
         for connection in 0..accepted {
             proxy.keep_requests_of(Some(connection));
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            sleep(ms(20)).await;
             if proxy.kept_requests() > kept {
                 return Some(accepted);
             }
@@ -135,6 +127,6 @@ async fn replacements(proxy: &Proxy) -> usize {
         None
     })
     .await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    sleep(Duration::from_secs(2)).await;
     proxy.accepted() - before
 }

@@ -1,10 +1,6 @@
-use std::time::{Duration, Instant};
+use lockwright_core::HoldState;
 
-use lockwright_core::{
-    BreakMode, BreakTarget, DistributedLock, HoldState, Reason, ReleaseMode, Renewal,
-};
-
-use super::server::{HOUR, Server, client, count, plain, shared};
+use super::server::*;
 use crate::support::*;
 
 in_each_mode!(plain; holder_gets_broken_despite_a_next_holder,

@@ -1,9 +1,6 @@
-use lockwright_core::{DistributedLock, ReleaseMode};
-use sqlx::{AssertSqlSafe, Connection as _};
-
 use super::FOR_SHARE;
-use super::server::{Connection, Server, backend, lock, run, unlock};
-use crate::support::{LONG, claim_for, grant, hold, is_busy, name, reader};
+use super::server::*;
+use crate::support::*;
 
 pub(super) async fn sql(connection: &mut Connection, sql: String) -> bool {
     sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(connection).await.unwrap()
@@ -37,45 +34,44 @@ async fn locks_of_others_exclude_both_ways() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn locked_rows_of_others_exclude_both_ways() {
-    let server = Server::start().unwrap();
-    let backend = backend(&server, "row").await;
-    let mut other = Connection::connect(&server.url()).await.unwrap();
-    let lock = "SELECT count(*) > 0 FROM (SELECT name FROM lockwright_row \
-                WHERE name = 'orders/42' FOR UPDATE SKIP LOCKED) AS free";
-    let mine = hold(&backend, "orders/42").await;
-    assert!(!sql(&mut other, lock.to_owned()).await, "the other got it beside us");
-    backend.release(&mine, ReleaseMode::Plain).await.unwrap();
-
-    run(&mut other, "BEGIN").await;
-    assert!(sql(&mut other, lock.to_owned()).await, "the other didn't get what is free");
-    assert!(is_busy(&backend, &claim_for("orders/42", LONG)).await, "we got it beside the other");
-    run(&mut other, "COMMIT").await;
-    let mine = hold(&backend, "orders/42").await;
-    backend.release(&mine, ReleaseMode::Plain).await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn rows_that_others_share_stand_beside_ours() {
-    let server = Server::start().unwrap();
-    let backend = backend(&server, "row").await;
-    let mut other = Connection::connect(&server.url()).await.unwrap();
     let lock = |how: &str| {
         format!(
             "SELECT count(*) > 0 FROM (SELECT name FROM lockwright_row \
              WHERE name = 'orders/42' {how} SKIP LOCKED) AS free"
         )
     };
+    readers_of_others_stand_beside_ours("row", lock("FOR UPDATE"), lock(FOR_SHARE), "COMMIT").await;
+}
+
+/// `exclusively` and `shared` are SQL of another program that locks `orders/42`. `end` ends its
+/// shared lock and its transaction.
+pub(super) async fn readers_of_others_stand_beside_ours(
+    mode: &str,
+    exclusively: String,
+    shared: String,
+    end: &str,
+) {
+    let server = Server::start().unwrap();
+    let backend = backend(&server, mode).await;
+    let mut other = Connection::connect(&server.url()).await.unwrap();
     let (mine, writer) = (reader("orders/42", LONG), claim_for("orders/42", LONG));
     grant(&backend, &mine).await;
-    assert!(!sql(&mut other, lock("FOR UPDATE")).await);
+    assert!(!sql(&mut other, exclusively.clone()).await, "the other got it beside us");
     run(&mut other, "BEGIN").await;
-    assert!(sql(&mut other, lock(FOR_SHARE)).await);
-    backend.release(&mine, ReleaseMode::Plain).await.unwrap();
+    assert!(sql(&mut other, shared.clone()).await, "the other can't read beside us");
+    release(&backend, &mine).await;
     assert!(is_busy(&backend, &writer).await, "we write beside the other");
     let mine = reader("orders/42", LONG);
     grant(&backend, &mine).await;
-    run(&mut other, "COMMIT").await;
-    backend.release(&mine, ReleaseMode::Plain).await.unwrap();
+    run(&mut other, end).await;
+    release(&backend, &mine).await;
     grant(&backend, &writer).await;
-    assert!(!sql(&mut other, lock(FOR_SHARE)).await);
+    assert!(!sql(&mut other, shared).await, "the other reads beside our writer");
+    release(&backend, &writer).await;
+
+    run(&mut other, "BEGIN").await;
+    assert!(sql(&mut other, exclusively).await, "the other didn't get what is free");
+    for mine in [&mine, &writer] {
+        assert!(is_busy(&backend, mine).await, "we got it beside the other");
+    }
 }

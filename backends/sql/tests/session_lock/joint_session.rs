@@ -1,21 +1,11 @@
 //! Tests of sessions that several holds share.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt as _};
-use lockwright_core::{
-    BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock, ErrorKind, HoldState, Locks,
-    Mode, Reason, ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome, Wait,
-};
 use tokio::runtime::Runtime;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::server::{
-    Backend, Config, HOUR, Server, count, lock_row, plain, session_after, sessions,
-};
+use super::server::*;
 use super::{LOCK_FENCES, SHORT_TTL, kill_joint_sessions};
 use crate::support::*;
 
@@ -26,13 +16,16 @@ const FEWEST: usize = 5;
 
 const TTL: Duration = ms(6_000);
 
+fn url(server: &Server, connections: usize) -> String {
+    format!("{}?mode=session&connections={connections}", server.url())
+}
+
 async fn backend(server: &Server, connections: usize) -> Arc<Backend> {
-    let url = format!("{}?mode=session&connections={connections}", server.url());
-    Arc::new(Backend::connect(&url).await.unwrap())
+    Arc::new(Backend::connect(&url(server, connections)).await.unwrap())
 }
 
 async fn client(server: &Server, connections: usize, ttl: Duration) -> Locks {
-    Locks::builder(backend(server, connections).await).ttl(ttl).build().unwrap()
+    locks(&url(server, connections), ttl).await
 }
 
 fn runtime() -> Runtime {
@@ -127,16 +120,20 @@ async fn broken_hold_leaves_the_others() {
     let server = plain();
     let other = backend(&server, FEWEST).await;
     let one = client(&server, FEWEST, LONG).await;
-    for is_young in [true, false] {
+    for case in ["young", "recorded", "busy"] {
         let kept = one.mutex("kept").acquire().await.unwrap();
         let broken = one.mutex("x").acquire().await.unwrap();
-        if !is_young {
-            until_recorded(&*other, "x").await;
+        let mut busy = JoinSet::new();
+        match case {
+            "recorded" => until_recorded(&*other, "x").await,
+            "busy" => (0..30).for_each(|number| drop(busy.spawn(keep_busy(one.clone(), number)))),
+            _ => {}
         }
         let seen = BreakTarget::Token(broken.token());
         // The break ends the session only if the holder's client doesn't release the hold.
         let answer = break_x(&*other, seen, BreakMode::Now).await;
-        assert!(matches!(answer, Ok(Broken::Freed(_))), "{answer:?}");
+        assert!(matches!(answer, Ok(Broken::Freed(_))), "{case}: {answer:?}");
+        busy.shutdown().await;
         let next = hold(&*other, "x").await;
         let ended = timeout(ms(2_000), broken.signal().ended()).await.unwrap();
         assert_eq!(ended, HoldState::Lost(Reason::Broken));
@@ -144,6 +141,15 @@ async fn broken_hold_leaves_the_others() {
         assert!(is_busy(&*other, &claim_for("kept", LONG)).await);
         release(&*other, &next).await;
         kept.release().await.unwrap();
+    }
+}
+
+async fn keep_busy(locks: Locks, number: u32) {
+    loop {
+        let attempt = locks.mutex(format!("busy{number}")).try_acquire().await;
+        if let Ok(Some(guard)) = attempt {
+            let _ = guard.release().await;
+        }
     }
 }
 
@@ -203,8 +209,7 @@ fn stuck_clients_session_ends() {
     });
     running.block_on(async {
         // MySQL's statement that asks the client takes longer than this limit.
-        let url = format!("{}?mode=session&connections={FEWEST}", server.url());
-        let other = Config::new(&url).unwrap().response_timeout(ms(1_000));
+        let other = Config::new(&url(&server, FEWEST)).unwrap().response_timeout(ms(1_000));
         let other = Arc::new(other.connect().await.unwrap());
         let seen = BreakTarget::Token(held.token);
         let answer = break_x(&*other, seen, BreakMode::Now).await;
@@ -426,33 +431,6 @@ async fn sweep_leaves_the_held() {
     let rows = count(&server, "SELECT count(*) FROM lockwright_hold");
     assert_eq!(rows, 1);
     assert!(has_all(&*one, &[&kept]).await);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn busy_client_releases_a_broken_hold() {
-    let server = plain();
-    let other = backend(&server, FEWEST).await;
-    let one = client(&server, FEWEST, LONG).await;
-    let kept = one.mutex("kept").acquire().await.unwrap();
-    let broken = one.mutex("x").acquire().await.unwrap();
-    let mut busy = JoinSet::new();
-    for number in 0..30 {
-        let locks = one.clone();
-        busy.spawn(async move {
-            loop {
-                let attempt = locks.mutex(format!("busy{number}")).try_acquire().await;
-                if let Ok(Some(guard)) = attempt {
-                    let _ = guard.release().await;
-                }
-            }
-        });
-    }
-    let seen = BreakTarget::Token(broken.token());
-    let answer = break_x(&*other, seen, BreakMode::Now).await;
-    assert!(matches!(answer, Ok(Broken::Freed(_))), "{answer:?}");
-    busy.shutdown().await;
-    kept.check().unwrap();
-    assert!(is_busy(&*other, &claim_for("kept", LONG)).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,12 +5,15 @@
 /// Makes a test of each function `$rule`, which runs in each mode on one server from `$start`.
 macro_rules! in_each_mode {
     ($start:ident; $($rule:ident),*) => {
+        in_each_mode!($start, MODES; $($rule),*);
+    };
+    ($start:ident, $modes:ident; $($rule:ident),*) => {
         mod in_each_mode {
             $(
                 #[tokio::test(flavor = "multi_thread")]
                 async fn $rule() {
                     let server = super::$start();
-                    for mode in $crate::support::MODES {
+                    for mode in $crate::support::$modes {
                         super::$rule(&server, mode).await;
                     }
                 }

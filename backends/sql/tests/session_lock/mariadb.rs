@@ -1,10 +1,7 @@
-mod exclusion;
 mod faults;
 #[path = "mariadb/ghosts.rs"]
 mod ghosts;
 mod interop;
-#[path = "mariadb/meddler.rs"]
-mod meddler;
 mod operator;
 mod processes;
 #[path = "mariadb/sessions.rs"]
@@ -25,13 +22,14 @@ const DEAD_SESSION: &[ErrorKind] = &[ErrorKind::Unavailable, ErrorKind::Indeterm
 /// SQL for a lock that blocks writes of a holder's row, but no reads.
 const OTHER_LOCKS: [&str; 1] = ["BEGIN; SELECT * FROM lockwright_hold WHERE name = 'x' FOR UPDATE"];
 
+/// SQL that lists the sessions that are kept for further claims.
+const IDLE: &str = "SELECT id FROM information_schema.processlist WHERE user = 'lockwright'";
+
 /// SQL for a lock on the records' table that allows reads.
 const NO_RECORDS: &str = "LOCK TABLES lockwright_hold READ";
 
 /// Writes no next record, because the `note` statement itself checks the session.
 const NEXT_RECORD: &str = "DO 0";
-
-const RECORDED_BEFORE_THE_GRANT: &[&str] = &[];
 
 /// The modes in which another session records the hold, after the lock.
 const MODES_WITH_LATE_RECORD: [&str; 2] = MODES;

@@ -1,10 +1,8 @@
 mod breaking;
-mod closing;
+mod client_end;
 mod joint_session;
 mod limit;
 mod renewing;
-mod runtime;
-mod silence;
 
 use std::time::Duration;
 

@@ -1,18 +1,15 @@
-use lockwright_core::{
-    BreakMode, BreakTarget, Broken, DistributedLock, ErrorKind, Reason, ReleaseMode, Renewal,
-};
-use sqlx::Connection as _;
-use tokio::time::sleep;
+use std::collections::BTreeSet;
 
-use super::NO_RECORDS;
 use super::server::*;
-use crate::support::{LONG, break_x, claim_for, grant, hold, in_mode, ms, refused, renew, within};
+use super::{IDLE, NO_RECORDS};
+use crate::support::*;
 
 in_each_mode!(plain; a_young_hold_is_shown_listed_and_broken,
     listing_waits_for_the_records_of_its_client,
     a_refusal_to_end_a_session_names_the_privilege,
     a_release_through_another_connection_ends_the_session,
     a_sweep_leaves_the_held_and_keeps_the_fences,
+    an_idle_session_outlives_the_ttl_of_its_last_claim,
     nothing_is_left_behind);
 
 /// A hold is recorded only when it is 20 ms old.
@@ -142,4 +139,31 @@ async fn nothing_is_left_behind(server: &Server, mode: &str) {
     locks.close().await;
     drop(locks);
     within(ms(8_000), "the connections to be closed", async || sessions(server) == 0).await;
+}
+
+async fn an_idle_session_outlives_the_ttl_of_its_last_claim(server: &Server, mode: &str) {
+    let idle = || {
+        let ids = server.sql(IDLE).unwrap();
+        ids.split_whitespace().map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let ttl = ms(1_000);
+    let (one, two) = (backend(server, mode).await, backend(server, mode).await);
+    // Each backend keeps one of the connections that it opens at first.
+    within(ms(10_000), "two connections", async || idle().len() <= 2).await;
+    for held in [claim_for("x", ttl), reader("x", ttl)] {
+        // On MySQL, a reader also uses a session for a moment.
+        if held.mode == Mode::Shared && SCHEME == "mysql" {
+            continue;
+        }
+        grant(&one, &held).await;
+        assert!(is_busy(&two, &claim_for("x", ttl)).await);
+        release(&one, &held).await;
+        let before = idle();
+        assert!(before.len() >= 2, "{before:?} are kept");
+        sleep(ms(2_500)).await;
+        let after = idle();
+        assert!(before.is_subset(&after), "{mode}: of {before:?}, the server has left {after:?}");
+    }
+    drop((one, two));
+    within(ms(10_000), "the connections to go", async || idle().is_empty()).await;
 }

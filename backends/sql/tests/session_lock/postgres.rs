@@ -1,8 +1,7 @@
 mod breaking;
 #[path = "postgres/claims.rs"]
 mod claims;
-mod closing;
-mod exclusion;
+mod client_end;
 mod faults;
 mod interop;
 mod joint_session;
@@ -12,12 +11,10 @@ mod operator;
 mod pooler;
 mod processes;
 mod renewing;
-mod runtime;
 #[path = "postgres/sessions.rs"]
 mod sessions;
 #[path = "postgres/sharing.rs"]
 mod sharing;
-mod silence;
 #[path = "postgres/stuck.rs"]
 mod stuck;
 mod waiting;
@@ -40,12 +37,12 @@ const OTHER_LOCKS: [&str; 2] = [
     "BEGIN; SELECT FROM lockwright_hold WHERE name = 'x' FOR UPDATE",
 ];
 
+const IDLE: &str = "SELECT pid FROM pg_stat_activity WHERE application_name = 'lockwright/own'";
+
 const NO_RECORDS: &str = "BEGIN; LOCK TABLE lockwright_hold IN SHARE MODE";
 
 /// Simulates the next holder's record, whose higher fence keeps a late record out.
 const NEXT_RECORD: &str = "UPDATE lockwright_hold SET token = 'next', fence = fence + 1000000000";
-
-const RECORDED_BEFORE_THE_GRANT: &[&str] = &[];
 
 /// The modes whose records the test can block.
 const MODES_WITH_LATE_RECORD: [&str; 1] = ["row"];

@@ -1,9 +1,6 @@
-use std::time::{Duration, Instant};
-
-use lockwright_core::{AcquireOutcome, DistributedLock, Locks, ReleaseMode};
 use rustix::process::Signal;
 
-use super::server::{Backend, Server, backend, holding, plain, queued, raise_last_fence};
+use super::server::*;
 use super::{SHARED_MODES, SHORT_TTL, dead_waiter_limit};
 use crate::support::process::{Process, ROLE, print, this_binary};
 use crate::support::*;
@@ -28,21 +25,16 @@ pub(super) fn start(role: &str, server: &Server, mode: &str, ttl: Duration) -> P
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a part of other tests, played in a process of its own"]
 async fn part() {
-    let ttl = Duration::from_millis(std::env::var(TTL).unwrap().parse().unwrap());
+    let ttl = ms(std::env::var(TTL).unwrap().parse().unwrap());
     let backend = Backend::connect(&std::env::var(URL).unwrap()).await.unwrap();
     match &*std::env::var(ROLE).unwrap() {
-        "holder" => {
+        role @ ("holder" | "reader") => {
             let locks = Locks::builder(backend).ttl(ttl).build().unwrap();
-            let guard = locks.mutex("x").acquire().await.unwrap();
+            let request = if role == "holder" { locks.mutex("x") } else { locks.read("x") };
+            let guard = request.acquire().await.unwrap();
             print(guard.fence());
             let ended = guard.signal().ended().await;
             print(format!("{ended:?}"));
-        }
-        "reader" => {
-            let locks = Locks::builder(backend).ttl(ttl).build().unwrap();
-            let guard = locks.read("x").acquire().await.unwrap();
-            print(guard.fence());
-            guard.signal().ended().await;
         }
         "waiter" => {
             print("asks");
@@ -68,7 +60,7 @@ async fn a_stopped_holder_loses_it_within_its_ttl(server: &Server, mode: &str) {
             backend.release(&before, ReleaseMode::Plain).await.unwrap();
         }
         let fence: u64 = holder.next_line().parse().unwrap();
-        tokio::time::sleep(ttl * 2).await;
+        sleep(ttl * 2).await;
         assert!(is_busy(&backend, &claim_for("x", LONG)).await, "it lost its hold by itself");
         let stopped = Instant::now();
         holder.signal(Signal::STOP);

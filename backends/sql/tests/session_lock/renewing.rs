@@ -1,12 +1,5 @@
-use std::sync::Arc;
-use std::time::Instant;
-
-use lockwright_core::{
-    AcquireOutcome, DistributedLock, ReleaseMode, ReleaseOutcome, Renew, Renewal, RenewalOutcome,
-};
-
-use super::server::{Server, backend_through, lock_table, plain, shared};
-use crate::support::{claim_for, grant, is_free, ms, renew, within};
+use super::server::*;
+use crate::support::*;
 
 in_each_mode!(plain; stuck_session_delays_no_other_renewal, locked_table_delays_no_release);
 
@@ -18,11 +11,8 @@ async fn locked_table_delays_no_release(server: &Server, mode: &str) {
     let held = claim_for("x", ttl);
     grant(&*one, &held).await;
     let lock = lock_table(server, "lockwright_hold").await;
-    let renewing = tokio::spawn({
-        let (one, held) = (Arc::clone(&one), held.clone());
-        async move { renew(&*one, &held).await }
-    });
-    tokio::time::sleep(ms(500)).await;
+    let renewing = renewing(&one, &held);
+    sleep(ms(500)).await;
     let begun = Instant::now();
     let released = one.release(&held, ReleaseMode::Plain).await;
     assert_eq!(released.unwrap(), ReleaseOutcome::Released, "{mode}");

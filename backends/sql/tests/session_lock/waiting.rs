@@ -1,15 +1,10 @@
 use std::pin::pin;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use lockwright_core::{AcquireOutcome, Clock, DistributedLock, ReleaseMode, ReleaseOutcome};
-
-use super::server::{Server, backend, client, holding, plain, queued, sessions_of, shared};
+use super::server::*;
 use crate::support::*;
 
 in_each_mode!(plain; a_dropped_wait_leaves_no_ghost,
     a_wait_dropped_as_it_is_granted_leaves_no_ghost,
-    a_hold_after_a_wait_is_valid_from_the_end_of_the_wait,
     a_wait_states_when_it_was_over,
     many_waiters_of_a_process_block_one_connection,
     a_limit_of_any_length_is_kept);
@@ -70,7 +65,7 @@ async fn a_wait_dropped_as_it_is_granted_leaves_no_ghost(server: &Server, mode: 
         .await;
         let dropping = async {
             // The delay grows with `round`, so the drop comes before, during or after the release.
-            tokio::time::sleep(Duration::from_micros(round % 12 * 100)).await;
+            sleep(Duration::from_micros(round % 12 * 100)).await;
             waiting.abort();
         };
         let (released, ()) = tokio::join!(one.release(&holder, ReleaseMode::Plain), dropping);
@@ -80,40 +75,20 @@ async fn a_wait_dropped_as_it_is_granted_leaves_no_ghost(server: &Server, mode: 
     }
 }
 
-async fn a_hold_after_a_wait_is_valid_from_the_end_of_the_wait(server: &Server, mode: &str) {
-    let ttl = ms(2_000);
-    let (holding, waiting) = (client(server, mode, ttl).await, client(server, mode, ttl).await);
-    let guard = holding.mutex("x").acquire().await.unwrap();
-    let asking = waiting.mutex("x").acquire();
-    let waiter = tokio::spawn(async move { (asking.await, Clock::boot().now()) });
-    tokio::time::sleep(ttl * 3).await;
-    let released = Clock::boot().now();
-    guard.release().await.unwrap();
-    let (granted, answered) = waiter.await.unwrap();
-    let granted = granted.unwrap();
-    let took = answered.saturating_since(released);
-    assert!(took < ms(1_000), "late: it was told after {took:?}");
-    granted.check().unwrap();
-    assert!(granted.deadline() > released + ttl * 8 / 10, "it is reckoned from too early");
-    assert!(granted.deadline() < answered + ttl, "it is reckoned from too late");
-    granted.release().await.unwrap();
-}
-
 /// A grant's TTL begins at its `start`, so an early `start` wastes a part of the TTL. The server
-/// measures only its own part of the wait.
+/// measures only its own part of the wait, which takes several statements.
 async fn a_wait_states_when_it_was_over(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
-    let (holder, waiter) = (claim_for("x", LONG), claim_for("x", LONG));
-    grant(&one, &holder).await;
+    let (holder, waiter) = (hold(&one, "x").await, claim_for("x", ms(1_000)));
     let waiting = async {
         let answer = two.acquire(&waiter, in_time(LONG)).await.unwrap();
         (answer, Clock::boot().now())
     };
     let releasing = async {
         within(ms(5_000), "the waiter to block", async || queued(server) == 1).await;
-        tokio::time::sleep(ms(300)).await;
+        sleep(ms(2_300)).await;
         let before = Clock::boot().now();
-        one.release(&holder, ReleaseMode::Plain).await.unwrap();
+        release(&one, &holder).await;
         before
     };
     let ((answer, answered), released) = tokio::join!(waiting, releasing);
@@ -122,37 +97,26 @@ async fn a_wait_states_when_it_was_over(server: &Server, mode: &str) {
     let early = released.saturating_since(start);
     assert!(early < ms(100), "{mode}: {early:?} before the release");
     assert!(start < answered, "{mode}: it states the answer's own time");
-    two.release(&waiter, ReleaseMode::Plain).await.unwrap();
+    release(&two, &waiter).await;
 }
 
 async fn many_waiters_of_a_process_block_one_connection(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, shared(server, mode).await);
     let holder = hold(&one, "x").await;
-    let (sender, mut served) = tokio::sync::mpsc::unbounded_channel();
-    for number in 0..4 {
-        let (two, sender) = (Arc::clone(&two), sender.clone());
-        tokio::spawn(async move {
-            let claim = claim_for("x", LONG);
-            let answer = two.acquire(&claim, in_time(LONG)).await.unwrap();
-            assert!(matches!(answer, AcquireOutcome::Granted(_)), "{answer:?}");
-            sender.send(number).unwrap();
-            two.release(&claim, ReleaseMode::Plain).await.unwrap();
-        });
-        if number == 0 {
-            within(ms(5_000), "the first one to block", async || queued(server) == 1).await;
-        }
-        tokio::time::sleep(ms(50)).await;
+    let mut waiting = Vec::new();
+    for _ in 0..4 {
+        let claim = claim_for("x", LONG);
+        waiting.push((acquiring(&two, &claim, in_time(LONG)), claim));
+        within(ms(5_000), "the first one to block", async || queued(server) == 1).await;
+        sleep(ms(50)).await;
     }
-    drop(sender);
     assert_eq!(queued(server), 1, "more than one blocks in the server");
-    let inspection = one.inspect(&holder.name).await.unwrap();
-    assert_eq!(inspection.waiters, Some(1));
-    one.release(&holder, ReleaseMode::Plain).await.unwrap();
-    let mut order = Vec::new();
-    while let Some(number) = served.recv().await {
-        order.push(number);
+    assert_eq!(waiters(&one, "x").await, 1);
+    release(&one, &holder).await;
+    for (request, claim) in waiting {
+        granted(request).await;
+        release(&*two, &claim).await;
     }
-    assert_eq!(order, [0, 1, 2, 3]);
 }
 
 async fn a_limit_of_any_length_is_kept(server: &Server, mode: &str) {

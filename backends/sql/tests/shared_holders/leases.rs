@@ -1,13 +1,8 @@
-use std::time::Duration;
-
-use lockwright_core::{BreakMode, BreakTarget, Broken, DistributedLock, Mode, Wait};
-use sqlx::Connection as _;
-
 use super::WAITING;
-use super::server::{Server, count, lock_row, plain};
+use super::server::*;
 use super::sessions::two;
 use crate::rules::{self, Two, claim_as};
-use crate::support::{LIMIT, acquiring, grant, granted, within};
+use crate::support::*;
 
 pub(super) async fn start() -> (Server, Two) {
     let server = plain();

@@ -1,12 +1,4 @@
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
-
-use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, DistributedLock, ErrorKind, Event, Mode,
-    Reason, ReleaseMode, ReleaseOutcome, Renew, Renewal, RenewalOutcome, Token, Wait,
-};
-use tokio::task::JoinSet;
 
 use crate::support::*;
 
@@ -52,12 +44,12 @@ async fn contend(
             for round in 0..ROUNDS {
                 let claim = claim_as("x", mode(task, round));
                 while is_busy(&*backend, &claim).await {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    sleep(ms(1)).await;
                 }
                 let weight = weight(claim.mode);
                 let before = taken.fetch_add(weight, Ordering::SeqCst);
                 together.fetch_max(before + weight, Ordering::SeqCst);
-                tokio::time::sleep(Duration::from_millis(1)).await;
+                sleep(ms(1)).await;
                 taken.fetch_sub(weight, Ordering::SeqCst);
                 release(&*backend, &claim).await;
             }
@@ -115,7 +107,7 @@ pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     grant(&*one, &reader).await;
     busy(&*two, &writer, soon()).await;
     let mut told = events(&*one);
-    let waiting = tokio::time::timeout(LIMIT, async {
+    let waiting = timeout(LIMIT, async {
         // Repeats until the client listens, which may take a moment.
         loop {
             busy(&*one, &late, soon()).await;
@@ -124,7 +116,7 @@ pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
             if one.profile().wake_up == lockwright_core::WakeUp::Poll {
                 break;
             }
-            let woken = tokio::time::timeout(Duration::from_secs(1), next(&mut told)).await;
+            let woken = timeout(Duration::from_secs(1), next(&mut told)).await;
             match woken {
                 Ok(Event::Wake(name)) => break assert_eq!(name, late.name),
                 Ok(other) => panic!("{other:?}"),
@@ -153,7 +145,7 @@ pub(crate) async fn a_renewed_hold_keeps_others_out(Two(one, two): Two) {
             } else {
                 grant(&*one, &long).await;
             }
-            tokio::time::sleep(ttl).await;
+            sleep(ttl).await;
             let next = claim_as("x", other);
             busy(&*two, &next, Wait::No).await;
             release(&*one, &long).await;
@@ -172,13 +164,13 @@ pub(crate) async fn a_name_runs_out_with_the_last_of_them(Two(one, two): Two) {
         let other = claim_as("x", other);
         grant(&*one, &long).await;
         grant(&*one, &short).await;
-        tokio::time::sleep(ttl).await;
+        sleep(ttl).await;
         busy(&*two, &other, Wait::No).await;
 
         let short = Claim { mode, ..claim_for("x", ttl) };
         grant(&*one, &short).await;
         release(&*one, &long).await;
-        tokio::time::sleep(ttl).await;
+        sleep(ttl).await;
         grant(&*two, &other).await;
         assert_eq!(one.release(&short, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
         release(&*two, &other).await;
@@ -256,30 +248,43 @@ pub(crate) async fn a_batch_may_have_all_modes(Two(one, _): Two) {
 
 pub(crate) async fn all_are_broken_if_any_will_do(Two(one, two): Two) {
     for how in [BreakMode::RunOut, BreakMode::Now] {
-        let name = format!("{how:?}");
-        let readers = [claim_as(&name, Mode::Shared), claim_as(&name, Mode::Shared)];
+        let readers = [(); 3].map(|()| claim_as("x", Mode::Shared));
         for reader in &readers {
             grant(&*one, reader).await;
         }
-        let locked = &readers[0].name;
-        let broken = two.break_lock(locked, BreakTarget::Any, how, "me", "to see").await.unwrap();
-        assert!(!matches!(broken, Broken::NotHeld), "{broken:?}");
-        let batch = [0, 1].map(|at| Renew::of(&readers[at]));
-        for answer in one.renew(&batch).await.unwrap() {
-            assert_eq!(answer.outcome, RenewalOutcome::NotHeld(Reason::Broken));
+        let name = &readers[0].name;
+        let shown = two.inspect(name).await.unwrap();
+        assert_eq!(shown.holders.len(), 3, "{shown:?}");
+        for holder in &shown.holders {
+            assert_eq!((holder.mode, holder.fence), (Mode::Shared, shown.fence), "{holder:?}");
+            assert!(holder.identity.is_some() && holder.remaining.is_some(), "{holder:?}");
         }
-        if how == BreakMode::Now {
-            grant(&*one, &claim(&name)).await;
-        } else {
-            let left = grant(&*one, &readers[0]).await.valid.unwrap();
-            assert!(left < readers[0].ttl, "{left:?}");
-            let shown = one.inspect(locked).await.unwrap();
+        let listed = two.list("", None).await.unwrap().names;
+        assert_eq!(listed.len(), 1, "{listed:?}");
+        assert_eq!(listed[0].holders.len(), 3, "{listed:?}");
+        let broken = two.break_lock(name, BreakTarget::Any, how, "me", "to see").await.unwrap();
+        match how {
+            BreakMode::RunOut => assert!(matches!(broken, Broken::RunsOut(_)), "{broken:?}"),
+            _ => assert!(matches!(broken, Broken::Freed(_)), "{broken:?}"),
+        }
+        for reader in &readers {
+            assert_eq!(renew(&*one, reader).await, Renewal::not_held(Reason::Broken));
+        }
+        if how == BreakMode::RunOut {
+            let shown = two.inspect(name).await.unwrap();
             let reasons = shown.holders.iter().filter(|holder| holder.broken.is_some());
-            assert_eq!(reasons.count(), 2, "{shown:?}");
+            assert_eq!(reasons.count(), 3, "{shown:?}");
+            match one.try_acquire(&readers[0]).await {
+                Ok(AcquireOutcome::Granted(repeat)) => {
+                    assert!(repeat.valid.unwrap() < readers[0].ttl, "{repeat:?}");
+                }
+                answer => drop(refused(answer, ErrorKind::Lost(Reason::Broken), "")),
+            }
+            for reader in &readers {
+                release(&*one, reader).await;
+            }
         }
-        let broken =
-            two.break_lock(locked, BreakTarget::Token(readers[1].token), how, "me", "").await;
-        assert_eq!(broken.unwrap() == Broken::NotHeld, how == BreakMode::Now);
+        acquire_and_release(&*two, "x").await;
     }
 }
 
@@ -297,7 +302,7 @@ pub(crate) async fn leave_behind(one: &dyn DistributedLock) {
     busy(one, &writer, soon()).await;
     within(LIMIT, "the holds to expire", async || !is_busy(one, &writer).await).await;
     release(one, &writer).await;
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    sleep(Duration::from_secs(4)).await;
 }
 
 /// Makes a test of each rule, with a server and two clients from `$start`.

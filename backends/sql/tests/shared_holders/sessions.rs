@@ -1,13 +1,6 @@
 //! Tests of rules for readers whose holds are in sessions of a server.
 
-use std::time::Duration;
-
-use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock, Mode, Reason,
-    Renewal, Wait,
-};
-
-use super::server::{HOUR, Server, connect, count};
+use super::server::*;
 use crate::rules::{Two, claim_as};
 use crate::support::*;
 
@@ -48,7 +41,7 @@ pub(super) async fn a_writer_that_waits_stays_ahead(Two(one, two): Two) {
 pub(super) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     let (first, late, writer) = (reader(), reader(), claim("x"));
     grant(&*one, &first).await;
-    busy(&*two, &writer, in_time(Duration::from_millis(500))).await;
+    busy(&*two, &writer, in_time(ms(500))).await;
     grant(&*one, &late).await;
     release(&*one, &first).await;
     release(&*one, &late).await;
@@ -115,42 +108,6 @@ pub(super) async fn a_sweep_leaves_what_is_read(server: &Server, Two(one, two): 
     release(&*two, &next).await;
 }
 
-pub(super) async fn all_are_broken_if_any_will_do(Two(one, two): Two) {
-    for how in [BreakMode::RunOut, BreakMode::Now] {
-        let readers = [reader(), reader(), reader()];
-        for reader in &readers {
-            grant(&*one, reader).await;
-        }
-        let name = &readers[0].name;
-        let shown = two.inspect(name).await.unwrap();
-        assert_eq!(shown.holders.len(), 3, "{shown:?}");
-        for holder in &shown.holders {
-            assert_eq!((holder.mode, holder.fence), (Mode::Shared, shown.fence), "{holder:?}");
-            assert!(holder.identity.is_some() && holder.remaining.is_some(), "{holder:?}");
-        }
-        let listed = two.list("", None).await.unwrap().names;
-        assert_eq!(listed.len(), 1, "{listed:?}");
-        assert_eq!(listed[0].holders.len(), 3, "{listed:?}");
-        let broken = two.break_lock(name, BreakTarget::Any, how, "me", "to see").await.unwrap();
-        match how {
-            BreakMode::RunOut => assert!(matches!(broken, Broken::RunsOut(_)), "{broken:?}"),
-            _ => assert!(matches!(broken, Broken::Freed(_)), "{broken:?}"),
-        }
-        for reader in &readers {
-            assert_eq!(renew(&*one, reader).await, Renewal::not_held(Reason::Broken));
-        }
-        if how == BreakMode::RunOut {
-            let shown = two.inspect(name).await.unwrap();
-            let reasons = shown.holders.iter().filter(|holder| holder.broken.is_some());
-            assert_eq!(reasons.count(), 3, "{shown:?}");
-            for reader in &readers {
-                release(&*one, reader).await;
-            }
-        }
-        acquire_and_release(&*two, "x").await;
-    }
-}
-
 macro_rules! tests_in {
     ($($mode:ident),*) => {
         $(
@@ -165,14 +122,15 @@ macro_rules! tests_in {
                     (server, two)
                 }
 
-                rules::tests!(start; rules: writer_excludes_all_others);
+                rules::tests!(
+                    start; rules: writer_excludes_all_others, all_are_broken_if_any_will_do
+                );
                 rules::tests!(
                     start;
                     sessions:
                     a_writer_that_waits_stays_ahead,
                     a_writer_that_gives_up_lets_readers_in,
-                    one_session_reads_for_a_claim,
-                    all_are_broken_if_any_will_do
+                    one_session_reads_for_a_claim
                 );
 
                 #[tokio::test(flavor = "multi_thread")]
@@ -186,7 +144,7 @@ macro_rules! tests_in {
                     let (server, _) = start().await;
                     server.sql("DROP TABLE lockwright_reader").unwrap();
                     let two = two(&server, stringify!($mode)).await;
-                    sessions::all_are_broken_if_any_will_do(two).await;
+                    rules::all_are_broken_if_any_will_do(two).await;
                 }
             }
         )*

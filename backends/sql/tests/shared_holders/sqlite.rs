@@ -1,8 +1,8 @@
-use lockwright_core::DistributedLock;
 use sqlx::Executor;
 
 use self::place::Place;
 use crate::rules::{self, Two};
+use crate::support::*;
 
 #[path = "../support/sqlite.rs"]
 #[allow(dead_code, reason = "the tests of SQLite use the rest")]
@@ -24,7 +24,7 @@ rules::all!(start);
 async fn expired_rows_are_swept() {
     let (place, Two(one, _)) = start().await;
     rules::leave_behind(&*one).await;
-    one.sweep(std::time::Duration::ZERO).await.unwrap();
+    one.sweep(Duration::ZERO).await.unwrap();
     let left = sqlx::query("SELECT * FROM lockwright_shared_holder")
         .fetch_all(&mut place.raw().await)
         .await

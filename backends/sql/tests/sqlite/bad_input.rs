@@ -4,7 +4,6 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use lockwright_core::{DistributedLock, ErrorKind, Wait};
 use lockwright_sql::Sqlite;
 
 use crate::support::*;

@@ -2,12 +2,11 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use lockwright_core::{DistributedLock, Severity};
 use lockwright_sql::Sqlite;
 use lockwright_sql::sqlite::{Config, Synchronous};
 
 use crate::bad_input::{mode, start_as_another_user};
-use crate::support::{LONG, Place, claim_for, grant, is_busy, listen, print, sql};
+use crate::support::*;
 
 async fn codes(backend: &Sqlite) -> Vec<&'static str> {
     let findings = backend.doctor().await.unwrap();

@@ -1,7 +1,6 @@
 use std::path::Path;
 use std::process::Command;
 
-use lockwright_core::DistributedLock;
 use lockwright_sql::Sqlite;
 
 pub(crate) use self::common::*;
@@ -27,11 +26,11 @@ pub(crate) async fn in_one_transaction<T>(
     sql(&mut raw, "BEGIN IMMEDIATE").await;
     let first = backend.renew(&[]);
     let unlock = async {
-        tokio::time::sleep(ms(50)).await;
+        sleep(ms(50)).await;
         sql(&mut raw, "COMMIT").await;
     };
     let behind = async {
-        tokio::time::sleep(ms(25)).await;
+        sleep(ms(25)).await;
         requests.await
     };
     let (renewed, (), result) = tokio::join!(first, unlock, behind);

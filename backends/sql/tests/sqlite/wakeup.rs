@@ -1,52 +1,37 @@
-use std::time::Duration;
-
-use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, DistributedLock, Event, Events, ReleaseMode, Wait,
-};
 use lockwright_sql::Sqlite;
-use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::support::*;
 
-fn wakes(backend: &Sqlite) -> UnboundedReceiver<String> {
-    let (send, receive) = mpsc::unbounded_channel();
-    backend.attach(Events::to(move |event| match event {
-        Event::Wake(name) => send.send(name.as_str().to_owned()).is_ok(),
-        _ => true,
-    }));
-    receive
+const SOON: Duration = Duration::from_secs(5);
+
+async fn woken(events: &mut UnboundedReceiver<Event>, of: &str) {
+    let event = timeout(SOON, events.recv()).await.expect("a wake-up got lost");
+    assert_eq!(event, Some(Event::Wake(name(of))));
+}
+
+fn forget(events: &mut UnboundedReceiver<Event>) {
+    while events.try_recv().is_ok() {}
 }
 
 fn far() -> Wait {
     in_time(LONG)
 }
 
-const SOON: Duration = Duration::from_secs(5);
-
 #[tokio::test]
-async fn a_release_elsewhere_wakes_who_waits_for_it() {
+async fn a_checkpoint_of_the_log_loses_no_wake_up() {
     let place = Place::new();
     let (here, there) = (place.open().await, place.open().await);
-    let mut woken = wakes(&here);
+    let mut events = events(&here);
     let mut raw = place.raw().await;
-    for round in 0..20 {
+    for _ in 0..4 {
         let held = hold(&there, "x").await;
-        let mine = claim_for("x", LONG);
-        busy(&here, &mine, far()).await;
-        if round % 5 == 4 {
-            // A checkpoint truncates the log, which must not affect the wake-up.
-            sql(&mut raw, "PRAGMA wal_checkpoint(TRUNCATE)").await;
-        }
-        if round % 2 == 0 {
-            there.release(&held, ReleaseMode::Plain).await.unwrap();
-        } else {
-            there.break_lock(&held.name, BreakTarget::Any, BreakMode::Now, "", "").await.unwrap();
-        }
-        let name = tokio::time::timeout(SOON, woken.recv()).await.expect("a wake-up got lost");
-        assert_eq!(name.as_deref(), Some("x"));
-        grant(&here, &mine).await;
-        here.release(&mine, ReleaseMode::Plain).await.unwrap();
-        while woken.try_recv().is_ok() {}
+        busy(&here, &claim_for("x", LONG), far()).await;
+        // Truncates the log.
+        sql(&mut raw, "PRAGMA wal_checkpoint(TRUNCATE)").await;
+        release(&there, &held).await;
+        woken(&mut events, "x").await;
+        forget(&mut events);
     }
 }
 
@@ -57,15 +42,12 @@ async fn a_release_is_heard_through_a_symbolic_link() {
     let link = place.folder().join("link.db");
     std::os::unix::fs::symlink(place.file(), &link).unwrap();
     let here = Sqlite::open(&link).await.unwrap();
-    let (mut woken_here, mut woken_there) = (wakes(&here), wakes(&there));
-    for (holder, waiter, woken) in
-        [(&there, &here, &mut woken_here), (&here, &there, &mut woken_there)]
-    {
+    for (holder, waiter) in [(&there, &here), (&here, &there)] {
+        let mut events = events(waiter);
         let held = hold(holder, "x").await;
         busy(waiter, &claim_for("x", LONG), far()).await;
-        holder.release(&held, ReleaseMode::Plain).await.unwrap();
-        tokio::time::timeout(SOON, woken.recv()).await.expect("a wake-up got lost");
-        while woken.try_recv().is_ok() {}
+        release(holder, &held).await;
+        woken(&mut events, "x").await;
     }
 }
 
@@ -73,43 +55,38 @@ async fn a_release_is_heard_through_a_symbolic_link() {
 async fn held_name_wakes_no_waiter() {
     let place = Place::new();
     let (here, there) = (place.open().await, place.open().await);
-    let mut woken = wakes(&here);
-    let (x, y) = (claim_for("x", LONG), claim_for("y", LONG));
-    for held in [&x, &y] {
-        grant(&there, held).await;
-        let waiting = claim_for(held.name.as_str(), LONG);
-        busy(&here, &waiting, far()).await;
+    let mut events = events(&here);
+    let (x, y) = (hold(&there, "x").await, hold(&there, "y").await);
+    for of in ["x", "y"] {
+        busy(&here, &claim_for(of, LONG), far()).await;
     }
     for i in 0..50 {
-        let other = claim_for(&format!("other{i}"), LONG);
-        grant(&there, &other).await;
-        there.release(&other, ReleaseMode::Plain).await.unwrap();
+        acquire_and_release(&there, &format!("other{i}")).await;
     }
     for held in [&y, &x] {
-        there.release(held, ReleaseMode::Plain).await.unwrap();
-        let first = tokio::time::timeout(SOON, woken.recv()).await.expect("a wake-up got lost");
-        assert_eq!(first.as_deref(), Some(held.name.as_str()));
+        release(&there, held).await;
+        woken(&mut events, held.name.as_str()).await;
     }
-    assert!(woken.try_recv().is_err());
+    assert!(events.try_recv().is_err());
 }
 
 #[tokio::test]
 async fn a_release_in_the_same_transaction_is_not_lost() {
     let place = Place::new();
     let backend = place.open().await;
-    let mut woken = wakes(&backend);
+    let mut events = events(&backend);
     let held = hold(&backend, "x").await;
     let mine = claim_for("x", LONG);
     // Only wake-ups after the answer count, so the earlier ones are discarded.
     let asking = async {
         let attempt = backend.acquire(&mine, far()).await.unwrap();
-        while woken.try_recv().is_ok() {}
+        forget(&mut events);
         attempt
     };
-    let batch = async { tokio::join!(asking, backend.release(&held, ReleaseMode::Plain)) };
-    let (attempt, _) = in_one_transaction(&place, &backend, batch).await;
+    let batch = async { tokio::join!(asking, release(&backend, &held)) };
+    let (attempt, ()) = in_one_transaction(&place, &backend, batch).await;
     if matches!(attempt, AcquireOutcome::Busy(_)) {
-        tokio::time::timeout(SOON, woken.recv()).await.expect("a wake-up got lost");
+        woken(&mut events, "x").await;
     }
 }
 
@@ -117,32 +94,32 @@ async fn a_release_in_the_same_transaction_is_not_lost() {
 async fn a_release_wakes_the_other_clients_of_the_same_backend() {
     let place = Place::new();
     let backend = place.open().await;
-    let (mut one, mut two) = (wakes(&backend), wakes(&backend));
+    let (mut one, mut two) = (events(&backend), events(&backend));
     acquire_and_release(&backend, "x").await;
-    assert_eq!(one.try_recv().unwrap(), "x");
-    assert_eq!(two.try_recv().unwrap(), "x");
+    woken(&mut one, "x").await;
+    woken(&mut two, "x").await;
 }
 
 #[tokio::test]
 async fn a_release_during_the_attempt_is_not_lost() {
     let place = Place::new();
     let (here, there) = (place.open().await, place.open().await);
-    let mut woken = wakes(&here);
+    let mut events = events(&here);
     for _ in 0..100 {
         let held = hold(&there, "x").await;
         let mine = claim_for("x", LONG);
         let asking = async {
-            let attempt = here.acquire(&mine, far()).await;
-            while woken.try_recv().is_ok() {}
+            let attempt = here.acquire(&mine, far()).await.unwrap();
+            forget(&mut events);
             attempt
         };
-        let (attempt, _) = tokio::join!(asking, there.release(&held, ReleaseMode::Plain));
-        if matches!(attempt.unwrap(), AcquireOutcome::Busy(_)) {
-            tokio::time::timeout(SOON, woken.recv()).await.expect("a wake-up got lost");
+        let (attempt, ()) = tokio::join!(asking, release(&there, &held));
+        if matches!(attempt, AcquireOutcome::Busy(_)) {
+            woken(&mut events, "x").await;
             grant(&here, &mine).await;
         }
-        here.release(&mine, ReleaseMode::Plain).await.unwrap();
-        while woken.try_recv().is_ok() {}
+        release(&here, &mine).await;
+        forget(&mut events);
     }
 }
 
@@ -161,8 +138,7 @@ async fn the_log_is_watched_only_while_somebody_waits() {
     };
     hold(&backend, "x").await;
     assert!(!watched());
-    let short = in_time(ms(300));
-    busy(&backend, &claim_for("x", LONG), short).await;
+    busy(&backend, &claim_for("x", LONG), in_time(ms(300))).await;
     assert!(watched());
     within(SOON, "the watch to end", async || !watched()).await;
 }

@@ -1,17 +1,25 @@
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+pub(crate) use std::sync::Arc;
+pub(crate) use std::time::{Duration, Instant};
 
 pub(crate) use lockwright_conformance::test_helpers::{
-    LIMIT, busy, claim, claim_for, events, eventually, fails_with as refused, grant, name, next,
+    FOR_EVER, LIMIT, busy, claim, claim_for, events, eventually, fails_with as refused, grant,
+    name, next,
 };
-use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock, Error, Granted,
-    Mode, ReleaseMode, ReleaseOutcome, Renew, Renewal, Result, Wait,
+use lockwright_core::Result;
+
+pub(crate) use lockwright_core::{
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock, Error,
+    ErrorKind, Event, Events, Fence, Granted, Guard, HoldState, Locks, Mode, Reason, ReleaseMode,
+    ReleaseOutcome, Renew, Renewal, RenewalOutcome, Severity, SweepReport, Token, Wait, WakeUp,
 };
-use tokio::task::JoinHandle;
+pub(crate) use lockwright_testbed::{Proxy, proxy::Traffic};
+pub(crate) use tokio::task::{JoinHandle, JoinSet};
+pub(crate) use tokio::time::{sleep, timeout};
 
 /// The modes whose holds are in sessions.
 pub(crate) const MODES: [&str; 2] = ["session", "row"];
+
+pub(crate) const ALL_MODES: [&str; 3] = ["lease", "session", "row"];
 
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
@@ -61,6 +69,11 @@ pub(crate) fn acquiring<B: DistributedLock + ?Sized>(
     tokio::spawn(async move { backend.acquire(&claim, wait).await })
 }
 
+pub(crate) fn renewing<B: DistributedLock>(backend: &Arc<B>, claim: &Claim) -> JoinHandle<Renewal> {
+    let (backend, claim) = (Arc::clone(backend), claim.clone());
+    tokio::spawn(async move { renew(&*backend, &claim).await })
+}
+
 pub(crate) async fn release(backend: &dyn DistributedLock, claim: &Claim) {
     assert_eq!(backend.release(claim, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
 }
@@ -87,32 +100,6 @@ pub(crate) async fn waiters(backend: &dyn DistributedLock, of: &str) -> u64 {
 
 pub(crate) async fn until_one_waits(backend: &dyn DistributedLock) {
     within(ms(5_000), "the waiter to block", async || waiters(backend, "x").await == 1).await;
-}
-
-/// Sends concurrent requests for a name, of which one must be granted. Returns the granted
-/// request's backend index and claim.
-pub(crate) async fn one_of_many<B: DistributedLock>(
-    backends: &[Arc<B>],
-    number: usize,
-    of: &str,
-    failed: fn(Error),
-) -> (usize, Claim) {
-    let requests: Vec<_> = (0..number)
-        .map(|at| {
-            let (at, claim) = (at % backends.len(), claim_for(of, LONG));
-            (acquiring(&backends[at], &claim, Wait::No), at, claim)
-        })
-        .collect();
-    let mut granted = Vec::new();
-    for (request, at, claim) in requests {
-        match request.await.unwrap() {
-            Ok(AcquireOutcome::Granted(_)) => granted.push((at, claim)),
-            Ok(AcquireOutcome::Busy(_)) => {}
-            Err(error) => failed(error),
-        }
-    }
-    assert_eq!(granted.len(), 1, "of the requests for {of}");
-    granted.remove(0)
 }
 
 pub(crate) async fn break_x(

@@ -1,15 +1,10 @@
 //! Helpers compiled once per server. The parent module defines `Server`, `Backend` and similar
 //! names.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use lockwright_core::Locks;
-use sqlx::{AssertSqlSafe, Connection as _};
-use tokio::time::timeout;
+pub(crate) use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
 
 use super::{BLOCKED, Backend, Config, Connection, Options, SCHEME, SESSIONS, Server, add_user};
-use crate::support::{LIMIT, eventually, in_mode, ms};
+use crate::support::*;
 
 /// Connects with long time limits, for busy machines.
 pub(crate) async fn connect(url: &str) -> Backend {
@@ -44,11 +39,16 @@ pub(crate) async fn backend_through(server: &Server, port: u16, mode: &str) -> B
 }
 
 pub(crate) async fn client(server: &Server, mode: &str, ttl: Duration) -> Locks {
-    client_through(server, server.port(), mode, ttl).await
+    locks(&in_mode(&server.url(), mode), ttl).await
 }
 
 pub(crate) async fn client_through(server: &Server, port: u16, mode: &str, ttl: Duration) -> Locks {
-    Locks::builder(backend_through(server, port, mode).await).ttl(ttl).build().unwrap()
+    locks(&in_mode(&server.url_through(port), mode), ttl).await
+}
+
+pub(crate) async fn locks(url: &str, ttl: Duration) -> Locks {
+    let backend = Backend::connect(url).await.unwrap();
+    Locks::builder(backend).ttl(ttl).wait(Some(LIMIT)).build().unwrap()
 }
 
 pub(crate) async fn session(server: &Server) -> Connection {

@@ -2,6 +2,7 @@
 mod each;
 
 use lockwright_core::Token;
+
 pub(crate) use lockwright_sql::Mysql as Backend;
 pub(crate) use lockwright_sql::mysql::{Config, InTransaction, check_fence, lock_in_transaction};
 pub(crate) use lockwright_testbed::MariaDb as Server;

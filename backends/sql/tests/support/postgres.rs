@@ -2,6 +2,7 @@
 mod each;
 
 use lockwright_core::Token;
+
 pub(crate) use lockwright_sql::Postgres as Backend;
 pub(crate) use lockwright_sql::postgres::{
     Config, InTransaction, check_fence, lock_in_transaction,

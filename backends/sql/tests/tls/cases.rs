@@ -1,11 +1,11 @@
 use std::fs;
 
-use lockwright_core::{DistributedLock, ErrorKind};
 use lockwright_testbed::Certificates;
 
-use super::server::{Server, TLS, connect, patient};
+use super::server::*;
 use super::{CA, CERT, DISABLE, FULL, KEY, PLAIN_REFUSED, REQUIRE, VERIFY_CA, socket};
-use crate::expect::{assert_says, body, escape, hold, in_the_open};
+use crate::expect::{assert_says, body, escape, in_the_open};
+use crate::support::*;
 
 fn with_tls() -> Server {
     Server::options().tls().start().unwrap()
@@ -28,7 +28,7 @@ async fn a_lock_is_held_over_tls_that_is_checked() {
         ("127.0.0.1", REQUIRE, ""),
     ] {
         let url = format!("{}?{TLS}={level}{more}&{ca}", through(&server.url(), host));
-        hold(connect(&url).await).await;
+        acquire_and_release(&connect(&url).await, "orders/42").await;
     }
 }
 
@@ -99,7 +99,7 @@ async fn a_server_that_takes_only_tls_refuses_what_is_plain() {
     let plain = format!("{}?{TLS}={DISABLE}", server.url());
     let answer = patient(&plain).connect().await;
     assert_says(answer, ErrorKind::Denied, PLAIN_REFUSED, &[server.password()]);
-    hold(connect(&server.url()).await).await;
+    acquire_and_release(&connect(&server.url()).await, "orders/42").await;
 }
 
 #[tokio::test]

@@ -1,12 +1,9 @@
-use std::time::Duration;
-
-pub(crate) use crate::support::refused;
-use lockwright_core::{Error, ErrorKind, Reason};
 use lockwright_sql::transaction::{Outcome, Wait};
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+use crate::support::{Error, ErrorKind, Reason, ms};
+pub(crate) use crate::support::{LIMIT as PATIENCE, refused};
 
-pub(crate) const BRIEFLY: Wait = Wait::For(Duration::from_millis(300));
+pub(crate) const BRIEFLY: Wait = Wait::For(ms(300));
 
 #[track_caller]
 pub(crate) fn locked(answer: Result<Outcome, Error>) {

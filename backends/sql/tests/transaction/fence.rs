@@ -1,39 +1,42 @@
-use std::time::Duration;
-
-use lockwright_core::{ErrorKind, Fence};
 use lockwright_sql::transaction::Wait;
-use sqlx::{Connection as _, Executor};
-use tokio::task::JoinSet;
 
-use super::server::{Connection, InTransaction, SCHEME, check_fence, lock_in_transaction};
+use super::server::*;
 use super::shop::{sell, shop, stock};
 use super::{CREATE_SCHEMA, SHORT_LIMIT, TABLES, waiting};
 use crate::expect::{locked, refused, superseded};
+use crate::support::*;
 
 #[tokio::test]
-async fn a_fence_below_the_highest_is_refused_and_no_other() {
+async fn refused_write_leaves_the_transaction_usable() {
     let (_server, pool) = shop().await;
-    for number in [5, 5, 9] {
-        let mut tx = pool.begin().await.unwrap();
-        check_fence(&mut tx, "orders/42", Fence::new(number)).await.unwrap();
-        sell(&mut tx).await;
-        tx.commit().await.unwrap();
-    }
-    for number in [0, 8] {
-        let mut tx = pool.begin().await.unwrap();
-        superseded(check_fence(&mut tx, "orders/42", Fence::new(number)).await);
-        assert_eq!(stock(&mut tx).await, 4, "it can be used");
-    }
     let mut tx = pool.begin().await.unwrap();
-    for name in ["Orders/42", "orders/4", "ord'ers"] {
-        check_fence(&mut tx, name, Fence::new(1)).await.unwrap();
-    }
     check_fence(&mut tx, "orders/42", Fence::MAX).await.unwrap();
+    sell(&mut tx).await;
+    superseded(check_fence(&mut tx, "orders/42", Fence::new(8)).await);
     for number in [Fence::MAX.get() + 1, u64::MAX] {
         let too_large = check_fence(&mut tx, "orders/42", Fence::new(number)).await;
         refused(too_large, ErrorKind::InvalidInput, &Fence::MAX.to_string());
     }
-    check_fence(&mut tx, "orders/42", Fence::MAX).await.unwrap();
+    assert_eq!(stock(&mut tx).await, 6, "it can be used");
+    tx.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn without_its_table_it_says_what_to_do() {
+    let server = Server::start().unwrap();
+    let pool = Pool::connect(&server.url()).await.unwrap();
+    let mut tx = pool.begin().await.unwrap();
+    let answer = check_fence(&mut tx, "a", Fence::new(5)).await;
+    refused(answer, ErrorKind::InvalidConfig, "lockwright schema");
+    tx.execute("SELECT 1").await.expect("it can be used");
+    tx.rollback().await.unwrap();
+
+    // A connected backend creates the table, and so does the printed schema.
+    drop(Backend::connect(&server.url()).await.unwrap());
+    let mut tx = pool.begin().await.unwrap();
+    check_fence(&mut tx, "a", Fence::new(5)).await.unwrap();
+    let printed = Config::new(&server.url()).unwrap().schema();
+    assert!(printed.contains(&InTransaction::new().schema()), "{printed}");
 }
 
 #[tokio::test]

@@ -1,11 +1,10 @@
-use lockwright_core::ErrorKind;
 use lockwright_sql::transaction::Wait;
-use sqlx::{Connection as _, Executor};
 
-use super::server::{Connection, SCHEME, count, lock_in_transaction};
+use super::server::*;
 use super::shop::{shop, stock};
 use super::{BEGIN, LOCKS, SET_LEVEL, nothing_is_locked, terminate_holder};
 use crate::expect::{busy, locked, refused};
+use crate::support::*;
 
 #[tokio::test]
 async fn a_transaction_has_it_until_its_commit_rollback_or_disconnect() {

@@ -1,18 +1,15 @@
-use std::time::Instant;
-
-use lockwright_core::{Error, ErrorKind};
 use lockwright_sql::transaction::{Outcome, Wait};
 use sqlx::{Connection as _, Executor};
 use tokio::time::timeout;
 
-use super::server::{Connection, Database, Pool, lock_in_transaction};
+use super::server::*;
 use super::shop::{begin_locked, sell, shop, shop_on, stock};
 use super::{
     DEFAULT_LIMIT, LOCAL_LIMIT, SESSION_LIMIT, SET_LEVEL, limit, nothing_is_locked,
     server_that_detects_late, waiting,
 };
 use crate::expect::{BRIEFLY, PATIENCE, busy, locked, refused};
-use crate::support::ms;
+use crate::support::*;
 
 /// The waiter must not read from a snapshot taken before the wait.
 #[tokio::test]

@@ -1,12 +1,10 @@
-use lockwright_core::{DistributedLock, ErrorKind};
-
-use super::server::{Config, Server, connect, patient};
-use crate::support::refused;
+use super::server::*;
+use crate::support::*;
 
 #[tokio::test]
 async fn one_that_only_reads_is_refused_and_can_be_looked_at() {
     let server = Server::options().set("read_only", "1").start().unwrap();
-    for mode in ["lease", "session", "row"] {
+    for mode in ALL_MODES {
         let url = format!("{}?mode={mode}", server.url());
         refused(patient(&url).connect().await, ErrorKind::Unsupported, "primary");
         let backend = patient(&url).for_diagnosis().connect().await.unwrap();

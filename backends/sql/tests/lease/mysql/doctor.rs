@@ -1,14 +1,5 @@
-use lockwright_core::{DistributedLock, ErrorKind, Severity};
-
-use super::server::{Server, connect, patient, start};
-use crate::support::{claim, findings, in_mode, refused};
-
-#[tokio::test]
-async fn a_sound_server_has_none() {
-    let server = Server::options().durable().start().unwrap();
-    let backend = connect(&server.url()).await;
-    assert!(findings(&backend).await.is_empty());
-}
+use super::server::*;
+use crate::support::*;
 
 #[tokio::test]
 async fn lossy_settings_are_found() {
@@ -37,28 +28,9 @@ async fn a_clock_that_stands_still_is_found() {
 }
 
 #[tokio::test]
-async fn tables_are_looked_at() {
-    let (server, backend) = start().await;
-    let diagnosis = || async { patient(&server.url()).for_diagnosis().connect().await.unwrap() };
-    assert_eq!(findings(&backend).await, ["durability"]);
-    let guest = "CREATE USER guest@'%' IDENTIFIED BY 'guest'; \
-                 GRANT SELECT, INSERT, UPDATE ON lockwright.* TO guest@'%'";
-    server.sql(guest).unwrap();
-    let url = format!("mysql://guest:guest@127.0.0.1:{}/lockwright", server.port());
-    let guest = connect(&url).await;
-    assert!(findings(&guest).await.contains(&"tables-not-writable"));
-    server.sql("UPDATE lockwright_meta SET version = 7").unwrap();
-    assert!(findings(&diagnosis().await).await.contains(&"tables"));
-    server.sql("UPDATE lockwright_meta SET version = 1; DROP TABLE lockwright_hold").unwrap();
-    assert!(findings(&diagnosis().await).await.contains(&"tables"));
-    server.sql("DROP TABLE lockwright_meta").unwrap();
-    assert!(findings(&diagnosis().await).await.contains(&"tables"));
-}
-
-#[tokio::test]
 async fn sessions_are_looked_at() {
     let server = Server::options().durable().set("max_connections", "15").start().unwrap();
-    for mode in ["session", "row"] {
+    for mode in MODES {
         let backend = connect(&in_mode(&server.url(), mode)).await;
         assert_eq!(findings(&backend).await, ["few-connections"]);
     }

@@ -1,12 +1,4 @@
-use std::sync::Arc;
-use std::time::Duration;
-
-use lockwright_core::{
-    BreakMode, BreakTarget, DistributedLock, ErrorKind, Reason, ReleaseMode, Renew, Wait,
-};
-use sqlx::{Connection, Executor};
-
-use super::server::{Server, connect, lock_lease, lock_table, start, wait_for_blocked};
+use super::server::*;
 use super::sweeping::{an_hour_passes, one_off_names, sweep};
 use crate::support::*;
 
@@ -41,28 +33,6 @@ async fn claim_in_flight_is_reconciled() {
     }
 }
 
-#[tokio::test]
-async fn grants_and_releases_need_no_prepared_statement() {
-    let (server, backend) = start().await;
-    server.sql("SET GLOBAL max_prepared_stmt_count = 0").unwrap();
-    for _ in 0..2 {
-        acquire_and_release(&backend, "x").await;
-    }
-}
-
-#[tokio::test]
-async fn a_broken_hold_is_not_rearmed_by_a_repeat() {
-    let (_server, backend) = start().await;
-    let held = claim_for("x", Duration::from_secs(3));
-    let first = grant(&backend, &held).await;
-    break_x(&backend, BreakTarget::Any, BreakMode::RunOut).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    let again = grant(&backend, &held).await;
-    assert_eq!(again.fence, first.fence);
-    let valid = again.valid.expect("it says for how long");
-    assert!(valid <= Duration::from_millis(2_500), "it was re-armed: {valid:?}");
-}
-
 /// The server commits each statement separately, so an error may follow the grant.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_after_the_grant_is_indeterminate() {
@@ -72,7 +42,7 @@ async fn an_error_after_the_grant_is_indeterminate() {
     server.sql(slow).unwrap();
     let held = claim("x");
     let asking = acquiring(&backend, &held, Wait::No);
-    tokio::time::sleep(Duration::from_millis(400)).await;
+    sleep(ms(400)).await;
     let locked = lock_table(&server, "lockwright_tombstone").await;
     refused(asking.await.unwrap(), ErrorKind::Indeterminate, "");
     locked.close().await.unwrap();
@@ -102,13 +72,12 @@ async fn names_are_whole_in_a_database_with_another_character_set() {
     for name in ["abc", "é", "ключ", "🔒"] {
         let held = claim(name);
         grant(&backend, &held).await;
-        let renewed = backend.renew(&[Renew::of(&held)]).await.unwrap();
-        assert!(format!("{:?}", renewed[0].outcome).starts_with("Renewed"), "{name}: {renewed:?}");
-        backend.release(&held, ReleaseMode::Plain).await.unwrap();
+        assert_eq!(renew(&backend, &held).await, Renewal::RENEWED, "{name}");
+        release(&backend, &held).await;
     }
     // A sweep also reads names from a JSON_TABLE, which must keep their characters.
     an_hour_passes(&server);
-    while backend.sweep(Duration::from_secs(1_800)).await.unwrap().more {}
+    sweep(&backend, Duration::from_secs(1_800)).await;
     assert_eq!(server.sql("SELECT count(*) FROM lockwright_lease").unwrap(), "0");
 }
 

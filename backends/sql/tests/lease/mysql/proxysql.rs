@@ -1,72 +1,23 @@
-//! A proxy that answers `SELECT CONNECTION_ID()` by its own number of the connection, as ProxySQL
-//! does. ProxySQL also applies a `KILL` to its own connections.
+use super::server::*;
+use crate::support::meddler::{Fate, meddle};
+use crate::support::*;
 
-use std::io;
-use std::sync::Arc;
-
-use lockwright_core::ErrorKind;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Mutex;
-
-use super::server::{Backend, Server, connect};
-use crate::support::{findings, refused};
-
+/// The proxy answers `SELECT CONNECTION_ID()` by its own number of the connection, as ProxySQL
+/// does. ProxySQL also applies a `KILL` to its own connections.
 #[tokio::test(flavor = "multi_thread")]
 async fn proxy_with_its_own_connection_ids_is_found() {
     let server = Server::start().unwrap();
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let (direct, proxied) = (format!(":{}/", server.port()), format!(":{port}/"));
-    let url = server.url().replace(&direct, &proxied);
-    tokio::spawn(accept(listener, server.port()));
-    assert!(findings(&connect(&url).await).await.contains(&"proxy"));
-    for mode in ["session", "row"] {
-        let answer = Backend::connect(&format!("{url}?mode={mode}")).await;
+    let fate = |connection, request: &[u8]| match request {
+        [_, _, _, 0, body @ ..] if body == b"\x03SELECT CONNECTION_ID()" => {
+            Fate::Answered(rows_with(1_000 + connection))
+        }
+        _ => Fate::Forwarded,
+    };
+    let port = meddle(server.port(), fate).await;
+    assert!(findings(&connect(&server.url_through(port)).await).await.contains(&"proxy"));
+    for mode in MODES {
+        let answer = Backend::connect(&in_mode(&server.url_through(port), mode)).await;
         refused(answer, ErrorKind::Unsupported, "");
-    }
-}
-
-async fn accept(listener: TcpListener, port: u16) {
-    for id in 1_000_u32.. {
-        let (client, _) = listener.accept().await.unwrap();
-        let server = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-        let (from_client, to_client) = client.into_split();
-        let (from_server, to_server) = server.into_split();
-        let to_client = Arc::new(Mutex::new(to_client));
-        tokio::spawn(pass_answers(from_server, Arc::clone(&to_client)));
-        tokio::spawn(pass_requests(from_client, to_server, to_client, id));
-    }
-}
-
-async fn pass_answers(mut from: OwnedReadHalf, to: Arc<Mutex<OwnedWriteHalf>>) -> io::Result<()> {
-    let mut buffer = vec![0; 64 * 1024];
-    loop {
-        match from.read(&mut buffer).await? {
-            0 => return to.lock().await.shutdown().await,
-            read => to.lock().await.write_all(&buffer[..read]).await?,
-        }
-    }
-}
-
-async fn pass_requests(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    answers: Arc<Mutex<OwnedWriteHalf>>,
-    id: u32,
-) -> io::Result<()> {
-    loop {
-        let mut header = [0; 4];
-        from.read_exact(&mut header).await?;
-        let [low, middle, high, number] = header;
-        let mut body = vec![0; u32::from_le_bytes([low, middle, high, 0]) as usize];
-        from.read_exact(&mut body).await?;
-        if number == 0 && body == b"\x03SELECT CONNECTION_ID()" {
-            answers.lock().await.write_all(&rows_with(id)).await?;
-        } else {
-            to.write_all(&[&header[..], &body].concat()).await?;
-        }
     }
 }
 

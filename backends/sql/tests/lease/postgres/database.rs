@@ -1,7 +1,5 @@
-use lockwright_core::ErrorKind;
-
-use super::server::{Server, patient};
-use crate::support::refused;
+use super::server::*;
+use crate::support::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_cannot_store_every_name_is_refused() {
@@ -13,7 +11,7 @@ async fn a_database_that_cannot_store_every_name_is_refused() {
             "CREATE DATABASE in_{encoding} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0"
         );
         server.sql(&create).unwrap();
-        for mode in ["lease", "session", "row"] {
+        for mode in ALL_MODES {
             let url = format!("{address}/in_{}?mode={mode}", encoding.to_lowercase());
             let answer = patient(&url).connect().await;
             refused(answer, ErrorKind::Unsupported, "ENCODING 'UTF8'");

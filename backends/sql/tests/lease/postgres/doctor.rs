@@ -1,15 +1,6 @@
-use lockwright_core::{DistributedLock, ErrorKind, Severity};
-use sqlx::Executor;
-
-use super::server::{Server, connect, patient, session, start};
-use crate::support::{eventually, findings, refused};
-
-#[tokio::test]
-async fn a_sound_server_has_none() {
-    let server = Server::options().durable().start().unwrap();
-    let backend = connect(&server.url()).await;
-    assert!(findings(&backend).await.is_empty());
-}
+use super::READ_ONLY;
+use super::server::*;
+use crate::support::*;
 
 #[tokio::test]
 async fn lossy_settings_are_found() {
@@ -37,19 +28,11 @@ async fn replicas_are_found_from_both_sides_and_refused() {
 }
 
 #[tokio::test]
-async fn tables_are_looked_at() {
-    let (server, backend) = start().await;
-    let diagnosis = || async { patient(&server.url()).for_diagnosis().connect().await.unwrap() };
-    server.sql("REVOKE DELETE ON lockwright_lease FROM lockwright").unwrap();
-    assert!(findings(&backend).await.contains(&"tables-not-writable"));
-    server.sql("GRANT DELETE ON lockwright_lease TO lockwright").unwrap();
-    server.sql("ALTER DATABASE lockwright SET default_transaction_read_only = on").unwrap();
-    assert!(findings(&diagnosis().await).await.contains(&"read-only"));
-    let write = "SET TRANSACTION READ WRITE;";
-    server.sql(&format!("{write} UPDATE lockwright_meta SET version = 7")).unwrap();
-    assert!(findings(&diagnosis().await).await.contains(&"tables"));
-    server.sql(&format!("{write} DROP TABLE lockwright_meta")).unwrap();
-    assert!(findings(&diagnosis().await).await.contains(&"tables"));
+async fn read_only_database_is_found() {
+    let (server, _) = start().await;
+    server.sql(READ_ONLY[0]).unwrap();
+    let backend = patient(&server.url()).for_diagnosis().connect().await.unwrap();
+    assert!(findings(&backend).await.contains(&"read-only"));
 }
 
 #[tokio::test]

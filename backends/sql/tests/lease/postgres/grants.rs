@@ -1,20 +1,6 @@
-use std::sync::Arc;
-use std::time::Duration;
-
-use lockwright_core::{
-    BreakMode, BreakTarget, DistributedLock, ErrorKind, Fence, Reason, ReleaseMode, ReleaseOutcome,
-    Renew, Renewal, Wait,
-};
-use sqlx::Executor;
-
-use super::server::{
-    Config, connect, lock_lease, lock_row, plain, session, start, wait_for_blocked,
-};
+use super::server::*;
 use super::sweeping::{an_hour_passes, one_off_names};
-use crate::support::{
-    LONG, acquire_and_release, acquiring, break_x, claim, eventually, grant, hold, name, reader,
-    refused, renew,
-};
+use crate::support::*;
 
 /// The acquire doesn't see its token's tombstone, which the release hasn't committed yet.
 #[tokio::test(flavor = "multi_thread")]
@@ -105,10 +91,7 @@ async fn renewal_that_waits_for_a_break_says_so() {
     let held = hold(&*backend, "x").await;
     let mut breaking = lock_lease(&server, "x").await;
     breaking.execute("UPDATE lockwright_lease SET broken = 'by us'").await.unwrap();
-    let renewing = tokio::spawn({
-        let (backend, held) = (Arc::clone(&backend), held.clone());
-        async move { renew(&*backend, &held).await }
-    });
+    let renewing = renewing(&backend, &held);
     wait_for_blocked(&server, 1).await;
     breaking.execute("COMMIT").await.unwrap();
     assert_eq!(renewing.await.unwrap(), Renewal::not_held(Reason::Broken));

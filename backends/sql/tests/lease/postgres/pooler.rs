@@ -1,34 +1,18 @@
-use std::sync::Arc;
-
-use lockwright_core::{BootInstant, DistributedLock, ReleaseMode, Wait, WakeUp};
 use lockwright_testbed::PgBouncer;
-use tokio::task::JoinSet;
 
-use super::server::{Server, connect};
-use crate::support::{acquire_and_release, busy, claim, findings, grant, hold};
-
-const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+use super::server::*;
+use crate::support::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_pools_transactions_is_noticed() {
     let server = Server::options().durable().start().unwrap();
     let pooler = PgBouncer::in_front_of(&server).set("default_pool_size", "2").start().unwrap();
-    let backend = Arc::new(connect(&pooler.url()).await);
+    let backend = connect(&pooler.url()).await;
     assert_eq!(backend.profile().wake_up, WakeUp::Poll);
     assert_eq!(findings(&backend).await, ["pooler"]);
 
     // A client behind the pooler and a direct client exclude each other.
     let direct = connect(&server.url()).await;
-    let mut tasks = JoinSet::new();
-    for task in 0..16 {
-        let backend = Arc::clone(&backend);
-        tasks.spawn(async move {
-            for _ in 0..20 {
-                acquire_and_release(&backend, &format!("x{task}")).await;
-            }
-        });
-    }
-    tasks.join_all().await;
     let held = hold(&backend, "x").await;
     busy(&direct, &claim("x"), Wait::No).await;
     backend.release(&held, ReleaseMode::Reconcile).await.unwrap();
@@ -49,7 +33,7 @@ async fn nothing_is_left_in_a_session_of_others() {
         let backend = connect(&pooler.url()).await;
         assert_eq!(backend.profile().wake_up, WakeUp::Poll, "{ignores}");
         let held = hold(&backend, "x").await;
-        busy(&backend, &claim("x"), WAIT).await;
+        busy(&backend, &claim("x"), FOR_EVER).await;
         backend.doctor().await.unwrap();
         backend.release(&held, ReleaseMode::Plain).await.unwrap();
         let left = "SELECT (SELECT count(*) FROM pg_listening_channels()), \

@@ -1,43 +1,10 @@
-use std::sync::Arc;
-
-use lockwright_core::{
-    BootInstant, BreakMode, BreakTarget, DistributedLock, Event, Locks, ReleaseMode, Wait,
-};
 use sqlx::postgres::PgListener;
-use tokio::time::sleep;
 
-use super::server::{connect, count, plain, start};
-use crate::support::{
-    LIMIT, break_x, busy, claim, events, eventually, grant, hold, ms, name, next, within,
-};
-
-const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+use super::server::*;
+use crate::support::*;
 
 const LISTENERS: &str = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'lockwright' \
                          AND application_name = 'lockwright' AND query LIKE 'LISTEN%'";
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_release_and_a_break_are_reported() {
-    let (server, holder) = start().await;
-    let waiter = connect(&server.url()).await;
-    let mut told = events(&waiter);
-    let (first, second) = (claim("x"), claim("x"));
-    grant(&holder, &first).await;
-    busy(&waiter, &second, WAIT).await;
-    // A client wakes all its waiters when it begins to listen.
-    assert_eq!(next(&mut told).await, Event::Wake(name("x")));
-    busy(&waiter, &second, WAIT).await;
-    holder.release(&first, ReleaseMode::Plain).await.unwrap();
-    assert_eq!(next(&mut told).await, Event::Wake(name("x")));
-    grant(&waiter, &second).await;
-
-    let third = claim("x");
-    let mut told = events(&holder);
-    busy(&holder, &third, WAIT).await;
-    assert_eq!(next(&mut told).await, Event::Wake(name("x")));
-    break_x(&waiter, BreakTarget::Any, BreakMode::Now).await.unwrap();
-    assert_eq!(next(&mut told).await, Event::Wake(name("x")));
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_published_that_nobody_waits_for() {
@@ -54,7 +21,7 @@ async fn nothing_is_published_that_nobody_waits_for() {
     assert_eq!(count(&server, LISTENERS), 0, "nobody waits, so nobody of ours listens");
     let held = hold(&holder, "loud").await;
     let mut told = events(&waiter);
-    busy(&waiter, &claim("loud"), WAIT).await;
+    busy(&waiter, &claim("loud"), FOR_EVER).await;
     holder.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(next(&mut told).await, Event::Wake(name("loud")));
     // Notifications arrive in the order of commits, so one for `quiet/…` would precede that for
@@ -67,7 +34,7 @@ async fn nothing_is_published_that_nobody_waits_for() {
             }
         }
     };
-    assert_eq!(tokio::time::timeout(LIMIT, hearing).await.expect("it is told"), "loud");
+    assert_eq!(timeout(LIMIT, hearing).await.expect("it is told"), "loud");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,11 +43,11 @@ async fn waiting_rarely_writes() {
     let waiter = connect(&server.url()).await;
     hold(&holder, "x").await;
     let second = claim("x");
-    busy(&waiter, &second, WAIT).await;
+    busy(&waiter, &second, FOR_EVER).await;
     let version = || server.sql("SELECT xmin FROM lockwright_lease").unwrap();
     let before = version();
     for _ in 0..50 {
-        busy(&waiter, &second, WAIT).await;
+        busy(&waiter, &second, FOR_EVER).await;
         busy(&waiter, &claim("x"), Wait::No).await;
     }
     assert_eq!(version(), before, "asking in vain wrote the row");
@@ -93,7 +60,7 @@ async fn a_lost_listener_comes_back() {
     let mut told = events(&waiter);
     let (first, second) = (claim("x"), claim("x"));
     grant(&holder, &first).await;
-    busy(&waiter, &second, WAIT).await;
+    busy(&waiter, &second, FOR_EVER).await;
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
     server.terminate_sessions().unwrap();
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
@@ -130,10 +97,10 @@ async fn waiter_that_names_the_default_schema_is_woken() {
     let waiter = connect(&format!("{}?schema=public", server.url())).await;
     let held = hold(&holder, "x").await;
     let mut told = events(&waiter);
-    busy(&waiter, &claim("x"), WAIT).await;
+    busy(&waiter, &claim("x"), FOR_EVER).await;
     // A client wakes all its waiters when it begins to listen.
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
-    busy(&waiter, &claim("x"), WAIT).await;
+    busy(&waiter, &claim("x"), FOR_EVER).await;
     holder.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
 }

@@ -1,10 +1,5 @@
-use std::time::Duration;
-
-use lockwright_testbed::Proxy;
-
-use super::server::Server;
-use super::sessions::locks;
-use crate::support::eventually;
+use super::server::*;
+use crate::support::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_listener_is_replaced() {

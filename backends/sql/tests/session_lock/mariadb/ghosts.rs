@@ -1,17 +1,30 @@
 //! Tests of failures that could leave a ghost, a hold that no client uses.
 
-use std::time::Duration;
+use std::sync::Mutex;
 
-use lockwright_core::{AcquireOutcome, DistributedLock, ErrorKind, ReleaseMode, Wait};
-use sqlx::Connection as _;
-
-use super::meddler::{Harm, Meddler};
 use super::server::*;
+use crate::support::meddler::{Fate, meddle};
 use crate::support::*;
 
 in_each_mode!(plain; a_wait_that_ends_as_it_is_granted_leaves_nothing,
     a_wait_that_may_yet_be_cut_off_is_no_grant,
     a_wait_for_ones_own_ghost_is_no_hot_loop);
+
+/// The texts that mark the next request to disturb, and its fate.
+type Plan = Arc<Mutex<Option<(&'static [&'static str], Fate)>>>;
+
+async fn meddler(server: &Server) -> (u16, Plan) {
+    let plan = Plan::default();
+    let fate = {
+        let plan = Arc::clone(&plan);
+        move |_, request: &[u8]| {
+            let has = |text: &&str| request.windows(text.len()).any(|part| part == text.as_bytes());
+            let planned = plan.lock().unwrap().take_if(|(texts, _)| texts.iter().any(has));
+            planned.map_or(Fate::Forwarded, |(_, fate)| fate)
+        }
+    };
+    (meddle(server.port(), fate).await, plan)
+}
 
 fn asked(server: &Server) -> usize {
     let questions = "SELECT variable_value FROM information_schema.global_status \
@@ -27,8 +40,8 @@ async fn a_used_session_that_fails_leaves_no_ghost() {
 
     let server = Server::start().unwrap();
     for mode in MODES {
-        let meddler = Meddler::before(server.port()).await;
-        let backend = backend_through(&server, meddler.port(), mode).await;
+        let (port, plan) = meddler(&server).await;
+        let backend = backend_through(&server, port, mode).await;
         let mut tries = 0;
         loop {
             for _ in 0..2 {
@@ -36,10 +49,10 @@ async fn a_used_session_that_fails_leaves_no_ghost() {
             }
             // A prepared statement's request has the claim's mark, a lock name, but no SQL. A new
             // session sends SQL, with the mark in hexadecimal.
-            meddler.harm(&[" lockwright/", "GET_LOCK("], Harm::Unanswered);
+            *plan.lock().unwrap() = Some((&[" lockwright/", "GET_LOCK("], Fate::Unanswered));
             let held = claim_for("x", LONG);
             let answer = backend.acquire(&held, Wait::No).await;
-            assert!(meddler.has_harmed(), "{mode}: {answer:?}");
+            assert!(plan.lock().unwrap().is_none(), "{mode}: {answer:?}");
             match answer {
                 Ok(AcquireOutcome::Granted(_)) => {
                     backend.release(&held, ReleaseMode::Plain).await.unwrap();
@@ -54,7 +67,7 @@ async fn a_used_session_that_fails_leaves_no_ghost() {
                         if sessions_of(&server, held.token) == 1 {
                             break;
                         }
-                        tokio::time::sleep(ms(5)).await;
+                        sleep(ms(5)).await;
                     }
                     backend.release(&held, ReleaseMode::Reconcile).await.unwrap();
                 }
@@ -72,7 +85,7 @@ async fn a_wait_that_ends_as_it_is_granted_leaves_nothing(server: &Server, mode:
         let (holder, waiter) = (claim_for("x", LONG), claim_for("x", LONG));
         grant(&one, &holder).await;
         let waiting = acquiring(&two, &waiter, in_time(ms(125)));
-        tokio::time::sleep(Duration::from_micros(98_000 + round * 150)).await;
+        sleep(Duration::from_micros(98_000 + round * 150)).await;
         one.release(&holder, ReleaseMode::Plain).await.unwrap();
         if let AcquireOutcome::Granted(_) = waiting.await.unwrap().unwrap() {
             two.release(&waiter, ReleaseMode::Plain).await.unwrap();
@@ -84,14 +97,14 @@ async fn a_wait_that_ends_as_it_is_granted_leaves_nothing(server: &Server, mode:
 /// The proxy drops the `KILL QUERY` for the wait. A late `KILL QUERY` could interrupt a renewal, so
 /// the session must end.
 async fn a_wait_that_may_yet_be_cut_off_is_no_grant(server: &Server, mode: &str) {
-    let meddler = Meddler::before(server.port()).await;
-    let two = backend_through(server, meddler.port(), mode).await;
+    let (port, plan) = meddler(server).await;
+    let two = backend_through(server, port, mode).await;
     let one = backend(server, mode).await;
     let (holder, waiter) = (claim_for("x", LONG), claim_for("x", LONG));
     grant(&one, &holder).await;
-    meddler.harm(&["KILL QUERY"], Harm::Dropped);
+    *plan.lock().unwrap() = Some((&["KILL QUERY"], Fate::Dropped));
     let releasing = async {
-        within(ms(5_000), "the wait to be cut off", async || meddler.has_harmed()).await;
+        within(ms(5_000), "the wait to be cut off", async || plan.lock().unwrap().is_none()).await;
         one.release(&holder, ReleaseMode::Plain).await.unwrap();
     };
     let (answer, ()) = tokio::join!(two.acquire(&waiter, in_time(ms(500))), releasing);
@@ -116,7 +129,7 @@ async fn a_wait_for_ones_own_ghost_is_no_hot_loop(server: &Server, mode: &str) {
     assert!(asked < 1_000, "{mode}: the server was asked {asked} things");
     let waiting = backend.acquire(&waiter, in_time(LONG));
     let going = async {
-        tokio::time::sleep(ms(300)).await;
+        sleep(ms(300)).await;
         ghost.close().await.unwrap();
     };
     let (answer, ()) = tokio::join!(waiting, going);

@@ -1,41 +1,13 @@
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
-use lockwright_core::{DistributedLock, ReleaseMode};
-
 use super::server::*;
 use crate::support::*;
 
-in_each_mode!(plain; an_idle_session_outlives_the_ttl_of_its_last_claim,
-    a_waiters_fence_is_issued_after_the_wait);
-
-async fn an_idle_session_outlives_the_ttl_of_its_last_claim(server: &Server, mode: &str) {
-    let connected = || {
-        let ids = "SELECT id FROM information_schema.processlist WHERE user = 'lockwright'";
-        server.sql(ids).unwrap().split_whitespace().map(str::to_owned).collect::<BTreeSet<_>>()
-    };
-    let ttl = ms(1_000);
-    let (one, two) = (backend(server, mode).await, backend(server, mode).await);
-    // Each backend keeps one of the connections that it opens at first.
-    within(ms(10_000), "two connections", async || connected().len() <= 2).await;
-    let held = claim_for("x", ttl);
-    grant(&one, &held).await;
-    assert!(is_busy(&two, &claim_for("x", ttl)).await);
-    one.release(&held, ReleaseMode::Plain).await.unwrap();
-    let before = connected();
-    assert!(before.len() >= 2, "{before:?} are kept");
-    tokio::time::sleep(ms(2_500)).await;
-    let gone: Vec<_> = before.difference(&connected()).cloned().collect();
-    assert!(gone.is_empty(), "{mode}: the server has ended {gone:?}");
-    drop((one, two));
-    within(ms(10_000), "the connections to go", async || connected().is_empty()).await;
-}
+in_each_mode!(plain; a_waiters_fence_is_issued_after_the_wait);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn holds_need_no_prepared_statement() {
     let server = Server::start().unwrap();
     server.sql("SET GLOBAL max_prepared_stmt_count = 0").unwrap();
-    for mode in MODES {
+    for mode in ALL_MODES {
         let backend = backend(&server, mode).await;
         for _ in 0..3 {
             acquire_and_release(&backend, "x").await;
@@ -65,7 +37,7 @@ async fn the_servers_limits_for_idle_transactions_end_no_hold() {
     for mode in MODES {
         let one = backend(&server, mode).await;
         let held = hold(&one, "x").await;
-        tokio::time::sleep(ms(2_500)).await;
+        sleep(ms(2_500)).await;
         assert_eq!(sessions_of(&server, held.token), 1, "{mode}");
         let other = backend(&server, mode).await;
         let next = claim_for("x", LONG);

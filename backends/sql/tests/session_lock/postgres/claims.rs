@@ -1,10 +1,5 @@
-use std::sync::Arc;
-
-use lockwright_core::{Claim, DistributedLock, ReleaseMode};
-use lockwright_testbed::{Proxy, proxy::Traffic};
-
 use super::server::*;
-use crate::support::{LONG, acquiring, claim_for, grant, hold, in_time, ms, reader, within};
+use crate::support::*;
 
 in_each_mode!(plain; reader_with_only_the_claims_lock_shares_no_fence,
     reader_that_returns_gets_a_later_fence);

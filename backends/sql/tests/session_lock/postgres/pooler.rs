@@ -1,7 +1,6 @@
-use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode};
 use lockwright_testbed::PgBouncer;
 
-use super::server::{Backend, Server, backend};
+use super::server::*;
 use crate::support::*;
 
 fn pooler(server: &Server, pool_mode: &str) -> PgBouncer {

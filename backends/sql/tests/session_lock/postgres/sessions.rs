@@ -1,43 +1,11 @@
-use std::time::Duration;
-
-use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Clock, DistributedLock, Reason, ReleaseMode, Renewal,
-    Wait,
-};
-use lockwright_testbed::{Proxy, proxy::Traffic};
-
 use super::LOCK_FENCES;
 use super::server::*;
 use crate::support::*;
 
-in_each_mode!(plain; an_idle_session_outlives_the_ttl_of_its_last_claim,
-    a_broken_hold_runs_out_at_every_level_of_isolation,
+in_each_mode!(plain; a_broken_hold_runs_out_at_every_level_of_isolation,
     fences_grow_after_a_restore,
     a_refused_request_takes_no_fence,
-    readers_after_a_young_writer_have_a_higher_fence,
     readers_before_and_after_a_waiting_writer_differ_in_fence);
-
-async fn an_idle_session_outlives_the_ttl_of_its_last_claim(server: &Server, mode: &str) {
-    let idle = || {
-        let pids = "SELECT coalesce(string_agg(pid::text, ' ' ORDER BY pid), '') \
-                    FROM pg_stat_activity WHERE application_name = 'lockwright/own'";
-        server.sql(pids).unwrap()
-    };
-    let ttl = ms(1_000);
-    for new_claim in [claim_for, reader] {
-        let held = new_claim("x", ttl);
-        let (one, two) = (backend(server, mode).await, backend(server, mode).await);
-        grant(&one, &held).await;
-        assert!(is_busy(&two, &claim_for("x", ttl)).await);
-        one.release(&held, ReleaseMode::Plain).await.unwrap();
-        let before = idle();
-        assert_eq!(before.split(' ').count(), 2, "{before:?} are kept");
-        tokio::time::sleep(ttl * 2).await;
-        assert_eq!(idle(), before, "{mode}: the server has ended one");
-        drop((one, two));
-        within(ms(10_000), "the sessions to go", async || idle().is_empty()).await;
-    }
-}
 
 /// In the mode `row`, the renewal must see a break that was committed after the hold's transaction
 /// began.
@@ -102,16 +70,14 @@ async fn an_acquire_retries_if_its_session_ends_before_the_fence() {
 }
 
 /// The acquire waits for the sequence for five seconds and fails. The connection is silent by then,
-/// so the server itself must release the lock.
+/// so the server itself must release the lock. If the reused session's idle timeout is already a
+/// longer TTL, that ends the session.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timeout_of_the_fence_leaves_no_lock() {
-    the_lock_ends_within(ms(7_000), ms(1_000)).await;
-}
-
-/// As above, but the reused session's idle timeout is already the TTL, and so ends the session.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_timeout_of_the_fence_leaves_no_lock_for_longer_than_the_ttl() {
-    the_lock_ends_within(ms(17_000), ms(10_000)).await;
+    tokio::join!(
+        the_lock_ends_within(ms(7_000), ms(1_000)),
+        the_lock_ends_within(ms(17_000), ms(10_000))
+    );
 }
 
 async fn the_lock_ends_within(limit: Duration, ttl: Duration) {
@@ -165,24 +131,6 @@ async fn a_refused_request_takes_no_fence(server: &Server, mode: &str) {
     one.release(&held, ReleaseMode::Plain).await.unwrap();
 }
 
-/// The writer's hold is too short for a record.
-async fn readers_after_a_young_writer_have_a_higher_fence(server: &Server, mode: &str) {
-    let (one, two) = (backend(server, mode).await, backend(server, mode).await);
-    for _ in 0..3 {
-        let mut last = None;
-        for claim in [reader("x", LONG), claim_for("x", LONG)] {
-            let fence = grant(&one, &claim).await.fence;
-            assert!(Some(fence) > last, "{mode}: {fence} after {last:?}");
-            last = Some(fence);
-            one.release(&claim, ReleaseMode::Plain).await.unwrap();
-        }
-        let after = reader("x", LONG);
-        let fence = grant(&two, &after).await.fence;
-        assert!(Some(fence) > last, "{mode}: {fence} after {last:?}");
-        two.release(&after, ReleaseMode::Plain).await.unwrap();
-    }
-}
-
 /// A reader holds between two writers. The second writer's statement began before the reader's
 /// record, so it doesn't see the record.
 async fn readers_before_and_after_a_waiting_writer_differ_in_fence(server: &Server, mode: &str) {
@@ -227,7 +175,7 @@ async fn the_ttl_starts_at_the_grant_and_not_at_the_answer() {
         proxy.set(Traffic::Hold);
         one.release(&held, ReleaseMode::Plain).await.unwrap();
         let released = Clock::boot().now();
-        tokio::time::sleep(ms(500)).await;
+        sleep(ms(500)).await;
         proxy.set(Traffic::Forward);
         released
     };

@@ -1,41 +1,32 @@
-use std::sync::Arc;
-use std::time::Instant;
-
-use lockwright_core::{AcquireOutcome, DistributedLock, Locks, Mode, ReleaseMode};
 use rustix::process::Signal;
-use sqlx::Connection as _;
 
-use super::interop::sql;
+use super::interop::{readers_of_others_stand_beside_ours, sql};
 use super::processes::start;
-use super::server::{Backend, Connection, Server, backend, key, plain, queued, shared};
-use crate::support::{
-    LONG, acquiring, can_read, claim_for, grant, granted, in_time, is_busy, ms, reader, within,
-};
+use super::server::*;
+use crate::support::*;
 
 in_each_mode!(plain; a_stopped_writer_that_waits_holds_up_no_other);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn shared_locks_of_others_stand_beside_ours() {
+async fn advisory_locks_of_others_exclude_both_ways() {
+    let key = key("orders/42");
+    let shared = format!("SELECT pg_try_advisory_lock_shared({key})");
+    let end = format!("SELECT pg_advisory_unlock_shared({key}); COMMIT");
+    readers_of_others_stand_beside_ours("session", lock("orders/42"), shared, &end).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reader_of_another_program_is_shown() {
     let server = Server::start().unwrap();
     let backend = backend(&server, "session").await;
-    let mut other = Connection::connect(&server.url()).await.unwrap();
-    let key = key("orders/42");
-    let (mine, writer) = (reader("orders/42", LONG), claim_for("orders/42", LONG));
+    let mine = reader("x", LONG);
     grant(&backend, &mine).await;
-    assert!(!sql(&mut other, format!("SELECT pg_try_advisory_lock({key})")).await);
-    assert!(sql(&mut other, format!("SELECT pg_try_advisory_lock_shared({key})")).await);
+    let lock = format!("SELECT pg_advisory_lock_shared({})", key("x"));
+    let _other = session_after(&server, &lock).await;
     let shown = backend.inspect(&mine.name).await.unwrap().holders;
     assert_eq!(shown.len(), 2, "{shown:?}");
     assert!(shown.iter().all(|holder| holder.mode == Mode::Shared), "{shown:?}");
     assert!(shown.iter().any(|holder| holder.token.is_none()), "{shown:?}");
-    backend.release(&mine, ReleaseMode::Plain).await.unwrap();
-    assert!(is_busy(&backend, &writer).await, "we write beside the other");
-    let mine = reader("orders/42", LONG);
-    grant(&backend, &mine).await;
-    assert!(sql(&mut other, format!("SELECT pg_advisory_unlock_shared({key})")).await);
-    backend.release(&mine, ReleaseMode::Plain).await.unwrap();
-    grant(&backend, &writer).await;
-    assert!(!sql(&mut other, format!("SELECT pg_try_advisory_lock_shared({key})")).await);
 }
 
 /// The name `b` has more readers than fit on one page of a listing. The names next to it have one

@@ -1,11 +1,4 @@
-use std::sync::Arc;
-
-use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, DistributedLock, ErrorKind, ReleaseMode, ReleaseOutcome,
-};
-use lockwright_testbed::{Proxy, proxy::Traffic};
 use rustix::process::{Pid, Signal, kill_process};
-use sqlx::Connection as _;
 
 use super::server::*;
 use crate::support::*;
@@ -66,7 +59,7 @@ async fn a_failed_wait_that_was_granted_in_the_last_moment_keeps_nothing(
     within(ms(1_000), "the waiter to block", async || queued(server) == 1).await;
     let blocked = stop(server, BLOCKED);
     let released = one.release(&holder, ReleaseMode::Plain).await;
-    tokio::time::sleep(ms(2_000)).await;
+    sleep(ms(2_000)).await;
     kill_process(blocked, Signal::CONT).unwrap();
     released.unwrap();
     match waiting.await.unwrap() {
@@ -93,7 +86,7 @@ async fn a_reader_granted_in_the_last_moment_has_it_for_its_ttl(server: &Server,
     let blocked = stop(server, BLOCKED);
     proxy.set(Traffic::SwallowAll);
     let released = one.release(&holder, ReleaseMode::Plain).await;
-    tokio::time::sleep(waiter.ttl + ms(500)).await;
+    sleep(waiter.ttl + ms(500)).await;
     kill_process(blocked, Signal::CONT).unwrap();
     released.unwrap();
     let limit = waiter.ttl + ms(4_000);

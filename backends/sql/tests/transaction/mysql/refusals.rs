@@ -1,12 +1,9 @@
-use std::time::Duration;
-
-use lockwright_core::ErrorKind;
 use lockwright_sql::transaction::{Outcome, Wait};
-use sqlx::{Connection as _, Executor};
 
 use super::server::*;
 use super::shop::{begin_locked, sell, shop, shop_on, stock};
 use crate::expect::refused;
+use crate::support::*;
 
 #[tokio::test]
 async fn a_transaction_that_only_reads_is_refused_and_usable() {
@@ -18,7 +15,7 @@ async fn a_transaction_that_only_reads_is_refused_and_usable() {
 }
 
 #[tokio::test]
-async fn without_its_table_it_says_what_to_do_and_a_backend_makes_it() {
+async fn without_its_table_it_says_what_to_do() {
     let server = Server::start().unwrap();
     let pool = Pool::connect(&server.url()).await.unwrap();
     let mut tx = pool.begin().await.unwrap();
@@ -26,39 +23,24 @@ async fn without_its_table_it_says_what_to_do_and_a_backend_makes_it() {
     refused(answer, ErrorKind::InvalidConfig, "lockwright schema");
     let answer = InTransaction::new().make_tables(&mut tx).await;
     refused(answer, ErrorKind::InvalidInput, "would commit");
-    tx.rollback().await.unwrap();
-    let backend = Backend::connect(&server.url()).await.unwrap();
-    begin_locked(&pool, "a").await;
-    drop(backend);
-    let printed = Config::new(&server.url()).unwrap().schema();
-    assert!(printed.contains(&InTransaction::new().schema()), "{printed}");
-}
-
-#[tokio::test]
-async fn a_server_that_rolls_back_on_a_timeout_is_noticed() {
-    let server = Server::options().set("innodb_rollback_on_timeout", "ON").start().unwrap();
-    let (_server, pool) = shop_on(server).await;
-    let _holder = begin_locked(&pool, "a").await;
-    let mut tx = pool.begin().await.unwrap();
-    sell(&mut tx).await;
-    let answer = lock_in_transaction(&mut tx, "a", Wait::No).await;
-    refused(answer, ErrorKind::Unavailable, "innodb_rollback_on_timeout");
-    tx.rollback().await.unwrap();
-    assert_eq!(stock(&mut pool.acquire().await.unwrap()).await, 7);
 }
 
 /// Without autocommit, the session has a new transaction after the rollback, which hides the
 /// rollback.
 #[tokio::test]
-async fn a_transaction_that_the_server_rolled_back_is_reported_without_autocommit_too() {
-    let server = Server::options().set("innodb_rollback_on_timeout", "ON");
-    let (server, pool) = shop_on(server.start().unwrap()).await;
+async fn a_server_that_rolls_back_on_a_timeout_is_noticed() {
+    let server = Server::options().set("innodb_rollback_on_timeout", "ON").start().unwrap();
+    let (server, pool) = shop_on(server).await;
     let _holder = begin_locked(&pool, "a").await;
-    let mut other = Connection::connect(&server.url()).await.unwrap();
-    other.execute("SET autocommit = 0").await.unwrap();
-    sell(&mut other).await;
-    let answer = lock_in_transaction(&mut other, "a", Wait::For(Duration::from_millis(50))).await;
-    refused(answer, ErrorKind::Unavailable, "innodb_rollback_on_timeout");
+    for (begin, wait) in [("BEGIN", Wait::No), ("SET autocommit = 0", Wait::For(ms(50)))] {
+        let mut other = Connection::connect(&server.url()).await.unwrap();
+        other.execute(begin).await.unwrap();
+        sell(&mut other).await;
+        let answer = lock_in_transaction(&mut other, "a", wait).await;
+        refused(answer, ErrorKind::Unavailable, "innodb_rollback_on_timeout");
+        other.execute("ROLLBACK").await.unwrap();
+        assert_eq!(stock(&mut other).await, 7);
+    }
 }
 
 /// MySQL rejects a wait of zero seconds in this SQL mode.

@@ -1,14 +1,12 @@
-use lockwright_core::Locks;
 use lockwright_sql::transaction::Wait;
 use lockwright_testbed::PgBouncer;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, Connection as _, Executor, Row};
-use tokio::task::JoinSet;
 
 use super::advisory;
-use super::server::{PoolOptions, backend, lock_in_transaction};
-use super::shop::shop;
+use super::server::*;
+use super::shop::{sell_at_once, shop};
 use crate::expect::{BRIEFLY, busy, locked};
+use crate::support::*;
 
 #[tokio::test]
 async fn rollback_to_a_savepoint_unlocks() {
@@ -49,20 +47,7 @@ async fn behind_a_transaction_pooler_it_is_the_same() {
     let options: PgConnectOptions = pooler.url().parse().unwrap();
     let options = options.extra_float_digits(None).statement_cache_capacity(0);
     let shared = PoolOptions::new().max_connections(10).connect_with(options).await.unwrap();
-    let mut buyers = JoinSet::new();
-    for _ in 0..40 {
-        let shared = shared.clone();
-        buyers.spawn(async move {
-            let mut tx = shared.begin().await.unwrap();
-            locked(lock_in_transaction(&mut tx, "a", Wait::NoLimit).await);
-            let left: i64 =
-                sqlx::raw_sql("SELECT number FROM stock").fetch_one(&mut *tx).await.unwrap().get(0);
-            let set = format!("UPDATE stock SET number = {}", left - 1);
-            sqlx::raw_sql(AssertSqlSafe(set)).execute(&mut *tx).await.unwrap();
-            tx.commit().await.unwrap();
-        });
-    }
-    buyers.join_all().await;
+    sell_at_once(&shared, 40, "a").await;
     assert_eq!(server.sql("SELECT number FROM stock").unwrap(), "0");
     assert_eq!(advisory(&server, true), 0);
 

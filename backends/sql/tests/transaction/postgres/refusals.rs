@@ -1,11 +1,10 @@
-use lockwright_core::{ErrorKind, Fence};
 use lockwright_sql::transaction::Wait;
-use sqlx::{AssertSqlSafe, Connection as _, Executor};
 
 use super::advisory;
 use super::server::*;
-use super::shop::{bare, sell, shop, stock};
+use super::shop::{sell, shop, stock};
 use crate::expect::refused;
+use crate::support::*;
 
 #[tokio::test]
 async fn above_read_committed_a_concurrent_one_is_an_error() {
@@ -22,26 +21,6 @@ async fn above_read_committed_a_concurrent_one_is_an_error() {
         refused(late, ErrorKind::Unavailable, "begin again");
         tx.rollback().await.unwrap();
     }
-}
-
-#[tokio::test]
-async fn without_its_table_it_says_what_to_do() {
-    let server = Server::start().unwrap();
-    let pool = bare(&server).await;
-    let mut tx = pool.begin().await.unwrap();
-    sell(&mut tx).await;
-    let answer = check_fence(&mut tx, "a", Fence::new(5)).await;
-    refused(answer, ErrorKind::InvalidConfig, "lockwright schema");
-    assert_eq!(stock(&mut tx).await, 6, "it can be used");
-    tx.commit().await.unwrap();
-
-    // A connected backend creates the table, and so does the printed schema.
-    let backend = Backend::connect(&server.url()).await.unwrap();
-    let mut tx = pool.begin().await.unwrap();
-    check_fence(&mut tx, "a", Fence::new(5)).await.unwrap();
-    drop(backend);
-    let printed = Config::new(&server.url()).unwrap().schema();
-    assert!(printed.contains(&InTransaction::new().schema()), "{printed}");
 }
 
 #[tokio::test]

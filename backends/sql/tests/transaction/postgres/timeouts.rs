@@ -1,14 +1,10 @@
-use std::time::Instant;
-
-use lockwright_core::ErrorKind;
 use lockwright_sql::transaction::Wait;
-use sqlx::Executor;
 
-use super::server::{count, lock_in_transaction};
+use super::server::*;
 use super::shop::{begin_locked, sell, shop, stock};
 use super::{advisory, limit, waiting};
 use crate::expect::{PATIENCE, locked, refused};
-use crate::support::{ms, within};
+use crate::support::*;
 
 #[tokio::test]
 async fn a_short_lock_timeout_of_the_user_does_not_end_a_wait() {
@@ -19,7 +15,7 @@ async fn a_short_lock_timeout_of_the_user_does_not_end_a_wait() {
     let began = Instant::now();
     let (answer, ()) = tokio::join!(lock_in_transaction(&mut tx, "a", Wait::NoLimit), async {
         waiting(&server, 1).await;
-        tokio::time::sleep(ms(300)).await;
+        sleep(ms(300)).await;
         holder.rollback().await.unwrap();
     });
     locked(answer);
@@ -46,7 +42,7 @@ async fn the_statement_of_a_dropped_wait_ends_though_the_holder_stays() {
     let _holder = begin_locked(&pool, "a").await;
     let mut tx = pool.begin().await.unwrap();
     let wait = lock_in_transaction(&mut tx, "a", Wait::NoLimit);
-    assert!(tokio::time::timeout(ms(300), wait).await.is_err());
+    assert!(timeout(ms(300), wait).await.is_err());
     assert_eq!(advisory(&server, false), 1, "it goes on in the server");
     let began = Instant::now();
     // The rollback is sent with the connection's next use, and returns the error of the wait.

@@ -23,6 +23,7 @@ fn names() {
 
 #[test]
 fn tokens() {
+    assert!("A".repeat(32).parse::<Token>().is_err());
     texts(&["0123456789abcdef0123456789abcdef"], |text| match text.parse::<Token>() {
         Ok(token) => assert_eq!(token.to_string(), text),
         Err(error) => assert_clear(error),

@@ -65,7 +65,9 @@ mod memory {
         for ttl in [Duration::ZERO, Duration::from_secs(1 << 40)] {
             let mut config = Config::new("memory:");
             config.ttl = Some(ttl);
-            assert_eq!(config.connect().await.unwrap_err().kind(), ErrorKind::InvalidConfig);
+            let error = config.connect().await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+            assert!(error.to_string().contains("takes 10ms to"), "{error}");
         }
         let mut config = Config::new("memory:");
         config.namespace = "a\nb".to_owned();

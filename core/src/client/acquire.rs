@@ -179,8 +179,8 @@ async fn in_queue(
 ) -> Result<Passed> {
     shared.metrics.waited.add(1);
     loop {
-        let mut changed = pin!(shared.changed.notified());
-        changed.as_mut().enable();
+        let mut troubled = pin!(shared.trouble.notified());
+        troubled.as_mut().enable();
         let trouble = shared.table().turns.trouble(name).cloned();
         // Without trouble, a request without a limit needs no timer.
         let look_at = match &trouble {
@@ -200,7 +200,7 @@ async fn in_queue(
             tokio::select! {
                 biased;
                 passed = &mut receiver => Some(passed),
-                () = changed => None,
+                () = troubled => None,
             }
         };
         match until(&shared.clock, look_at, passed).await.flatten() {
@@ -519,7 +519,11 @@ impl Attempts<'_> {
         if !ended {
             return Ok(Next::In(shared.spread(self.pause)));
         }
-        // The server never grants this token again, so the next attempt has another token.
+        // The server never grants this token again, so the next attempt has another token. The
+        // failed attempt may have left a record, such as a node of ZooKeeper's queue.
+        if let Some(pending) = &mut turn.pending {
+            pending.on_server = true;
+        }
         drop(turn.give_back());
         Ok(Next::Fresh)
     }

@@ -94,8 +94,9 @@ impl Shared {
 
     pub(super) async fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        let turned_away = self.table().turns.turn_away_all();
-        drop(turned_away);
+        let queued = self.table().turns.take_queued();
+        // Each drop wakes its request, which then fails.
+        queued.into_iter().for_each(|queued| ignore_panic(|| drop(queued)));
         ignore_panic(|| self.closing.notify_waiters());
         // If the client's runtime has ended, all releases have ended too, and `inside` fails.
         let _ = self.inside(self.requests_and_releases_end()).await;

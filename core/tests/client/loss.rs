@@ -136,6 +136,8 @@ async fn a_lost_hold_that_is_being_released_counts_for_no_other() {
     assert_eq!((locks.metrics().held, locks.metrics().releasing), (1, 0));
     live.release().await.unwrap();
     assert_eq!((locks.metrics().held, locks.metrics().releasing), (0, 0));
+    let counted = locks.metrics();
+    assert_eq!((counted.acquired, counted.released, counted.lost), (2, 1, 1));
 }
 
 /// Another client breaks the hold before the acquire is answered, so the loss event arrives first.

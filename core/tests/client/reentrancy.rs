@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Wake, Waker};
 
-use lockwright_core::{ErrorKind, Locks, Owner};
+use lockwright_core::{ErrorKind, Event, Locks, Owner, Reason};
 
 use crate::support::{Fate, Op, TTL, client, fails, polled, secs, settle_down, troubled};
 
@@ -141,4 +141,14 @@ async fn concurrent_requests_of_an_owner_share_a_permit() {
     second.release().await.unwrap();
     locks.close().await;
     assert!(memory.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn hold_lost_before_its_deadline_is_not_entered() {
+    let (locks, faulty, ..) = troubled();
+    let owner = Owner::new();
+    let first = locks.mutex("x").reentrant(&owner).acquire().await.unwrap();
+    faulty.send_event(&Event::Lost(first.token(), Reason::Gone));
+    assert!(first.check().is_err());
+    assert!(locks.mutex("x").reentrant(&owner).try_acquire().await.unwrap().is_none());
 }

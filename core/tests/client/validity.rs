@@ -154,3 +154,17 @@ async fn a_backend_limits_only_the_first_wait_of_a_request() {
     clock.sleep(secs(60)).await;
     assert!(!waiting.is_finished());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_answered_after_the_term_does_not_revive_the_hold() {
+    let (locks, faulty, _, _, clock) = troubled();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    faulty.next(Op::Renew, [Fate::DelayAnswer(millis(100))]);
+    while faulty.calls(Op::Renew).is_empty() {
+        clock.sleep(millis(10)).await;
+    }
+    // A check before the answer would end the hold.
+    clock.jump(guard.remaining() + millis(10));
+    clock.sleep(millis(200)).await;
+    assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost(Reason::Expired));
+}

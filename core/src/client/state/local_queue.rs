@@ -303,9 +303,9 @@ impl Turns {
         self.troubled.remove(name);
     }
 
-    pub(crate) fn turn_away_all(&mut self) -> impl Drop + use<> {
+    pub(crate) fn take_queued(&mut self) -> Vec<Queued> {
         let queues = self.taken.values_mut().filter_map(|taken| taken.queue.take());
-        queues.collect::<Vec<_>>()
+        queues.flat_map(|queue| *queue).collect()
     }
 }
 
@@ -314,11 +314,12 @@ impl Shared {
         let message: Arc<str> = error.message().into();
         let trouble = Trouble { since, message: Arc::clone(&message) };
         let mut table = self.table();
+        let is_queued = table.turns.taken.get(name).is_some_and(|taken| taken.queue.is_some());
         let is_new = !table.turns.troubled.contains_key(name);
         table.turns.troubled.entry_ref(name).or_insert(trouble).message = message;
         drop(table);
-        if is_new {
-            ignore_panic(|| self.changed.notify_waiters());
+        if is_new && is_queued {
+            ignore_panic(|| self.trouble.notify_waiters());
         }
     }
 

@@ -62,9 +62,10 @@ pub(crate) struct Shared {
     ended_lost: AtomicU64,
     pub(crate) background_jobs: AtomicU64,
     pub(crate) waiting: AtomicU64,
-    /// Notified of trouble, when a closed client ends a release or a request, and when the renewal
-    /// task ends.
+    /// Notified when a closed client ends a release or a request, and when the renewal task ends.
     pub(crate) changed: Notify,
+    /// Notified of new trouble of a name with queued requests, and when the renewal task ends.
+    pub(crate) trouble: Notify,
     pub(crate) closing: Notify,
     pub(crate) closed: AtomicBool,
     pub(crate) renewer_ended: AtomicBool,

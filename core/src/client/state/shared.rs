@@ -38,6 +38,7 @@ impl Shared {
             background_jobs: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
             changed: Notify::new(),
+            trouble: Notify::new(),
             closing: Notify::new(),
             closed: AtomicBool::new(false),
             renewer_ended: AtomicBool::new(false),
@@ -70,6 +71,7 @@ impl Shared {
         drop(jobs);
         self.handle_hold_events();
         ignore_panic(|| self.changed.notify_waiters());
+        ignore_panic(|| self.trouble.notify_waiters());
     }
 
     pub(crate) fn done_in_background(&self) {

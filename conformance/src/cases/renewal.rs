@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use lockwright_core::{Renew, Renewal, RenewalOutcome};
+use lockwright_core::{ErrorKind, Renew, Renewal, RenewalOutcome};
 
 use crate::case::{Case, cases};
 use crate::context::Context;
@@ -156,7 +156,8 @@ async fn the_client_keeps_a_hold(context: Context) -> Verdict {
 
 async fn one_failed_renewal_is_no_loss(context: Context) -> Verdict {
     let (guard, faulty) = context.faulty_guard().await?;
-    for fate in [Fate::LoseRequest, Fate::LoseAnswer, Fate::UNAVAILABLE, Fate::Panic] {
+    let denied = Fate::Refuse(ErrorKind::Denied);
+    for fate in [Fate::LoseRequest, Fate::LoseAnswer, Fate::UNAVAILABLE, denied, Fate::Panic] {
         let before = faulty.calls(Op::Renew).len();
         faulty.next(Op::Renew, [fate, fate]);
         faulty.called(Op::Renew, before + 4).await;

@@ -184,7 +184,8 @@ async fn a_duplicated_acquire_leaves_nothing(context: Context) -> Verdict {
 
 async fn an_unanswered_release_is_done(context: Context) -> Verdict {
     let bound = context.ttl * 9 / 10;
-    for fate in [Fate::LoseRequest, Fate::LoseAnswer, Fate::Hang, Fate::Panic] {
+    let lost = [Fate::LoseRequest, Fate::LoseAnswer, Fate::Hang, Fate::Panic];
+    for fate in lost.into_iter().chain([Fate::UNAVAILABLE]) {
         // A busy machine delays some releases, so the fastest of three counts.
         let mut soonest = Duration::MAX;
         for _ in 0..3 {

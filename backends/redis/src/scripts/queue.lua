@@ -15,9 +15,15 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   -- The present time in ms, by the clock of the holders' expiry times (clock.lua).
   local at = now
 
-  local function forget(token)
-    call('HDEL', meta, token, 'broken:' .. token)
-    call('ZREM', holders, token)
+  local function forget(tokens)
+    for from = 1, #tokens, 1000 do
+      local fields = { unpack(tokens, from, math.min(from + 999, #tokens)) }
+      call('ZREM', holders, unpack(fields))
+      for place = 1, #fields do
+        fields[#fields + 1] = 'broken:' .. fields[place]
+      end
+      call('HDEL', meta, unpack(fields))
+    end
   end
 
   -- Reserves fences. Returns the first, or nil if next_fence() returns nil.
@@ -104,17 +110,13 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     end
     if its.kind_of_marker then
       at = time_of(holders, now)
-      for _, token in ipairs(call('ZRANGEBYSCORE', holders, '-inf', text(at))) do
-        forget(token)
-      end
+      forget(call('ZRANGEBYSCORE', holders, '-inf', text(at)))
       if call('EXISTS', holders) == 0 then
         call('DEL', lock)
         its.value, its.kind_of_marker, its.number, at = false, nil, nil, now
       end
     elseif not value and call('EXISTS', holders) == 1 then
-      for _, token in ipairs(call('ZRANGE', holders, 0, -1)) do
-        forget(token)
-      end
+      forget(call('ZRANGE', holders, 0, -1))
     end
     return true
   end
@@ -155,7 +157,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     if not its.kind_of_marker or not call('ZSCORE', holders, token) then
       return false
     end
-    forget(token)
+    forget({ token })
     pcall(function()
       local left = live_as_long(holders, at)
       if left then
@@ -176,7 +178,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     if first then
       write(to, mode, ttl, value, first)
       pcall(function()
-        forget(from)
+        forget({ from })
         live_as_long(holders, at)
       end)
     end

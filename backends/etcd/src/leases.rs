@@ -145,6 +145,13 @@ impl Lease {
         !state.is_closed(now) && !state.is_gone && !state.claims.contains_key(&key)
     }
 
+    /// Adds a claim if the lease [accepts](Self::accepts) it.
+    pub(crate) fn admit(&self, claim: &Claim, now: BootInstant) -> bool {
+        let mut state = lock(&self.state);
+        let key = key(&claim.name, claim.token, claim.mode);
+        !state.is_closed(now) && !state.is_gone && state.add(key, claim.token, now)
+    }
+
     /// Adds a claim, even to a closed lease. Returns false if another claim has the same key.
     pub(crate) fn add_claim(
         &self,
@@ -153,13 +160,7 @@ impl Lease {
         mode: Mode,
         now: BootInstant,
     ) -> bool {
-        let mut state = lock(&self.state);
-        match state.claims.entry(key(name, token, mode)) {
-            Entry::Occupied(_) => return false,
-            Entry::Vacant(free) => free.insert(token),
-        };
-        state.used = state.used.max(now);
-        true
+        lock(&self.state).add(key(name, token, mode), token, now)
     }
 
     pub(crate) fn drop_claim(&self, name: &LockName, token: Token, now: BootInstant) {
@@ -216,6 +217,13 @@ fn key(name: &LockName, token: Token, mode: Mode) -> (LockName, Option<Token>) {
 impl State {
     fn is_closed(&self, now: BootInstant) -> bool {
         self.is_retired || now >= self.closes
+    }
+
+    fn add(&mut self, key: (LockName, Option<Token>), token: Token, now: BootInstant) -> bool {
+        let Entry::Vacant(free) = self.claims.entry(key) else { return false };
+        free.insert(token);
+        self.used = self.used.max(now);
+        true
     }
 }
 

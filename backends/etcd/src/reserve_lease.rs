@@ -42,12 +42,16 @@ impl Shared {
                 lease_tasks::start(self, &lease);
                 return Ok(lease);
             };
-            if self.clock.now() <= lease.due() + lease.ttl / 8 {
-                if add(&lease) {
-                    return Ok(lease);
+            if self.clock.now() > lease.due() + lease.ttl / 8 {
+                match self.confirm(&lease).await {
+                    Ok(()) => {}
+                    Err(RequestError::NoLease) => continue,
+                    Err(RequestError::Failed(failure)) => return Err(failure),
                 }
-            } else if let Err(RequestError::Failed(failure)) = self.confirm(&lease).await {
-                return Err(failure);
+            }
+            // The lease's task may have ended since the search.
+            if lease.admit(claim, self.clock.now()) {
+                return Ok(lease);
             }
         }
     }

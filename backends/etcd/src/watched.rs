@@ -73,7 +73,9 @@ impl Wakeups {
     /// Registers a held key. Returns false if the key is already deleted.
     pub(crate) fn holds(&self, key: &[u8], token: Token, created: i64) -> bool {
         let mut state = lock(&self.state);
-        if state.recent.iter().any(|(gone, at)| *at > created && gone == key) {
+        // Revisions rise, so this search ends at the first deletion before the key's creation.
+        let mut later = state.recent.iter().rev().take_while(|(_, at)| *at > created);
+        if later.any(|(gone, _)| gone == key) {
             return false;
         }
         state.held.insert(key.to_vec(), (token, created));
@@ -101,8 +103,14 @@ impl Wakeups {
         *self.is_active.borrow()
     }
 
+    /// Wakes all waiters, because deletions were missed. Forgets the earlier deletions, because the
+    /// store's revision may have gone back.
     pub(crate) fn wake_after_gap(&self) {
-        lock(&self.state).waited.clear();
+        let mut state = lock(&self.state);
+        state.waited.clear();
+        state.forgotten += state.recent.len();
+        state.recent.clear();
+        drop(state);
         self.subscribers.wake_all();
     }
 }

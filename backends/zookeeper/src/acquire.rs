@@ -402,9 +402,14 @@ impl Acquire<'_> {
         let end = if is_held { shared.end_of_hold(claim) } else { shared.end_of_wait(claim) };
         match shared.registry.leave(claim) {
             Some(place) if !place.is_overdue => {
-                let is_held = place.is_held || is_held;
+                let (is_held, session) = (place.is_held || is_held, Arc::clone(&place.session));
                 let place = Place { node: Some(own.clone()), is_held, ..place };
                 shared.registry.enter(claim, place, end);
+                // If the session ended before, `give_up` didn't see this hold.
+                if is_held && session.is_over() {
+                    shared.registry.leave(claim);
+                    return Err(lost(Reason::SessionEnded));
+                }
                 Ok(())
             }
             None if self.session.is_over() => Err(lost(Reason::SessionEnded)),

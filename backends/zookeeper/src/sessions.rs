@@ -196,15 +196,19 @@ impl Shared {
     /// have broken them.
     pub(crate) fn give_up(&self, session: &Arc<Session>) -> Vec<(LockName, Token, Place)> {
         self.sessions.forget(session);
+        let is_over = session.is_over();
         let is_left = |place: &Place| Arc::ptr_eq(&place.session, session);
-        let is_held = |place: &Place| is_left(place) && place.is_held && !place.is_overdue;
-        for (_, token, _) in self.registry.leave_all(is_held) {
+        let is_held = |place: &Place| place.is_held && !place.is_overdue;
+        // In one step: a claim that is granted meanwhile would be taken for a waiting one.
+        let gone = self.registry.leave_all(|place| is_left(place) && (!is_over || is_held(place)));
+        let (held, mut others): (Vec<_>, Vec<_>) =
+            gone.into_iter().partition(|(_, _, place)| is_held(place));
+        if is_over {
+            others = self.registry.all(|_, place| is_left(place));
+        }
+        for (_, token, _) in held {
             self.subscribers.send(&Event::Lost(token, Reason::SessionEnded));
         }
-        let others = match session.is_over() {
-            true => self.registry.all(|_, place| is_left(place)),
-            false => self.registry.leave_all(is_left),
-        };
         for (name, _, _) in &others {
             self.subscribers.wake(name);
         }

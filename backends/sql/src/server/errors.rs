@@ -149,6 +149,8 @@ pub(crate) fn plain(cause: &sqlx::Error) -> String {
             None => refusal.message().to_owned(),
         },
         sqlx::Error::Io(error) => error.to_string(),
+        // MySQL's error after the change of an earlier statement.
+        sqlx::Error::AnyDriverError(error) => error.to_string(),
         sqlx::Error::Tls(error) => tls::without_pem(&error.to_string()).into_owned(),
         other => other.to_string(),
     }

@@ -69,6 +69,11 @@ async fn broken_hold_is_shown_with_the_rest_of_its_time(server: &Server, mode: &
     };
     break_x(&two, BreakTarget::Token(held.token), BreakMode::RunOut).await.unwrap();
     assert_eq!(renew(&*one, &held).await, Renewal::not_held(Reason::Broken), "{mode}");
+    let is_noted = async || {
+        let (shown, left) = left().await;
+        shown < left + ms(10)
+    };
+    within(ms(5_000), "the rest to be noted", is_noted).await;
     for _ in 0..2 {
         let (shown, left) = left().await;
         assert!(shown < left + ms(10), "{mode}: {shown:?} is shown, and {left:?} is left");

@@ -276,6 +276,7 @@ impl<D: Dialect> LeaseBackend<D> {
         let mut busy = holding.busy();
         let is_read = holding.mode == Mode::Shared;
         if is_read && claim.mode == Mode::Exclusive && may_wait {
+            let sending = Sending { again: true, ..self.sending(claim) };
             self.change_so(&self.statements.shared_wait, &arguments, sending).await?;
             busy.queued = true;
         }
@@ -519,8 +520,9 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         if page.names.len() == PAGE {
             page.next = page.names.last().map(|last| Cursor(last.name.as_str().to_owned()));
         }
-        // MySQL ignores spaces at the prefix's end.
-        page.names.retain(|found| found.name.as_str().starts_with(prefix));
+        // MySQL ignores spaces at the prefix's end, and a hold may end while the query runs.
+        page.names
+            .retain(|found| found.name.as_str().starts_with(prefix) && !found.holders.is_empty());
         Ok(page)
     }
 

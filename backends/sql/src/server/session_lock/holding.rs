@@ -167,9 +167,12 @@ impl<S: Server> Holding<S> {
                     return Kept::Ended;
                 }
                 // The server's statistics no longer show the hold's end.
-                let left = over.saturating_since(clock.now());
-                let noting = Box::pin(self.state.server.records.note_rest(&self.claim, left));
-                let _ = tokio::time::timeout(left.min(LIMIT), noting).await;
+                let (state, claim) = (Arc::clone(&self.state), self.claim.clone());
+                tokio::spawn(async move {
+                    let left = over.saturating_since(state.clock.now());
+                    let noting = state.server.records.note_rest(&claim, left);
+                    let _ = tokio::time::timeout(left.min(LIMIT), noting).await;
+                });
             }
             Ok(Kept::Unsure | Kept::Ended) => {}
             Err(error) => tracing::debug!(%error, "the session of a hold has failed"),

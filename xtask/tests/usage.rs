@@ -34,3 +34,11 @@ fn an_unknown_word_is_named_and_changes_nothing() {
         assert!(complaint.contains("Usage: cargo xtask"), "{complaint}");
     }
 }
+
+#[test]
+fn last_line_has_the_counts() {
+    let output = xtask(&["test", "tree"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let last = text.lines().last().unwrap_or_default();
+    assert_eq!(last, "0 passed, 0 failed (no tests; of the steps 1 passed)", "{text}");
+}

@@ -1,4 +1,4 @@
--- Lockwright's tables for leases on MySQL or MariaDB. The other modes' are in further files.
+-- Lockwright's tables for leases on MySQL or MariaDB. Further files have the other tables.
 --
 -- Times are SYSDATE(6) in microseconds since 1970. Locking needs only SELECT, INSERT, UPDATE and
 -- DELETE. Names are compared byte by byte, because most collations ignore case.
@@ -51,7 +51,7 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     token    VARCHAR(32) NOT NULL,
     identity TEXT NOT NULL,
     mode     VARCHAR(16) NOT NULL,
-    -- For permits, their number and the semaphore's size. Otherwise 0.
+    -- The permits and the semaphore's size, or 0 for readers and writers.
     permits  BIGINT NOT NULL,
     size     BIGINT NOT NULL,
     -- The fence that a name's readers share, a permit holder's unique number, or the fence of the

@@ -9,7 +9,7 @@ CREATE TABLE IF NOT EXISTS {turn} (
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- For each name, the highest fence that `check_fence` has accepted. A row may be deleted once no
--- holder granted before `updated` can still write.
+-- holder from before `updated` can still write.
 CREATE TABLE IF NOT EXISTS {fence} (
     name VARCHAR(512) NOT NULL PRIMARY KEY,
     fence BIGINT NOT NULL,

@@ -1,4 +1,4 @@
--- Lockwright's tables for leases on PostgreSQL. The other modes' are in further files.
+-- Lockwright's tables for leases on PostgreSQL. Further files have the other tables.
 --
 -- Times are clock_timestamp() in microseconds since 1970. Locking needs only SELECT, INSERT, UPDATE
 -- and DELETE on the tables, and SELECT and UPDATE on the sequence of fences.
@@ -54,7 +54,7 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     token    text COLLATE "C" NOT NULL,
     identity text NOT NULL,
     mode     text NOT NULL,
-    -- For permits, their number and the semaphore's size. Otherwise 0.
+    -- The permits and the semaphore's size, or 0 for readers and writers.
     permits  bigint NOT NULL,
     size     bigint NOT NULL,
     -- The fence that a name's readers share, a permit holder's unique number, or the fence of the

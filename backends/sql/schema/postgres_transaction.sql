@@ -1,5 +1,5 @@
 -- For each name, the highest fence that `check_fence` has accepted. A row may be deleted once no
--- holder granted before `updated` can still write.
+-- holder from before `updated` can still write.
 CREATE TABLE IF NOT EXISTS {fence} (
     name    text COLLATE "C" NOT NULL PRIMARY KEY,
     fence   bigint NOT NULL,

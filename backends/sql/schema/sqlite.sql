@@ -19,7 +19,7 @@ CREATE TABLE lockwright_lease (
     -- JSON for operators: host, pid, label.
     identity   TEXT    NOT NULL,
     mode       TEXT    NOT NULL,
-    -- The hold's first fence, and how many it reserves.
+    -- The hold's first fence, and the number of its fences.
     fence      INTEGER NOT NULL,
     fences     INTEGER NOT NULL CHECK (fences >= 1),
     ttl_ns     INTEGER NOT NULL,

@@ -11,7 +11,7 @@ CREATE TABLE IF NOT EXISTS lockwright_shared_holder (
     token      TEXT    NOT NULL,
     identity   TEXT    NOT NULL,
     mode       TEXT    NOT NULL,
-    -- For permits, their number and the semaphore's size. Otherwise 0.
+    -- The permits and the semaphore's size, or 0 for readers and writers.
     permits    INTEGER NOT NULL,
     size       INTEGER NOT NULL,
     -- The fence that a name's readers share, a permit holder's unique number, or the fence of the
